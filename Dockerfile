@@ -1,0 +1,35 @@
+# Two stages:
+#   build   makes a virtual environment from uv.lock: the dependencies first, in a layer that only
+#           changes with the lock file, then gang-extender itself, not editable.
+#   final   that environment on the same base image, without uv, pip's cache or the sources. No
+#           shell step runs here and nothing is written at run time: it works on a read-only root.
+#
+#   docker build -t gang-extender:0.1.0 .
+#
+# Both stages must have the same base: the environment points to its Python. Where the builds must
+# be repeatable to the byte, pin the digest of your mirror's copy behind the tag.
+
+FROM python:3.13.9-slim-bookworm AS build
+ENV UV_COMPILE_BYTECODE=1 \
+    UV_LINK_MODE=copy \
+    UV_PYTHON_DOWNLOADS=never \
+    UV_PYTHON_PREFERENCE=only-system
+RUN pip install --no-cache-dir --root-user-action=ignore uv==0.13.8
+WORKDIR /app
+COPY pyproject.toml uv.lock README.md ./
+RUN uv sync --frozen --no-dev --no-install-project
+COPY extender ./extender
+RUN uv sync --frozen --no-dev --no-editable
+
+FROM python:3.13.9-slim-bookworm
+LABEL org.opencontainers.image.title="gang-extender" \
+      org.opencontainers.image.licenses="Apache-2.0"
+ENV PATH=/app/.venv/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+COPY --from=build /app/.venv /app/.venv
+# A number, so that the kubelet can tell that it is not root (runAsNonRoot).
+USER 65532:65532
+EXPOSE 8888
+ENTRYPOINT ["gang-extender"]
+CMD ["serve"]

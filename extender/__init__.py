@@ -1,0 +1,1 @@
+"""All-or-nothing scheduling for the stock kube-scheduler, as an HTTP extender."""

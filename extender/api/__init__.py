@@ -1,0 +1,1 @@
+"""What travels on the wire, one module per group and version, and the names that users rely on."""

@@ -1,0 +1,228 @@
+"""The parts of Pod and Node that decisions read, decoded from raw JSON by msgspec.
+
+Fields that are not listed are skipped by the decoder, which is most of the cost of a full model.
+Parts that few pods have and that many pods share (affinity, tolerations) stay raw bytes until
+somebody asks.
+"""
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+Amount = str | int | float
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+class _Wire(Struct, frozen=True, gc=False, rename=_camel):
+    """Camel case on the wire, snake case here."""
+
+
+class OwnerReference(_Wire, frozen=True):
+    """metav1.OwnerReference."""
+
+    uid: str = ""
+    kind: str = ""
+    name: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(_Wire, frozen=True):
+    """metav1.ObjectMeta."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class ResourceRequirements(_Wire, frozen=True):
+    """corev1.ResourceRequirements."""
+
+    requests: dict[str, Amount] | None = None
+
+
+class ContainerPort(_Wire, frozen=True):
+    """corev1.ContainerPort."""
+
+    host_port: int = 0
+
+
+class Container(_Wire, frozen=True):
+    """corev1.Container."""
+
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str | None = None
+    ports: list[ContainerPort] | None = None
+
+
+class SchedulingGate(_Wire, frozen=True):
+    """corev1.PodSchedulingGate."""
+
+    name: str = ""
+
+
+class PodSpec(_Wire, frozen=True):
+    """corev1.PodSpec."""
+
+    node_name: str | None = None
+    scheduler_name: str = ""
+    priority: int | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
+    containers: list[Container] = field(default_factory=list)
+    init_containers: list[Container] | None = None
+    overhead: dict[str, Amount] | None = None
+    resources: ResourceRequirements | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Raw = Raw()
+    tolerations: Raw = Raw()
+
+
+class PodCondition(_Wire, frozen=True):
+    """corev1.PodCondition."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class PodStatus(_Wire, frozen=True):
+    """corev1.PodStatus."""
+
+    phase: str = ""
+    nominated_node_name: str = ""
+    conditions: list[PodCondition] | None = None
+
+
+class Pod(_Wire, frozen=True):
+    """corev1.Pod."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class Toleration(_Wire, frozen=True):
+    """corev1.Toleration."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Requirement(_Wire, frozen=True):
+    """corev1.NodeSelectorRequirement, and metav1.LabelSelectorRequirement."""
+
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class NodeSelectorTerm(_Wire, frozen=True):
+    """corev1.NodeSelectorTerm."""
+
+    match_expressions: list[Requirement] | None = None
+    match_fields: list[Requirement] | None = None
+
+
+class NodeSelector(_Wire, frozen=True):
+    """corev1.NodeSelector."""
+
+    node_selector_terms: list[NodeSelectorTerm] = field(default_factory=list)
+
+
+class NodeAffinity(_Wire, frozen=True):
+    """corev1.NodeAffinity."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class LabelSelector(_Wire, frozen=True):
+    """metav1.LabelSelector."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Requirement] | None = None
+
+
+class PodAffinityTerm(_Wire, frozen=True):
+    """corev1.PodAffinityTerm."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+
+
+class PodAntiAffinity(_Wire, frozen=True):
+    """corev1.PodAntiAffinity."""
+
+    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
+
+
+class Affinity(_Wire, frozen=True):
+    """corev1.Affinity."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_anti_affinity: PodAntiAffinity | None = None
+
+
+class Taint(_Wire, frozen=True):
+    """corev1.Taint."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(_Wire, frozen=True):
+    """corev1.NodeSpec."""
+
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
+
+
+class NodeCondition(_Wire, frozen=True):
+    """corev1.NodeCondition."""
+
+    type: str = ""
+    status: str = ""
+
+
+class NodeStatus(_Wire, frozen=True):
+    """corev1.NodeStatus."""
+
+    allocatable: dict[str, Amount] | None = None
+    conditions: list[NodeCondition] | None = None
+
+
+class Node(_Wire, frozen=True):
+    """corev1.Node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class PodGroupSpec(_Wire, frozen=True):
+    """PodGroupSpec, leniently: objects older than the rules must still be read."""
+
+    min_member: Annotated[int, msgspec.Meta(ge=0)] = 0
+    min_resources: dict[str, Amount] | None = None
+    schedule_timeout_seconds: int | None = None
+
+
+class PodGroup(_Wire, frozen=True):
+    """PodGroup of either API group."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()

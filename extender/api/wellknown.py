@@ -1,0 +1,39 @@
+"""Names that users, dashboards and other tools rely on: labels, annotations, gates, reasons."""
+
+from enum import StrEnum
+from typing import Final
+
+POD_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
+POD_GROUP_LABEL_SIGS: Final = "pod-group.scheduling.sigs.k8s.io"
+"""The label of the older API group; a pod that carries both is a member by the newer one."""
+
+GROUP_X: Final = "scheduling.x-k8s.io"
+GROUP_SIGS: Final = "scheduling.sigs.k8s.io"
+POD_GROUP_GROUPS: Final = (GROUP_X, GROUP_SIGS)
+
+GANG_GATE: Final = "scheduling.x-k8s.io/gang"
+"""The scheduling gate that we take away once a group has its pods; anybody else's is left alone."""
+
+WOKEN_ANNOTATION: Final = "scheduling.x-k8s.io/woken-at"
+"""Patched on a pod to make kube-scheduler try it again: any change to a pod's metadata does."""
+
+COMPONENT: Final = "gang-extender"
+
+
+class Reason(StrEnum):
+    """Why a pod or a group is where it is: the same word in answers, Events, metrics and logs."""
+
+    POD_GROUP_NOT_FOUND = "PodGroupNotFound"
+    NOT_ENOUGH_PODS = "NotEnoughPods"
+    GATED = "Gated"
+    RECENTLY_DENIED = "RecentlyDenied"
+    NOT_ENOUGH_RESOURCES = "NotEnoughResources"
+    RESERVED = "ReservedForGang"
+    WAITING_FOR_BIND = "WaitingForBind"
+    SCHEDULE_TIMEOUT = "ScheduleTimeout"
+    MEMBER_UNSCHEDULABLE = "MemberUnschedulable"
+    MEMBER_DELETED = "MemberDeleted"
+    POD_GROUP_DELETED = "PodGroupDeleted"
+    QUORUM_REACHED = "QuorumReached"
+    DISCONNECTED = "Disconnected"
+    TERMINATING = "Terminating"

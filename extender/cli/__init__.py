@@ -1,0 +1,1 @@
+"""The command line: each command reads its options, makes one call and answers with a code."""

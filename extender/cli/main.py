@@ -1,0 +1,46 @@
+"""`gang-extender`: the commands, mounted in one place.
+
+Exit codes: 0 done, 1 it failed, 2 wrong use. Whatever is slow to import is imported by the command
+that needs it, so that `--help` and shell completion stay quick.
+"""
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from extender.cli import render
+from extender.cli.serve import serve
+
+app = typer.Typer(
+    name="gang-extender",
+    help="All-or-nothing scheduling for the stock kube-scheduler, as an HTTP extender.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,  # locals may hold tokens
+)
+app.add_typer(render.app)
+app.command()(serve)
+
+
+def _show_version(asked: bool) -> None:  # noqa: FBT001  # the signature that typer calls
+    if asked:
+        typer.echo(f"gang-extender {version('gang-extender')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Take what is said before the command."""
+
+
+def main() -> None:
+    """Run the command line; never returns."""
+    app()

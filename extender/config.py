@@ -1,0 +1,161 @@
+"""All settings, in one strict model: the YAML of `--config`, and flags on top."""
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from extender.gang.options import Options
+
+
+class SettingsError(Exception):
+    """A setting is wrong; the text names each field and what is wrong with it."""
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True
+    )
+
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Tls(_Section):
+    """Serving with TLS, to clients that show a certificate of the given authority."""
+
+    cert_file: Path = Field(description="PEM certificate chain of this service")
+    key_file: Path = Field(description="PEM key of that certificate")
+    client_ca_file: Path = Field(description="PEM certificates that clients' must be signed by")
+
+
+class Listen(_Section):
+    """Where kube-scheduler finds the service."""
+
+    host: str = Field("127.0.0.1", description="address; anything but loopback requires tls")
+    port: int = Field(8888, ge=0, le=65535, description="port; 0 takes a free one")
+    tls: Tls | None = None
+    keep_alive_seconds: int = Field(
+        120,
+        gt=90,
+        description="idle connections live longer than the 90 s kube-scheduler keeps them",
+    )
+    max_body_bytes: int = Field(
+        64 * 2**20,
+        gt=0,
+        description="larger requests are refused; names of 5000 nodes take 100 KiB",
+    )
+
+    @model_validator(mode="after")
+    def _loopback_or_tls(self) -> Self:
+        if self.tls is None and not _is_loopback(self.host):
+            raise ValueError(
+                f"host {self.host} is not loopback, and whoever reaches /bind can place any pod: "
+                "set listen.tls with certFile, keyFile and clientCaFile, or listen on 127.0.0.1"
+            )
+        return self
+
+
+class Gang(_Section):
+    """How gangs are held together."""
+
+    schedule_timeout_seconds: float = Field(
+        60, ge=1, description="how long members wait for each other where the PodGroup does not say"
+    )
+    max_schedule_timeout_seconds: float = Field(
+        900, ge=1, description="the longest wait; below httpTimeout of the bind entry"
+    )
+    denied_seconds: Seconds = Field(3, description="how long a failed group is refused; 0: not")
+    reject_percentage: int = Field(
+        10,
+        ge=0,
+        le=100,
+        description="share of minMember that may be missing without the waiting pods being refused",
+    )
+
+    def options(self) -> Options:
+        """Return what the decisions take."""
+        return Options(
+            schedule_timeout=self.schedule_timeout_seconds,
+            max_schedule_timeout=self.max_schedule_timeout_seconds,
+            denied=self.denied_seconds,
+            reject_percentage=self.reject_percentage,
+        )
+
+
+class Kube(_Section):
+    """How the API server is used."""
+
+    connections: int = Field(64, ge=2, description="connections kept open for bindings and patches")
+    timeout_seconds: float = Field(10, gt=0, description="time-out of one request")
+
+
+class Log(_Section):
+    """What is logged, to standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["console", "json"] = "console"
+
+
+class Settings(_Section):
+    """The settings of `gang-extender serve`."""
+
+    listen: Listen = Listen()
+    gang: Gang = Gang()
+    kube: Kube = Kube()
+    log: Log = Log()
+
+
+def load(path: Path | None, overrides: dict[str, dict[str, object]]) -> Settings:
+    """Return the settings of a file with single fields replaced; None leaves a field alone.
+
+    Raises SettingsError.
+    """
+    given = _read(path) if path else {}
+    for section, fields in overrides.items():
+        wanted = {to_camel(name): value for name, value in fields.items() if value is not None}
+        if wanted:
+            before = given.get(section) or {}
+            if not isinstance(before, dict):
+                raise SettingsError(f"{section}: should be a mapping")
+            given[section] = {**before, **wanted}
+    try:
+        return Settings.model_validate(given)
+    except ValidationError as error:
+        where = f"{path}: " if path else ""
+        raise SettingsError(where + "; ".join(map(_sentence, error.errors()))) from None
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        parsed = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not YAML: {error}") from error
+    if parsed is None:
+        return {}
+    if not isinstance(parsed, dict):
+        raise SettingsError(f"{path}: should be a mapping of sections, such as `listen:`")
+    return parsed
+
+
+def _sentence(error: object) -> str:
+    assert isinstance(error, dict)
+    field = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return f"{field}: there is no such field"
+    text = error["msg"].removeprefix("Value error, ")
+    return f"{field}: {text}" if field else text

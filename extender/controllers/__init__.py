@@ -1,0 +1,1 @@
+"""Shells that act on what changed in the state."""

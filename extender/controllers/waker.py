@@ -1,0 +1,104 @@
+"""Wakes pods that were refused, when the reason for it has gone away."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+import structlog
+
+from extender.gang import wake
+from extender.kube.errors import ApiError
+from extender.kube.pods import PodRef
+from extender.runtime.clock import Clock
+from extender.runtime.workqueue import WorkQueue
+from extender.state import events as ev
+from extender.state.cluster import Cluster
+from extender.state.events import Change
+from extender.state.pods import PodInfo
+from extender.telemetry.metrics import Metrics
+
+_log = structlog.get_logger(__name__)
+
+ROOM: Final = ""
+"""The queue's key for "room was given back"; no group has an empty name."""
+RETRY_SECONDS: Final = 1.0
+PARALLEL: Final = 32
+
+
+class PodPatcher(Protocol):
+    """Makes kube-scheduler try pods again; raises ApiError."""
+
+    async def wake(self, pod: PodRef, *, at: str) -> None:
+        """Touch a pod's metadata."""
+        ...
+
+    async def ungate(self, pod: PodRef) -> None:
+        """Take our gate away."""
+        ...
+
+
+class Waker:
+    """Decides for one group at a time and patches its pods in parallel."""
+
+    def __init__(
+        self, cluster: Cluster, patcher: PodPatcher, *, clock: Clock, metrics: Metrics
+    ) -> None:
+        self._cluster = cluster
+        self._snapshot = cluster.snapshot()
+        self._patcher = patcher
+        self._clock = clock
+        self._metrics = metrics
+        self._queue: WorkQueue[str] = WorkQueue()
+        cluster.subscribe(self.on_change)
+
+    def on_change(self, change: Change) -> None:
+        """Have the groups that a change touched looked at."""
+        for group in change.groups:
+            self._queue.add(group)
+        if change.room:
+            self._queue.add(ROOM)
+
+    def after(self, group: str, seconds: float) -> None:
+        """Have a group looked at later."""
+        self._queue.add_after(group, seconds)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            key = await self._queue.get()
+            decision = (
+                wake.decide_group(key, snapshot=self._snapshot)
+                if key != ROOM
+                else wake.decide_room(snapshot=self._snapshot)
+            )
+            await self._act(decision)
+
+    async def _act(self, decision: wake.Wake) -> None:
+        if not decision.retry and not decision.ungate:
+            return
+        self._cluster.apply(ev.PodsTried([pod.uid for pod in decision.retry]))
+        at = datetime.fromtimestamp(self._clock.wall(), UTC).isoformat()
+        limit = asyncio.Semaphore(PARALLEL)
+
+        async def patch(pod: PodInfo, how: str, write: Callable[[PodRef], Awaitable[None]]) -> None:
+            async with limit:
+                await self._patch(pod, how, write)
+
+        async with asyncio.TaskGroup() as tasks:
+            for pod in decision.retry:
+                tasks.create_task(patch(pod, "annotation", lambda p: self._patcher.wake(p, at=at)))
+            for pod in decision.ungate:
+                tasks.create_task(patch(pod, "gate", self._patcher.ungate))
+
+    async def _patch(
+        self, pod: PodInfo, how: str, write: Callable[[PodRef], Awaitable[None]]
+    ) -> None:
+        try:
+            await write(PodRef(pod.namespace, pod.name, pod.uid))
+        except ApiError as error:
+            _log.warning("could not wake a pod", pod=pod.key, error=str(error))
+            self._cluster.apply(ev.PodRefused(pod, "WakeFailed"))
+            self.after(pod.group or ROOM, RETRY_SECONDS)
+        else:
+            self._metrics.woken_pods.labels(how).inc()

@@ -1,0 +1,1 @@
+"""Pure decisions about pod groups: no I/O, no clock, no task."""

@@ -1,0 +1,186 @@
+"""Whether enough members of a gang fit on the nodes as they are now, node by node.
+
+A sum over the cluster is not enough: four nodes with 6, 2, 2 and 2 CPUs free do not take three
+pods of 4. For equal members filling node after node is exact, since what a node can take does not
+depend on the others. For unequal ones it is bin packing; then the bound ones come first (those
+that may use few nodes), then the large ones, and a second try takes the fullest nodes first.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from extender.gang.feasibility import is_feasible
+from extender.resources.quantity import Resources, show, subtract
+from extender.state.pods import PodInfo, Shape
+from extender.state.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Where members go: node by UID. Short of `wanted`, what the nodes lack for the others."""
+
+    placements: Mapping[str, str]
+    wanted: int
+    short: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether as many fit as were wanted."""
+        return len(self.placements) >= self.wanted
+
+    def sentence(self) -> str:
+        """Return what is missing, with numbers."""
+        fits = f"{len(self.placements)} of the {self.wanted} pods that it still needs fit"
+        if not self.short:
+            return f"{fits}, no node has room for another"
+        short = ", ".join(f"{name} {show(name, n)}" for name, n in sorted(self.short.items()))
+        return f"{fits}, short of {short}"
+
+
+def fits(requests: Mapping[str, int], free: Mapping[str, int]) -> bool:
+    """Return whether free amounts cover requests; a request of zero always fits."""
+    return all(value <= free.get(name, 0) or not value for name, value in requests.items())
+
+
+def fit(
+    pods: Sequence[PodInfo], wanted: int, *, snapshot: Snapshot, sent: Sequence[str], complete: bool
+) -> Fit:
+    """Place `wanted` of the pods, the first of them in any case; one that fits nowhere is passed.
+
+    `sent` are the nodes that kube-scheduler found good for the first pod, and so for every pod of
+    its shape. They come first, and where they are `complete` they are all there is for that shape.
+    """
+    best: Fit | None = None
+    mixed = any(pod.shape is not pods[0].shape for pod in pods)
+    for fullest_first in (False, True) if mixed else (False,):
+        attempt = _Packing(
+            pods[0].shape, snapshot, sent, complete=complete, fullest_first=fullest_first
+        )
+        found = attempt.place(pods, wanted)
+        if found.complete:
+            return found
+        if best is None or len(found.placements) > len(best.placements):
+            best = found
+    assert best is not None
+    return best
+
+
+def occupied_nodes(pod: PodInfo, snapshot: Snapshot) -> set[str]:
+    """Return the nodes that have, or are to have, another pod of the group and of this shape."""
+    nodes = set()
+    for sibling in snapshot.members(pod.group or ""):
+        if sibling.shape is pod.shape and sibling.uid != pod.uid:
+            assumption = snapshot.assumption(sibling.uid)
+            nodes.add(assumption.node if assumption else sibling.node)
+    return {node for node in nodes if node is not None}
+
+
+class _Packing:
+    """One attempt: what is left on each node, and how far each shape has looked."""
+
+    def __init__(
+        self,
+        sent_shape: Shape,
+        snapshot: Snapshot,
+        sent: Sequence[str],
+        *,
+        complete: bool,
+        fullest_first: bool,
+    ) -> None:
+        self._sent_shape = sent_shape
+        self._snapshot = snapshot
+        self._sent = sent
+        self._complete = complete
+        self._fullest_first = fullest_first
+        self._left: dict[str, Resources] = {}
+        self._occupied: dict[Shape, set[str]] = {}
+        self._cursors: dict[Shape, tuple[Iterator[str], str | None]] = {}
+
+    def place(self, pods: Sequence[PodInfo], wanted: int) -> Fit:
+        first, *others = pods
+        placements: dict[str, str] = {}
+        unplaced: list[PodInfo] = []
+        for pod in [first, *sorted(others, key=_hardest_first)]:
+            if len(placements) == wanted:
+                break
+            node = self._next_node(pod)
+            if node is not None:
+                placements[pod.uid] = node
+            else:
+                unplaced.append(pod)
+                if pod is first:
+                    break
+        missing = wanted - len(placements)
+        return Fit(placements, wanted, self._shortage(unplaced[:missing]) if missing else {})
+
+    def _next_node(self, pod: PodInfo) -> str | None:
+        """Return the next node with room for the pod, and take that room.
+
+        Rooms only shrink, so a node that has refused a shape need not be asked again for it.
+        """
+        candidates, node = self._cursors.get(pod.shape) or (self._candidates(pod), None)
+        if node is None:
+            node = next(candidates, None)
+        while node is not None and not self._take(pod, node):
+            node = next(candidates, None)
+        self._cursors[pod.shape] = (candidates, node)
+        return node
+
+    def _candidates(self, pod: PodInfo) -> Iterator[str]:
+        """Yield the nodes for a shape: those that were sent for it, then those that we read."""
+        nodes = self._snapshot.nodes
+        sent = self._sent if pod.shape is self._sent_shape else ()
+        yield from self._ordered(sent, pod)
+        if sent and self._complete:
+            return
+        known = set(sent)
+        rest = (n.name for n in nodes.values() if n.name not in known and is_feasible(pod.shape, n))
+        yield from self._ordered(rest, pod)
+
+    def _ordered(self, names: Iterable[str], pod: PodInfo) -> Iterable[str]:
+        return sorted(names, key=lambda n: self._slack(n, pod)) if self._fullest_first else names
+
+    def _slack(self, name: str, pod: PodInfo) -> float:
+        """Return how empty a node is, in what the pod asks for."""
+        left, node = self._free(name, pod), self._snapshot.nodes.get(name)
+        whole = node.allocatable if node else {}
+        return sum(left.get(r, 0) / max(1, whole.get(r, 1)) for r in pod.shape.requests)
+
+    def _free(self, name: str, pod: PodInfo) -> Resources:
+        left = self._left.get(name)
+        if left is None:
+            node = self._snapshot.nodes.get(name)
+            left = self._snapshot.free(node, priority=pod.priority) if node else {}
+            self._left[name] = left
+        return left
+
+    def _take(self, pod: PodInfo, name: str) -> bool:
+        left = self._free(name, pod)
+        if not fits(pod.shape.requests, left):
+            return False
+        if pod.shape.one_per_node:
+            if pod.shape not in self._occupied:
+                self._occupied[pod.shape] = occupied_nodes(pod, self._snapshot)
+            if name in self._occupied[pod.shape]:
+                return False
+            self._occupied[pod.shape].add(name)
+        subtract(left, pod.shape.requests)
+        return True
+
+    def _shortage(self, unplaced: Sequence[PodInfo]) -> Resources:
+        """Return, by name, what the unplaced ask for that no node they may use has left."""
+        short: Resources = {}
+        for shape in dict.fromkeys(pod.shape for pod in unplaced):
+            pods = [pod for pod in unplaced if pod.shape is shape]
+            usable = [n.name for n in self._snapshot.nodes.values() if is_feasible(shape, n)]
+            for name, value in shape.requests.items():
+                if all(self._free(node, pods[0]).get(name, 0) < value for node in usable):
+                    short[name] = short.get(name, 0) + value * len(pods)
+        return short
+
+
+def _hardest_first(pod: PodInfo) -> tuple[bool, int]:
+    """Order pods that may use few nodes, then those that ask for much, before the others."""
+    shape = pod.shape
+    free_choice = not shape.node_selector and shape.affinity is None
+    return free_choice, -sum(shape.requests.values())

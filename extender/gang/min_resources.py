@@ -1,0 +1,34 @@
+"""Whether the nodes that a group could use have its minResources free, taken together."""
+
+from collections.abc import Mapping
+
+from extender.gang.feasibility import is_feasible
+from extender.resources.quantity import PODS, Resources, add, show
+from extender.state.pod_groups import PodGroupInfo
+from extender.state.pods import PodInfo
+from extender.state.snapshot import Snapshot
+
+
+def shortage(pod: PodInfo, pod_group: PodGroupInfo, *, snapshot: Snapshot) -> Resources:
+    """Return, by name, how much is missing; nothing where minResources are met or not given.
+
+    What the group's own pods take already counts as there. Nodes that are cordoned, not ready or
+    tainted against the pod do not count, and an overcommitted node counts as full, not as a debt.
+    """
+    wanted = {name: n for name, n in pod_group.min_resources.items() if name != PODS}
+    if not wanted:
+        return {}
+    there: Resources = {}
+    for node in snapshot.nodes.values():
+        if is_feasible(pod.shape, node):
+            free = snapshot.free(node, priority=pod.priority)
+            add(there, {name: max(0, free.get(name, 0)) for name in wanted})
+    for member in snapshot.members(pod_group.key):
+        if member.node is not None or snapshot.assumption(member.uid) is not None:
+            add(there, {name: member.shape.requests.get(name, 0) for name in wanted})
+    return {name: n - there.get(name, 0) for name, n in wanted.items() if n > there.get(name, 0)}
+
+
+def sentence(short: Mapping[str, int]) -> str:
+    """Return a shortage as a person reads it."""
+    return ", ".join(f"{name} {show(name, value)}" for name, value in sorted(short.items()))

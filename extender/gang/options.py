@@ -1,0 +1,23 @@
+"""What an operator may choose about gangs."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Defaults are those of the coscheduling plugin; times in seconds."""
+
+    schedule_timeout: float = 60.0
+    """How long members wait for quorum where the PodGroup does not say."""
+    max_schedule_timeout: float = 900.0
+    """The longest wait a PodGroup may ask for: a bind request must be answered before
+    kube-scheduler's `httpTimeout` of the bind entry."""
+    denied: float = 3.0
+    """How long a group that failed is refused without another look; 0 for not at all."""
+    reject_percentage: int = 10
+    """The share of minMember, 0 to 100, that may be missing without the waiting pods being sent
+    away when a member finds no node."""
+
+    def timeout(self, asked: float | None) -> float:
+        """Return the wait for a group that asked for so many seconds, or did not."""
+        return min(asked or self.schedule_timeout, self.max_schedule_timeout)

@@ -1,0 +1,35 @@
+"""What becomes of a gang when kube-scheduler finds no node for one of its members.
+
+An extender is not called when no node passes kube-scheduler's own filters, so the signal is the
+pod's `PodScheduled=False` condition in the watch.
+"""
+
+from extender.api.wellknown import Reason
+from extender.gang.options import Options
+from extender.gang.verdicts import Refuse, about
+from extender.state.pods import PodInfo
+from extender.state.snapshot import Snapshot
+
+
+def decide(pod: PodInfo, group: str, *, snapshot: Snapshot, options: Options) -> Refuse | None:
+    """Return the refusal of everybody who waits, or None where the failure is the pod's own.
+
+    A pod that no plan counts on fails alone: the gang can do without it. So does any pod at or
+    above minMember. A gap to quorum of at most `reject_percentage` of minMember leaves the others
+    waiting, for a retry of the pod may close it.
+    """
+    pod_group = snapshot.pod_group(group)
+    if pod_group is None or is_ours(pod.unschedulable or "", group):
+        return None
+    if snapshot.planned_node(pod.uid) is None:
+        return None
+    gap = pod_group.min_member - snapshot.tally(group).assigned
+    if gap <= 0 or gap * 100 <= options.reject_percentage * pod_group.min_member:
+        return None
+    text = f"{about(group)}no node for one of its pods, and {gap} more are needed"
+    return Refuse(Reason.MEMBER_UNSCHEDULABLE, text, deny=True)
+
+
+def is_ours(message: str, group: str) -> bool:
+    """Return whether the condition's text repeats a refusal of ours: then it is no news."""
+    return about(group) in message

@@ -1,0 +1,178 @@
+"""What filter answers a member of a gang: plan the whole gang before the first member is placed.
+
+The checks come in the order of the coscheduling plugin: does the group exist, has it the pods, are
+they free of gates, has it failed just now, are its minResources there. Then comes what the plugin
+does not ask: would the members that are missing fit, node by node? If so, room is kept for all of
+them and each later call is answered from the plan; if not, the group is refused at once and holds
+nothing.
+"""
+
+from collections.abc import Sequence
+
+from extender.api.wellknown import Reason
+from extender.gang import min_resources
+from extender.gang.fit import fit, fits, occupied_nodes
+from extender.gang.options import Options
+from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Place, Refuse, about
+from extender.state.pod_groups import PodGroupInfo
+from extender.state.pods import PodInfo
+from extender.state.snapshot import Snapshot
+
+MIN_SAMPLE = 100
+"""kube-scheduler sends every good node while there are fewer than this (minFeasibleNodesToFind)."""
+
+
+KEPT_FOR_GANG = "room is kept for a gang that is about to start"
+
+
+def decide(
+    pod: PodInfo,
+    group: str,
+    sent: Sequence[str],
+    *,
+    snapshot: Snapshot,
+    denied: Refuse | None,
+) -> FilterVerdict:
+    """Return where a member may go.
+
+    `sent` are the node names of the request, `denied` the verdict of the group's recent failure
+    while that still counts.
+    """
+    if snapshot.planned_node(pod.uid) is not None:
+        return follow_plan(pod, group, sent, snapshot=snapshot)
+    refusal = check_group(group, snapshot=snapshot)
+    if refusal is not None:
+        return refusal
+    pod_group = snapshot.pod_group(group)
+    assert pod_group is not None
+    missing = pod_group.min_member - snapshot.tally(group).committed
+    if missing <= 0:
+        return beside_plans(pod, sent, snapshot=snapshot)
+    if denied is not None:
+        return Refuse(Reason.RECENTLY_DENIED, denied.message)
+    return _plan(pod, pod_group, sent, snapshot=snapshot)
+
+
+def check_group(group: str, *, snapshot: Snapshot) -> Refuse | None:
+    """Return why the group cannot start whatever room there is, or None.
+
+    Every pod that has not finished counts as a sibling: bound, terminating and gated ones too; but
+    gated ones cannot be part of the quorum.
+    """
+    pod_group = snapshot.pod_group(group)
+    if pod_group is None:
+        return Refuse(Reason.POD_GROUP_NOT_FOUND, f"{about(group)}there is no such PodGroup")
+    tally, need = snapshot.tally(group), pod_group.min_member
+    pods = len(tally.members)
+    if pods < need:
+        text = f"{about(group)}{pods} of the {need} pods that it needs exist"
+        return Refuse(Reason.NOT_ENOUGH_PODS, text)
+    ungated = pods - len(tally.gated)
+    if ungated < need:
+        text = f"{about(group)}{ungated} of the {need} pods that it needs are free of gates"
+        return Refuse(Reason.GATED, text)
+    return None
+
+
+def follow_plan(
+    pod: PodInfo, group: str, sent: Sequence[str], *, snapshot: Snapshot
+) -> FilterVerdict:
+    """Return the planned node if it was sent, else move the room to one that was.
+
+    On big clusters what is sent is a sample, so that the planned node is often not in it; any node
+    of the sample with room will do. Where a plan keeps all of that room, an equal member's slot
+    is as good as one's own: the two are exchanged.
+    """
+    planned = snapshot.planned_node(pod.uid)
+    assert planned is not None
+    if planned in sent:
+        return Place(planned)
+    node = _first_with_room(pod, sent, snapshot)
+    if node is not None:
+        return Place(node, reserve={pod.uid: node})
+    for uid in snapshot.tally(group).planned:
+        theirs = snapshot.planned_node(uid)
+        if theirs in sent and theirs is not None and snapshot.pods[uid].shape is pod.shape:
+            return Place(theirs, reserve={pod.uid: theirs, uid: planned})
+    text = f"{about(group)}the room planned for this pod is not among the nodes to choose from"
+    return Refuse(Reason.RESERVED, text)
+
+
+def beside_plans(pod: PodInfo, sent: Sequence[str], *, snapshot: Snapshot) -> FilterVerdict:
+    """Return the nodes where a pod takes nothing that a plan keeps for its equals or betters.
+
+    This is the answer for pods outside any gang, and for members that the gang can do without.
+    """
+    open_nodes = tuple(name for name in sent if _has_room(pod, name, snapshot))
+    if len(open_nodes) == len(sent):
+        return AnyNode()
+    if open_nodes:
+        return OneOf(open_nodes)
+    text = f"{about(pod.group)}room is left only for the pods that it starts with"
+    return Refuse(Reason.RESERVED, text if pod.group else KEPT_FOR_GANG)
+
+
+def _plan(
+    pod: PodInfo,
+    pod_group: PodGroupInfo,
+    sent: Sequence[str],
+    *,
+    snapshot: Snapshot,
+) -> FilterVerdict:
+    group = pod_group.key
+    missing = pod_group.min_member - snapshot.tally(group).committed
+    short = min_resources.shortage(pod, pod_group, snapshot=snapshot)
+    if short:
+        text = f"{about(group)}its minResources are short of {min_resources.sentence(short)}"
+        return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True)
+    candidates = [pod, *candidates_for_plan(pod, group, snapshot=snapshot)]
+    complete = len(sent) < MIN_SAMPLE and tuple(sent) != (pod.nominated,)
+    found = fit(candidates, missing, snapshot=snapshot, sent=sent, complete=complete)
+    if not found.complete:
+        return Refuse(Reason.NOT_ENOUGH_RESOURCES, about(group) + found.sentence(), deny=True)
+    node = found.placements[pod.uid]
+    if node in sent:
+        return Place(node, reserve=found.placements)
+    text = f"{about(group)}the room planned for this pod is not among the nodes to choose from"
+    return Refuse(Reason.RESERVED, text, reserve=found.placements)
+
+
+def candidates_for_plan(pod: PodInfo, group: str, *, snapshot: Snapshot) -> list[PodInfo]:
+    """Return the other members that may still be placed, in the order in which room is given."""
+    able = (
+        sibling
+        for sibling in snapshot.members(group)
+        if sibling.uid != pod.uid
+        and sibling.node is None
+        and not sibling.gates
+        and not sibling.terminating
+        and snapshot.assumption(sibling.uid) is None
+    )
+    return sorted(able, key=lambda p: (-p.priority, p.created, p.name))
+
+
+def _first_with_room(pod: PodInfo, sent: Sequence[str], snapshot: Snapshot) -> str | None:
+    shunned = occupied_nodes(pod, snapshot) if pod.shape.one_per_node else ()
+    nodes = snapshot.nodes
+    for name in sent:
+        node = nodes.get(name)
+        if node is None or name in shunned:
+            continue
+        if fits(pod.shape.requests, snapshot.free(node, priority=pod.priority, without=pod.uid)):
+            return name
+    return None
+
+
+def _has_room(pod: PodInfo, name: str, snapshot: Snapshot) -> bool:
+    """Return whether a node that kube-scheduler found good leaves the plans on it their room."""
+    if not snapshot.reserved(name):
+        return True
+    node = snapshot.nodes.get(name)
+    if node is None:
+        return True
+    return fits(pod.shape.requests, snapshot.free(node, priority=pod.priority))
+
+
+def timeout_of(pod_group: PodGroupInfo, options: Options) -> float:
+    """Return how long, in seconds, members of the group may wait for each other."""
+    return options.timeout(pod_group.schedule_timeout)

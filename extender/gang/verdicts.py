@@ -1,0 +1,65 @@
+"""What decisions answer: frozen values, each refusal with a reason and one sentence.
+
+The sentence is the same for every node and every member, names no node, and has no per cent sign:
+kube-scheduler groups equal texts, and older releases format them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from extender.api.wellknown import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """No node, for now. `deny` says that the whole group failed, not just this attempt.
+
+    `reserve` is room to be kept all the same: the plan stands, the nodes sent just lack its node.
+    """
+
+    reason: Reason
+    message: str
+    deny: bool = False
+    reserve: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyNode:
+    """Every node that was sent will do."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Only these nodes, all of them among those that were sent."""
+
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One node, and room to be kept for these pods: node by UID."""
+
+    node: str
+    reserve: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """Quorum: whoever waits is bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Not yet: `have` of `need` members are bound or waiting."""
+
+    have: int
+    need: int
+
+
+FilterVerdict = Refuse | AnyNode | OneOf | Place
+PermitVerdict = Allow | Wait | Refuse
+
+
+def about(group: str | None) -> str:
+    """Return how a sentence about a gang begins; also how we know our own sentences again."""
+    return f"gang {group}: "

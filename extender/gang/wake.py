@@ -1,0 +1,80 @@
+"""Whom to wake: pods that were refused are not tried again when the reason for it goes away.
+
+kube-scheduler knows nothing of PodGroups or of our plans, so it does not retry a refused pod when a
+sibling appears, the PodGroup is made, or a plan gives its room back. A patch of the pod's metadata
+makes it try; taking our own scheduling gate away does too.
+"""
+
+from dataclasses import dataclass
+
+from extender.api.wellknown import GANG_GATE, Reason
+from extender.gang.pre_filter import check_group
+from extender.gang.queue_sort import sort_key
+from extender.state.pods import PodInfo
+from extender.state.snapshot import Snapshot
+
+_ROOM = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.RESERVED))
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Pods to be tried again, and pods to take our gate from."""
+
+    retry: tuple[PodInfo, ...] = ()
+    ungate: tuple[PodInfo, ...] = ()
+
+
+def decide_group(group: str, *, snapshot: Snapshot) -> Wake:
+    """Return whom to wake after something about a group changed.
+
+    Those that a plan keeps room for: somebody waits for them. Beyond that, with members missing
+    and nothing that speaks against a start, one pod is enough: the plan that it brings wakes the
+    others, and if there is no room only one was tried in vain.
+    """
+    ungate = _gated_by_us(group, snapshot)
+    if ungate:
+        return Wake(ungate=ungate)
+    refused = [pod for pod in snapshot.members(group) if pod.uid in snapshot.refused]
+    expected = tuple(pod for pod in refused if snapshot.planned_node(pod.uid) is not None)
+    others = [pod for pod in refused if snapshot.refused[pod.uid].reason not in _ROOM]
+    if not others or check_group(group, snapshot=snapshot) is not None:
+        return Wake(retry=expected)
+    others = [pod for pod in others if pod not in expected]
+    pod_group = snapshot.pod_group(group)
+    assert pod_group is not None
+    tally = snapshot.tally(group)
+    if tally.assigned >= pod_group.min_member:
+        return Wake(retry=(*expected, *others))  # each of these is tried for itself
+    if tally.committed >= pod_group.min_member:
+        return Wake(retry=expected)
+    return Wake(retry=(*expected, *others[:1]))
+
+
+def decide_room(*, snapshot: Snapshot) -> Wake:
+    """Return whom to wake after a plan gave room back.
+
+    Of each group the first that lacked room, in the order of the groups; then whoever is alone.
+    """
+    firsts: dict[str, PodInfo] = {}
+    alone = []
+    for refusal in snapshot.refused.values():
+        pod = refusal.pod
+        if refusal.reason not in _ROOM:
+            continue
+        if pod.group is None:
+            alone.append(pod)
+        else:
+            firsts.setdefault(pod.group, pod)
+    order = sorted(firsts, key=lambda group: sort_key(group, snapshot=snapshot))
+    return Wake(retry=(*(firsts[group] for group in order), *alone))
+
+
+def _gated_by_us(group: str, snapshot: Snapshot) -> tuple[PodInfo, ...]:
+    """Return the pods that only our gate holds back, once the group has enough of them."""
+    pod_group = snapshot.pod_group(group)
+    if pod_group is None:
+        return ()
+    ours = tuple(pod for pod in snapshot.members(group) if pod.gates == (GANG_GATE,))
+    tally = snapshot.tally(group)
+    able = len(tally.members) - len(tally.gated) + len(ours)
+    return ours if able >= pod_group.min_member else ()

@@ -1,0 +1,181 @@
+"""Raw JSON of the API server to the records of the state."""
+
+import weakref
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+from msgspec import Raw
+
+from extender.api import core_v1 as core
+from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
+from extender.gang.feasibility import matches
+from extender.resources.pod_requests import ContainerRequests, pod_requests
+from extender.resources.quantity import QuantityError, parse_resources
+from extender.state.nodes import NodeInfo
+from extender.state.pod_groups import PodGroupInfo
+from extender.state.pods import PodInfo, Shape
+
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+_FINISHED = frozenset(("Succeeded", "Failed"))
+
+
+class DecodeError(ValueError):
+    """An object is not of the shape that its API promises."""
+
+
+_decode_pod = msgspec.json.Decoder(core.Pod).decode
+_decode_node = msgspec.json.Decoder(core.Node).decode
+_decode_pod_group = msgspec.json.Decoder(core.PodGroup).decode
+_decode_affinity = msgspec.json.Decoder(core.Affinity | None).decode
+_decode_tolerations = msgspec.json.Decoder(list[core.Toleration] | None).decode
+
+
+def group_of(namespace: str, labels: Mapping[str, str] | None) -> str | None:
+    """Return the `namespace/name` of the PodGroup that the labels name, the newer label first."""
+    if not labels:
+        return None
+    name = labels.get(POD_GROUP_LABEL) or labels.get(POD_GROUP_LABEL_SIGS)
+    return f"{namespace}/{name}" if name else None
+
+
+class Decoder:
+    """Decodes objects; pods of one template come out with one Shape."""
+
+    def __init__(self) -> None:
+        self._shapes: weakref.WeakValueDictionary[tuple[object, ...], Shape] = (
+            weakref.WeakValueDictionary()
+        )
+
+    def pod(self, raw: bytes | Raw) -> PodInfo:
+        """Return a pod. Raises DecodeError where the JSON is not one."""
+        try:
+            pod = _decode_pod(raw)
+            shape = self._shape(pod)
+        except (msgspec.MsgspecError, QuantityError) as error:
+            raise DecodeError(f"not a readable Pod: {error}") from error
+        meta, spec = pod.metadata, pod.spec
+        return PodInfo(
+            uid=meta.uid,
+            namespace=meta.namespace,
+            name=meta.name,
+            shape=shape,
+            group=group_of(meta.namespace, meta.labels),
+            node=spec.node_name or None,
+            nominated=pod.status.nominated_node_name or None,
+            priority=spec.priority or 0,
+            scheduler=spec.scheduler_name,
+            gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
+            terminating=meta.deletion_timestamp is not None,
+            finished=pod.status.phase in _FINISHED,
+            created=_seconds(meta.creation_timestamp),
+            unschedulable=None if spec.node_name else _unschedulable(pod.status),
+        )
+
+    def node(self, raw: bytes | Raw) -> NodeInfo:
+        """Return a node. Raises DecodeError where the JSON is not one."""
+        try:
+            node = _decode_node(raw)
+            allocatable = parse_resources(node.status.allocatable)
+        except (msgspec.MsgspecError, QuantityError) as error:
+            raise DecodeError(f"not a readable Node: {error}") from error
+        ready = (c.status == "True" for c in node.status.conditions or () if c.type == "Ready")
+        return NodeInfo(
+            name=node.metadata.name,
+            allocatable=allocatable,
+            labels=node.metadata.labels or {},
+            taints=tuple(node.spec.taints or ()),
+            unschedulable=node.spec.unschedulable,
+            ready=all(ready),
+        )
+
+    def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:
+        """Return a PodGroup of an API group. Raises DecodeError where the JSON is not one."""
+        try:
+            found = _decode_pod_group(raw)
+            min_resources = parse_resources(found.spec.min_resources)
+        except (msgspec.MsgspecError, QuantityError) as error:
+            raise DecodeError(f"not a readable PodGroup: {error}") from error
+        timeout = found.spec.schedule_timeout_seconds
+        return PodGroupInfo(
+            namespace=found.metadata.namespace,
+            name=found.metadata.name,
+            api_group=api_group,
+            min_member=found.spec.min_member,
+            uid=found.metadata.uid,
+            min_resources=min_resources,
+            schedule_timeout=float(timeout) if timeout and timeout > 0 else None,
+            created=_seconds(found.metadata.creation_timestamp),
+        )
+
+    def _shape(self, pod: core.Pod) -> Shape:
+        spec = pod.spec
+        requests = _requests(spec)
+        affinity, tolerations = bytes(spec.affinity), bytes(spec.tolerations)
+        # Labels decide only where a pod's anti-affinity may be to itself.
+        labels = _frozen(pod.metadata.labels) if b"odAntiAffinity" in affinity else ()
+        ports = any(p.host_port for c in spec.containers for p in c.ports or ())
+        selector = _frozen(spec.node_selector)
+        key = (_frozen(requests), selector, affinity, tolerations, labels, ports)
+        shape = self._shapes.get(key)
+        if shape is None:
+            parsed = _decode_affinity(affinity) if affinity else None
+            shape = self._shapes[key] = Shape(
+                requests=requests,
+                node_selector=spec.node_selector or {},
+                affinity=parsed,
+                tolerations=tuple(_decode_tolerations(tolerations) or ()) if tolerations else (),
+                one_per_node=ports or _shuns_itself(parsed, pod.metadata.labels or {}),
+            )
+        return shape
+
+
+def _requests(spec: core.PodSpec) -> dict[str, int]:
+    return pod_requests(
+        [_container(container) for container in spec.containers],
+        [_container(container) for container in spec.init_containers or ()],
+        overhead=parse_resources(spec.overhead),
+        pod_level=parse_resources(spec.resources.requests) if spec.resources else None,
+    )
+
+
+def _container(container: core.Container) -> ContainerRequests:
+    sidecar = container.restart_policy == "Always"
+    return ContainerRequests(parse_resources(container.resources.requests), sidecar=sidecar)
+
+
+def _frozen(mapping: Mapping[str, object] | None) -> tuple[tuple[str, object], ...]:
+    return tuple(sorted(mapping.items())) if mapping else ()
+
+
+def _shuns_itself(affinity: core.Affinity | None, labels: Mapping[str, str]) -> bool:
+    """Return whether required anti-affinity keeps equal pods off each other's nodes."""
+    anti = affinity.pod_anti_affinity if affinity else None
+    terms = anti.required_during_scheduling_ignored_during_execution if anti else None
+    return any(
+        term.topology_key == HOSTNAME_LABEL
+        and not term.namespaces
+        and term.label_selector is not None
+        and _selects(term.label_selector, labels)
+        for term in terms or ()
+    )
+
+
+def _selects(selector: core.LabelSelector, labels: Mapping[str, str]) -> bool:
+    exact = (selector.match_labels or {}).items()
+    expressions = selector.match_expressions or []
+    return all(labels.get(key) == value for key, value in exact) and all(
+        matches(requirement, labels) for requirement in expressions
+    )
+
+
+def _seconds(moment: datetime | None) -> float:
+    return moment.timestamp() if moment else 0.0
+
+
+def _unschedulable(status: core.PodStatus) -> str | None:
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled":
+            failed = condition.status == "False" and condition.reason == "Unschedulable"
+            return condition.message if failed else None
+    return None

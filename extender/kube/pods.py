@@ -1,0 +1,82 @@
+"""What we write about pods: bindings, and the patches that make kube-scheduler try again."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from extender.api.core_v1 import Pod
+from extender.api.wellknown import GANG_GATE, WOKEN_ANNOTATION
+from extender.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
+from extender.kube.errors import ConflictError, NotFoundError
+
+_encode = msgspec.json.Encoder().encode
+_decode_pod = msgspec.json.Decoder(Pod).decode
+
+
+@dataclass(frozen=True, slots=True)
+class PodRef:
+    """One pod; the UID tells it from another of the same name."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def path(self) -> str:
+        """The pod's URL path."""
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+
+
+class PodWriter:
+    """Writes to the API server for the extender's roles."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def bind(self, pod: PodRef, node: str) -> None:
+        """Put a pod on a node; a pod that is there already is a success.
+
+        The UID is a precondition, so a namesake that came later is never bound. Raises ApiError.
+        """
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        try:
+            await self._client.request("POST", f"{pod.path}/binding", body=_encode(binding))
+        except ConflictError:
+            if not await self._is_bound(pod, node):
+                raise
+
+    async def _is_bound(self, pod: PodRef, node: str) -> bool:
+        try:
+            found = _decode_pod(await self._client.request("GET", pod.path))
+        except NotFoundError:
+            return False
+        return found.metadata.uid == pod.uid and found.spec.node_name == node
+
+    async def wake(self, pod: PodRef, *, at: str) -> None:
+        """Touch a pod's metadata so that kube-scheduler tries it again; one that is gone is fine.
+
+        Raises ApiError.
+        """
+        metadata: dict[str, Any] = {"uid": pod.uid, "annotations": {WOKEN_ANNOTATION: at}}
+        await self._patch(pod, _encode({"metadata": metadata}), MERGE_PATCH)
+
+    async def ungate(self, pod: PodRef) -> None:
+        """Take our gate, the pod's only one, away. Raises ApiError."""
+        patch = [
+            {"op": "test", "path": "/metadata/uid", "value": pod.uid},
+            {"op": "test", "path": "/spec/schedulingGates/0/name", "value": GANG_GATE},
+            {"op": "remove", "path": "/spec/schedulingGates/0"},
+        ]
+        await self._patch(pod, _encode(patch), JSON_PATCH)
+
+    async def _patch(self, pod: PodRef, body: bytes, content_type: str) -> None:
+        try:
+            await self._client.request("PATCH", pod.path, body=body, content_type=content_type)
+        except (NotFoundError, ConflictError):
+            return  # gone, or a namesake: nobody waits for it any more

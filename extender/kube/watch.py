@@ -1,0 +1,206 @@
+"""List and watch as a stream of five events, after kube-rs.
+
+A watch tells ADDED, MODIFIED and DELETED, but it can end at any moment, and with `410 Gone` what
+happened in between is lost. Whoever keeps a cache must then list again *and* drop what the list
+lacks. So the stream does not expose the watch's words: it says `Init`, one `InitApply` for each
+object there is, `InitDone`, and from then on `Apply` and `Delete`; after a `410` it starts over
+with `Init`. A consumer that replaces its cache at `InitDone` is right whatever happened.
+
+States: empty -> listing (page by page) -> watching -> (end of stream, trouble) watching again from
+the last resource version -> (410) empty. Trouble is waited out with growing pauses and never ends
+the stream; only the consumer does.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+from urllib.parse import quote
+
+import msgspec
+import structlog
+from msgspec import Raw
+
+from extender.kube.client import KubeClient
+from extender.kube.errors import ApiError, GoneError, UnavailableError, from_response
+from extender.runtime.backoff import Backoff
+
+PAGE_SIZE: Final = 1000
+WATCH_SECONDS: Final = 290
+"""The server ends a watch after this; bookmarks keep the resource version fresh until then."""
+IDLE_SECONDS: Final = 330.0
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    """A list begins; what is cached stays valid until InitDone."""
+
+
+@dataclass(frozen=True, slots=True)
+class InitApply:
+    """One object of the list, as raw JSON."""
+
+    object: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class InitDone:
+    """The list is whole: replace the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An object was created or changed."""
+
+    object: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """An object is gone, or no longer selected."""
+
+    object: bytes
+
+
+WatchEvent = Init | InitApply | InitDone | Apply | Delete
+
+
+class _ListMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    resource_version: str = ""
+    continue_token: str = msgspec.field(default="", name="continue")
+
+
+class _List(msgspec.Struct, frozen=True, gc=False):
+    metadata: _ListMeta
+    items: list[Raw] | None = None
+
+
+class _Event(msgspec.Struct, frozen=True, gc=False):
+    type: str
+    object: Raw
+
+
+class _Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    resource_version: str = ""
+
+
+class _Versioned(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Meta = _Meta()
+
+
+class _Status(msgspec.Struct, frozen=True, gc=False):
+    code: int = 0
+    message: str = ""
+
+
+_decode_list = msgspec.json.Decoder(_List).decode
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_version = msgspec.json.Decoder(_Versioned).decode
+_decode_status = msgspec.json.Decoder(_Status).decode
+
+
+class Watcher:
+    """The stream of one resource, such as `/api/v1/pods`, narrowed by a field selector if given."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        path: str,
+        *,
+        sleep: Callable[[float], Awaitable[None]],
+        backoff: Backoff,
+        field_selector: str = "",
+    ) -> None:
+        self._client = client
+        self._path = path
+        self._sleep = sleep
+        self._backoff = backoff
+        self._selector = f"&fieldSelector={quote(field_selector)}" if field_selector else ""
+        self._version = ""
+
+    async def events(self) -> AsyncIterator[WatchEvent]:
+        """Yield events for ever; errors are logged and retried."""
+        while True:
+            try:
+                async for event in self._once():
+                    yield event
+            except GoneError:
+                _log.info("watch fell behind, listing again", path=self._path)
+                self._version = ""
+            except ApiError as error:
+                pause = self._backoff.next()
+                _log.warning(
+                    "watch interrupted", path=self._path, error=str(error), retry_in=round(pause, 2)
+                )
+                await self._sleep(pause)
+
+    async def _once(self) -> AsyncIterator[WatchEvent]:
+        if not self._version:
+            async for event in self._list():
+                yield event
+        async for event in self._watch():
+            yield event
+        # The server ends every watch some time; one that does so at once is not hammered.
+        await self._sleep(self._backoff.base)
+
+    async def _list(self) -> AsyncIterator[WatchEvent]:
+        yield Init()
+        token = ""
+        while True:
+            query = f"?limit={PAGE_SIZE}{self._selector}"
+            if token:
+                query += f"&continue={quote(token)}"
+            page = _decode(_decode_list, await self._client.request("GET", self._path + query))
+            for item in page.items or ():
+                yield InitApply(bytes(item))
+            token = page.metadata.continue_token
+            if not token:
+                break
+        self._version = page.metadata.resource_version
+        self._backoff.reset()
+        yield InitDone()
+
+    async def _watch(self) -> AsyncIterator[WatchEvent]:
+        query = (
+            f"?watch=1&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}"
+            f"&resourceVersion={self._version}{self._selector}"
+        )
+        async with self._client.stream(self._path + query, idle_seconds=IDLE_SECONDS) as chunks:
+            async for line in _lines(chunks):
+                event = self._event(line)
+                if event is not None:
+                    self._backoff.reset()
+                    yield event
+
+    def _event(self, line: bytes) -> WatchEvent | None:
+        raw = _decode(_decode_event, line)
+        if raw.type == "ERROR":
+            status = _decode(_decode_status, raw.object)
+            raise from_response(status.code, bytes(raw.object), doing=f"WATCH {self._path}")
+        self._version = _decode(_decode_version, raw.object).metadata.resource_version
+        match raw.type:
+            case "ADDED" | "MODIFIED":
+                return Apply(bytes(raw.object))
+            case "DELETED":
+                return Delete(bytes(raw.object))
+            case _:  # BOOKMARK: only the version counts
+                return None
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line:
+                yield line
+
+
+def _decode(decode: Callable[[bytes | Raw], T], raw: bytes | Raw) -> T:
+    try:
+        return decode(raw)
+    except msgspec.MsgspecError as error:
+        raise UnavailableError(f"the API server sent something unreadable: {error}") from error

@@ -1,0 +1,1 @@
+"""Quantities and the resources that a pod asks for, as plain integers."""

@@ -1,0 +1,1 @@
+"""Asyncio that knows no Kubernetes."""

@@ -1,0 +1,33 @@
+"""A queue that holds each key once, now or later."""
+
+import asyncio
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class WorkQueue(Generic[K]):
+    """Keys to be looked at, in order of arrival; adding one that waits already changes nothing."""
+
+    def __init__(self) -> None:
+        self._ready: dict[K, None] = {}
+        self._wakeup = asyncio.Event()
+
+    def add(self, key: K) -> None:
+        """Have the key looked at."""
+        self._ready.setdefault(key)
+        self._wakeup.set()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Have the key looked at after so many seconds."""
+        asyncio.get_running_loop().call_later(seconds, self.add, key)
+
+    async def get(self) -> K:
+        """Return the next key, waiting for one."""
+        while not self._ready:
+            self._wakeup.clear()
+            await self._wakeup.wait()
+        key = next(iter(self._ready))
+        del self._ready[key]
+        return key

@@ -1,0 +1,96 @@
+"""The bind verb: Permit for members of a gang, then one write to the API server."""
+
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from extender.api.extender_v1 import BindingArgs, BindingResult
+from extender.kube.errors import ApiError, UnavailableError
+from extender.kube.pods import PodRef
+from extender.runtime.clock import Clock
+from extender.runtime.retry import Retry
+from extender.server.waiting_pods import Gone, WaitingPods
+from extender.state import events as ev
+from extender.state.cluster import Cluster
+from extender.telemetry.metrics import Metrics
+
+_decode = msgspec.json.Decoder(BindingArgs).decode
+_encode = msgspec.json.Encoder().encode
+_log = structlog.get_logger(__name__)
+
+
+class PodBinder(Protocol):
+    """Writes a Binding; raises ApiError."""
+
+    async def bind(self, pod: PodRef, node: str) -> None:
+        """Put a pod on a node; a pod that is there already is a success."""
+        ...
+
+
+class Binding:
+    """Answers in bytes to requests in bytes; raises ValueError for what cannot be read."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        waiting: WaitingPods,
+        binder: PodBinder,
+        *,
+        metrics: Metrics,
+        clock: Clock,
+        retry: Retry,
+    ) -> None:
+        self._cluster = cluster
+        self._snapshot = cluster.snapshot()
+        self._waiting = waiting
+        self._binder = binder
+        self._metrics = metrics
+        self._clock = clock
+        self._retry = retry
+
+    async def bind(self, body: bytes, gone: Gone) -> bytes:
+        """Bind a pod; the answer's error is empty when the pod is on the node."""
+        args = _decode(body)
+        return _encode(BindingResult(await self._bind(args, gone)))
+
+    async def _bind(self, args: BindingArgs, gone: Gone) -> str:
+        pod = self._snapshot.pods.get(args.pod_uid)
+        if pod is not None and pod.node is not None:
+            if pod.node == args.node:
+                return ""
+            return f"pod {pod.key} is bound to another node already"
+        if pod is None:
+            # Deleted, or so new that no watch told of it and so in no gang that filter let pass.
+            return await self._write(args)
+        if pod.group is None:
+            self._cluster.apply(ev.PodBinding(pod, args.node))
+        else:
+            refusal = await self._waiting.wait(pod, args.node, gone)
+            if refusal is not None:
+                return refusal.message
+        return await self._write(args)
+
+    async def _write(self, args: BindingArgs) -> str:
+        began = self._clock.monotonic()
+        pod = PodRef(args.pod_namespace, args.pod_name, args.pod_uid)
+        error = await self._try_often(pod, args.node)
+        result = "error" if error else "ok"
+        self._metrics.binding_seconds.labels(result).observe(self._clock.monotonic() - began)
+        if error is None:
+            return ""
+        _log.warning("binding failed", pod=f"{pod.namespace}/{pod.name}", error=str(error))
+        self._cluster.apply(ev.Unreserved((args.pod_uid,)))
+        return str(error).replace("%", "%%")
+
+    async def _try_often(self, pod: PodRef, node: str) -> ApiError | None:
+        """Write the Binding; passing trouble is waited out, for quorum has been reached."""
+
+        async def write() -> None:
+            await self._binder.bind(pod, node)
+
+        try:
+            await self._retry.run(write, on=UnavailableError)
+        except ApiError as error:
+            return error
+        return None

@@ -1,0 +1,168 @@
+"""The verbs that kube-scheduler's scheduling loop waits for: filter, prioritize, preempt.
+
+They run between two reads of the event loop and never await: the loop calls one pod after another,
+so their latency divides the throughput of the whole cluster.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from extender.api.extender_v1 import (
+    ExtenderArgs,
+    FilterResult,
+    HostPriority,
+    MetaPod,
+    MetaVictims,
+    NodeItems,
+    ObjectHead,
+    PreemptionArgs,
+    PreemptionResult,
+)
+from extender.api.wellknown import Reason
+from extender.gang import pre_filter, preemption
+from extender.gang.recent import Denied
+from extender.gang.score import score
+from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Place, Refuse
+from extender.kube.decode import Decoder, group_of
+from extender.state import events as ev
+from extender.state.cluster import Cluster
+from extender.state.pods import PodInfo
+from extender.telemetry.metrics import Metrics
+
+_decode_args = msgspec.json.Decoder(ExtenderArgs).decode
+_decode_preemption = msgspec.json.Decoder(PreemptionArgs).decode
+_decode_head = msgspec.json.Decoder(ObjectHead).decode
+_decode_names = msgspec.json.Decoder(list[str] | None).decode
+_encode = msgspec.json.Encoder().encode
+
+RESAMPLE_SECONDS: Final = 0.05
+"""On big clusters the next attempt sees other nodes; no need to wait for anything."""
+
+
+class Filtering:
+    """Answers in bytes to requests in bytes; raises ValueError for what cannot be read."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        decoder: Decoder,
+        denied: Denied,
+        *,
+        metrics: Metrics,
+        wake_after: Callable[[str, float], None],
+    ) -> None:
+        self._cluster = cluster
+        self._snapshot = cluster.snapshot()
+        self._decoder = decoder
+        self._denied = denied
+        self._metrics = metrics
+        self._wake_after = wake_after
+
+    def filter(self, body: bytes) -> bytes:
+        """Return the nodes that the pod may use, or one text for why there is none."""
+        args = _decode_args(body)
+        head = _decode_head(args.pod).metadata
+        group = group_of(head.namespace, head.labels)
+        if group is None and not self._snapshot.reserved_nodes:
+            return _encode(FilterResult(node_names=args.node_names, nodes=args.nodes))
+        sent = _names(args)
+        pod = self._pod(head.uid, args)
+        verdict = self._decide(pod, group, sent)
+        self._remember(pod, group, verdict)
+        return _encode(_result(verdict, sent, args))
+
+    def prioritize(self, body: bytes) -> bytes:
+        """Return points by node."""
+        args = _decode_args(body)
+        pod = self._snapshot.pods.get(_decode_head(args.pod).metadata.uid)
+        points = score(pod, _names(args), snapshot=self._snapshot)
+        return _encode([HostPriority(host, value) for host, value in points.items()])
+
+    def preempt(self, body: bytes) -> bytes:
+        """Return the nodes on which preemption may go on, with their victims by UID."""
+        args = _decode_preemption(body)
+        offers = args.node_name_to_meta_victims or {
+            node: MetaVictims(
+                pods=[MetaPod(uid=pod.metadata.uid) for pod in victims.pods or ()],
+                num_pdb_violations=victims.num_pdb_violations,
+            )
+            for node, victims in (args.node_name_to_victims or {}).items()
+        }
+        pod = self._snapshot.pods.get(_decode_head(args.pod).metadata.uid)
+        uids = {node: [victim.uid for victim in offer.pods or ()] for node, offer in offers.items()}
+        kept = preemption.decide(pod, uids, snapshot=self._snapshot)
+        return _encode(PreemptionResult({node: offers[node] for node in kept}))
+
+    def _pod(self, uid: str, args: ExtenderArgs) -> PodInfo:
+        known = self._snapshot.pods.get(uid)
+        if known is not None:
+            return known
+        pod = self._decoder.pod(args.pod)
+        self._cluster.apply(ev.PodSeen(pod))
+        return pod
+
+    def _decide(self, pod: PodInfo, group: str | None, sent: Sequence[str]) -> FilterVerdict:
+        if group is None:
+            return pre_filter.beside_plans(pod, sent, snapshot=self._snapshot)
+        version = self._snapshot.capacity_version
+        denied = self._denied.get(group, capacity_version=version)
+        return pre_filter.decide(pod, group, sent, snapshot=self._snapshot, denied=denied)
+
+    def _remember(self, pod: PodInfo, group: str | None, verdict: FilterVerdict) -> None:
+        match verdict:
+            case Refuse():
+                self._metrics.decisions.labels("filter", verdict.reason).inc()
+                self._refused(pod, group, verdict)
+            case AnyNode() | OneOf() | Place():
+                self._metrics.decisions.labels("filter", type(verdict).__name__).inc()
+                if pod.uid in self._snapshot.refused:
+                    self._cluster.apply(ev.PodsTried((pod.uid,)))
+                if isinstance(verdict, Place) and verdict.reserve:
+                    self._cluster.apply(ev.Planned(verdict.reserve))
+
+    def _refused(self, pod: PodInfo, group: str | None, verdict: Refuse) -> None:
+        if verdict.reserve:
+            self._cluster.apply(ev.Planned(verdict.reserve))
+        self._cluster.apply(ev.PodRefused(pod, verdict.reason))
+        if group is None:
+            return
+        if verdict.deny:
+            self._denied.add(group, verdict, capacity_version=self._snapshot.capacity_version)
+        # Nothing in the cluster will change when a window ends or another sample is drawn.
+        if verdict.reason is Reason.RECENTLY_DENIED:
+            self._wake_after(group, self._denied.window)
+        elif self._snapshot.planned_node(pod.uid) is not None:
+            self._wake_after(group, RESAMPLE_SECONDS)
+
+
+def _names(args: ExtenderArgs) -> list[str]:
+    if args.nodes is not None and args.nodes.items is not None:
+        return [_decode_head(item).metadata.name for item in args.nodes.items]
+    return _decode_names(args.node_names) or []
+
+
+def _result(verdict: FilterVerdict, sent: Sequence[str], args: ExtenderArgs) -> FilterResult:
+    match verdict:
+        case AnyNode():
+            return FilterResult(node_names=args.node_names, nodes=args.nodes)
+        case OneOf(nodes):
+            refusal = dict.fromkeys(set(sent).difference(nodes), pre_filter.KEPT_FOR_GANG)
+            return _only(nodes, args, refusal)
+        case Place(node):
+            return _only((node,), args, {})
+        case Refuse(_, message):
+            return _only((), args, dict.fromkeys(sent, message))
+
+
+def _only(nodes: Sequence[str], args: ExtenderArgs, refused: dict[str, str]) -> FilterResult:
+    """Return an answer in the form of the request: names, or the nodes as they were sent.
+
+    Refused nodes are unresolvable: evicting somebody does not make a gang complete.
+    """
+    if args.nodes is None:
+        return FilterResult(node_names=list(nodes), failed_and_unresolvable_nodes=refused)
+    wanted = set(nodes)
+    items = [i for i in args.nodes.items or () if _decode_head(i).metadata.name in wanted]
+    return FilterResult(nodes=NodeItems(items), failed_and_unresolvable_nodes=refused)

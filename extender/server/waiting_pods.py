@@ -1,0 +1,233 @@
+"""Permit: bind requests that are held until their gang is complete, and then answered together.
+
+While a bind request is open, kube-scheduler keeps the pod assumed and its room taken, and goes on
+scheduling others. So a held request *is* a waiting pod, and the three ways out of Permit are: all
+members are released and written in parallel, all are refused in the same instant, or one member's
+hold ends alone (its connection broke, it was deleted, or kube-scheduler asked again).
+
+Two races matter.
+
+1. Release against refusal. Both happen in one step of the event loop, and a member that is
+   released turns from WAITING to BINDING in that step. What comes later in the same moment (a
+   time-out, a deletion, another member's failure) finds nobody waiting. So nobody is refused on
+   the count of members that are being bound, and nobody is bound on the count of members that
+   have been refused.
+2. A request against its own repetition. When kube-scheduler restarts, it may send a pod again
+   before we notice that the old connection is gone. The newer request takes the hold over; the
+   older one ends with an error that nobody reads.
+
+Holds live in memory only: after a restart of this process the requests are gone with it, and
+kube-scheduler brings the pods again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from extender.api.wellknown import Reason
+from extender.gang import permit, post_filter
+from extender.gang.options import Options
+from extender.gang.recent import Denied
+from extender.gang.verdicts import Allow, Refuse, Wait, about
+from extender.state import events as ev
+from extender.state.cluster import Cluster
+from extender.state.events import Change
+from extender.state.pods import PodInfo
+from extender.telemetry.metrics import Metrics
+
+_log = structlog.get_logger(__name__)
+
+Gone = Callable[[], Awaitable[None]]
+"""Returns when whoever asked is not there any more."""
+
+
+@dataclass(eq=False, slots=True)
+class _Hold:
+    """One held request; the outcome is None for going ahead, else the refusal."""
+
+    pod: PodInfo
+    node: str
+    outcome: "asyncio.Future[Refuse | None]"
+
+
+class WaitingPods:
+    """The held requests, and the deadlines of gangs that are planned or wait."""
+
+    def __init__(
+        self, cluster: Cluster, denied: Denied, *, options: Options, metrics: Metrics
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._cluster = cluster
+        self._snapshot = cluster.snapshot()
+        self._denied = denied
+        self._options = options
+        self._metrics = metrics
+        self._holds: dict[str, dict[str, _Hold]] = {}
+        self._deadlines: dict[str, tuple[float, asyncio.TimerHandle]] = {}
+        cluster.subscribe(self.on_change)
+
+    async def wait(self, pod: PodInfo, node: str, gone: Gone) -> Refuse | None:
+        """Hold a member until it may be bound (None) or is refused."""
+        group = pod.group
+        assert group is not None
+        hold = _Hold(pod, node, self._loop.create_future())
+        self._supersede(group, pod.uid)
+        holds = self._holds.setdefault(group, {})
+        holds[pod.uid] = hold
+        self._cluster.apply(ev.PodWaiting(pod, node))
+        if len(holds) == 1:
+            self._set_deadline(group)
+        self._decide(group)
+        if hold.outcome.done():
+            return hold.outcome.result()
+        began = self._loop.time()
+        try:
+            outcome = await self._outcome(hold, gone)
+        finally:
+            if not hold.outcome.done():  # this request was cancelled
+                self._hung_up(hold)
+        result = outcome.reason if outcome else Reason.QUORUM_REACHED
+        self._metrics.permit_wait_seconds.labels(result).observe(self._loop.time() - began)
+        return outcome
+
+    @property
+    def held(self) -> int:
+        """How many requests are held."""
+        return sum(map(len, self._holds.values()))
+
+    def on_change(self, change: Change) -> None:
+        """Decide again for the groups that a change touched."""
+        for uid in change.unschedulable:
+            self._found_no_node(uid)
+        for group in change.groups:
+            self._denied.discard(group)
+            self._end_lost_holds(group)
+            self._decide(group)
+
+    def refuse_all(self) -> None:
+        """End every hold: this process is about to stop."""
+        for group in list(self._holds):
+            text = f"{about(group)}the extender is shutting down"
+            self._refuse(group, Refuse(Reason.TERMINATING, text))
+
+    async def _outcome(self, hold: _Hold, gone: Gone) -> Refuse | None:
+        async with asyncio.TaskGroup() as tasks:
+            watch = tasks.create_task(self._until_gone(gone, hold))
+            # Shielded: a request that is cancelled must not cancel the future under a release.
+            outcome = await asyncio.shield(hold.outcome)
+            watch.cancel()
+        return outcome
+
+    async def _until_gone(self, gone: Gone, hold: _Hold) -> None:
+        await gone()
+        if not hold.outcome.done():
+            self._hung_up(hold)
+
+    def _hung_up(self, hold: _Hold) -> None:
+        text = f"{about(hold.pod.group or '')}kube-scheduler hung up"
+        self._end(hold, Refuse(Reason.DISCONNECTED, text))
+
+    def _supersede(self, group: str, uid: str) -> None:
+        old = self._holds.get(group, {}).get(uid)
+        if old is not None:
+            text = f"{about(group)}kube-scheduler asked for this pod again"
+            self._end(old, Refuse(Reason.DISCONNECTED, text))
+
+    def _end(self, hold: _Hold, refusal: Refuse) -> None:
+        """End one hold; its room is free again."""
+        group = hold.pod.group or ""
+        self._drop(group, hold.pod.uid)
+        hold.outcome.set_result(refusal)
+        self._metrics.decisions.labels("bind", refusal.reason).inc()
+        self._cluster.apply(ev.Unreserved((hold.pod.uid,)))
+
+    def _end_lost_holds(self, group: str) -> None:
+        """End the holds of members that are waiting no more: deleted, or bound by somebody."""
+        holds = self._holds.get(group)
+        waiting = self._snapshot.tally(group).waiting
+        if holds is None or len(holds) == len(waiting):
+            return
+        for uid in [uid for uid in holds if uid not in waiting]:
+            text = f"{about(group)}this pod was deleted while it waited"
+            self._end(holds[uid], Refuse(Reason.MEMBER_DELETED, text))
+
+    def _decide(self, group: str) -> None:
+        tally = self._snapshot.tally(group)
+        if not tally.waiting and not tally.planned:
+            self._clear_deadline(group)
+            return
+        if group not in self._deadlines:
+            self._set_deadline(group)
+        now, (deadline, _) = self._loop.time(), self._deadlines[group]
+        match permit.decide(group, snapshot=self._snapshot, now=now, deadline=deadline):
+            case Allow():
+                self._release(group)
+            case Wait():
+                pass
+            case Refuse() as refusal:
+                self._refuse(group, refusal)
+
+    def _found_no_node(self, uid: str) -> None:
+        pod = self._snapshot.pods.get(uid)
+        if pod is None or pod.group is None:
+            return
+        refusal = post_filter.decide(pod, pod.group, snapshot=self._snapshot, options=self._options)
+        if refusal is not None:
+            self._refuse(pod.group, refusal)
+
+    def _release(self, group: str) -> None:
+        holds = self._holds.pop(group, {})
+        for hold in holds.values():
+            self._cluster.apply(ev.PodBinding(hold.pod, hold.node))
+            hold.outcome.set_result(None)
+        if holds:
+            self._metrics.decisions.labels("bind", Reason.QUORUM_REACHED).inc(len(holds))
+            _log.info("gang released", group=group, pods=len(holds))
+        self._denied.discard(group)
+        if not self._snapshot.tally(group).planned:
+            self._clear_deadline(group)
+        elif self._loop.time() >= self._deadlines[group][0]:
+            self._drop_plan(group)  # room for members that the gang can do without
+
+    def _refuse(self, group: str, refusal: Refuse) -> None:
+        """Send everybody away who waits, and give back all room that was kept."""
+        holds = self._holds.pop(group, {})
+        self._clear_deadline(group)
+        for hold in holds.values():
+            hold.outcome.set_result(refusal)
+        self._metrics.decisions.labels("bind", refusal.reason).inc(len(holds))
+        self._drop_plan(group)
+        if refusal.deny:
+            version = self._snapshot.capacity_version
+            self._denied.add(group, refusal, capacity_version=version)
+        _log.info("gang refused", group=group, pods=len(holds), reason=refusal.message)
+
+    def _drop_plan(self, group: str) -> None:
+        tally = self._snapshot.tally(group)
+        self._cluster.apply(ev.Unreserved((*tally.waiting, *tally.planned)))
+
+    def _set_deadline(self, group: str) -> None:
+        self._clear_deadline(group)
+        pod_group = self._snapshot.pod_group(group)
+        seconds = self._options.timeout(pod_group.schedule_timeout if pod_group else None)
+        deadline = self._loop.time() + seconds
+        self._deadlines[group] = (deadline, self._loop.call_at(deadline, self._expire, group))
+
+    def _expire(self, group: str) -> None:
+        # A timer may fire a clock tick early; the deadline has passed all the same.
+        _, timer = self._deadlines[group]
+        self._deadlines[group] = (float("-inf"), timer)
+        self._decide(group)
+
+    def _clear_deadline(self, group: str) -> None:
+        _, timer = self._deadlines.pop(group, (0.0, None))
+        if timer is not None:
+            timer.cancel()
+
+    def _drop(self, group: str, uid: str) -> None:
+        holds = self._holds[group]
+        del holds[uid]
+        if not holds:
+            del self._holds[group]

@@ -1,0 +1,1 @@
+"""The belief about the cluster: facts enter through one writer, decisions read snapshots."""

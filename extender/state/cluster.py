@@ -1,0 +1,338 @@
+"""The one writer of the state.
+
+`Cluster.apply` is the only way in. Facts (what the API server says) always win over assumptions
+(what we are about to do): a pod that the watch shows on a node has its assumption dropped in the
+same step, so that its room is counted once, whichever of the two arrives first. A list replaces
+everything of its kind at once, and whatever it lacks is treated as deleted: that is what makes a
+relist after `410 Gone` correct.
+
+Room is counted in two tables. `used` is what kube-scheduler also counts: bound pods, and pods
+whose bind request is held or being answered. `reserved` is what only we know: the room that a
+plan keeps for members that kube-scheduler has not placed yet.
+
+Nothing here awaits, and nothing reads a clock; `validate` recounts everything from scratch.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from extender.resources.quantity import Resources, add, subtract
+from extender.state import events as ev
+from extender.state.assumed import Assumption, Refusal, Stage
+from extender.state.events import Change, Event
+from extender.state.pods import PodInfo
+from extender.state.snapshot import GroupTally, Snapshot, Tables
+
+_NOTHING = Change()
+_REMEMBERED: Final = 10_000
+"""Deleted pods whose UIDs are kept, so that a late request does not bring one back."""
+
+
+class Cluster:
+    """Belief about the cluster, changed by events and read through snapshots."""
+
+    def __init__(self) -> None:
+        self._tables = Tables()
+        self._snapshot = Snapshot(self._tables)
+        self._gone: dict[str, None] = {}
+        self._listeners: list[Callable[[Change], None]] = []
+        self._handlers: dict[type, Callable[[Any], Change]] = {
+            ev.PodApplied: self._pod_applied,
+            ev.PodSeen: self._pod_seen,
+            ev.PodDeleted: self._pod_deleted,
+            ev.PodsListed: self._pods_listed,
+            ev.NodeApplied: self._node_applied,
+            ev.NodeDeleted: self._node_deleted,
+            ev.NodesListed: self._nodes_listed,
+            ev.PodGroupApplied: self._pod_group_applied,
+            ev.PodGroupDeleted: self._pod_group_deleted,
+            ev.PodGroupsListed: self._pod_groups_listed,
+            ev.Planned: self._planned,
+            ev.PodWaiting: self._pod_waiting,
+            ev.PodBinding: self._pod_binding,
+            ev.Unreserved: self._unreserved,
+            ev.PodRefused: self._pod_refused,
+            ev.PodsTried: self._pods_tried,
+        }
+
+    def apply(self, event: Event) -> Change:
+        """Take one event in, return what it touched, and tell the listeners.
+
+        A listener may apply events of its own: it is called when the tables are whole again.
+        """
+        change = self._handlers[type(event)](event)
+        if change is not _NOTHING:
+            for listener in self._listeners:
+                listener(change)
+        return change
+
+    def subscribe(self, listener: Callable[[Change], None]) -> None:
+        """Have every change told to `listener`, in the order of subscription."""
+        self._listeners.append(listener)
+
+    def snapshot(self) -> Snapshot:
+        """Return the read-only view; not to be kept across an `await`."""
+        return self._snapshot
+
+    # --- facts -----------------------------------------------------------------------------
+
+    def _pod_applied(self, event: ev.PodApplied) -> Change:
+        pod = event.pod
+        if pod.finished:
+            return self._forget_pod(pod.uid)
+        tables = self._tables
+        before = tables.pods.get(pod.uid)
+        if before is not None:
+            self._uncount(before)
+        tables.pods[pod.uid] = pod
+        assumption = tables.assumed.get(pod.uid)
+        if assumption is not None:
+            self._drop_assumption(assumption)
+        if pod.node is not None:
+            tables.refused.pop(pod.uid, None)
+        self._count(pod)
+        if assumption is not None and pod.node is None and not pod.terminating:
+            self._assume(pod, assumption.node, assumption.stage)
+        if before is not None and before.shape is not pod.shape:
+            tables.capacity_version += 1
+        failed = pod.unschedulable and (before is None or before.unschedulable != pod.unschedulable)
+        return Change(
+            groups=_touched(before, pod),
+            unschedulable=frozenset((pod.uid,)) if failed else frozenset(),
+        )
+
+    def _pod_seen(self, event: ev.PodSeen) -> Change:
+        # A request may be older than the deletion that the watch has told already.
+        if event.pod.uid in self._tables.pods or event.pod.uid in self._gone:
+            return _NOTHING
+        return self._pod_applied(ev.PodApplied(event.pod))
+
+    def _pod_deleted(self, event: ev.PodDeleted) -> Change:
+        return self._forget_pod(event.uid)
+
+    def _pods_listed(self, event: ev.PodsListed) -> Change:
+        listed = {pod.uid for pod in event.pods}
+        gone = [uid for uid in self._tables.pods if uid not in listed]
+        changes = [self._forget_pod(uid) for uid in gone]
+        changes += [self._pod_applied(ev.PodApplied(pod)) for pod in event.pods]
+        return _merge(changes)
+
+    def _node_applied(self, event: ev.NodeApplied) -> Change:
+        if self._tables.nodes.get(event.node.name) != event.node:
+            self._tables.nodes[event.node.name] = event.node
+            self._tables.capacity_version += 1
+        return _NOTHING
+
+    def _node_deleted(self, event: ev.NodeDeleted) -> Change:
+        tables = self._tables
+        if tables.nodes.pop(event.name, None) is None:
+            return _NOTHING
+        lost = list(tables.reserved.get(event.name, {}))
+        return self._unreserved(ev.Unreserved(lost))
+
+    def _nodes_listed(self, event: ev.NodesListed) -> Change:
+        listed = {node.name: node for node in event.nodes}
+        gone = [name for name in self._tables.nodes if name not in listed]
+        changes = [self._node_deleted(ev.NodeDeleted(name)) for name in gone]
+        self._tables.nodes.update(listed)
+        self._tables.capacity_version += 1
+        return _merge(changes)
+
+    def _pod_group_applied(self, event: ev.PodGroupApplied) -> Change:
+        pod_group, pod_groups = event.pod_group, self._tables.pod_groups
+        before = pod_groups.get((pod_group.api_group, pod_group.key))
+        pod_groups[pod_group.api_group, pod_group.key] = pod_group
+        if before == pod_group:
+            return _NOTHING  # only its status changed
+        return Change(groups=frozenset((pod_group.key,)))
+
+    def _pod_group_deleted(self, event: ev.PodGroupDeleted) -> Change:
+        if self._tables.pod_groups.pop((event.api_group, event.key), None) is None:
+            return _NOTHING
+        return Change(groups=frozenset((event.key,)))
+
+    def _pod_groups_listed(self, event: ev.PodGroupsListed) -> Change:
+        listed = {pod_group.key for pod_group in event.pod_groups}
+        known = [key for api_group, key in self._tables.pod_groups if api_group == event.api_group]
+        changes = [
+            self._pod_group_deleted(ev.PodGroupDeleted(event.api_group, key))
+            for key in known
+            if key not in listed
+        ]
+        changes += [self._pod_group_applied(ev.PodGroupApplied(pg)) for pg in event.pod_groups]
+        return _merge(changes)
+
+    # --- steps of our own ------------------------------------------------------------------
+
+    def _planned(self, event: ev.Planned) -> Change:
+        groups = set()
+        for uid, node in event.placements.items():
+            pod = self._tables.pods.get(uid)
+            if pod is not None and pod.node is None:
+                if uid not in self._tables.assumed:
+                    groups.add(pod.group)
+                self._assume(pod, node, Stage.PLANNED)
+        return Change(groups=frozenset(filter(None, groups))) if groups else _NOTHING
+
+    def _pod_waiting(self, event: ev.PodWaiting) -> Change:
+        self._assume(event.pod, event.node, Stage.WAITING)
+        return _NOTHING
+
+    def _pod_binding(self, event: ev.PodBinding) -> Change:
+        self._assume(event.pod, event.node, Stage.BINDING)
+        return _NOTHING
+
+    def _unreserved(self, event: ev.Unreserved) -> Change:
+        groups = set()
+        for uid in event.uids:
+            assumption = self._tables.assumed.get(uid)
+            if assumption is not None:
+                self._drop_assumption(assumption)
+                groups.add(assumption.pod.group)
+        return Change(groups=frozenset(filter(None, groups)), room=bool(groups))
+
+    def _pod_refused(self, event: ev.PodRefused) -> Change:
+        if event.pod.uid in self._tables.pods:
+            self._tables.refused[event.pod.uid] = Refusal(event.pod, event.reason)
+        return _NOTHING
+
+    def _pods_tried(self, event: ev.PodsTried) -> Change:
+        for uid in event.uids:
+            self._tables.refused.pop(uid, None)
+        return _NOTHING
+
+    # --- counting --------------------------------------------------------------------------
+
+    def _assume(self, pod: PodInfo, node: str, stage: Stage) -> None:
+        tables = self._tables
+        known = tables.pods.get(pod.uid)
+        if known is None or known.node is not None:
+            return  # gone, or a fact already
+        before = tables.assumed.get(pod.uid)
+        if before is not None:
+            self._drop_assumption(before)
+        assumption = Assumption(known, node, stage)
+        tables.assumed[pod.uid] = assumption
+        if stage is Stage.PLANNED:
+            tables.reserved.setdefault(node, {})[pod.uid] = assumption
+        else:
+            add(tables.used.setdefault(node, {}), known.shape.requests)
+        tally = tables.groups.get(known.group) if known.group else None
+        if tally is not None:
+            _stage_set(tally, stage).add(pod.uid)
+            tally.gated.discard(pod.uid)
+
+    def _drop_assumption(self, assumption: Assumption) -> None:
+        tables = self._tables
+        pod, node = assumption.pod, assumption.node
+        del tables.assumed[pod.uid]
+        tables.capacity_version += 1
+        if assumption.stage is Stage.PLANNED:
+            there = tables.reserved[node]
+            del there[pod.uid]
+            if not there:
+                del tables.reserved[node]
+        else:
+            _take_off(tables.used, node, pod.shape.requests)
+        tally = tables.groups.get(pod.group) if pod.group else None
+        if tally is not None:
+            _stage_set(tally, assumption.stage).discard(pod.uid)
+
+    def _count(self, pod: PodInfo) -> None:
+        tables = self._tables
+        if pod.node is not None:
+            add(tables.used.setdefault(pod.node, {}), pod.shape.requests)
+        if pod.group is None:
+            return
+        tally = tables.groups.setdefault(pod.group, GroupTally())
+        tally.members.setdefault(pod.uid)
+        if pod.node is not None:
+            tally.bound.add(pod.uid)
+        elif pod.gates:
+            tally.gated.add(pod.uid)
+
+    def _uncount(self, pod: PodInfo) -> None:
+        """Take a pod off the tables; its place among the members is kept for `_count`."""
+        tables = self._tables
+        if pod.node is not None:
+            _take_off(tables.used, pod.node, pod.shape.requests)
+        tally = tables.groups.get(pod.group) if pod.group else None
+        if tally is not None:
+            tally.bound.discard(pod.uid)
+            tally.gated.discard(pod.uid)
+
+    def _forget_pod(self, uid: str) -> Change:
+        tables = self._tables
+        self._gone[uid] = None
+        while len(self._gone) > _REMEMBERED:
+            del self._gone[next(iter(self._gone))]
+        pod = tables.pods.pop(uid, None)
+        if pod is None:
+            return _NOTHING
+        assumption = tables.assumed.get(uid)
+        if assumption is not None:
+            self._drop_assumption(assumption)
+        tables.refused.pop(uid, None)
+        tables.capacity_version += 1
+        self._uncount(pod)
+        if pod.group is not None:
+            tally = tables.groups[pod.group]
+            del tally.members[uid]
+            if not tally.members:
+                del tables.groups[pod.group]
+        groups = frozenset((pod.group,)) if pod.group else frozenset()
+        return Change(groups=groups, room=assumption is not None)
+
+    def validate(self) -> None:
+        """Recount everything from the pods; raises AssertionError where a table disagrees."""
+        recount = Cluster()
+        fresh = recount._tables
+        fresh.nodes = dict(self._tables.nodes)
+        for pod in self._tables.pods.values():
+            recount.apply(ev.PodApplied(pod))
+        for assumption in self._tables.assumed.values():
+            recount._assume(assumption.pod, assumption.node, assumption.stage)
+        for name in ("pods", "groups", "assumed", "used", "reserved"):
+            have, want = getattr(self._tables, name), getattr(fresh, name)
+            assert have == want, f"{name}: {have} is not the recount {want}"
+        for tally in self._tables.groups.values():
+            stages = [tally.bound, tally.binding, tally.waiting, tally.planned, tally.gated]
+            assert sum(map(len, stages)) == len(set().union(*stages)), f"overlap in {tally}"
+        assert self._tables.refused.keys() <= self._tables.pods.keys()
+
+
+def _touched(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
+    """Return the groups for which the new version of a pod makes a difference."""
+    if before is None:
+        return frozenset((pod.group,)) if pod.group else frozenset()
+    was = (before.group, before.node, before.gates, before.terminating, before.shape)
+    now = (pod.group, pod.node, pod.gates, pod.terminating, pod.shape)
+    if was == now:
+        return frozenset()
+    return frozenset(group for group in (before.group, pod.group) if group)
+
+
+def _stage_set(tally: GroupTally, stage: Stage) -> set[str]:
+    match stage:
+        case Stage.PLANNED:
+            return tally.planned
+        case Stage.WAITING:
+            return tally.waiting
+        case Stage.BINDING:
+            return tally.binding
+
+
+def _take_off(used: dict[str, Resources], node: str, requests: Mapping[str, int]) -> None:
+    there = used[node]
+    subtract(there, requests)
+    if not there:
+        del used[node]
+
+
+def _merge(changes: Iterable[Change]) -> Change:
+    changes = list(changes)
+    return Change(
+        groups=frozenset().union(*(change.groups for change in changes)),
+        unschedulable=frozenset().union(*(change.unschedulable for change in changes)),
+        room=any(change.room for change in changes),
+    )

@@ -1,0 +1,157 @@
+"""Everything that can happen to the state: facts from watches, and steps of our own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from extender.state.nodes import NodeInfo
+from extender.state.pod_groups import PodGroupInfo
+from extender.state.pods import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class PodApplied:
+    """A pod was created or changed."""
+
+    pod: PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """kube-scheduler showed a pod that our own watch may not have told us of yet."""
+
+    pod: PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class PodDeleted:
+    """A pod is gone, or has finished: finished pods hold nothing."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodsListed:
+    """All pods there are: whatever is missing was deleted while nobody looked."""
+
+    pods: Sequence[PodInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeApplied:
+    """A node was created or changed."""
+
+    node: NodeInfo
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDeleted:
+    """A node is gone."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodesListed:
+    """All nodes there are."""
+
+    nodes: Sequence[NodeInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupApplied:
+    """A PodGroup was created or changed."""
+
+    pod_group: PodGroupInfo
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupDeleted:
+    """A PodGroup is gone."""
+
+    api_group: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupsListed:
+    """All PodGroups there are in one API group."""
+
+    api_group: str
+    pod_groups: Sequence[PodGroupInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Room is kept for members: node by pod UID. A pod that had room elsewhere moves."""
+
+    placements: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PodWaiting:
+    """A member's bind request is held."""
+
+    pod: PodInfo
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodBinding:
+    """A pod's Binding is on its way: from now on its room is taken."""
+
+    pod: PodInfo
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreserved:
+    """Pods lost the room that was kept for them."""
+
+    uids: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PodRefused:
+    """A pod was refused, and waits for somebody to wake it."""
+
+    pod: PodInfo
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodsTried:
+    """kube-scheduler tries these pods, or is about to: earlier refusals say nothing any more."""
+
+    uids: Sequence[str]
+
+
+Event = (
+    PodApplied
+    | PodSeen
+    | PodDeleted
+    | PodsListed
+    | NodeApplied
+    | NodeDeleted
+    | NodesListed
+    | PodGroupApplied
+    | PodGroupDeleted
+    | PodGroupsListed
+    | Planned
+    | PodWaiting
+    | PodBinding
+    | Unreserved
+    | PodRefused
+    | PodsTried
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an event touched: for whom it is worth deciding again."""
+
+    groups: frozenset[str] = frozenset()
+    """Groups that gained, lost or placed a pod, or whose PodGroup is another one now."""
+    unschedulable: frozenset[str] = frozenset()
+    """UIDs of pods that kube-scheduler has just found no node for."""
+    room: bool = False
+    """Room was freed that kube-scheduler does not know of, or that no event of its own tells."""

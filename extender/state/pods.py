@@ -1,0 +1,49 @@
+"""What decisions know of a pod."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from extender.api.core_v1 import Affinity, Toleration
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Shape:
+    """Everything of a pod that decides where it fits; pods of one template share one Shape.
+
+    Equality is identity: shapes are interned where pods are decoded, so that a gang of a thousand
+    equal pods is one shape, one feasibility answer per node and one set of amounts in memory.
+    """
+
+    requests: Mapping[str, int] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    one_per_node: bool = False
+    """Two of this shape never share a node: host ports, or anti-affinity to itself by host name."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodInfo:
+    """One pod as last seen; times in seconds since the epoch."""
+
+    uid: str
+    namespace: str
+    name: str
+    shape: Shape
+    group: str | None = None
+    """`namespace/name` of the PodGroup that a label names, whether or not it exists."""
+    node: str | None = None
+    nominated: str | None = None
+    priority: int = 0
+    scheduler: str = "default-scheduler"
+    gates: tuple[str, ...] = ()
+    terminating: bool = False
+    finished: bool = False
+    created: float = 0.0
+    unschedulable: str | None = None
+    """The message of `PodScheduled=False`, reason Unschedulable, of a pod that has no node."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"

@@ -1,0 +1,1 @@
+"""Tests: unit, properties, protocol, cluster; `harness` is the control plane they run on."""

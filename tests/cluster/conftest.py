@@ -1,0 +1,75 @@
+"""One real control plane for the session; a namespace and nodes for each test."""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+from uuid import uuid4
+
+import pytest
+
+from tests.harness import objects
+from tests.harness.client import Api, condition
+from tests.harness.control_plane import ControlPlane
+
+
+class NodeFactory(Protocol):
+    """Makes nodes that are gone after the test."""
+
+    def __call__(
+        self, count: int = 1, cpu: str | int = "4", *, prefix: str = "node", **options: Any
+    ) -> list[str]:
+        """Return the names `prefix-0`... of new nodes that are Ready; options of objects.node."""
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """etcd, API server, controllers and simulated kubelets; one per xdist worker."""
+    with ControlPlane() as control_plane:
+        yield control_plane
+
+
+@pytest.fixture(scope="session")
+def api(control_plane: ControlPlane) -> Iterator[Api]:
+    """The API server, with all rights."""
+    with Api(control_plane.admin_kubeconfig) as api:
+        yield api
+
+
+@pytest.fixture
+def nodes(api: Api) -> Iterator[NodeFactory]:
+    made: list[str] = []
+
+    def make(
+        count: int = 1, cpu: str | int = "4", *, prefix: str = "node", **options: Any
+    ) -> list[str]:
+        names = [f"{prefix}-{number}" for number in range(count)]
+        made.extend(names)  # before they are there: half a set is deleted too
+        api.create(*(objects.node(name, cpu, **options) for name in names))
+        wanted = set(names)
+
+        def ready() -> bool:
+            return wanted <= {
+                node["metadata"]["name"] for node in api.list("nodes") if condition(node, "Ready")
+            }
+
+        api.wait_for(f"{count} nodes are Ready", ready)
+        return names
+
+    yield make
+    for pod in api.list("pods"):
+        if pod["spec"].get("nodeName") in made:
+            meta = pod["metadata"]
+            api.delete("pods", meta["name"], meta["namespace"], grace_seconds=0)
+    for name in made:
+        api.delete("nodes", name)
+
+
+@pytest.fixture
+def namespace(api: Api, nodes: NodeFactory) -> Iterator[str]:
+    """A fresh namespace. It goes before the nodes, so that its pods end as on a real cluster."""
+    name = f"test-{uuid4().hex[:8]}"
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    yield name
+    # From here on nothing can be created in it: a controller cannot replace the pods. Whatever
+    # else is in it the namespace controller deletes while the next test runs.
+    api.delete("namespaces", name)
+    api.delete_all("pods", name, grace_seconds=0)

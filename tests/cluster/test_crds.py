@@ -1,0 +1,326 @@
+"""The manifests against a real API server: what it takes, what it refuses and what it shows."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.harness import objects
+from tests.harness.client import Api, ApiError
+from tests.harness.control_plane import ControlPlane
+from tests.harness.objects import Object
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+X, SIGS = "scheduling.x-k8s.io/v1alpha1", "scheduling.sigs.k8s.io/v1alpha1"
+LABELS = {X: "scheduling.x-k8s.io/pod-group", SIGS: "pod-group.scheduling.sigs.k8s.io"}
+GATE = {"name": "scheduling.x-k8s.io/gang"}
+BOTH_GROUPS = pytest.mark.parametrize("api_version", [X, SIGS])
+
+
+@pytest.fixture(autouse=True)
+def crds(api: Api) -> None:
+    api.apply(MANIFESTS / "crds")
+
+
+@pytest.fixture
+def gate_policy(api: Api, namespace: str) -> Iterator[None]:
+    """The optional policy, in force; it changes pods of all namespaces, so it goes at the end."""
+    applied = api.apply(MANIFESTS / "optional" / "gang-gate-policy.yaml")
+
+    def in_force() -> bool:
+        probe = objects.pod("probe", group="probe", namespace=namespace)
+        gates = gates_of(api, probe)
+        api.delete("pods", "probe", namespace, grace_seconds=0)
+        return gates == [GATE]
+
+    api.wait_for("the policy is in force", in_force)
+    yield
+    for each in reversed(applied):
+        plural = {
+            "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+            "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+        }[each["kind"]]
+        api.delete(f"{each['apiVersion']}/{plural}", each["metadata"]["name"])
+
+
+def gates_of(api: Api, pod: Object) -> list[dict[str, str]]:
+    """Return the gates that the pod has once it is created."""
+    gates: list[dict[str, str]] = api.create(pod)["spec"].get("schedulingGates", [])
+    return gates
+
+
+def group(spec: Any, namespace: str, *, api_version: str) -> Object:
+    metadata = {"name": "group", "namespace": namespace}
+    return {"apiVersion": api_version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+WANT_REFUSED: dict[str, tuple[Any, str]] = {
+    "minMember is missing": ({}, "spec.minMember: Required"),
+    "minMember is zero": ({"minMember": 0}, "spec.minMember"),
+    "minMember is beyond int32": ({"minMember": 2**31}, "spec.minMember"),
+    "the timeout is zero": (
+        {"minMember": 1, "scheduleTimeoutSeconds": 0},
+        "spec.scheduleTimeoutSeconds",
+    ),
+    "an amount is negative": (
+        {"minMember": 1, "minResources": {"cpu": -1}},
+        "spec.minResources.cpu",
+    ),
+    "an amount is negative in text": (
+        {"minMember": 1, "minResources": {"cpu": "-1"}},
+        "spec.minResources.cpu",
+    ),
+    "an amount has a unit that there is not": (
+        {"minMember": 1, "minResources": {"memory": "1GiB"}},
+        "spec.minResources.memory",
+    ),
+    "an amount is a bare fraction": (
+        {"minMember": 1, "minResources": {"cpu": 1.5}},
+        "spec.minResources.cpu",
+    ),
+}
+
+
+@BOTH_GROUPS
+@pytest.mark.parametrize(("spec", "want"), WANT_REFUSED.values(), ids=WANT_REFUSED)
+def test_a_wrong_group_is_refused_with_the_name_of_the_field(
+    api: Api, namespace: str, api_version: str, spec: Any, want: str
+) -> None:
+    with pytest.raises(ApiError) as refused:
+        api.create(group(spec, namespace, api_version=api_version))
+
+    assert refused.value.status == 422
+    assert want in str(refused.value)
+
+
+@BOTH_GROUPS
+def test_a_group_without_a_spec_is_refused(api: Api, namespace: str, api_version: str) -> None:
+    bare = group({}, namespace, api_version=api_version)
+    del bare["spec"]
+
+    with pytest.raises(ApiError, match="spec: Required"):
+        api.create(bare)
+
+
+@BOTH_GROUPS
+def test_a_group_is_kept_as_it_was_written(api: Api, namespace: str, api_version: str) -> None:
+    spec = {
+        "minMember": 4,
+        "minResources": {"cpu": 12, "memory": "2Gi", "example.com/gpu": "1.5k"},
+        "scheduleTimeoutSeconds": 10,
+    }
+
+    assert api.create(group(spec, namespace, api_version=api_version))["spec"] == spec
+
+
+@BOTH_GROUPS
+def test_the_status_is_a_subresource(api: Api, namespace: str, api_version: str) -> None:
+    plural = f"{api_version}/podgroups"
+    created = api.create(
+        {**group({"minMember": 4}, namespace, api_version=api_version), "status": {"running": 9}}
+    )
+    assert "status" not in created
+
+    change = {"spec": {"minMember": 1}, "status": {"phase": "Scheduling", "running": 3}}
+    api.patch(plural, "group", namespace, body=change, subresource="status")
+
+    stored = api.get(plural, "group", namespace)
+    assert stored["spec"] == {"minMember": 4}
+    assert stored["status"] == {
+        "phase": "Scheduling",
+        "scheduled": 0,
+        "running": 3,
+        "succeeded": 0,
+        "failed": 0,
+    }
+
+
+WANT_STATUS_REFUSED: dict[str, tuple[Any, str]] = {
+    "a phase that there is not": ({"phase": "Done"}, "status.phase"),
+    "a negative count": ({"running": -1}, "status.running"),
+    "a condition without a reason": (
+        {
+            "conditions": [
+                {
+                    "type": "Scheduled",
+                    "status": "True",
+                    "message": "",
+                    "lastTransitionTime": "2026-11-21T08:54:00Z",
+                }
+            ]
+        },
+        "reason: Required",
+    ),
+    "two conditions of one type": (
+        {
+            "conditions": [
+                {
+                    "type": "Scheduled",
+                    "status": status,
+                    "reason": "Told",
+                    "message": "",
+                    "lastTransitionTime": "2026-11-21T08:54:00Z",
+                }
+                for status in ("True", "False")
+            ]
+        },
+        "Duplicate value",
+    ),
+}
+
+
+@pytest.mark.parametrize(("status", "want"), WANT_STATUS_REFUSED.values(), ids=WANT_STATUS_REFUSED)
+def test_a_wrong_status_is_refused(api: Api, namespace: str, status: Any, want: str) -> None:
+    api.create(group({"minMember": 4}, namespace, api_version=X))
+
+    with pytest.raises(ApiError, match=want):
+        api.patch(
+            f"{X}/podgroups", "group", namespace, body={"status": status}, subresource="status"
+        )
+
+
+@BOTH_GROUPS
+def test_kubectl_get_shows_how_far_the_group_is(api: Api, namespace: str, api_version: str) -> None:
+    api.create(group({"minMember": 4}, namespace, api_version=api_version))
+    status = {
+        "phase": "Running",
+        "scheduled": 5,
+        "running": 4,
+        "succeeded": 1,
+        "failed": 0,
+        "conditions": [
+            {
+                "type": "Scheduled",
+                "status": "True",
+                "reason": "QuorumReached",
+                "message": "",
+                "lastTransitionTime": "2026-11-21T08:54:00Z",
+            }
+        ],
+    }
+    plural = f"{api_version}/podgroups"
+    api.patch(plural, "group", namespace, body={"status": status}, subresource="status")
+
+    table = api._http.get(
+        f"/apis/{api_version}/namespaces/{namespace}/podgroups",
+        headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"},
+    ).json()
+
+    names = [column["name"] for column in table["columnDefinitions"]]
+    wide = [column["name"] for column in table["columnDefinitions"] if column["priority"]]
+    [row] = table["rows"]
+    shown = dict(zip(names, row["cells"], strict=True))
+    assert wide == ["Reason"]
+    assert shown.pop("Age")
+    assert shown == {
+        "Name": "group",
+        "Phase": "Running",
+        "MinMember": 4,
+        "Scheduled": 5,
+        "Running": 4,
+        "Succeeded": 1,
+        "Failed": 0,
+        "Reason": "QuorumReached",
+    }
+
+
+@pytest.mark.parametrize(
+    "path", sorted((MANIFESTS / "samples").glob("*.yaml")), ids=lambda p: p.name
+)
+def test_a_sample_gives_a_group_and_its_pods(api: Api, namespace: str, path: Path) -> None:
+    pod_group, deployment = yaml.safe_load_all(path.read_text())
+    name = pod_group["metadata"]["name"]
+    for each in (pod_group, deployment):
+        api.create({**each, "metadata": {**each["metadata"], "namespace": namespace}})
+
+    members = f"{LABELS[pod_group['apiVersion']]}={name}"
+    api.wait_for(
+        "the pods of the sample are there",
+        lambda: len(api.list("pods", namespace, labels=members)) == 6,
+    )
+
+
+WANT_GATES: dict[str, tuple[Object, list[dict[str, str]]]] = {
+    "a member by the newer label": (objects.pod("p", group="g", label=LABELS[X]), [GATE]),
+    "a member by the older label": (objects.pod("p", group="g", label=LABELS[SIGS]), [GATE]),
+    "a member with a gate of its own": (
+        objects.pod("p", group="g", gates=["example.com/quota"]),
+        [{"name": "example.com/quota"}, GATE],
+    ),
+    "a member that has the gate": (objects.pod("p", group="g", gates=[GATE["name"]]), [GATE]),
+    "a member with its node": (objects.pod("p", group="g", node_name="some-node"), []),
+    "a pod with other labels": (objects.pod("p", labels={"app": "web"}), []),
+    "a pod without labels": (objects.pod("p"), []),
+}
+
+
+@pytest.mark.usefixtures("gate_policy")
+def test_the_policy_gates_new_members_and_nobody_else(api: Api, namespace: str) -> None:
+    for number, (sentence, (pod, want)) in enumerate(WANT_GATES.items()):
+        named = {**pod["metadata"], "name": f"p-{number}", "namespace": namespace}
+
+        assert gates_of(api, {**pod, "metadata": named}) == want, sentence
+
+
+MAY = {
+    ("", "pods", ""): {"get", "list", "watch", "patch"},
+    ("", "pods", "binding"): {"create"},
+    ("", "pods", "eviction"): set(),
+    ("", "pods", "status"): set(),
+    ("", "nodes", ""): {"get", "list", "watch"},
+    ("", "events", ""): {"create", "patch"},
+    ("events.k8s.io", "events", ""): {"create", "patch"},
+    ("scheduling.x-k8s.io", "podgroups", ""): {"get", "list", "watch"},
+    ("scheduling.x-k8s.io", "podgroups", "status"): set(),
+    ("scheduling.sigs.k8s.io", "podgroups", ""): {"get", "list", "watch"},
+    ("", "secrets", ""): set(),
+}
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
+
+
+@pytest.mark.parametrize("who", ["service account", "client certificate"])
+def test_the_extender_may_do_what_it_needs_and_no_more(
+    control_plane: ControlPlane, api: Api, who: str
+) -> None:
+    api.apply(MANIFESTS / "namespace.yaml")
+    api.apply(MANIFESTS / "rbac")
+    kubeconfig = (
+        control_plane.service_account_kubeconfig("gang-extender-system", "gang-extender")
+        if who == "service account"
+        else control_plane.kubeconfig("gang-extender")
+    )
+
+    with Api(kubeconfig) as extender:
+        extender.wait_for(
+            "the rights are in force", lambda: allowed(extender, "watch", ("", "pods", ""))
+        )
+        found = {what: {verb for verb in VERBS if allowed(extender, verb, what)} for what in MAY}
+
+    assert found == MAY
+
+
+def allowed(api: Api, verb: str, what: tuple[str, str, str]) -> bool:
+    """Ask the API server whether its caller may do that."""
+    api_group, resource, subresource = what
+    attributes = {"verb": verb, "group": api_group, "resource": resource}
+    review = api.create(
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "metadata": {},
+            "spec": {"resourceAttributes": {**attributes, "subresource": subresource}},
+        }
+    )
+    return bool(review["status"]["allowed"])
+
+
+def test_the_static_pod_is_one_that_the_api_server_takes(api: Api) -> None:
+    pod = yaml.safe_load((MANIFESTS / "static-pod" / "gang-extender.yaml").read_text())
+
+    taken = api.request(
+        "POST", "/api/v1/namespaces/kube-system/pods", body=pod, params={"dryRun": "All"}
+    )
+
+    assert taken.json()["spec"]["hostNetwork"] is True

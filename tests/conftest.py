@@ -1,0 +1,42 @@
+"""What holds for all tests: the marker of cluster tests, and their logs when they fail."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.control_plane import ControlPlane
+from tests.harness.toolchain import ToolchainError, ensure_binaries
+
+CLUSTER = Path(__file__).parent / "cluster"
+CLUSTER_TIMEOUT_SECONDS = 180
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if CLUSTER in item.path.parents:
+            item.add_marker(pytest.mark.cluster)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(CLUSTER_TIMEOUT_SECONDS))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build what is missing before the clock of the first test runs; never skip."""
+    if session.config.option.collectonly:
+        return
+    if any(item.get_closest_marker("cluster") for item in session.items):
+        try:
+            ensure_binaries()
+        except ToolchainError as error:
+            raise pytest.UsageError(str(error)) from error
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    control_plane = getattr(item, "funcargs", {}).get("control_plane")
+    if report.failed and isinstance(control_plane, ControlPlane):
+        report.sections.append(("logs of the control plane", control_plane.tails()))
+    return report

@@ -1,0 +1,1 @@
+"""A real Kubernetes control plane on localhost, for tests, the demo and the benchmarks."""

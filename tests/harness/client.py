@@ -1,0 +1,302 @@
+"""A small synchronous Kubernetes client for tests, on plain dictionaries.
+
+A resource is addressed as the API server does: `pods`, `batch/v1/jobs`,
+`scheduling.x-k8s.io/v1alpha1/podgroups`. What is created or applied says for itself what it is.
+"""
+
+import builtins
+import json
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+import httpx
+import yaml
+
+from tests.harness import kubeconfig as kubeconfigs
+
+Object = dict[str, Any]
+PatchType = Literal["merge", "strategic", "json"]
+T = TypeVar("T")
+
+FIELD_MANAGER = "gang-extender-tests"
+_POLL_SECONDS = 0.03
+_PATCH = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+class ApiError(Exception):
+    """The API server refused."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.status = response.status_code
+        try:
+            answer = response.json()
+        except ValueError:
+            answer = {"message": response.text}
+        self.reason: str = answer.get("reason", "")
+        request = response.request
+        super().__init__(
+            f"{request.method} {request.url.path}: {self.status} {answer.get('message')}"
+        )
+
+
+class Api:
+    """The API server, seen with the rights of one kubeconfig."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        config = kubeconfigs.read(kubeconfig)
+        context = ssl.create_default_context(cafile=config.ca)
+        if config.certificate:
+            context.load_cert_chain(config.certificate.certificate, config.certificate.key)
+        headers = {"Authorization": f"Bearer {config.token}"} if config.token else {}
+        self._http = httpx.Client(
+            base_url=config.server, verify=context, headers=headers, timeout=30, trust_env=False
+        )
+        self._kinds: dict[tuple[str, str], tuple[str, bool]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        params: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> httpx.Response:
+        """Return the answer to any request; ApiError when it is not a success."""
+        response = self._http.request(
+            method,
+            path,
+            content=None if body is None else json.dumps(body),
+            params=params,
+            headers={"Content-Type": content_type},
+        )
+        if not response.is_success:
+            raise ApiError(response)
+        return response
+
+    def get(self, resource: str, name: str, namespace: str | None = None) -> Object:
+        """Return one object."""
+        return self._send("GET", _path(resource, namespace, name))
+
+    def find(self, resource: str, name: str, namespace: str | None = None) -> Object | None:
+        """Return one object, or None when there is none of that name."""
+        try:
+            return self.get(resource, name, namespace)
+        except ApiError as error:
+            if error.status != httpx.codes.NOT_FOUND:
+                raise
+            return None
+
+    def list(
+        self, resource: str, namespace: str | None = None, *, labels: str = "", fields: str = ""
+    ) -> builtins.list[Object]:
+        """Return the objects of a namespace, or of all, that match the selectors."""
+        selectors = {"labelSelector": labels, "fieldSelector": fields}
+        params = {name: text for name, text in selectors.items() if text}
+        items: builtins.list[Object] = self._send("GET", _path(resource, namespace), params=params)[
+            "items"
+        ]
+        return items
+
+    def create(self, *objects: Object) -> Object:
+        """Create the objects in order and return the last one as it was stored."""
+        created: Object = {}
+        for each in objects:
+            created = self._send("POST", self._path_of(each), body=each)
+        return created
+
+    def apply(self, source: Path | Object | Iterable[Object]) -> builtins.list[Object]:
+        """Apply (server side, by force) objects, a YAML file or the YAML files of a folder.
+
+        A CRD is usable when this returns.
+        """
+        applied = []
+        for each in _objects(source):
+            path = f"{self._path_of(each)}/{each['metadata']['name']}"
+            params = {"fieldManager": FIELD_MANAGER, "force": "true"}
+            result = self._send("PATCH", path, body=each, params=params, content="apply")
+            applied.append(result)
+            if each["kind"] == "CustomResourceDefinition":
+                self._await_crd(each["metadata"]["name"])
+        return applied
+
+    def patch(
+        self,
+        resource: str,
+        name: str,
+        namespace: str | None = None,
+        *,
+        body: object,
+        how: PatchType = "merge",
+        subresource: str = "",
+    ) -> Object:
+        """Patch one object, or a subresource such as `status`, and return the result."""
+        path = _path(resource, namespace, name, subresource)
+        return self._send("PATCH", path, body=body, content=how)
+
+    def delete(
+        self,
+        resource: str,
+        name: str,
+        namespace: str | None = None,
+        *,
+        grace_seconds: int | None = None,
+        propagation: str = "Background",
+    ) -> None:
+        """Delete one object; nothing happens when it is not there."""
+        try:
+            self._send(
+                "DELETE",
+                _path(resource, namespace, name),
+                body=_delete_options(grace_seconds, propagation),
+            )
+        except ApiError as error:
+            if error.status != httpx.codes.NOT_FOUND:
+                raise
+
+    def delete_all(
+        self,
+        resource: str,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        grace_seconds: int | None = None,
+        propagation: str = "Background",
+    ) -> None:
+        """Delete the matching objects of a namespace, or of a cluster-scoped resource."""
+        self._send(
+            "DELETE",
+            _path(resource, namespace),
+            body=_delete_options(grace_seconds, propagation),
+            params={"labelSelector": labels} if labels else None,
+        )
+
+    def wait_for(self, what: str, predicate: Callable[[], T], timeout: float = 30) -> T:
+        """Return the first truthy value of `predicate`, asked every few milliseconds.
+
+        Raises AssertionError that says `what` did not happen and what was seen last. An API
+        server that is down or overloaded counts as "not yet".
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            seen: object
+            try:
+                value = predicate()
+            except (httpx.TransportError, ApiError) as error:
+                if isinstance(error, ApiError) and not _passing(error):
+                    raise
+                seen = error
+            else:
+                if value:
+                    return value
+                seen = value
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {timeout:g} s: {what}; last seen: {seen!r}")
+            time.sleep(_POLL_SECONDS)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        params: Mapping[str, str] | None = None,
+        content: str = "",
+    ) -> Object:
+        content_type = _PATCH.get(content, "application/json")
+        response = self.request(method, path, body=body, params=params, content_type=content_type)
+        answer: Object = response.json()
+        return answer
+
+    def _path_of(self, each: Object) -> str:
+        api_version, kind = each["apiVersion"], each["kind"]
+        if (api_version, kind) not in self._kinds:
+            self._discover(api_version)
+        plural, namespaced = self._kinds[api_version, kind]
+        namespace = each["metadata"].get("namespace", "default") if namespaced else None
+        return _path(f"{api_version}/{plural}", namespace)
+
+    def _discover(self, api_version: str) -> None:
+        root = "api" if api_version == "v1" else "apis"
+        for resource in self._send("GET", f"/{root}/{api_version}")["resources"]:
+            if "/" not in resource["name"]:  # subresources have the kind of what they change
+                key = api_version, resource["kind"]
+                self._kinds[key] = resource["name"], resource["namespaced"]
+
+    def _await_crd(self, name: str) -> None:
+        def served() -> bool:
+            crd = self.get("apiextensions.k8s.io/v1/customresourcedefinitions", name)
+            if not condition(crd, "Established"):
+                return False
+            group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
+            versions = [each["name"] for each in crd["spec"]["versions"] if each["served"]]
+            for version in versions:  # established is said a moment before it is served
+                try:
+                    self.list(f"{group}/{version}/{plural}")
+                except ApiError as error:
+                    if error.status == httpx.codes.NOT_FOUND:
+                        return False
+                    raise
+            return True
+
+        self.wait_for(f"{name} is served", served)
+
+
+def condition(each: Object | None, kind: str) -> bool:
+    """Return whether the condition of that type is True."""
+    conditions = ((each or {}).get("status") or {}).get("conditions") or []
+    return any(c["type"] == kind and c["status"] == "True" for c in conditions)
+
+
+def _passing(error: ApiError) -> bool:
+    return error.status >= 500 or error.status == httpx.codes.TOO_MANY_REQUESTS
+
+
+def _path(resource: str, namespace: str | None, name: str = "", subresource: str = "") -> str:
+    *group_version, plural = resource.split("/")
+    api_version = "/".join(group_version) or "v1"
+    root = f"/api/{api_version}" if api_version == "v1" else f"/apis/{api_version}"
+    scope = f"/namespaces/{namespace}" if namespace else ""
+    tail = "".join(f"/{part}" for part in (name, subresource) if part)
+    return f"{root}{scope}/{plural}{tail}"
+
+
+def _delete_options(grace_seconds: int | None, propagation: str) -> Object:
+    options: Object = {"propagationPolicy": propagation}
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    return options
+
+
+def _objects(source: Path | Object | Iterable[Object]) -> Iterable[Object]:
+    if isinstance(source, dict):
+        return [source]
+    if not isinstance(source, Path):
+        return source
+    files = sorted(source.glob("*.yaml")) if source.is_dir() else [source]
+    documents = (each for file in files for each in yaml.safe_load_all(file.read_text()))
+    return [each for each in documents if each and each.get("kind") != "Kustomization"]

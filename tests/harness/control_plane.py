@@ -1,0 +1,326 @@
+"""etcd, the API server, the controllers and simulated kubelets on free ports of 127.0.0.1.
+
+    with ControlPlane(ensure_binaries()) as cp, cp.scheduler({...}):
+        Api(cp.admin_kubeconfig).create(...)
+
+Each component can be stopped, killed and restarted alone; ports and data stay the same.
+"""
+
+import copy
+import shutil
+import ssl
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from tests.harness.certificates import Authority, KeyPair, file_name
+from tests.harness.client import Api
+from tests.harness.kubeconfig import Kubeconfig
+from tests.harness.process import Component, free_port
+from tests.harness.toolchain import Binaries, ensure_binaries
+
+STAGES = Path(__file__).parent / "stages"
+CONTROLLERS = (
+    "job-controller",
+    "replicaset-controller",
+    "deployment-controller",
+    "statefulset-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "disruption-controller",
+)
+SCHEDULER_API = "kubescheduler.config.k8s.io/v1"
+_READY_SECONDS = 60.0
+_POLL_SECONDS = 0.03
+
+
+class ControlPlane:
+    """One control plane in a temporary folder, gone with everything in it on exit.
+
+    Without `kubelet` nodes stay as they were made and bound pods stay Pending; without
+    `controllers` nothing acts on Jobs, Deployments, owners and deleted namespaces.
+    """
+
+    def __init__(
+        self,
+        binaries: Binaries | None = None,
+        *,
+        kubelet: bool = True,
+        controllers: bool = True,
+        apiserver_args: Sequence[str] = (),
+        controller_manager_args: Sequence[str] = (),
+    ) -> None:
+        self._binaries = binaries or ensure_binaries()
+        self.folder = Path(tempfile.mkdtemp(prefix="gang-extender-"))
+        self.logs = self.folder / "logs"
+        self.logs.mkdir()
+        self._spawned: dict[str, Component] = {}
+        self._authority = Authority(self.folder / "pki")
+        self._serving = self._authority.serving("kube-apiserver")
+        self._tokens = self._authority.service_account_keys()
+        self.url = f"https://127.0.0.1:{free_port()}"
+        self.admin_kubeconfig = self.kubeconfig("admin", ["system:masters"])
+        self.etcd = self._etcd()
+        self.apiserver = self._apiserver(apiserver_args)
+        self.controller_manager = self._controller_manager(controller_manager_args)
+        self.kwok = self._kwok()
+        self._followers = [
+            *([self.controller_manager] if controllers else []),
+            *([self.kwok] if kubelet else []),
+        ]
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def start(self) -> None:
+        """Start what was asked for and wait until it is ready."""
+        self.etcd.start()
+        self.apiserver.start()
+        self._await(self.apiserver)
+        for component in self._followers:
+            component.start()
+        self.wait_ready()
+
+    def wait_ready(self, timeout: float = _READY_SECONDS) -> None:
+        """Return when every component that should run is ready; RuntimeError with logs if not."""
+        for component in (self.etcd, self.apiserver, *self._followers):
+            self._await(component, timeout)
+
+    def kubeconfig(self, user: str, groups: Sequence[str] = ()) -> Path:
+        """Return a kubeconfig with a client certificate for that user and groups."""
+        pair = self._authority.client(user, groups)
+        return self._write_kubeconfig(user, certificate=pair)
+
+    def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
+        """Return a kubeconfig with a token for an existing service account, valid for a day."""
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 24 * 60 * 60},
+        }
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        with Api(self.admin_kubeconfig) as api:
+            token = api.request("POST", path, body=request).json()["status"]["token"]
+        user = f"system:serviceaccount:{namespace}:{name}"
+        return self._write_kubeconfig(user, token=token)
+
+    def scheduler(
+        self,
+        config: Mapping[str, Any] | Path | None = None,
+        *,
+        name: str = "kube-scheduler",
+        args: Sequence[str] = (),
+        wait: bool = True,
+    ) -> Component:
+        """Start a stock kube-scheduler with a KubeSchedulerConfiguration and return it.
+
+        The kubeconfig of system:kube-scheduler is written into the configuration; leader
+        election is off unless the configuration asks for it.
+        """
+        document = yaml.safe_load(config.read_text()) if isinstance(config, Path) else config
+        settings = copy.deepcopy(dict(document or {}))
+        settings.setdefault("apiVersion", SCHEDULER_API)
+        settings.setdefault("kind", "KubeSchedulerConfiguration")
+        settings.setdefault("leaderElection", {}).setdefault("leaderElect", False)
+        kubeconfig = self.kubeconfig("system:kube-scheduler")
+        settings.setdefault("clientConnection", {})["kubeconfig"] = str(kubeconfig)
+        path = self.folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(settings))
+        port = free_port()
+        component = self.spawn(
+            name,
+            [
+                self._binaries.kube_scheduler,
+                f"--config={path}",
+                *_serving_flags(port),
+                *args,
+            ],
+            url=f"https://127.0.0.1:{port}",
+        )
+        if wait:
+            self._await(component)
+        return component
+
+    def spawn(
+        self,
+        name: str,
+        argv: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        url: str = "",
+    ) -> Component:
+        """Start any other program; it is stopped with the control plane, if not before."""
+        former = self._spawned.get(name)
+        if former and former.running:
+            raise ValueError(f"{name} runs already: give the second one another name")
+        component = self._component(name, argv, env=env, url=url)
+        self._spawned[name] = component
+        component.start()
+        return component
+
+    def wait_until(
+        self, what: str, predicate: Callable[[], bool], timeout: float = _READY_SECONDS
+    ) -> None:
+        """Return when `predicate` is true; RuntimeError with all logs if it never is."""
+        deadline = time.monotonic() + timeout
+        while not predicate():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"not within {timeout:g} s: {what}\n{self.tails()}")
+            time.sleep(_POLL_SECONDS)
+
+    def tails(self, lines: int = 15) -> str:
+        """Return the last lines of every log."""
+        logs = sorted(self.logs.glob("*.log"))
+        return "\n".join(f"--- {log.stem}\n{_tail(log, lines)}" for log in logs)
+
+    def _await(self, component: Component, timeout: float = _READY_SECONDS) -> None:
+        def ready() -> bool:
+            if not component.running:
+                raise RuntimeError(
+                    f"{component.name} ended with {component.exit_code}\n{component.tail(40)}"
+                )
+            return _answers(f"{component.url}/readyz") or _answers(f"{component.url}/healthz")
+
+        self.wait_until(f"{component.name} is ready", ready, timeout)
+
+    def _end(self) -> None:
+        for component in self._spawned.values():
+            component.stop()
+        # The data is thrown away, so nobody need be asked.
+        for component in (*self._followers, self.apiserver, self.etcd):
+            component.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _component(
+        self,
+        name: str,
+        argv: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        url: str = "",
+    ) -> Component:
+        return Component(name, argv, env=env, url=url, log_path=self.logs / f"{name}.log")
+
+    def _write_kubeconfig(
+        self, user: str, *, certificate: KeyPair | None = None, token: str | None = None
+    ) -> Path:
+        config = Kubeconfig(self.url, self._authority.ca, certificate, token)
+        return config.write(self.folder / f"{file_name(user)}.kubeconfig", user=user)
+
+    def _etcd(self) -> Component:
+        client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        argv: list[str | Path] = [
+            self._binaries.etcd,
+            f"--data-dir={self.folder / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",  # survives kill -9, and a power cut does not matter
+            "--log-level=warn",
+        ]
+        return self._component("etcd", argv, url=client)
+
+    def _apiserver(self, args: Sequence[str]) -> Component:
+        argv: list[str | Path] = [
+            self._binaries.kube_apiserver,
+            f"--etcd-servers={self.etcd.url}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            "--endpoint-reconciler-type=none",  # it refuses to advertise a loopback address
+            f"--secure-port={self.url.rpartition(':')[2]}",
+            f"--tls-cert-file={self._serving.certificate}",
+            f"--tls-private-key-file={self._serving.key}",
+            f"--client-ca-file={self._authority.ca}",
+            "--authorization-mode=RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self._tokens.certificate}",
+            f"--service-account-signing-key-file={self._tokens.key}",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            # Nobody makes the service accounts that the first would demand of every pod; the
+            # second taints new nodes not-ready, and no controller would take that away.
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            "--max-requests-inflight=3000",
+            "--max-mutating-requests-inflight=3000",
+            *args,
+        ]
+        return self._component("kube-apiserver", argv, url=self.url)
+
+    def _controller_manager(self, args: Sequence[str]) -> Component:
+        port = free_port()
+        argv: list[str | Path] = [
+            self._binaries.kube_controller_manager,
+            # One user for all controllers, so that none waits for a token of its own.
+            f"--kubeconfig={self.admin_kubeconfig}",
+            f"--controllers={','.join(CONTROLLERS)}",
+            "--leader-elect=false",
+            *_serving_flags(port),
+            "--kube-api-qps=2000",
+            "--kube-api-burst=2000",
+            "--concurrent-job-syncs=20",
+            "--concurrent-namespace-syncs=20",
+            *args,
+        ]
+        url = f"https://127.0.0.1:{port}"
+        return self._component("kube-controller-manager", argv, url=url)
+
+    def _kwok(self) -> Component:
+        port = free_port()
+        argv: list[str | Path] = [
+            self._binaries.kwok,
+            f"--kubeconfig={self.admin_kubeconfig}",
+            *(f"--config={file}" for file in sorted(STAGES.glob("*.yaml"))),
+            f"--server-address=127.0.0.1:{port}",
+            "--v=WARN",  # at INFO it tells every patch
+        ]
+        # It also reads the configuration in the home folder, which is not ours.
+        env = {"HOME": str(self.folder)}
+        return self._component("kwok", argv, env=env, url=f"http://127.0.0.1:{port}")
+
+
+def _serving_flags(port: int) -> list[str]:
+    open_paths = "/healthz,/readyz,/livez,/metrics"
+    return [
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--authorization-always-allow-paths={open_paths}",
+    ]
+
+
+def _answers(url: str) -> bool:
+    """Return whether a health endpoint says 200; whose certificate it has does not matter."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+    )
+    try:
+        with opener.open(url, timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def _tail(log: Path, lines: int) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

@@ -1,0 +1,105 @@
+"""The extender and a stock kube-scheduler configured for it, as a user would run them.
+
+The CRDs and roles are those of `manifests/`, the scheduler's configuration that of
+`scheduler-config/`, and the extender runs with the token of its own service account.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from tests.harness.client import Api
+from tests.harness.control_plane import ControlPlane
+from tests.harness.process import Component, free_port
+
+ROOT = Path(__file__).parents[2]
+NAMESPACE = "gang-extender-system"
+SERVICE_ACCOUNT = "gang-extender"
+
+
+def install(control_plane: ControlPlane) -> Path:
+    """Apply what an administrator applies, and return the kubeconfig of the extender's account."""
+    with Api(control_plane.admin_kubeconfig) as api:
+        for part in ("crds", "namespace.yaml", "rbac"):
+            api.apply(ROOT / "manifests" / part)
+    return control_plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
+
+
+def scheduler_config(port: int, **settings: Any) -> dict[str, Any]:
+    """Return the shipped KubeSchedulerConfiguration for an extender on that port."""
+    text = (ROOT / "scheduler-config" / "kube-scheduler.yaml").read_text()
+    config: dict[str, Any] = yaml.safe_load(text)
+    for extender in config["extenders"]:
+        extender["urlPrefix"] = f"http://127.0.0.1:{port}"
+    for name, value in settings.items():
+        before = config.get(name)
+        config[name] = {**before, **value} if isinstance(before, dict) else value
+    # One scheduler and no other: waiting for a lease only costs time.
+    config.setdefault("leaderElection", {})["leaderElect"] = False
+    return config
+
+
+class GangScheduler:
+    """The two processes; each can be killed and started alone and keeps its port."""
+
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        scheduler: Mapping[str, Any] | None = None,
+        args: Sequence[str] = (),
+    ) -> None:
+        self._control_plane = control_plane
+        kubeconfig = install(control_plane)
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        config = control_plane.folder / "gang-extender.yaml"
+        config.write_text(yaml.safe_dump(dict(settings or {})))
+        self.extender = control_plane.spawn(
+            "gang-extender",
+            [
+                *(sys.executable, "-m", "extender", "serve"),
+                *("--kubeconfig", kubeconfig, "--config", config, "--port", str(self.port)),
+                *args,
+            ],
+            url=self.url,
+        )
+        self.wait_ready()
+        self.scheduler: Component = control_plane.scheduler(
+            scheduler_config(self.port, **(scheduler or {}))
+        )
+
+    def wait_ready(self) -> None:
+        """Return when the extender has seen the whole cluster."""
+        self._control_plane.wait_until("gang-extender is ready", self._is_ready)
+
+    def stop(self) -> None:
+        """Stop both, kube-scheduler first."""
+        self.scheduler.stop()
+        self.extender.stop()
+
+    def metrics(self) -> str:
+        """Return the extender's metrics page."""
+        return httpx.get(f"{self.url}/metrics", trust_env=False).text
+
+    def metric(self, name: str) -> float:
+        """Return a sample by its full name with labels; 0 where there is none yet."""
+        for line in self.metrics().splitlines():
+            sample, _, value = line.rpartition(" ")
+            if sample == name:
+                return float(value)
+        return 0.0
+
+    def _is_ready(self) -> bool:
+        if not self.extender.running:
+            raise RuntimeError(f"gang-extender ended\n{self.extender.tail(40)}")
+        try:
+            answer = httpx.get(f"{self.url}/readyz", trust_env=False)
+        except httpx.TransportError:
+            return False
+        return answer.status_code == 200

@@ -1,0 +1,171 @@
+"""Child processes that can be stopped, killed and restarted, and that never outlive us."""
+
+import atexit
+import fcntl
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+from weakref import WeakSet
+
+_LAUNCHER = Path(__file__).parent / "die_with_parent.py"
+_TERMINATION_SECONDS = 10.0
+
+_started: "WeakSet[Component]" = WeakSet()
+
+
+class Component:
+    """One program of the control plane, or one of ours, with a log file of its own.
+
+    Start it from the main thread, or from one that lives as long: on Linux the child is killed
+    when the thread that started it ends.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str | Path],
+        *,
+        log_path: Path,
+        env: Mapping[str, str] | None = None,
+        url: str = "",
+    ) -> None:
+        self.name = name
+        self.argv = [str(argument) for argument in argv]
+        self.env = dict(env or {})
+        self.log_path = log_path
+        self.url = url  # where it serves, if it does
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        if not self.running:
+            self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def running(self) -> bool:
+        """True from start until the process has ended, for whatever reason."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running child."""
+        if self._process is None or not self.running:
+            raise RuntimeError(f"{self.name} is not running\n{self.tail(20)}")
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the last run ended; None before the first run and during one."""
+        return self._process.poll() if self._process else None
+
+    def start(self) -> None:
+        """Start the process; its log is continued. Returns at once, before it is ready."""
+        if self.running:
+            raise RuntimeError(f"{self.name} runs already")
+        launcher = [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid())]
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*launcher, *self.argv],
+                env={**os.environ, **self.env},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,  # Ctrl-C in a terminal is for us; we stop our children
+            )
+        _started.add(self)
+
+    def stop(self, timeout: float = _TERMINATION_SECONDS) -> None:
+        """Ask the process to end with SIGTERM; SIGKILL after `timeout` seconds."""
+        if self._process is not None and self.running:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process and its children with SIGKILL, and wait for it."""
+        if self._process is None or self not in _started:
+            return  # and the id may belong to somebody else by now
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        _started.discard(self)
+
+    def restart(self) -> None:
+        """Stop and start."""
+        self.stop()
+        self.start()
+
+    def wait(self, timeout: float) -> int:
+        """Return the exit code, once the process has ended by itself."""
+        assert self._process is not None
+        return self._process.wait(timeout)
+
+    def tail(self, lines: int = 20) -> str:
+        """Return the last lines of the log."""
+        if not self.log_path.exists():
+            return ""
+        with self.log_path.open(errors="replace") as log:
+            return "".join(deque(log, maxlen=lines))
+
+
+@atexit.register
+def _kill_all() -> None:
+    for component in list(_started):
+        component.kill()
+
+
+_reservations: list[IO[str]] = []
+
+
+def free_port() -> int:
+    """Return a TCP port on 127.0.0.1 that nobody else gets while this process lives.
+
+    Taken from below the range of outgoing connections (32768 on Linux): a port must still be
+    free when a component that was killed comes back to it.
+    """
+    folder = Path(tempfile.gettempdir()) / f"gang-extender-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    choices = random.SystemRandom()  # tests seed the ordinary one
+    while True:
+        port = choices.randrange(15000, 32000)
+        reservation = (folder / str(port)).open("w")
+        if _lock(reservation) and _bindable(port):
+            _reservations.append(reservation)
+            return port
+        reservation.close()
+
+
+def _lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _bindable(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
