@@ -64,7 +64,12 @@ class Extender:
         retry = Retry(BIND_ATTEMPTS, lambda: backoff(0.05, 2.0), asyncio.sleep)
         binding = Binding(cluster, self.waiting, writer, metrics=metrics, clock=clock, retry=retry)
         filtering = Filtering(
-            cluster, decoder, denied, metrics=metrics, wake_after=self.waker.after
+            cluster,
+            decoder,
+            denied,
+            metrics=metrics,
+            wake_after=self.waker.after,
+            no_node=self.waiting.found_no_node,
         )
         snapshot = cluster.snapshot()
         metrics.waiting_pods.set_function(lambda: self.waiting.held)

@@ -1,5 +1,6 @@
 """`gang-extender serve`: the extender beside kube-scheduler."""
 
+import resource
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -85,6 +86,7 @@ def serve(
     except settings_module.SettingsError as error:
         typer.echo(f"gang-extender: {error}", err=True)
         raise typer.Exit(2) from None
+    _raise_file_limit()
     logs.configure(settings.log.level, as_json=settings.log.format == "json")
     try:
         uvloop.run(wiring.serve(settings, kubeconfig))
@@ -93,3 +95,9 @@ def serve(
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         sys.exit(0)
+
+
+def _raise_file_limit() -> None:
+    """Take all open files that the system allows: each held bind is a connection of its own."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

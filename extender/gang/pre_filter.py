@@ -22,6 +22,7 @@ MIN_SAMPLE = 100
 """kube-scheduler sends every good node while there are fewer than this (minFeasibleNodesToFind)."""
 
 
+ELSEWHERE = "the room planned for this pod is not on the nodes to choose from"
 KEPT_FOR_GANG = "room is kept for a gang that is about to start"
 
 
@@ -81,7 +82,8 @@ def follow_plan(
 
     On big clusters what is sent is a sample, so that the planned node is often not in it; any node
     of the sample with room will do. Where a plan keeps all of that room, an equal member's slot
-    is as good as one's own: the two are exchanged.
+    is as good as one's own: the two are exchanged. Where nothing is left and what was sent is all
+    there is, the room was lost, to a pod of higher priority or with its node.
     """
     planned = snapshot.planned_node(pod.uid)
     assert planned is not None
@@ -94,8 +96,7 @@ def follow_plan(
         theirs = snapshot.planned_node(uid)
         if theirs in sent and theirs is not None and snapshot.pods[uid].shape is pod.shape:
             return Place(theirs, reserve={pod.uid: theirs, uid: planned})
-    text = f"{about(group)}the room planned for this pod is not among the nodes to choose from"
-    return Refuse(Reason.RESERVED, text)
+    return Refuse(Reason.RESERVED, about(group) + ELSEWHERE, lost=_is_complete(pod, sent))
 
 
 def beside_plans(pod: PodInfo, sent: Sequence[str], *, snapshot: Snapshot) -> FilterVerdict:
@@ -126,15 +127,19 @@ def _plan(
         text = f"{about(group)}its minResources are short of {min_resources.sentence(short)}"
         return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True)
     candidates = [pod, *candidates_for_plan(pod, group, snapshot=snapshot)]
-    complete = len(sent) < MIN_SAMPLE and tuple(sent) != (pod.nominated,)
+    if len(candidates) < missing:
+        text = (
+            f"{about(group)}{len(candidates)} of the {missing} pods that it still needs can start"
+        )
+        return Refuse(Reason.NOT_ENOUGH_PODS, text)
+    complete = _is_complete(pod, sent)
     found = fit(candidates, missing, snapshot=snapshot, sent=sent, complete=complete)
     if not found.complete:
         return Refuse(Reason.NOT_ENOUGH_RESOURCES, about(group) + found.sentence(), deny=True)
     node = found.placements[pod.uid]
     if node in sent:
         return Place(node, reserve=found.placements)
-    text = f"{about(group)}the room planned for this pod is not among the nodes to choose from"
-    return Refuse(Reason.RESERVED, text, reserve=found.placements)
+    return Refuse(Reason.RESERVED, about(group) + ELSEWHERE, reserve=found.placements)
 
 
 def candidates_for_plan(pod: PodInfo, group: str, *, snapshot: Snapshot) -> list[PodInfo]:
@@ -149,6 +154,14 @@ def candidates_for_plan(pod: PodInfo, group: str, *, snapshot: Snapshot) -> list
         and snapshot.assumption(sibling.uid) is None
     )
     return sorted(able, key=lambda p: (-p.priority, p.created, p.name))
+
+
+def _is_complete(pod: PodInfo, sent: Sequence[str]) -> bool:
+    """Return whether kube-scheduler sent all nodes that it found good, and not a sample of them.
+
+    A pod with a nominated node is first tried on that one alone.
+    """
+    return len(sent) < MIN_SAMPLE and tuple(sent) != (pod.nominated,)
 
 
 def _first_with_room(pod: PodInfo, sent: Sequence[str], snapshot: Snapshot) -> str | None:

@@ -15,12 +15,14 @@ class Refuse:
     """No node, for now. `deny` says that the whole group failed, not just this attempt.
 
     `reserve` is room to be kept all the same: the plan stands, the nodes sent just lack its node.
+    `lost` says the opposite: what the plan kept for this pod is not to be had any more.
     """
 
     reason: Reason
     message: str
     deny: bool = False
     reserve: Mapping[str, str] = field(default_factory=dict)
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class Filtering:
         *,
         metrics: Metrics,
         wake_after: Callable[[str, float], None],
+        no_node: Callable[[str], None],
     ) -> None:
         self._cluster = cluster
         self._snapshot = cluster.snapshot()
@@ -59,6 +60,7 @@ class Filtering:
         self._denied = denied
         self._metrics = metrics
         self._wake_after = wake_after
+        self._no_node = no_node
 
     def filter(self, body: bytes) -> bytes:
         """Return the nodes that the pod may use, or one text for why there is none."""
@@ -128,6 +130,8 @@ class Filtering:
         self._cluster.apply(ev.PodRefused(pod, verdict.reason))
         if group is None:
             return
+        if verdict.lost:
+            self._no_node(pod.uid)
         if verdict.deny:
             self._denied.add(group, verdict, capacity_version=self._snapshot.capacity_version)
         # Nothing in the cluster will change when a window ends or another sample is drawn.

@@ -100,11 +100,20 @@ class WaitingPods:
     def on_change(self, change: Change) -> None:
         """Decide again for the groups that a change touched."""
         for uid in change.unschedulable:
-            self._found_no_node(uid)
+            self.found_no_node(uid)
         for group in change.groups:
             self._denied.discard(group)
             self._end_lost_holds(group)
             self._decide(group)
+
+    def found_no_node(self, uid: str) -> None:
+        """Decide what becomes of a member's gang when there is no node for it (PostFilter)."""
+        pod = self._snapshot.pods.get(uid)
+        if pod is None or pod.group is None:
+            return
+        refusal = post_filter.decide(pod, pod.group, snapshot=self._snapshot, options=self._options)
+        if refusal is not None:
+            self._refuse(pod.group, refusal)
 
     def refuse_all(self) -> None:
         """End every hold: this process is about to stop."""
@@ -168,14 +177,6 @@ class WaitingPods:
                 pass
             case Refuse() as refusal:
                 self._refuse(group, refusal)
-
-    def _found_no_node(self, uid: str) -> None:
-        pod = self._snapshot.pods.get(uid)
-        if pod is None or pod.group is None:
-            return
-        refusal = post_filter.decide(pod, pod.group, snapshot=self._snapshot, options=self._options)
-        if refusal is not None:
-            self._refuse(pod.group, refusal)
 
     def _release(self, group: str) -> None:
         holds = self._holds.pop(group, {})
