@@ -197,6 +197,7 @@ def _uvicorn_config(settings: Settings, app: FastAPI) -> uvicorn.Config:
         backlog=BACKLOG,
         timeout_keep_alive=listen.keep_alive_seconds,
         timeout_graceful_shutdown=GRACE_SECONDS,
+        proxy_headers=False,
         server_header=False,
         date_header=False,
         **tls,

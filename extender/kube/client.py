@@ -53,7 +53,11 @@ class KubeClient:
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(limit=self._connections, ssl=self._tls)
         self._session = aiohttp.ClientSession(
-            connector=connector, timeout=self._timeout, read_bufsize=_READ_BUFFER, trust_env=True
+            connector=connector,
+            timeout=self._timeout,
+            read_bufsize=_READ_BUFFER,
+            proxy=self._configuration.proxy or None,
+            # Not trust_env: it looks for a netrc file before every single request.
         )
         return self
 

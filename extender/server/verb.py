@@ -1,0 +1,108 @@
+"""One verb as an ASGI application: raw body in, raw answer out, status 200 whatever happens.
+
+kube-scheduler drops the text of any other status, so what went wrong is said as `Error`.
+"""
+
+import json
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+from starlette.types import Message, Receive, Scope, Send
+
+from extender.server.waiting_pods import Gone
+from extender.telemetry.metrics import Metrics
+
+_log = structlog.get_logger(__name__)
+
+Answer = Callable[[bytes, Gone], Awaitable[bytes]]
+"""Takes a body and a way to wait for the client to hang up; ValueError for what it cannot read."""
+
+
+class BodyTooLargeError(ValueError):
+    """The request is larger than the configured limit."""
+
+
+class Verb:
+    """Reads, answers and measures one verb."""
+
+    def __init__(
+        self,
+        name: str,
+        answer: Answer,
+        *,
+        metrics: Metrics,
+        is_ready: Callable[[], bool],
+        max_body_bytes: int,
+    ) -> None:
+        self.name = name
+        self._answer = answer
+        self._is_ready = is_ready
+        self._max_body_bytes = max_body_bytes
+        self._seconds = metrics.request_seconds.labels(name)
+        self._errors = metrics.decisions.labels(name, "Error")
+        # Bind is mostly waiting, and is measured where it waits.
+        self._measured = name != "bind"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        began = time.perf_counter()
+        content = await self._serve(scope, receive)
+        await send(_start(len(content)))
+        await send({"type": "http.response.body", "body": content})
+        if self._measured:
+            self._seconds.observe(time.perf_counter() - began)
+
+    async def _serve(self, scope: Scope, receive: Receive) -> bytes:
+        try:
+            body = await _read(scope, receive, self._max_body_bytes)
+            if not self._is_ready():
+                return self._problem("the extender has not seen the whole cluster yet")
+            return await self._answer(body, lambda: _disconnected(receive))
+        except ValueError as error:
+            return self._problem(str(error))
+        except Exception:  # noqa: BLE001 - whatever it is, kube-scheduler must get an answer
+            _log.exception("request failed", verb=self.name)
+            return self._problem("internal error, see the log of gang-extender")
+
+    def _problem(self, text: str) -> bytes:
+        self._errors.inc()
+        # Older kube-schedulers take the text for a format.
+        return json.dumps({"Error": f"{self.name}: {text}".replace("%", " per cent")}).encode()
+
+
+def _start(length: int) -> Message:
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % length)]
+    return {"type": "http.response.start", "status": 200, "headers": headers}
+
+
+async def _read(scope: Scope, receive: Receive, limit: int) -> bytes:
+    """Return the body; raises BodyTooLargeError without keeping more than the limit."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and int(value) > limit:
+            raise BodyTooLargeError(f"the body of {int(value)} bytes is over the limit of {limit}")
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body"):
+        return _within(body, limit)
+    chunks, size = [body], len(body)
+    while message.get("more_body"):
+        message = await receive()
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size <= limit:
+            chunks.append(chunk)
+    if size > limit:
+        raise BodyTooLargeError(f"the body of {size} bytes is over the limit of {limit}")
+    return b"".join(chunks)
+
+
+def _within(body: bytes, limit: int) -> bytes:
+    if len(body) > limit:
+        raise BodyTooLargeError(f"the body of {len(body)} bytes is over the limit of {limit}")
+    return body
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
