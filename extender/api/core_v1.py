@@ -161,6 +161,7 @@ class PodAffinityTerm(_Wire, frozen=True):
     topology_key: str = ""
     label_selector: LabelSelector | None = None
     namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
 
 
 class PodAntiAffinity(_Wire, frozen=True):

@@ -98,3 +98,8 @@ class PreemptionResult(_Wire, frozen=True):
     """The answer of preempt: a node that is left out is not preempted on."""
 
     node_name_to_meta_victims: dict[str, MetaVictims]
+
+
+def error_text(text: str) -> str:
+    """Return a text as it may be sent: older kube-schedulers take it for a format string."""
+    return text.replace("%", " per cent")

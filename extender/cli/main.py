@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from extender.cli import render
+from extender.cli.demo import demo
 from extender.cli.serve import serve
 
 app = typer.Typer(
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 app.add_typer(render.app)
 app.command()(serve)
+app.command()(demo)
 
 
 def _show_version(asked: bool) -> None:  # noqa: FBT001  # the signature that typer calls

@@ -51,10 +51,17 @@ def fit(
     its shape. They come first, and where they are `complete` they are all there is for that shape.
     """
     best: Fit | None = None
+    # A gang of mixed priorities is worth its lowest: it must not start on room that is not its own.
+    priority = min(pod.priority for pod in pods)
     mixed = any(pod.shape is not pods[0].shape for pod in pods)
     for fullest_first in (False, True) if mixed else (False,):
         attempt = _Packing(
-            pods[0].shape, snapshot, sent, complete=complete, fullest_first=fullest_first
+            pods[0].shape,
+            snapshot,
+            sent,
+            complete=complete,
+            fullest_first=fullest_first,
+            priority=priority,
         )
         found = attempt.place(pods, wanted)
         if found.complete:
@@ -86,12 +93,14 @@ class _Packing:
         *,
         complete: bool,
         fullest_first: bool,
+        priority: int,
     ) -> None:
         self._sent_shape = sent_shape
         self._snapshot = snapshot
         self._sent = sent
         self._complete = complete
         self._fullest_first = fullest_first
+        self._priority = priority
         self._left: dict[str, Resources] = {}
         self._occupied: dict[Shape, set[str]] = {}
         self._cursors: dict[Shape, tuple[Iterator[str], str | None]] = {}
@@ -106,10 +115,11 @@ class _Packing:
             node = self._next_node(pod)
             if node is not None:
                 placements[pod.uid] = node
+            elif pod is first:
+                unplaced = list(pods)  # without it there is no point in trying the others
+                break
             else:
                 unplaced.append(pod)
-                if pod is first:
-                    break
         missing = wanted - len(placements)
         return Fit(placements, wanted, self._shortage(unplaced[:missing]) if missing else {})
 
@@ -142,20 +152,20 @@ class _Packing:
 
     def _slack(self, name: str, pod: PodInfo) -> float:
         """Return how empty a node is, in what the pod asks for."""
-        left, node = self._free(name, pod), self._snapshot.nodes.get(name)
+        left, node = self._free(name), self._snapshot.nodes.get(name)
         whole = node.allocatable if node else {}
         return sum(left.get(r, 0) / max(1, whole.get(r, 1)) for r in pod.shape.requests)
 
-    def _free(self, name: str, pod: PodInfo) -> Resources:
+    def _free(self, name: str) -> Resources:
         left = self._left.get(name)
         if left is None:
             node = self._snapshot.nodes.get(name)
-            left = self._snapshot.free(node, priority=pod.priority) if node else {}
+            left = self._snapshot.free(node, priority=self._priority) if node else {}
             self._left[name] = left
         return left
 
     def _take(self, pod: PodInfo, name: str) -> bool:
-        left = self._free(name, pod)
+        left = self._free(name)
         if not fits(pod.shape.requests, left):
             return False
         if pod.shape.one_per_node:
@@ -174,7 +184,7 @@ class _Packing:
             pods = [pod for pod in unplaced if pod.shape is shape]
             usable = [n.name for n in self._snapshot.nodes.values() if is_feasible(shape, n)]
             for name, value in shape.requests.items():
-                if all(self._free(node, pods[0]).get(name, 0) < value for node in usable):
+                if all(self._free(node).get(name, 0) < value for node in usable):
                     short[name] = short.get(name, 0) + value * len(pods)
         return short
 

@@ -19,9 +19,7 @@ def decide(pod: PodInfo, group: str, *, snapshot: Snapshot, options: Options) ->
     waiting, for a retry of the pod may close it.
     """
     pod_group = snapshot.pod_group(group)
-    if pod_group is None or is_ours(pod.unschedulable or "", group):
-        return None
-    if snapshot.planned_node(pod.uid) is None:
+    if pod_group is None or snapshot.planned_node(pod.uid) is None:
         return None
     gap = pod_group.min_member - snapshot.tally(group).assigned
     if gap <= 0 or gap * 100 <= options.reject_percentage * pod_group.min_member:

@@ -87,13 +87,13 @@ def follow_plan(
     """
     planned = snapshot.planned_node(pod.uid)
     assert planned is not None
-    if planned in sent:
+    if planned in sent and not _is_outbid(pod, planned, snapshot):
         return Place(planned)
     node = _first_with_room(pod, sent, snapshot)
     if node is not None:
         return Place(node, reserve={pod.uid: node})
     for uid in snapshot.tally(group).planned:
-        theirs = snapshot.planned_node(uid)
+        theirs = snapshot.planned_node(uid) if uid != pod.uid else None
         if theirs in sent and theirs is not None and snapshot.pods[uid].shape is pod.shape:
             return Place(theirs, reserve={pod.uid: theirs, uid: planned})
     return Refuse(Reason.RESERVED, about(group) + ELSEWHERE, lost=_is_complete(pod, sent))
@@ -154,6 +154,16 @@ def candidates_for_plan(pod: PodInfo, group: str, *, snapshot: Snapshot) -> list
         and snapshot.assumption(sibling.uid) is None
     )
     return sorted(able, key=lambda p: (-p.priority, p.created, p.name))
+
+
+def _is_outbid(pod: PodInfo, planned: str, snapshot: Snapshot) -> bool:
+    """Return whether a plan of higher priority has since taken the room of this one."""
+    betters = (a.pod.priority > pod.priority for a in snapshot.reserved(planned).values())
+    node = snapshot.nodes.get(planned)
+    if node is None or not any(betters):
+        return False
+    free = snapshot.free(node, priority=pod.priority, without=pod.uid)
+    return not fits(pod.shape.requests, free)
 
 
 def _is_complete(pod: PodInfo, sent: Sequence[str]) -> bool:

@@ -113,7 +113,8 @@ class Decoder:
         requests = _requests(spec)
         affinity, tolerations = bytes(spec.affinity), bytes(spec.tolerations)
         # Labels decide only where a pod's anti-affinity may be to itself.
-        labels = _frozen(pod.metadata.labels) if b"odAntiAffinity" in affinity else ()
+        whose = (pod.metadata.namespace, _frozen(pod.metadata.labels))
+        labels = whose if b"odAntiAffinity" in affinity else ()
         ports = any(p.host_port for c in spec.containers for p in c.ports or ())
         selector = _frozen(spec.node_selector)
         key = (_frozen(requests), selector, affinity, tolerations, labels, ports)
@@ -125,7 +126,7 @@ class Decoder:
                 node_selector=spec.node_selector or {},
                 affinity=parsed,
                 tolerations=tuple(_decode_tolerations(tolerations) or ()) if tolerations else (),
-                one_per_node=ports or _shuns_itself(parsed, pod.metadata.labels or {}),
+                one_per_node=ports or _shuns_itself(parsed, pod.metadata),
             )
         return shape
 
@@ -148,17 +149,25 @@ def _frozen(mapping: Mapping[str, object] | None) -> tuple[tuple[str, object], .
     return tuple(sorted(mapping.items())) if mapping else ()
 
 
-def _shuns_itself(affinity: core.Affinity | None, labels: Mapping[str, str]) -> bool:
+def _shuns_itself(affinity: core.Affinity | None, meta: core.ObjectMeta) -> bool:
     """Return whether required anti-affinity keeps equal pods off each other's nodes."""
+    namespace, labels = meta.namespace, meta.labels or {}
     anti = affinity.pod_anti_affinity if affinity else None
     terms = anti.required_during_scheduling_ignored_during_execution if anti else None
     return any(
         term.topology_key == HOSTNAME_LABEL
-        and not term.namespaces
+        and _covers(term, namespace)
         and term.label_selector is not None
         and _selects(term.label_selector, labels)
         for term in terms or ()
     )
+
+
+def _covers(term: core.PodAffinityTerm, namespace: str) -> bool:
+    """Return whether a term speaks of the pod's own namespace, as far as one can tell."""
+    everywhere = term.namespace_selector == core.LabelSelector()
+    here = not term.namespaces and term.namespace_selector is None
+    return everywhere or here or namespace in (term.namespaces or ())
 
 
 def _selects(selector: core.LabelSelector, labels: Mapping[str, str]) -> bool:

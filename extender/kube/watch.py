@@ -130,6 +130,7 @@ class Watcher:
             except GoneError:
                 _log.info("watch fell behind, listing again", path=self._path)
                 self._version = ""
+                await self._sleep(self._backoff.next())
             except ApiError as error:
                 pause = self._backoff.next()
                 _log.warning(

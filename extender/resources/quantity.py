@@ -52,7 +52,8 @@ def parse(quantity: Quantity) -> Decimal:
     if suffix not in _SUFFIXES:
         raise QuantityError(f"{quantity!r} is not a quantity: unknown suffix {suffix!r}")
     try:
-        value = Decimal(number)
+        # Decimal also takes underscores and outer space, which Kubernetes does not.
+        value = Decimal(number if number.isascii() and not set(number) & set("_ \t") else "")
     except InvalidOperation:
         raise QuantityError(f"{quantity!r} is not a quantity such as 500m, 2 or 1Gi") from None
     if not value.is_finite():

@@ -62,6 +62,14 @@ class ExtenderApp(FastAPI):
         else:
             await super().__call__(scope, receive, send)
 
+    @override
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document."""
+        document = super().openapi()
+        parts = openapi.parts_of_requests(*(request for request, _ in _MODELS.values()))
+        document["components"]["schemas"].update(parts)
+        return document
+
 
 def create_app(
     filtering: Filtering,

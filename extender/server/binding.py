@@ -1,11 +1,12 @@
 """The bind verb: Permit for members of a gang, then one write to the API server."""
 
+import asyncio
 from typing import Protocol
 
 import msgspec
 import structlog
 
-from extender.api.extender_v1 import BindingArgs, BindingResult
+from extender.api.extender_v1 import BindingArgs, BindingResult, error_text
 from extender.kube.errors import ApiError, UnavailableError
 from extender.kube.pods import PodRef
 from extender.runtime.clock import Clock
@@ -52,7 +53,12 @@ class Binding:
     async def bind(self, body: bytes, gone: Gone) -> bytes:
         """Bind a pod; the answer's error is empty when the pod is on the node."""
         args = _decode(body)
-        return _encode(BindingResult(await self._bind(args, gone)))
+        try:
+            return _encode(BindingResult(error_text(await self._bind(args, gone))))
+        except asyncio.CancelledError:
+            # If the Binding was made all the same, the watch will say so.
+            self._cluster.apply(ev.Unreserved((args.pod_uid,)))
+            raise
 
     async def _bind(self, args: BindingArgs, gone: Gone) -> str:
         pod = self._snapshot.pods.get(args.pod_uid)
@@ -81,7 +87,7 @@ class Binding:
             return ""
         _log.warning("binding failed", pod=f"{pod.namespace}/{pod.name}", error=str(error))
         self._cluster.apply(ev.Unreserved((args.pod_uid,)))
-        return str(error).replace("%", "%%")
+        return str(error)
 
     async def _try_often(self, pod: PodRef, node: str) -> ApiError | None:
         """Write the Binding; passing trouble is waited out, for quorum has been reached."""

@@ -67,9 +67,9 @@ class Filtering:
         args = _decode_args(body)
         head = _decode_head(args.pod).metadata
         group = group_of(head.namespace, head.labels)
+        sent = _names(args)
         if group is None and not self._snapshot.reserved_nodes:
             return _encode(FilterResult(node_names=args.node_names, nodes=args.nodes))
-        sent = _names(args)
         pod = self._pod(head.uid, args)
         verdict = self._decide(pod, group, sent)
         self._remember(pod, group, verdict)

@@ -95,5 +95,17 @@ class BindingResult(Model):
 
 def request_body(model: type[BaseModel]) -> dict[str, Any]:
     """Return the OpenAPI part that says what a verb is sent."""
-    schema = model.model_json_schema(by_alias=True)
+    schema = _schema(model)
+    schema.pop("$defs", None)
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def parts_of_requests(*models: type[BaseModel]) -> dict[str, Any]:
+    """Return the schemas by name that the models' own refer to, for the document's components."""
+    return {
+        name: part for model in models for name, part in _schema(model).get("$defs", {}).items()
+    }
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema(by_alias=True, ref_template="#/components/schemas/{model}")

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 from starlette.types import Message, Receive, Scope, Send
 
+from extender.api.extender_v1 import error_text
 from extender.server.waiting_pods import Gone
 from extender.telemetry.metrics import Metrics
 
@@ -67,8 +68,7 @@ class Verb:
 
     def _problem(self, text: str) -> bytes:
         self._errors.inc()
-        # Older kube-schedulers take the text for a format.
-        return json.dumps({"Error": f"{self.name}: {text}".replace("%", " per cent")}).encode()
+        return json.dumps({"Error": error_text(f"{self.name}: {text}")}).encode()
 
 
 def _start(length: int) -> Message:

@@ -77,6 +77,9 @@ class WaitingPods:
         holds = self._holds.setdefault(group, {})
         holds[pod.uid] = hold
         self._cluster.apply(ev.PodWaiting(pod, node))
+        self._end_lost_holds(group)
+        if hold.outcome.done():
+            return hold.outcome.result()  # the pod is being deleted
         if len(holds) == 1:
             self._set_deadline(group)
         self._decide(group)
@@ -100,7 +103,10 @@ class WaitingPods:
     def on_change(self, change: Change) -> None:
         """Decide again for the groups that a change touched."""
         for uid in change.unschedulable:
-            self.found_no_node(uid)
+            pod = self._snapshot.pods.get(uid)
+            # A condition that repeats our own refusal is no news.
+            if pod and not post_filter.is_ours(pod.unschedulable or "", pod.group or ""):
+                self.found_no_node(uid)
         for group in change.groups:
             self._denied.discard(group)
             self._end_lost_holds(group)

@@ -82,23 +82,26 @@ class Cluster:
             return self._forget_pod(pod.uid)
         tables = self._tables
         before = tables.pods.get(pod.uid)
-        if before is not None:
-            self._uncount(before)
-        tables.pods[pod.uid] = pod
         assumption = tables.assumed.get(pod.uid)
         if assumption is not None:
             self._drop_assumption(assumption)
+        if before is not None:
+            self._uncount(before)
+            if before.group != pod.group:
+                self._leave_group(before)
+        tables.pods[pod.uid] = pod
         if pod.node is not None:
             tables.refused.pop(pod.uid, None)
         self._count(pod)
-        if assumption is not None and pod.node is None and not pod.terminating:
+        if assumption is not None and pod.node is None:
             self._assume(pod, assumption.node, assumption.stage)
-        if before is not None and before.shape is not pod.shape:
-            tables.capacity_version += 1
-        failed = pod.unschedulable and (before is None or before.unschedulable != pod.unschedulable)
+        given_back = assumption is not None and pod.node is None and pod.terminating
+        resized = before is not None and before.shape is not pod.shape
+        tables.capacity_version += given_back or resized
         return Change(
             groups=_touched(before, pod),
-            unschedulable=frozenset((pod.uid,)) if failed else frozenset(),
+            unschedulable=_found_no_node(before, pod),
+            room=given_back,
         )
 
     def _pod_seen(self, event: ev.PodSeen) -> Change:
@@ -188,6 +191,7 @@ class Cluster:
             assumption = self._tables.assumed.get(uid)
             if assumption is not None:
                 self._drop_assumption(assumption)
+                self._tables.capacity_version += 1
                 groups.add(assumption.pod.group)
         return Change(groups=frozenset(filter(None, groups)), room=bool(groups))
 
@@ -206,8 +210,8 @@ class Cluster:
     def _assume(self, pod: PodInfo, node: str, stage: Stage) -> None:
         tables = self._tables
         known = tables.pods.get(pod.uid)
-        if known is None or known.node is not None:
-            return  # gone, or a fact already
+        if known is None or known.node is not None or known.terminating:
+            return  # gone or going, or a fact already
         before = tables.assumed.get(pod.uid)
         if before is not None:
             self._drop_assumption(before)
@@ -226,7 +230,6 @@ class Cluster:
         tables = self._tables
         pod, node = assumption.pod, assumption.node
         del tables.assumed[pod.uid]
-        tables.capacity_version += 1
         if assumption.stage is Stage.PLANNED:
             there = tables.reserved[node]
             del there[pod.uid]
@@ -237,6 +240,8 @@ class Cluster:
         tally = tables.groups.get(pod.group) if pod.group else None
         if tally is not None:
             _stage_set(tally, assumption.stage).discard(pod.uid)
+            if pod.gates:
+                tally.gated.add(pod.uid)
 
     def _count(self, pod: PodInfo) -> None:
         tables = self._tables
@@ -261,6 +266,13 @@ class Cluster:
             tally.bound.discard(pod.uid)
             tally.gated.discard(pod.uid)
 
+    def _leave_group(self, pod: PodInfo) -> None:
+        if pod.group is not None:
+            tally = self._tables.groups[pod.group]
+            del tally.members[pod.uid]
+            if not tally.members:
+                del self._tables.groups[pod.group]
+
     def _forget_pod(self, uid: str) -> Change:
         tables = self._tables
         self._gone[uid] = None
@@ -275,11 +287,7 @@ class Cluster:
         tables.refused.pop(uid, None)
         tables.capacity_version += 1
         self._uncount(pod)
-        if pod.group is not None:
-            tally = tables.groups[pod.group]
-            del tally.members[uid]
-            if not tally.members:
-                del tables.groups[pod.group]
+        self._leave_group(pod)
         groups = frozenset((pod.group,)) if pod.group else frozenset()
         return Change(groups=groups, room=assumption is not None)
 
@@ -310,6 +318,12 @@ def _touched(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
     if was == now:
         return frozenset()
     return frozenset(group for group in (before.group, pod.group) if group)
+
+
+def _found_no_node(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
+    """Return the pod's UID where its condition says so and did not before."""
+    news = pod.unschedulable and (before is None or before.unschedulable != pod.unschedulable)
+    return frozenset((pod.uid,)) if news else frozenset()
 
 
 def _stage_set(tally: GroupTally, stage: Stage) -> set[str]:

@@ -1,0 +1,121 @@
+"""When each pod got its node, from the API server's side: one watch, in a thread of its own.
+
+The server filters (`spec.nodeName` is set) and sends metadata only, so that a pod costs the bench
+one small event, whatever else happens to it. A young API server has room for some ten events per
+watcher and closes the watch of one that is late (the bench may well wait for a core): it is then
+continued where it ended.
+"""
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import msgspec
+
+from tests.bench.load import NAMESPACE, session
+
+_PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_FIELDS = "spec.nodeName!="
+_HEADERS = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+_CONNECT_SECONDS = 30.0
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    name: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: _Object
+
+
+class _List(msgspec.Struct):
+    metadata: _Metadata
+
+
+class Arrivals:
+    """Monotonic times at which pods were first seen with a node, while the context is open."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self.interruptions = 0
+        self._kubeconfig = kubeconfig
+        self._seen: dict[str, float] = {}
+        self._error: BaseException | None = None
+        self._connected = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._task = self._loop.create_task(self._watch())
+        self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if not self._connected.wait(_CONNECT_SECONDS):
+            raise RuntimeError("the watch of pods did not begin")
+        self.count()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join()
+        self._loop.close()
+
+    def count(self) -> int:
+        """Return how many pods have a node; RuntimeError when the watch broke."""
+        if self._error:
+            raise RuntimeError(f"the watch of pods ended: {self._error!r}") from self._error
+        return len(self._seen)
+
+    def times(self) -> dict[str, float]:
+        """Return a copy, by name of the pod."""
+        return dict(self._seen)
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._task)
+        except asyncio.CancelledError:
+            return
+        except BaseException as error:  # noqa: BLE001  # told by the next count()
+            self._error = error
+        finally:
+            self._connected.set()
+
+    async def _watch(self) -> None:
+        async with session(self._kubeconfig) as http:
+            version = await self._newest(http)
+            while True:
+                version = await self._watch_from(http, version)
+                self.interruptions += 1
+
+    async def _newest(self, http: aiohttp.ClientSession) -> str:
+        async with http.get(_PATH, params={"limit": "1"}) as answer:
+            answer.raise_for_status()
+            return msgspec.json.decode(await answer.read(), type=_List).metadata.resource_version
+
+    async def _watch_from(self, http: aiohttp.ClientSession, version: str) -> str:
+        """Return the resourceVersion of the last event before the API server closed the watch."""
+        params = {"watch": "true", "fieldSelector": _FIELDS, "resourceVersion": version}
+        decoder = msgspec.json.Decoder(_Event)
+        async with http.get(_PATH, params=params, headers=_HEADERS) as answer:
+            answer.raise_for_status()
+            self._connected.set()
+            async for line in answer.content:
+                now = time.monotonic()
+                event = decoder.decode(line)
+                if event.type == "ERROR":
+                    raise RuntimeError(line.decode())
+                version = event.object.metadata.resource_version
+                self._seen.setdefault(event.object.metadata.name, now)
+        return version

@@ -1,0 +1,152 @@
+"""The load: nodes that run nothing, and gangs of pods that wait for a scheduler.
+
+Everything is encoded before the first request, because the bench shares its cores with what it
+measures. `create` returns when the API server has stored it all.
+"""
+
+import asyncio
+import json
+import ssl
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from tests.harness import kubeconfig as kubeconfigs
+from tests.harness import objects
+
+NAMESPACE = "default"
+_CONNECTIONS = 32
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """How many of what; cpu as Kubernetes writes it."""
+
+    nodes: int
+    gangs: int
+    size: int
+    node_cpu: str = "8"
+    pod_cpu: str = "100m"
+    interleave: bool = False  # first members of all gangs, then the second ones, ...
+
+    @property
+    def pods(self) -> int:
+        """Number of pods to schedule."""
+        return self.gangs * self.size
+
+    def gang_names(self) -> list[str]:
+        """Return the names of the gangs, in the order of their creation."""
+        return [f"gang-{number:05}" for number in range(self.gangs)]
+
+    def pod_names(self) -> list[str]:
+        """Return the names of the pods, in the order of their creation."""
+        gangs, members = self.gang_names(), range(self.size)
+        if self.interleave:
+            return [f"{gang}-{member}" for member in members for gang in gangs]
+        return [f"{gang}-{member}" for gang in gangs for member in members]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKind:
+    """How pods say which gang they are of: the pod label, and the apiVersion of PodGroup."""
+
+    label: str = objects.POD_GROUP_LABEL
+    api_version: str = objects.POD_GROUP_V1ALPHA1
+
+
+def gang_of(pod: str) -> str:
+    """Return the gang of a pod of this load."""
+    return pod.rpartition("-")[0]
+
+
+def create(kubeconfig: Path, load: Load, kind: GroupKind, progress: Progress) -> None:
+    """Create nodes, then groups, then pods, many at a time."""
+    asyncio.run(_create(kubeconfig, load, kind, progress))
+
+
+def session(kubeconfig: Path, *, connections: int = 1) -> aiohttp.ClientSession:
+    """Return an HTTP session with the API server of a kubeconfig of the harness."""
+    config = kubeconfigs.read(kubeconfig)
+    context = ssl.create_default_context(cafile=config.ca)
+    if config.certificate:
+        context.load_cert_chain(config.certificate.certificate, config.certificate.key)
+    return aiohttp.ClientSession(
+        config.server,
+        connector=aiohttp.TCPConnector(limit=connections, ssl=context),
+        timeout=aiohttp.ClientTimeout(total=None),
+    )
+
+
+async def _create(kubeconfig: Path, load: Load, kind: GroupKind, progress: Progress) -> None:
+    path = f"namespaces/{NAMESPACE}"
+    parts = (
+        ("nodes", "/api/v1/nodes", _nodes(load)),
+        ("groups", f"/apis/{kind.api_version}/{path}/podgroups", _groups(load, kind)),
+        ("pods", f"/api/v1/{path}/pods", _pods(load, kind)),
+    )
+    async with session(kubeconfig, connections=_CONNECTIONS) as http:
+        for what, url, bodies in parts:
+            await _post_all(http, url, bodies, _counted(progress, what))
+
+
+def _nodes(load: Load) -> Iterator[bytes]:
+    for number in range(load.nodes):
+        yield _encoded(objects.node(f"node-{number:05}", load.node_cpu, "64Gi"))
+
+
+def _groups(load: Load, kind: GroupKind) -> Iterator[bytes]:
+    for name in load.gang_names():
+        group = objects.pod_group(
+            name, load.size, namespace=NAMESPACE, api_version=kind.api_version
+        )
+        yield _encoded(group)
+
+
+def _pods(load: Load, kind: GroupKind) -> Iterator[bytes]:
+    for name in load.pod_names():
+        pod = objects.pod(
+            name, load.pod_cpu, namespace=NAMESPACE, group=gang_of(name), label=kind.label
+        )
+        yield _encoded(pod)
+
+
+def _encoded(each: objects.Object) -> bytes:
+    return json.dumps(each).encode()
+
+
+def _counted(progress: Progress, what: str) -> Callable[[int, int], None]:
+    def tell(done: int, total: int) -> None:
+        progress(f"created {done} of {total} {what}")
+
+    return tell
+
+
+async def _post_all(
+    http: aiohttp.ClientSession,
+    url: str,
+    bodies: Iterable[bytes],
+    tell: Callable[[int, int], None],
+) -> None:
+    encoded = list(bodies)
+    waiting = iter(encoded)
+    done = 0
+
+    async def worker() -> None:
+        nonlocal done
+        for body in waiting:
+            async with http.post(
+                url, data=body, headers={"Content-Type": "application/json"}
+            ) as answer:
+                if not answer.ok:
+                    raise RuntimeError(f"POST {url}: {answer.status} {await answer.text()}")
+                await answer.read()
+            done += 1
+            tell(done, len(encoded))
+
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(_CONNECTIONS):
+            workers.create_task(worker())

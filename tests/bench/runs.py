@@ -1,0 +1,262 @@
+"""One measured run: a fresh control plane, the load, then the scheduler and the clock.
+
+Pods and groups are there before the scheduler is, and an extender is ready before it. There are
+two clocks. Both end with the last pod that gets a node. `ready_seconds` begins when the scheduler
+says that it is ready, `seconds` when the first pod has a node. The second flatters gangs: a
+scheduler that starts does not take the pods it finds in the order of their creation, so all gangs
+fill at the same time, and the first one is whole when much of the work is done.
+"""
+
+import dataclasses
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, cast
+
+from typing_extensions import override
+
+from tests.bench import histogram, load
+from tests.bench.arrivals import Arrivals
+from tests.bench.gangs import Gangs, judge
+from tests.bench.load import NAMESPACE, Load, Progress
+from tests.bench.meter import Meter
+from tests.bench.sides import Pages, Running, Settings, Side
+from tests.harness.client import Api, Object
+from tests.harness.control_plane import ControlPlane
+from tests.harness.process import Component
+from tests.harness.toolchain import Binaries, ensure_binaries
+
+STOCK = "stock"
+_POLL_SECONDS = 0.1
+_SETTLE_SECONDS = 5.0
+_CLOCK_TOLERANCE_SECONDS = 2.0  # the conditions have whole seconds at both ends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a run is ended although pods still wait, in seconds."""
+
+    run: float = 300.0
+    stall: float = 60.0  # without one more pod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One comparison: what to schedule, and at which QPS (`stock`, or a number)."""
+
+    load: Load
+    qps: str
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Seconds."""
+
+    count: int
+    p50: float | None
+    p99: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What one run gave; CPU seconds and MiB by process, times in seconds."""
+
+    side: str
+    title: str
+    repeat: int
+    scheduled: int
+    seconds: float
+    ready_seconds: float
+    condition_seconds: float
+    gangs: Gangs
+    cpu_seconds: Mapping[str, float]
+    peak_mib: Mapping[str, float]
+    attempts: float
+    filter: Latency | None
+    bind: Latency | None
+    notes: Sequence[str]
+
+    @property
+    def pods_per_second(self) -> float:
+        """Rate between the first and the last pod."""
+        return self.scheduled / self.seconds if self.seconds else 0.0
+
+    @property
+    def pods_per_second_from_ready(self) -> float:
+        """Rate between the scheduler's readiness and the last pod."""
+        return self.scheduled / self.ready_seconds if self.ready_seconds else 0.0
+
+
+def measure(case: Case, side: Side, *, repeat: int, limits: Limits, progress: Progress) -> Result:
+    """Return what that side made of the load."""
+    meter = Meter()
+    meter.add("bench", os.getpid())
+    binaries = ensure_binaries()
+    if side.binary:
+        binaries = dataclasses.replace(binaries, kube_scheduler=side.binary)
+    progress("starts a control plane")
+    with _MeteredControlPlane(binaries, meter) as control_plane:
+        kubeconfig = control_plane.admin_kubeconfig
+        with Api(kubeconfig) as api:
+            api.apply(side.crds)
+            load.create(kubeconfig, case.load, side.kind, progress)
+            with Arrivals(kubeconfig) as arrivals, meter:
+                progress("starts the scheduler")
+                running = side.start(control_plane, _client(case.qps))
+                ready = time.monotonic()
+                ended = _wait(case.load.pods, arrivals, running, limits=limits, progress=progress)
+                times = arrivals.times()
+                time.sleep(2 * _POLL_SECONDS)  # one more sample of the meter
+                pages = running.metrics()
+                notes = _notes(ended, arrivals)
+                pods = _pods_at_the_end(api, case.load, running, early=bool(ended))
+        if ended:
+            progress(f"{ended}\n{control_plane.tails()}")
+    return _result(
+        side,
+        repeat=repeat,
+        ready=ready,
+        times=times,
+        pods=pods,
+        size=case.load.size,
+        meter=meter,
+        pages=pages,
+        notes=notes,
+    )
+
+
+class _MeteredControlPlane(ControlPlane):
+    """No kubelet, no controllers; every process is known to the meter as soon as it runs."""
+
+    def __init__(self, binaries: Binaries, meter: Meter) -> None:
+        super().__init__(binaries, kubelet=False, controllers=False)
+        self._meter = meter
+
+    @override
+    def start(self) -> None:
+        super().start()
+        self._meter.add("apiserver", self.apiserver.pid)
+        self._meter.add("etcd", self.etcd.pid)
+
+    @override
+    def spawn(
+        self,
+        name: str,
+        argv: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        url: str = "",
+    ) -> Component:
+        component = super().spawn(name, argv, env=env, url=url)
+        role = "scheduler" if name.endswith("scheduler") else "extender"
+        self._meter.add(role, component.pid)
+        return component
+
+
+def _client(qps: str) -> Settings:
+    return {} if qps == STOCK else {"qps": float(qps), "burst": 2 * int(float(qps))}
+
+
+def _wait(
+    wanted: int, arrivals: Arrivals, running: Running, *, limits: Limits, progress: Progress
+) -> str:
+    """Return "" when all pods have a node, and otherwise why it is not waited any longer."""
+    began = changed = time.monotonic()
+    before = 0
+    while (count := arrivals.count()) < wanted:
+        now = time.monotonic()
+        if count > before:
+            before, changed = count, now
+        progress(f"{count} of {wanted} pods scheduled in {now - began:.0f} s")
+        if not running.scheduler.running:
+            return f"the scheduler ended with {running.scheduler.exit_code}, {count} pods scheduled"
+        if now - began > limits.run:
+            return f"ended at the limit of {limits.run:g} s with {count} of {wanted} pods scheduled"
+        if now - changed > limits.stall:
+            return f"stalled for {limits.stall:g} s at {count} of {wanted} pods"
+        time.sleep(_POLL_SECONDS)
+    return ""
+
+
+def _notes(ended: str, arrivals: Arrivals) -> list[str]:
+    notes = [ended] if ended else []
+    if arrivals.interruptions:
+        notes.append(f"interruptions of the watch: {arrivals.interruptions}")
+    return notes
+
+
+def _pods_at_the_end(api: Api, load: Load, running: Running, *, early: bool) -> list[Object]:
+    """Return the pods that have a node; after an early end once what is under way has ended."""
+    if early:
+        running.scheduler.stop()
+    deadline = time.monotonic() + (_SETTLE_SECONDS if early else 0)
+    while True:
+        pods = api.list("pods", NAMESPACE, fields="spec.nodeName!=")
+        if not _judged(pods, load.size).partial or time.monotonic() > deadline:
+            return pods
+        time.sleep(_POLL_SECONDS)
+
+
+def _judged(pods: Sequence[Object], size: int) -> Gangs:
+    """Return what a list says: all but the times."""
+    return judge({pod["metadata"]["name"]: 0.0 for pod in pods}, size)
+
+
+def _result(
+    side: Side,
+    *,
+    repeat: int,
+    ready: float,
+    times: Mapping[str, float],
+    pods: Sequence[Object],
+    size: int,
+    meter: Meter,
+    pages: Pages,
+    notes: list[str],
+) -> Result:
+    first, last = (min(times.values()), max(times.values())) if times else (ready, ready)
+    by_watch = judge(times, size)
+    by_list = _judged(pods, size)
+    condition_seconds = _condition_seconds(
+        [pod for pod in pods if pod["metadata"]["name"] in times]
+    )
+    if abs(condition_seconds - (last - first)) > _CLOCK_TOLERANCE_SECONDS:
+        notes.append(f"by the pods' conditions it took {condition_seconds:g} s")
+    return Result(
+        side=side.key,
+        title=side.title,
+        repeat=repeat,
+        scheduled=len(times),
+        seconds=last - first,
+        ready_seconds=last - min(ready, first),
+        condition_seconds=condition_seconds,
+        gangs=dataclasses.replace(by_watch, whole=by_list.whole, partial=by_list.partial),
+        cpu_seconds=meter.cpu_seconds(min(ready, first), last),
+        peak_mib=meter.peak_mib(),
+        attempts=histogram.total(pages.scheduler, "scheduler_schedule_attempts_total"),
+        filter=_latency(pages.extender, "gang_extender_request_duration_seconds", verb="filter"),
+        bind=_latency(pages.extender, "gang_extender_binding_duration_seconds"),
+        notes=tuple(notes),
+    )
+
+
+def _latency(page: str, name: str, **labels: str) -> Latency | None:
+    """Return the quantiles of a histogram that was empty when the run began: a new process."""
+    observed = histogram.parse(page, name, **labels)
+    if not observed.count:
+        return None
+    return Latency(observed.count, observed.quantile(0.5), observed.quantile(0.99))
+
+
+def _condition_seconds(pods: Sequence[Object]) -> float:
+    times = [_scheduled_at(pod) for pod in pods]
+    return (max(times) - min(times)).total_seconds() if times else 0.0
+
+
+def _scheduled_at(pod: Object) -> datetime:
+    conditions = cast("list[dict[str, Any]]", pod["status"]["conditions"])
+    text = next(each["lastTransitionTime"] for each in conditions if each["type"] == "PodScheduled")
+    return datetime.fromisoformat(text)

@@ -1,0 +1,117 @@
+"""What is compared: the plain kube-scheduler, the same with our extender, and another scheduler."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from tests.bench.load import GroupKind
+from tests.harness.client import Api
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import ROOT, GangScheduler
+from tests.harness.process import Component
+
+PLAIN, OURS, PEER = "plain", "ours", "peer"
+CRDS = ROOT / "manifests" / "crds"
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Metrics in Prometheus' text format; empty where there are none."""
+
+    scheduler: str = ""
+    extender: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A scheduler at work, and how to read the metrics of its extender where it has one."""
+
+    scheduler: Component
+    extender_metrics: Callable[[], str] | None = None
+
+    def metrics(self) -> Pages:
+        """Return the metrics as they are now."""
+        extender = self.extender_metrics() if self.extender_metrics else ""
+        try:
+            # Its certificate is its own invention.
+            answer = httpx.get(f"{self.scheduler.url}/metrics", verify=False, trust_env=False)
+        except httpx.TransportError:
+            return Pages(extender=extender)
+        return Pages(answer.text if answer.is_success else "", extender)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One column of the report. `start` gets the settings for the scheduler's client."""
+
+    key: str
+    title: str
+    start: Callable[[ControlPlane, Settings], Running]
+    kind: GroupKind = field(default_factory=GroupKind)
+    crds: Path = CRDS
+    binary: Path | None = None  # in place of the stock kube-scheduler
+
+
+def plain() -> Side:
+    """Return kube-scheduler alone: the labels of the pods mean nothing to it."""
+
+    def start(control_plane: ControlPlane, client: Settings) -> Running:
+        return Running(control_plane.scheduler({"clientConnection": client}))
+
+    return Side(key=PLAIN, title="kube-scheduler", start=start)
+
+
+def ours(settings: Mapping[str, Any] | None = None) -> Side:
+    """Return kube-scheduler with our extender, which gets `settings` as its configuration."""
+
+    def start(control_plane: ControlPlane, client: Settings) -> Running:
+        gang_scheduler = GangScheduler(
+            control_plane, settings=settings, scheduler={"clientConnection": client}
+        )
+        return Running(gang_scheduler.scheduler, gang_scheduler.metrics)
+
+    return Side(key=OURS, title="gang-extender", start=start)
+
+
+def peer(binary: Path, config: Path, *, name: str, kind: GroupKind, crds: Path | None) -> Side:
+    """Return another scheduler that takes kube-scheduler's flags; it may do all it likes."""
+
+    def start(control_plane: ControlPlane, client: Settings) -> Running:
+        with Api(control_plane.admin_kubeconfig) as api:
+            api.apply(_ALL_RIGHTS)
+        settings = yaml.safe_load(config.read_text())
+        former = settings.get("clientConnection") or {}
+        kept = {name: former[name] for name in former.keys() - {"kubeconfig", "qps", "burst"}}
+        settings["clientConnection"] = {**kept, **client}
+        settings.setdefault("leaderElection", {})["leaderElect"] = False
+        return Running(control_plane.scheduler(settings))
+
+    return Side(
+        key=PEER,
+        title=name,
+        start=start,
+        kind=kind,
+        crds=crds or CRDS,
+        binary=binary.absolute(),
+    )
+
+
+_ALL_RIGHTS = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "bench-peer"},
+    "roleRef": {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "ClusterRole",
+        "name": "cluster-admin",
+    },
+    "subjects": [
+        {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:kube-scheduler"}
+    ],
+}

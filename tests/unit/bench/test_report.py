@@ -1,0 +1,104 @@
+"""Medians, ratios, and what is said to be broken."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tests.bench.gangs import Gangs
+from tests.bench.load import Load
+from tests.bench.report import Comparison, as_json, broken, cell, show
+from tests.bench.runs import Case, Latency, Result
+
+CASE = Case(load=Load(nodes=10, gangs=2, size=5), qps="stock")
+WHOLE = Gangs(whole=2, partial=0, partial_peak=1, spread_seconds=0.025)
+
+
+def result(side: str, repeat: int = 1, *, seconds: float = 1.0, **changes: Any) -> Result:
+    fields: dict[str, Any] = {
+        "side": side,
+        "title": {"plain": "kube-scheduler", "ours": "gang-extender"}.get(side, side),
+        "repeat": repeat,
+        "scheduled": 10,
+        "seconds": seconds,
+        "ready_seconds": 2 * seconds,
+        "condition_seconds": seconds,
+        "gangs": WHOLE,
+        "cpu_seconds": {"scheduler": 1.5},
+        "peak_mib": {"scheduler": 100.0},
+        "attempts": 10.0,
+        "filter": Latency(20, 0.001, 0.002) if side == "ours" else None,
+        "bind": None,
+        "notes": (),
+    }
+    return Result(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("values", "want"),
+    [
+        pytest.param([], "", id="no runs"),
+        pytest.param([None, None], "", id="not measured"),
+        pytest.param([2.0], "2.0", id="one run"),
+        pytest.param([None, 2.0], "2.0", id="measured once"),
+        pytest.param([2.0, 2.0], "2.0", id="always the same"),
+        pytest.param([3.0, 1.0, 2.5], "2.5 (1.0..3.0)", id="several runs"),
+    ],
+)
+def test_cell(values: list[float | None], want: str) -> None:
+    assert cell(values, "{:.1f}") == want
+
+
+def test_ratio_is_to_the_plain_run_of_the_same_repeat() -> None:
+    ours = [result("ours", 1, seconds=1.0), result("ours", 2, seconds=1.0)]
+    plain = [result("plain", 1, seconds=2.0), result("plain", 2, seconds=3.0)]
+    comparison = Comparison(CASE, [plain[0], ours[0], plain[1], ours[1]])
+
+    assert [comparison.ratio(each, lambda run: run.pods_per_second) for each in ours] == [2.0, 3.0]
+
+
+def test_without_a_plain_run_there_is_no_ratio() -> None:
+    ours = result("ours")
+
+    assert Comparison(CASE, [ours]).ratio(ours, lambda run: run.pods_per_second) is None
+
+
+def test_only_our_gangs_must_be_whole() -> None:
+    partial = Gangs(whole=1, partial=1, partial_peak=1, spread_seconds=0.0)
+
+    assert not broken(Comparison(CASE, [result("plain", gangs=partial), result("ours")]))
+    assert broken(Comparison(CASE, [result("plain"), result("ours", gangs=partial)])) == [
+        "10 nodes, 2 gangs of 5, stock QPS: 1 of 2 gangs are whole, 1 are partial (repeat 1)"
+    ]
+
+
+def _shown(comparison: Comparison) -> str:
+    out = io.StringIO()
+    show(comparison, Console(file=out, width=120))
+    return out.getvalue()
+
+
+def test_the_table_has_a_column_for_each_side_and_no_empty_lines() -> None:
+    page = _shown(Comparison(CASE, [result("plain", notes=("stalled",)), result("ours")]))
+    lines = {line.strip("│ ").partition("│")[0].strip(): line.split() for line in page.splitlines()}
+
+    assert "kube-scheduler" in page
+    assert "gang-extender" in page
+    assert lines["pods/s, first to last"].count("10") == 2
+    assert "2.00" in lines["filter calls per pod"]
+    assert "bind p50, ms" not in lines
+    assert "kube-scheduler, repeat 1: stalled" in page
+
+
+def test_json_has_rates_and_ratios_of_every_run() -> None:
+    runs = [result("plain", seconds=2.0), result("ours", seconds=1.0)]
+
+    (document,) = json.loads(as_json([Comparison(CASE, runs)]))
+
+    assert document["case"]["load"]["nodes"] == 10
+    assert [run["side"] for run in document["runs"]] == ["plain", "ours"]
+    assert document["runs"][1]["pods_per_second"] == 10.0
+    assert document["runs"][1]["pods_per_second_ratio"] == 2.0
+    assert document["runs"][1]["gangs"]["whole"] == 2
