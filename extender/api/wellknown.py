@@ -28,6 +28,8 @@ class Reason(StrEnum):
     GATED = "Gated"
     RECENTLY_DENIED = "RecentlyDenied"
     NOT_ENOUGH_RESOURCES = "NotEnoughResources"
+    CACHE_BEHIND = "CacheBehind"
+    """kube-scheduler sees room that our own watch has not told of yet."""
     RESERVED = "ReservedForGang"
     WAITING_FOR_BIND = "WaitingForBind"
     SCHEDULE_TIMEOUT = "ScheduleTimeout"

@@ -125,7 +125,7 @@ def _plan(
     short = min_resources.shortage(pod, pod_group, snapshot=snapshot)
     if short:
         text = f"{about(group)}its minResources are short of {min_resources.sentence(short)}"
-        return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True)
+        return _no_room(pod, sent, text, snapshot=snapshot)
     candidates = [pod, *candidates_for_plan(pod, group, snapshot=snapshot)]
     if len(candidates) < missing:
         text = (
@@ -135,11 +135,36 @@ def _plan(
     complete = _is_complete(pod, sent)
     found = fit(candidates, missing, snapshot=snapshot, sent=sent, complete=complete)
     if not found.complete:
-        return Refuse(Reason.NOT_ENOUGH_RESOURCES, about(group) + found.sentence(), deny=True)
+        return _no_room(pod, sent, about(group) + found.sentence(), snapshot=snapshot)
     node = found.placements[pod.uid]
     if node in sent:
         return Place(node, reserve=found.placements)
     return Refuse(Reason.RESERVED, about(group) + ELSEWHERE, reserve=found.placements)
+
+
+def _no_room(pod: PodInfo, sent: Sequence[str], text: str, *, snapshot: Snapshot) -> Refuse:
+    """Return the refusal of a gang that does not fit, unless it is us who lag behind.
+
+    Each node that was sent has room for this pod in kube-scheduler's eyes. One that is unknown to
+    us, or full, is news that our watch has not told yet; and when it does, kube-scheduler will not
+    try the pod again on that account, for it has known all along.
+    """
+    if any(not _has_ever_room(pod, name, snapshot) for name in sent):
+        return Refuse(Reason.CACHE_BEHIND, text)
+    return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True)
+
+
+def _has_ever_room(pod: PodInfo, name: str, snapshot: Snapshot) -> bool:
+    """Return whether a node would take the pod if no plan kept anything on it."""
+    node = snapshot.nodes.get(name)
+    if node is None:
+        return False
+    used = snapshot.used(name)
+    return all(
+        used.get(resource, 0) + amount <= node.allocatable.get(resource, 0)
+        for resource, amount in pod.shape.requests.items()
+        if amount
+    )
 
 
 def candidates_for_plan(pod: PodInfo, group: str, *, snapshot: Snapshot) -> list[PodInfo]:

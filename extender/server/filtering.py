@@ -134,10 +134,14 @@ class Filtering:
             self._no_node(pod.uid)
         if verdict.deny:
             self._denied.add(group, verdict, capacity_version=self._snapshot.capacity_version)
-        # Nothing in the cluster will change when a window ends or another sample is drawn.
+        # Nothing that kube-scheduler can see will change when a window ends, when another sample is
+        # drawn, or when our own watch catches up.
         if verdict.reason is Reason.RECENTLY_DENIED:
             self._wake_after(group, self._denied.window)
-        elif self._snapshot.planned_node(pod.uid) is not None:
+        elif (
+            verdict.reason is Reason.CACHE_BEHIND
+            or self._snapshot.planned_node(pod.uid) is not None
+        ):
             self._wake_after(group, RESAMPLE_SECONDS)
 
 
