@@ -85,6 +85,13 @@ class Gang(_Section):
         description="share of minMember that may be missing without the waiting pods being refused",
     )
 
+    retry_grace_seconds: float = Field(
+        3,
+        gt=0,
+        description="how long a member that had no node before its gang was planned may take to be "
+        "tried again, before the others are refused",
+    )
+
     def options(self) -> Options:
         """Return what the decisions take."""
         return Options(
@@ -92,6 +99,7 @@ class Gang(_Section):
             max_schedule_timeout=self.max_schedule_timeout_seconds,
             denied=self.denied_seconds,
             reject_percentage=self.reject_percentage,
+            retry_grace=self.retry_grace_seconds,
         )
 
 

@@ -18,6 +18,10 @@ class Options:
     """The share of minMember, 0 to 100, that may be missing without the waiting pods being sent
     away when a member finds no node."""
 
+    retry_grace: float = 3.0
+    """How long a planned member that kube-scheduler had found no node for may take to be tried
+    again, before it counts as one that has no node now."""
+
     def timeout(self, asked: float | None) -> float:
         """Return the wait for a group that asked for so many seconds, or did not."""
         return min(asked or self.schedule_timeout, self.max_schedule_timeout)

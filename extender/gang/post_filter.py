@@ -28,6 +28,20 @@ def decide(pod: PodInfo, group: str, *, snapshot: Snapshot, options: Options) ->
     return Refuse(Reason.MEMBER_UNSCHEDULABLE, text, deny=True)
 
 
+def stuck(group: str, *, snapshot: Snapshot) -> PodInfo | None:
+    """Return a planned member that kube-scheduler had found no node for, and has not tried since.
+
+    Such a pod's condition does not change when it fails again for the same reason, and it is not
+    even tried again before something changes that has to do with that reason. So a plan must not
+    count on it for long.
+    """
+    for uid in snapshot.tally(group).planned:
+        pod = snapshot.pods[uid]
+        if pod.unschedulable and not is_ours(pod.unschedulable, group):
+            return pod
+    return None
+
+
 def is_ours(message: str, group: str) -> bool:
     """Return whether the condition's text repeats a refusal of ours: then it is no news."""
     return about(group) in message

@@ -64,7 +64,7 @@ class PodWriter:
         Raises ApiError.
         """
         metadata: dict[str, Any] = {"uid": pod.uid, "annotations": {WOKEN_ANNOTATION: at}}
-        await self._patch(pod, _encode({"metadata": metadata}), MERGE_PATCH)
+        await self._patch(pod.path, _encode({"metadata": metadata}), MERGE_PATCH)
 
     async def ungate(self, pod: PodRef) -> None:
         """Take our gate, the pod's only one, away. Raises ApiError."""
@@ -73,10 +73,10 @@ class PodWriter:
             {"op": "test", "path": "/spec/schedulingGates/0/name", "value": GANG_GATE},
             {"op": "remove", "path": "/spec/schedulingGates/0"},
         ]
-        await self._patch(pod, _encode(patch), JSON_PATCH)
+        await self._patch(pod.path, _encode(patch), JSON_PATCH)
 
-    async def _patch(self, pod: PodRef, body: bytes, content_type: str) -> None:
+    async def _patch(self, path: str, body: bytes, content_type: str) -> None:
         try:
-            await self._client.request("PATCH", pod.path, body=body, content_type=content_type)
+            await self._client.request("PATCH", path, body=body, content_type=content_type)
         except (NotFoundError, ConflictError):
             return  # gone, or a namesake: nobody waits for it any more

@@ -93,7 +93,11 @@ class Binding:
         """Write the Binding; passing trouble is waited out, for quorum has been reached."""
 
         async def write() -> None:
-            await self._binder.bind(pod, node)
+            try:
+                await self._binder.bind(pod, node)
+            except UnavailableError as error:
+                _log.warning("binding not written yet", pod=pod.path, error=str(error))
+                raise
 
         try:
             await self._retry.run(write, on=UnavailableError)

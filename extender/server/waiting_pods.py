@@ -52,6 +52,14 @@ class _Hold:
     outcome: "asyncio.Future[Refuse | None]"
 
 
+@dataclass(slots=True)
+class _Deadline:
+    """When a gang's wait ends, in the loop's time, and what will look after it."""
+
+    at: float
+    timers: tuple[asyncio.TimerHandle, ...]
+
+
 class WaitingPods:
     """The held requests, and the deadlines of gangs that are planned or wait."""
 
@@ -65,13 +73,17 @@ class WaitingPods:
         self._options = options
         self._metrics = metrics
         self._holds: dict[str, dict[str, _Hold]] = {}
-        self._deadlines: dict[str, tuple[float, asyncio.TimerHandle]] = {}
+        self._deadlines: dict[str, _Deadline] = {}
         cluster.subscribe(self.on_change)
 
     async def wait(self, pod: PodInfo, node: str, gone: Gone) -> Refuse | None:
         """Hold a member until it may be bound (None) or is refused."""
         group = pod.group
         assert group is not None
+        version = self._snapshot.capacity_version
+        denied = self._denied.get(group, capacity_version=version)
+        if denied is not None:
+            return denied  # the group failed between this pod's filter and its bind
         hold = _Hold(pod, node, self._loop.create_future())
         self._supersede(group, pod.uid)
         holds = self._holds.setdefault(group, {})
@@ -175,7 +187,7 @@ class WaitingPods:
             return
         if group not in self._deadlines:
             self._set_deadline(group)
-        now, (deadline, _) = self._loop.time(), self._deadlines[group]
+        now, deadline = self._loop.time(), self._deadlines[group].at
         match permit.decide(group, snapshot=self._snapshot, now=now, deadline=deadline):
             case Allow():
                 self._release(group)
@@ -195,7 +207,7 @@ class WaitingPods:
         self._denied.discard(group)
         if not self._snapshot.tally(group).planned:
             self._clear_deadline(group)
-        elif self._loop.time() >= self._deadlines[group][0]:
+        elif self._loop.time() >= self._deadlines[group].at:
             self._drop_plan(group)  # room for members that the gang can do without
 
     def _refuse(self, group: str, refusal: Refuse) -> None:
@@ -220,18 +232,27 @@ class WaitingPods:
         pod_group = self._snapshot.pod_group(group)
         seconds = self._options.timeout(pod_group.schedule_timeout if pod_group else None)
         deadline = self._loop.time() + seconds
-        self._deadlines[group] = (deadline, self._loop.call_at(deadline, self._expire, group))
+        timers = (
+            self._loop.call_at(deadline, self._expire, group),
+            self._loop.call_later(self._options.retry_grace, self._look_again, group),
+        )
+        self._deadlines[group] = _Deadline(deadline, timers)
 
     def _expire(self, group: str) -> None:
         # A timer may fire a clock tick early; the deadline has passed all the same.
-        _, timer = self._deadlines[group]
-        self._deadlines[group] = (float("-inf"), timer)
+        self._deadlines[group].at = float("-inf")
         self._decide(group)
 
+    def _look_again(self, group: str) -> None:
+        stuck = post_filter.stuck(group, snapshot=self._snapshot)
+        if stuck is not None:
+            self.found_no_node(stuck.uid)
+
     def _clear_deadline(self, group: str) -> None:
-        _, timer = self._deadlines.pop(group, (0.0, None))
-        if timer is not None:
-            timer.cancel()
+        deadline = self._deadlines.pop(group, None)
+        if deadline is not None:
+            for timer in deadline.timers:
+                timer.cancel()
 
     def _drop(self, group: str, uid: str) -> None:
         holds = self._holds[group]

@@ -6,9 +6,11 @@ from uuid import uuid4
 
 import pytest
 
+from tests.cluster.gangs import PATIENT, Gangs
 from tests.harness import objects
 from tests.harness.client import Api, condition
 from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import GangScheduler
 
 
 class NodeFactory(Protocol):
@@ -32,6 +34,31 @@ def api(control_plane: ControlPlane) -> Iterator[Api]:
     """The API server, with all rights."""
     with Api(control_plane.admin_kubeconfig) as api:
         yield api
+
+
+@pytest.fixture(scope="session")
+def gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
+    """The extender and its kube-scheduler, with the settings that we ship."""
+    scheduler = GangScheduler(control_plane)
+    yield scheduler
+    scheduler.stop()
+
+
+@pytest.fixture(scope="session")
+def patient_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
+    """A second pair, for pods with schedulerName `patient`.
+
+    A member for which kube-scheduler finds no node does not send the others away, so that
+    a test can have bind requests held for as long as it likes.
+    """
+    scheduler = GangScheduler(
+        control_plane,
+        name=PATIENT,
+        settings={"gang": {"rejectPercentage": 100}},
+        scheduler={"profiles": [{"schedulerName": PATIENT}]},
+    )
+    yield scheduler
+    scheduler.stop()
 
 
 @pytest.fixture
@@ -73,3 +100,9 @@ def namespace(api: Api, nodes: NodeFactory) -> Iterator[str]:
     # else is in it the namespace controller deletes while the next test runs.
     api.delete("namespaces", name)
     api.delete_all("pods", name, grace_seconds=0)
+
+
+@pytest.fixture
+def gangs(api: Api, namespace: str) -> Gangs:
+    """Gangs in a fresh namespace."""
+    return Gangs(api, namespace)

@@ -44,12 +44,17 @@ def scheduler_config(port: int, **settings: Any) -> dict[str, Any]:
 
 
 class GangScheduler:
-    """The two processes; each can be killed and started alone and keeps its port."""
+    """The two processes; each can be killed and started alone and keeps its port.
+
+    A second pair in one control plane needs a `name` of its own, and a `scheduler` configuration
+    with a profile of another name than `default-scheduler`.
+    """
 
     def __init__(
         self,
         control_plane: ControlPlane,
         *,
+        name: str = "gang",
         settings: Mapping[str, Any] | None = None,
         scheduler: Mapping[str, Any] | None = None,
         args: Sequence[str] = (),
@@ -58,20 +63,21 @@ class GangScheduler:
         kubeconfig = install(control_plane)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        config = control_plane.folder / "gang-extender.yaml"
+        config = control_plane.folder / f"{name}-extender.yaml"
         config.write_text(yaml.safe_dump(dict(settings or {})))
         self.extender = control_plane.spawn(
-            "gang-extender",
+            f"{name}-extender",
             [
                 *(sys.executable, "-m", "extender", "serve"),
                 *("--kubeconfig", kubeconfig, "--config", config, "--port", str(self.port)),
                 *args,
             ],
+            env={"PYTHONFAULTHANDLER": "1"},  # a crash of a C extension is told in the log
             url=self.url,
         )
         self.wait_ready()
         self.scheduler: Component = control_plane.scheduler(
-            scheduler_config(self.port, **(scheduler or {}))
+            scheduler_config(self.port, **(scheduler or {})), name=f"{name}-kube-scheduler"
         )
 
     def wait_ready(self) -> None:
@@ -94,6 +100,16 @@ class GangScheduler:
             if sample == name:
                 return float(value)
         return 0.0
+
+    def attempts(self) -> float:
+        """Return how many pods kube-scheduler has tried since its start, whatever came of it."""
+        page = httpx.get(f"{self.scheduler.url}/metrics", verify=False, trust_env=False).text
+        samples = (line.rpartition(" ") for line in page.splitlines())
+        return sum(
+            float(value)
+            for sample, _, value in samples
+            if sample.startswith("scheduler_schedule_attempts_total{")
+        )
 
     def _is_ready(self) -> bool:
         if not self.extender.running:

@@ -103,10 +103,10 @@ class Component:
     def kill(self) -> None:
         """End the process and its children with SIGKILL, and wait for it."""
         if self._process is None or self not in _started:
-            return  # and the id may belong to somebody else by now
-        with suppress(ProcessLookupError):
+            return
+        if self._process.poll() is None:  # else the id may belong to somebody else by now
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+            self._process.wait()
         _started.discard(self)
 
     def restart(self) -> None:

@@ -1,0 +1,220 @@
+"""Gangs in one namespace: makes them, waits for them, reads back what became of their pods."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tests.harness import objects
+from tests.harness.client import Api
+from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.objects import Object
+
+POD_GROUPS = "scheduling.x-k8s.io/v1alpha1/podgroups"
+GATE = "scheduling.x-k8s.io/gang"
+PATIENT = "patient"
+HELD = "gang_extender_waiting_pods"
+RESERVED = "gang_extender_reserved_pods"
+
+_ANCHOR = {"anchor": "here"}
+_NEAR_ANCHOR = {
+    "podAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": _ANCHOR}, "topologyKey": "kubernetes.io/hostname"}
+        ]
+    }
+}
+_END = "end-of-history"
+
+
+class Placement(NamedTuple):
+    """A pod was seen on a node for the first time."""
+
+    group: str
+    pod: str
+    node: str
+
+
+@dataclass(frozen=True)
+class Gangs:
+    """One namespace, and the gangs in it."""
+
+    api: Api
+    namespace: str
+
+    def pod(self, name: str, **options: Any) -> Object:
+        """Return a pod of this namespace; options of objects.pod."""
+        return objects.pod(name, namespace=self.namespace, **options)
+
+    def late(self, name: str, **options: Any) -> Object:
+        """Return a pod for which kube-scheduler finds no node before there is an anchor.
+
+        The extender's plan does not read affinity between pods, and so counts on it.
+        """
+        return self.pod(name, affinity=_NEAR_ANCHOR, **options)
+
+    def anchor(self, **options: Any) -> Object:
+        """Return the pod, outside any gang, that lets `late` ones in."""
+        return self.pod("anchor", labels=_ANCHOR, **options)
+
+    def create(self, group: str, count: int, *, min_member: int = 0, **pod: Any) -> list[str]:
+        """Make a PodGroup (minMember is `count` if not given) and its pods; return their names."""
+        self.create_group(group, min_member or count)
+        return self.add(group, count, **pod)
+
+    def create_group(self, group: str, min_member: int, **options: Any) -> None:
+        """Make a PodGroup; options of objects.pod_group."""
+        self.api.create(objects.pod_group(group, min_member, namespace=self.namespace, **options))
+
+    def add(self, group: str, count: int, *, start: int = 0, **pod: Any) -> list[str]:
+        """Make pods of a group, numbered from `start`; return their names."""
+        names = [f"{group}-{number}" for number in range(start, start + count)]
+        self.api.create(*(self.pod(name, group=group, **pod) for name in names))
+        return names
+
+    def hold(self, group: str, timeout: int | None = None, cpu: str = "1") -> None:
+        """Make a gang of three of which two are held, until there is an anchor, by the patient."""
+        self.create_group(group, 3, timeout=timeout)
+        self.add(group, 2, cpu=cpu, scheduler_name=PATIENT)
+        last = f"{group}-2"
+        self.api.create(self.late(last, group=group, cpu=cpu, scheduler_name=PATIENT))
+
+    def members(self, group: str) -> list[Object]:
+        """Return the pods of a group."""
+        label = f"{objects.POD_GROUP_LABEL}={group}"
+        return self.api.list("pods", self.namespace, labels=label)
+
+    def bound(self, group: str) -> set[str]:
+        """Return the names of the pods of a group that have a node."""
+        return {_name(pod) for pod in self.members(group) if pod["spec"].get("nodeName")}
+
+    def phases(self, group: str) -> list[str]:
+        """Return the phases of the pods of a group, sorted: Pending before Running."""
+        return sorted(pod["status"]["phase"] for pod in self.members(group))
+
+    def await_phases(self, group: str, timeout: float = 30, **phases: int) -> None:
+        """Wait until so many pods of a group are in each phase, and none in another."""
+        want = sorted(phase for phase, count in phases.items() for _ in range(count))
+        last: list[str] = []
+
+        def reached() -> bool:
+            last[:] = self.phases(group)
+            return last == want
+
+        try:
+            self.api.wait_for(f"{group} is {phases}", reached, timeout)
+        except AssertionError:
+            told = {_name(pod): message(pod) for pod in self.members(group)}
+            raise AssertionError(f"{group} is {last}, not {want}, and says {told}") from None
+
+    def await_refused(self, group: str, text: str, *, count: int = 1, timeout: float = 30) -> None:
+        """Wait until that many pods of a group have a condition that begins with our sentence."""
+        told: list[str] = []
+
+        def refused() -> bool:
+            told[:] = [message(pod) for pod in self.members(group)]
+            return sum(self.sentence(group, text) in each for each in told) >= count
+
+        try:
+            self.api.wait_for(f"{group} is refused", refused, timeout)
+        except AssertionError:
+            raise AssertionError(f"not {count} of {told} say {text!r}") from None
+
+    def sentence(self, group: str, text: str) -> str:
+        """Return one of our sentences about a group."""
+        return f"gang {self.namespace}/{group}: {text}"
+
+    def failures(self) -> list[str]:
+        """Return the texts of the FailedScheduling events of this namespace."""
+        events = self.api.list("events.k8s.io/v1/events", self.namespace)
+        return [event["note"] for event in events if event["reason"] == "FailedScheduling"]
+
+    def retry(self, scheduler: GangScheduler, node: str, *, attempts: int) -> None:
+        """Have kube-scheduler try all pending pods again, by a pod that ends on a node.
+
+        Returns when it has tried that many pods.
+        """
+        self.api.wait_for("all have been tried once", self._all_tried)
+        before = scheduler.attempts()
+        self.api.create(self.pod("passer-by", cpu="1m", node_name=node))
+        self.api.delete("pods", "passer-by", self.namespace, grace_seconds=0)
+        self.api.wait_for(
+            f"{attempts} more pods were tried",
+            lambda: scheduler.attempts() >= before + attempts,
+        )
+
+    def _all_tried(self) -> bool:
+        pods = self.api.list("pods", self.namespace, fields="spec.nodeName=")
+        return all(message(pod) for pod in pods)
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete pods at once."""
+        for name in names:
+            self.api.delete("pods", name, self.namespace, grace_seconds=0)
+
+    def placements(self) -> list[Placement]:
+        """Return every placement of a gang's pod since the namespace was made, oldest first.
+
+        This reads the API server's history and not a sample of states: nothing is missed. It
+        fails when a pod ever changed its node.
+        """
+        nodes: dict[str, str] = {}
+        found = []
+        for pod in self._history():
+            uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
+            if node and uid not in nodes:
+                nodes[uid] = node
+                group = pod["metadata"].get("labels", {}).get(objects.POD_GROUP_LABEL)
+                if group:
+                    found.append(Placement(group, _name(pod), node))
+            assert nodes.get(uid) == node, f"{_name(pod)} went from {nodes.get(uid)} to {node}"
+        return found
+
+    def _history(self) -> Iterator[Object]:
+        born = self.api.get("namespaces", self.namespace)["metadata"]["resourceVersion"]
+        self.api.create(self.pod(_END, gates=["harness/never"]))
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        params = {"watch": "true", "resourceVersion": born, "timeoutSeconds": "30"}
+        with self.api._http.stream("GET", path, params=params) as response:
+            for line in response.iter_lines():
+                event = json.loads(line)
+                assert event["type"] in {"ADDED", "MODIFIED", "DELETED"}, event
+                if _name(event["object"]) == _END:
+                    return
+                yield event["object"]
+        raise AssertionError("the history has no end")
+
+
+def message(pod: Object) -> str:
+    """Return what the PodScheduled condition says; empty where it says nothing."""
+    for condition in pod["status"].get("conditions", ()):
+        if condition["type"] == "PodScheduled":
+            text: str = condition.get("message", "")
+            return text
+    return ""
+
+
+def bind_requests(api: Api) -> float:
+    """Return how many Bindings the API server has been asked for since its start."""
+    samples = (line.rpartition(" ") for line in api.request("GET", "/metrics").text.splitlines())
+    return sum(
+        float(value)
+        for sample, _, value in samples
+        if sample.startswith("apiserver_request_total{") and 'subresource="binding"' in sample
+    )
+
+
+def await_held(api: Api, scheduler: GangScheduler, count: int, timeout: float = 30) -> None:
+    """Wait until the extender holds that many bind requests."""
+    api.wait_for(f"{count} are held", lambda: scheduler.metric(HELD) == count, timeout)
+
+
+def decisions(scheduler: GangScheduler, verb: str, *reasons: str) -> float:
+    """Return how often the extender has answered a verb for one of the reasons."""
+    name = "gang_extender_decisions_total"
+    return sum(scheduler.metric(f'{name}{{reason="{reason}",verb="{verb}"}}') for reason in reasons)
+
+
+def _name(pod: Object) -> str:
+    name: str = pod["metadata"]["name"]
+    return name

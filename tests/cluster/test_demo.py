@@ -1,0 +1,99 @@
+"""`gang-extender demo` as a user runs it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from tests.harness.gang_scheduler import ROOT
+
+DEMO = (sys.executable, "-m", "extender", "demo")
+SECONDS = 85
+CONTROL_CHARACTERS = {chr(number) for number in range(32)} - {"\n"}
+# FORCE_COLOR asks for colours even in a pipe; the demo must not listen.
+ENVIRONMENT = {**os.environ, "FORCE_COLOR": "1", "PYTHONUTF8": "1"}
+
+
+def run(*argv: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv,
+        cwd=ROOT,
+        env={**ENVIRONMENT, **env},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+def cells(output: str) -> list[list[str]]:
+    """Return the rows of the table at the end, the lines of a cell joined by one space."""
+    rows: list[list[str]] = []
+    for line in output.splitlines():
+        if not line.startswith("\u2502"):
+            continue
+        row = [cell.strip() for cell in line.split("\u2502")[1:-1]]
+        if row[0]:
+            rows.append(row)
+        else:
+            rows[-1] = [" ".join(filter(None, both)) for both in zip(rows[-1], row, strict=True)]
+    return rows
+
+
+def test_the_story_is_told_and_every_step_is_as_expected() -> None:
+    done = run(*DEMO)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not CONTROL_CHARACTERS & set(done.stdout)
+    rows = cells(done.stdout)
+    assert {row[-1] for row in rows} == {"yes"}
+    seen = {(scene, step): seen for scene, step, _, seen, *_ in rows}
+    assert seen["1", "nginx runs"] == "4 Running, 2 Pending"
+    assert seen["2", "nginx waits"] == "0 Running, 6 Pending"
+    assert seen["2", "kubectl describe tells why"].startswith("3 of the 4 pods")
+    assert seen["2", "nginx runs"] == "4 Running, 2 Pending"
+    assert seen["3a", "and so it stays"] == "blue 3 of 4, green 3 of 4"
+    assert seen["3b", "nodes were given to"] in {
+        "4 of blue, then 4 of green",
+        "4 of green, then 4 of blue",
+    }
+
+
+def test_interrupted_it_exits_with_130_and_leaves_nothing() -> None:
+    with subprocess.Popen(
+        DEMO, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+    ) as demo:
+        assert demo.stdout is not None
+        assert any("Scene 1" in line for line in demo.stdout)
+        children = psutil.Process(demo.pid).children(recursive=True)
+        [etcd] = [child for child in children if child.name() == "etcd"]
+        [data] = [word for word in etcd.cmdline() if word.startswith("--data-dir=")]
+        folder = Path(data.removeprefix("--data-dir=")).parent
+        assert folder.is_dir()
+
+        demo.send_signal(signal.SIGINT)
+        demo.communicate(timeout=SECONDS)
+
+    assert demo.returncode == 130
+    _, alive = psutil.wait_procs(children, timeout=0)
+    assert alive == []
+    assert not folder.exists()
+
+
+def test_without_the_source_tree_it_says_where_it_runs() -> None:
+    hide = "import sys; sys.modules['tests'] = None; from extender.cli.main import main; main()"
+
+    done = run(sys.executable, "-c", hide, "demo")
+
+    assert done.returncode == 1
+    assert "source checkout: make demo" in done.stderr
+
+
+def test_without_binaries_it_fails_with_the_reason(tmp_path: Path) -> None:
+    done = run(*DEMO, KUBEBUILDER_ASSETS=str(tmp_path))
+
+    assert done.returncode == 1
+    assert f"KUBEBUILDER_ASSETS={tmp_path} lacks etcd" in done.stderr

@@ -1,0 +1,108 @@
+"""What the project was asked for: a gang runs as a whole or not at all."""
+
+from itertools import groupby
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import Gangs, decisions, message
+from tests.harness import objects
+from tests.harness.client import Api
+from tests.harness.gang_scheduler import GangScheduler
+
+REFUSALS = ("NotEnoughResources", "RecentlyDenied")
+
+
+def test_a_deployment_larger_than_its_room_runs_with_min_member_pods(
+    gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    names = nodes(4, "4")
+    gangs.create_group("g", 4)
+    api.create(objects.deployment("web", 6, namespace=gangs.namespace, cpu="3000m", group="g"))
+
+    gangs.await_phases("g", Running=4, Pending=2)
+    for _ in range(2):
+        gangs.retry(gang, names[0], attempts=2)
+    assert gangs.phases("g") == ["Pending"] * 2 + ["Running"] * 4
+    assert len(gangs.placements()) == 4
+
+
+def test_a_deployment_without_room_for_min_member_pods_runs_with_none_until_there_is_room(
+    gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    names = nodes(3, "4")
+    gangs.create_group("g", 4)
+    api.create(objects.deployment("web", 6, namespace=gangs.namespace, cpu="3000m", group="g"))
+    text = "3 of the 4 pods that it still needs fit, short of cpu 3"
+
+    gangs.await_refused("g", text)
+    for _ in range(2):
+        before = decisions(gang, "filter", *REFUSALS)
+        gangs.retry(gang, names[0], attempts=6)
+        assert decisions(gang, "filter", *REFUSALS) >= before + 6
+    gangs.await_refused("g", text, count=6)
+    assert gangs.phases("g") == ["Pending"] * 6
+    assert gangs.placements() == []
+    assert any(gangs.sentence("g", text) in failure for failure in gangs.failures())
+
+    nodes(1, "4", prefix="new")
+    gangs.await_phases("g", Running=4, Pending=2)
+
+
+@pytest.mark.usefixtures("gang")
+@pytest.mark.parametrize("end", ["is deleted", "finishes"])
+def test_of_two_gangs_for_the_same_room_the_second_starts_when_the_first(
+    end: str, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(5, "4")
+    for group in ("a", "b"):
+        gangs.create_group(group, 3)
+    run_for = "2s" if end == "finishes" else None
+    for number in range(3):
+        for group in ("a", "b"):
+            gangs.add(group, 1, start=number, cpu="3", run_for=run_for)
+
+    winner = api.wait_for(
+        "one gang is whole",
+        lambda: next((group for group in ("a", "b") if len(gangs.bound(group)) == 3), None),
+    )
+    loser = "b" if winner == "a" else "a"
+    if end == "is deleted":
+        gangs.await_refused(loser, "2 of the 3 pods that it still needs fit")
+        assert gangs.bound(loser) == set()
+        gangs.delete([f"{winner}-{number}" for number in range(3)])
+
+    api.wait_for("the other gang is whole", lambda: len(gangs.bound(loser)) == 3)
+    order = [placement.group for placement in gangs.placements()]
+    assert order == [winner] * 3 + [loser] * 3
+
+
+@pytest.mark.usefixtures("gang")
+def test_ten_gangs_take_turns_in_room_for_one_and_are_never_mixed(
+    gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(5, "4")
+    groups = [f"g{number}" for number in range(10)]
+    for group in groups:
+        gangs.create_group(group, 3)
+    for number in range(3):
+        for group in groups:
+            gangs.add(group, 1, start=number, cpu="3", run_for="300ms")
+
+    for group in groups:
+        gangs.await_phases(group, Succeeded=3, timeout=90)
+    turns = [
+        (group, len(list(placements)))
+        for group, placements in groupby(p.group for p in gangs.placements())
+    ]
+    assert sorted(turns) == [(group, 3) for group in sorted(groups)]
+
+
+@pytest.mark.usefixtures("gang")
+def test_every_pod_of_a_refused_gang_tells_the_same_story(gangs: Gangs, nodes: NodeFactory) -> None:
+    nodes(2, "4")
+    gangs.create("g", 3, cpu="3")
+
+    text = "2 of the 3 pods that it still needs fit, short of cpu 3"
+    gangs.await_refused("g", text, count=3)
+    assert {message(pod).count("%") for pod in gangs.members("g")} == {0}

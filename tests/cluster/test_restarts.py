@@ -1,0 +1,117 @@
+"""Whatever is killed while a gang starts: it starts as a whole, and no pod is bound twice."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import PATIENT, Gangs, Placement, await_held, bind_requests
+from tests.harness.client import Api
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import GangScheduler
+
+NAMES = ["g-0", "g-1", "g-2"]
+
+
+@pytest.fixture(autouse=True)
+def alive_again(control_plane: ControlPlane, patient_gang: GangScheduler) -> Iterator[None]:
+    """The processes are shared with other tests: whatever has ended runs again afterwards.
+
+    A test starts what it kills, so that whatever has ended all the same is a failure.
+    """
+    yield
+    ended = []
+    for component in (control_plane.apiserver, patient_gang.extender, patient_gang.scheduler):
+        if not component.running:
+            ended.append(f"{component.name} ended with {component.exit_code}\n{component.tail(60)}")
+            component.start()
+    control_plane.wait_ready()
+    patient_gang.wait_ready()
+    assert not ended, "\n".join(ended)
+
+
+def started_once(placements: list[Placement]) -> bool:
+    return sorted(placement.pod for placement in placements) == NAMES
+
+
+@pytest.mark.parametrize("victim", ["extender", "scheduler"])
+def test_a_gang_completes_after_a_kill_while_its_members_were_held_of_the(
+    victim: str, patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(2)
+    before = bind_requests(api)
+    gangs.hold("g")
+    await_held(api, patient_gang, 2)
+
+    component = getattr(patient_gang, victim)
+    component.kill()
+    if victim == "scheduler":
+        await_held(api, patient_gang, 0)  # its connections are gone, and nobody waits for it
+    component.start()
+    await_held(api, patient_gang, 2, timeout=60)
+    assert gangs.bound("g") == set()
+
+    api.create(gangs.anchor(scheduler_name=PATIENT))
+    gangs.await_phases("g", Running=3, timeout=60)
+    assert started_once(gangs.placements())
+    assert bind_requests(api) == before + 4  # the anchor's is the fourth
+
+
+@pytest.mark.parametrize("victim", ["extender", "scheduler"])
+def test_a_gang_completes_after_a_kill_while_it_was_being_bound_of_the(
+    victim: str, patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(3, pods=110)
+    names = gangs.create("g", 200, cpu="1m", memory="1Mi", scheduler_name=PATIENT)
+    api.wait_for("the first are bound", lambda: gangs.bound("g"))
+    component = getattr(patient_gang, victim)
+    component.kill()
+    left = len(names) - len(gangs.bound("g"))
+    print(f"{left} were left when the {victim} was killed")
+    component.start()
+
+    gangs.await_phases("g", Running=len(names), timeout=90)
+    assert sorted(placement.pod for placement in gangs.placements()) == sorted(names)
+
+
+def test_gangs_complete_after_the_api_server_was_killed(
+    control_plane: ControlPlane,
+    patient_gang: GangScheduler,
+    api: Api,
+    gangs: Gangs,
+    nodes: NodeFactory,
+) -> None:
+    nodes(3)
+    gangs.hold("g")
+    await_held(api, patient_gang, 2)
+    gangs.create("short", 2, min_member=3, scheduler_name=PATIENT)
+    gangs.await_refused("short", "2 of the 3 pods that it needs exist")
+
+    control_plane.apiserver.kill()
+    control_plane.apiserver.start()
+    control_plane.wait_ready()
+
+    assert gangs.bound("g") == gangs.bound("short") == set()
+    gangs.create("new", 3, scheduler_name=PATIENT)
+    gangs.await_phases("new", Running=3, timeout=60)
+    gangs.add("short", 1, start=2, scheduler_name=PATIENT)
+    gangs.await_phases("short", Running=3, timeout=60)
+    api.create(gangs.anchor(scheduler_name=PATIENT))
+    gangs.await_phases("g", Running=3, timeout=60)
+
+
+def test_a_gang_completes_that_reaches_its_quorum_while_the_api_server_is_down(
+    control_plane: ControlPlane,
+    patient_gang: GangScheduler,
+    api: Api,
+    gangs: Gangs,
+    nodes: NodeFactory,
+) -> None:
+    nodes(1, "4")
+    names = gangs.create("g", 100, cpu="1m", memory="1Mi", scheduler_name=PATIENT)
+    api.wait_for("the first are bound", lambda: gangs.bound("g"))
+    control_plane.apiserver.kill()
+    control_plane.apiserver.start()
+    control_plane.wait_ready()
+
+    gangs.await_phases("g", Running=len(names), timeout=90)

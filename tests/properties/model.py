@@ -1,0 +1,371 @@
+"""A small kube-scheduler and API server around the real decisions, without a network.
+
+What the API server holds is true at once for this kube-scheduler, as it is for its own cache; the
+extender learns of it through a queue that is delivered later, in order, or all at once by a relist.
+Everything else (filter, bind, time-outs, hang-ups, failed writes) is the extender's own code on a
+loop whose time is virtual.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import looptime
+import msgspec
+
+from extender.gang.options import Options
+from extender.gang.recent import Denied
+from extender.kube.decode import Decoder
+from extender.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
+from extender.kube.pods import PodRef
+from extender.runtime.backoff import Backoff
+from extender.runtime.retry import Retry
+from extender.server.binding import Binding
+from extender.server.filtering import Filtering
+from extender.server.waiting_pods import WaitingPods
+from extender.state import events as ev
+from extender.state.cluster import Cluster
+from extender.state.pod_groups import PodGroupInfo
+from extender.state.pods import PodInfo
+from extender.telemetry.metrics import Metrics
+from tests.makers import NAMESPACE, ManualClock, node, pod_group, pod_json
+
+TIMEOUT = 20.0
+TURNS = 40
+"""Enough turns of the loop for whatever one step sets off."""
+
+
+@dataclass
+class Pod:
+    """A pod as the API server holds it."""
+
+    uid: str
+    cpu: int
+    group: str | None
+    node: str | None = None
+    unschedulable: str | None = None
+
+    def json(self) -> dict[str, Any]:
+        document = pod_json(self.uid, self.cpu, group=self.group)
+        if self.node is not None:
+            document["spec"]["nodeName"] = self.node
+        if self.unschedulable is not None:
+            condition = {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": self.unschedulable,
+            }
+            document["status"]["conditions"] = [condition]
+        return document
+
+
+@dataclass
+class Request:
+    """A bind request that is under way."""
+
+    pod: str
+    node: str
+    task: "asyncio.Task[bytes]"
+    gone: asyncio.Event
+
+
+@dataclass
+class World:
+    """The API server, kube-scheduler and the extender."""
+
+    loop: Any = field(default_factory=lambda: looptime.new_event_loop(start=0))
+    cluster: Cluster = field(default_factory=Cluster)
+    decoder: Decoder = field(default_factory=Decoder)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    nodes: dict[str, int] = field(default_factory=dict)
+    pod_groups: dict[str, PodGroupInfo] = field(default_factory=dict)
+    watch: deque[ev.Event] = field(default_factory=deque)
+    assumed: dict[str, str] = field(default_factory=dict)
+    requests: list[Request] = field(default_factory=list)
+    failures: dict[str, list[ApiError]] = field(default_factory=dict)
+    bound: dict[str, str | None] = field(default_factory=dict)
+    """Groups of the pods that are bound as far as the extender can know, by UID."""
+    writing: dict[str, str | None] = field(default_factory=dict)
+    started: dict[str, str | None] = field(default_factory=dict)
+    """Groups of the pods whose Binding was begun in this step."""
+    orphans: list[Request] = field(default_factory=list)
+    """Bind requests that nobody waits for any more."""
+    created: int = 0
+    broken: bool = False
+
+    def __post_init__(self) -> None:
+        self.loop.run_until_complete(self._build())
+
+    async def _build(self) -> None:
+        metrics, loop = Metrics(), asyncio.get_running_loop()
+        options = Options(schedule_timeout=TIMEOUT)
+        denied = Denied(options.denied, loop.time)
+        self.waiting = WaitingPods(self.cluster, denied, options=options, metrics=metrics)
+        self.filtering = Filtering(
+            self.cluster,
+            self.decoder,
+            denied,
+            metrics=metrics,
+            wake_after=lambda *_: None,
+            no_node=self.waiting.found_no_node,
+        )
+        self.binding = Binding(
+            self.cluster,
+            self.waiting,
+            self,
+            metrics=metrics,
+            clock=ManualClock(),
+            retry=Retry(3, lambda: Backoff(1.0, 4.0, jitter=lambda: 1.0), asyncio.sleep),
+        )
+
+    # --- the API server ----------------------------------------------------------------------
+
+    async def bind(self, pod: PodRef, node: str) -> None:
+        """Take a Binding, as PodWriter would."""
+        if pod.uid not in self.writing:  # else it is the same request, tried again
+            self.started[pod.uid] = self.writing[pod.uid] = self._group_of(pod.uid)
+        await asyncio.sleep(0)
+        failures = self.failures.get(pod.uid)
+        if failures:
+            raise failures.pop(0)
+        known = self.pods.get(pod.uid)
+        if known is None:
+            raise NotFoundError("no such pod", status=404)
+        if known.node not in (None, node):
+            raise ConflictError("bound elsewhere", status=409)
+        if known.node is None:
+            known.node, known.unschedulable = node, None
+            self.bound[pod.uid] = self.writing[pod.uid]
+            self.tell_pod(known)
+
+    def _group_of(self, uid: str) -> str | None:
+        info = self.cluster.snapshot().pods.get(uid)
+        if info is None or info.group is None:
+            return None
+        return info.group
+
+    def info(self, pod: Pod) -> PodInfo:
+        return self.decoder.pod(json.dumps(pod.json()).encode())
+
+    def tell_pod(self, pod: Pod) -> None:
+        self.watch.append(ev.PodApplied(self.info(pod)))
+
+    def create_pod(self, cpu: int, group: str | None) -> str:
+        self.created += 1
+        pod = Pod(f"pod-{self.created}", cpu, group)
+        self.pods[pod.uid] = pod
+        self.tell_pod(pod)
+        return pod.uid
+
+    def delete_pod(self, uid: str) -> None:
+        del self.pods[uid]
+        self.assumed.pop(uid, None)
+        self.watch.append(ev.PodDeleted(uid))
+
+    def put_pod_group(self, name: str, min_member: int) -> None:
+        group = pod_group(name, min_member)
+        self.pod_groups[name] = group
+        self.watch.append(ev.PodGroupApplied(group))
+
+    def delete_pod_group(self, name: str) -> None:
+        group = self.pod_groups.pop(name)
+        self.watch.append(ev.PodGroupDeleted(group.api_group, group.key))
+
+    def put_node(self, name: str, cpu: int) -> None:
+        self.nodes[name] = cpu
+        self.watch.append(ev.NodeApplied(node(name, cpu)))
+
+    def delete_node(self, name: str) -> None:
+        del self.nodes[name]
+        self.watch.append(ev.NodeDeleted(name))
+        for pod in [pod for pod in self.pods.values() if pod.node == name]:
+            self.delete_pod(pod.uid)
+
+    # --- the extender's watches ------------------------------------------------------------------
+
+    def deliver(self, count: int) -> None:
+        for _ in range(min(count, len(self.watch))):
+            event = self.watch.popleft()
+            self._tell(event)
+
+    def relist(self) -> None:
+        kept = (ev.PodApplied, ev.PodDeleted)
+        self.watch = deque(event for event in self.watch if not isinstance(event, kept))
+        self._tell(ev.PodsListed([self.info(pod) for pod in self.pods.values()]))
+
+    def _tell(self, event: ev.Event) -> None:
+        def apply() -> None:
+            self.cluster.apply(event)
+
+        self.step(apply)
+        known = self.cluster.snapshot().pods
+        for uid in [uid for uid in self.bound if uid not in self.pods and uid not in known]:
+            del self.bound[uid]
+
+    # --- kube-scheduler ---------------------------------------------------------------------------
+
+    def free(self, name: str) -> int:
+        taken = sum(pod.cpu for pod in self.pods.values() if pod.node == name)
+        taken += sum(
+            self.pods[uid].cpu
+            for uid, node in self.assumed.items()
+            if node == name and self.pods[uid].node is None
+        )
+        return self.nodes[name] - taken
+
+    def unplaced(self) -> list[str]:
+        return [u for u, pod in self.pods.items() if pod.node is None and u not in self.assumed]
+
+    def schedule(self, uid: str, choose: int, *, bind: bool) -> None:
+        """Run one scheduling cycle; `choose` picks among the nodes that are left."""
+        pod = self.pods[uid]
+        sent = [name for name in self.nodes if self.free(name) >= pod.cpu]
+        if not sent:
+            self._no_node(pod, f"0/{len(self.nodes)} nodes are available: Insufficient cpu.")
+            return
+        request = {"Pod": pod.json(), "Nodes": None, "NodeNames": sent}
+        answers: list[bytes] = []
+        self.step(lambda: answers.append(self.filtering.filter(msgspec.json.encode(request))))
+        answer = msgspec.json.decode(answers[0])
+        assert answer["Error"] == ""
+        left = answer["NodeNames"]
+        assert set(left) <= set(sent)
+        assert set(left).isdisjoint(answer["FailedAndUnresolvableNodes"])
+        if not left:
+            (text,) = set(answer["FailedAndUnresolvableNodes"].values())
+            self._no_node(pod, f"0/{len(self.nodes)} nodes are available: {text}.")
+            return
+        self.assumed[uid] = left[choose % len(left)]
+        # A pod that no plan keeps room for is bound at once: what is assumed without our knowledge
+        # is a gap of milliseconds that no bookkeeping can close.
+        if bind or self.cluster.snapshot().planned_node(uid) is None:
+            self.send_bind(uid)
+
+    def _no_node(self, pod: Pod, message: str) -> None:
+        if pod.unschedulable != message:
+            pod.unschedulable = message
+            self.tell_pod(pod)
+
+    def to_bind(self) -> list[str]:
+        sent = {request.pod for request in self.requests}
+        return [u for u in self.assumed if u not in sent and self.pods[u].node is None]
+
+    def send_bind(self, uid: str) -> None:
+        body = {
+            "PodName": uid,
+            "PodNamespace": NAMESPACE,
+            "PodUID": uid,
+            "Node": self.assumed[uid],
+        }
+
+        def send() -> None:
+            gone = asyncio.Event()
+
+            async def hung_up() -> None:
+                await gone.wait()
+
+            task = self.loop.create_task(self.binding.bind(msgspec.json.encode(body), hung_up))
+            self.requests.append(Request(uid, self.assumed[uid], task, gone))
+
+        self.step(send)
+
+    def hang_up(self, request: Request) -> None:
+        self.step(request.gone.set)
+
+    def restart_scheduler(self, *, noticed: bool) -> None:
+        """Forget everything that was assumed; the connections break now, or go unnoticed."""
+        held = list(self.requests)
+        self.assumed.clear()
+        self.requests.clear()
+        self.orphans += held
+        if noticed:
+            for request in held:
+                self.hang_up(request)
+
+    def advance(self, seconds: float) -> None:
+        self.step(lambda: None, seconds)
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def step(self, action: Any, seconds: float = 0.0) -> None:
+        """Do one thing, let it have all its effects, and check that no gang was broken."""
+        self.started.clear()
+
+        async def run() -> None:
+            action()
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            if seconds:
+                await asyncio.sleep(seconds)
+                for _ in range(TURNS):
+                    await asyncio.sleep(0)
+
+        self.broken = True
+        self.loop.run_until_complete(run())
+        self._check_started()
+        self._take_answers()
+        self.broken = False
+
+    def _check_started(self) -> None:
+        """Check that each gang that Bindings were begun for has its quorum bound or being bound."""
+        for group in sorted({group for group in self.started.values() if group is not None}):
+            known = self.cluster.snapshot().pod_group(group)
+            assert known is not None, f"{group} was started without its PodGroup"
+            everybody = {**self.bound, **self.writing, **self.started}
+            together = {uid for uid, of in everybody.items() if of == group}
+            assert len(together) >= known.min_member, (
+                f"{group}: {sorted(together)} are fewer than {known.min_member}"
+            )
+
+    def _take_answers(self) -> None:
+        for request in [request for request in self.requests if request.task.done()]:
+            self.requests.remove(request)
+            error = msgspec.json.decode(request.task.result())["Error"]
+            assert "%" not in error
+            self.assumed.pop(request.pod, None)
+            pod = self.pods.get(request.pod)
+            if error == "" and pod is not None:
+                assert pod.node == request.node
+        self.orphans = [request for request in self.orphans if not request.task.done()]
+        alive = {request.pod for request in (*self.requests, *self.orphans)}
+        for uid in [uid for uid in self.writing if uid not in alive]:
+            del self.writing[uid]
+
+    def check(self) -> None:
+        """Check what holds between any two steps."""
+        self.broken = True
+        self.cluster.validate()
+        snapshot = self.cluster.snapshot()
+        waiting = sum(len(snapshot.tally(group).waiting) for group in snapshot.groups)
+        assert self.waiting.held == waiting
+        for name in snapshot.reserved_nodes:
+            kept = [each.pod.shape.requests["cpu"] for each in snapshot.reserved(name).values()]
+            assert sum(kept) <= snapshot.nodes[name].allocatable["cpu"]
+        self.broken = False
+
+    def finish(self) -> None:
+        """Let all time pass: nobody may be left hanging."""
+        self.deliver(len(self.watch))
+        for _ in range(4):
+            self.advance(2 * TIMEOUT)
+        assert self.requests == []
+        assert self.orphans == []
+        assert self.waiting.held == 0
+        assert not self.cluster.snapshot().reserved_nodes
+        self.check()
+
+    def close(self) -> None:
+        """Leave nothing behind, whatever happened."""
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        with contextlib.suppress(Exception):
+            self.loop.run_until_complete(asyncio.sleep(0.1))
+        self.loop.close()
+
+
+def unavailable(times: int) -> list[ApiError]:
+    return [UnavailableError("down", status=503) for _ in range(times)]

@@ -1,0 +1,179 @@
+"""No order of events makes a partial gang, leaks a hold or keeps more room than there is."""
+
+from typing import TypeVar
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from extender.kube.errors import ConflictError
+from tests.properties.model import TIMEOUT, World, unavailable
+
+T = TypeVar("T")
+GROUPS = ("red", "blue")
+INDEX = st.integers(0, 30)
+
+
+class Gangs(RuleBasedStateMachine):
+    """Two gangs, plain pods and a few nodes, in any order of events."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+
+    @initialize(
+        cpus=st.lists(st.sampled_from([6, 4, 3, 2, 1]), min_size=2, max_size=4),
+        minimums=st.tuples(st.sampled_from([3, 2, 4, 1]), st.sampled_from([2, 3, 1])),
+        extras=st.tuples(st.sampled_from([0, 1, 2, -1]), st.sampled_from([0, 1, -1])),
+        cpu=st.integers(1, 2),
+    )
+    def begin(
+        self, cpus: list[int], minimums: tuple[int, int], extras: tuple[int, int], cpu: int
+    ) -> None:
+        for number, capacity in enumerate(cpus):
+            self.world.put_node(f"n{number}", capacity)
+        for name, minimum, extra in zip(GROUPS, minimums, extras, strict=True):
+            self.world.put_pod_group(name, minimum)
+            for _ in range(minimum + extra):
+                self.world.create_pod(cpu, name)
+        self.world.deliver(100)
+
+    # --- what users and controllers do ------------------------------------------------------------
+
+    @rule(cpu=st.integers(1, 3), group=st.sampled_from([*GROUPS, *GROUPS, None]))
+    def create_pod(self, cpu: int, group: str | None) -> None:
+        self.world.create_pod(cpu, group)
+
+    @precondition(lambda self: self.world.pods)
+    @rule(index=INDEX)
+    def delete_pod(self, index: int) -> None:
+        self.world.delete_pod(pick(list(self.world.pods), index))
+
+    @rule(name=st.sampled_from(GROUPS), min_member=st.integers(1, 5))
+    def put_pod_group(self, name: str, min_member: int) -> None:
+        self.world.put_pod_group(name, min_member)
+
+    @precondition(lambda self: self.world.pod_groups)
+    @rule(index=INDEX)
+    def delete_pod_group(self, index: int) -> None:
+        self.world.delete_pod_group(pick(list(self.world.pod_groups), index))
+
+    @rule(cpu=st.integers(1, 5))
+    def add_node(self, cpu: int) -> None:
+        self.world.created += 1
+        self.world.put_node(f"n{self.world.created}", cpu)
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(index=INDEX)
+    def delete_node(self, index: int) -> None:
+        self.world.delete_node(pick(list(self.world.nodes), index))
+
+    # --- what kube-scheduler does -------------------------------------------------------------------
+
+    @precondition(lambda self: self.world.unplaced())
+    @rule(index=INDEX, choose=INDEX, bind=st.booleans())
+    def schedule(self, index: int, choose: int, bind: bool) -> None:
+        self.world.schedule(pick(self.world.unplaced(), index), choose, bind=bind)
+
+    @precondition(lambda self: self.world.unplaced())
+    @rule(name=st.sampled_from(GROUPS), leave=st.integers(0, 2), bind=st.booleans())
+    def schedule_gang(self, name: str, leave: int, bind: bool) -> None:
+        members = [uid for uid in self.world.unplaced() if self.world.pods[uid].group == name]
+        for uid in members[leave:]:
+            self.world.schedule(uid, 0, bind=not bind)
+
+    @precondition(lambda self: self.world.requests)
+    @rule(index=INDEX)
+    def delete_held(self, index: int) -> None:
+        uid = pick(self.world.requests, index).pod
+        if uid in self.world.pods:
+            self.world.delete_pod(uid)
+
+    @precondition(lambda self: self.world.requests)
+    @rule(index=INDEX, group=st.booleans())
+    def hang_up_early(self, index: int, group: bool) -> None:
+        gone = pick(self.world.requests, index)
+        for request in list(self.world.requests):
+            if request is gone or (group and request in self.world.requests):
+                self.world.hang_up(request)
+
+    @precondition(lambda self: self.world.unplaced())
+    @rule(choose=INDEX)
+    def schedule_all(self, choose: int) -> None:
+        for uid in self.world.unplaced():
+            if uid in self.world.unplaced():
+                self.world.schedule(uid, choose, bind=True)
+
+    @precondition(lambda self: self.world.to_bind())
+    @rule(index=INDEX)
+    def bind(self, index: int) -> None:
+        self.world.send_bind(pick(self.world.to_bind(), index))
+
+    @precondition(lambda self: self.world.requests)
+    @rule(index=INDEX)
+    def hang_up(self, index: int) -> None:
+        self.world.hang_up(pick(self.world.requests, index))
+
+    @rule(noticed=st.booleans())
+    def restart(self, noticed: bool) -> None:
+        self.world.restart_scheduler(noticed=noticed)
+
+    # --- what the API server and time do ------------------------------------------------------------
+
+    @precondition(lambda self: self.world.pods)
+    @rule(index=INDEX, times=st.integers(1, 3), final=st.booleans())
+    def fail_writes(self, index: int, times: int, final: bool) -> None:
+        uid = pick(list(self.world.pods), index)
+        errors = [ConflictError("no", status=409)] if final else unavailable(times)
+        self.world.failures[uid] = errors
+
+    @precondition(lambda self: self.world.watch)
+    @rule(count=st.integers(1, 20))
+    def deliver(self, count: int) -> None:
+        self.world.deliver(count)
+
+    @rule()
+    def relist(self) -> None:
+        self.world.relist()
+
+    @rule(seconds=st.sampled_from([0.5, 3.0, TIMEOUT / 2, TIMEOUT, 3 * TIMEOUT]))
+    def advance(self, seconds: float) -> None:
+        self.world.advance(seconds)
+
+    @invariant()
+    def books_are_right(self) -> None:
+        self.world.check()
+
+    def teardown(self) -> None:
+        try:
+            if not self.world.broken:
+                self.world.finish()
+        finally:
+            self.world.close()
+
+
+def pick(options: list[T], index: int) -> T:
+    return options[index % len(options)]
+
+
+PHASES = tuple(Phase)
+
+
+def test_no_order_of_events_breaks_a_gang() -> None:
+    run_state_machine_as_test(
+        Gangs,
+        settings=settings(
+            max_examples=80,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+            phases=PHASES,
+        ),
+    )

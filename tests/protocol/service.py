@@ -1,0 +1,61 @@
+"""The whole service without a network: the app over an ASGI transport, on recorded requests."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from extender.kube.decode import Decoder
+from extender.server.app import create_app
+from extender.state.cluster import Cluster
+from tests.unit.server.scene import Scene
+
+RECORDED = Path(__file__).parent / "recorded"
+FORMS = ("names", "nodes")
+VERBS = ("filter", "prioritize", "preempt", "bind")
+NODE_NAMES = ["node-0", "node-1"]
+SMALL_BODY = 64 * 1024
+
+
+def recorded(form: str, verb: str) -> dict[str, Any]:
+    """Return what kube-scheduler sent."""
+    document: dict[str, Any] = json.loads((RECORDED / f"{form}-{verb}.json").read_text())
+    return document
+
+
+class Service:
+    """The app, and the scene behind it."""
+
+    def __init__(self, *facts: Any) -> None:
+        self.scene = Scene(Cluster(), *facts)
+        self.synced = {"pods": True, "nodes": True, "podgroups.scheduling.x-k8s.io": True}
+        self.decoder = Decoder()
+        self.app = create_app(
+            self.scene.filtering,
+            self.scene.binding,
+            metrics=self.scene.metrics,
+            ready=lambda: self.synced,
+            max_body_bytes=SMALL_BODY,
+        )
+        self.http = httpx.AsyncClient(
+            transport=httpx.ASGITransport(self.app), base_url="http://extender"
+        )
+
+    async def post(self, verb: str, body: bytes | dict[str, Any]) -> httpx.Response:
+        """Return the answer to a request, written as Go does."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return await self.http.post(
+            f"/{verb}", content=content, headers={"Content-Type": "application/json"}
+        )
+
+    async def ask(self, verb: str, body: bytes | dict[str, Any]) -> Any:
+        """Return the decoded answer; its status must be 200."""
+        answer = await self.post(verb, body)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"] == "application/json"
+        return answer.json()
+
+    def state(self) -> str:
+        """Return everything that is believed, to be compared."""
+        return repr(self.scene.cluster._tables)

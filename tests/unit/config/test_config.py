@@ -1,0 +1,229 @@
+"""Settings: strict, told in sentences, flags on top of the file."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from extender.config import Gang, Listen, Settings, SettingsError, load
+from extender.gang.options import Options
+
+Overrides = dict[str, dict[str, object]]
+TLS = {"certFile": "c.pem", "keyFile": "k.pem", "clientCaFile": "ca.pem"}
+
+
+def written(folder: Path, content: Any) -> Path:
+    path = folder / "settings.yaml"
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return path
+
+
+def test_no_file_gives_the_defaults() -> None:
+    assert load(None, {}) == Settings()
+    assert (Settings().listen.host, Settings().listen.port) == ("127.0.0.1", 8888)
+    assert Settings().gang.options() == Options()
+
+
+@pytest.mark.parametrize("text", ["", "# nothing but a comment\n", "{}", "null"])
+def test_an_empty_file_gives_the_defaults(tmp_path: Path, text: str) -> None:
+    assert load(written(tmp_path, text), {}) == Settings()
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        {
+            "listen": {"port": 9, "maxBodyBytes": 10},
+            "gang": {"scheduleTimeoutSeconds": 5, "deniedSeconds": 0, "rejectPercentage": 100},
+            "log": {"level": "debug"},
+        },
+    )
+    settings = load(path, {})
+
+    assert settings.listen == Listen(port=9, max_body_bytes=10)
+    assert settings.gang.options() == Options(schedule_timeout=5, denied=0, reject_percentage=100)
+    assert settings.log.level == "debug"
+
+
+def test_flags_win_over_the_file_field_by_field(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, {"listen": {"port": 9, "host": "localhost"}, "log": {"level": "debug"}}
+    )
+    overrides: Overrides = {
+        "listen": {"port": 10, "host": None},
+        "gang": {"schedule_timeout_seconds": 7.0},
+        "log": {"level": None, "format": None},
+    }
+
+    settings = load(path, overrides)
+
+    assert (settings.listen.port, settings.listen.host) == (10, "localhost")
+    assert (settings.gang, settings.log.level) == (Gang(schedule_timeout_seconds=7), "debug")
+
+
+def test_flags_win_over_a_file_in_snake_case(tmp_path: Path) -> None:
+    path = written(tmp_path, {"gang": {"schedule_timeout_seconds": 5}})
+
+    settings = load(path, {"gang": {"schedule_timeout_seconds": 7.0}})
+
+    assert settings.gang.schedule_timeout_seconds == 7
+
+
+def test_one_tls_flag_leaves_the_files_other_paths_alone(tmp_path: Path) -> None:
+    path = written(tmp_path, {"listen": {"tls": TLS}})
+
+    settings = load(path, {"listen": {"tls": {"certFile": Path("new.pem")}}})
+
+    assert settings.listen.tls is not None
+    assert settings.listen.tls.cert_file == Path("new.pem")
+    assert settings.listen.tls.key_file == Path("k.pem")
+
+
+def test_a_section_without_content_is_an_empty_one(tmp_path: Path) -> None:
+    assert load(written(tmp_path, "listen:\n  # port: 9\ngang: {}\n"), {}) == Settings()
+
+
+LOOPBACK = ["127.0.0.1", "127.8.8.8", "::1", "localhost"]
+OUTSIDE = ["0.0.0.0", "::", "10.0.0.1", "gang-extender.local", ""]
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+def test_loopback_needs_no_tls(host: str) -> None:
+    assert load(None, {"listen": {"host": host}}).listen.host == host
+
+
+@pytest.mark.parametrize("host", OUTSIDE)
+def test_any_other_address_needs_tls(host: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(None, {"listen": {"host": host}})
+    assert f"host {host} is not loopback" in str(caught.value)
+    assert load(None, {"listen": {"host": host, "tls": TLS}}).listen.host == host
+
+
+WANT_WRONG: dict[str, tuple[Any, list[str]]] = {
+    "an unknown section": ({"listne": {}}, ["listne: there is no such field"]),
+    "an unknown field": ({"listen": {"prot": 1}}, ["listen.prot: there is no such field"]),
+    "several at once": (
+        {"listen": {"prot": 1, "port": 70000}, "log": {"level": "loud"}},
+        ["listen.prot: there is no such field", "listen.port: ", "log.level: "],
+    ),
+    "half of TLS": ({"listen": {"tls": {"certFile": "c"}}}, ["keyFile: Field required"]),
+    "a port that is a word": ({"listen": {"port": "http"}}, ["listen.port: "]),
+    "a negative port": ({"listen": {"port": -1}}, ["listen.port: "]),
+    "a share over a hundred": ({"gang": {"rejectPercentage": 101}}, ["gang.rejectPercentage: "]),
+    "a negative share": ({"gang": {"rejectPercentage": -1}}, ["gang.rejectPercentage: "]),
+    "a negative window": ({"gang": {"deniedSeconds": -1}}, ["gang.deniedSeconds: "]),
+    "an endless window": ({"gang": {"deniedSeconds": float("inf")}}, ["gang.deniedSeconds: "]),
+    "a time-out of zero": (
+        {"gang": {"scheduleTimeoutSeconds": 0}},
+        ["gang.scheduleTimeoutSeconds: "],
+    ),
+    "a time-out without end": (
+        {"gang": {"maxScheduleTimeoutSeconds": float("inf")}},
+        ["gang.maxScheduleTimeoutSeconds: "],
+    ),
+    "a default time-out without end": (
+        {"gang": {"scheduleTimeoutSeconds": float("inf")}},
+        ["gang.scheduleTimeoutSeconds: "],
+    ),
+    "idle connections that kube-scheduler outlives": (
+        {"listen": {"keepAliveSeconds": 90}},
+        ["listen.keepAliveSeconds: "],
+    ),
+    "no body at all": ({"listen": {"maxBodyBytes": 0}}, ["listen.maxBodyBytes: "]),
+    "one connection": ({"kube": {"connections": 1}}, ["kube.connections: "]),
+    "a section that is a list": ({"listen": [1]}, ["listen: "]),
+    "a list": ([1], ["should be a mapping of sections, such as `listen:`"]),
+    "a word": ("listen", ["should be a mapping of sections, such as `listen:`"]),
+    "no YAML": ("listen: [", ["not YAML: "]),
+}
+
+
+@pytest.mark.parametrize(("content", "want"), WANT_WRONG.values(), ids=WANT_WRONG)
+def test_what_is_wrong_is_told_with_the_file(tmp_path: Path, content: Any, want: list[str]) -> None:
+    path = written(tmp_path, content)
+
+    with pytest.raises(SettingsError) as caught:
+        load(path, {})
+    assert str(caught.value).startswith(f"{path}: ")
+    for sentence in want:
+        assert sentence in str(caught.value)
+
+
+def test_several_errors_are_joined(tmp_path: Path) -> None:
+    path = written(tmp_path, {"a": 1, "b": 2})
+
+    with pytest.raises(SettingsError) as caught:
+        load(path, {})
+    want = f"{path}: a: there is no such field; b: there is no such field"
+    assert str(caught.value) == want
+
+
+def test_a_section_that_is_no_mapping_is_told_though_a_flag_sets_a_field(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="listen: should be a mapping"):
+        load(written(tmp_path, {"listen": [1]}), {"listen": {"port": 1}})
+
+
+def test_a_missing_file_is_told() -> None:
+    with pytest.raises(SettingsError, match="^/no/such/file: No such file or directory$"):
+        load(Path("/no/such/file"), {})
+
+
+def test_a_file_that_is_not_text_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+
+    with pytest.raises(SettingsError, match="not YAML"):
+        load(path, {})
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().listen.port = 1  # type: ignore[misc]
+
+
+def serve(*args: str, **env: str) -> tuple[int, str]:
+    """Return exit code and standard error of `gang-extender serve`."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    result = subprocess.run(
+        [sys.executable, "-m", "extender", "serve", *args],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+        env={**kept, "HOME": "/nonexistent", "NO_COLOR": "1", **env},
+    )
+    return result.returncode, result.stderr
+
+
+def test_wrong_settings_are_wrong_use(tmp_path: Path) -> None:
+    path = written(tmp_path, {"listen": {"prot": 1}})
+
+    code, text = serve("--config", str(path))
+
+    assert (code, text) == (2, f"gang-extender: {path}: listen.prot: there is no such field\n")
+
+
+def test_listening_to_everybody_without_tls_is_wrong_use() -> None:
+    code, text = serve("--host", "0.0.0.0")
+
+    assert code == 2
+    assert text.startswith("gang-extender: listen: host 0.0.0.0 is not loopback")
+
+
+def test_an_unknown_flag_is_wrong_use() -> None:
+    assert serve("--prot", "1")[0] == 2
+
+
+def test_no_way_to_the_api_server_is_a_failure(tmp_path: Path) -> None:
+    missing = tmp_path / "kubeconfig"
+
+    code, text = serve("--kubeconfig", str(missing))
+
+    assert code == 1
+    assert f"gang-extender: cannot use the kubeconfig {missing}: " in text
+    assert "Traceback" not in text

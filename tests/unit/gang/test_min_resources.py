@@ -1,0 +1,74 @@
+"""Whether minResources are there, all nodes together."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from extender.gang.min_resources import sentence, shortage
+from extender.resources.quantity import parse_resources
+from extender.state import events as ev
+from tests.makers import cluster_of, node, nodes, planned, pod, pod_group, pods, taint
+
+A, B = pods(2, 3)
+
+WANT: dict[str, tuple[Mapping[str, str], Sequence[Any], Mapping[str, int]]] = {
+    "none are asked for": ({}, [], {}),
+    "they are there": ({"cpu": "8"}, nodes(4, 4), {}),
+    "they are not": ({"cpu": "9"}, nodes(4, 4), {"cpu": 1000}),
+    "only what is short is named": (
+        {"cpu": "9", "example.com/gpu": "2"},
+        [node("n0", 9, gpu=1)],
+        {"example.com/gpu": 1},
+    ),
+    "slots for pods are not looked at": ({"pods": "500"}, nodes(4), {}),
+    "pods of others take room": ({"cpu": "8"}, [*nodes(4, 4), pod("p", 2, on="n0")], {"cpu": 2000}),
+    "an overcommitted node is full and no debt": (
+        {"cpu": "4"},
+        [*nodes(4, 4), pod("p", 6, on="n0")],
+        {},
+    ),
+    "plans of others take room": (
+        {"cpu": "8"},
+        [*nodes(4, 4), pods(1, 1, group="rival"), planned(rival_0="n0")],
+        {"cpu": 1000},
+    ),
+    "plans of lesser ones do not": (
+        {"cpu": "8"},
+        [*nodes(4, 4), pods(1, 1, group="rival", priority=-1), planned(rival_0="n0")],
+        {},
+    ),
+    "what the group has counts as there": (
+        {"cpu": "8"},
+        [*nodes(4, 4), pod("own", 3, group="gang", on="n0")],
+        {},
+    ),
+    "what the group waits with and plans counts as there": (
+        {"cpu": "8"},
+        [*nodes(4, 4), B, ev.PodWaiting(B, "n0"), A, planned(gang_0="n1")],
+        {},
+    ),
+    "cordoned, tainted and broken nodes do not count": (
+        {"cpu": "4"},
+        [
+            node("n0", 1),
+            node("n1", unschedulable=True),
+            node("n2", taints=(taint(),)),
+            node("n3", ready=False),
+        ],
+        {"cpu": 3000},
+    ),
+    "there are no nodes": ({"cpu": "4"}, [], {"cpu": 4000}),
+}
+
+
+@pytest.mark.parametrize(("asked", "there", "want"), WANT.values(), ids=WANT)
+def test_shortage(asked: Mapping[str, str], there: Sequence[Any], want: Mapping[str, int]) -> None:
+    group = pod_group(min_resources=parse_resources(asked))
+    snapshot = cluster_of(group, A, there).snapshot()
+
+    assert shortage(A, group, snapshot=snapshot) == want
+
+
+def test_a_shortage_in_words() -> None:
+    assert sentence({"memory": 2**30, "cpu": 500}) == "cpu 500m, memory 1Gi"

@@ -1,0 +1,170 @@
+"""The order of groups, the points of nodes, and what preemption may do."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from extender.gang import preemption
+from extender.gang.queue_sort import sort_key
+from extender.gang.score import score
+from extender.state import events as ev
+from extender.state.pods import PodInfo
+from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods
+
+WANT_KEY: dict[str, tuple[Sequence[Any], tuple[int, float, str]]] = {
+    "priority, age, name": (
+        [pod_group(created=7.0), pods(2, priority=3)],
+        (-3, 7.0, "ns/gang"),
+    ),
+    "the lowest priority of the members counts": (
+        [pod_group(created=7.0), pod("a", group="gang", priority=9), pods(1, priority=3)],
+        (-3, 7.0, "ns/gang"),
+    ),
+    "a group without pods": ([pod_group(created=7.0)], (0, 7.0, "ns/gang")),
+    "a group without a PodGroup comes last": ([pods(1)], (0, float("inf"), "ns/gang")),
+}
+
+
+@pytest.mark.parametrize(("there", "want"), WANT_KEY.values(), ids=WANT_KEY)
+def test_sort_key(there: Sequence[Any], want: tuple[int, float, str]) -> None:
+    assert sort_key(key("gang"), snapshot=cluster_of(there).snapshot()) == want
+
+
+MEMBER, SIBLING = pods(2)
+OUTSIDER = pod("outsider")
+SENT = ("n0", "n1", "n2")
+ROOM = nodes(4, 4, 4)
+
+WANT_SCORE: dict[str, tuple[PodInfo | None, Sequence[Any], Mapping[str, int]]] = {
+    "nothing to tell apart": (OUTSIDER, [], {}),
+    "a pod that is not known": (None, [], {}),
+    "a member is drawn to where a sibling runs": (
+        MEMBER,
+        [pod("s", group="gang", on="n1")],
+        {"n0": 0, "n1": 10, "n2": 0},
+    ),
+    "a member is drawn to where a sibling waits or is planned": (
+        MEMBER,
+        [SIBLING, pod("s", group="gang"), ev.PodWaiting(SIBLING, "n1"), planned(s="n2")],
+        {"n0": 0, "n1": 10, "n2": 10},
+    ),
+    "a member without placed siblings is kept off the plans of others": (
+        MEMBER,
+        [pods(1, group="rival"), planned(rival_0="n0")],
+        {"n0": 0, "n1": 10, "n2": 10},
+    ),
+    "an outsider is kept off plans": (
+        OUTSIDER,
+        [SIBLING, planned(gang_1="n1")],
+        {"n0": 10, "n1": 0, "n2": 10},
+    ),
+    "an unknown pod is kept off plans": (
+        None,
+        [SIBLING, planned(gang_1="n1")],
+        {"n0": 10, "n1": 0, "n2": 10},
+    ),
+    "an outsider does not mind pods that wait": (
+        OUTSIDER,
+        [SIBLING, ev.PodWaiting(SIBLING, "n1")],
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize(("subject", "there", "want"), WANT_SCORE.values(), ids=WANT_SCORE)
+def test_score(subject: PodInfo | None, there: Sequence[Any], want: Mapping[str, int]) -> None:
+    facts = [fact for fact in (subject, *there) if fact is not None]
+
+    assert score(subject, SENT, snapshot=cluster_of(ROOM, facts).snapshot()) == want
+
+
+RUNNING = [pod(f"runs-{n}", group="runs", on=f"n{n}") for n in range(3)]
+EXTRA = pod("runs-3", group="runs", on="n2")
+PLAIN = [pod(f"plain-{n}", on=f"n{n}") for n in range(3)]
+ALL = {"n0": ["plain-0"], "n1": ["plain-1"]}
+
+WANT_PREEMPTION: dict[
+    str, tuple[PodInfo | None, Sequence[Any], Mapping[str, Collection[str]], set[str]]
+] = {
+    "a pod outside any gang": (OUTSIDER, PLAIN, ALL, {"n0", "n1"}),
+    "a pod that is not known": (None, PLAIN, ALL, {"n0", "n1"}),
+    "a member whose gang has nothing": (MEMBER, [pod_group(), *pods(3), *PLAIN], ALL, set()),
+    "a member whose gang has no PodGroup": (MEMBER, [*pods(3), *PLAIN], ALL, set()),
+    "the member that makes the quorum full": (
+        MEMBER,
+        [pod_group(min_member=2), *pods(2), ev.PodWaiting(SIBLING, "n2"), *PLAIN],
+        ALL,
+        {"n0", "n1"},
+    ),
+    "a member whose gang is planned": (
+        MEMBER,
+        [pod_group(min_member=2), *pods(2), planned(gang_0="n0", gang_1="n1"), *PLAIN],
+        ALL,
+        {"n0", "n1"},
+    ),
+    "a member that is one of two that are missing": (
+        MEMBER,
+        [pod_group(), *pods(3), ev.PodWaiting(SIBLING, "n2"), *PLAIN],
+        ALL,
+        set(),
+    ),
+    "its own plan does not count twice": (
+        MEMBER,
+        [pod_group(), *pods(3), planned(gang_0="n0", gang_1="n1"), *PLAIN],
+        ALL,
+        set(),
+    ),
+    "a gang that would break is spared": (
+        OUTSIDER,
+        [pod_group("runs", 3), *RUNNING, *PLAIN],
+        {"n0": ["runs-0"], "n1": ["plain-1"]},
+        {"n1"},
+    ),
+    "a gang with one to spare is not": (
+        OUTSIDER,
+        [pod_group("runs", 3), *RUNNING, EXTRA, *PLAIN],
+        {"n0": ["runs-0"], "n1": ["plain-1"]},
+        {"n0", "n1"},
+    ),
+    "two of a gang with one to spare are": (
+        OUTSIDER,
+        [pod_group("runs", 3), *RUNNING, EXTRA, *PLAIN],
+        {"n2": ["runs-2", "runs-3"], "n1": ["plain-1"]},
+        {"n1"},
+    ),
+    "a gang without quorum has nothing to lose": (
+        OUTSIDER,
+        [pod_group("runs", 4), *RUNNING, *PLAIN],
+        {"n0": ["runs-0"], "n1": ["plain-1"]},
+        {"n0", "n1"},
+    ),
+    "where every choice breaks a gang all are left": (
+        OUTSIDER,
+        [pod_group("runs", 3), *RUNNING],
+        {"n0": ["runs-0"], "n1": ["runs-1"]},
+        {"n0", "n1"},
+    ),
+    "victims that are not known break nothing": (
+        OUTSIDER,
+        [],
+        {"n0": ["ghost"]},
+        {"n0"},
+    ),
+    "no victims break nothing": (OUTSIDER, [], {"n0": []}, {"n0"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("subject", "there", "victims", "want"), WANT_PREEMPTION.values(), ids=WANT_PREEMPTION
+)
+def test_preemption(
+    subject: PodInfo | None,
+    there: Sequence[Any],
+    victims: Mapping[str, Collection[str]],
+    want: set[str],
+) -> None:
+    facts = [fact for fact in (subject, *there) if fact is not None]
+    snapshot = cluster_of(ROOM, facts).snapshot()
+
+    assert set(preemption.decide(subject, victims, snapshot=snapshot)) == want

@@ -1,0 +1,371 @@
+"""What filter answers a member of a gang, and a pod beside it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from extender.api.wellknown import GANG_GATE, GROUP_SIGS, Reason
+from extender.gang import pre_filter
+from extender.gang.options import Options
+from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Place, Refuse
+from extender.state import events as ev
+from extender.state.pods import PodInfo
+from tests.makers import cluster_of, key, node, nodes, planned, pod, pod_group, pods, shape
+
+GANG = key("gang")
+A, B, C = pods(3, 4)
+ALONE = shape(1, one_per_node=True)
+RIVALS = pods(3, 4, group="rival")
+EARLIER = Refuse(Reason.NOT_ENOUGH_RESOURCES, "gang ns/gang: it failed before", deny=True)
+ELSEWHERE = "gang ns/gang: the room planned for this pod is not on the nodes to choose from"
+LOST = Refuse(Reason.RESERVED, ELSEWHERE, lost=True)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One filter request in a cluster; the subject is told of as well."""
+
+    there: Sequence[Any]
+    subject: PodInfo = A
+    sent: Sequence[str] = ("n0", "n1", "n2")
+    denied: Refuse | None = None
+    group: str = GANG
+    options: Options = field(default_factory=Options)
+
+    def answer(self) -> FilterVerdict:
+        snapshot = cluster_of(self.subject, self.there).snapshot()
+        return pre_filter.decide(
+            self.subject, self.group, self.sent, snapshot=snapshot, denied=self.denied
+        )
+
+
+def refuse(reason: Reason, message: str, **more: Any) -> Refuse:
+    return Refuse(reason, f"gang ns/gang: {message}", **more)
+
+
+ROOM = nodes(4, 4, 4)
+GATED = [pod(f"gated-{n}", 4, group="gang", gates=(GANG_GATE,)) for n in range(2)]
+
+WANT: dict[str, tuple[Ask, FilterVerdict]] = {
+    # the order of the checks: each case fails all that come after the one it is about
+    "first: there is no such PodGroup": (
+        Ask([], denied=EARLIER),
+        refuse(Reason.POD_GROUP_NOT_FOUND, "there is no such PodGroup"),
+    ),
+    "second: too few pods": (
+        Ask([pod_group(min_member=3), *GATED[:1]], denied=EARLIER),
+        refuse(Reason.NOT_ENOUGH_PODS, "2 of the 3 pods that it needs exist"),
+    ),
+    "third: too many of them gated": (
+        Ask([pod_group(min_member=3), *GATED], denied=EARLIER),
+        refuse(Reason.GATED, "1 of the 3 pods that it needs are free of gates"),
+    ),
+    "fourth: denied just now": (
+        Ask([pod_group(min_resources={"cpu": 1}), B, C], denied=EARLIER),
+        Refuse(Reason.RECENTLY_DENIED, EARLIER.message),
+    ),
+    "fifth: minResources are not there": (
+        Ask([pod_group(min_resources={"cpu": 9000, "memory": 0}), B, C, nodes(4, 3)]),
+        refuse(Reason.NOT_ENOUGH_RESOURCES, "its minResources are short of cpu 2", deny=True),
+    ),
+    "sixth: not enough fit": (
+        Ask([pod_group(), B, C, nodes(6, 2, 4)]),
+        refuse(
+            Reason.NOT_ENOUGH_RESOURCES,
+            "2 of the 3 pods that it still needs fit, short of cpu 4",
+            deny=True,
+        ),
+    ),
+    "last: a plan": (
+        Ask([pod_group(), B, C, ROOM]),
+        Place("n0", {A.uid: "n0", B.uid: "n1", C.uid: "n2"}),
+    ),
+    # who counts
+    "the older API group's PodGroup will do": (
+        Ask([pod_group(api_group=GROUP_SIGS), B, C, ROOM]),
+        Place("n0", {A.uid: "n0", B.uid: "n1", C.uid: "n2"}),
+    ),
+    "only minMember are planned": (
+        Ask([pod_group(min_member=2), B, C, ROOM]),
+        Place("n0", {A.uid: "n0", B.uid: "n1"}),
+    ),
+    "older members are planned first": (
+        Ask([pod_group(min_member=2), pod("young", 4, group="gang", created=9.0), B, ROOM]),
+        Place("n0", {A.uid: "n0", B.uid: "n1"}),
+    ),
+    "members of higher priority are planned first": (
+        Ask([pod_group(min_member=2), B, pod("high", 4, group="gang", priority=9), ROOM]),
+        Place("n0", {A.uid: "n0", "high": "n1"}),
+    ),
+    "gated members are not planned": (
+        Ask([pod_group(min_member=2), *GATED, B, ROOM]),
+        Place("n0", {A.uid: "n0", B.uid: "n1"}),
+    ),
+    "members being deleted exist but are not planned": (
+        Ask([pod_group(min_member=2), pod("dying", 4, group="gang", terminating=True), ROOM]),
+        refuse(Reason.NOT_ENOUGH_PODS, "1 of the 2 pods that it still needs can start"),
+    ),
+    "bound members need no plan": (
+        Ask([pod_group(), pod("b", 4, group="gang", on="n3"), C, nodes(4, 4, 4, 4)]),
+        Place("n0", {A.uid: "n0", C.uid: "n1"}),
+    ),
+    "members that wait need no plan": (
+        Ask([pod_group(), B, C, ROOM, ev.PodWaiting(B, "n0")], sent=("n1", "n2")),
+        Place("n1", {A.uid: "n1", C.uid: "n2"}),
+    ),
+    "members that are planned need no other plan": (
+        Ask([pod_group(), B, C, ROOM, planned(gang_1="n0", gang_2="n2")]),
+        Place("n1", {A.uid: "n1"}),
+    ),
+    "the others of a plan may be on nodes that were not sent, on a big cluster": (
+        Ask([pod_group(), B, C, nodes(*[4] * 200)], sent=[f"n{n}" for n in range(100, 200)]),
+        Place("n100", {A.uid: "n100", B.uid: "n101", C.uid: "n102"}),
+    ),
+    "a sample may be too small for the others": (
+        Ask(
+            [
+                pod_group(),
+                B,
+                C,
+                [node(f"n{n}", 1) for n in range(200)],
+                [node("x"), node("y"), node("z")],
+            ],
+            sent=[*(f"n{n}" for n in range(99)), "y"],
+        ),
+        Place("y", {A.uid: "y", B.uid: "x", C.uid: "z"}),
+    ),
+    "few nodes sent are all there are": (
+        Ask([pod_group(), B, C, ROOM], sent=("n2",)),
+        refuse(
+            Reason.NOT_ENOUGH_RESOURCES,
+            # the nodes that were not sent are not this shape's, though they look like it
+            "1 of the 3 pods that it still needs fit, no node has room for another",
+            deny=True,
+        ),
+    ),
+    "one node sent because it was nominated is not all there is": (
+        Ask(
+            [pod_group(), B, C, ROOM],
+            subject=pod(A.uid, 4, group="gang", nominated="n2"),
+            sent=("n2",),
+        ),
+        Place("n2", {A.uid: "n2", B.uid: "n0", C.uid: "n1"}),
+    ),
+    "the room exists, but not where it was sent: refused, and kept all the same": (
+        Ask(
+            [
+                pod_group(min_member=2),
+                B,
+                [node("x"), node("y")],
+                [node(f"n{n}", 1) for n in range(100)],
+            ],
+            sent=[f"n{n}" for n in range(100)],
+        ),
+        Refuse(Reason.RESERVED, ELSEWHERE, reserve={A.uid: "x", B.uid: "y"}),
+    ),
+    "minMember of zero asks for nothing": (Ask([pod_group(min_member=0), ROOM]), AnyNode()),
+    # a plan that stands
+    "the planned node was sent": (
+        Ask([pod_group(), B, C, ROOM, planned(gang_0="n1", gang_1="n0", gang_2="n2")]),
+        Place("n1"),
+    ),
+    "a plan outlives a recent denial and a missing PodGroup": (
+        Ask([B, ROOM, planned(gang_0="n1")], denied=EARLIER),
+        Place("n1"),
+    ),
+    "another node of the sample has room: the room moves": (
+        Ask([pod_group(), B, C, nodes(4, 4, 4, 4), planned(gang_0="n3", gang_1="n0", gang_2="n1")]),
+        Place("n2", {A.uid: "n2"}),
+    ),
+    "the sample is kept for a sibling: the two are exchanged": (
+        Ask(
+            [pod_group(), B, C, ROOM, planned(gang_0="n0", gang_1="n1", gang_2="n2")],
+            sent=("n2",),
+        ),
+        Place("n2", {A.uid: "n2", C.uid: "n0"}),
+    ),
+    "a sibling of another shape does not exchange": (
+        Ask(
+            [
+                pod_group(),
+                pod("small", 3, group="gang"),
+                nodes(4, 4),
+                planned(gang_0="n0", small="n1"),
+            ],
+            sent=("n1",),
+        ),
+        LOST,
+    ),
+    "the sample is kept for another gang": (
+        Ask([pod_group(), B, ROOM, RIVALS, planned(gang_0="n0", rival_0="n1")], sent=("n1",)),
+        LOST,
+    ),
+    "the sample is kept for a lesser gang": (
+        Ask(
+            [pod_group(), ROOM, RIVALS, planned(gang_0="n0", rival_0="n1")],
+            subject=pod(A.uid, 4, group="gang", priority=1),
+            sent=("n1",),
+        ),
+        Place("n1", {A.uid: "n1"}),
+    ),
+    "a sample of unknown nodes has no room": (
+        Ask([pod_group(), ROOM, planned(gang_0="n0")], sent=("n8", "n9")),
+        LOST,
+    ),
+    "the planned node is not in a sample of many": (
+        Ask(
+            [pod_group(), node("x"), [node(f"n{n}", 1) for n in range(100)], planned(gang_0="x")],
+            sent=[f"n{n}" for n in range(100)],
+        ),
+        Refuse(Reason.RESERVED, ELSEWHERE),
+    ),
+    "ninety-nine nodes are all there are: the room was lost": (
+        Ask(
+            [pod_group(), node("x"), [node(f"n{n}", 1) for n in range(99)], planned(gang_0="x")],
+            sent=[f"n{n}" for n in range(99)],
+        ),
+        LOST,
+    ),
+    "the nominated node is tried alone: nothing is lost": (
+        Ask(
+            [pod_group(), ROOM, RIVALS, planned(gang_0="n0", rival_0="n1")],
+            subject=pod(A.uid, 4, group="gang", nominated="n1"),
+            sent=("n1",),
+        ),
+        Refuse(Reason.RESERVED, ELSEWHERE),
+    ),
+    "one on a node moves only where no sibling is": (
+        Ask(
+            [
+                pod_group(),
+                *nodes(4, 4, 4),
+                pod("sibling", ALONE, group="gang", on="n1"),
+                planned(gang_0="n0"),
+            ],
+            subject=pod(A.uid, ALONE, group="gang"),
+            sent=("n1", "n2"),
+        ),
+        Place("n2", {A.uid: "n2"}),
+    ),
+    # members that the gang can do without
+    "a member above minMember goes where it likes": (
+        Ask([pod_group(min_member=1), pod("b", 4, group="gang", on="n9"), ROOM]),
+        AnyNode(),
+    ),
+    "a member above minMember takes nothing that a plan keeps": (
+        Ask([pod_group(min_member=1), B, ROOM, planned(gang_1="n1")]),
+        OneOf(("n0", "n2")),
+    ),
+    "a member above minMember finds all kept": (
+        Ask([pod_group(min_member=1), B, ROOM, planned(gang_1="n1")], sent=("n1",)),
+        refuse(Reason.RESERVED, "room is left only for the pods that it starts with"),
+    ),
+    "a member above minMember is not denied": (
+        Ask([pod_group(min_member=1), B, ROOM, planned(gang_1="n1")], denied=EARLIER),
+        OneOf(("n0", "n2")),
+    ),
+}
+
+
+@pytest.mark.parametrize(("ask", "want"), WANT.values(), ids=WANT)
+def test_decide(ask: Ask, want: FilterVerdict) -> None:
+    assert ask.answer() == want
+
+
+@pytest.mark.parametrize("ask", [ask for ask, _ in WANT.values()], ids=WANT)
+def test_deciding_again_changes_nothing(ask: Ask) -> None:
+    cluster = cluster_of(ask.subject, ask.there)
+
+    def decide() -> FilterVerdict:
+        return pre_filter.decide(
+            ask.subject, ask.group, ask.sent, snapshot=cluster.snapshot(), denied=ask.denied
+        )
+
+    assert decide() == decide()
+    cluster.validate()
+
+
+@pytest.mark.parametrize("ask", [ask for ask, _ in WANT.values()], ids=WANT)
+def test_a_refusal_has_no_per_cent_sign_and_names_no_node(ask: Ask) -> None:
+    verdict = ask.answer()
+    if isinstance(verdict, Refuse):
+        assert "%" not in verdict.message
+        assert not any(name in verdict.message.split() for name in ask.sent)
+
+
+WANT_BESIDE: dict[str, tuple[PodInfo, Sequence[Any], FilterVerdict]] = {
+    "no plans": (pod("p", 4), ROOM, AnyNode()),
+    "a plan elsewhere": (
+        pod("p", 4),
+        [*nodes(4, 4, 4, 4), RIVALS, planned(rival_0="n3")],
+        AnyNode(),
+    ),
+    "a plan leaves room": (
+        pod("p", 1),
+        [*nodes(5, 4, 4), RIVALS, planned(rival_0="n0")],
+        AnyNode(),
+    ),
+    "a plan leaves no room": (
+        pod("p", 1),
+        [*ROOM, RIVALS, planned(rival_0="n0")],
+        OneOf(("n1", "n2")),
+    ),
+    "plans leave no room anywhere": (
+        pod("p", 1),
+        [*ROOM, RIVALS, planned(rival_0="n0", rival_1="n1", rival_2="n2")],
+        Refuse(Reason.RESERVED, "room is kept for a gang that is about to start"),
+    ),
+    "a plan of lesser ones": (
+        pod("p", 1, priority=1),
+        [*ROOM, RIVALS, planned(rival_0="n0")],
+        AnyNode(),
+    ),
+    "a full node without a plan is kube-scheduler's business": (
+        pod("p", 4),
+        [*ROOM, pod("other", 4, on="n1")],
+        AnyNode(),
+    ),
+    "an unknown node without a plan is kube-scheduler's business": (
+        pod("p", 4),
+        nodes(4, 4),
+        AnyNode(),
+    ),
+    "a pod that asks for nothing but a slot": (
+        pod("p", 0),
+        [*ROOM, RIVALS, planned(rival_0="n0")],
+        AnyNode(),
+    ),
+}
+
+
+@pytest.mark.parametrize(("subject", "there", "want"), WANT_BESIDE.values(), ids=WANT_BESIDE)
+def test_beside_plans(subject: PodInfo, there: Sequence[Any], want: FilterVerdict) -> None:
+    snapshot = cluster_of(there).snapshot()
+
+    assert pre_filter.beside_plans(subject, ("n0", "n1", "n2"), snapshot=snapshot) == want
+
+
+def test_a_plan_does_not_take_room_that_its_betters_keep() -> None:
+    """BUG 3: following a plan does not look at what a later plan of higher priority keeps."""
+    low, high = pod("low", 4, group="low"), pod("high", 4, group="high", priority=9)
+    snapshot = cluster_of(
+        nodes(4), low, high, pod_group("low", 1), planned(low="n0"), planned(high="n0")
+    ).snapshot()
+
+    verdict = pre_filter.decide(low, key("low"), ("n0",), snapshot=snapshot, denied=None)
+
+    assert isinstance(verdict, Refuse)
+
+
+WANT_TIMEOUT: dict[str, tuple[float | None, float]] = {
+    "the PodGroup does not say": (None, 60.0),
+    "the PodGroup says": (5.0, 5.0),
+    "the PodGroup says more than may be": (1000.0, 900.0),
+}
+
+
+@pytest.mark.parametrize(("asked", "want"), WANT_TIMEOUT.values(), ids=WANT_TIMEOUT)
+def test_the_time_to_wait(asked: float | None, want: float) -> None:
+    assert pre_filter.timeout_of(pod_group(schedule_timeout=asked), Options()) == want

@@ -1,0 +1,143 @@
+"""Whom to wake."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from extender.api.wellknown import GANG_GATE, Reason
+from extender.gang.wake import Wake, decide_group, decide_room
+from extender.state import events as ev
+from extender.state.pods import PodInfo
+from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods
+
+A, B, C, D = pods(4, 1)
+ROOM = nodes(8)
+OURS = [pod(f"ours-{n}", group="gang", gates=(GANG_GATE,)) for n in range(3)]
+FOREIGN = pod("foreign", group="gang", gates=(GANG_GATE, "example.com/budget"))
+
+
+def refused(*members: PodInfo, reason: Reason = Reason.NOT_ENOUGH_PODS) -> list[ev.PodRefused]:
+    return [ev.PodRefused(member, reason) for member in members]
+
+
+LACKED_ROOM = {"reason": Reason.NOT_ENOUGH_RESOURCES}
+NO_PLACE = {"reason": Reason.RESERVED}
+
+WANT: dict[str, tuple[Sequence[Any], Wake]] = {
+    "nobody was refused": ([pod_group(), A, B, C], Wake()),
+    "quorum of pods: one is enough": ([pod_group(), A, B, C, *refused(A, B)], Wake((A,))),
+    "still too few pods": ([pod_group(), A, B, *refused(A, B)], Wake()),
+    "still no PodGroup": ([A, B, C, *refused(A, B, C, reason=Reason.POD_GROUP_NOT_FOUND)], Wake()),
+    "the PodGroup is there": (
+        [A, B, C, *refused(A, B, C, reason=Reason.POD_GROUP_NOT_FOUND), pod_group()],
+        Wake((A,)),
+    ),
+    "too many are gated": ([pod_group(), A, B, FOREIGN, *refused(A, B)], Wake()),
+    "who lacked room is not tried for a change of the group": (
+        [pod_group(), A, B, C, *refused(A, **LACKED_ROOM), *refused(B, **NO_PLACE)],
+        Wake(),
+    ),
+    "who was denied is tried": (
+        [pod_group(), A, B, C, *refused(A, **LACKED_ROOM)]
+        + refused(B, C, reason=Reason.RECENTLY_DENIED),
+        Wake((B,)),
+    ),
+    "those that a plan counts on": (
+        [pod_group(), A, B, C, planned(gang_0="n0", gang_1="n0", gang_2="n0"), *refused(B, C)],
+        Wake((B, C)),
+    ),
+    "those that a plan counts on though they lacked room": (
+        [pod_group(), A, B, C, planned(gang_0="n0", gang_1="n0", gang_2="n0")]
+        + refused(B, **NO_PLACE),
+        Wake((B,)),
+    ),
+    "those that a plan counts on though the PodGroup is gone": (
+        [A, B, C, planned(gang_0="n0", gang_1="n0"), *refused(A, B, C)],
+        Wake((A, B)),
+    ),
+    "a whole plan: nobody beyond it": (
+        [pod_group(), A, B, C, D, planned(gang_0="n0", gang_1="n0", gang_2="n0")] + refused(B, D),
+        Wake((B,)),
+    ),
+    "a plan with a gap: one more": (
+        [pod_group(min_member=4), A, B, C, D, planned(gang_0="n0"), *refused(A, B, C)],
+        Wake((A, B)),
+    ),
+    "quorum is placed: everybody is tried for himself": (
+        [
+            *(pod_group(min_member=1), A, B, C, ev.PodWaiting(A, "n0")),
+            *refused(B, C),
+        ],
+        Wake((B, C)),
+    ),
+    "quorum is placed: who lacked room waits for room": (
+        [
+            *(pod_group(min_member=1), A, B, C, ev.PodBinding(A, "n0")),
+            *refused(B, **LACKED_ROOM),
+            *refused(C),
+        ],
+        Wake((C,)),
+    ),
+    "our gates are taken away at quorum": ([pod_group(), *OURS], Wake(ungate=tuple(OURS))),
+    "our gates stay below quorum": ([pod_group(min_member=4), *OURS], Wake()),
+    "our gates stay without a PodGroup": (OURS, Wake()),
+    "ungated ones count": ([pod_group(min_member=4), *OURS, A], Wake(ungate=tuple(OURS))),
+    "foreign gates do not": ([pod_group(min_member=4), *OURS, FOREIGN], Wake()),
+    "foreign gates stay": (
+        [pod_group(min_member=3), *OURS, FOREIGN],
+        Wake(ungate=tuple(OURS)),
+    ),
+    "one that comes later is let in too": (
+        [pod_group(min_member=1), pod("a", group="gang", on="n0"), OURS[0]],
+        Wake(ungate=(OURS[0],)),
+    ),
+    "gates come first": ([pod_group(), *OURS, A, *refused(A)], Wake(ungate=tuple(OURS))),
+}
+
+
+@pytest.mark.parametrize(("there", "want"), WANT.values(), ids=WANT)
+def test_a_change_of_the_group(there: Sequence[Any], want: Wake) -> None:
+    snapshot = cluster_of(ROOM, there).snapshot()
+
+    assert decide_group(key("gang"), snapshot=snapshot) == want
+
+
+OLD, NEW = pods(2, 1, group="old"), pods(2, 1, group="new")
+HIGH = pods(1, 1, group="high", priority=5)
+PLAIN, LATER = pod("plain"), pod("later")
+GROUPS = [
+    pod_group("new", 2, created=2.0),
+    pod_group("old", 2, created=1.0),
+    pod_group("high", 1, created=3.0),
+]
+
+WANT_ROOM: dict[str, tuple[Sequence[Any], Wake]] = {
+    "nobody was refused": ([A, PLAIN], Wake()),
+    "one of each group": (
+        [OLD, refused(*OLD, **LACKED_ROOM)],
+        Wake((OLD[0],)),
+    ),
+    "groups by priority and age, then those without": (
+        [
+            *(PLAIN, LATER, NEW, OLD, HIGH),
+            refused(PLAIN, LATER, *NEW, *OLD, *HIGH, **NO_PLACE),
+        ],
+        Wake((HIGH[0], OLD[0], NEW[0], PLAIN, LATER)),
+    ),
+    "who does not lack room is not tried": (
+        [OLD, NEW, refused(*OLD), refused(*NEW, **LACKED_ROOM)],
+        Wake((NEW[0],)),
+    ),
+    "who has been tried since is not tried": (
+        [OLD, refused(*OLD, **NO_PLACE), ev.PodsTried([OLD[0].uid])],
+        Wake((OLD[1],)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("there", "want"), WANT_ROOM.values(), ids=WANT_ROOM)
+def test_room_was_given_back(there: Sequence[Any], want: Wake) -> None:
+    snapshot = cluster_of(ROOM, GROUPS, there).snapshot()
+
+    assert decide_room(snapshot=snapshot) == want

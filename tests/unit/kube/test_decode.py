@@ -1,0 +1,390 @@
+"""Raw JSON to the records of the state."""
+
+import gc
+import json
+from typing import Any
+
+import pytest
+
+from extender.api.core_v1 import Taint, Toleration
+from extender.api.wellknown import (
+    GROUP_SIGS,
+    GROUP_X,
+    POD_GROUP_LABEL,
+    POD_GROUP_LABEL_SIGS,
+)
+from extender.gang.feasibility import is_feasible
+from extender.kube.decode import DecodeError, Decoder, group_of
+from extender.state.nodes import NodeInfo
+from extender.state.pod_groups import PodGroupInfo
+from extender.state.pods import PodInfo, Shape
+from tests.makers import node
+
+HEAD = {"name": "p", "namespace": "ns", "uid": "u"}
+
+
+def raw(document: Any) -> bytes:
+    return json.dumps(document).encode()
+
+
+def pod(spec: Any = None, *, status: Any = None, **metadata: Any) -> bytes:
+    document: dict[str, Any] = {"metadata": {**HEAD, **metadata}}
+    if spec is not None:
+        document["spec"] = spec
+    if status is not None:
+        document["status"] = status
+    return raw(document)
+
+
+def decoded(body: bytes) -> PodInfo:
+    return Decoder().pod(body)
+
+
+CONTAINERS = {
+    "containers": [{"name": "c", "resources": {"requests": {"cpu": "2", "memory": "1Ki"}}}]
+}
+CONDITION = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
+
+
+def want(shape: Shape, **fields: Any) -> PodInfo:
+    plain = {"uid": "u", "namespace": "ns", "name": "p", "scheduler": ""}
+    return PodInfo(**{**plain, "shape": shape, **fields})
+
+
+WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "only a name": (pod(), {}),
+    "an empty spec and status": (pod({}, status={}), {}),
+    "the newer label": (pod(labels={POD_GROUP_LABEL: "g"}), {"group": "ns/g"}),
+    "the older label": (pod(labels={POD_GROUP_LABEL_SIGS: "g"}), {"group": "ns/g"}),
+    "both labels: the newer counts": (
+        pod(labels={POD_GROUP_LABEL_SIGS: "old", POD_GROUP_LABEL: "new"}),
+        {"group": "ns/new"},
+    ),
+    "an empty label is none": (
+        pod(labels={POD_GROUP_LABEL: "", POD_GROUP_LABEL_SIGS: "old"}),
+        {"group": "ns/old"},
+    ),
+    "no labels": (pod(labels=None), {}),
+    "a node": (pod({"nodeName": "n0"}), {"node": "n0"}),
+    "an empty node is none": (pod({"nodeName": ""}), {}),
+    "a priority": (pod({"priority": -3}), {"priority": -3}),
+    "no priority": (pod({"priority": None}), {}),
+    "a scheduler": (pod({"schedulerName": "other"}), {"scheduler": "other"}),
+    "gates": (pod({"schedulingGates": [{"name": "a"}, {"name": "b"}]}), {"gates": ("a", "b")}),
+    "being deleted": (pod(deletionTimestamp="2026-11-21T00:00:00Z"), {"terminating": True}),
+    "created": (pod(creationTimestamp="1970-01-01T00:01:00Z"), {"created": 60.0}),
+    "succeeded": (pod(status={"phase": "Succeeded"}), {"finished": True}),
+    "failed": (pod(status={"phase": "Failed"}), {"finished": True}),
+    "running": (pod(status={"phase": "Running"}), {}),
+    "nominated": (pod(status={"nominatedNodeName": "n1"}), {"nominated": "n1"}),
+    "unschedulable": (pod(status={"conditions": [CONDITION]}), {"unschedulable": "no"}),
+    "gated is not unschedulable": (
+        pod(status={"conditions": [{**CONDITION, "reason": "SchedulingGated"}]}),
+        {},
+    ),
+    "an error of kube-scheduler is not unschedulable": (
+        pod(status={"conditions": [{**CONDITION, "reason": "SchedulerError"}]}),
+        {},
+    ),
+    "scheduled after all": (
+        pod(status={"conditions": [{**CONDITION, "status": "True"}]}),
+        {},
+    ),
+    "another condition": (pod(status={"conditions": [{**CONDITION, "type": "Ready"}]}), {}),
+    "a pod with a node is not unschedulable": (
+        pod({"nodeName": "n0"}, status={"conditions": [CONDITION]}),
+        {"node": "n0"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "fields"), WANT_POD.values(), ids=WANT_POD)
+def test_a_pod_is_read(body: bytes, fields: dict[str, Any]) -> None:
+    found = decoded(body)
+
+    assert found == want(found.shape, **fields)
+    assert found.shape.requests == {"pods": 1}
+
+
+def container(cpu: str, **more: Any) -> dict[str, Any]:
+    return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
+
+
+WANT_REQUESTS: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
+    "containers": (CONTAINERS, {"cpu": 2000, "memory": 1024, "pods": 1}),
+    "a container that asks for nothing": ({"containers": [{"name": "c"}]}, {"pods": 1}),
+    "empty resources": ({"containers": [{"name": "c", "resources": {}}]}, {"pods": 1}),
+    "limits alone are not requests": (
+        {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}]},
+        {"pods": 1},
+    ),
+    "an init container": (
+        {"containers": [container("1")], "initContainers": [container("3")]},
+        {"cpu": 3000, "pods": 1},
+    ),
+    "a sidecar": (
+        {
+            "containers": [container("1")],
+            "initContainers": [container("3", restartPolicy="Always")],
+        },
+        {"cpu": 4000, "pods": 1},
+    ),
+    "overhead": (
+        {"containers": [container("1")], "overhead": {"cpu": "250m"}},
+        {"cpu": 1250, "pods": 1},
+    ),
+    "pod-level resources": (
+        {"containers": [container("1")], "resources": {"requests": {"cpu": "5"}}},
+        {"cpu": 5000, "pods": 1},
+    ),
+    "amounts that are no text": (
+        {"containers": [{"name": "c", "resources": {"requests": {"cpu": 1, "memory": 1.5}}}]},
+        {"cpu": 1000, "memory": 2, "pods": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "want_requests"), WANT_REQUESTS.values(), ids=WANT_REQUESTS)
+def test_requests_are_read(spec: dict[str, Any], want_requests: dict[str, int]) -> None:
+    assert decoded(pod(spec)).shape.requests == want_requests
+
+
+def test_where_a_pod_may_go_is_read() -> None:
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+    spec = {
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "k", "operator": "Exists", "tolerationSeconds": 300}],
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}
+            }
+        },
+    }
+    shape = decoded(pod(spec)).shape
+
+    assert shape.node_selector == {"disk": "ssd"}
+    assert shape.tolerations == (Toleration("k", "Exists"),)
+    assert is_feasible(shape, node("n", labels={"zone": "a", "disk": "ssd"}))
+    assert not is_feasible(shape, node("n", labels={"zone": "b", "disk": "ssd"}))
+
+
+@pytest.mark.parametrize("field", ["affinity", "tolerations", "nodeSelector", "initContainers"])
+def test_null_is_as_good_as_nothing(field: str) -> None:
+    shape = decoded(pod({**CONTAINERS, field: None})).shape
+
+    assert (shape.affinity, shape.tolerations, shape.node_selector) == (None, (), {})
+
+
+def test_pods_of_one_template_share_a_shape() -> None:
+    decoder = Decoder()
+    first = decoder.pod(pod(CONTAINERS))
+    second = decoder.pod(pod({**CONTAINERS, "nodeName": "n0"}, name="q", labels={"index": "1"}))
+    other = decoder.pod(pod({**CONTAINERS, "nodeSelector": {"zone": "a"}}))
+
+    assert first.shape is second.shape
+    assert first.shape is not other.shape
+
+
+DIFFERENT: dict[str, dict[str, Any]] = {
+    "size": {"containers": [container("1")]},
+    "node selector": {**CONTAINERS, "nodeSelector": {"zone": "a"}},
+    "tolerations": {**CONTAINERS, "tolerations": [{"operator": "Exists"}]},
+    "affinity": {**CONTAINERS, "affinity": {"nodeAffinity": {}}},
+    "host ports": {"containers": [{**CONTAINERS["containers"][0], "ports": [{"hostPort": 80}]}]},
+}
+
+
+@pytest.mark.parametrize("spec", DIFFERENT.values(), ids=DIFFERENT)
+def test_whatever_decides_where_a_pod_fits_makes_another_shape(spec: dict[str, Any]) -> None:
+    decoder = Decoder()
+    plain, other = decoder.pod(pod(CONTAINERS)), decoder.pod(pod(spec))
+
+    assert plain.shape is not other.shape
+
+
+def test_shapes_are_not_kept_alive() -> None:
+    decoder = Decoder()
+    kept = decoder.pod(pod(CONTAINERS))
+    decoder.pod(pod({"containers": [container("1")]}))
+    gc.collect()
+
+    assert list(decoder._shapes.values()) == [kept.shape]
+
+
+def anti_affinity(selector: Any, *, topology: str = "kubernetes.io/hostname", **more: Any) -> Any:
+    term = {"topologyKey": topology, "labelSelector": selector, **more}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"affinity": {"podAntiAffinity": required}}
+
+
+WANT_ALONE: dict[str, tuple[dict[str, Any], bool]] = {
+    "nothing of the kind": ({}, False),
+    "anti-affinity to its own label": (anti_affinity({"matchLabels": {"app": "a"}}), True),
+    "anti-affinity to another label": (anti_affinity({"matchLabels": {"app": "b"}}), False),
+    "anti-affinity by expression": (
+        anti_affinity({"matchExpressions": [{"key": "app", "operator": "In", "values": ["a"]}]}),
+        True,
+    ),
+    "anti-affinity to everybody": (anti_affinity({}), True),
+    "anti-affinity to nobody": (anti_affinity(None), False),
+    "anti-affinity within a zone": (
+        anti_affinity({"matchLabels": {"app": "a"}}, topology="topology.kubernetes.io/zone"),
+        False,
+    ),
+    "anti-affinity in another namespace": (
+        anti_affinity({"matchLabels": {"app": "a"}}, namespaces=["other"]),
+        False,
+    ),
+    "BUG 15: anti-affinity in its own namespace by name": (
+        anti_affinity({"matchLabels": {"app": "a"}}, namespaces=["ns"]),
+        True,
+    ),
+    "preferred anti-affinity": (
+        {
+            "affinity": {
+                "podAntiAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname"}}
+                    ]
+                }
+            }
+        },
+        False,
+    ),
+    "a host port": ({"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}, True),
+    "a port of its own": ({"containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}, False),
+}
+
+
+@pytest.mark.parametrize(("spec", "want_alone"), WANT_ALONE.values(), ids=WANT_ALONE)
+def test_one_per_node(spec: dict[str, Any], want_alone: bool) -> None:
+    assert decoded(pod(spec, labels={"app": "a"})).shape.one_per_node is want_alone
+
+
+def test_labels_tell_shapes_apart_where_anti_affinity_reads_them() -> None:
+    decoder = Decoder()
+    spec = anti_affinity({"matchLabels": {"app": "a"}})
+
+    assert decoder.pod(pod(spec, labels={"app": "a"})).shape.one_per_node
+    assert not decoder.pod(pod(spec, labels={"app": "b"})).shape.one_per_node
+
+
+BAD_PODS: dict[str, bytes] = {
+    "nothing": b"",
+    "no JSON": b"{",
+    "an array": b"[]",
+    "a bad quantity": pod({"containers": [container("much")]}),
+    "a bad overhead": pod({"overhead": {"cpu": "1x"}}),
+    "a quantity that is an object": pod({"containers": [container({})]}),  # type: ignore[arg-type]
+    "containers that are text": pod({"containers": "c"}),
+    "a bad toleration": pod({"tolerations": [{"key": 7}]}),
+    "a bad affinity": pod({"affinity": []}),
+    "a bad time": pod(creationTimestamp="yesterday"),
+}
+
+
+@pytest.mark.parametrize("body", BAD_PODS.values(), ids=BAD_PODS)
+def test_what_is_no_pod_is_told(body: bytes) -> None:
+    with pytest.raises(DecodeError, match="^not a readable Pod: "):
+        decoded(body)
+
+
+READY = {"type": "Ready", "status": "True"}
+WANT_NODE: dict[str, tuple[dict[str, Any], NodeInfo]] = {
+    "only a name": ({"metadata": {"name": "n"}}, NodeInfo("n")),
+    "everything": (
+        {
+            "metadata": {"name": "n", "labels": {"zone": "a"}},
+            "spec": {
+                "unschedulable": True,
+                "taints": [{"key": "k", "value": "v", "effect": "NoSchedule", "timeAdded": None}],
+            },
+            "status": {
+                "allocatable": {"cpu": "1500m", "memory": "1Ki", "pods": "110"},
+                "capacity": {"cpu": "8"},
+                "conditions": [{"type": "DiskPressure", "status": "False"}, READY],
+            },
+        },
+        NodeInfo(
+            "n",
+            {"cpu": 1500, "memory": 1024, "pods": 110},
+            {"zone": "a"},
+            (Taint("k", "v", "NoSchedule"),),
+            unschedulable=True,
+        ),
+    ),
+    "not ready": (
+        {"metadata": {"name": "n"}, "status": {"conditions": [{**READY, "status": "False"}]}},
+        NodeInfo("n", ready=False),
+    ),
+    "not heard of": (
+        {"metadata": {"name": "n"}, "status": {"conditions": [{**READY, "status": "Unknown"}]}},
+        NodeInfo("n", ready=False),
+    ),
+    "nulls": (
+        {
+            "metadata": {"name": "n", "labels": None},
+            "spec": {"taints": None},
+            "status": {"allocatable": None, "conditions": None},
+        },
+        NodeInfo("n"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("document", "want_node"), WANT_NODE.values(), ids=WANT_NODE)
+def test_a_node_is_read(document: dict[str, Any], want_node: NodeInfo) -> None:
+    assert Decoder().node(raw(document)) == want_node
+
+
+@pytest.mark.parametrize("body", [b"{", raw({"status": {"allocatable": {"cpu": "x"}}})])
+def test_what_is_no_node_is_told(body: bytes) -> None:
+    with pytest.raises(DecodeError, match="^not a readable Node: "):
+        Decoder().node(body)
+
+
+WANT_GROUP: dict[str, tuple[dict[str, Any], str, PodGroupInfo]] = {
+    "only a name": ({"metadata": HEAD}, GROUP_X, PodGroupInfo("ns", "p", GROUP_X, 0, "u")),
+    "everything": (
+        {
+            "metadata": {**HEAD, "creationTimestamp": "1970-01-01T00:01:00Z"},
+            "spec": {
+                "minMember": 3,
+                "minResources": {"cpu": "2"},
+                "scheduleTimeoutSeconds": 5,
+                "later": True,
+            },
+        },
+        GROUP_SIGS,
+        PodGroupInfo("ns", "p", GROUP_SIGS, 3, "u", {"cpu": 2000}, 5.0, 60.0),
+    ),
+    "a timeout of zero is none": (
+        {"metadata": HEAD, "spec": {"minMember": 1, "scheduleTimeoutSeconds": 0}},
+        GROUP_X,
+        PodGroupInfo("ns", "p", GROUP_X, 1, "u"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "api_group", "want_group"), WANT_GROUP.values(), ids=WANT_GROUP
+)
+def test_a_pod_group_is_read(
+    document: dict[str, Any], api_group: str, want_group: PodGroupInfo
+) -> None:
+    assert Decoder().pod_group(raw(document), api_group=api_group) == want_group
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"minMember": -1}, {"minMember": "3"}, {"minResources": {"cpu": "x"}}, []],
+    ids=["negative", "text", "a bad amount", "an array"],
+)
+def test_what_is_no_pod_group_is_told(spec: Any) -> None:
+    with pytest.raises(DecodeError, match="^not a readable PodGroup: "):
+        Decoder().pod_group(raw({"metadata": HEAD, "spec": spec}), api_group=GROUP_X)
+
+
+@pytest.mark.parametrize("labels", [None, {}, {"app": "a"}])
+def test_no_label_no_group(labels: dict[str, str] | None) -> None:
+    assert group_of("ns", labels) is None

@@ -1,0 +1,169 @@
+"""What is written about pods, and what the answers mean."""
+
+import json
+from typing import Any
+
+import pytest
+
+from extender.kube.client import JSON, JSON_PATCH, MERGE_PATCH
+from extender.kube.errors import (
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    GoneError,
+    InvalidError,
+    NotFoundError,
+    UnavailableError,
+    from_response,
+)
+from extender.kube.pods import PodRef, PodWriter
+
+REF = PodRef("ns", "p", "u")
+PATH = "/api/v1/namespaces/ns/pods/p"
+CONFLICT = ConflictError("taken", status=409)
+
+
+class Recorded:
+    """Stands for KubeClient: keeps requests, gives scripted answers."""
+
+    def __init__(self, *answers: dict[str, Any] | ApiError) -> None:
+        self._answers = list(answers)
+        self.requests: list[tuple[str, str, Any, str]] = []
+
+    async def request(
+        self, method: str, path: str, *, body: bytes | None = None, content_type: str = JSON
+    ) -> bytes:
+        self.requests.append((method, path, json.loads(body) if body else None, content_type))
+        answer = self._answers.pop(0)
+        if isinstance(answer, ApiError):
+            raise answer
+        return json.dumps(answer).encode()
+
+
+def writer(client: Recorded) -> PodWriter:
+    return PodWriter(client)  # type: ignore[arg-type]
+
+
+def bound(uid: str, node: str | None) -> dict[str, Any]:
+    return {"metadata": {"name": "p", "uid": uid}, "spec": {"nodeName": node}}
+
+
+async def test_a_binding_names_node_and_uid() -> None:
+    client = Recorded({})
+    await writer(client).bind(REF, "n0")
+
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n0"},
+    }
+    assert client.requests == [("POST", f"{PATH}/binding", body, JSON)]
+
+
+async def test_a_conflict_with_oneself_is_a_success() -> None:
+    client = Recorded(CONFLICT, bound("u", "n0"))
+    await writer(client).bind(REF, "n0")
+
+    assert client.requests[1] == ("GET", PATH, None, JSON)
+
+
+ELSE: dict[str, dict[str, Any] | ApiError] = {
+    "on another node": bound("u", "n1"),
+    "on no node": bound("u", None),
+    "a namesake on the node": bound("other", "n0"),
+    "gone meanwhile": NotFoundError("gone", status=404),
+}
+
+
+@pytest.mark.parametrize("found", ELSE.values(), ids=ELSE)
+async def test_any_other_conflict_is_an_error(found: dict[str, Any] | ApiError) -> None:
+    with pytest.raises(ConflictError, match="taken"):
+        await writer(Recorded(CONFLICT, found)).bind(REF, "n0")
+
+
+async def test_trouble_while_looking_is_passing_trouble() -> None:
+    with pytest.raises(UnavailableError):
+        await writer(Recorded(CONFLICT, UnavailableError("down"))).bind(REF, "n0")
+
+
+async def test_a_pod_that_is_gone_cannot_be_bound() -> None:
+    with pytest.raises(NotFoundError):
+        await writer(Recorded(NotFoundError("gone", status=404))).bind(REF, "n0")
+
+
+async def test_waking_patches_an_annotation_of_that_very_pod() -> None:
+    client = Recorded({})
+    await writer(client).wake(REF, at="now")
+
+    body = {"metadata": {"uid": "u", "annotations": {"scheduling.x-k8s.io/woken-at": "now"}}}
+    assert client.requests == [("PATCH", PATH, body, MERGE_PATCH)]
+
+
+async def test_ungating_takes_our_gate_from_that_very_pod() -> None:
+    client = Recorded({})
+    await writer(client).ungate(REF)
+
+    body = [
+        {"op": "test", "path": "/metadata/uid", "value": "u"},
+        {
+            "op": "test",
+            "path": "/spec/schedulingGates/0/name",
+            "value": "scheduling.x-k8s.io/gang",
+        },
+        {"op": "remove", "path": "/spec/schedulingGates/0"},
+    ]
+    assert client.requests == [("PATCH", PATH, body, JSON_PATCH)]
+
+
+@pytest.mark.parametrize("error", [NotFoundError("gone", status=404), CONFLICT])
+async def test_a_pod_that_is_gone_or_another_need_not_be_woken(error: ApiError) -> None:
+    await writer(Recorded(error)).wake(REF, at="now")
+    await writer(Recorded(error)).ungate(REF)
+
+
+async def test_other_trouble_with_a_patch_is_told() -> None:
+    with pytest.raises(UnavailableError):
+        await writer(Recorded(UnavailableError("down"))).wake(REF, at="now")
+
+
+STATUS = b'{"kind": "Status", "message": "no such pod"}'
+
+WANT_ERROR: dict[str, tuple[int, bytes, type[ApiError], str]] = {
+    "400": (400, STATUS, InvalidError, "GET /x: 400 no such pod"),
+    "401": (401, STATUS, ForbiddenError, "GET /x: 401 no such pod"),
+    "403": (403, STATUS, ForbiddenError, "GET /x: 403 no such pod"),
+    "404": (404, STATUS, NotFoundError, "GET /x: 404 no such pod"),
+    "409": (409, STATUS, ConflictError, "GET /x: 409 no such pod"),
+    "410": (410, STATUS, GoneError, "GET /x: 410 no such pod"),
+    "418": (418, STATUS, ApiError, "GET /x: 418 no such pod"),
+    "422": (422, STATUS, InvalidError, "GET /x: 422 no such pod"),
+    "429": (429, STATUS, UnavailableError, "GET /x: 429 no such pod"),
+    "500": (500, STATUS, UnavailableError, "GET /x: 500 no such pod"),
+    "504": (504, STATUS, UnavailableError, "GET /x: 504 no such pod"),
+    "another kind of object may hold secrets": (
+        404,
+        b'{"kind": "Secret", "message": "hunter2"}',
+        NotFoundError,
+        "GET /x: 404",
+    ),
+    "no JSON": (502, b"<html>", UnavailableError, "GET /x: 502"),
+    "nothing": (404, b"", NotFoundError, "GET /x: 404"),
+    "a long message is cut": (
+        404,
+        b'{"kind": "Status", "message": "' + b"x" * 900 + b'"}',
+        NotFoundError,
+        "GET /x: 404 " + "x" * 500,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "want_kind", "want"), WANT_ERROR.values(), ids=WANT_ERROR
+)
+def test_an_answer_becomes_an_error(
+    status: int, body: bytes, want_kind: type[ApiError], want: str
+) -> None:
+    error = from_response(status, body, doing="GET /x")
+
+    assert (type(error), str(error), error.status) == (want_kind, want, status)

@@ -1,0 +1,342 @@
+"""The stream of five events against a scripted API server."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from extender.kube.decode import DecodeError
+from extender.kube.errors import ApiError, ForbiddenError, GoneError, UnavailableError
+from extender.kube.reflector import Reflector
+from extender.kube.watch import Apply, Delete, Init, InitApply, InitDone, Watcher, WatchEvent
+from extender.runtime.backoff import Backoff
+
+PATH = "/api/v1/things"
+
+
+class Finished(Exception):  # noqa: N818 - not an error: the script is at its end
+    pass
+
+
+def thing(name: str, version: int = 1) -> dict[str, Any]:
+    return {"metadata": {"name": name, "resourceVersion": str(version)}}
+
+
+def page(*names: str, version: int = 1, more: str = "") -> bytes:
+    meta = {"resourceVersion": str(version), "continue": more}
+    return json.dumps({"metadata": meta, "items": [thing(name) for name in names]}).encode()
+
+
+def line(kind: str, name: str = "x", version: int = 1) -> bytes:
+    return json.dumps({"type": kind, "object": thing(name, version)}).encode() + b"\n"
+
+
+def error_line(code: int) -> bytes:
+    status = {"kind": "Status", "code": code, "message": "no"}
+    return json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
+
+
+class Script:
+    """Answers lists with pages and watches with chunks, in the order given; an error is raised.
+
+    What follows an error among the chunks of a watch is never sent. At the end it is `Finished`.
+    """
+
+    def __init__(self, *steps: bytes | ApiError | Sequence[bytes | ApiError]) -> None:
+        self._steps = list(steps)
+        self.asked: list[dict[str, str]] = []
+        self.pauses: list[float] = []
+
+    def _next(self, path: str) -> Any:
+        parts = urlsplit(path)
+        assert parts.path == PATH
+        self.asked.append({name: values[0] for name, values in parse_qs(parts.query).items()})
+        if not self._steps:
+            raise Finished
+        return self._steps.pop(0)
+
+    async def request(self, method: str, path: str) -> bytes:
+        assert method == "GET"
+        step = self._next(path)
+        if isinstance(step, ApiError):
+            raise step
+        assert isinstance(step, bytes), "a list was asked for where the script has a watch"
+        return step
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, idle_seconds: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        assert idle_seconds > 290
+        step = self._next(path)
+        if isinstance(step, ApiError):
+            raise step
+        assert not isinstance(step, bytes), "a watch was asked for where the script has a list"
+        yield self._chunks(step)
+
+    async def _chunks(self, step: Sequence[bytes | ApiError]) -> AsyncIterator[bytes]:
+        for chunk in step:
+            if isinstance(chunk, ApiError):
+                raise chunk
+            yield chunk
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    async def run(self, **options: Any) -> list[str]:
+        """Return the events in short: `Init`, `+a`, `Done`, `=a`, `-a`."""
+        watcher = Watcher(
+            self,  # type: ignore[arg-type]
+            PATH,
+            sleep=self.sleep,
+            backoff=Backoff(1.0, 8.0, jitter=lambda: 1.0),
+            **options,
+        )
+        seen: list[str] = []
+        with pytest.raises(Finished):
+            async for event in watcher.events():
+                seen.append(short(event))
+        return seen
+
+    def versions(self) -> list[str]:
+        """Return what each request started from; `list` for lists."""
+        return [asked.get("resourceVersion", "list") for asked in self.asked]
+
+
+def short(event: WatchEvent) -> str:
+    match event:
+        case Init():
+            return "Init"
+        case InitDone():
+            return "Done"
+        case InitApply(raw):
+            return "+" + json.loads(raw)["metadata"]["name"]
+        case Apply(raw):
+            return "=" + json.loads(raw)["metadata"]["name"]
+        case Delete(raw):
+            return "-" + json.loads(raw)["metadata"]["name"]
+
+
+async def test_a_list_and_then_a_watch() -> None:
+    script = Script(
+        page("a", "b", version=5),
+        [line("ADDED", "c", 6), line("MODIFIED", "a", 7) + line("DELETED", "b", 8)],
+    )
+
+    assert await script.run() == ["Init", "+a", "+b", "Done", "=c", "=a", "-b"]
+    assert script.versions() == ["list", "5", "8"]
+    assert script.asked[0] == {"limit": "1000"}
+    assert script.asked[1] == {
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": "290",
+        "resourceVersion": "5",
+    }
+
+
+async def test_a_field_selector_is_sent_with_every_request() -> None:
+    script = Script(page("a", more="t/="), page("b", version=5), [])
+    await script.run(field_selector="status.phase!=Failed")
+
+    assert {asked["fieldSelector"] for asked in script.asked} == {"status.phase!=Failed"}
+    assert script.asked[1]["continue"] == "t/="
+
+
+async def test_a_list_comes_page_by_page() -> None:
+    script = Script(page("a", version=4, more="t1"), page("b", more="t2"), page("c", version=5), [])
+
+    assert await script.run() == ["Init", "+a", "+b", "+c", "Done"]
+    assert [asked.get("continue") for asked in script.asked] == [None, "t1", "t2", None, None]
+    assert script.versions()[3:] == ["5", "5"]
+
+
+async def test_an_empty_list_is_whole_too() -> None:
+    script = Script(b'{"metadata": {"resourceVersion": "5"}, "items": null}', [])
+
+    assert await script.run() == ["Init", "Done"]
+
+
+async def test_the_end_of_a_watch_is_followed_by_another_after_a_moment() -> None:
+    script = Script(page(version=5), [line("ADDED", "a", 6)], [line("ADDED", "b", 7)])
+
+    assert await script.run() == ["Init", "Done", "=a", "=b"]
+    assert script.versions() == ["list", "5", "6", "7"]
+    assert script.pauses == [1.0, 1.0]
+
+
+async def test_a_bookmark_moves_the_version_and_says_nothing() -> None:
+    script = Script(page(version=5), [line("BOOKMARK", "", 90)], [])
+
+    assert await script.run() == ["Init", "Done"]
+    assert script.versions() == ["list", "5", "90", "90"]
+
+
+async def test_410_in_the_stream_starts_over() -> None:
+    script = Script(
+        page("a", version=5), [line("ADDED", "b", 6), error_line(410)], page("c", version=9), []
+    )
+
+    assert await script.run() == ["Init", "+a", "Done", "=b", "Init", "+c", "Done"]
+    assert script.versions() == ["list", "5", "list", "9", "9"]
+
+
+async def test_410_for_the_watch_itself_starts_over() -> None:
+    script = Script(page(version=5), GoneError("too old", status=410), page(version=9), [])
+
+    assert await script.run() == ["Init", "Done", "Init", "Done"]
+    assert script.versions() == ["list", "5", "list", "9", "9"]
+
+
+async def test_410_between_pages_starts_over() -> None:
+    script = Script(
+        page("a", more="t1"), GoneError("expired", status=410), page("a", "b", version=9), []
+    )
+
+    assert await script.run() == ["Init", "+a", "Init", "+a", "+b", "Done"]
+
+
+async def test_410_again_and_again_is_waited_out() -> None:
+    """BUG 16: nothing slows down a server that answers 410 every time."""
+    gone = [GoneError("expired", status=410) for _ in range(4)]
+    script = Script(*gone)
+    await script.run()
+
+    assert len(script.pauses) >= 3
+
+
+async def test_an_error_event_resumes_from_the_last_version() -> None:
+    script = Script(page(version=5), [line("ADDED", "a", 6), error_line(500)], [])
+
+    assert await script.run() == ["Init", "Done", "=a"]
+    assert script.versions() == ["list", "5", "6", "6"]
+    assert script.pauses == [1.0, 1.0]
+
+
+async def test_a_broken_stream_resumes_from_the_last_version() -> None:
+    broken = UnavailableError("connection reset")
+    script = Script(page(version=5), [line("ADDED", "a", 6), broken], [line("ADDED", "b", 7)])
+
+    assert await script.run() == ["Init", "Done", "=a", "=b"]
+    assert script.versions() == ["list", "5", "6", "7"]
+
+
+async def test_a_list_that_breaks_off_starts_over() -> None:
+    broken = UnavailableError("connection reset")
+    script = Script(page("a", more="t1"), broken, page("b", version=5), [])
+
+    assert await script.run() == ["Init", "+a", "Init", "+b", "Done"]
+    assert script.pauses == [1.0, 1.0]
+
+
+async def test_pauses_grow_until_something_is_heard() -> None:
+    down = UnavailableError("down")
+    script = Script(page(version=5), down, down, down, down, down, [line("ADDED"), down], down)
+    await script.run()
+
+    assert script.pauses == [1.0, 2.0, 4.0, 8.0, 8.0, 1.0, 2.0]
+
+
+async def test_missing_rights_are_waited_out_too() -> None:
+    script = Script(ForbiddenError("no", status=403), page(version=5), [])
+
+    assert await script.run() == ["Init", "Init", "Done"]
+    assert script.pauses == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("chunk", [b"{\n", b"[]\n", b'{"type": "ADDED"}\n', b"\xff\n"])
+async def test_a_line_that_cannot_be_read_is_trouble(chunk: bytes) -> None:
+    script = Script(page(version=5), [chunk, line("ADDED", "never")], [line("ADDED", "a", 6)])
+
+    assert await script.run() == ["Init", "Done", "=a"]
+    assert script.versions()[1:3] == ["5", "5"]
+
+
+async def test_a_list_that_cannot_be_read_is_trouble() -> None:
+    script = Script(b"<html>", page(version=5), [])
+
+    assert await script.run() == ["Init", "Init", "Done"]
+
+
+async def test_lines_may_be_cut_anywhere() -> None:
+    stream = line("ADDED", "a", 6) + b"\n" + line("ADDED", "b", 7)
+    script = Script(page(version=5), [stream[n : n + 1] for n in range(len(stream))])
+
+    assert await script.run() == ["Init", "Done", "=a", "=b"]
+
+
+async def test_half_a_line_at_the_end_is_dropped_and_comes_again() -> None:
+    whole = line("ADDED", "b", 7)
+    script = Script(page(version=5), [line("ADDED", "a", 6), whole[:-5]], [whole])
+
+    assert await script.run() == ["Init", "Done", "=a", "=b"]
+    assert script.versions() == ["list", "5", "6", "7"]
+
+
+class Told:
+    """What a reflector told."""
+
+    def __init__(self, script: Script) -> None:
+        self.told: list[Any] = []
+        self.synced: list[bool] = []
+        watcher = Watcher(
+            script,  # type: ignore[arg-type]
+            PATH,
+            sleep=script.sleep,
+            backoff=Backoff(1.0, 8.0, jitter=lambda: 1.0),
+        )
+        self.reflector = Reflector[str](
+            "things",
+            watcher,
+            self._decode,
+            listed=lambda names: self._tell(["listed", *names]),
+            applied=lambda name: self._tell(f"={name}"),
+            deleted=lambda name: self._tell(f"-{name}"),
+        )
+
+    def _decode(self, raw: bytes) -> str:
+        name = str(json.loads(raw)["metadata"]["name"])
+        if name == "bad":
+            raise DecodeError("not a thing")
+        return name
+
+    def _tell(self, what: Any) -> None:
+        self.told.append(what)
+        self.synced.append(self.reflector.synced)
+
+    async def run(self) -> list[Any]:
+        with pytest.raises(Finished):
+            await self.reflector.run()
+        return self.told
+
+
+async def test_a_reflector_tells_whole_lists_and_single_changes() -> None:
+    stream = [line("ADDED", "c", 6), line("DELETED", "a", 7), error_line(410)]
+    told = Told(Script(page("a", more="t"), page("b", version=5), stream, page("c", version=9), []))
+
+    assert await told.run() == [["listed", "a", "b"], "=c", "-a", ["listed", "c"]]
+    assert told.synced == [False, True, True, True]
+
+
+async def test_a_reflector_is_not_synced_by_half_a_list() -> None:
+    told = Told(Script(page("a", more="t"), UnavailableError("down")))
+
+    assert await told.run() == []
+    assert not told.reflector.synced
+
+
+async def test_half_a_list_leaves_nothing_in_the_next() -> None:
+    told = Told(Script(page("a", more="t"), UnavailableError("down"), page("b", version=5), []))
+
+    assert await told.run() == [["listed", "b"]]
+
+
+async def test_an_object_that_cannot_be_read_stops_nobody() -> None:
+    told = Told(
+        Script(page("bad", "a", version=5), [line("ADDED", "bad", 6), line("ADDED", "b", 7)])
+    )
+
+    assert await told.run() == [["listed", "a"], "=b"]
+    assert told.reflector.synced

@@ -1,0 +1,115 @@
+"""A cluster, the waiting pods and a scripted writer, all on one loop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from extender.gang.options import Options
+from extender.gang.recent import Denied
+from extender.kube.decode import Decoder
+from extender.kube.errors import ApiError
+from extender.kube.pods import PodRef
+from extender.runtime.backoff import Backoff
+from extender.runtime.retry import Retry
+from extender.server.binding import Binding
+from extender.server.filtering import Filtering
+from extender.server.waiting_pods import WaitingPods
+from extender.state.cluster import Cluster
+from extender.state.pods import PodInfo
+from extender.telemetry.metrics import Metrics
+from tests.makers import NAMESPACE, ManualClock, never, pod_json, tell
+
+Call = tuple[str, str]
+"""A pod's name and its node."""
+
+
+class ScriptedBinder:
+    """Fails with what is scripted for a pod, one by one, then succeeds."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.script: dict[str, list[ApiError]] = {}
+        self.before: Callable[[PodRef], Awaitable[None]] | None = None
+
+    async def bind(self, pod: PodRef, node: str) -> None:
+        self.calls.append((pod.name, node))
+        if self.before is not None:
+            await self.before(pod)
+        errors = self.script.get(pod.name)
+        if errors:
+            raise errors.pop(0)
+
+
+class Scene:
+    """The server's parts around one cluster; `woken` and `pauses` record what they ask for."""
+
+    def __init__(self, cluster: Cluster, *facts: Any, options: Options | None = None) -> None:
+        tell(cluster, *facts)
+        self.loop = asyncio.get_running_loop()
+        self.cluster = cluster
+        self.snapshot = cluster.snapshot()
+        self.options = options or Options()
+        self.metrics = Metrics()
+        self.binder = ScriptedBinder()
+        self.pauses: list[float] = []
+        self.woken: list[tuple[str, float]] = []
+        self.denied = Denied(self.options.denied, self.loop.time)
+        self.waiting = WaitingPods(cluster, self.denied, options=self.options, metrics=self.metrics)
+        self.binding = Binding(
+            cluster,
+            self.waiting,
+            self.binder,
+            metrics=self.metrics,
+            clock=ManualClock(),
+            retry=Retry(3, lambda: Backoff(1.0, 8.0, jitter=lambda: 1.0), self._pause),
+        )
+        self.filtering = Filtering(
+            cluster,
+            Decoder(),
+            self.denied,
+            metrics=self.metrics,
+            wake_after=lambda group, seconds: self.woken.append((group, seconds)),
+            no_node=self.waiting.found_no_node,
+        )
+
+    async def _pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    async def hold(
+        self, pod: PodInfo, node: str, gone: Callable[[], Awaitable[None]] = never
+    ) -> str | None:
+        """Return the reason of the refusal, or None where the member may be bound."""
+        refusal = await self.waiting.wait(pod, node, gone)
+        return refusal.reason if refusal else None
+
+    async def bind(
+        self, pod: PodInfo, node: str, gone: Callable[[], Awaitable[None]] = never
+    ) -> str:
+        """Return the error of a bind request."""
+        request = {
+            "PodName": pod.name,
+            "PodNamespace": NAMESPACE,
+            "PodUID": pod.uid,
+            "Node": node,
+        }
+        answer = await self.binding.bind(msgspec.json.encode(request), gone)
+        error: str = msgspec.json.decode(answer)["Error"]
+        return error
+
+    def filter(self, name: str, sent: list[str], **pod: Any) -> dict[str, Any]:
+        """Return the answer to a filter request, by names."""
+        request = {"Pod": pod_json(name, **pod), "Nodes": None, "NodeNames": sent}
+        answer: dict[str, Any] = msgspec.json.decode(
+            self.filtering.filter(msgspec.json.encode(request))
+        )
+        return answer
+
+    def idle(self) -> None:
+        """Assert that nothing is held or counted as waiting."""
+        self.cluster.validate()
+        assert self.waiting.held == 0
+        assert self.waiting._holds == {}
+        for group in self.snapshot.groups:
+            assert self.snapshot.tally(group).waiting == set()

@@ -1,0 +1,186 @@
+"""The bind verb: Permit, then one write, tried again where that may help."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from extender.kube.errors import ConflictError, NotFoundError, UnavailableError
+from extender.kube.pods import PodRef
+from extender.state import events as ev
+from extender.state.cluster import Cluster
+from tests.makers import key, nodes, pod, pod_group, pods, tell
+from tests.unit.server.scene import Scene
+
+pytestmark = pytest.mark.looptime
+
+GANG = key("gang")
+A, B = pods(2)
+PLAIN = pod("plain")
+FACTS = [*nodes(8, 8), A, B, PLAIN, pod_group(min_member=2)]
+
+
+async def test_a_plain_pod_is_bound_at_once(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+
+    assert await scene.bind(PLAIN, "n0") == ""
+    assert scene.binder.calls == [("plain", "n0")]
+    assert scene.snapshot.used("n0") == PLAIN.shape.requests
+
+
+async def test_a_pod_that_no_watch_told_of_is_bound(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+
+    assert await scene.bind(pod("unknown"), "n0") == ""
+    assert scene.binder.calls == [("unknown", "n0")]
+
+
+async def test_no_member_is_written_before_quorum_and_then_all_are(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(scene.bind(A, "n0"))
+        await asyncio.sleep(10)
+        assert scene.binder.calls == []
+        second = tasks.create_task(scene.bind(B, "n1"))
+
+    assert (first.result(), second.result()) == ("", "")
+    assert sorted(scene.binder.calls) == [("gang-0", "n0"), ("gang-1", "n1")]
+    scene.idle()
+
+
+async def test_members_are_written_in_parallel(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    writing = 0
+
+    async def rendezvous(_: PodRef) -> None:
+        nonlocal writing
+        writing += 1
+        while writing < 2:
+            await asyncio.sleep(0.1)
+
+    scene.binder.before = rendezvous
+    async with asyncio.TaskGroup() as tasks:
+        held = [tasks.create_task(scene.bind(each, "n0")) for each in (A, B)]
+
+    assert [task.result() for task in held] == ["", ""]
+
+
+async def test_a_refused_member_is_not_written(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+
+    want = "gang ns/gang: 1 of 2 pods got a node before the time-out"
+    assert await scene.bind(A, "n0") == want
+    assert scene.binder.calls == []
+    scene.idle()
+
+
+async def test_a_bound_pod_is_not_bound_again(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS, replace(A, node="n0"), replace(PLAIN, node="n0"))
+
+    assert [await scene.bind(each, "n0") for each in (A, PLAIN)] == ["", ""]
+    assert scene.binder.calls == []
+
+
+async def test_a_pod_bound_elsewhere_is_an_error(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS, replace(A, node="n1"))
+
+    assert await scene.bind(A, "n0") == "pod ns/gang-0 is bound to another node already"
+    assert scene.binder.calls == []
+
+
+async def test_passing_trouble_is_waited_out(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    scene.binder.script["plain"] = [UnavailableError("down", status=503)] * 2
+
+    assert await scene.bind(PLAIN, "n0") == ""
+    assert scene.binder.calls == [("plain", "n0")] * 3
+    assert scene.pauses == [1.0, 2.0]
+    assert scene.snapshot.tally(GANG).binding == set()
+
+
+async def test_trouble_that_stays_gives_the_room_back(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    scene.binder.script["plain"] = [UnavailableError("down", status=503)] * 3
+
+    assert await scene.bind(PLAIN, "n0") == "down"
+    assert scene.binder.calls == [("plain", "n0")] * 3
+    assert scene.snapshot.used("n0") == {}
+
+
+@pytest.mark.parametrize("error", [ConflictError("taken", status=409), NotFoundError("no such")])
+async def test_what_will_not_pass_is_not_tried_again(
+    cluster: Cluster, error: ConflictError | NotFoundError
+) -> None:
+    scene = Scene(cluster, FACTS)
+    scene.binder.script["gang-0"] = [error]
+    async with asyncio.TaskGroup() as tasks:
+        a, b = (tasks.create_task(scene.bind(each, "n0")) for each in (A, B))
+
+    assert (a.result(), b.result()) == (str(error), "")
+    assert sorted(scene.binder.calls) == [("gang-0", "n0"), ("gang-1", "n0")]
+    assert scene.snapshot.tally(GANG).binding == {B.uid}
+    assert scene.snapshot.used("n0") == B.shape.requests
+
+
+async def test_a_failed_write_does_not_take_a_fact_back(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    scene.binder.script["plain"] = [ConflictError("taken", status=409)]
+
+    async def bound_meanwhile(_: PodRef) -> None:
+        tell(cluster, replace(PLAIN, node="n0"))
+
+    scene.binder.before = bound_meanwhile
+    await scene.bind(PLAIN, "n0")
+
+    assert scene.snapshot.used("n0") == PLAIN.shape.requests
+
+
+async def test_a_member_deleted_while_it_is_written_leaves_nothing(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    scene.binder.script["gang-0"] = [NotFoundError("no such pod")]
+
+    async def deleted(ref: PodRef) -> None:
+        if ref.name == A.name:
+            tell(cluster, ev.PodDeleted(A.uid))
+
+    scene.binder.before = deleted
+    async with asyncio.TaskGroup() as tasks:
+        a, b = (tasks.create_task(scene.bind(each, "n0")) for each in (A, B))
+
+    assert (a.result(), b.result()) == ("no such pod", "")
+    assert scene.snapshot.used("n0") == B.shape.requests
+    scene.idle()
+
+
+async def test_an_error_has_no_per_cent_sign(cluster: Cluster) -> None:
+    """BUG 10: `%` is doubled here, where every other answer spells it out."""
+    scene = Scene(cluster, FACTS)
+    scene.binder.script["plain"] = [ConflictError("quota at 100%", status=409)]
+
+    assert "%" not in await scene.bind(PLAIN, "n0")
+
+
+async def test_a_request_cancelled_in_the_moment_of_its_release_leaks_no_room(
+    cluster: Cluster,
+) -> None:
+    """BUG 11: the room of a pod whose write was cancelled stays taken until the pod is gone."""
+    scene = Scene(cluster, FACTS)
+    first = scene.loop.create_task(scene.bind(A, "n0"))
+    await asyncio.sleep(1)
+    second = scene.loop.create_task(scene.bind(B, "n1"))
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    await second
+
+    assert scene.snapshot.used("n0") == {}
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"x"', b'{"PodName": 1}', b"{}"])
+async def test_what_cannot_be_read_is_a_value_error(cluster: Cluster, body: bytes) -> None:
+    scene = Scene(cluster, FACTS)
+
+    with pytest.raises(ValueError, match=r".+"):
+        await scene.binding.bind(body, asyncio.Event().wait)  # type: ignore[arg-type]
+    assert scene.binder.calls == []

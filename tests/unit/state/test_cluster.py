@@ -1,0 +1,491 @@
+"""The one writer of the state: facts, steps of our own, and which of them wins."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from extender.api.wellknown import GANG_GATE, GROUP_SIGS, GROUP_X, Reason
+from extender.state import events as ev
+from extender.state.assumed import Assumption, Refusal, Stage
+from extender.state.cluster import Cluster
+from extender.state.events import Change
+from extender.state.pods import PodInfo
+from extender.state.snapshot import GroupTally
+from tests.makers import (
+    assumption,
+    event_of,
+    flat,
+    key,
+    node,
+    nodes,
+    planned,
+    pod,
+    pod_group,
+    pods,
+    requests,
+    shape,
+    tell,
+)
+
+GANG = key("gang")
+A, B, C = pods(3)
+GATED = replace(A, gates=(GANG_GATE,))
+BOUND = replace(A, node="n0")
+DYING = replace(A, terminating=True)
+PLAIN = pod("plain")
+NO_NODE = "0/3 nodes are available"
+TOUCHED = Change(groups=frozenset((GANG,)))
+ROOM = Change(groups=frozenset((GANG,)), room=True)
+UNTOUCHED = Change()
+
+
+def all_of(**more: Sequence[PodInfo]) -> GroupTally:
+    """Return the tally of the pods named by stage; `others` are in none."""
+    members = [member.uid for group in more.values() for member in group]
+    sets = {name: {m.uid for m in group} for name, group in more.items() if name != "others"}
+    return GroupTally(members=dict.fromkeys(members), **sets)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What was told before, what is told now, what is touched, and the gang's tally after it."""
+
+    before: Sequence[Any]
+    now: Any
+    change: Change
+    tally: GroupTally
+
+
+CASES: dict[str, Case] = {
+    # facts about pods
+    "a member appears": Case([], A, TOUCHED, all_of(others=[A])),
+    "a gated member appears": Case([], GATED, TOUCHED, all_of(gated=[A])),
+    "a bound member appears": Case([], BOUND, TOUCHED, all_of(bound=[A])),
+    "a pod of no gang appears": Case([], PLAIN, UNTOUCHED, GroupTally()),
+    "nothing new about a member": Case([A], replace(A), UNTOUCHED, all_of(others=[A])),
+    "a member's gate is taken away": Case([GATED], A, TOUCHED, all_of(others=[A])),
+    "a member is bound": Case([A], BOUND, TOUCHED, all_of(bound=[A])),
+    "a member is being deleted": Case([A], DYING, TOUCHED, all_of(others=[A])),
+    "a member changes its size": Case([A], replace(A, shape=shape(2)), TOUCHED, all_of(others=[A])),
+    "a member finds no node": Case(
+        [A],
+        replace(A, unschedulable=NO_NODE),
+        Change(unschedulable=frozenset((A.uid,))),
+        all_of(others=[A]),
+    ),
+    "a member still finds no node": Case(
+        [replace(A, unschedulable=NO_NODE)],
+        replace(A, unschedulable=NO_NODE),
+        UNTOUCHED,
+        all_of(others=[A]),
+    ),
+    "a member finds no node for another reason": Case(
+        [replace(A, unschedulable=NO_NODE)],
+        replace(A, unschedulable="0/4 nodes are available"),
+        Change(unschedulable=frozenset((A.uid,))),
+        all_of(others=[A]),
+    ),
+    "a member that was never seen finds no node": Case(
+        [],
+        replace(A, unschedulable=NO_NODE),
+        Change(groups=frozenset((GANG,)), unschedulable=frozenset((A.uid,))),
+        all_of(others=[A]),
+    ),
+    "a member goes": Case([A, B], ev.PodDeleted(A.uid), TOUCHED, all_of(others=[B])),
+    "the last member goes": Case([A], ev.PodDeleted(A.uid), TOUCHED, GroupTally()),
+    "a bound member goes": Case([BOUND, B], ev.PodDeleted(A.uid), TOUCHED, all_of(others=[B])),
+    "a finished member goes": Case(
+        [BOUND, B], replace(BOUND, finished=True), TOUCHED, all_of(others=[B])
+    ),
+    "an unknown pod goes": Case([A], ev.PodDeleted("other"), UNTOUCHED, all_of(others=[A])),
+    "a planned member goes": Case(
+        [A, B, planned(gang_0="n0")], ev.PodDeleted(A.uid), ROOM, all_of(others=[B])
+    ),
+    "a waiting member goes": Case(
+        [A, B, ev.PodWaiting(A, "n0")], ev.PodDeleted(A.uid), ROOM, all_of(others=[B])
+    ),
+    "a planned member is bound": Case([A, planned(gang_0="n0")], BOUND, TOUCHED, all_of(bound=[A])),
+    "a waiting member is bound": Case(
+        [A, ev.PodWaiting(A, "n0")], BOUND, TOUCHED, all_of(bound=[A])
+    ),
+    "a member that is being bound is bound": Case(
+        [A, ev.PodBinding(A, "n0")], BOUND, TOUCHED, all_of(bound=[A])
+    ),
+    "a planned member changes": Case(
+        [A, planned(gang_0="n0")], replace(A, priority=3), UNTOUCHED, all_of(planned=[A])
+    ),
+    "a waiting member changes": Case(
+        [A, ev.PodWaiting(A, "n0")], replace(A, priority=3), UNTOUCHED, all_of(waiting=[A])
+    ),
+    # what kube-scheduler shows
+    "kube-scheduler shows a new member": Case([], ev.PodSeen(A), TOUCHED, all_of(others=[A])),
+    "kube-scheduler shows a known member": Case(
+        [BOUND], ev.PodSeen(A), UNTOUCHED, all_of(bound=[A])
+    ),
+    "kube-scheduler shows a deleted member": Case(
+        [A, ev.PodDeleted(A.uid)], ev.PodSeen(A), UNTOUCHED, GroupTally()
+    ),
+    "kube-scheduler shows one whose deletion came first": Case(
+        [ev.PodDeleted(A.uid)], ev.PodSeen(A), UNTOUCHED, GroupTally()
+    ),
+    "kube-scheduler shows one that a relist lacked": Case(
+        [A, ev.PodsListed([])], ev.PodSeen(A), UNTOUCHED, GroupTally()
+    ),
+    "the watch tells of one that was taken for deleted": Case(
+        [ev.PodDeleted(A.uid)], A, TOUCHED, all_of(others=[A])
+    ),
+    # relists
+    "a list replaces what there was": Case(
+        [A, B, BOUND],
+        ev.PodsListed([replace(B, node="n1"), C]),
+        TOUCHED,
+        all_of(bound=[B], others=[C]),
+    ),
+    "a list without news": Case([A, B], ev.PodsListed([A, B]), UNTOUCHED, all_of(others=[A, B])),
+    "a list keeps assumptions of pods without a node": Case(
+        [A, B, planned(gang_0="n0"), ev.PodWaiting(B, "n1")],
+        ev.PodsListed([A, B]),
+        UNTOUCHED,
+        all_of(planned=[A], waiting=[B]),
+    ),
+    "a list drops assumptions of pods that it lacks": Case(
+        [A, B, planned(gang_0="n0"), ev.PodWaiting(B, "n1")],
+        ev.PodsListed([A]),
+        ROOM,
+        all_of(planned=[A]),
+    ),
+    "a list shows a held member bound": Case(
+        [A, ev.PodBinding(A, "n0")], ev.PodsListed([BOUND]), TOUCHED, all_of(bound=[A])
+    ),
+    # nodes
+    "a node appears": Case([A], node("n9"), UNTOUCHED, all_of(others=[A])),
+    "a node with a plan goes": Case(
+        [A, planned(gang_0="n0")], ev.NodeDeleted("n0"), ROOM, all_of(others=[A])
+    ),
+    "a node without a plan goes": Case([A], ev.NodeDeleted("n0"), UNTOUCHED, all_of(others=[A])),
+    "an unknown node goes": Case([A], ev.NodeDeleted("n9"), UNTOUCHED, all_of(others=[A])),
+    "a node where a member waits goes": Case(
+        [A, ev.PodWaiting(A, "n0")], ev.NodeDeleted("n0"), UNTOUCHED, all_of(waiting=[A])
+    ),
+    "a list of nodes lacks one with a plan": Case(
+        [A, B, planned(gang_0="n0", gang_1="n1")],
+        ev.NodesListed(nodes(8)),
+        ROOM,
+        all_of(planned=[A], others=[B]),
+    ),
+    # PodGroups
+    "a PodGroup appears": Case([A], pod_group(), TOUCHED, all_of(others=[A])),
+    "a PodGroup without news": Case([A, pod_group()], pod_group(), UNTOUCHED, all_of(others=[A])),
+    "a PodGroup changes": Case(
+        [A, pod_group()], pod_group(min_member=1), TOUCHED, all_of(others=[A])
+    ),
+    "a PodGroup goes": Case(
+        [A, pod_group()], ev.PodGroupDeleted(GROUP_X, GANG), TOUCHED, all_of(others=[A])
+    ),
+    "an unknown PodGroup goes": Case(
+        [A], ev.PodGroupDeleted(GROUP_X, GANG), UNTOUCHED, all_of(others=[A])
+    ),
+    "a PodGroup of the other API group goes": Case(
+        [A, pod_group()], ev.PodGroupDeleted(GROUP_SIGS, GANG), UNTOUCHED, all_of(others=[A])
+    ),
+    "a list of PodGroups lacks one": Case(
+        [A, pod_group()], ev.PodGroupsListed(GROUP_X, []), TOUCHED, all_of(others=[A])
+    ),
+    "a list of the other API group lacks it": Case(
+        [A, pod_group()], ev.PodGroupsListed(GROUP_SIGS, []), UNTOUCHED, all_of(others=[A])
+    ),
+    "a list of PodGroups has another one": Case(
+        [A, pod_group()],
+        ev.PodGroupsListed(GROUP_X, [pod_group(), pod_group("other")]),
+        Change(groups=frozenset((key("other"),))),
+        all_of(others=[A]),
+    ),
+    # steps of our own
+    "members are planned": Case(
+        [A, B], planned(gang_0="n0", gang_1="n1"), TOUCHED, all_of(planned=[A, B])
+    ),
+    "a plan moves": Case(
+        [A, planned(gang_0="n0")], planned(gang_0="n1"), UNTOUCHED, all_of(planned=[A])
+    ),
+    "a plan grows": Case(
+        [A, B, planned(gang_0="n0")],
+        planned(gang_0="n0", gang_1="n1"),
+        TOUCHED,
+        all_of(planned=[A, B]),
+    ),
+    "a plan for a bound pod": Case([BOUND], planned(gang_0="n1"), UNTOUCHED, all_of(bound=[A])),
+    "a plan for an unknown pod": Case([A], planned(other="n1"), UNTOUCHED, all_of(others=[A])),
+    "a planned member waits": Case(
+        [A, planned(gang_0="n0")], ev.PodWaiting(A, "n1"), UNTOUCHED, all_of(waiting=[A])
+    ),
+    "a waiting member is being bound": Case(
+        [A, ev.PodWaiting(A, "n0")], ev.PodBinding(A, "n0"), UNTOUCHED, all_of(binding=[A])
+    ),
+    "a bound member cannot wait": Case(
+        [BOUND], ev.PodWaiting(A, "n1"), UNTOUCHED, all_of(bound=[A])
+    ),
+    "an unknown member cannot wait": Case(
+        [B], ev.PodWaiting(A, "n1"), UNTOUCHED, all_of(others=[B])
+    ),
+    "a planned member gives its room back": Case(
+        [A, planned(gang_0="n0")], ev.Unreserved([A.uid]), ROOM, all_of(others=[A])
+    ),
+    "a waiting member gives its room back": Case(
+        [A, ev.PodWaiting(A, "n0")], ev.Unreserved([A.uid]), ROOM, all_of(others=[A])
+    ),
+    "a pod of no gang gives its room back": Case(
+        [PLAIN, ev.PodBinding(PLAIN, "n0")],
+        ev.Unreserved([PLAIN.uid]),
+        Change(room=True),
+        GroupTally(),
+    ),
+    "a member without room gives nothing back": Case(
+        [A], ev.Unreserved([A.uid, "other"]), UNTOUCHED, all_of(others=[A])
+    ),
+    "a member is refused": Case([A], ev.PodRefused(A, Reason.GATED), UNTOUCHED, all_of(others=[A])),
+    "a member is tried": Case([A], ev.PodsTried([A.uid]), UNTOUCHED, all_of(others=[A])),
+    # what touches nothing for the group, yet frees room that kube-scheduler does not know of
+    "BUG 4: a planned member is being deleted": Case(
+        [A, planned(gang_0="n0")], DYING, ROOM, all_of(others=[A])
+    ),
+    "BUG 5: a member moves to another gang": Case(
+        [A, B],
+        replace(A, group=key("other")),
+        Change(groups=frozenset((GANG, key("other")))),
+        all_of(others=[B]),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_apply(case: Case, cluster: Cluster) -> None:
+    tell(cluster, nodes(8, 8), case.before)
+
+    assert cluster.apply(event_of(case.now)) == case.change
+    assert cluster.snapshot().tally(GANG) == case.tally
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_applying_a_fact_again_changes_nothing(case: Case, cluster: Cluster) -> None:
+    tell(cluster, nodes(8, 8), case.before, case.now)
+    snapshot = cluster.snapshot()
+    tally = snapshot.tally(GANG)
+
+    change = cluster.apply(event_of(case.now))
+
+    assert (change.groups, change.unschedulable) == (frozenset(), frozenset())
+    assert snapshot.tally(GANG) == tally
+
+
+def test_room_is_counted_once_whichever_comes_first(cluster: Cluster) -> None:
+    snapshot = cluster.snapshot()
+    taken = requests(1)
+    tell(cluster, nodes(8, 8), A, planned(gang_0="n0"))
+    assert (snapshot.used("n0"), snapshot.reserved("n0")) == ({}, {A.uid: assumption(A, "n0")})
+    tell(cluster, ev.PodWaiting(A, "n0"))
+    assert (snapshot.used("n0"), snapshot.reserved("n0")) == (taken, {})
+    tell(cluster, ev.PodBinding(A, "n0"))
+    assert snapshot.used("n0") == taken
+    tell(cluster, BOUND)
+    assert snapshot.used("n0") == taken
+    assert snapshot.assumption(A.uid) is None
+    tell(cluster, ev.PodBinding(A, "n0"), ev.PodWaiting(A, "n1"), planned(gang_0="n1"))
+    assert (snapshot.used("n0"), snapshot.used("n1"), snapshot.reserved("n1")) == (taken, {}, {})
+
+
+def test_a_fact_on_another_node_wins_over_the_assumption(cluster: Cluster) -> None:
+    tell(cluster, nodes(8, 8), A, ev.PodBinding(A, "n1"), BOUND)
+    snapshot = cluster.snapshot()
+
+    assert (snapshot.used("n0"), snapshot.used("n1")) == (requests(1), {})
+
+
+def test_an_assumption_follows_the_newest_version_of_its_pod(cluster: Cluster) -> None:
+    grown = replace(A, shape=shape(3))
+    tell(cluster, nodes(8, 8), A, ev.PodWaiting(A, "n0"), grown)
+
+    assert cluster.snapshot().assumption(A.uid) == Assumption(grown, "n0", Stage.WAITING)
+    assert cluster.snapshot().used("n0") == requests(3)
+
+
+def test_an_assumption_told_with_an_old_version_takes_the_newest(cluster: Cluster) -> None:
+    grown = replace(A, shape=shape(3))
+    tell(cluster, nodes(8), grown, ev.PodWaiting(A, "n0"))
+
+    assert cluster.snapshot().assumption(A.uid) == Assumption(grown, "n0", Stage.WAITING)
+
+
+def test_a_gated_pod_that_is_planned_is_not_counted_as_gated(cluster: Cluster) -> None:
+    tell(cluster, nodes(8), GATED, planned(gang_0="n0"))
+
+    assert cluster.snapshot().tally(GANG) == all_of(planned=[A])
+
+
+def test_a_gated_pod_that_gave_its_room_back_is_gated_again(cluster: Cluster) -> None:
+    """BUG 7: a pod planned before the watch told of its ungating is lost to `gated`."""
+    tell(cluster, nodes(8), GATED, planned(gang_0="n0"), ev.Unreserved([A.uid]))
+
+    assert cluster.snapshot().tally(GANG) == all_of(gated=[A])
+
+
+def test_refusals_are_remembered_until_the_pod_is_tried_bound_or_gone(cluster: Cluster) -> None:
+    snapshot = cluster.snapshot()
+    tell(cluster, nodes(8), A, B, C, *(ev.PodRefused(each, Reason.GATED) for each in (A, B, C)))
+    assert snapshot.refused == {each.uid: Refusal(each, Reason.GATED) for each in (A, B, C)}
+    tell(cluster, BOUND, ev.PodDeleted(B.uid), ev.PodsTried([C.uid, "other"]))
+    assert snapshot.refused == {}
+
+
+def test_the_refusal_of_an_unknown_pod_is_not_remembered(cluster: Cluster) -> None:
+    tell(cluster, ev.PodRefused(A, Reason.GATED))
+
+    assert cluster.snapshot().refused == {}
+
+
+WANT_VERSION: dict[str, tuple[Sequence[Any], Any, bool]] = {
+    "a new node": ([], node("n9"), True),
+    "a node that grew": ([], node("n0", 9), True),
+    "a node without news": ([], node("n0", 8), False),
+    "a list of nodes": ([], ev.NodesListed(nodes(8, 8)), True),
+    "a pod that appears": ([], A, False),
+    "a pod that is bound": ([A], BOUND, False),
+    "a pod that goes": ([BOUND], ev.PodDeleted(A.uid), True),
+    "a pod that finished": ([BOUND], replace(BOUND, finished=True), True),
+    "a pod that changed its size": ([BOUND], replace(BOUND, shape=shape(2)), True),
+    "a plan": ([A], planned(gang_0="n0"), False),
+    "room given back": ([A, planned(gang_0="n0")], ev.Unreserved([A.uid]), True),
+    "no room given back": ([A], ev.Unreserved([A.uid]), False),
+    "a PodGroup": ([A], pod_group(), False),
+}
+
+
+@pytest.mark.parametrize(("before", "now", "want"), WANT_VERSION.values(), ids=WANT_VERSION)
+def test_the_capacity_version_tells_that_room_may_have_appeared(
+    before: Sequence[Any], now: Any, want: bool, cluster: Cluster
+) -> None:
+    tell(cluster, nodes(8, 8), before)
+    version = cluster.snapshot().capacity_version
+    tell(cluster, now)
+
+    assert (cluster.snapshot().capacity_version > version) is want
+
+
+def test_an_update_of_a_planned_pod_is_no_sign_of_room(cluster: Cluster) -> None:
+    """BUG 6: kube-scheduler's own status patch on a held pod ends every denied window."""
+    tell(cluster, nodes(8), A, planned(gang_0="n0"))
+    version = cluster.snapshot().capacity_version
+    tell(cluster, replace(A, unschedulable=NO_NODE))
+
+    assert cluster.snapshot().capacity_version == version
+
+
+def test_the_newer_api_group_wins(cluster: Cluster) -> None:
+    newer, older = pod_group(min_member=2), pod_group(min_member=5, api_group=GROUP_SIGS)
+    tell(cluster, newer, older)
+    assert cluster.snapshot().pod_group(GANG) == newer
+    tell(cluster, ev.PodGroupDeleted(GROUP_X, GANG))
+    assert cluster.snapshot().pod_group(GANG) == older
+
+
+def test_members_come_in_order_of_arrival(cluster: Cluster) -> None:
+    tell(cluster, B, A, C, replace(B, priority=4), BOUND)
+
+    assert [each.uid for each in cluster.snapshot().members(GANG)] == [B.uid, A.uid, C.uid]
+
+
+def test_a_relabelled_member_that_goes_leaves_nothing_behind(cluster: Cluster) -> None:
+    """BUG 5, the consequence: the old gang's members can no longer be listed at all."""
+    tell_unchecked(cluster, A, B, replace(A, group=key("other")), ev.PodDeleted(A.uid))
+
+    assert [each.uid for each in cluster.snapshot().members(GANG)] == [B.uid]
+
+
+def tell_unchecked(cluster: Cluster, *facts: Any) -> None:
+    for fact in flat(facts):
+        cluster.apply(event_of(fact))
+
+
+def test_listeners_hear_in_order_and_may_apply_more(cluster: Cluster) -> None:
+    heard: list[tuple[str, Change]] = []
+
+    def first(change: Change) -> None:
+        heard.append(("first", change))
+        if change.room:
+            cluster.validate()
+            cluster.apply(ev.PodRefused(A, Reason.RESERVED))
+
+    cluster.subscribe(first)
+    cluster.subscribe(lambda change: heard.append(("second", change)))
+    tell(cluster, nodes(8), A, planned(gang_0="n0"), planned(gang_0="n0"), ev.Unreserved([A.uid]))
+
+    assert heard == [
+        ("first", TOUCHED),
+        ("second", TOUCHED),
+        ("first", TOUCHED),
+        ("second", TOUCHED),
+        ("first", ROOM),
+        ("second", ROOM),
+    ]
+
+
+def test_only_so_many_deleted_pods_are_remembered(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extender.state.cluster._REMEMBERED", 2)
+    tell(cluster, A, B, C, *(ev.PodDeleted(each.uid) for each in (A, B, C)))
+    tell(cluster, *(ev.PodSeen(each) for each in (A, B, C)))
+
+    assert list(cluster.snapshot().pods) == [A.uid]
+
+
+@pytest.fixture
+def broken() -> Cluster:
+    cluster = Cluster()
+    tell(cluster, nodes(8), A, B, planned(gang_0="n0"), ev.PodWaiting(B, "n0"))
+    return cluster
+
+
+@pytest.mark.parametrize("table", ["used", "reserved", "groups", "assumed"])
+def test_validate_finds_what_is_missing(broken: Cluster, table: str) -> None:
+    getattr(broken._tables, table).clear()
+
+    with pytest.raises(AssertionError, match="is not the recount"):
+        broken.validate()
+
+
+def test_validate_finds_room_counted_twice(broken: Cluster) -> None:
+    broken._tables.used["n0"]["cpu"] += 1
+
+    with pytest.raises(AssertionError, match="used: .* is not the recount"):
+        broken.validate()
+
+
+WANT_FREE: dict[str, tuple[Sequence[Any], dict[str, Any], int]] = {
+    "an empty node": ([], {}, 8000),
+    "a bound pod": ([replace(PLAIN, node="n0")], {}, 7000),
+    "a bound pod of low priority": ([replace(PLAIN, node="n0", priority=-5)], {}, 7000),
+    "a waiting pod": ([A, ev.PodWaiting(A, "n0")], {}, 7000),
+    "a pod that is being bound": ([A, ev.PodBinding(A, "n0")], {}, 7000),
+    "a plan of equals": ([A, planned(gang_0="n0")], {}, 7000),
+    "a plan of betters": ([replace(A, priority=1), planned(gang_0="n0")], {}, 7000),
+    "a plan of lesser ones": ([replace(A, priority=-1), planned(gang_0="n0")], {}, 8000),
+    "one's own plan": ([A, B, planned(gang_0="n0", gang_1="n0")], {"without": A.uid}, 7000),
+    "more than there is": ([pod("big", 9, on="n0")], {}, -1000),
+    "another node": ([pod("big", 9, on="n1")], {}, 8000),
+}
+
+
+@pytest.mark.parametrize(("there", "asked", "want"), WANT_FREE.values(), ids=WANT_FREE)
+def test_free(there: Sequence[Any], asked: dict[str, Any], want: int, cluster: Cluster) -> None:
+    tell(cluster, nodes(8, 8), there)
+    free = cluster.snapshot().free(node("n0", 8), **{"priority": 0, **asked})
+
+    assert free["cpu"] == want
+
+
+def test_tallies_count_what_permit_and_plans_count() -> None:
+    tally = all_of(bound=[A], binding=[B], waiting=[C], planned=pods(2, group="x"))
+
+    assert (tally.assigned, tally.committed) == (3, 5)
