@@ -6,6 +6,7 @@ process ends, and whoever supervises it starts it anew from the API server's tru
 """
 
 import asyncio
+import gc
 import random
 import ssl
 from collections.abc import Callable
@@ -90,12 +91,25 @@ class Extender:
 
     async def run(self, serve: Callable[[], Any]) -> None:
         """Run everything until `serve` returns."""
+        _collect_garbage_seldom()
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
             background.append(tasks.create_task(self.waker.run()))
             await serve()
             for task in background:
                 task.cancel()
+
+
+def _collect_garbage_seldom() -> None:
+    """Look for cyclic garbage a hundred times less often than Python's default.
+
+    Nearly everything here is freed by its reference count. A collection walks all cached pods and
+    nodes, and kube-scheduler's loop waits for filter meanwhile: seldom collections took a tenth off
+    the process's CPU time at 5000 pods.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 def backoff(base: float, cap: float) -> Backoff:

@@ -31,6 +31,10 @@ Fact = NodeInfo | PodInfo | PodGroupInfo | ev.Event
 
 _shapes: dict[str, Shape] = {}
 
+# Python 3.11 makes an event loop when pytest-asyncio asks whether there is one, and nobody closes
+# it. Said once that there is none, it makes none.
+asyncio.set_event_loop(None)
+
 
 def key(name: str) -> str:
     """Return a group's key."""
@@ -209,7 +213,7 @@ def pod_json(
     label: str = POD_GROUP_LABEL,
     **spec: Any,
 ) -> dict[str, Any]:
-    """Return a pod as kube-scheduler sends it; its decoded form is `pod(name, cpu, group=group)`."""
+    """Return a pod as kube-scheduler sends it; decoded it is `pod(name, cpu, group=group)`."""
     return {
         "metadata": {
             "name": name,

@@ -13,8 +13,12 @@ from tests.makers import cluster_of, node, pod, shape
 
 SIZES = st.integers(1, 4)
 SHAPES = st.sampled_from(
-    [shape(cpu, gpu=gpu) for cpu in (1, 2, 3) for gpu in (0, 1)]
-    + [shape(1, one_per_node=True), shape(2, selector={"zone": "a"})]
+    [
+        *(shape(cpu) for cpu in (1, 2, 3)),
+        *(shape(cpu, gpu=1) for cpu in (1, 2, 3)),
+        shape(1, one_per_node=True),
+        shape(2, selector={"zone": "a"}),
+    ]
 )
 
 

@@ -45,7 +45,7 @@ class Gangs(RuleBasedStateMachine):
                 self.world.create_pod(cpu, name)
         self.world.deliver(100)
 
-    # --- what users and controllers do ------------------------------------------------------------
+    # --- what users and controllers do --------------------------------------------------------
 
     @rule(cpu=st.integers(1, 3), group=st.sampled_from([*GROUPS, *GROUPS, None]))
     def create_pod(self, cpu: int, group: str | None) -> None:
@@ -75,7 +75,7 @@ class Gangs(RuleBasedStateMachine):
     def delete_node(self, index: int) -> None:
         self.world.delete_node(pick(list(self.world.nodes), index))
 
-    # --- what kube-scheduler does -------------------------------------------------------------------
+    # --- what kube-scheduler does ---------------------------------------------------------------
 
     @precondition(lambda self: self.world.unplaced())
     @rule(index=INDEX, choose=INDEX, bind=st.booleans())
@@ -125,7 +125,7 @@ class Gangs(RuleBasedStateMachine):
     def restart(self, noticed: bool) -> None:
         self.world.restart_scheduler(noticed=noticed)
 
-    # --- what the API server and time do ------------------------------------------------------------
+    # --- what the API server and time do ------------------------------------------------------
 
     @precondition(lambda self: self.world.pods)
     @rule(index=INDEX, times=st.integers(1, 3), final=st.booleans())

@@ -43,7 +43,7 @@ class Recorder(AbstractContextManager["Recorder"]):
         recorder = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # noqa: N802 - the name that the library calls
+            def do_POST(self) -> None:
                 verb = self.path.strip("/")
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 recorder.bodies.setdefault(verb, body)

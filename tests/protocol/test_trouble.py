@@ -56,7 +56,7 @@ async def test_the_error_says_what_is_wrong_with_the_request(service: Service, b
 
 @pytest.mark.parametrize("names", ['"node-0"', "{}", "7", "[1]", '[["node-0"]]'])
 async def test_node_names_that_are_none_are_an_error(service: Service, names: str) -> None:
-    """BUG 12: without a plan anywhere a plain pod's NodeNames are sent back unread."""
+    """without a plan anywhere a plain pod's NodeNames are sent back unread."""
     pod = {"metadata": {"name": "p", "namespace": "ns", "uid": "p"}}
 
     answer = await service.ask(
@@ -164,7 +164,7 @@ async def test_the_openapi_document_tells_the_verbs_with_their_models(service: S
 
 
 async def test_every_reference_of_the_openapi_document_leads_somewhere(service: Service) -> None:
-    """BUG 13: `$defs` of a request's model are referred to from the document's root."""
+    """`$defs` of a request's model are referred to from the document's root."""
     document = (await service.http.get("/openapi.json")).json()
 
     dangling = [ref for ref in references(document) if not resolves(document, ref)]
@@ -217,23 +217,29 @@ JSON = st.recursive(
 )
 
 
+def mutate(draw: st.DrawFn, part: Any) -> None:
+    """Replace or drop something somewhere in a document."""
+    while isinstance(part, dict | list) and part:
+        keys = list(part) if isinstance(part, dict) else list(range(len(part)))
+        name = draw(st.sampled_from(keys))
+        if draw(st.booleans()) or not isinstance(part[name], dict | list):
+            break
+        part = part[name]
+    else:
+        return
+    if draw(st.booleans()):
+        part[name] = draw(JSON)
+    else:
+        del part[name]
+
+
 @st.composite
 def mutated(draw: st.DrawFn) -> bytes:
     """Return a recorded request with some of its parts replaced, dropped or cut off."""
     verb, form = draw(st.sampled_from(VERBS)), draw(st.sampled_from(FORMS))
     document: Any = recorded(form, verb)
     for _ in range(draw(st.integers(0, 3))):
-        part = document
-        while isinstance(part, dict | list) and part:
-            keys = list(part) if isinstance(part, dict) else list(range(len(part)))
-            name = draw(st.sampled_from(keys))
-            if draw(st.booleans()) or not isinstance(part[name], dict | list):
-                if draw(st.booleans()):
-                    part[name] = draw(JSON)
-                else:
-                    del part[name]
-                break
-            part = part[name]
+        mutate(draw, document)
     body = json.dumps(document).encode()
     return body[: draw(st.integers(0, len(body)))] if draw(st.integers(0, 5)) == 0 else body
 

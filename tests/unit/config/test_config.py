@@ -169,7 +169,7 @@ def test_a_section_that_is_no_mapping_is_told_though_a_flag_sets_a_field(tmp_pat
 
 
 def test_a_missing_file_is_told() -> None:
-    with pytest.raises(SettingsError, match="^/no/such/file: No such file or directory$"):
+    with pytest.raises(SettingsError, match=r"^/no/such/file: No such file or directory$"):
         load(Path("/no/such/file"), {})
 
 

@@ -141,6 +141,18 @@ WANT: dict[str, tuple[Ask, Fit]] = {
         ),
         want(3, gang_0="n1", gang_2="n0", gang_1="n1"),
     ),
+    "even small members with a selector do": (
+        Ask(
+            [
+                pod("gang-0", SMALL, group="gang"),
+                pod("gang-1", 4, group="gang"),
+                pod("gang-2", shape(2, selector={"zone": "a"}), group="gang"),
+            ],
+            [node("n0", 8, labels={"zone": "a"}), pod("other", 4, on="n0"), node("n1", 5)],
+            sent=("n1",),
+        ),
+        want(3, gang_0="n1", gang_2="n0", gang_1="n1"),
+    ),
     "a second try takes the fullest nodes first": (
         Ask(
             [pod("gang-0", SMALL, group="gang"), pod("gang-1", 4, group="gang")],
@@ -174,7 +186,7 @@ WANT: dict[str, tuple[Ask, Fit]] = {
     ),
     "everything is short where no node will do": (
         Ask(pods(2, ZONED), nodes(8, 8), sent=()),
-        want(2, short={"cpu": 4000, "pods": 1}),
+        want(2, short={"cpu": 8000, "pods": 2}),
     ),
     "nothing alone is short where it lies apart": (
         Ask(pods(1, GPU), [node("n0", 1), node("n1", 0, gpu=1)]),
@@ -246,16 +258,16 @@ def test_fit(ask: Ask, want_fit: Fit) -> None:
 
 
 def test_a_member_of_low_priority_does_not_take_room_that_its_betters_keep() -> None:
-    """BUG 1: what is left on a node is remembered without the priority that it was asked for."""
+    """what is left on a node is remembered without the priority that it was asked for."""
     first, second = pod("a", 1, group="gang", priority=9), pod("b", 4, group="gang", priority=0)
     rival = pod("rival-0", 4, group="rival", priority=5)
-    found = Ask([first, second], [*nodes(5), rival, planned(**{"rival_0": "n0"})]).answer()
+    found = Ask([first, second], [*nodes(5), rival, planned(rival_0="n0")]).answer()
 
     assert found.placements == {"a": "n0"}
 
 
 def test_the_shortage_counts_all_that_are_missing_when_not_even_the_first_fits() -> None:
-    """BUG 2: after the first pod has failed, only that one is counted."""
+    """after the first pod has failed, only that one is counted."""
     found = Ask(pods(3, 4), nodes(2, 2)).answer()
 
     assert found == Fit({}, 3, {"cpu": 12000})

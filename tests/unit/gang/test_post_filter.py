@@ -77,26 +77,39 @@ def test_post_filter(there: Sequence[Any], percentage: int, want: Refuse | None)
     assert post_filter.decide(FAILED, key("gang"), snapshot=snapshot, options=options) == want
 
 
-WANT_OURS: dict[str, tuple[str, Refuse | None]] = {
+WANT_OURS: dict[str, tuple[str, bool]] = {
     "a refusal of ours": (
         "0/3 nodes are available: 3 gang ns/gang: 1 of 2 pods got a node before the time-out.",
-        None,
+        True,
     ),
     "a refusal of another gang's": (
         "0/3 nodes are available: 3 gang ns/gang-2: there is no such PodGroup.",
-        refusal(8),
+        False,
     ),
-    "kube-scheduler's own": (NO_NODE, refusal(8)),
-    "no text": ("", refusal(8)),
+    "kube-scheduler's own": (NO_NODE, False),
+    "no text": ("", False),
 }
 
 
 @pytest.mark.parametrize(("message", "want"), WANT_OURS.values(), ids=WANT_OURS)
-def test_our_own_text_is_no_news(message: str, want: Refuse | None) -> None:
-    failed = pod("failed", 1, group="gang", unschedulable=message)
-    there = [pod_group(min_member=10), waiting(2), failed, PLAN]
-    snapshot = cluster_of(nodes(8), there).snapshot()
+def test_our_own_text_is_known_again(message: str, want: bool) -> None:
+    assert post_filter.is_ours(message, key("gang")) is want
 
-    found = post_filter.decide(failed, key("gang"), snapshot=snapshot, options=Options())
 
-    assert found == want
+WANT_STUCK: dict[str, tuple[Sequence[Any], str | None]] = {
+    "a planned member that had no node": ([FAILED, PLAN], "failed"),
+    "a planned member that we had refused": (
+        [pod("failed", group="gang", unschedulable="gang ns/gang: no"), PLAN],
+        None,
+    ),
+    "a planned member of which nothing is known": ([pod("failed", group="gang"), PLAN], None),
+    "a member that had no node and is not planned": ([FAILED], None),
+    "a member that had no node and waits now": ([FAILED, ev.PodWaiting(FAILED, "n0")], None),
+}
+
+
+@pytest.mark.parametrize(("there", "want"), WANT_STUCK.values(), ids=WANT_STUCK)
+def test_stuck(there: Sequence[Any], want: str | None) -> None:
+    found = post_filter.stuck(key("gang"), snapshot=cluster_of(nodes(8), there).snapshot())
+
+    assert (found and found.uid) == want

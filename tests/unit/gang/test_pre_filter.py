@@ -67,11 +67,27 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
         Refuse(Reason.RECENTLY_DENIED, EARLIER.message),
     ),
     "fifth: minResources are not there": (
-        Ask([pod_group(min_resources={"cpu": 9000, "memory": 0}), B, C, nodes(4, 3)]),
+        Ask([pod_group(min_resources={"cpu": 9000, "memory": 0}), B, C, nodes(4, 3)], sent=("n0",)),
         refuse(Reason.NOT_ENOUGH_RESOURCES, "its minResources are short of cpu 2", deny=True),
     ),
     "sixth: not enough fit": (
-        Ask([pod_group(), B, C, nodes(6, 2, 4)]),
+        Ask([pod_group(), B, C, nodes(6, 2, 4)], sent=("n0", "n2")),
+        refuse(
+            Reason.NOT_ENOUGH_RESOURCES,
+            "2 of the 3 pods that it still needs fit, short of cpu 4",
+            deny=True,
+        ),
+    ),
+    "no room where kube-scheduler sees some: our watch lags, and the group did not fail": (
+        Ask([pod_group(), B, C, nodes(4, 4, 4), pod("old", 4, on="n2")]),
+        refuse(Reason.CACHE_BEHIND, "2 of the 3 pods that it still needs fit, short of cpu 4"),
+    ),
+    "no room on a node that we do not know yet": (
+        Ask([pod_group(), B, C, nodes(4, 4)]),
+        refuse(Reason.CACHE_BEHIND, "2 of the 3 pods that it still needs fit, short of cpu 4"),
+    ),
+    "no room because a plan keeps it is no lag": (
+        Ask([pod_group(), B, C, ROOM, RIVALS, planned(rival_0="n2")]),
         refuse(
             Reason.NOT_ENOUGH_RESOURCES,
             "2 of the 3 pods that it still needs fit, short of cpu 4",
@@ -348,7 +364,7 @@ def test_beside_plans(subject: PodInfo, there: Sequence[Any], want: FilterVerdic
 
 
 def test_a_plan_does_not_take_room_that_its_betters_keep() -> None:
-    """BUG 3: following a plan does not look at what a later plan of higher priority keeps."""
+    """following a plan does not look at what a later plan of higher priority keeps."""
     low, high = pod("low", 4, group="low"), pod("high", 4, group="high", priority=9)
     snapshot = cluster_of(
         nodes(4), low, high, pod_group("low", 1), planned(low="n0"), planned(high="n0")

@@ -39,8 +39,14 @@ WANT: dict[str, tuple[Sequence[Any], Wake]] = {
         Wake(),
     ),
     "who was denied is tried": (
-        [pod_group(), A, B, C, *refused(A, **LACKED_ROOM)]
-        + refused(B, C, reason=Reason.RECENTLY_DENIED),
+        [
+            pod_group(),
+            A,
+            B,
+            C,
+            *refused(A, **LACKED_ROOM),
+            refused(B, C, reason=Reason.RECENTLY_DENIED),
+        ],
         Wake((B,)),
     ),
     "those that a plan counts on": (
@@ -48,8 +54,14 @@ WANT: dict[str, tuple[Sequence[Any], Wake]] = {
         Wake((B, C)),
     ),
     "those that a plan counts on though they lacked room": (
-        [pod_group(), A, B, C, planned(gang_0="n0", gang_1="n0", gang_2="n0")]
-        + refused(B, **NO_PLACE),
+        [
+            pod_group(),
+            A,
+            B,
+            C,
+            planned(gang_0="n0", gang_1="n0", gang_2="n0"),
+            refused(B, **NO_PLACE),
+        ],
         Wake((B,)),
     ),
     "those that a plan counts on though the PodGroup is gone": (
@@ -57,7 +69,7 @@ WANT: dict[str, tuple[Sequence[Any], Wake]] = {
         Wake((A, B)),
     ),
     "a whole plan: nobody beyond it": (
-        [pod_group(), A, B, C, D, planned(gang_0="n0", gang_1="n0", gang_2="n0")] + refused(B, D),
+        [pod_group(), A, B, C, D, planned(gang_0="n0", gang_1="n0", gang_2="n0"), refused(B, D)],
         Wake((B,)),
     ),
     "a plan with a gap: one more": (

@@ -50,13 +50,11 @@ async def test_no_member_is_written_before_quorum_and_then_all_are(cluster: Clus
 
 async def test_members_are_written_in_parallel(cluster: Cluster) -> None:
     scene = Scene(cluster, FACTS)
-    writing = 0
+    both = asyncio.Barrier(2)
 
     async def rendezvous(_: PodRef) -> None:
-        nonlocal writing
-        writing += 1
-        while writing < 2:
-            await asyncio.sleep(0.1)
+        async with asyncio.timeout(1):
+            await both.wait()
 
     scene.binder.before = rendezvous
     async with asyncio.TaskGroup() as tasks:
@@ -153,7 +151,7 @@ async def test_a_member_deleted_while_it_is_written_leaves_nothing(cluster: Clus
 
 
 async def test_an_error_has_no_per_cent_sign(cluster: Cluster) -> None:
-    """BUG 10: `%` is doubled here, where every other answer spells it out."""
+    """`%` is doubled here, where every other answer spells it out."""
     scene = Scene(cluster, FACTS)
     scene.binder.script["plain"] = [ConflictError("quota at 100%", status=409)]
 
@@ -163,7 +161,7 @@ async def test_an_error_has_no_per_cent_sign(cluster: Cluster) -> None:
 async def test_a_request_cancelled_in_the_moment_of_its_release_leaks_no_room(
     cluster: Cluster,
 ) -> None:
-    """BUG 11: the room of a pod whose write was cancelled stays taken until the pod is gone."""
+    """the room of a pod whose write was cancelled stays taken until the pod is gone."""
     scene = Scene(cluster, FACTS)
     first = scene.loop.create_task(scene.bind(A, "n0"))
     await asyncio.sleep(1)

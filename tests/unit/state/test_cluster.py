@@ -247,10 +247,10 @@ CASES: dict[str, Case] = {
     "a member is refused": Case([A], ev.PodRefused(A, Reason.GATED), UNTOUCHED, all_of(others=[A])),
     "a member is tried": Case([A], ev.PodsTried([A.uid]), UNTOUCHED, all_of(others=[A])),
     # what touches nothing for the group, yet frees room that kube-scheduler does not know of
-    "BUG 4: a planned member is being deleted": Case(
+    "a planned member is being deleted": Case(
         [A, planned(gang_0="n0")], DYING, ROOM, all_of(others=[A])
     ),
-    "BUG 5: a member moves to another gang": Case(
+    "a member moves to another gang": Case(
         [A, B],
         replace(A, group=key("other")),
         Change(groups=frozenset((GANG, key("other")))),
@@ -324,7 +324,7 @@ def test_a_gated_pod_that_is_planned_is_not_counted_as_gated(cluster: Cluster) -
 
 
 def test_a_gated_pod_that_gave_its_room_back_is_gated_again(cluster: Cluster) -> None:
-    """BUG 7: a pod planned before the watch told of its ungating is lost to `gated`."""
+    """a pod planned before the watch told of its ungating is lost to `gated`."""
     tell(cluster, nodes(8), GATED, planned(gang_0="n0"), ev.Unreserved([A.uid]))
 
     assert cluster.snapshot().tally(GANG) == all_of(gated=[A])
@@ -373,7 +373,7 @@ def test_the_capacity_version_tells_that_room_may_have_appeared(
 
 
 def test_an_update_of_a_planned_pod_is_no_sign_of_room(cluster: Cluster) -> None:
-    """BUG 6: kube-scheduler's own status patch on a held pod ends every denied window."""
+    """kube-scheduler's own status patch on a held pod ends every denied window."""
     tell(cluster, nodes(8), A, planned(gang_0="n0"))
     version = cluster.snapshot().capacity_version
     tell(cluster, replace(A, unschedulable=NO_NODE))
@@ -396,7 +396,7 @@ def test_members_come_in_order_of_arrival(cluster: Cluster) -> None:
 
 
 def test_a_relabelled_member_that_goes_leaves_nothing_behind(cluster: Cluster) -> None:
-    """BUG 5, the consequence: the old gang's members can no longer be listed at all."""
+    """The old gang's members can no longer be listed at all."""
     tell_unchecked(cluster, A, B, replace(A, group=key("other")), ev.PodDeleted(A.uid))
 
     assert [each.uid for each in cluster.snapshot().members(GANG)] == [B.uid]
@@ -451,14 +451,14 @@ def broken() -> Cluster:
 def test_validate_finds_what_is_missing(broken: Cluster, table: str) -> None:
     getattr(broken._tables, table).clear()
 
-    with pytest.raises(AssertionError, match="is not the recount"):
+    with pytest.raises(AssertionError, match=r"is not the recount"):
         broken.validate()
 
 
 def test_validate_finds_room_counted_twice(broken: Cluster) -> None:
     broken._tables.used["n0"]["cpu"] += 1
 
-    with pytest.raises(AssertionError, match="used: .* is not the recount"):
+    with pytest.raises(AssertionError, match=r"used: .* is not the recount"):
         broken.validate()
 
 
