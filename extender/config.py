@@ -1,6 +1,7 @@
 """All settings, in one strict model: the YAML of `--config`, and flags on top."""
 
 import ipaddress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -72,10 +73,16 @@ class Gang(_Section):
     """How gangs are held together."""
 
     schedule_timeout_seconds: float = Field(
-        60, ge=1, description="how long members wait for each other where the PodGroup does not say"
+        60,
+        ge=1,
+        allow_inf_nan=False,
+        description="how long members wait for each other where the PodGroup does not say",
     )
     max_schedule_timeout_seconds: float = Field(
-        900, ge=1, description="the longest wait; below httpTimeout of the bind entry"
+        900,
+        ge=1,
+        allow_inf_nan=False,
+        description="the longest wait; below httpTimeout of the bind entry",
     )
     denied_seconds: Seconds = Field(3, description="how long a failed group is refused; 0: not")
     reject_percentage: int = Field(
@@ -88,6 +95,7 @@ class Gang(_Section):
     retry_grace_seconds: float = Field(
         3,
         gt=0,
+        allow_inf_nan=False,
         description="how long a member that had no node before its gang was planned may take to be "
         "tried again, before the others are refused",
     )
@@ -107,7 +115,9 @@ class Kube(_Section):
     """How the API server is used."""
 
     connections: int = Field(64, ge=2, description="connections kept open for bindings and patches")
-    timeout_seconds: float = Field(10, gt=0, description="time-out of one request")
+    timeout_seconds: float = Field(
+        10, gt=0, allow_inf_nan=False, description="time-out of one request"
+    )
 
 
 class Log(_Section):
@@ -135,12 +145,9 @@ def load(path: Path | None, overrides: dict[str, dict[str, object]]) -> Settings
     for section, fields in overrides.items():
         wanted = {to_camel(name): value for name, value in fields.items() if value is not None}
         if wanted:
-            before = given.get(section) or {}
-            if not isinstance(before, dict):
-                raise SettingsError(f"{section}: should be a mapping")
-            given[section] = {**before, **wanted}
+            given[section] = _over(given.get(section), wanted)
     try:
-        return Settings.model_validate(given)
+        return Settings.model_validate(given, by_alias=True, by_name=False)
     except ValidationError as error:
         where = f"{path}: " if path else ""
         raise SettingsError(where + "; ".join(map(_sentence, error.errors()))) from None
@@ -157,7 +164,18 @@ def _read(path: Path) -> dict[str, object]:
         return {}
     if not isinstance(parsed, dict):
         raise SettingsError(f"{path}: should be a mapping of sections, such as `listen:`")
-    return parsed
+    # A section whose lines are all commented out says nothing.
+    return {name: section for name, section in parsed.items() if section is not None}
+
+
+def _over(before: object, wanted: Mapping[str, object]) -> object:
+    """Return what a file says with single fields replaced; what is no mapping is told later."""
+    if before is None:
+        before = {}
+    if not isinstance(before, dict):
+        return before
+    nested = {k: _over(before.get(k), v) for k, v in wanted.items() if isinstance(v, dict)}
+    return {**before, **wanted, **nested}
 
 
 def _sentence(error: object) -> str:

@@ -1,5 +1,6 @@
 """What holds for all tests: the marker of cluster tests, and their logs when they fail."""
 
+import asyncio
 from collections.abc import Generator
 from pathlib import Path
 
@@ -7,6 +8,10 @@ import pytest
 
 from tests.harness.control_plane import ControlPlane
 from tests.harness.toolchain import ToolchainError, ensure_binaries
+
+# Python 3.11 makes an event loop when pytest-asyncio asks whether there is one, and nobody closes
+# it. Said once that there is none, it makes none.
+asyncio.set_event_loop(None)
 
 CLUSTER = Path(__file__).parent / "cluster"
 CLUSTER_TIMEOUT_SECONDS = 180

@@ -31,10 +31,6 @@ Fact = NodeInfo | PodInfo | PodGroupInfo | ev.Event
 
 _shapes: dict[str, Shape] = {}
 
-# Python 3.11 makes an event loop when pytest-asyncio asks whether there is one, and nobody closes
-# it. Said once that there is none, it makes none.
-asyncio.set_event_loop(None)
-
 
 def key(name: str) -> str:
     """Return a group's key."""

@@ -77,13 +77,15 @@ class Waker:
     async def _act(self, decision: wake.Wake) -> None:
         if not decision.retry and not decision.ungate:
             return
-        self._cluster.apply(ev.PodsTried([pod.uid for pod in decision.retry]))
+        reasons = {pod.uid: self._snapshot.refused[pod.uid].reason for pod in decision.retry}
+        self._cluster.apply(ev.PodsTried(list(reasons)))
         at = datetime.fromtimestamp(self._clock.wall(), UTC).isoformat()
         limit = asyncio.Semaphore(PARALLEL)
 
         async def patch(pod: PodInfo, how: str, write: Callable[[PodRef], Awaitable[None]]) -> None:
             async with limit:
-                await self._patch(pod, how, write)
+                if not await self._patched(pod, how, write) and pod.uid in reasons:
+                    self._cluster.apply(ev.PodRefused(pod, reasons[pod.uid]))
 
         async with asyncio.TaskGroup() as tasks:
             for pod in decision.retry:
@@ -91,14 +93,16 @@ class Waker:
             for pod in decision.ungate:
                 tasks.create_task(patch(pod, "gate", self._patcher.ungate))
 
-    async def _patch(
+    async def _patched(
         self, pod: PodInfo, how: str, write: Callable[[PodRef], Awaitable[None]]
-    ) -> None:
+    ) -> bool:
         try:
             await write(PodRef(pod.namespace, pod.name, pod.uid))
         except ApiError as error:
             _log.warning("could not wake a pod", pod=pod.key, error=str(error))
-            self._cluster.apply(ev.PodRefused(pod, "WakeFailed"))
             self.after(pod.group or ROOM, RETRY_SECONDS)
-        else:
-            self._metrics.woken_pods.labels(how).inc()
+            if pod.group:
+                self.after(ROOM, RETRY_SECONDS)  # it may have lacked nothing else
+            return False
+        self._metrics.woken_pods.labels(how).inc()
+        return True

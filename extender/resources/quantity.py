@@ -37,6 +37,8 @@ _SUFFIXES: Final[dict[str, Decimal]] = {
     "Ei": Decimal(2) ** 60,
 }
 
+_LARGEST_EXPONENT: Final = 30
+
 
 class QuantityError(ValueError):
     """The text is not a Kubernetes quantity."""
@@ -58,6 +60,8 @@ def parse(quantity: Quantity) -> Decimal:
         raise QuantityError(f"{quantity!r} is not a quantity such as 500m, 2 or 1Gi") from None
     if not value.is_finite():
         raise QuantityError(f"{quantity!r} is not a finite quantity")
+    if value.adjusted() > _LARGEST_EXPONENT:
+        raise QuantityError(f"{quantity!r} is larger than any quantity can be")
     return value * _SUFFIXES[suffix]
 
 

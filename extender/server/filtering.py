@@ -66,6 +66,8 @@ class Filtering:
         """Return the nodes that the pod may use, or one text for why there is none."""
         args = _decode_args(body)
         head = _decode_head(args.pod).metadata
+        if not head.uid:
+            raise ValueError("Pod.metadata.uid is missing")
         group = group_of(head.namespace, head.labels)
         sent = _names(args)
         if group is None and not self._snapshot.reserved_nodes:

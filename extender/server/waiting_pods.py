@@ -82,8 +82,9 @@ class WaitingPods:
         assert group is not None
         version = self._snapshot.capacity_version
         denied = self._denied.get(group, capacity_version=version)
-        if denied is not None:
-            return denied  # the group failed between this pod's filter and its bind
+        if denied is not None:  # the group failed between this pod's filter and its bind
+            self._metrics.decisions.labels("bind", denied.reason).inc()
+            return denied
         hold = _Hold(pod, node, self._loop.create_future())
         self._supersede(group, pod.uid)
         holds = self._holds.setdefault(group, {})
@@ -168,16 +169,20 @@ class WaitingPods:
         self._drop(group, hold.pod.uid)
         hold.outcome.set_result(refusal)
         self._metrics.decisions.labels("bind", refusal.reason).inc()
-        self._cluster.apply(ev.Unreserved((hold.pod.uid,)))
+        if hold.pod.uid in self._snapshot.tally(group).waiting:
+            self._cluster.apply(ev.Unreserved((hold.pod.uid,)))
 
     def _end_lost_holds(self, group: str) -> None:
-        """End the holds of members that are waiting no more: deleted, or bound by somebody."""
+        """End the holds of members that are waiting no more.
+
+        They were deleted, bound by somebody else, or filtered again: kube-scheduler restarted.
+        """
         holds = self._holds.get(group)
         waiting = self._snapshot.tally(group).waiting
         if holds is None or len(holds) == len(waiting):
             return
         for uid in [uid for uid in holds if uid not in waiting]:
-            text = f"{about(group)}this pod was deleted while it waited"
+            text = f"{about(group)}this pod was deleted or taken elsewhere while it waited"
             self._end(holds[uid], Refuse(Reason.MEMBER_DELETED, text))
 
     def _decide(self, group: str) -> None:

@@ -172,7 +172,8 @@ class Cluster:
         for uid, node in event.placements.items():
             pod = self._tables.pods.get(uid)
             if pod is not None and pod.node is None:
-                if uid not in self._tables.assumed:
+                before = self._tables.assumed.get(uid)
+                if before is None or before.stage is not Stage.PLANNED:
                     groups.add(pod.group)
                 self._assume(pod, node, Stage.PLANNED)
         return Change(groups=frozenset(filter(None, groups))) if groups else _NOTHING

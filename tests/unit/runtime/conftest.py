@@ -1,3 +1,0 @@
-"""Asyncio without a loop that nobody closes: see `tests.makers`."""
-
-import tests.makers  # noqa: F401
