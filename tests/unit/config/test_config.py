@@ -71,7 +71,7 @@ def test_a_file_is_in_camel_case_only_with_and_without_a_flag(
 ) -> None:
     path = written(tmp_path, {"gang": {"schedule_timeout_seconds": 5}})
 
-    with pytest.raises(SettingsError, match="gang.schedule_timeout_seconds: there is no such"):
+    with pytest.raises(SettingsError, match=r"gang\.schedule_timeout_seconds: there is no such"):
         load(path, {"gang": {"schedule_timeout_seconds": flag}})
 
 
