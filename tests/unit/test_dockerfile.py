@@ -54,6 +54,7 @@ class Machine:
             name: value
             for name, value in os.environ.items()
             if not name.startswith(("UV_", "PYTHON", "VIRTUAL_ENV", "PYTEST"))
+            or name == "UV_SYSTEM_CERTS"  # whom the machine trusts is the machine's affair
         }
         self.env["PATH"] = f"{python.parent}:/usr/bin:/bin"
 
