@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.harness.gang_scheduler import ROOT
 
@@ -62,6 +64,15 @@ def test_the_story_is_told_and_every_step_is_as_expected() -> None:
     }
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Children that SIGINT ends: whoever runs the tests in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted_it_exits_with_130_and_leaves_nothing() -> None:
     with subprocess.Popen(
         DEMO, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
