@@ -46,7 +46,6 @@ _log = structlog.get_logger(__name__)
 
 LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """What kube-scheduler itself watches: finished pods hold nothing, and show up as deleted."""
-BIND_ATTEMPTS: Final = 6
 BACKLOG: Final = 4096
 """A gang's bind requests come all at once, each on a connection of its own."""
 GRACE_SECONDS: Final = 5
@@ -62,8 +61,15 @@ class Extender:
         self.reflectors = reflectors(client, cluster, decoder)
         self.waiting = WaitingPods(cluster, denied, options=options, metrics=metrics)
         self.waker = Waker(cluster, writer, clock=clock, metrics=metrics)
-        retry = Retry(BIND_ATTEMPTS, lambda: backoff(0.05, 2.0), asyncio.sleep)
-        binding = Binding(cluster, self.waiting, writer, metrics=metrics, clock=clock, retry=retry)
+        retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
+        binding = Binding(
+            cluster,
+            self.waiting,
+            writer,
+            metrics=metrics,
+            retry=retry,
+            longest_wait=options.max_schedule_timeout,
+        )
         filtering = Filtering(
             cluster,
             decoder,
@@ -89,12 +95,18 @@ class Extender:
         """Return which caches have been filled."""
         return {reflector.kind: reflector.synced for reflector in self.reflectors}
 
+    async def _recover(self) -> None:
+        for reflector in self.reflectors:
+            await reflector.first_list.wait()
+        self.waker.recover()
+
     async def run(self, serve: Callable[[], Any]) -> None:
         """Run everything until `serve` returns."""
         _collect_garbage_seldom()
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
             background.append(tasks.create_task(self.waker.run()))
+            background.append(tasks.create_task(self._recover()))
             await serve()
             for task in background:
                 task.cancel()
@@ -171,7 +183,9 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Take a signal to stop."""
         self._loop.call_soon_threadsafe(self._on_exit)
-        super().handle_exit(sig, frame)
+        # Not super's: that raises the signal once more at the end, and the exit code is not 0.
+        self.force_exit = self.should_exit
+        self.should_exit = True
 
 
 async def serve(settings: Settings, kubeconfig: Path | None) -> None:
@@ -182,7 +196,9 @@ async def serve(settings: Settings, kubeconfig: Path | None) -> None:
         configuration, connections=kube.connections, timeout=kube.timeout_seconds
     ) as client:
         extender = Extender(settings, client)
-        server = _Server(_uvicorn_config(settings, extender.app), extender.waiting.refuse_all)
+        config = _uvicorn_config(settings, extender.app)
+        config.load()  # a certificate that cannot be read is told before anything runs
+        server = _Server(config, extender.waiting.refuse_all)
         _log.info("serving", host=listen.host, port=listen.port, api_server=client.host)
         await extender.run(server.serve)
     _log.info("stopped")

@@ -23,26 +23,15 @@ class _Wire(Struct, frozen=True, gc=False, rename=_camel):
     """Camel case on the wire, snake case here."""
 
 
-class OwnerReference(_Wire, frozen=True):
-    """metav1.OwnerReference."""
-
-    uid: str = ""
-    kind: str = ""
-    name: str = ""
-    controller: bool = False
-
-
 class ObjectMeta(_Wire, frozen=True):
     """metav1.ObjectMeta."""
 
     name: str = ""
     namespace: str = ""
     uid: str = ""
-    resource_version: str = ""
     creation_timestamp: datetime | None = None
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
 
 
 class ResourceRequirements(_Wire, frozen=True):
@@ -71,11 +60,17 @@ class SchedulingGate(_Wire, frozen=True):
     name: str = ""
 
 
+class Volume(_Wire, frozen=True):
+    """corev1.Volume, as far as it decides where a pod may go."""
+
+    persistent_volume_claim: Raw = Raw()
+    ephemeral: Raw = Raw()
+
+
 class PodSpec(_Wire, frozen=True):
     """corev1.PodSpec."""
 
     node_name: str | None = None
-    scheduler_name: str = ""
     priority: int | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     containers: list[Container] = field(default_factory=list)
@@ -85,6 +80,9 @@ class PodSpec(_Wire, frozen=True):
     node_selector: dict[str, str] | None = None
     affinity: Raw = Raw()
     tolerations: Raw = Raw()
+    volumes: list[Volume] | None = None
+    resource_claims: Raw = Raw()
+    topology_spread_constraints: Raw = Raw()
 
 
 class PodCondition(_Wire, frozen=True):
@@ -174,6 +172,7 @@ class Affinity(_Wire, frozen=True):
     """corev1.Affinity."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: Raw = Raw()
     pod_anti_affinity: PodAntiAffinity | None = None
 
 

@@ -17,8 +17,6 @@ GANG_GATE: Final = "scheduling.x-k8s.io/gang"
 WOKEN_ANNOTATION: Final = "scheduling.x-k8s.io/woken-at"
 """Patched on a pod to make kube-scheduler try it again: any change to a pod's metadata does."""
 
-COMPONENT: Final = "gang-extender"
-
 
 class Reason(StrEnum):
     """Why a pod or a group is where it is: the same word in answers, Events, metrics and logs."""
@@ -31,7 +29,6 @@ class Reason(StrEnum):
     CACHE_BEHIND = "CacheBehind"
     """kube-scheduler sees room that our own watch has not told of yet."""
     RESERVED = "ReservedForGang"
-    WAITING_FOR_BIND = "WaitingForBind"
     SCHEDULE_TIMEOUT = "ScheduleTimeout"
     MEMBER_UNSCHEDULABLE = "MemberUnschedulable"
     MEMBER_DELETED = "MemberDeleted"

@@ -23,6 +23,7 @@ _log = structlog.get_logger(__name__)
 ROOM: Final = ""
 """The queue's key for "room was given back"; no group has an empty name."""
 RETRY_SECONDS: Final = 1.0
+ROOM_SECONDS: Final = 0.1
 PARALLEL: Final = 32
 
 
@@ -50,14 +51,29 @@ class Waker:
         self._clock = clock
         self._metrics = metrics
         self._queue: WorkQueue[str] = WorkQueue()
+        self._room_soon = False
         cluster.subscribe(self.on_change)
 
     def on_change(self, change: Change) -> None:
         """Have the groups that a change touched looked at."""
         for group in change.groups:
             self._queue.add(group)
-        if change.room:
-            self._queue.add(ROOM)
+        if change.room and not self._room_soon:
+            # A plan that moves gives room back at every step; once in a while is enough.
+            self._room_soon = True
+            asyncio.get_running_loop().call_later(ROOM_SECONDS, self._look_for_room)
+
+    def _look_for_room(self) -> None:
+        self._room_soon = False
+        self._queue.add(ROOM)
+
+    def recover(self) -> None:
+        """Take up the refusals of an earlier run, once the whole cluster has been seen."""
+        for pod in list(self._snapshot.pods.values()):
+            reason = wake.refused_before(pod)
+            if reason is not None:
+                self._cluster.apply(ev.PodRefused(pod, reason))
+                self._queue.add(pod.group or ROOM)
 
     def after(self, group: str, seconds: float) -> None:
         """Have a group looked at later."""

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from extender.api.wellknown import Reason
 from extender.gang import min_resources
 from extender.gang.fit import fit, fits, occupied_nodes
-from extender.gang.options import Options
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Place, Refuse, about
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
@@ -109,6 +108,8 @@ def beside_plans(pod: PodInfo, sent: Sequence[str], *, snapshot: Snapshot) -> Fi
         return AnyNode()
     if open_nodes:
         return OneOf(open_nodes)
+    if any(not _has_ever_room(pod, name, snapshot) for name in sent):
+        return Refuse(Reason.CACHE_BEHIND, KEPT_FOR_GANG)
     text = f"{about(pod.group)}room is left only for the pods that it starts with"
     return Refuse(Reason.RESERVED, text if pod.group else KEPT_FOR_GANG)
 
@@ -194,9 +195,14 @@ def _is_outbid(pod: PodInfo, planned: str, snapshot: Snapshot) -> bool:
 def _is_complete(pod: PodInfo, sent: Sequence[str]) -> bool:
     """Return whether kube-scheduler sent all nodes that it found good, and not a sample of them.
 
-    A pod with a nominated node is first tried on that one alone.
+    A pod with a nominated node is first tried on that one alone; and the nodes that are good for a
+    pod with volumes or the like say nothing of those for its equals.
     """
-    return len(sent) < MIN_SAMPLE and tuple(sent) != (pod.nominated,)
+    return (
+        len(sent) < MIN_SAMPLE
+        and tuple(sent) != (pod.nominated,)
+        and not pod.shape.individually_constrained
+    )
 
 
 def _first_with_room(pod: PodInfo, sent: Sequence[str], snapshot: Snapshot) -> str | None:
@@ -219,8 +225,3 @@ def _has_room(pod: PodInfo, name: str, snapshot: Snapshot) -> bool:
     if node is None:
         return True
     return fits(pod.shape.requests, snapshot.free(node, priority=pod.priority))
-
-
-def timeout_of(pod_group: PodGroupInfo, options: Options) -> float:
-    """Return how long, in seconds, members of the group may wait for each other."""
-    return options.timeout(pod_group.schedule_timeout)

@@ -45,6 +45,11 @@ class Denied:
             return None
         return failure.verdict
 
+    def recent(self, group: str) -> Refuse | None:
+        """Return the verdict of a failure within the window, whatever has changed since."""
+        failure = self._failures.get(group) if self._failures is not None else None
+        return failure.verdict if failure is not None else None
+
     def discard(self, group: str) -> None:
         """Forget a group's failure."""
         if self._failures is not None:

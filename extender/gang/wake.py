@@ -8,7 +8,8 @@ makes it try; taking our own scheduling gate away does too.
 from dataclasses import dataclass
 
 from extender.api.wellknown import GANG_GATE, Reason
-from extender.gang.pre_filter import check_group
+from extender.gang.post_filter import is_ours
+from extender.gang.pre_filter import KEPT_FOR_GANG, check_group
 from extender.gang.queue_sort import sort_key
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
@@ -53,20 +54,27 @@ def decide_group(group: str, *, snapshot: Snapshot) -> Wake:
 def decide_room(*, snapshot: Snapshot) -> Wake:
     """Return whom to wake after a plan gave room back.
 
-    Of each group the first that lacked room, in the order of the groups; then whoever is alone.
+    Of each group the first that lacked room, in the order of the groups, or all of a group that
+    has started; then whoever is alone.
     """
-    firsts: dict[str, PodInfo] = {}
+    lacking: dict[str, list[PodInfo]] = {}
     alone = []
     for refusal in snapshot.refused.values():
         pod = refusal.pod
-        if refusal.reason not in _ROOM:
-            continue
         if pod.group is None:
             alone.append(pod)
-        else:
-            firsts.setdefault(pod.group, pod)
-    order = sorted(firsts, key=lambda group: sort_key(group, snapshot=snapshot))
-    return Wake(retry=(*(firsts[group] for group in order), *alone))
+        elif refusal.reason in _ROOM:
+            lacking.setdefault(pod.group, []).append(pod)
+    order = sorted(lacking, key=lambda group: sort_key(group, snapshot=snapshot))
+    woken = (_for_room(group, lacking[group], snapshot) for group in order)
+    return Wake(retry=(*(pod for pods in woken for pod in pods), *alone))
+
+
+def _for_room(group: str, pods: list[PodInfo], snapshot: Snapshot) -> list[PodInfo]:
+    """Return one pod, whose plan wakes the others; all, where each is for itself by now."""
+    pod_group = snapshot.pod_group(group)
+    started = pod_group and snapshot.tally(group).assigned >= pod_group.min_member
+    return pods if started else pods[:1]
 
 
 def _gated_by_us(group: str, snapshot: Snapshot) -> tuple[PodInfo, ...]:
@@ -78,3 +86,15 @@ def _gated_by_us(group: str, snapshot: Snapshot) -> tuple[PodInfo, ...]:
     tally = snapshot.tally(group)
     able = len(tally.members) - len(tally.gated) + len(ours)
     return ours if able >= pod_group.min_member else ()
+
+
+def refused_before(pod: PodInfo) -> Reason | None:
+    """Return the reason to take for a refusal that an earlier run of this process left behind.
+
+    What was refused lives in memory; the pod's condition still says so after a restart.
+    """
+    if pod.node is not None or pod.gates or pod.unschedulable is None:
+        return None
+    if pod.group is None:
+        return Reason.RESERVED if KEPT_FOR_GANG in pod.unschedulable else None
+    return Reason.RECENTLY_DENIED if is_ours(pod.unschedulable, pod.group) else None

@@ -120,7 +120,12 @@ class KubeClient:
 
     async def _headers(self, content_type: str) -> Mapping[str, str]:
         headers = {"Content-Type": content_type, "User-Agent": "gang-extender"}
-        token = await self._configuration.get_api_key_with_prefix("BearerToken", "authorization")
+        try:
+            token = await self._configuration.get_api_key_with_prefix(
+                "BearerToken", "authorization"
+            )
+        except (ConfigException, OSError, ValueError) as error:
+            raise UnavailableError(f"no fresh token: {error}") from error
         if token:
             headers["Authorization"] = token
         return headers

@@ -64,7 +64,6 @@ class Decoder:
             node=spec.node_name or None,
             nominated=pod.status.nominated_node_name or None,
             priority=spec.priority or 0,
-            scheduler=spec.scheduler_name,
             gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
             terminating=meta.deletion_timestamp is not None,
             finished=pod.status.phase in _FINISHED,
@@ -117,7 +116,8 @@ class Decoder:
         labels = whose if b"odAntiAffinity" in affinity else ()
         ports = any(p.host_port for c in spec.containers for p in c.ports or ())
         selector = _frozen(spec.node_selector)
-        key = (_frozen(requests), selector, affinity, tolerations, labels, ports)
+        constrained = _is_individually_constrained(spec, affinity)
+        key = (_frozen(requests), selector, affinity, tolerations, labels, ports, constrained)
         shape = self._shapes.get(key)
         if shape is None:
             parsed = _decode_affinity(affinity) if affinity else None
@@ -126,6 +126,7 @@ class Decoder:
                 node_selector=spec.node_selector or {},
                 affinity=parsed,
                 tolerations=tuple(_decode_tolerations(tolerations) or ()) if tolerations else (),
+                individually_constrained=constrained,
                 one_per_node=ports or _shuns_itself(parsed, pod.metadata),
             )
         return shape
@@ -143,6 +144,17 @@ def _requests(spec: core.PodSpec) -> dict[str, int]:
 def _container(container: core.Container) -> ContainerRequests:
     sidecar = container.restart_policy == "Always"
     return ContainerRequests(parse_resources(container.resources.requests), sidecar=sidecar)
+
+
+def _is_individually_constrained(spec: core.PodSpec, affinity: bytes) -> bool:
+    claims = (v.persistent_volume_claim or v.ephemeral for v in spec.volumes or ())
+    return bool(
+        any(map(bytes, claims))
+        or bytes(spec.resource_claims)
+        or bytes(spec.topology_spread_constraints)
+        or b'"podAffinity"' in affinity
+        or b'"podAntiAffinity"' in affinity
+    )
 
 
 def _frozen(mapping: Mapping[str, object] | None) -> tuple[tuple[str, object], ...]:

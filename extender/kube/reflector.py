@@ -1,5 +1,6 @@
 """Keeps one kind of the state in step with the API server."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -27,14 +28,19 @@ class Reflector(Generic[T]):
         deleted: Callable[[T], None],
     ) -> None:
         self.kind = kind
-        self.synced = False
-        """True from the first whole list on."""
+        self.first_list = asyncio.Event()
+        """Set from the first whole list on."""
         self._listing: list[T] = []
         self._watcher = watcher
         self._decode_raw = decode
         self._listed = listed
         self._applied = applied
         self._deleted = deleted
+
+    @property
+    def synced(self) -> bool:
+        """Whether all objects have been seen once."""
+        return self.first_list.is_set()
 
     async def run(self) -> None:
         """Follow the watch until cancelled."""
@@ -51,7 +57,7 @@ class Reflector(Generic[T]):
                 self._listed(self._listing)
                 _log.info("listed", kind=self.kind, objects=len(self._listing))
                 self._listing = []
-                self.synced = True
+                self.first_list.set()
             case Apply(raw) | Delete(raw):
                 tell = self._applied if isinstance(event, Apply) else self._deleted
                 for found in self._decode(raw):

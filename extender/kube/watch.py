@@ -27,7 +27,8 @@ from extender.runtime.backoff import Backoff
 PAGE_SIZE: Final = 1000
 WATCH_SECONDS: Final = 290
 """The server ends a watch after this; bookmarks keep the resource version fresh until then."""
-IDLE_SECONDS: Final = 330.0
+IDLE_SECONDS: Final = 150.0
+"""Bookmarks come about once a minute: a longer silence is a connection that died unnoticed."""
 
 T = TypeVar("T")
 

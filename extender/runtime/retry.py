@@ -5,24 +5,33 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from extender.runtime.backoff import Backoff
+from extender.runtime.clock import Clock
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often, and how to pause."""
+    """How to pause, and by which clock to stop."""
 
-    attempts: int
     new_backoff: Callable[[], Backoff]
     sleep: Callable[[float], Awaitable[None]]
+    clock: Clock
 
-    async def run(self, step: Callable[[], Awaitable[T]], *, on: type[Exception]) -> T:
-        """Return what the step returns; raises its last error after `attempts` of the kind `on`."""
+    async def run(
+        self, step: Callable[[], Awaitable[T]], *, on: type[Exception], until: float
+    ) -> T:
+        """Return what the step returns.
+
+        Errors of the kind `on` are waited out as long as the next attempt begins before `until`,
+        in the clock's monotonic seconds; then the last one is raised.
+        """
         backoff = self.new_backoff()
-        for _ in range(self.attempts - 1):
+        while True:
             try:
                 return await step()
             except on:
-                await self.sleep(backoff.next())
-        return await step()
+                pause = backoff.next()
+                if self.clock.monotonic() + pause >= until:
+                    raise
+                await self.sleep(pause)

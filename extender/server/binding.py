@@ -1,7 +1,6 @@
 """The bind verb: Permit for members of a gang, then one write to the API server."""
 
-import asyncio
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 import structlog
@@ -9,16 +8,23 @@ import structlog
 from extender.api.extender_v1 import BindingArgs, BindingResult, error_text
 from extender.kube.errors import ApiError, UnavailableError
 from extender.kube.pods import PodRef
-from extender.runtime.clock import Clock
 from extender.runtime.retry import Retry
 from extender.server.waiting_pods import Gone, WaitingPods
 from extender.state import events as ev
 from extender.state.cluster import Cluster
+from extender.state.pods import PodInfo
 from extender.telemetry.metrics import Metrics
 
 _decode = msgspec.json.Decoder(BindingArgs).decode
 _encode = msgspec.json.Encoder().encode
 _log = structlog.get_logger(__name__)
+
+
+PATIENCE_SECONDS: Final = 60.0
+"""How long an API server that does not answer is tried again once a gang has its quorum."""
+MARGIN_SECONDS: Final = 8.0
+"""kube-scheduler gives a pod up when its httpTimeout ends, ten seconds after the longest wait;
+a Binding that is written later than that is a surprise to it."""
 
 
 class PodBinder(Protocol):
@@ -39,57 +45,65 @@ class Binding:
         binder: PodBinder,
         *,
         metrics: Metrics,
-        clock: Clock,
         retry: Retry,
+        longest_wait: float,
     ) -> None:
         self._cluster = cluster
         self._snapshot = cluster.snapshot()
         self._waiting = waiting
         self._binder = binder
         self._metrics = metrics
-        self._clock = clock
+        self._clock = retry.clock
         self._retry = retry
+        self._longest_wait = longest_wait
 
     async def bind(self, body: bytes, gone: Gone) -> bytes:
         """Bind a pod; the answer's error is empty when the pod is on the node."""
         args = _decode(body)
         try:
             return _encode(BindingResult(error_text(await self._bind(args, gone))))
-        except asyncio.CancelledError:
+        except BaseException:
             # If the Binding was made all the same, the watch will say so.
             self._cluster.apply(ev.Unreserved((args.pod_uid,)))
             raise
 
     async def _bind(self, args: BindingArgs, gone: Gone) -> str:
+        asked = self._clock.monotonic()
         pod = self._snapshot.pods.get(args.pod_uid)
         if pod is not None and pod.node is not None:
             if pod.node == args.node:
                 return ""
             return f"pod {pod.key} is bound to another node already"
         if pod is None:
-            # Deleted, or so new that no watch told of it and so in no gang that filter let pass.
-            return await self._write(args)
+            # Filter has taken every pod in, so this one was deleted, or dropped by a list that is
+            # older than it. Whether it is in a gang is not known: kube-scheduler tries it again.
+            return f"pod {args.pod_namespace}/{args.pod_name} is gone, or not known yet"
         if pod.group is None:
             self._cluster.apply(ev.PodBinding(pod, args.node))
         else:
             refusal = await self._waiting.wait(pod, args.node, gone)
             if refusal is not None:
                 return refusal.message
-        return await self._write(args)
+        return await self._write(args, pod, asked)
 
-    async def _write(self, args: BindingArgs) -> str:
+    async def _write(self, args: BindingArgs, pod: PodInfo, asked: float) -> str:
         began = self._clock.monotonic()
-        pod = PodRef(args.pod_namespace, args.pod_name, args.pod_uid)
-        error = await self._try_often(pod, args.node)
+        ref = PodRef(args.pod_namespace, args.pod_name, args.pod_uid)
+        latest = asked + self._longest_wait + MARGIN_SECONDS
+        error = await self._try_often(ref, args.node, until=min(began + PATIENCE_SECONDS, latest))
         result = "error" if error else "ok"
         self._metrics.binding_seconds.labels(result).observe(self._clock.monotonic() - began)
         if error is None:
             return ""
-        _log.warning("binding failed", pod=f"{pod.namespace}/{pod.name}", error=str(error))
-        self._cluster.apply(ev.Unreserved((args.pod_uid,)))
+        _log.warning("binding failed", pod=pod.key, error=str(error))
+        if pod.group is not None and isinstance(error, UnavailableError):
+            # The others are bound or about to be: its room is kept until it comes again.
+            self._cluster.apply(ev.Planned({pod.uid: args.node}))
+        else:
+            self._cluster.apply(ev.Unreserved((pod.uid,)))
         return str(error)
 
-    async def _try_often(self, pod: PodRef, node: str) -> ApiError | None:
+    async def _try_often(self, pod: PodRef, node: str, *, until: float) -> ApiError | None:
         """Write the Binding; passing trouble is waited out, for quorum has been reached."""
 
         async def write() -> None:
@@ -100,7 +114,7 @@ class Binding:
                 raise
 
         try:
-            await self._retry.run(write, on=UnavailableError)
+            await self._retry.run(write, on=UnavailableError, until=until)
         except ApiError as error:
             return error
         return None

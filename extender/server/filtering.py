@@ -37,6 +37,8 @@ _decode_head = msgspec.json.Decoder(ObjectHead).decode
 _decode_names = msgspec.json.Decoder(list[str] | None).decode
 _encode = msgspec.json.Encoder().encode
 
+ROOM: Final = ""
+"""Whom to wake where it is about room and no group; no group has an empty name."""
 RESAMPLE_SECONDS: Final = 0.05
 """On big clusters the next attempt sees other nodes; no need to wait for anything."""
 
@@ -70,9 +72,9 @@ class Filtering:
             raise ValueError("Pod.metadata.uid is missing")
         group = group_of(head.namespace, head.labels)
         sent = _names(args)
+        pod = self._pod(head.uid, args)
         if group is None and not self._snapshot.reserved_nodes:
             return _encode(FilterResult(node_names=args.node_names, nodes=args.nodes))
-        pod = self._pod(head.uid, args)
         verdict = self._decide(pod, group, sent)
         self._remember(pod, group, verdict)
         return _encode(_result(verdict, sent, args))
@@ -108,6 +110,8 @@ class Filtering:
         return pod
 
     def _decide(self, pod: PodInfo, group: str | None, sent: Sequence[str]) -> FilterVerdict:
+        if pod.group != group:
+            return Refuse(Reason.CACHE_BEHIND, "its pod group label has just changed")
         if group is None:
             return pre_filter.beside_plans(pod, sent, snapshot=self._snapshot)
         version = self._snapshot.capacity_version
@@ -130,6 +134,8 @@ class Filtering:
         if verdict.reserve:
             self._cluster.apply(ev.Planned(verdict.reserve))
         self._cluster.apply(ev.PodRefused(pod, verdict.reason))
+        if verdict.reason is Reason.CACHE_BEHIND:
+            self._wake_after(pod.group or ROOM, RESAMPLE_SECONDS)
         if group is None:
             return
         if verdict.lost:
@@ -140,10 +146,7 @@ class Filtering:
         # drawn, or when our own watch catches up.
         if verdict.reason is Reason.RECENTLY_DENIED:
             self._wake_after(group, self._denied.window)
-        elif (
-            verdict.reason is Reason.CACHE_BEHIND
-            or self._snapshot.planned_node(pod.uid) is not None
-        ):
+        elif self._snapshot.planned_node(pod.uid) is not None:
             self._wake_after(group, RESAMPLE_SECONDS)
 
 

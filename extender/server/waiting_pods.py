@@ -66,6 +66,7 @@ class WaitingPods:
     def __init__(
         self, cluster: Cluster, denied: Denied, *, options: Options, metrics: Metrics
     ) -> None:
+        self._stopping: Refuse | None = None
         self._loop = asyncio.get_running_loop()
         self._cluster = cluster
         self._snapshot = cluster.snapshot()
@@ -80,8 +81,7 @@ class WaitingPods:
         """Hold a member until it may be bound (None) or is refused."""
         group = pod.group
         assert group is not None
-        version = self._snapshot.capacity_version
-        denied = self._denied.get(group, capacity_version=version)
+        denied = self._stopping or self._denied.recent(group)
         if denied is not None:  # the group failed between this pod's filter and its bind
             self._metrics.decisions.labels("bind", denied.reason).inc()
             return denied
@@ -91,13 +91,12 @@ class WaitingPods:
         holds[pod.uid] = hold
         self._cluster.apply(ev.PodWaiting(pod, node))
         self._end_lost_holds(group)
-        if hold.outcome.done():
-            return hold.outcome.result()  # the pod is being deleted
-        if len(holds) == 1:
-            self._set_deadline(group)
-        self._decide(group)
+        if not hold.outcome.done():
+            self._decide(group)
         if hold.outcome.done():
             return hold.outcome.result()
+        if len(holds) == 1:
+            self._set_deadline(group)  # the wait begins with the first who waits
         began = self._loop.time()
         try:
             outcome = await self._outcome(hold, gone)
@@ -135,10 +134,10 @@ class WaitingPods:
             self._refuse(pod.group, refusal)
 
     def refuse_all(self) -> None:
-        """End every hold: this process is about to stop."""
+        """End every hold and take no more: this process is about to stop."""
+        self._stopping = Refuse(Reason.TERMINATING, "the extender is shutting down")
         for group in list(self._holds):
-            text = f"{about(group)}the extender is shutting down"
-            self._refuse(group, Refuse(Reason.TERMINATING, text))
+            self._refuse(group, self._stopping)
 
     async def _outcome(self, hold: _Hold, gone: Gone) -> Refuse | None:
         async with asyncio.TaskGroup() as tasks:

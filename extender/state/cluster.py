@@ -93,9 +93,10 @@ class Cluster:
         if pod.node is not None:
             tables.refused.pop(pod.uid, None)
         self._count(pod)
-        if assumption is not None and pod.node is None:
+        stays = not pod.terminating and before is not None and before.group == pod.group
+        if assumption is not None and pod.node is None and stays:
             self._assume(pod, assumption.node, assumption.stage)
-        given_back = assumption is not None and pod.node is None and pod.terminating
+        given_back = assumption is not None and pod.node is None and not stays
         resized = before is not None and before.shape is not pod.shape
         tables.capacity_version += given_back or resized
         return Change(
@@ -117,6 +118,9 @@ class Cluster:
         listed = {pod.uid for pod in event.pods}
         gone = [uid for uid in self._tables.pods if uid not in listed]
         changes = [self._forget_pod(uid) for uid in gone]
+        for uid in gone:
+            # It may be newer than the list's first page, and seen in a request already.
+            self._gone.pop(uid, None)
         changes += [self._pod_applied(ev.PodApplied(pod)) for pod in event.pods]
         return _merge(changes)
 
@@ -130,7 +134,11 @@ class Cluster:
         tables = self._tables
         if tables.nodes.pop(event.name, None) is None:
             return _NOTHING
-        lost = list(tables.reserved.get(event.name, {}))
+        lost = [
+            uid
+            for uid, assumption in tables.assumed.items()
+            if assumption.node == event.name and assumption.stage is not Stage.BINDING
+        ]
         return self._unreserved(ev.Unreserved(lost))
 
     def _nodes_listed(self, event: ev.NodesListed) -> Change:
@@ -147,7 +155,8 @@ class Cluster:
         pod_groups[pod_group.api_group, pod_group.key] = pod_group
         if before == pod_group:
             return _NOTHING  # only its status changed
-        return Change(groups=frozenset((pod_group.key,)))
+        # One that asks for less may now do with the room that was too little before.
+        return Change(groups=frozenset((pod_group.key,)), room=before is not None)
 
     def _pod_group_deleted(self, event: ev.PodGroupDeleted) -> Change:
         if self._tables.pod_groups.pop((event.api_group, event.key), None) is None:
@@ -168,15 +177,20 @@ class Cluster:
     # --- steps of our own ------------------------------------------------------------------
 
     def _planned(self, event: ev.Planned) -> Change:
-        groups = set()
+        groups: set[str | None] = set()
+        moved = False
         for uid, node in event.placements.items():
             pod = self._tables.pods.get(uid)
             if pod is not None and pod.node is None:
                 before = self._tables.assumed.get(uid)
                 if before is None or before.stage is not Stage.PLANNED:
                     groups.add(pod.group)
+                else:
+                    moved = moved or before.node != node
                 self._assume(pod, node, Stage.PLANNED)
-        return Change(groups=frozenset(filter(None, groups))) if groups else _NOTHING
+        if not groups and not moved:
+            return _NOTHING
+        return Change(groups=frozenset(filter(None, groups)), room=moved)
 
     def _pod_waiting(self, event: ev.PodWaiting) -> Change:
         self._assume(event.pod, event.node, Stage.WAITING)
@@ -253,7 +267,9 @@ class Cluster:
         tally = tables.groups.setdefault(pod.group, GroupTally())
         tally.members.setdefault(pod.uid)
         if pod.node is not None:
-            tally.bound.add(pod.uid)
+            # One that is going away does not help those who start now, though it takes its room.
+            if not pod.terminating:
+                tally.bound.add(pod.uid)
         elif pod.gates:
             tally.gated.add(pod.uid)
 

@@ -20,6 +20,9 @@ class Shape:
     tolerations: tuple[Toleration, ...] = ()
     one_per_node: bool = False
     """Two of this shape never share a node: host ports, or anti-affinity to itself by host name."""
+    individually_constrained: bool = False
+    """Volumes, resource claims, spread constraints or affinity between pods: kube-scheduler judges
+    them pod by pod, and differently after each placement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,6 @@ class PodInfo:
     node: str | None = None
     nominated: str | None = None
     priority: int = 0
-    scheduler: str = "default-scheduler"
     gates: tuple[str, ...] = ()
     terminating: bool = False
     finished: bool = False

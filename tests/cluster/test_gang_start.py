@@ -147,3 +147,25 @@ def test_an_indexed_job_runs_to_its_end_as_a_gang(
     )
     assert api.get("batch/v1/jobs", "job", namespace)["status"]["completedIndexes"] == "0-2"
     assert len(gangs.placements()) == 3
+
+
+def test_a_gang_of_a_name_whose_former_pods_are_still_going_does_not_count_them(
+    gangs: Gangs, api: Api, nodes: NodeFactory
+) -> None:
+    """`kubectl delete job` and `kubectl apply` again: the old pods take their time to end."""
+    nodes(1, "4")
+    old = gangs.create("g", 2, cpu="1")
+    gangs.await_phases("g", Running=2)
+    for name in old:
+        body = {"metadata": {"finalizers": ["example.com/slow"]}}
+        api.patch("pods", name, gangs.namespace, body=body)
+        api.delete("pods", name, gangs.namespace, grace_seconds=0)
+
+    [new] = gangs.add("g", 1, start=2, cpu="1")
+    gangs.await_refused("g", "1 of the 2 pods that it still needs can start")
+    assert new not in gangs.bound("g")
+
+    gangs.add("g", 1, start=3, cpu="1")
+    api.wait_for("both new ones are bound", lambda: len(gangs.bound("g") - set(old)) == 2)
+    for name in old:
+        api.patch("pods", name, gangs.namespace, body={"metadata": {"finalizers": None}})

@@ -115,3 +115,25 @@ def test_a_gang_completes_that_reaches_its_quorum_while_the_api_server_is_down(
     control_plane.wait_ready()
 
     gangs.await_phases("g", Running=len(names), timeout=90)
+
+
+@pytest.mark.parametrize("late", ["member", "PodGroup"])
+def test_members_that_were_refused_before_the_extender_was_killed_are_woken_by_the_late(
+    late: str, patient_gang: GangScheduler, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """What was refused is only remembered in memory; the pods' conditions tell of it still."""
+    nodes(2)
+    if late == "member":
+        gangs.create_group("g", 3)
+    gangs.add("g", 2 if late == "member" else 3, cpu="1", scheduler_name=PATIENT)
+    gangs.await_refused("g", "", count=2)
+    patient_gang.extender.kill()
+    patient_gang.extender.start()
+    patient_gang.wait_ready()
+
+    if late == "member":
+        gangs.add("g", 1, start=2, cpu="1", scheduler_name=PATIENT)
+    else:
+        gangs.create_group("g", 3)
+    gangs.await_phases("g", Running=3)
+    assert started_once(gangs.placements())

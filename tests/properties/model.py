@@ -31,11 +31,21 @@ from extender.state.cluster import Cluster
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
 from extender.telemetry.metrics import Metrics
-from tests.makers import NAMESPACE, ManualClock, node, pod_group, pod_json
+from tests.makers import NAMESPACE, node, pod_group, pod_json
 
 TIMEOUT = 20.0
 TURNS = 40
 """Enough turns of the loop for whatever one step sets off."""
+
+
+class LoopClock:
+    """The loop's virtual time."""
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> float:
+        return self.monotonic()
 
 
 @dataclass
@@ -118,8 +128,8 @@ class World:
             self.waiting,
             self,
             metrics=metrics,
-            clock=ManualClock(),
-            retry=Retry(3, lambda: Backoff(1.0, 4.0, jitter=lambda: 1.0), asyncio.sleep),
+            retry=Retry(lambda: Backoff(1.0, 4.0, jitter=lambda: 1.0), asyncio.sleep, LoopClock()),
+            longest_wait=TIMEOUT,
         )
 
     # --- the API server ----------------------------------------------------------------------

@@ -209,6 +209,9 @@ async def test_preempt_without_offers(service: Service, form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 async def test_bind_of_a_plain_pod(service: Service, form: str) -> None:
     request = recorded(form, "bind")
+    tried = recorded(form, "filter")
+    del tried["Pod"]["metadata"]["labels"]
+    await service.ask("filter", tried)
 
     assert await service.ask("bind", request) == {"Error": ""}
     assert service.scene.binder.calls == [(request["PodName"], request["Node"])]

@@ -384,4 +384,4 @@ WANT_TIMEOUT: dict[str, tuple[float | None, float]] = {
 
 @pytest.mark.parametrize(("asked", "want"), WANT_TIMEOUT.values(), ids=WANT_TIMEOUT)
 def test_the_time_to_wait(asked: float | None, want: float) -> None:
-    assert pre_filter.timeout_of(pod_group(schedule_timeout=asked), Options()) == want
+    assert Options().timeout(asked) == want

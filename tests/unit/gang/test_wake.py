@@ -1,12 +1,13 @@
 """Whom to wake."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from extender.api.wellknown import GANG_GATE, Reason
-from extender.gang.wake import Wake, decide_group, decide_room
+from extender.gang.wake import Wake, decide_group, decide_room, refused_before
 from extender.state import events as ev
 from extender.state.pods import PodInfo
 from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods
@@ -141,6 +142,14 @@ WANT_ROOM: dict[str, tuple[Sequence[Any], Wake]] = {
         [OLD, NEW, refused(*OLD), refused(*NEW, **LACKED_ROOM)],
         Wake((NEW[0],)),
     ),
+    "all of a group that has started, for each is for itself": (
+        [
+            pods(3, 1, group="high"),
+            pod("run", 1, group="high", on="n0"),
+            refused(*pods(3, 1, group="high"), **NO_PLACE),
+        ],
+        Wake(tuple(pods(3, 1, group="high"))),
+    ),
     "who has been tried since is not tried": (
         [OLD, refused(*OLD, **NO_PLACE), ev.PodsTried([OLD[0].uid])],
         Wake((OLD[1],)),
@@ -153,3 +162,22 @@ def test_room_was_given_back(there: Sequence[Any], want: Wake) -> None:
     snapshot = cluster_of(ROOM, GROUPS, there).snapshot()
 
     assert decide_room(snapshot=snapshot) == want
+
+
+OURS_SAID = "0/1 nodes are available: 1 gang ns/gang: 1 of the 3 pods that it needs exist."
+PLAIN_SAID = "0/1 nodes are available: 1 room is kept for a gang that is about to start."
+WANT_BEFORE: dict[str, tuple[PodInfo, Reason | None]] = {
+    "a member that we refused": (replace(A, unschedulable=OURS_SAID), Reason.RECENTLY_DENIED),
+    "a member without a node": (replace(A, unschedulable="0/1 nodes are available"), None),
+    "a member of another gang": (replace(OLD[0], unschedulable=OURS_SAID), None),
+    "a member that is behind a gate": (replace(FOREIGN, unschedulable=OURS_SAID), None),
+    "a member that has been bound since": (replace(A, node="n0", unschedulable=OURS_SAID), None),
+    "a member that was not tried": (A, None),
+    "a plain pod that we refused": (replace(PLAIN, unschedulable=PLAIN_SAID), Reason.RESERVED),
+    "a plain pod without a node": (replace(PLAIN, unschedulable="Insufficient cpu"), None),
+}
+
+
+@pytest.mark.parametrize(("subject", "want"), WANT_BEFORE.values(), ids=WANT_BEFORE)
+def test_a_refusal_of_an_earlier_run(subject: PodInfo, want: Reason | None) -> None:
+    assert refused_before(subject) == want

@@ -46,7 +46,7 @@ CONDITION = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable
 
 
 def want(shape: Shape, **fields: Any) -> PodInfo:
-    plain = {"uid": "u", "namespace": "ns", "name": "p", "scheduler": ""}
+    plain = {"uid": "u", "namespace": "ns", "name": "p"}
     return PodInfo(**{**plain, "shape": shape, **fields})
 
 
@@ -68,7 +68,6 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
     "an empty node is none": (pod({"nodeName": ""}), {}),
     "a priority": (pod({"priority": -3}), {"priority": -3}),
     "no priority": (pod({"priority": None}), {}),
-    "a scheduler": (pod({"schedulerName": "other"}), {"scheduler": "other"}),
     "gates": (pod({"schedulingGates": [{"name": "a"}, {"name": "b"}]}), {"gates": ("a", "b")}),
     "being deleted": (pod(deletionTimestamp="2026-11-21T00:00:00Z"), {"terminating": True}),
     "created": (pod(creationTimestamp="1970-01-01T00:01:00Z"), {"created": 60.0}),

@@ -70,7 +70,7 @@ class Script:
     async def stream(
         self, path: str, *, idle_seconds: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        assert idle_seconds > 290
+        assert 60 < idle_seconds < 290  # longer than the bookmarks' pause
         step = self._next(path)
         if isinstance(step, ApiError):
             raise step

@@ -8,6 +8,7 @@ from extender.runtime.backoff import Backoff
 from extender.runtime.clock import SystemClock
 from extender.runtime.retry import Retry
 from extender.runtime.workqueue import WorkQueue
+from tests.makers import ManualClock
 
 
 def backoff(jitter: float = 1.0) -> Backoff:
@@ -49,8 +50,15 @@ class Step:
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
 
-    async def run(self, attempts: int = 3) -> str:
-        return await Retry(attempts, backoff, self.sleep).run(self, on=OSError)
+    async def run(self, seconds: float = 5) -> str:
+        clock = ManualClock()
+
+        async def sleep(pause: float) -> None:
+            clock.now += pause
+            await self.sleep(pause)
+
+        until = clock.now + seconds
+        return await Retry(backoff, sleep, clock).run(self, on=OSError, until=until)
 
 
 @pytest.mark.parametrize(
@@ -79,10 +87,10 @@ async def test_another_error_is_raised_at_once() -> None:
     assert (step.calls, step.pauses) == (1, [])
 
 
-async def test_one_attempt_is_no_repetition() -> None:
+async def test_without_time_there_is_one_attempt() -> None:
     step = Step(1)
     with pytest.raises(OSError, match="1"):
-        await step.run(attempts=1)
+        await step.run(seconds=0)
 
     assert (step.calls, step.pauses) == (1, [])
 

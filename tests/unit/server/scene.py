@@ -57,13 +57,14 @@ class Scene:
         self.woken: list[tuple[str, float]] = []
         self.denied = Denied(self.options.denied, self.loop.time)
         self.waiting = WaitingPods(cluster, self.denied, options=self.options, metrics=self.metrics)
+        self.clock = ManualClock()
         self.binding = Binding(
             cluster,
             self.waiting,
             self.binder,
             metrics=self.metrics,
-            clock=ManualClock(),
-            retry=Retry(3, lambda: Backoff(1.0, 8.0, jitter=lambda: 1.0), self._pause),
+            retry=Retry(lambda: Backoff(1.0, 8.0, jitter=lambda: 1.0), self._pause, self.clock),
+            longest_wait=self.options.max_schedule_timeout,
         )
         self.filtering = Filtering(
             cluster,
@@ -76,6 +77,7 @@ class Scene:
 
     async def _pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
+        self.clock.now += seconds
 
     async def hold(
         self, pod: PodInfo, node: str, gone: Callable[[], Awaitable[None]] = never

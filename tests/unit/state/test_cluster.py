@@ -131,7 +131,7 @@ CASES: dict[str, Case] = {
         [ev.PodDeleted(A.uid)], ev.PodSeen(A), UNTOUCHED, GroupTally()
     ),
     "kube-scheduler shows one that a relist lacked": Case(
-        [A, ev.PodsListed([])], ev.PodSeen(A), UNTOUCHED, GroupTally()
+        [A, ev.PodsListed([])], ev.PodSeen(A), TOUCHED, all_of(others=[A])
     ),
     "the watch tells of one that was taken for deleted": Case(
         [ev.PodDeleted(A.uid)], A, TOUCHED, all_of(others=[A])
@@ -167,7 +167,7 @@ CASES: dict[str, Case] = {
     "a node without a plan goes": Case([A], ev.NodeDeleted("n0"), UNTOUCHED, all_of(others=[A])),
     "an unknown node goes": Case([A], ev.NodeDeleted("n9"), UNTOUCHED, all_of(others=[A])),
     "a node where a member waits goes": Case(
-        [A, ev.PodWaiting(A, "n0")], ev.NodeDeleted("n0"), UNTOUCHED, all_of(waiting=[A])
+        [A, ev.PodWaiting(A, "n0")], ev.NodeDeleted("n0"), ROOM, all_of(others=[A])
     ),
     "a list of nodes lacks one with a plan": Case(
         [A, B, planned(gang_0="n0", gang_1="n1")],
@@ -178,9 +178,7 @@ CASES: dict[str, Case] = {
     # PodGroups
     "a PodGroup appears": Case([A], pod_group(), TOUCHED, all_of(others=[A])),
     "a PodGroup without news": Case([A, pod_group()], pod_group(), UNTOUCHED, all_of(others=[A])),
-    "a PodGroup changes": Case(
-        [A, pod_group()], pod_group(min_member=1), TOUCHED, all_of(others=[A])
-    ),
+    "a PodGroup changes": Case([A, pod_group()], pod_group(min_member=1), ROOM, all_of(others=[A])),
     "a PodGroup goes": Case(
         [A, pod_group()], ev.PodGroupDeleted(GROUP_X, GANG), TOUCHED, all_of(others=[A])
     ),
@@ -207,7 +205,7 @@ CASES: dict[str, Case] = {
         [A, B], planned(gang_0="n0", gang_1="n1"), TOUCHED, all_of(planned=[A, B])
     ),
     "a plan moves": Case(
-        [A, planned(gang_0="n0")], planned(gang_0="n1"), UNTOUCHED, all_of(planned=[A])
+        [A, planned(gang_0="n0")], planned(gang_0="n1"), Change(room=True), all_of(planned=[A])
     ),
     "a plan grows": Case(
         [A, B, planned(gang_0="n0")],
