@@ -41,6 +41,12 @@ class Tls(_Section):
     key_file: Path = Field(description="PEM key of that certificate")
     client_ca_file: Path = Field(description="PEM certificates that clients' must be signed by")
 
+    def check_files(self) -> None:
+        """Raise SettingsError where a file is missing; its name would be lost later."""
+        for name, path in self:
+            if not path.is_file():
+                raise SettingsError(f"listen.tls.{to_camel(name)}: {path} is not a file")
+
 
 class Listen(_Section):
     """Where kube-scheduler finds the service."""

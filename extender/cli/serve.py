@@ -83,6 +83,8 @@ def serve(
     }
     try:
         settings = settings_module.load(config, overrides)
+        if settings.listen.tls is not None:
+            settings.listen.tls.check_files()
     except settings_module.SettingsError as error:
         typer.echo(f"gang-extender: {error}", err=True)
         raise typer.Exit(2) from None
@@ -93,6 +95,8 @@ def serve(
     except (ConfigurationError, OSError) as error:
         typer.echo(f"gang-extender: {error}", err=True)
         raise typer.Exit(1) from None
+    except SystemExit:
+        raise typer.Exit(1) from None  # uvicorn has told why, and ends with a code of its own
     except KeyboardInterrupt:
         sys.exit(0)
 

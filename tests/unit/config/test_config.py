@@ -229,3 +229,15 @@ def test_no_way_to_the_api_server_is_a_failure(tmp_path: Path) -> None:
     assert code == 1
     assert f"gang-extender: cannot use the kubeconfig {missing}: " in text
     assert "Traceback" not in text
+
+
+def test_a_certificate_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none.pem")
+    flags = ("--tls-cert-file", "--tls-key-file", "--tls-client-ca-file")
+
+    code, text = serve(*(part for flag in flags for part in (flag, missing)))
+
+    assert (code, text) == (
+        2,
+        f"gang-extender: listen.tls.certFile: {missing} is not a file\n",
+    )
