@@ -124,6 +124,10 @@ class Gangs:
         """Return one of our sentences about a group."""
         return f"gang {self.namespace}/{group}: {text}"
 
+    def said(self, group: str, text: str) -> bool:
+        """Return whether a FailedScheduling Event has told our sentence about a group."""
+        return any(self.sentence(group, text) in failure for failure in self.failures())
+
     def failures(self) -> list[str]:
         """Return the texts of the FailedScheduling events of this namespace."""
         events = self.api.list("events.k8s.io/v1/events", self.namespace)
