@@ -75,7 +75,7 @@ def test_either_label_goes_with_either_api_group(
 
     api.create(*pods[:2])
     text = gangs.sentence("g", "2 of the 3 pods that it needs exist")
-    api.wait_for("we refused", lambda: any(text in failure for failure in gangs.failures()))
+    api.wait_for("we refused", lambda: any(text in failure for failure in gangs.failures()), 60)
     assert bound() == 0
     api.create(pods[2])
     api.wait_for("all three are bound", lambda: bound() == 3)
