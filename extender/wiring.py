@@ -37,6 +37,7 @@ from extender.server.filtering import Filtering
 from extender.server.waiting_pods import WaitingPods
 from extender.state import events as ev
 from extender.state.cluster import Cluster
+from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
@@ -129,7 +130,7 @@ def backoff(base: float, cap: float) -> Backoff:
 
 
 def reflectors(client: KubeClient, cluster: Cluster, decoder: Decoder) -> list[Reflector[Any]]:
-    """Return what feeds the cluster: pods, nodes, and PodGroups of both API groups."""
+    """Return what feeds the cluster: pods, nodes, Jobs, and PodGroups of both API groups."""
 
     def watcher(path: str, selector: str = "") -> Watcher:
         return Watcher(
@@ -163,7 +164,15 @@ def reflectors(client: KubeClient, cluster: Cluster, decoder: Decoder) -> list[R
             deleted=lambda found: _tell(cluster, ev.PodGroupDeleted(api_group, found.key)),
         )
 
-    return [pods, nodes, *map(pod_groups, POD_GROUP_GROUPS)]
+    jobs = Reflector[JobInfo](
+        "jobs",
+        watcher("/apis/batch/v1/jobs"),
+        decoder.job,
+        listed=lambda jobs: _tell(cluster, ev.JobsListed(jobs)),
+        applied=lambda job: _tell(cluster, ev.JobApplied(job)),
+        deleted=lambda job: _tell(cluster, ev.JobDeleted(job.uid)),
+    )
+    return [pods, nodes, jobs, *map(pod_groups, POD_GROUP_GROUPS)]
 
 
 def _tell(cluster: Cluster, event: ev.Event) -> None:
