@@ -1,5 +1,6 @@
 """Medians, ratios, and what is said to be broken."""
 
+import dataclasses
 import io
 import json
 from typing import Any
@@ -9,10 +10,11 @@ from rich.console import Console
 
 from tests.bench.gangs import Gangs
 from tests.bench.load import Load
-from tests.bench.report import Comparison, as_json, broken, cell, show
+from tests.bench.report import Comparison, as_json, broken, cell, outcome, rate, show
 from tests.bench.runs import Case, Latency, Result
 
 CASE = Case(load=Load(nodes=10, gangs=2, size=5), qps="stock")
+CHURN = Case(load=CASE.load.churned(), qps="stock")
 WHOLE = Gangs(whole=2, partial=0, partial_peak=1, spread_seconds=0.025)
 
 
@@ -21,6 +23,8 @@ def result(side: str, repeat: int = 1, *, seconds: float = 1.0, **changes: Any) 
         "side": side,
         "title": {"plain": "kube-scheduler", "ours": "gang-extender"}.get(side, side),
         "repeat": repeat,
+        "impossible": False,
+        "refused": 0,
         "scheduled": 10,
         "seconds": seconds,
         "ready_seconds": 2 * seconds,
@@ -70,8 +74,58 @@ def test_only_our_gangs_must_be_whole() -> None:
 
     assert not broken(Comparison(CASE, [result("plain", gangs=partial), result("ours")]))
     assert broken(Comparison(CASE, [result("plain"), result("ours", gangs=partial)])) == [
-        "10 nodes, 2 gangs of 5, stock QPS: 1 of 2 gangs are whole, 1 are partial (repeat 1)"
+        "10 nodes, 2 gangs of 5, stock QPS: 1 of 2 gangs are whole, partial gangs: 1 (repeat 1)"
     ]
+
+
+def churn(side: str = "ours", **changes: Any) -> Result:
+    return result(side, impossible=True, refused=10, **changes)
+
+
+def test_with_gangs_that_cannot_fit_the_ratio_is_to_the_same_side_without_them() -> None:
+    ours, peer = churn(seconds=2.0), churn("peer", seconds=8.0)
+    runs = [result("ours", seconds=1.0), ours, result("peer", seconds=2.0), peer]
+    comparison = Comparison(CHURN, runs)
+
+    assert comparison.ratio(ours, rate) == 0.5
+    assert comparison.ratio(peer, rate) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("gangs", "want"),
+    [
+        pytest.param(WHOLE, [], id="as it should be"),
+        pytest.param(
+            dataclasses.replace(WHOLE, impossible_bound=5),
+            ["2 of 2 gangs are whole, partial gangs: 0, pods bound of gangs that cannot fit: 5"],
+            id="a gang that cannot fit is whole",
+        ),
+        pytest.param(
+            dataclasses.replace(WHOLE, partial=1, impossible_bound=3),
+            ["2 of 2 gangs are whole, partial gangs: 1, pods bound of gangs that cannot fit: 3"],
+            id="a part of it is there",
+        ),
+    ],
+)
+def test_no_pod_of_a_gang_that_cannot_fit_may_be_bound(gangs: Gangs, want: list[str]) -> None:
+    name = "10 nodes and 4 large ones, 2 gangs of 5 and as many that cannot fit, stock QPS"
+    sentences = broken(Comparison(CHURN, [result("ours"), churn(gangs=gangs)]))
+
+    assert sentences == [f"{name}: {sentence} (repeat 1)" for sentence in want]
+
+
+def test_a_partial_gang_in_the_run_without_the_others_counts_too() -> None:
+    partial = Gangs(whole=1, partial=1, partial_peak=1, spread_seconds=0.0)
+
+    assert broken(Comparison(CHURN, [result("ours", gangs=partial), churn()]))
+
+
+def test_outcome_is_of_all_runs_together_and_unknown_without_any() -> None:
+    partial = Gangs(whole=1, partial=1, partial_peak=1, spread_seconds=0.0)
+
+    assert outcome([]) == "partial gangs: unknown"
+    assert outcome([result("ours"), result("ours")]) == "partial gangs: 0"
+    assert outcome([result("ours", gangs=partial)] * 2) == "partial gangs: 2"
 
 
 def _shown(comparison: Comparison) -> str:
@@ -90,6 +144,15 @@ def test_the_table_has_a_column_for_each_side_and_no_empty_lines() -> None:
     assert "2.00" in lines["filter calls per pod"]
     assert "bind p50, ms" not in lines
     assert "kube-scheduler, repeat 1: stalled" in page
+
+
+def test_the_table_has_a_column_for_each_load() -> None:
+    page = _shown(Comparison(CHURN, [result("ours"), churn()]))
+    lines = {line.strip("│ ").partition("│")[0].strip(): line.split() for line in page.splitlines()}
+
+    assert "gang-extender, alone" in page
+    assert "gang-extender, churn" in page
+    assert lines["pods that cannot fit, refused"].count("10") == 1
 
 
 def test_json_has_rates_and_ratios_of_every_run() -> None:
