@@ -59,6 +59,12 @@ def test_with_gangs_that_cannot_fit_the_ratio_is_to_the_same_side_without_them()
     assert comparison.ratio(peer, rate) == 0.25
 
 
+def test_where_the_run_without_them_is_missing_there_is_no_ratio() -> None:
+    ours = churn()
+
+    assert Comparison(CHURN, [ours, result("ours", repeat=2)]).ratio(ours, rate) is None
+
+
 @pytest.mark.parametrize(
     ("gangs", "want"),
     [
