@@ -1,4 +1,4 @@
-"""The one place that puts the parts together and knows what runs.
+"""What `gang-extender serve` runs.
 
 Reflectors feed the cluster; the cluster tells the waiting pods and the waker what changed; the
 server asks decisions and answers kube-scheduler. If any of them fails unexpectedly the whole
@@ -44,12 +44,6 @@ from extender.telemetry.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
 
-LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""What kube-scheduler itself watches: finished pods hold nothing, and show up as deleted."""
-BACKLOG: Final = 4096
-"""A gang's bind requests come all at once, each on a connection of its own."""
-GRACE_SECONDS: Final = 5
-
 
 class Extender:
     """Everything that `serve` runs, around one client."""
@@ -58,7 +52,7 @@ class Extender:
         clock, metrics, cluster, decoder = SystemClock(), Metrics(), Cluster(), Decoder()
         writer, options = PodWriter(client), settings.gang.options()
         denied = Denied(options.denied, clock.monotonic)
-        self.reflectors = reflectors(client, cluster, decoder)
+        self.reflectors = reflectors(client, cluster, decoder, pods=LIVE_PODS)
         self.waiting = WaitingPods(cluster, denied, options=options, metrics=metrics)
         self.waker = Waker(cluster, writer, clock=clock, metrics=metrics)
         retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
@@ -123,70 +117,6 @@ def _collect_garbage_seldom() -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
-def backoff(base: float, cap: float) -> Backoff:
-    """Return pauses from `base` to `cap` seconds, spread so that nobody moves in step."""
-    return Backoff(base, cap, jitter=lambda: random.uniform(0.5, 1.0))  # noqa: S311
-
-
-def reflectors(client: KubeClient, cluster: Cluster, decoder: Decoder) -> list[Reflector[Any]]:
-    """Return what feeds the cluster: pods, nodes, and PodGroups of both API groups."""
-
-    def watcher(path: str, selector: str = "") -> Watcher:
-        return Watcher(
-            client, path, sleep=asyncio.sleep, backoff=backoff(0.1, 5.0), field_selector=selector
-        )
-
-    pods = Reflector[PodInfo](
-        "pods",
-        watcher("/api/v1/pods", LIVE_PODS),
-        decoder.pod,
-        listed=lambda pods: _tell(cluster, ev.PodsListed(pods)),
-        applied=lambda pod: _tell(cluster, ev.PodApplied(pod)),
-        deleted=lambda pod: _tell(cluster, ev.PodDeleted(pod.uid)),
-    )
-    nodes = Reflector[NodeInfo](
-        "nodes",
-        watcher("/api/v1/nodes"),
-        decoder.node,
-        listed=lambda nodes: _tell(cluster, ev.NodesListed(nodes)),
-        applied=lambda node: _tell(cluster, ev.NodeApplied(node)),
-        deleted=lambda node: _tell(cluster, ev.NodeDeleted(node.name)),
-    )
-
-    def pod_groups(api_group: str) -> Reflector[PodGroupInfo]:
-        return Reflector[PodGroupInfo](
-            f"podgroups.{api_group}",
-            watcher(f"/apis/{api_group}/v1alpha1/podgroups"),
-            lambda raw: decoder.pod_group(raw, api_group=api_group),
-            listed=lambda found: _tell(cluster, ev.PodGroupsListed(api_group, found)),
-            applied=lambda found: _tell(cluster, ev.PodGroupApplied(found)),
-            deleted=lambda found: _tell(cluster, ev.PodGroupDeleted(api_group, found.key)),
-        )
-
-    return [pods, nodes, *map(pod_groups, POD_GROUP_GROUPS)]
-
-
-def _tell(cluster: Cluster, event: ev.Event) -> None:
-    cluster.apply(event)
-
-
-class _Server(uvicorn.Server):
-    """Lets go of the held requests before waiting for open connections to end."""
-
-    def __init__(self, config: uvicorn.Config, on_exit: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._on_exit = on_exit
-        self._loop = asyncio.get_running_loop()
-
-    @override
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal to stop."""
-        self._loop.call_soon_threadsafe(self._on_exit)
-        # Not super's: that raises the signal once more at the end, and the exit code is not 0.
-        self.force_exit = self.should_exit
-        self.should_exit = True
-
-
 async def serve(settings: Settings, kubeconfig: Path | None) -> None:
     """Run the extender until SIGTERM or SIGINT. Raises ConfigurationError, OSError."""
     configuration = await load_configuration(kubeconfig)
@@ -195,39 +125,15 @@ async def serve(settings: Settings, kubeconfig: Path | None) -> None:
         configuration, connections=kube.connections, timeout=kube.timeout_seconds
     ) as client:
         extender = Extender(settings, client)
-        config = _uvicorn_config(settings, extender.app)
+        config = http.config(
+            extender.app,
+            host=listen.host,
+            port=listen.port,
+            keep_alive=listen.keep_alive_seconds,
+            tls=listen.tls,
+        )
         config.load()  # a certificate that cannot be read is told before anything runs
-        server = _Server(config, extender.waiting.refuse_all)
+        server = Server(config, extender.waiting.refuse_all)
         _log.info("serving", host=listen.host, port=listen.port, api_server=client.host)
         await extender.run(server.serve)
     _log.info("stopped")
-
-
-def _uvicorn_config(settings: Settings, app: FastAPI) -> uvicorn.Config:
-    listen = settings.listen
-    tls: dict[str, Any] = {}
-    if listen.tls is not None:
-        tls = {
-            "ssl_certfile": listen.tls.cert_file,
-            "ssl_keyfile": listen.tls.key_file,
-            "ssl_ca_certs": str(listen.tls.client_ca_file),
-            "ssl_cert_reqs": ssl.CERT_REQUIRED,
-        }
-    return uvicorn.Config(
-        app,
-        host=listen.host,
-        port=listen.port,
-        loop="none",  # we are inside one already
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        access_log=False,
-        log_config=None,
-        backlog=BACKLOG,
-        timeout_keep_alive=listen.keep_alive_seconds,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        **tls,
-    )
