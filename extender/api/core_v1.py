@@ -23,6 +23,12 @@ class _Wire(Struct, frozen=True, gc=False, rename=_camel):
     """Camel case on the wire, snake case here."""
 
 
+class OwnerReference(_Wire, frozen=True):
+    """metav1.OwnerReference."""
+
+    name: str = ""
+
+
 class ObjectMeta(_Wire, frozen=True):
     """metav1.ObjectMeta."""
 
@@ -31,7 +37,9 @@ class ObjectMeta(_Wire, frozen=True):
     uid: str = ""
     creation_timestamp: datetime | None = None
     deletion_timestamp: str | None = None
+    generation: int = 0
     labels: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
 
 
 class ResourceRequirements(_Wire, frozen=True):
@@ -60,6 +68,12 @@ class SchedulingGate(_Wire, frozen=True):
     name: str = ""
 
 
+class ReadinessGate(_Wire, frozen=True):
+    """corev1.PodReadinessGate."""
+
+    condition_type: str = ""
+
+
 class Volume(_Wire, frozen=True):
     """corev1.Volume, as far as it decides where a pod may go."""
 
@@ -72,7 +86,9 @@ class PodSpec(_Wire, frozen=True):
 
     node_name: str | None = None
     priority: int | None = None
+    scheduler_name: str = "default-scheduler"
     scheduling_gates: list[SchedulingGate] | None = None
+    readiness_gates: list[ReadinessGate] | None = None
     containers: list[Container] = field(default_factory=list)
     init_containers: list[Container] | None = None
     overhead: dict[str, Amount] | None = None
@@ -213,6 +229,43 @@ class Node(_Wire, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
+class PodTemplate(_Wire, frozen=True):
+    """corev1.PodTemplateSpec."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class JobSpec(_Wire, frozen=True):
+    """batchv1.JobSpec."""
+
+    parallelism: int | None = None
+    completions: int | None = None
+    template: PodTemplate = PodTemplate()
+
+
+class JobCondition(_Wire, frozen=True):
+    """batchv1.JobCondition."""
+
+    type: str = ""
+    status: str = ""
+
+
+class JobStatus(_Wire, frozen=True):
+    """batchv1.JobStatus."""
+
+    succeeded: int | None = None
+    failed_indexes: str | None = None
+    conditions: list[JobCondition] | None = None
+
+
+class Job(_Wire, frozen=True):
+    """batchv1.Job."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
 class PodGroupSpec(_Wire, frozen=True):
     """PodGroupSpec, leniently: objects older than the rules must still be read."""
 
@@ -221,8 +274,39 @@ class PodGroupSpec(_Wire, frozen=True):
     schedule_timeout_seconds: int | None = None
 
 
+class Condition(_Wire, frozen=True):
+    """metav1.Condition."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    observed_generation: int | None = None
+
+
+class PodGroupStatus(_Wire, frozen=True):
+    """PodGroupStatus."""
+
+    phase: str = ""
+    occupied_by: str = ""
+    scheduled: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    schedule_start_time: datetime | None = None
+    conditions: list[Condition] | None = None
+
+
+class AnnotatedMeta(ObjectMeta, frozen=True):
+    """metav1.ObjectMeta where annotations are read too."""
+
+    annotations: dict[str, str] | None = None
+
+
 class PodGroup(_Wire, frozen=True):
     """PodGroup of either API group."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: AnnotatedMeta = AnnotatedMeta()
     spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()

@@ -107,7 +107,9 @@ class PodGroupStatus(_Read):
         description="Who owns the pods of the group: <namespace>/<name> of their owners, sorted, "
         "separated by commas.",
     )
-    scheduled: Count = Field(default=0, description="How many pods of the group have a node or have succeeded.")
+    scheduled: Count = Field(
+        default=0, description="How many pods of the group have a node or have succeeded."
+    )
     running: Count = Field(default=0, description="How many pods of the group are running.")
     succeeded: Count = Field(default=0, description="How many pods of the group have succeeded.")
     failed: Count = Field(default=0, description="How many pods of the group have failed.")

@@ -14,6 +14,9 @@ POD_GROUP_GROUPS: Final = (GROUP_X, GROUP_SIGS)
 GANG_GATE: Final = "scheduling.x-k8s.io/gang"
 """The scheduling gate that we take away once a group has its pods; anybody else's is left alone."""
 
+GANG_READY: Final = "scheduling.x-k8s.io/gang-ready"
+"""The readiness gate, and pod condition, that says that enough members of the gang are ready."""
+
 WOKEN_ANNOTATION: Final = "scheduling.x-k8s.io/woken-at"
 """Patched on a pod to make kube-scheduler try it again: any change to a pod's metadata does."""
 
@@ -26,6 +29,12 @@ class Reason(StrEnum):
     GATED = "Gated"
     RECENTLY_DENIED = "RecentlyDenied"
     NOT_ENOUGH_RESOURCES = "NotEnoughResources"
+    NEVER_FITS = "NeverFits"
+    """Not even with every usable node empty."""
+    WAITING_FOR_TURN = "WaitingForTurn"
+    """It would fit if no room were kept for gangs that are ahead of it."""
+    WAITING_FOR_BIND = "WaitingForBind"
+    """Nothing speaks against it: its members are on their way."""
     CACHE_BEHIND = "CacheBehind"
     """kube-scheduler sees room that our own watch has not told of yet."""
     RESERVED = "ReservedForGang"

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import structlog
 
 from extender.gang import report
-from extender.gang.conditions import OURS
+from extender.gang.conditions import ours
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial
 from extender.gang.report import Notice, Report
@@ -19,8 +19,7 @@ from extender.kube.recorder import Event, ObjectRef
 from extender.runtime.clock import Clock
 from extender.state.cluster import Cluster
 from extender.state.events import Change
-from extender.state.group_status import GroupStatus
-from extender.state.pod_groups import PodGroupInfo
+from extender.state.pod_groups import PodGroupInfo, PodGroupStatusInfo
 from extender.state.pods import PodInfo
 
 _log = structlog.get_logger(__name__)
@@ -32,7 +31,7 @@ WATCH_LAG: Final = 10.0
 class GroupWriter(Protocol):
     """Writes; raises ApiError."""
 
-    async def apply_status(self, pod_group: PodGroupInfo, status: GroupStatus) -> None:
+    async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> None:
         """Make a PodGroup's status this one."""
         ...
 
@@ -52,7 +51,7 @@ class _Written:
     """The last status that we wrote, and when, by the monotonic clock."""
 
     uid: str
-    status: GroupStatus
+    status: PodGroupStatusInfo
     at: float
 
 
@@ -104,11 +103,13 @@ class PodGroupController:
         await self._write(pod_group, found.status, changed=found.status != stored)
         self._tell(pod_group, found)
         await self._act(found)
-        if _ours(pod_group.status) == found.status:
+        if ours(pod_group.status) == found.status:
             return found.look_again
         return min(found.look_again or WATCH_LAG, WATCH_LAG)
 
-    async def _write(self, pod_group: PodGroupInfo, status: GroupStatus, *, changed: bool) -> None:
+    async def _write(
+        self, pod_group: PodGroupInfo, status: PodGroupStatusInfo, *, changed: bool
+    ) -> None:
         if changed or self._is_lost(pod_group):
             await self._writer.apply_status(pod_group, status)
             _log.debug("status written", group=pod_group.key, phase=status.phase)
@@ -117,11 +118,11 @@ class PodGroupController:
         at = self._clock.monotonic()
         self._written[pod_group.key] = _Written(pod_group.uid, status, at)
 
-    def _stored(self, pod_group: PodGroupInfo) -> GroupStatus:
+    def _stored(self, pod_group: PodGroupInfo) -> PodGroupStatusInfo:
         written = self._written.get(pod_group.key)
         if written is not None and written.uid == pod_group.uid:
             return written.status
-        return _ours(pod_group.status)
+        return ours(pod_group.status)
 
     def _is_lost(self, pod_group: PodGroupInfo) -> bool:
         """Return whether somebody has overwritten what we wrote a while ago."""
@@ -129,7 +130,7 @@ class PodGroupController:
         return (
             written is not None
             and written.uid == pod_group.uid
-            and _ours(pod_group.status) != written.status
+            and ours(pod_group.status) != written.status
             and self._clock.monotonic() >= written.at + WATCH_LAG
         )
 
@@ -186,10 +187,6 @@ class PodGroupController:
 def touched(change: Change) -> frozenset[str]:
     """Return the groups that a change gives reason to look at."""
     return change.groups | change.statuses
-
-
-def _ours(status: GroupStatus) -> GroupStatus:
-    return replace(status, conditions=status.only(OURS))
 
 
 def _ref(pod: PodInfo) -> PodRef:

@@ -1,13 +1,13 @@
 """What is said of a group besides its phase: is it scheduled, does it run, and why not."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from math import floor
 from typing import Final
 
 from extender.api.wellknown import Aspect, Phase, Reason, Told
 from extender.gang.phase import Progress, is_scheduled, runs
-from extender.state.group_status import Condition, GroupStatus
+from extender.state.pod_groups import ConditionInfo, PodGroupStatusInfo
 
 OURS: Final = frozenset((Aspect.SCHEDULED, Aspect.RUNNING, Aspect.PARTIAL))
 """The conditions that the reconciler answers for."""
@@ -29,61 +29,79 @@ def scheduled(
     *,
     phase: str,
     why: tuple[str, str],
-    permitted: tuple[str, str] | None,
+    said: tuple[str, str] | None,
 ) -> Statement:
     """Return whether the group has its nodes.
 
     `why` are reason and message of what keeps it from that as far as the cluster shows; where
-    nothing does, what the extender last said counts.
+    nothing does, what the extender has `said` counts.
     """
     if is_scheduled(have, need):
         text = f"{have.bound + have.done} of the {need} pods that it needs have a node or are done"
-        return Statement(Aspect.SCHEDULED, True, Told.SCHEDULED, text)
+        return Statement(Aspect.SCHEDULED, reason=Told.SCHEDULED, holds=True, message=text)
     if phase == Phase.FAILED:
-        return Statement(Aspect.SCHEDULED, False, Told.PODS_FAILED, _failed(have, need))
+        return Statement(
+            Aspect.SCHEDULED, reason=Told.PODS_FAILED, holds=False, message=_failed(have, need)
+        )
     if why[0] == Reason.WAITING_FOR_BIND:
-        if permitted is not None and permitted[0] != Reason.QUORUM_REACHED:
-            why = permitted
+        if said is not None:
+            why = said
         elif have.bound:
             text = f"{have.bound} of the {need - have.done} pods that it still needs have a node"
             why = (Told.PARTIALLY_SCHEDULED, text)
-    return Statement(Aspect.SCHEDULED, False, *why)
+    return Statement(Aspect.SCHEDULED, holds=False, reason=why[0], message=why[1])
 
 
 def running(have: Progress, need: int, *, phase: str) -> Statement:
     """Return whether the group runs."""
     text = f"{have.running} of {need} pods run, {have.done} have succeeded"
     if phase == Phase.FINISHED:
-        return Statement(Aspect.RUNNING, False, Told.FINISHED, "")
+        return Statement(Aspect.RUNNING, reason=Told.FINISHED, holds=False, message="")
     if phase == Phase.FAILED:
-        return Statement(Aspect.RUNNING, False, Told.PODS_FAILED, _failed(have, need))
+        return Statement(
+            Aspect.RUNNING, reason=Told.PODS_FAILED, holds=False, message=_failed(have, need)
+        )
     if runs(have, need):
-        return Statement(Aspect.RUNNING, True, Told.RUNNING, text)
+        return Statement(Aspect.RUNNING, reason=Told.RUNNING, holds=True, message=text)
     reason = Told.NOT_RUNNING if is_scheduled(have, need) else Told.NOT_SCHEDULED
-    return Statement(Aspect.RUNNING, False, reason, text)
+    return Statement(Aspect.RUNNING, reason=reason, holds=False, message=text)
 
 
 def dated(
-    statements: Iterable[Statement], *, stored: GroupStatus, generation: int, now: float
-) -> tuple[Condition, ...]:
-    """Return conditions by type, each since its value last changed."""
-    before: Mapping[str, Condition] = {each.type: each for each in stored.conditions}
+    statements: Iterable[Statement], *, stored: PodGroupStatusInfo, generation: int, now: float
+) -> tuple[ConditionInfo, ...]:
+    """Return conditions by type, each with the time when its value last changed."""
     return tuple(
-        Condition(
+        ConditionInfo(
             type=each.type,
-            holds=each.holds,
+            status=str(each.holds),
             reason=each.reason,
             message=each.message,
-            since=_since(before.get(each.type), each, now),
+            transition=_since(stored.condition(each.type), each, now),
             generation=generation,
         )
         for each in sorted(statements, key=lambda each: each.type)
     )
 
 
-def _since(before: Condition | None, each: Statement, now: float) -> float:
-    same = before is not None and before.holds == each.holds
-    return before.since if same and before is not None else float(floor(now))
+def ours(status: PodGroupStatusInfo) -> PodGroupStatusInfo:
+    """Return a stored status without what others say in it."""
+    kept = (each for each in status.conditions if each.type in OURS)
+    return replace(status, conditions=tuple(sorted(kept, key=lambda each: each.type)))
+
+
+def permitted(status: PodGroupStatusInfo) -> tuple[str, str] | None:
+    """Return reason and message of what the extender last said of a group that it waits for."""
+    said = status.condition(Aspect.PERMITTED)
+    if said is None or said.status == "True" or said.reason == Reason.QUORUM_REACHED:
+        return None
+    return said.reason, said.message
+
+
+def _since(before: ConditionInfo | None, each: Statement, now: float) -> float:
+    if before is not None and before.status == str(each.holds):
+        return before.transition
+    return float(floor(now))
 
 
 def _failed(have: Progress, need: int) -> str:

@@ -8,13 +8,15 @@ Since when a gang is partial is told by its own condition `Partial` in the API, 
 dealt with by that condition's reason. So a restart forgets neither.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from math import floor
 
 from extender.api.wellknown import Aspect, Told
 from extender.gang.conditions import Statement
 from extender.gang.phase import Progress
-from extender.state.group_status import GroupStatus
+from extender.state.pod_groups import ConditionInfo
 from extender.state.pods import PodInfo
 
 
@@ -38,44 +40,58 @@ class Partial:
 
 def policy(annotation: str | None, default: OnPartial) -> OnPartial:
     """Return what the annotation of a PodGroup asks for; a word that there is not says nothing."""
-    known = annotation is not None and annotation in set(OnPartial)
-    return OnPartial(annotation) if known else default
+    return next((each for each in OnPartial if each == annotation), default)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How long a gang may be partial, in seconds, and what becomes of it then."""
+
+    patience: float
+    then: OnPartial
 
 
 def decide(
-    pods: list[PodInfo],
+    pods: Iterable[PodInfo],
     have: Progress,
     *,
-    need: int,
-    stored: GroupStatus,
+    quorum: int,
+    before: ConditionInfo | None,
     now: float,
-    patience: float,
-    on_partial: OnPartial,
+    rules: Rules,
 ) -> Partial:
     """Return what becomes of a gang of which some live members have a node and others do not.
 
-    `patience` is its schedule time-out in seconds. Pods that have ended count as there.
+    `quorum` is what it needs besides the pods that are done, `before` its condition so far.
     """
-    before = stored.condition(Aspect.PARTIAL)
-    quorum = need - have.done
     if not 0 < have.bound < min(quorum, have.live):
-        return Partial(_over(have, before is not None))
+        return Partial(_over(have) if before is not None else None)
     text = f"{have.bound} of the {quorum} pods that it still needs have a node"
-    since = before.since if before is not None and before.holds else now
-    left = since + patience - now
+    since = before.transition if before is not None and before.status == "True" else floor(now)
+    left = since + rules.patience - now
     if left > 0:
-        statement = Statement(Aspect.PARTIAL, True, Told.PARTIALLY_SCHEDULED, text)
+        statement = Statement(
+            Aspect.PARTIAL, reason=Told.PARTIALLY_SCHEDULED, holds=True, message=text
+        )
         return Partial(statement, look_again=left)
-    if on_partial is OnPartial.KEEP:
-        return Partial(Statement(Aspect.PARTIAL, True, Told.PARTIAL_GANG, text))
+    if rules.then is OnPartial.KEEP:
+        return Partial(
+            Statement(Aspect.PARTIAL, reason=Told.PARTIAL_GANG, holds=True, message=text)
+        )
     evict = tuple(pod for pod in pods if _holds_room(pod))
-    return Partial(Statement(Aspect.PARTIAL, True, Told.EVICTED, text), evict=evict)
+    return Partial(
+        Statement(Aspect.PARTIAL, reason=Told.EVICTED, holds=True, message=text), evict=evict
+    )
 
 
-def _over(have: Progress, was_told: bool) -> Statement | None:  # noqa: FBT001 - two readings of one fact
-    if not was_told:
-        return None
-    return Statement(Aspect.PARTIAL, False, Told.WHOLE if have.bound else Told.NOT_SCHEDULED, "")
+def _over(have: Progress) -> Statement:
+    reason = Told.WHOLE if have.bound else Told.NOT_SCHEDULED
+    return Statement(
+        Aspect.PARTIAL,
+        reason=Told.WHOLE if have.bound else Told.NOT_SCHEDULED,
+        holds=False,
+        message="",
+    )
 
 
 def _holds_room(pod: PodInfo) -> bool:

@@ -14,7 +14,7 @@ def decide(group: str, *, snapshot: Snapshot, now: float, deadline: float) -> Pe
     pod_group = snapshot.pod_group(group)
     if pod_group is None:
         return Refuse(Reason.POD_GROUP_DELETED, f"{about(group)}its PodGroup was deleted")
-    tally, need = snapshot.tally(group), pod_group.min_member
+    tally, need = snapshot.tally(group), snapshot.quorum(pod_group)
     if tally.assigned >= need:
         return Allow()
     pods = len(tally.members)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from math import floor
 
 from extender.api.wellknown import Phase
-from extender.state.group_status import GroupStatus
+from extender.state.pod_groups import PodGroupStatusInfo
 from extender.state.pods import PodInfo
 
 
@@ -72,10 +72,10 @@ def decide(
     *,
     need: int,
     quorum: int,
-    stored: GroupStatus,
+    stored: PodGroupStatusInfo,
     now: float,
     waiting: bool = False,
-) -> GroupStatus:
+) -> PodGroupStatusInfo:
     """Return the status, conditions aside, of a group of live and finished pods.
 
     `need` is minMember, `quorum` what Jobs leave of it, `stored` the status so far; `waiting` says
@@ -85,17 +85,17 @@ def decide(
     if _is_over(have, stored, need):
         return _as_it_ended(have, stored)
     phase = _phase(have, need, waiting=waiting)
-    started = stored.schedule_start
+    started = stored.started
     if started is None and have.there >= need and have.there > 0:
         started = float(floor(now))
-    return GroupStatus(
+    return PodGroupStatusInfo(
         phase=phase,
         scheduled=have.bound + have.succeeded,
         running=have.running,
         succeeded=have.succeeded,
         failed=have.failed,
         occupied_by=_owners(pods),
-        schedule_start=started,
+        started=started,
     )
 
 
@@ -123,7 +123,7 @@ def _phase(have: Progress, need: int, *, waiting: bool) -> Phase:
     return Phase.PRE_SCHEDULING
 
 
-def _is_over(have: Progress, stored: GroupStatus, need: int) -> bool:
+def _is_over(have: Progress, stored: PodGroupStatusInfo, need: int) -> bool:
     """Return whether the group was Finished, is so still, and has lost pods that it counted."""
     return (
         stored.phase == Phase.FINISHED
@@ -134,15 +134,15 @@ def _is_over(have: Progress, stored: GroupStatus, need: int) -> bool:
     )
 
 
-def _as_it_ended(have: Progress, stored: GroupStatus) -> GroupStatus:
-    return GroupStatus(
+def _as_it_ended(have: Progress, stored: PodGroupStatusInfo) -> PodGroupStatusInfo:
+    return PodGroupStatusInfo(
         phase=Phase.FINISHED,
         scheduled=max(stored.scheduled, have.succeeded),
         running=0,
         succeeded=max(stored.succeeded, have.succeeded),
         failed=max(stored.failed, have.failed),
         occupied_by=stored.occupied_by,
-        schedule_start=stored.schedule_start,
+        started=stored.started,
     )
 
 

@@ -21,8 +21,9 @@ def decide(pod: PodInfo, group: str, *, snapshot: Snapshot, options: Options) ->
     pod_group = snapshot.pod_group(group)
     if pod_group is None or snapshot.planned_node(pod.uid) is None:
         return None
-    gap = pod_group.min_member - snapshot.tally(group).assigned
-    if gap <= 0 or gap * 100 <= options.reject_percentage * pod_group.min_member:
+    quorum = snapshot.quorum(pod_group)
+    gap = quorum - snapshot.tally(group).assigned
+    if gap <= 0 or gap * 100 <= options.reject_percentage * quorum:
         return None
     text = f"{about(group)}no node for one of its pods, and {gap} more are needed"
     return Refuse(Reason.MEMBER_UNSCHEDULABLE, text, deny=True)

@@ -45,7 +45,7 @@ def decide(
         return refusal
     pod_group = snapshot.pod_group(group)
     assert pod_group is not None
-    missing = pod_group.min_member - snapshot.tally(group).committed
+    missing = snapshot.quorum(pod_group) - snapshot.tally(group).committed
     if missing <= 0:
         return beside_plans(pod, sent, snapshot=snapshot)
     if denied is not None:
@@ -62,7 +62,7 @@ def check_group(group: str, *, snapshot: Snapshot) -> Refuse | None:
     pod_group = snapshot.pod_group(group)
     if pod_group is None:
         return Refuse(Reason.POD_GROUP_NOT_FOUND, f"{about(group)}there is no such PodGroup")
-    tally, need = snapshot.tally(group), pod_group.min_member
+    tally, need = snapshot.tally(group), snapshot.quorum(pod_group)
     pods = len(tally.members)
     if pods < need:
         text = f"{about(group)}{pods} of the {need} pods that it needs exist"
@@ -122,7 +122,7 @@ def _plan(
     snapshot: Snapshot,
 ) -> FilterVerdict:
     group = pod_group.key
-    missing = pod_group.min_member - snapshot.tally(group).committed
+    missing = snapshot.quorum(pod_group) - snapshot.tally(group).committed
     short = min_resources.shortage(pod, pod_group, snapshot=snapshot)
     if short:
         text = f"{about(group)}its minResources are short of {min_resources.sentence(short)}"

@@ -28,7 +28,7 @@ def _may_start(pod: PodInfo, group: str, snapshot: Snapshot) -> bool:
     if pod_group is None:
         return False
     beside = snapshot.tally(group).committed - (snapshot.assumption(pod.uid) is not None)
-    return beside + 1 >= pod_group.min_member
+    return beside + 1 >= snapshot.quorum(pod_group)
 
 
 def _breaks_gang(uids: Collection[str], snapshot: Snapshot) -> bool:
@@ -41,6 +41,6 @@ def _breaks_gang(uids: Collection[str], snapshot: Snapshot) -> bool:
     for group, lost in losses.items():
         pod_group = snapshot.pod_group(group)
         assigned = snapshot.tally(group).assigned
-        if pod_group and assigned >= pod_group.min_member > assigned - lost:
+        if pod_group and assigned >= snapshot.quorum(pod_group) > assigned - lost:
             return True
     return False

@@ -7,10 +7,9 @@ from typing import Final
 from extender.api.wellknown import Aspect, Reason, Told
 from extender.gang import conditions, partial, pending, phase, readiness
 from extender.gang.options import Options
-from extender.gang.partial import OnPartial
+from extender.gang.partial import OnPartial, Rules
 from extender.gang.readiness import Readiness
-from extender.state.group_status import Condition, GroupStatus
-from extender.state.pod_groups import PodGroupInfo
+from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
 
@@ -38,7 +37,7 @@ class Notice:
 class Report:
     """What the group's status is now, whom to tell, and what to do."""
 
-    status: GroupStatus
+    status: PodGroupStatusInfo
     notices: tuple[Notice, ...] = ()
     evict: tuple[PodInfo, ...] = ()
     readiness: Readiness | None = None
@@ -49,7 +48,7 @@ def decide(
     pod_group: PodGroupInfo,
     *,
     snapshot: Snapshot,
-    stored: GroupStatus,
+    stored: PodGroupStatusInfo,
     now: float,
     options: Options,
     on_partial: OnPartial = OnPartial.KEEP,
@@ -57,49 +56,52 @@ def decide(
     """Return the report on a group whose status so far is `stored`; `now` since the epoch."""
     group, need = pod_group.key, pod_group.min_member
     pods = [*snapshot.members(group), *snapshot.finished(group).values()]
-    done = need - snapshot.quorum(pod_group)
-    have = phase.progress(pods, done=done)
-    permitted = pod_group.permitted
+    said = conditions.permitted(pod_group.status)
     status = phase.decide(
         pods,
         need=need,
-        quorum=need - done,
+        quorum=snapshot.quorum(pod_group),
         stored=stored,
         now=now,
-        waiting=permitted is not None and permitted[0] == Reason.WAITING_FOR_BIND,
+        waiting=said is not None and said[0] == Reason.WAITING_FOR_BIND,
     )
-    if status.succeeded > have.succeeded:  # their pods are gone
-        have = replace(have, succeeded=status.succeeded, done=max(have.done, status.succeeded))
+    done = max(status.succeeded, need - snapshot.quorum(pod_group))
+    have = phase.progress(pods, done=done)
     split = partial.decide(
         pods,
         have,
-        need=need,
-        stored=stored,
+        quorum=need - done,
+        before=stored.condition(Aspect.PARTIAL),
         now=now,
-        patience=options.timeout(pod_group.schedule_timeout),
-        on_partial=partial.policy(pod_group.on_partial, on_partial),
+        rules=Rules(
+            options.timeout(pod_group.schedule_timeout),
+            partial.policy(pod_group.on_partial, on_partial),
+        ),
     )
     whole = phase.is_scheduled(have, need)
     why = None if whole else pending.decide(group, snapshot=snapshot, now=now, options=options)
-    said = conditions.scheduled(
-        have,
-        need,
-        phase=status.phase,
-        why=(why.reason, why.message) if why else ("", ""),
-        permitted=permitted,
+    statements = [
+        conditions.scheduled(
+            have,
+            need,
+            phase=status.phase,
+            why=(why.reason, why.message) if why else ("", ""),
+            said=said,
+        ),
+        conditions.running(have, need, phase=status.phase),
+        *([split.statement] if split.statement else []),
+    ]
+    status = replace(
+        status,
+        conditions=conditions.dated(
+            statements, stored=stored, generation=pod_group.generation, now=now
+        ),
     )
-    statements = [said, conditions.running(have, need, phase=status.phase)]
-    if split.statement is not None:
-        statements.append(split.statement)
-    dated = conditions.dated(
-        statements, stored=stored, generation=pod_group.generation, now=now
-    )
-    status = replace(status, conditions=dated)
     return Report(
         status=status,
         notices=(*_changes(stored, status), *_mixed_priorities(pods)),
         evict=split.evict,
-        readiness=readiness.decide(pods, need=need, done=have.done),
+        readiness=readiness.decide(pods, need=need, done=done),
         look_again=_look_again(whole=whole, partial=split.look_again, there=bool(pods)),
     )
 
@@ -110,7 +112,7 @@ def _look_again(*, whole: bool, partial: float | None, there: bool) -> float | N
     return LOOK_AGAIN if there and not whole else None
 
 
-def _changes(stored: GroupStatus, status: GroupStatus) -> Iterable[Notice]:
+def _changes(stored: PodGroupStatusInfo, status: PodGroupStatusInfo) -> Iterable[Notice]:
     """Yield what is worth an Event: another reason, not another number."""
     for now in status.conditions:
         before = stored.condition(now.type)
@@ -123,7 +125,7 @@ def _changes(stored: GroupStatus, status: GroupStatus) -> Iterable[Notice]:
             yield _notice(now, Told.PARTIAL_GANG, action, warning=True)
 
 
-def _notice(condition: Condition, reason: str, action: str, *, warning: bool) -> Notice:
+def _notice(condition: ConditionInfo, reason: str, action: str, *, warning: bool) -> Notice:
     return Notice(reason, condition.message, action, warning)
 
 

@@ -44,9 +44,10 @@ def decide_group(group: str, *, snapshot: Snapshot) -> Wake:
     pod_group = snapshot.pod_group(group)
     assert pod_group is not None
     tally = snapshot.tally(group)
-    if tally.assigned >= pod_group.min_member:
+    quorum = snapshot.quorum(pod_group)
+    if tally.assigned >= quorum:
         return Wake(retry=(*expected, *others))  # each of these is tried for itself
-    if tally.committed >= pod_group.min_member:
+    if tally.committed >= quorum:
         return Wake(retry=expected)
     return Wake(retry=(*expected, *others[:1]))
 
@@ -73,7 +74,7 @@ def decide_room(*, snapshot: Snapshot) -> Wake:
 def _for_room(group: str, pods: list[PodInfo], snapshot: Snapshot) -> list[PodInfo]:
     """Return one pod, whose plan wakes the others; all, where each is for itself by now."""
     pod_group = snapshot.pod_group(group)
-    started = pod_group and snapshot.tally(group).assigned >= pod_group.min_member
+    started = pod_group and snapshot.tally(group).assigned >= snapshot.quorum(pod_group)
     return pods if started else pods[:1]
 
 
@@ -85,7 +86,7 @@ def _gated_by_us(group: str, snapshot: Snapshot) -> tuple[PodInfo, ...]:
     ours = tuple(pod for pod in snapshot.members(group) if pod.gates == (GANG_GATE,))
     tally = snapshot.tally(group)
     able = len(tally.members) - len(tally.gated) + len(ours)
-    return ours if able >= pod_group.min_member else ()
+    return ours if able >= snapshot.quorum(pod_group) else ()
 
 
 def refused_before(pod: PodInfo) -> Reason | None:

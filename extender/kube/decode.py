@@ -8,16 +8,24 @@ import msgspec
 from msgspec import Raw
 
 from extender.api import core_v1 as core
-from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
+from extender.api.indexes import count_indexes
+from extender.api.wellknown import (
+    GANG_READY,
+    ON_PARTIAL_ANNOTATION,
+    POD_GROUP_LABEL,
+    POD_GROUP_LABEL_SIGS,
+)
 from extender.gang.feasibility import matches
 from extender.resources.pod_requests import ContainerRequests, pod_requests
 from extender.resources.quantity import QuantityError, parse_resources
+from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
-from extender.state.pod_groups import PodGroupInfo
+from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 from extender.state.pods import PodInfo, Shape
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 _FINISHED = frozenset(("Succeeded", "Failed"))
+_ENDED = frozenset(("Complete", "Failed"))
 
 
 class DecodeError(ValueError):
@@ -26,6 +34,7 @@ class DecodeError(ValueError):
 
 _decode_pod = msgspec.json.Decoder(core.Pod).decode
 _decode_node = msgspec.json.Decoder(core.Node).decode
+_decode_job = msgspec.json.Decoder(core.Job).decode
 _decode_pod_group = msgspec.json.Decoder(core.PodGroup).decode
 _decode_affinity = msgspec.json.Decoder(core.Affinity | None).decode
 _decode_tolerations = msgspec.json.Decoder(list[core.Toleration] | None).decode
@@ -55,6 +64,7 @@ class Decoder:
         except (msgspec.MsgspecError, QuantityError) as error:
             raise DecodeError(f"not a readable Pod: {error}") from error
         meta, spec = pod.metadata, pod.spec
+        holding = {c.type for c in pod.status.conditions or () if c.status == "True"}
         return PodInfo(
             uid=meta.uid,
             namespace=meta.namespace,
@@ -69,6 +79,12 @@ class Decoder:
             finished=pod.status.phase in _FINISHED,
             created=_seconds(meta.creation_timestamp),
             unschedulable=None if spec.node_name else _unschedulable(pod.status),
+            scheduler=spec.scheduler_name,
+            phase=pod.status.phase or "Pending",
+            ready="ContainersReady" in holding,
+            owners=tuple(f"{meta.namespace}/{o.name}" for o in meta.owner_references or ()),
+            readiness_gate=any(g.condition_type == GANG_READY for g in spec.readiness_gates or ()),
+            gang_ready=GANG_READY in holding,
         )
 
     def node(self, raw: bytes | Raw) -> NodeInfo:
@@ -88,6 +104,18 @@ class Decoder:
             ready=all(ready),
         )
 
+    def job(self, raw: bytes | Raw) -> JobInfo:
+        """Return a Job. Raises DecodeError where the JSON is not one."""
+        try:
+            job = _decode_job(raw)
+            failed = count_indexes(job.status.failed_indexes or "")
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise DecodeError(f"not a readable Job: {error}") from error
+        group = group_of(job.metadata.namespace, job.spec.template.metadata.labels)
+        ended = any(c.type in _ENDED and c.status == "True" for c in job.status.conditions or ())
+        done = 0 if ended else _pods_done(job.spec, (job.status.succeeded or 0) + failed)
+        return JobInfo(job.metadata.uid, group, done)
+
     def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:
         """Return a PodGroup of an API group. Raises DecodeError where the JSON is not one."""
         try:
@@ -105,6 +133,9 @@ class Decoder:
             min_resources=min_resources,
             schedule_timeout=float(timeout) if timeout and timeout > 0 else None,
             created=_seconds(found.metadata.creation_timestamp),
+            on_partial=(found.metadata.annotations or {}).get(ON_PARTIAL_ANNOTATION),
+            generation=found.metadata.generation,
+            status=_status(found.status),
         )
 
     def _shape(self, pod: core.Pod) -> Shape:
@@ -130,6 +161,21 @@ class Decoder:
                 one_per_node=ports or _shuns_itself(parsed, pod.metadata),
             )
         return shape
+
+
+def _pods_done(spec: core.JobSpec, finished: int) -> int:
+    """Return by how many its pods are fewer than at its start, with so many completions behind it.
+
+    A Job without `completions` is a work queue, of which nobody knows how much is left.
+    """
+    parallel, wanted = _or(spec.parallelism, 1), spec.completions
+    if wanted is None:
+        return 0
+    return min(parallel, wanted) - min(parallel, max(0, wanted - finished))
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
 
 
 def _requests(spec: core.PodSpec) -> dict[str, int]:
@@ -187,6 +233,30 @@ def _selects(selector: core.LabelSelector, labels: Mapping[str, str]) -> bool:
     expressions = selector.match_expressions or []
     return all(labels.get(key) == value for key, value in exact) and all(
         matches(requirement, labels) for requirement in expressions
+    )
+
+
+def _status(status: core.PodGroupStatus) -> PodGroupStatusInfo:
+    started = status.schedule_start_time
+    return PodGroupStatusInfo(
+        phase=status.phase,
+        occupied_by=status.occupied_by,
+        scheduled=status.scheduled,
+        running=status.running,
+        succeeded=status.succeeded,
+        failed=status.failed,
+        started=_seconds(started) if started else None,
+        conditions=tuple(
+            ConditionInfo(
+                c.type,
+                c.status,
+                c.reason,
+                c.message,
+                _seconds(c.last_transition_time),
+                c.observed_generation,
+            )
+            for c in status.conditions or ()
+        ),
     )
 
 

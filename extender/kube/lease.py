@@ -35,6 +35,25 @@ class LeaseTimes:
     retry: float = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class LeaseName:
+    """Which Lease, and who wants it."""
+
+    namespace: str
+    name: str
+    identity: str
+
+    @property
+    def collection(self) -> str:
+        """The URL path of the Leases of the namespace."""
+        return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+
+    @property
+    def path(self) -> str:
+        """The Lease's URL path."""
+        return f"{self.collection}/{self.name}"
+
+
 class _Meta(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
@@ -56,21 +75,19 @@ _decode = msgspec.json.Decoder(_Lease).decode
 
 
 class LeaseElection:
-    """One candidate, known by `identity`, for the Lease `namespace/name`."""
+    """One candidate for one Lease."""
 
     def __init__(
         self,
         client: KubeClient,
         *,
-        namespace: str,
-        name: str,
-        identity: str,
+        of: LeaseName,
         times: LeaseTimes,
         clock: Clock,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = client
-        self._namespace, self._name, self.identity = namespace, name, identity
+        self._of = of
         self._times = times
         self._clock = clock
         self._sleep = sleep
@@ -83,7 +100,7 @@ class LeaseElection:
         """Return once we lead."""
         while not await self._tried():
             await self._sleep(self._times.retry)
-        _log.info("leading", lease=f"{self._namespace}/{self._name}", identity=self.identity)
+        _log.info("leading", lease=self._of.name, identity=self._of.identity)
 
     async def keep(self) -> None:
         """Renew for as long as we lead; raises LeadershipLost."""
@@ -91,13 +108,17 @@ class LeaseElection:
             left = self._renewed + self._times.renew - self._clock.monotonic()
             try:
                 async with asyncio.timeout(left):
-                    await self._sleep(self._times.retry)
-                    while not await self._tried():
-                        if self._held is None:
-                            raise LeadershipLost(f"{self._holder()} leads now")
-                        await self._sleep(self._times.retry)
+                    await self._renew()
             except TimeoutError:
                 raise LeadershipLost("the lease could not be renewed in time") from None
+
+    async def _renew(self) -> None:
+        while True:
+            await self._sleep(self._times.retry)
+            if await self._tried():
+                return
+            if self._held is None:
+                raise LeadershipLost(f"{self._holder()} leads now")
 
     async def release(self) -> None:
         """Let the next one lead at once; failing that, it has to wait."""
@@ -126,7 +147,7 @@ class LeaseElection:
 
     async def _take(self) -> _Lease | None:
         try:
-            found = _decode(await self._client.request("GET", self._path))
+            found = _decode(await self._client.request("GET", self._of.path))
         except NotFoundError:
             return await self._create()
         except msgspec.MsgspecError as error:
@@ -135,10 +156,10 @@ class LeaseElection:
             self._record, self._seen = found.spec, self._clock.monotonic()
         if not self._is_free(found.spec):
             return None
-        mine = found.spec.holder_identity == self.identity
+        mine = found.spec.holder_identity == self._of.identity
         now = self._now()
         spec = _Spec(
-            self.identity,
+            self._of.identity,
             self._seconds,
             (found.spec.acquire_time or now) if mine else now,
             now,
@@ -147,18 +168,18 @@ class LeaseElection:
         return await self._put(spec, found.metadata.resource_version)
 
     def _is_free(self, spec: _Spec) -> bool:
-        if not spec.holder_identity or spec.holder_identity == self.identity:
+        if not spec.holder_identity or spec.holder_identity == self._of.identity:
             return True
         promised = spec.lease_duration_seconds or self._times.duration
         return self._clock.monotonic() >= self._seen + promised
 
     async def _create(self) -> _Lease:
         now = self._now()
-        spec = _Spec(self.identity, self._seconds, now, now, 0)
-        return await self._write("POST", self._collection, spec)
+        spec = _Spec(self._of.identity, self._seconds, now, now, 0)
+        return await self._write("POST", self._of.collection, spec)
 
     async def _put(self, spec: _Spec, resource_version: str) -> _Lease:
-        return await self._write("PUT", self._path, spec, resource_version=resource_version)
+        return await self._write("PUT", self._of.path, spec, resource_version=resource_version)
 
     async def _write(
         self, method: str, path: str, spec: _Spec, *, resource_version: str = ""
@@ -172,7 +193,7 @@ class LeaseElection:
         return _Lease(_decode(answer).metadata, spec)
 
     def _body(self, spec: _Spec, *, resource_version: str) -> bytes:
-        metadata = {"name": self._name, "namespace": self._namespace}
+        metadata = {"name": self._of.name, "namespace": self._of.namespace}
         if resource_version:
             metadata["resourceVersion"] = resource_version
         return _encode({
@@ -192,11 +213,3 @@ class LeaseElection:
     @property
     def _seconds(self) -> int:
         return max(1, round(self._times.duration))
-
-    @property
-    def _collection(self) -> str:
-        return f"/apis/coordination.k8s.io/v1/namespaces/{self._namespace}/leases"
-
-    @property
-    def _path(self) -> str:
-        return f"{self._collection}/{self._name}"

@@ -11,8 +11,7 @@ from extender.api.wellknown import GANG_READY
 from extender.kube.client import APPLY_PATCH, STRATEGIC_PATCH, KubeClient
 from extender.kube.errors import ConflictError, InvalidError, NotFoundError
 from extender.kube.pods import PodRef
-from extender.state.group_status import Condition, GroupStatus
-from extender.state.pod_groups import PodGroupInfo
+from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 
 FIELD_MANAGER: Final = "gang-extender-reconciler"
 VERSION: Final = "v1alpha1"
@@ -26,7 +25,7 @@ class PodGroupWriter:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
-    async def apply_status(self, pod_group: PodGroupInfo, status: GroupStatus) -> None:
+    async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> None:
         """Make the status of a PodGroup this one, as far as it is ours.
 
         The UID is a precondition, so that a namesake that came later is not told the story of the
@@ -76,7 +75,7 @@ class PodGroupWriter:
             await self._client.request("POST", f"{pod.path}/eviction", body=body)
 
 
-def as_json(status: GroupStatus) -> dict[str, Any]:
+def as_json(status: PodGroupStatusInfo) -> dict[str, Any]:
     """Return a status as the API has it."""
     told: dict[str, Any] = {
         "phase": status.phase,
@@ -88,8 +87,8 @@ def as_json(status: GroupStatus) -> dict[str, Any]:
     }
     if status.occupied_by:
         told["occupiedBy"] = status.occupied_by
-    if status.schedule_start is not None:
-        told["scheduleStartTime"] = as_time(status.schedule_start)
+    if status.started is not None:
+        told["scheduleStartTime"] = as_time(status.started)
     return told
 
 
@@ -98,12 +97,12 @@ def as_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _condition(condition: Condition) -> dict[str, Any]:
+def _condition(condition: ConditionInfo) -> dict[str, Any]:
     return {
         "type": condition.type,
-        "status": "True" if condition.holds else "False",
+        "status": condition.status,
         "reason": condition.reason,
         "message": condition.message,
-        "lastTransitionTime": as_time(condition.since),
+        "lastTransitionTime": as_time(condition.transition),
         "observedGeneration": condition.generation,
     }

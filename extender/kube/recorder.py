@@ -53,17 +53,26 @@ class Event:
     occasion: str
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """So many Events at once, and one more after each interval, in seconds."""
+
+    burst: int
+    interval: float
+
+
+PER_OBJECT: Final = Limit(10, 30.0)
+OVERALL: Final = Limit(500, 0.02)
+
+
 @dataclass(slots=True)
 class _Bucket:
-    """So many at once, and one more after each interval, in seconds."""
-
-    most: float
-    interval: float
+    limit: Limit
     left: float
     at: float
 
     def take(self, now: float) -> bool:
-        self.left = min(self.most, self.left + (now - self.at) / self.interval)
+        self.left = min(self.limit.burst, self.left + (now - self.at) / self.limit.interval)
         self.at = now
         if self.left < 1:
             return False
@@ -84,18 +93,12 @@ class Recorder:
         clock: Clock,
         instance: str,
         count: Callable[[str], None],
-        burst: int = 10,
-        interval: float = 30.0,
-        overall_burst: int = 500,
-        overall_interval: float = 0.02,
     ) -> None:
         self._client = client
         self._clock = clock
         self._instance = instance
         self._count = count
-        self._each = burst, interval
-        now = clock.monotonic()
-        self._all = _Bucket(overall_burst, overall_interval, overall_burst, now)
+        self._all = _Bucket(OVERALL, OVERALL.burst, clock.monotonic())
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         self._waiting: deque[Event] = deque()
         self._wakeup = asyncio.Event()
@@ -123,8 +126,7 @@ class Recorder:
             await self._wakeup.wait()
 
     def _bucket(self, uid: str, now: float) -> _Bucket:
-        most, interval = self._each
-        bucket = self._buckets.pop(uid, None) or _Bucket(most, interval, most, now)
+        bucket = self._buckets.pop(uid, None) or _Bucket(PER_OBJECT, PER_OBJECT.burst, now)
         self._buckets[uid] = bucket
         while len(self._buckets) > _GROUPS_REMEMBERED:
             self._buckets.popitem(last=False)

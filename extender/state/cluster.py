@@ -14,6 +14,7 @@ Nothing here awaits, and nothing reads a clock; `validate` recounts everything f
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from extender.resources.quantity import Resources, add, subtract
@@ -35,6 +36,8 @@ class Cluster:
         self._tables = Tables()
         self._snapshot = Snapshot(self._tables)
         self._gone: dict[str, None] = {}
+        self._unsorted: set[str] = set()
+        """Groups whose place in the queue may be another one now."""
         self._listeners: list[Callable[[Change], None]] = []
         self._handlers: dict[type, Callable[[Any], Change]] = {
             ev.PodApplied: self._pod_applied,
@@ -47,10 +50,15 @@ class Cluster:
             ev.PodGroupApplied: self._pod_group_applied,
             ev.PodGroupDeleted: self._pod_group_deleted,
             ev.PodGroupsListed: self._pod_groups_listed,
+            ev.JobApplied: self._job_applied,
+            ev.JobDeleted: self._job_deleted,
+            ev.JobsListed: self._jobs_listed,
             ev.Planned: self._planned,
             ev.PodWaiting: self._pod_waiting,
             ev.PodBinding: self._pod_binding,
             ev.Unreserved: self._unreserved,
+            ev.GroupFailed: self._group_failed,
+            ev.Claimed: self._claimed,
             ev.PodRefused: self._pod_refused,
             ev.PodsTried: self._pods_tried,
         }
@@ -61,6 +69,8 @@ class Cluster:
         A listener may apply events of its own: it is called when the tables are whole again.
         """
         change = self._handlers[type(event)](event)
+        if self._unsorted and self._sort():
+            change = replace(change, room=True)
         if change is not _NOTHING:
             for listener in self._listeners:
                 listener(change)
@@ -79,7 +89,7 @@ class Cluster:
     def _pod_applied(self, event: ev.PodApplied) -> Change:
         pod = event.pod
         if pod.finished:
-            return self._forget_pod(pod.uid)
+            return self._pod_finished(pod)
         tables = self._tables
         before = tables.pods.get(pod.uid)
         assumption = tables.assumed.get(pod.uid)
@@ -103,7 +113,28 @@ class Cluster:
             groups=_touched(before, pod),
             unschedulable=_found_no_node(before, pod),
             room=given_back,
+            statuses=_told(before, pod),
         )
+
+    def _pod_finished(self, pod: PodInfo) -> Change:
+        change = self._forget_pod(pod.uid, has_ended=True)
+        tables = self._tables
+        if pod.group is None or tables.ended.get(pod.uid) == pod:
+            return change
+        self._forget_ended(pod.uid)  # its label may name another group now
+        tables.ended[pod.uid] = pod
+        tables.finished.setdefault(pod.group, {})[pod.uid] = pod
+        return replace(change, statuses=frozenset((pod.group,)))
+
+    def _forget_ended(self, uid: str) -> Change:
+        pod = self._tables.ended.pop(uid, None)
+        if pod is None or pod.group is None:
+            return _NOTHING
+        there = self._tables.finished[pod.group]
+        del there[uid]
+        if not there:
+            del self._tables.finished[pod.group]
+        return Change(statuses=frozenset((pod.group,)))
 
     def _pod_seen(self, event: ev.PodSeen) -> Change:
         # A request may be older than the deletion that the watch has told already.
@@ -116,7 +147,8 @@ class Cluster:
 
     def _pods_listed(self, event: ev.PodsListed) -> Change:
         listed = {pod.uid for pod in event.pods}
-        gone = [uid for uid in self._tables.pods if uid not in listed]
+        tables = self._tables
+        gone = [uid for uid in (*tables.pods, *tables.ended) if uid not in listed]
         changes = [self._forget_pod(uid) for uid in gone]
         for uid in gone:
             # It may be newer than the list's first page, and seen in a request already.
@@ -127,13 +159,18 @@ class Cluster:
     def _node_applied(self, event: ev.NodeApplied) -> Change:
         if self._tables.nodes.get(event.node.name) != event.node:
             self._tables.nodes[event.node.name] = event.node
-            self._tables.capacity_version += 1
+            self._nodes_changed()
         return _NOTHING
+
+    def _nodes_changed(self) -> None:
+        self._tables.capacity_version += 1
+        self._tables.nodes_version += 1
 
     def _node_deleted(self, event: ev.NodeDeleted) -> Change:
         tables = self._tables
         if tables.nodes.pop(event.name, None) is None:
             return _NOTHING
+        tables.nodes_version += 1
         lost = [
             uid
             for uid, assumption in tables.assumed.items()
@@ -146,22 +183,28 @@ class Cluster:
         gone = [name for name in self._tables.nodes if name not in listed]
         changes = [self._node_deleted(ev.NodeDeleted(name)) for name in gone]
         self._tables.nodes.update(listed)
-        self._tables.capacity_version += 1
+        self._nodes_changed()
         return _merge(changes)
 
     def _pod_group_applied(self, event: ev.PodGroupApplied) -> Change:
         pod_group, pod_groups = event.pod_group, self._tables.pod_groups
         before = pod_groups.get((pod_group.api_group, pod_group.key))
         pod_groups[pod_group.api_group, pod_group.key] = pod_group
-        if before == pod_group:
-            return _NOTHING  # only its status changed
+        told = frozenset((pod_group.key,))
+        if before == pod_group:  # only its status changed
+            return Change(statuses=told) if before.status != pod_group.status else _NOTHING
+        self._unsorted.add(pod_group.key)
+        if before is not None and before.uid != pod_group.uid:
+            self._tables.failed_at.pop(pod_group.key, None)
         # One that asks for less may now do with the room that was too little before.
-        return Change(groups=frozenset((pod_group.key,)), room=before is not None)
+        return Change(groups=told, room=before is not None, statuses=told)
 
     def _pod_group_deleted(self, event: ev.PodGroupDeleted) -> Change:
         if self._tables.pod_groups.pop((event.api_group, event.key), None) is None:
             return _NOTHING
-        return Change(groups=frozenset((event.key,)))
+        self._unsorted.add(event.key)
+        told = frozenset((event.key,))
+        return Change(groups=told, statuses=told)
 
     def _pod_groups_listed(self, event: ev.PodGroupsListed) -> Change:
         listed = {pod_group.key for pod_group in event.pod_groups}
@@ -173,6 +216,39 @@ class Cluster:
         ]
         changes += [self._pod_group_applied(ev.PodGroupApplied(pg)) for pg in event.pod_groups]
         return _merge(changes)
+
+    def _job_applied(self, event: ev.JobApplied) -> Change:
+        job, jobs = event.job, self._tables.jobs
+        before = jobs.get(job.uid)
+        if before == job or (before is None and job.group is None):
+            return _NOTHING
+        change = self._job_deleted(ev.JobDeleted(job.uid))
+        if job.group is None:
+            return change
+        jobs[job.uid] = job
+        return _merge((change, self._count_done(job.group, job.done)))
+
+    def _job_deleted(self, event: ev.JobDeleted) -> Change:
+        job = self._tables.jobs.pop(event.uid, None)
+        if job is None or job.group is None:
+            return _NOTHING
+        return self._count_done(job.group, -job.done)
+
+    def _jobs_listed(self, event: ev.JobsListed) -> Change:
+        listed = {job.uid for job in event.jobs}
+        gone = [uid for uid in self._tables.jobs if uid not in listed]
+        changes = [self._job_deleted(ev.JobDeleted(uid)) for uid in gone]
+        return _merge(changes + [self._job_applied(ev.JobApplied(job)) for job in event.jobs])
+
+    def _count_done(self, group: str, more: int) -> Change:
+        if not more:
+            return _NOTHING
+        done = self._tables.done
+        done[group] = done.get(group, 0) + more
+        if not done[group]:
+            del done[group]
+        self._unsorted.add(group)
+        return Change(groups=frozenset((group,)))
 
     # --- steps of our own ------------------------------------------------------------------
 
@@ -210,6 +286,23 @@ class Cluster:
                 groups.add(assumption.pod.group)
         return Change(groups=frozenset(filter(None, groups)), room=bool(groups))
 
+    def _group_failed(self, event: ev.GroupFailed) -> Change:
+        self._tables.failed_at[event.group] = event.at
+        self._unsorted.add(event.group)
+        return _NOTHING
+
+    def _claimed(self, event: ev.Claimed) -> Change:
+        tables = self._tables
+        before, now = tables.claims, {claim.group: claim for claim in event.claims}
+        if before == now:
+            return _NOTHING
+        tables.claims, tables.claimed = now, {}
+        for claim in event.claims:
+            for node in claim.rooms:
+                tables.claimed.setdefault(node, {})[claim.group] = claim
+        tables.capacity_version += 1
+        return Change(room=any(now.get(group) != claim for group, claim in before.items()))
+
     def _pod_refused(self, event: ev.PodRefused) -> Change:
         if event.pod.uid in self._tables.pods:
             self._tables.refused[event.pod.uid] = Refusal(event.pod, event.reason)
@@ -219,6 +312,36 @@ class Cluster:
         for uid in event.uids:
             self._tables.refused.pop(uid, None)
         return _NOTHING
+
+    # --- the queue -------------------------------------------------------------------------
+
+    def _sort(self) -> bool:
+        """Give groups their places in the queue; return whether a claim ended."""
+        unsorted, self._unsorted = self._unsorted, set()
+        ended = False
+        for group in unsorted:
+            pod_group = self._snapshot.pod_group(group)
+            tally = self._tables.groups.get(group)
+            quorum = self._snapshot.quorum(pod_group) if pod_group else 0
+            if pod_group is None or tally is None or tally.assigned >= quorum:
+                self._tables.failed_at.pop(group, None)
+            if pod_group and tally and _waits_for_room(tally, quorum):
+                self._tables.queue.put(self._snapshot.turn(pod_group))
+            elif self._tables.queue.drop(group):
+                ended = self._end_claim(group) or ended
+        return ended
+
+    def _end_claim(self, group: str) -> bool:
+        claim = self._tables.claims.pop(group, None)
+        if claim is None:
+            return False
+        for node in claim.rooms:
+            there = self._tables.claimed[node]
+            del there[group]
+            if not there:
+                del self._tables.claimed[node]
+        self._tables.capacity_version += 1
+        return True
 
     # --- counting --------------------------------------------------------------------------
 
@@ -236,7 +359,7 @@ class Cluster:
             tables.reserved.setdefault(node, {})[pod.uid] = assumption
         else:
             add(tables.used.setdefault(node, {}), known.shape.requests)
-        tally = tables.groups.get(known.group) if known.group else None
+        tally = self._tally_of(known)
         if tally is not None:
             _stage_set(tally, stage).add(pod.uid)
             tally.gated.discard(pod.uid)
@@ -252,7 +375,7 @@ class Cluster:
                 del tables.reserved[node]
         else:
             _take_off(tables.used, node, pod.shape.requests)
-        tally = tables.groups.get(pod.group) if pod.group else None
+        tally = self._tally_of(pod)
         if tally is not None:
             _stage_set(tally, assumption.stage).discard(pod.uid)
             if pod.gates:
@@ -264,8 +387,10 @@ class Cluster:
             add(tables.used.setdefault(pod.node, {}), pod.shape.requests)
         if pod.group is None:
             return
+        self._unsorted.add(pod.group)
         tally = tables.groups.setdefault(pod.group, GroupTally())
         tally.members.setdefault(pod.uid)
+        tally.priorities[pod.priority] = tally.priorities.get(pod.priority, 0) + 1
         if pod.node is not None:
             # One that is going away does not help those who start now, though it takes its room.
             if not pod.terminating:
@@ -278,26 +403,37 @@ class Cluster:
         tables = self._tables
         if pod.node is not None:
             _take_off(tables.used, pod.node, pod.shape.requests)
-        tally = tables.groups.get(pod.group) if pod.group else None
+        tally = self._tally_of(pod)
         if tally is not None:
             tally.bound.discard(pod.uid)
             tally.gated.discard(pod.uid)
+            tally.priorities[pod.priority] -= 1
+            if not tally.priorities[pod.priority]:
+                del tally.priorities[pod.priority]
+
+    def _tally_of(self, pod: PodInfo) -> GroupTally | None:
+        """Return the tally of a pod's group, which is about to change."""
+        if pod.group is None:
+            return None
+        self._unsorted.add(pod.group)
+        return self._tables.groups.get(pod.group)
 
     def _leave_group(self, pod: PodInfo) -> None:
-        if pod.group is not None:
-            tally = self._tables.groups[pod.group]
+        tally = self._tally_of(pod)
+        if tally is not None and pod.group is not None:
             del tally.members[pod.uid]
             if not tally.members:
                 del self._tables.groups[pod.group]
 
-    def _forget_pod(self, uid: str) -> Change:
+    def _forget_pod(self, uid: str, *, has_ended: bool = False) -> Change:
         tables = self._tables
+        told = _NOTHING if has_ended else self._forget_ended(uid)
         self._gone[uid] = None
         while len(self._gone) > _REMEMBERED:
             del self._gone[next(iter(self._gone))]
         pod = tables.pods.pop(uid, None)
         if pod is None:
-            return _NOTHING
+            return told
         assumption = tables.assumed.get(uid)
         if assumption is not None:
             self._drop_assumption(assumption)
@@ -306,17 +442,21 @@ class Cluster:
         self._uncount(pod)
         self._leave_group(pod)
         groups = frozenset((pod.group,)) if pod.group else frozenset()
-        return Change(groups=groups, room=assumption is not None)
+        return Change(groups=groups, room=assumption is not None, statuses=groups)
 
     def validate(self) -> None:
         """Recount everything from the pods; raises AssertionError where a table disagrees."""
         recount = Cluster()
         fresh = recount._tables
         fresh.nodes = dict(self._tables.nodes)
+        fresh.pod_groups, fresh.done = dict(self._tables.pod_groups), dict(self._tables.done)
+        fresh.failed_at = dict(self._tables.failed_at)
         for pod in self._tables.pods.values():
             recount.apply(ev.PodApplied(pod))
         for assumption in self._tables.assumed.values():
             recount._assume(assumption.pod, assumption.node, assumption.stage)
+        recount._sort()
+        assert list(self._tables.queue) == list(fresh.queue), "the queue is not the recount"
         for name in ("pods", "groups", "assumed", "used", "reserved"):
             have, want = getattr(self._tables, name), getattr(fresh, name)
             assert have == want, f"{name}: {have} is not the recount {want}"
@@ -324,6 +464,24 @@ class Cluster:
             stages = [tally.bound, tally.binding, tally.waiting, tally.planned, tally.gated]
             assert sum(map(len, stages)) == len(set().union(*stages)), f"overlap in {tally}"
         assert self._tables.refused.keys() <= self._tables.pods.keys()
+
+
+def _waits_for_room(tally: GroupTally, quorum: int) -> bool:
+    """Return whether a group has the pods that it needs, free of gates, and too few have room."""
+    able = len(tally.members) - len(tally.gated)
+    return able >= quorum > tally.committed
+
+
+def _told(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
+    """Return the groups whose status may be another one with the new version of a pod."""
+    groups = {pod.group, before.group if before else None} - {None}
+    if before is not None and (
+        (before.phase, before.ready, before.gang_ready, before.unschedulable, before.owners)
+        == (pod.phase, pod.ready, pod.gang_ready, pod.unschedulable, pod.owners)
+        and not _touched(before, pod)
+    ):
+        return frozenset()
+    return frozenset(group for group in groups if group)
 
 
 def _touched(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
@@ -366,4 +524,5 @@ def _merge(changes: Iterable[Change]) -> Change:
         groups=frozenset().union(*(change.groups for change in changes)),
         unschedulable=frozenset().union(*(change.unschedulable for change in changes)),
         room=any(change.room for change in changes),
+        statuses=frozenset().union(*(change.statuses for change in changes)),
     )

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from extender.state.claims import Claim
+from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
@@ -81,6 +83,27 @@ class PodGroupsListed:
 
 
 @dataclass(frozen=True, slots=True)
+class JobApplied:
+    """A Job was created or changed."""
+
+    job: JobInfo
+
+
+@dataclass(frozen=True, slots=True)
+class JobDeleted:
+    """A Job is gone."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobsListed:
+    """All Jobs there are."""
+
+    jobs: Sequence[JobInfo]
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """Room is kept for members: node by pod UID. A pod that had room elsewhere moves."""
 
@@ -111,6 +134,21 @@ class Unreserved:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupFailed:
+    """A group could not start, at a time in seconds since the epoch: others go first now."""
+
+    group: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """All claims of groups that have waited long; earlier ones that are not among them end."""
+
+    claims: Sequence[Claim]
+
+
+@dataclass(frozen=True, slots=True)
 class PodRefused:
     """A pod was refused, and waits for somebody to wake it."""
 
@@ -136,10 +174,15 @@ Event = (
     | PodGroupApplied
     | PodGroupDeleted
     | PodGroupsListed
+    | JobApplied
+    | JobDeleted
+    | JobsListed
     | Planned
     | PodWaiting
     | PodBinding
     | Unreserved
+    | GroupFailed
+    | Claimed
     | PodRefused
     | PodsTried
 )
@@ -155,3 +198,6 @@ class Change:
     """UIDs of pods that kube-scheduler has just found no node for."""
     room: bool = False
     """Room was freed that kube-scheduler does not know of, or that no event of its own tells."""
+    statuses: frozenset[str] = frozenset()
+    """Groups of which a pod started, got ready, ended or changed hands: nothing to decide room by,
+    but to be told."""

@@ -5,6 +5,37 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class ConditionInfo:
+    """One condition of a status; the time in seconds since the epoch."""
+
+    type: str
+    status: str
+    reason: str
+    message: str = ""
+    transition: float = 0.0
+    generation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupStatusInfo:
+    """A PodGroup's status as it is stored; times in seconds since the epoch."""
+
+    phase: str = ""
+    occupied_by: str = ""
+    scheduled: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    started: float | None = None
+    """`scheduleStartTime`."""
+    conditions: tuple[ConditionInfo, ...] = ()
+
+    def condition(self, kind: str) -> ConditionInfo | None:
+        """Return the condition of a type."""
+        return next((each for each in self.conditions if each.type == kind), None)
+
+
+@dataclass(frozen=True, slots=True)
 class PodGroupInfo:
     """One PodGroup of either API group; times in seconds."""
 
@@ -16,6 +47,11 @@ class PodGroupInfo:
     min_resources: Mapping[str, int] = field(default_factory=dict)
     schedule_timeout: float | None = None
     created: float = 0.0
+    on_partial: str | None = None
+    """What its annotation says is to become of it when it has lost its quorum."""
+    generation: int = field(default=0, compare=False)
+    status: PodGroupStatusInfo = field(default=PodGroupStatusInfo(), compare=False)
+    """Not compared: what is asked for is the same whatever became of it."""
 
     @property
     def key(self) -> str:

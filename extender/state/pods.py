@@ -44,6 +44,16 @@ class PodInfo:
     created: float = 0.0
     unschedulable: str | None = None
     """The message of `PodScheduled=False`, reason Unschedulable, of a pod that has no node."""
+    scheduler: str = "default-scheduler"
+    phase: str = "Pending"
+    ready: bool = False
+    """Whether everything in it is ready, readiness gates aside (`ContainersReady`)."""
+    owners: tuple[str, ...] = ()
+    """`namespace/name` of what owns it."""
+    readiness_gate: bool = False
+    """Whether it waits for us to say that its gang is ready."""
+    gang_ready: bool = False
+    """Whether we have said so."""
 
     @property
     def key(self) -> str:

@@ -10,8 +10,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from extender.api.wellknown import POD_GROUP_GROUPS
-from extender.resources.quantity import Resources
+from extender.resources.quantity import Resources, subtract
 from extender.state.assumed import Assumption, Refusal, Stage
+from extender.state.claims import Claim
+from extender.state.group_queue import GroupQueue, Turn
+from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
@@ -31,6 +34,13 @@ class GroupTally:
     waiting: set[str] = field(default_factory=set)
     planned: set[str] = field(default_factory=set)
     gated: set[str] = field(default_factory=set)
+    priorities: dict[int, int] = field(default_factory=dict)
+    """How many members have each priority."""
+
+    @property
+    def priority(self) -> int:
+        """The lowest priority among the members: a gang is worth what its least member is."""
+        return min(self.priorities, default=0)
 
     @property
     def assigned(self) -> int:
@@ -58,9 +68,23 @@ class Tables:
     reserved: dict[str, dict[str, Assumption]] = field(default_factory=dict)
     """By node: the planned pods, by UID."""
     capacity_version: int = 0
+    nodes_version: int = 0
+    ended: dict[str, PodInfo] = field(default_factory=dict)
+    """Finished members by UID, as far as they are watched."""
+    finished: dict[str, dict[str, PodInfo]] = field(default_factory=dict)
+    """The same by group."""
+    jobs: dict[str, JobInfo] = field(default_factory=dict)
+    done: dict[str, int] = field(default_factory=dict)
+    """By group: the sum of what its Jobs have done."""
+    failed_at: dict[str, float] = field(default_factory=dict)
+    queue: GroupQueue = field(default_factory=GroupQueue)
+    claims: dict[str, Claim] = field(default_factory=dict)
+    claimed: dict[str, dict[str, Claim]] = field(default_factory=dict)
+    """By node: the claims on it, by group."""
 
 
 _NO_GROUP = GroupTally()
+_NO_PODS: Mapping[str, PodInfo] = {}
 
 
 class Snapshot:
@@ -91,6 +115,11 @@ class Snapshot:
         """Keys of the groups that have pods."""
         return self._tables.groups.keys()
 
+    @property
+    def pod_groups(self) -> Collection[str]:
+        """Keys of the groups that have a PodGroup of either API group."""
+        return {key for _, key in self._tables.pod_groups}
+
     def pod_group(self, key: str) -> PodGroupInfo | None:
         """Return the PodGroup of that `namespace/name`; the newer API group wins."""
         for api_group in POD_GROUP_GROUPS:
@@ -98,6 +127,38 @@ class Snapshot:
             if found is not None:
                 return found
         return None
+
+    def quorum(self, pod_group: PodGroupInfo) -> int:
+        """Return how many members the group needs now.
+
+        That is minMember, less the pods that its unfinished Jobs have behind them: when a Job that
+        is nearly through starts again, the pods that remain to run are the gang.
+        """
+        need = pod_group.min_member
+        return max(min(need, 1), need - self._tables.done.get(pod_group.key, 0))
+
+    def finished(self, key: str) -> Mapping[str, PodInfo]:
+        """Return the finished pods of a group by UID; none where those are not watched."""
+        return self._tables.finished.get(key, _NO_PODS)
+
+    @property
+    def queue(self) -> GroupQueue:
+        """Groups that have their pods and no room yet, in the order of their turns."""
+        return self._tables.queue
+
+    @property
+    def claims(self) -> Mapping[str, Claim]:
+        """Claims to room of groups that have waited long, by group."""
+        return self._tables.claims
+
+    def turn(self, pod_group: PodGroupInfo, *, strict: bool = False) -> Turn:
+        """Return what groups are ordered by: priority, then age or last failure, then name.
+
+        Strictly, a failure does not send a group to the back.
+        """
+        key, created = pod_group.key, pod_group.created
+        since = created if strict else self._tables.failed_at.get(key, created)
+        return -self.tally(key).priority, since, key
 
     def tally(self, key: str) -> GroupTally:
         """Return the pods of a group; empty where it has none."""
@@ -107,6 +168,11 @@ class Snapshot:
         """Yield the pods of a group in order of arrival."""
         pods = self._tables.pods
         return (pods[uid] for uid in self.tally(key).members)
+
+    @property
+    def nodes_version(self) -> int:
+        """Return a number that grows whenever a node came, went or changed."""
+        return self._tables.nodes_version
 
     @property
     def capacity_version(self) -> int:
@@ -131,15 +197,27 @@ class Snapshot:
         """Names of the nodes on which a plan keeps room."""
         return self._tables.reserved.keys()
 
+    def is_kept(self, node: str) -> bool:
+        """Return whether anybody has room kept for it, or a claim to room, on a node."""
+        return node in self._tables.reserved or node in self._tables.claimed
+
+    @property
+    def keeps_room(self) -> bool:
+        """Whether room is kept or claimed anywhere."""
+        return bool(self._tables.reserved or self._tables.claimed)
+
     def used(self, node: str) -> Mapping[str, int]:
         """Return what the pods on a node take, those that wait for quorum included."""
         return self._tables.used.get(node, {})
 
-    def free(self, node: NodeInfo, *, priority: int, without: str = "") -> Resources:
+    def free(
+        self, node: NodeInfo, *, priority: int, without: str = "", group: str | None = None
+    ) -> Resources:
         """Return what a pod of that priority may still take on a node; may be negative.
 
         Room that a plan keeps counts as taken unless the plan's pod has a lower priority, or is
-        the pod `without` itself.
+        the pod `without` itself. So does room that another group than `group` has a claim to; but
+        a group that has started already completes what it has before others begin.
         """
         free = dict(node.allocatable)
         for name, value in self._tables.used.get(node.name, {}).items():
@@ -148,4 +226,9 @@ class Snapshot:
             if assumption.pod.priority >= priority and uid != without:
                 for name, value in assumption.pod.shape.requests.items():
                     free[name] = free.get(name, 0) - value
+        claims = self._tables.claimed.get(node.name)
+        if claims and not (group and self.tally(group).bound):
+            for claim in claims.values():
+                if claim.priority >= priority and claim.group != group:
+                    subtract(free, claim.rooms[node.name])
         return free

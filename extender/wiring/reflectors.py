@@ -12,6 +12,7 @@ from extender.kube.watch import Watcher
 from extender.runtime.backoff import Backoff
 from extender.state import events as ev
 from extender.state.cluster import Cluster
+from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
@@ -29,7 +30,7 @@ def backoff(base: float, cap: float) -> Backoff:
 def reflectors(
     client: KubeClient, cluster: Cluster, decoder: Decoder, *, pods: str
 ) -> list[Reflector[Any]]:
-    """Return what feeds the cluster: pods, nodes, and PodGroups of both API groups.
+    """Return what feeds the cluster: pods, nodes, Jobs, and PodGroups of both API groups.
 
     `pods` is the field selector for pods.
     """
@@ -66,7 +67,15 @@ def reflectors(
             deleted=lambda found: _tell(cluster, ev.PodGroupDeleted(api_group, found.key)),
         )
 
-    return [members, nodes, *map(pod_groups, POD_GROUP_GROUPS)]
+    jobs = Reflector[JobInfo](
+        "jobs",
+        watcher("/apis/batch/v1/jobs"),
+        decoder.job,
+        listed=lambda jobs: _tell(cluster, ev.JobsListed(jobs)),
+        applied=lambda job: _tell(cluster, ev.JobApplied(job)),
+        deleted=lambda job: _tell(cluster, ev.JobDeleted(job.uid)),
+    )
+    return [members, nodes, jobs, *map(pod_groups, POD_GROUP_GROUPS)]
 
 
 def _tell(cluster: Cluster, event: ev.Event) -> None:

@@ -7,40 +7,29 @@ process ends, and whoever supervises it starts it anew from the API server's tru
 
 import asyncio
 import gc
-import random
-import ssl
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final
+from typing import Any
 
 import structlog
-import uvicorn
 from fastapi import FastAPI
-from typing_extensions import override
 
-from extender.api.wellknown import POD_GROUP_GROUPS
 from extender.config import Settings
 from extender.controllers.waker import Waker
 from extender.gang.recent import Denied
 from extender.kube.client import KubeClient, load_configuration
 from extender.kube.decode import Decoder
 from extender.kube.pods import PodWriter
-from extender.kube.reflector import Reflector
-from extender.kube.watch import Watcher
-from extender.runtime.backoff import Backoff
 from extender.runtime.clock import SystemClock
 from extender.runtime.retry import Retry
 from extender.server.app import create_app
 from extender.server.binding import Binding
 from extender.server.filtering import Filtering
 from extender.server.waiting_pods import WaitingPods
-from extender.state import events as ev
 from extender.state.cluster import Cluster
-from extender.state.nodes import NodeInfo
-from extender.state.pod_groups import PodGroupInfo
-from extender.state.pods import PodInfo
 from extender.telemetry.metrics import Metrics
+from extender.wiring import http
+from extender.wiring.reflectors import LIVE_PODS, backoff, reflectors
 
 _log = structlog.get_logger(__name__)
 
@@ -133,7 +122,7 @@ async def serve(settings: Settings, kubeconfig: Path | None) -> None:
             tls=listen.tls,
         )
         config.load()  # a certificate that cannot be read is told before anything runs
-        server = Server(config, extender.waiting.refuse_all)
+        server = http.Server(config, extender.waiting.refuse_all)
         _log.info("serving", host=listen.host, port=listen.port, api_server=client.host)
         await extender.run(server.serve)
     _log.info("stopped")

@@ -272,7 +272,8 @@ MAY = {
     ("", "pods", "status"): set(),
     ("", "events", ""): set(),
     ("scheduling.x-k8s.io", "podgroups", ""): {"get", "list", "watch"},
-    ("scheduling.x-k8s.io", "podgroups", "status"): set(),
+    ("scheduling.x-k8s.io", "podgroups", "status"): {"patch"},
+    ("batch", "jobs", ""): {"get", "list", "watch"},
     ("scheduling.sigs.k8s.io", "podgroups", ""): {"get", "list", "watch"},
     ("", "secrets", ""): set(),
 }

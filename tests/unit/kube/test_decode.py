@@ -7,6 +7,7 @@ import pytest
 
 from extender.api.core_v1 import Taint, Toleration
 from extender.api.wellknown import (
+    GANG_READY,
     GROUP_SIGS,
     GROUP_X,
     POD_GROUP_LABEL,
@@ -14,6 +15,7 @@ from extender.api.wellknown import (
 )
 from extender.gang.feasibility import is_feasible
 from extender.kube.decode import DecodeError, Decoder, group_of
+from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo, Shape
@@ -71,11 +73,33 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
     "gates": (pod({"schedulingGates": [{"name": "a"}, {"name": "b"}]}), {"gates": ("a", "b")}),
     "being deleted": (pod(deletionTimestamp="2026-11-21T00:00:00Z"), {"terminating": True}),
     "created": (pod(creationTimestamp="1970-01-01T00:01:00Z"), {"created": 60.0}),
-    "succeeded": (pod(status={"phase": "Succeeded"}), {"finished": True}),
-    "failed": (pod(status={"phase": "Failed"}), {"finished": True}),
-    "running": (pod(status={"phase": "Running"}), {}),
+    "succeeded": (pod(status={"phase": "Succeeded"}), {"finished": True, "phase": "Succeeded"}),
+    "failed": (pod(status={"phase": "Failed"}), {"finished": True, "phase": "Failed"}),
+    "running": (pod(status={"phase": "Running"}), {"phase": "Running"}),
     "nominated": (pod(status={"nominatedNodeName": "n1"}), {"nominated": "n1"}),
     "unschedulable": (pod(status={"conditions": [CONDITION]}), {"unschedulable": "no"}),
+    "containers are ready": (
+        pod(status={"conditions": [{"type": "ContainersReady", "status": "True"}]}),
+        {"ready": True},
+    ),
+    "another scheduler": (pod({"schedulerName": "mine"}), {"scheduler": "mine"}),
+    "owners": (
+        pod(ownerReferences=[{"name": "a", "kind": "Job"}, {"name": "b"}]),
+        {"owners": ("ns/a", "ns/b")},
+    ),
+    "our readiness gate": (
+        pod({"readinessGates": [{"conditionType": "x"}, {"conditionType": GANG_READY}]}),
+        {"readiness_gate": True},
+    ),
+    "somebody else's readiness gate": (pod({"readinessGates": [{"conditionType": "x"}]}), {}),
+    "we said that the gang is ready": (
+        pod(status={"conditions": [{"type": GANG_READY, "status": "True"}]}),
+        {"gang_ready": True},
+    ),
+    "we said that it is not": (
+        pod(status={"conditions": [{"type": GANG_READY, "status": "False"}]}),
+        {},
+    ),
     "gated is not unschedulable": (
         pod(status={"conditions": [{**CONDITION, "reason": "SchedulingGated"}]}),
         {},
@@ -385,3 +409,46 @@ def test_what_is_no_pod_group_is_told(spec: Any) -> None:
 @pytest.mark.parametrize("labels", [None, {}, {"app": "a"}])
 def test_no_label_no_group(labels: dict[str, str] | None) -> None:
     assert group_of("ns", labels) is None
+
+
+LABELLED = {"metadata": {"labels": {POD_GROUP_LABEL: "g"}}}
+ENDED = {"type": "Complete", "status": "True"}
+
+DONE: dict[str, tuple[Any, Any, int]] = {
+    "new": ({"parallelism": 4, "completions": 4}, {}, 0),
+    "three of four": ({"parallelism": 4, "completions": 4}, {"succeeded": 3}, 3),
+    "as many left as run at once": ({"parallelism": 4, "completions": 8}, {"succeeded": 4}, 0),
+    "fewer left than run at once": ({"parallelism": 4, "completions": 8}, {"succeeded": 5}, 1),
+    "more at once than are wanted": ({"parallelism": 9, "completions": 4}, {"succeeded": 1}, 1),
+    "failed indexes are not run again": (
+        {"parallelism": 6, "completions": 6},
+        {"succeeded": 1, "failedIndexes": "1,3-4"},
+        4,
+    ),
+    "all": ({"parallelism": 4, "completions": 4}, {"succeeded": 4}, 4),
+    "ended": (
+        {"parallelism": 4, "completions": 4},
+        {"succeeded": 4, "conditions": [ENDED]},
+        0,
+    ),
+    "a condition that does not hold": (
+        {"parallelism": 2, "completions": 2},
+        {"succeeded": 1, "conditions": [{**ENDED, "status": "False"}]},
+        1,
+    ),
+    "a work queue": ({"parallelism": 4}, {"succeeded": 3}, 0),
+    "one pod": ({"completions": 1}, {"succeeded": 1}, 1),
+}
+
+
+@pytest.mark.parametrize(("spec", "status", "done"), DONE.values(), ids=DONE)
+def test_what_a_job_has_behind_it_is_read(spec: Any, status: Any, done: int) -> None:
+    body = {"metadata": HEAD, "spec": {**spec, "template": LABELLED}, "status": status}
+
+    assert Decoder().job(raw(body)) == JobInfo("u", "ns/g", done)
+
+
+def test_a_job_of_no_group_and_one_that_is_none_are_told_apart() -> None:
+    assert Decoder().job(raw({"metadata": HEAD})) == JobInfo("u", None, 0)
+    with pytest.raises(DecodeError, match="not a readable Job"):
+        Decoder().job(raw({"metadata": HEAD, "status": {"failedIndexes": "3-1"}}))

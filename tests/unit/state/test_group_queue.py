@@ -1,0 +1,36 @@
+"""Groups keep their places, and change them without leaving a trace."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.state.group_queue import GroupQueue
+
+NAMES = st.sampled_from("abcdef")
+MOVES = st.lists(
+    st.tuples(NAMES, st.one_of(st.none(), st.tuples(st.integers(-2, 2), st.floats(0, 3))))
+)
+
+
+@given(MOVES)
+def test_it_is_a_sorted_dictionary(moves: list[tuple[str, tuple[int, float] | None]]) -> None:
+    queue, model = GroupQueue(), dict[str, tuple[int, float, str]]()
+    for name, place in moves:
+        if place is None:
+            assert queue.drop(name) == (model.pop(name, None) is not None)
+        else:
+            model[name] = (*place, name)
+            queue.put(model[name])
+
+        assert list(queue) == [turn[-1] for turn in sorted(model.values())]
+        assert len(queue) == len(model)
+        assert all(name in queue for name in model)
+
+
+def test_only_those_ahead_are_told() -> None:
+    queue = GroupQueue()
+    for turn in ((0, 3.0, "c"), (0, 1.0, "b"), (-5, 9.0, "a"), (0, 1.0, "a2")):
+        queue.put(turn)
+
+    assert list(queue.ahead_of((0, 3.0, "c"))) == ["a", "a2", "b"]
+    assert list(queue.ahead_of((0, 1.0, "aa"))) == ["a", "a2"]
+    assert list(queue.ahead_of((-9, 0.0, "x"))) == []

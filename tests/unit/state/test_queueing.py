@@ -1,0 +1,222 @@
+"""Who is in the queue, what Jobs have done, who has finished, and what claims keep."""
+
+from typing import Any
+
+import pytest
+
+from extender.api.wellknown import GANG_GATE
+from extender.state import events as ev
+from extender.state.claims import Claim
+from extender.state.cluster import Cluster
+from extender.state.jobs import JobInfo
+from tests.makers import key, node, nodes, planned, pod, pod_group, pods, tell
+
+GANG, OTHER = key("gang"), key("other")
+THREE = pods(3)
+
+
+def queued(cluster: Cluster) -> list[str]:
+    return [group.removeprefix("ns/") for group in cluster.snapshot().queue]
+
+
+IN_QUEUE: dict[str, tuple[list[Any], bool]] = {
+    "all pods": ([pod_group(), THREE], True),
+    "no PodGroup": ([THREE], False),
+    "no pods": ([pod_group()], False),
+    "a pod too few": ([pod_group(), THREE[:2]], False),
+    "one is gated": (
+        [pod_group(), THREE[:2], pod("gang-2", group="gang", gates=(GANG_GATE,))],
+        False,
+    ),
+    "all are planned": (
+        [pod_group(), THREE, planned(gang_0="n0", gang_1="n0", gang_2="n0")],
+        False,
+    ),
+    "one is planned": ([pod_group(), THREE, planned(gang_0="n0")], True),
+    "one is bound": ([pod_group(), THREE[:2], pod("gang-2", group="gang", on="n0")], True),
+    "minMember was lowered": ([pod_group(), THREE[:2], pod_group(min_member=2)], True),
+    "minMember was raised": ([pod_group(), THREE, pod_group(min_member=4)], False),
+    "its PodGroup went": (
+        [pod_group(), THREE, ev.PodGroupDeleted(pod_group().api_group, GANG)],
+        False,
+    ),
+    "its plan was given up": (
+        [
+            pod_group(),
+            THREE,
+            planned(gang_0="n0", gang_1="n0", gang_2="n0"),
+            ev.Unreserved(["gang-0"]),
+        ],
+        True,
+    ),
+    "a pod went": ([pod_group(), THREE, ev.PodDeleted("gang-1")], False),
+    "its Job has done the rest": (
+        [pod_group(), THREE[:1], ev.JobApplied(JobInfo("j", GANG, done=2))],
+        True,
+    ),
+    "the Job has ended": (
+        [
+            pod_group(),
+            THREE[:1],
+            ev.JobApplied(JobInfo("j", GANG, done=2)),
+            ev.JobApplied(JobInfo("j", GANG)),
+        ],
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("told", "inside"), IN_QUEUE.values(), ids=IN_QUEUE)
+def test_a_group_is_in_the_queue_while_room_is_all_it_lacks(
+    told: list[Any], inside: bool, cluster: Cluster
+) -> None:
+    tell(cluster, nodes(8), *told)
+
+    assert queued(cluster) == (["gang"] if inside else [])
+
+
+def test_the_order_is_priority_then_age_then_name(cluster: Cluster) -> None:
+    for name, priority, created in (("d", 0, 5.0), ("c", 0, 5.0), ("old", 0, 1.0), ("vip", 9, 8.0)):
+        tell(cluster, pod_group(name, 1, created=created), pods(1, group=name, priority=priority))
+
+    assert queued(cluster) == ["vip", "old", "c", "d"]
+
+
+def test_a_group_is_worth_its_least_member(cluster: Cluster) -> None:
+    tell(cluster, pod_group("mixed", 2, created=1.0), pod_group("plain", 1, created=2.0))
+    tell(cluster, pod("a", group="mixed", priority=9), pod("b", group="mixed", priority=1))
+    tell(cluster, pods(1, group="plain", priority=5))
+    assert queued(cluster) == ["plain", "mixed"]
+
+    tell(cluster, pod("b", group="mixed", priority=7))
+    assert queued(cluster) == ["mixed", "plain"]
+
+
+def test_a_failure_sends_a_group_behind_until_it_starts_or_is_another(cluster: Cluster) -> None:
+    tell(cluster, nodes(8))
+    for number, name in enumerate("ab"):
+        tell(cluster, pod_group(name, 1, created=float(number)), pods(1, group=name))
+
+    tell(cluster, ev.GroupFailed(key("a"), at=50.0))
+    assert queued(cluster) == ["b", "a"]
+    tell(cluster, ev.PodGroupDeleted(pod_group().api_group, key("a")))
+    tell(cluster, pod_group("a", 1, created=0.5))
+    assert queued(cluster) == ["a", "b"]
+
+    tell(cluster, ev.GroupFailed(key("a"), at=50.0), pod_group("a", 1, created=0.5, uid="new"))
+    assert queued(cluster) == ["a", "b"]
+
+    tell(cluster, ev.GroupFailed(key("a"), at=50.0), pod("a-0", group="a", on="n0"))
+    tell(cluster, ev.PodDeleted("a-0"), pod("a-1", group="a"))
+    assert queued(cluster) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("min_member", "done", "quorum"), [(4, 0, 4), (4, 3, 1), (4, 4, 1), (4, 9, 1), (0, 2, 0)]
+)
+def test_the_quorum_is_what_jobs_have_not_done_yet(
+    min_member: int, done: int, quorum: int, cluster: Cluster
+) -> None:
+    tell(cluster, ev.JobApplied(JobInfo("j", GANG, done)), ev.JobApplied(JobInfo("k", OTHER, 1)))
+
+    assert cluster.snapshot().quorum(pod_group(min_member=min_member)) == quorum
+
+
+def test_jobs_are_counted_once_and_leave_nothing(cluster: Cluster) -> None:
+    group = pod_group(min_member=9)
+    tell(cluster, ev.JobApplied(JobInfo("j", GANG, 2)), ev.JobApplied(JobInfo("j", GANG, 3)))
+    tell(cluster, ev.JobApplied(JobInfo("k", GANG, 1)))
+    assert cluster.snapshot().quorum(group) == 5
+
+    change = cluster.apply(ev.JobsListed([JobInfo("k", GANG, 2), JobInfo("l", None)]))
+    assert change.groups == {GANG}
+    assert cluster.snapshot().quorum(group) == 7
+
+    tell(cluster, ev.JobDeleted("k"), ev.JobDeleted("unknown"))
+    assert cluster.snapshot().quorum(group) == 9
+
+
+def test_finished_members_are_remembered_until_they_are_deleted(cluster: Cluster) -> None:
+    ended = pod("gang-0", group="gang", phase="Succeeded", finished=True)
+    tell(cluster, THREE)
+
+    assert cluster.apply(ev.PodApplied(ended)).statuses == {GANG}
+    assert cluster.apply(ev.PodApplied(ended)).statuses == frozenset()
+    snapshot = cluster.snapshot()
+    assert list(snapshot.finished(GANG)) == ["gang-0"]
+    assert "gang-0" not in snapshot.tally(GANG).members
+
+    assert cluster.apply(ev.PodDeleted("gang-0")).statuses == {GANG}
+    assert not snapshot.finished(GANG)
+
+
+def test_a_list_without_a_finished_member_says_that_it_is_gone(cluster: Cluster) -> None:
+    ended = pod("gang-0", group="gang", phase="Failed", finished=True)
+    tell(cluster, ended, pod("alone", phase="Failed", finished=True))
+    tell(cluster, ev.PodsListed([ended]))
+    assert cluster.snapshot().finished(GANG)
+
+    assert cluster.apply(ev.PodsListed([])).statuses == {GANG}
+    assert not cluster.snapshot().finished(GANG)
+
+
+TOLD: dict[str, tuple[dict[str, Any], bool]] = {
+    "nothing new": ({}, False),
+    "running": ({"phase": "Running"}, True),
+    "ready": ({"ready": True}, True),
+    "told that its gang is ready": ({"gang_ready": True}, True),
+    "bound": ({"on": "n0"}, True),
+    "owned": ({"owners": ("ns/job",)}, True),
+    "unschedulable": ({"unschedulable": "no room"}, True),
+}
+
+
+@pytest.mark.parametrize(("fields", "told"), TOLD.values(), ids=TOLD)
+def test_a_members_progress_is_told(fields: dict[str, Any], told: bool, cluster: Cluster) -> None:
+    tell(cluster, pod("a", group="gang"))
+
+    change = cluster.apply(ev.PodApplied(pod("a", group="gang", **fields)))
+
+    assert change.statuses == ({GANG} if told else frozenset())
+
+
+def claim(group: str = GANG, cpu: int = 3000, priority: int = 0) -> Claim:
+    return Claim(group, priority, {"n0": {"cpu": cpu}})
+
+
+FREE: dict[str, tuple[dict[str, Any], int]] = {
+    "an equal": ({"priority": 0}, 1000),
+    "one of lower priority": ({"priority": -1}, 1000),
+    "one of higher priority": ({"priority": 1}, 4000),
+    "a member": ({"priority": 0, "group": GANG}, 4000),
+    "a member of another group": ({"priority": 0, "group": OTHER}, 1000),
+    "a member of a group that has started": ({"priority": 0, "group": key("started")}, 4000),
+}
+
+
+@pytest.mark.parametrize(("asked", "cpu"), FREE.values(), ids=FREE)
+def test_claimed_room_is_not_free(asked: dict[str, Any], cpu: int, cluster: Cluster) -> None:
+    here = node("n0", 4)
+    tell(cluster, here, pod("s", 0, group="started", on="n0"), ev.Claimed([claim()]))
+
+    assert cluster.snapshot().free(here, **asked)["cpu"] == cpu
+
+
+def test_a_claim_ends_with_another_list_or_when_its_group_needs_no_room(cluster: Cluster) -> None:
+    snapshot = cluster.snapshot()
+    tell(cluster, nodes(4), pod_group(), THREE)
+    version = snapshot.capacity_version
+    assert not cluster.apply(ev.Claimed([claim()])).room
+    assert snapshot.keeps_room
+    assert snapshot.is_kept("n0")
+    assert cluster.apply(ev.Claimed([claim(cpu=1000)])).room
+    assert not cluster.apply(ev.Claimed([claim(cpu=1000)])).room
+    assert cluster.apply(ev.PodDeleted("gang-0")).room
+    assert not snapshot.claims
+    assert not snapshot.is_kept("n0")
+    assert not snapshot.keeps_room
+    assert snapshot.capacity_version > version
+
+    tell(cluster, pod("gang-3", group="gang"), ev.Claimed([claim()]))
+    assert cluster.apply(planned(gang_1="n0", gang_2="n0", gang_3="n0")).room
+    assert not snapshot.claims
