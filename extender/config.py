@@ -139,7 +139,9 @@ class Reconcile(_Section):
 
     host: str = Field("127.0.0.1", description="address; it serves health and metrics, no more")
     port: int = Field(8889, ge=0, le=65535, description="port; 0 takes a free one")
-    leader_elect: bool = Field(True, description="whether several may run, of which one works")
+    leader_elect: bool = Field(
+        default=True, description="whether several may run, of which one works"
+    )
     lease_namespace: str = Field("gang-extender-system", min_length=1)
     lease_name: str = Field("gang-extender-reconciler", min_length=1)
     lease_seconds: int = Field(

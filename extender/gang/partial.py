@@ -85,7 +85,6 @@ def decide(
 
 
 def _over(have: Progress) -> Statement:
-    reason = Told.WHOLE if have.bound else Told.NOT_SCHEDULED
     return Statement(
         Aspect.PARTIAL,
         reason=Told.WHOLE if have.bound else Told.NOT_SCHEDULED,
