@@ -331,9 +331,7 @@ def test_the_reconciler_may_do_what_it_needs_and_no_more(
 ) -> None:
     api.apply(MANIFESTS / "namespace.yaml")
     api.apply(MANIFESTS / "rbac")
-    kubeconfig = control_plane.service_account_kubeconfig(
-        "gang-extender-system", "gang-reconciler"
-    )
+    kubeconfig = control_plane.service_account_kubeconfig("gang-extender-system", "gang-reconciler")
 
     with Api(kubeconfig) as reconciler:
         reconciler.wait_for(

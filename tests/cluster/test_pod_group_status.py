@@ -1,0 +1,241 @@
+"""What the reconciler tells of a group, from its making to its end."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import POD_GROUPS, Gangs
+from tests.harness import objects
+from tests.harness.client import Api
+from tests.harness.objects import Object
+from tests.harness.reconciler import Reconciler
+
+pytestmark = pytest.mark.usefixtures("gang", "reconciler")
+
+SECONDS = 60
+NEVER = ["harness/never"]
+
+
+class Groups:
+    """Reads what is told of the PodGroups of one namespace."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api = api
+        self._namespace = namespace
+
+    def status(self, name: str = "g") -> Object:
+        status: Object = self._api.get(POD_GROUPS, name, self._namespace).get("status", {})
+        return status
+
+    def told(self, name: str = "g", kind: str = "Scheduled") -> tuple[str, str, str]:
+        """Return status, reason and message of a condition."""
+        for each in self.status(name).get("conditions", ()):
+            if each["type"] == kind:
+                return each["status"], each["reason"], each["message"]
+        return "", "", ""
+
+    def await_status(self, name: str = "g", **want: Any) -> Object:
+        """Wait for these fields; return the whole status."""
+
+        def reached() -> Object | None:
+            status = self.status(name)
+            return status if all(status.get(key) == value for key, value in want.items()) else None
+
+        try:
+            return self._api.wait_for(f"{name} is {want}", reached, SECONDS) or {}
+        except AssertionError:
+            raise AssertionError(f"{name} is not {want} but {self.status(name)}") from None
+
+    def await_told(self, reason: str, message: str, name: str = "g") -> None:
+        """Wait until the group is told to be unscheduled for a reason."""
+        want = "False", reason, message
+        told: list[object] = []
+
+        def reached() -> bool:
+            told[:] = [self.told(name)]
+            return told == [want]
+
+        try:
+            self._api.wait_for(f"{name} is told to be {want}", reached, SECONDS)
+        except AssertionError:
+            raise AssertionError(f"not {want} is told, but {told}") from None
+
+    def events(self, name: str = "g") -> list[Object]:
+        """Return the Events about a group, oldest first."""
+        found = self._api.list("events.k8s.io/v1/events", self._namespace)
+        about = [
+            e
+            for e in found
+            if e["regarding"] | {"name": name, "kind": "PodGroup"} == e["regarding"]
+        ]
+        return sorted(about, key=lambda event: str(event["eventTime"]))
+
+    def reasons(self, name: str = "g") -> list[str]:
+        return [event["reason"] for event in self.events(name)]
+
+
+@pytest.fixture
+def groups(api: Api, namespace: str) -> Groups:
+    return Groups(api, namespace)
+
+
+def rest_stays(before: Object, after: Object) -> None:
+    """Check that two readings tell the same, times of conditions included."""
+    assert {**after, "conditions": None} == {**before, "conditions": None}
+    assert sorted(map(str, after["conditions"])) == sorted(map(str, before["conditions"]))
+
+
+def test_a_jobs_gang_is_told_in_each_phase_and_after_a_restart_the_same(
+    reconciler: Reconciler, api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    def settles(**want: Any) -> Object:
+        status = groups.await_status(**want)
+        reconciler.restart()
+        looks = 'gang_extender_reconciles_total{controller="pod-group",result="done"}'
+        api.wait_for("it has looked again", lambda: reconciler.metric(looks) > 0, SECONDS)
+        rest_stays(status, groups.await_status(**want))
+        return status
+
+    gangs.create_group("g", 3)
+    settles(phase="Pending", scheduled=0)
+    job = objects.job(
+        "work",
+        3,
+        namespace=gangs.namespace,
+        group="g",
+        indexed=True,
+        run_for="1h",
+        pod_spec={"schedulingGates": [{"name": NEVER[0]}]},
+    )
+    api.create(job)
+    status = settles(phase="PreScheduling", occupiedBy=f"{gangs.namespace}/work")
+    started = status["scheduleStartTime"]
+    assert groups.told() == ("False", "Gated", "0 of the 3 pods that it needs are free of gates")
+
+    nodes(1)
+    for pod in gangs.members("g"):
+        gate = [{"op": "remove", "path": "/spec/schedulingGates"}]
+        api.patch("pods", pod["metadata"]["name"], gangs.namespace, body=gate, how="json")
+    status = settles(phase="Running", scheduled=3, running=3, succeeded=0)
+    assert status["scheduleStartTime"] == started
+    assert groups.told()[:2] == ("True", "Scheduled")
+    assert groups.told(kind="Running")[:2] == ("True", "Running")
+
+    for pod in gangs.members("g"):
+        body = {"metadata": {"annotations": {objects.RUN_FOR: "1ms"}}}
+        api.patch("pods", pod["metadata"]["name"], gangs.namespace, body=body)
+    status = settles(phase="Finished", scheduled=3, running=0, succeeded=3, failed=0)
+    assert status["scheduleStartTime"] == started
+    assert groups.told(kind="Running")[:2] == ("False", "Finished")
+
+    api.delete("batch/v1/jobs", "work", gangs.namespace)
+    api.wait_for("the pods are gone", lambda: not gangs.members("g"), SECONDS)
+    settles(phase="Finished", scheduled=3, succeeded=3, occupiedBy=f"{gangs.namespace}/work")
+    assert groups.reasons() == ["NotEnoughPods", "Gated", "Scheduled"]
+
+
+def test_groups_of_one_name_in_two_namespaces_have_nothing_to_do_with_each_other(
+    api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    nodes(1)
+    other = f"{gangs.namespace}-b"
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
+    try:
+        Gangs(api, other).create("g", 2, gates=NEVER)
+        gangs.create("g", 2)
+
+        groups.await_status(phase="Running", running=2)
+        Groups(api, other).await_status(phase="PreScheduling", scheduled=0)
+    finally:
+        api.delete("namespaces", other)
+
+
+def test_the_older_api_group_is_told_as_well(api: Api, gangs: Gangs, nodes: NodeFactory) -> None:
+    nodes(1)
+    sigs = "scheduling.sigs.k8s.io/v1alpha1"
+    api.create(objects.pod_group("g", 2, namespace=gangs.namespace, api_version=sigs))
+    gangs.add("g", 2, label="pod-group.scheduling.sigs.k8s.io")
+
+    def phase() -> str | None:
+        found = api.get(f"{sigs}/podgroups", "g", gangs.namespace)
+        return (found.get("status") or {}).get("phase")
+
+    api.wait_for("it runs", lambda: phase() == "Running", SECONDS)
+
+
+def test_a_failed_pod_that_is_not_replaced_fails_the_group(
+    gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    nodes(1)
+    gangs.create_group("g", 3)
+    gangs.add("g", 2)
+    gangs.add("g", 1, start=2, run_for="1s", annotations={objects.EXIT_CODE: "1"})
+
+    groups.await_status(phase="Failed", running=2, failed=1)
+    want = "1 failed, and 2 of the 3 pods that it needs are left"
+    assert groups.told() == ("False", "PodsFailed", want)
+
+    gangs.add("g", 1, start=3)
+    groups.await_status(phase="Running", running=3, failed=1)
+
+
+def test_a_failed_pod_that_the_job_replaces_is_counted_and_the_group_runs(
+    api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    nodes(1)
+    gangs.create_group("g", 2)
+    api.create(objects.job("work", 2, namespace=gangs.namespace, group="g", run_for="1h"))
+    groups.await_status(phase="Running", running=2)
+    name = gangs.members("g")[0]["metadata"]["name"]
+    body = {"metadata": {"annotations": {objects.RUN_FOR: "1ms", objects.EXIT_CODE: "1"}}}
+    api.patch("pods", name, gangs.namespace, body=body)
+
+    groups.await_status(phase="Running", running=2, failed=1)
+
+
+def test_what_a_group_waits_for_is_told_with_numbers_and_one_event_each(
+    gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    nodes(2, "4")
+    gangs.create_group("g", 3)
+    gangs.add("g", 2, cpu="3")
+    groups.await_told("NotEnoughPods", "2 of the 3 pods that it needs exist")
+    gangs.add("g", 1, start=2, cpu="3")
+    short = "2 of the 3 pods that it still needs fit, short of cpu 3"
+    groups.await_told("NotEnoughResources", short)
+    nodes(1, "4", prefix="new")
+    groups.await_status(phase="Running")
+
+    seen = groups.reasons()
+    assert seen[0] == "NotEnoughPods"
+    assert seen[-1] == "Scheduled"
+    assert Counter(seen).most_common(1)[0][1] == 1, seen
+    notes = {event["reason"]: event["note"] for event in groups.events()}
+    assert notes["NotEnoughResources"] == short
+
+
+def test_mixed_priorities_are_told_once(
+    reconciler: Reconciler, api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    nodes(1)
+    for value in (5, 7):
+        name = f"{gangs.namespace}-{value}"
+        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+        api.create({**kind, "metadata": {"name": name}, "value": value})
+    gangs.create_group("g", 2)
+    gangs.add("g", 1, priority_class=f"{gangs.namespace}-5")
+    gangs.add("g", 1, start=1, priority_class=f"{gangs.namespace}-7")
+    groups.await_status(phase="Running")
+
+    reconciler.restart()
+    gangs.add("g", 1, start=2)
+    api.wait_for("both are told", lambda: groups.reasons().count("MixedPriorities") == 2, SECONDS)
+    notes = [e["note"] for e in groups.events() if e["reason"] == "MixedPriorities"]
+    assert notes == [
+        "its pods have the priorities 5, 7; 5 counts",
+        "its pods have the priorities 0, 5, 7; 0 counts",
+    ]
+    for value in (5, 7):
+        api.delete("scheduling.k8s.io/v1/priorityclasses", f"{gangs.namespace}-{value}")
