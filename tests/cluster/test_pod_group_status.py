@@ -7,6 +7,7 @@ import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
+from tests.cluster.groups import SECONDS, Groups
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.objects import Object
@@ -14,66 +15,7 @@ from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
-SECONDS = 60
 NEVER = ["harness/never"]
-
-
-class Groups:
-    """Reads what is told of the PodGroups of one namespace."""
-
-    def __init__(self, api: Api, namespace: str) -> None:
-        self._api = api
-        self._namespace = namespace
-
-    def status(self, name: str = "g") -> Object:
-        status: Object = self._api.get(POD_GROUPS, name, self._namespace).get("status", {})
-        return status
-
-    def told(self, name: str = "g", kind: str = "Scheduled") -> tuple[str, str, str]:
-        """Return status, reason and message of a condition."""
-        for each in self.status(name).get("conditions", ()):
-            if each["type"] == kind:
-                return each["status"], each["reason"], each["message"]
-        return "", "", ""
-
-    def await_status(self, name: str = "g", **want: Any) -> Object:
-        """Wait for these fields; return the whole status."""
-
-        def reached() -> Object | None:
-            status = self.status(name)
-            return status if all(status.get(key) == value for key, value in want.items()) else None
-
-        try:
-            return self._api.wait_for(f"{name} is {want}", reached, SECONDS) or {}
-        except AssertionError:
-            raise AssertionError(f"{name} is not {want} but {self.status(name)}") from None
-
-    def await_told(self, reason: str, message: str, name: str = "g") -> None:
-        """Wait until the group is told to be unscheduled for a reason."""
-        want = "False", reason, message
-        told: list[object] = []
-
-        def reached() -> bool:
-            told[:] = [self.told(name)]
-            return told == [want]
-
-        try:
-            self._api.wait_for(f"{name} is told to be {want}", reached, SECONDS)
-        except AssertionError:
-            raise AssertionError(f"not {want} is told, but {told}") from None
-
-    def events(self, name: str = "g") -> list[Object]:
-        """Return the Events about a group, oldest first."""
-        found = self._api.list("events.k8s.io/v1/events", self._namespace)
-        about = [
-            e
-            for e in found
-            if e["regarding"] | {"name": name, "kind": "PodGroup"} == e["regarding"]
-        ]
-        return sorted(about, key=lambda event: str(event["eventTime"]))
-
-    def reasons(self, name: str = "g") -> list[str]:
-        return [event["reason"] for event in self.events(name)]
 
 
 @pytest.fixture
@@ -93,8 +35,7 @@ def test_a_jobs_gang_is_told_in_each_phase_and_after_a_restart_the_same(
     def settles(**want: Any) -> Object:
         status = groups.await_status(**want)
         reconciler.restart()
-        looks = 'gang_extender_reconciles_total{controller="pod-group",result="done"}'
-        api.wait_for("it has looked again", lambda: reconciler.metric(looks) > 0, SECONDS)
+        reconciler.await_looks()
         rest_stays(status, groups.await_status(**want))
         return status
 
@@ -227,9 +168,11 @@ def test_mixed_priorities_are_told_once(
     gangs.create_group("g", 2)
     gangs.add("g", 1, priority_class=f"{gangs.namespace}-5")
     gangs.add("g", 1, start=1, priority_class=f"{gangs.namespace}-7")
-    groups.await_status(phase="Running")
+    api.wait_for("it is told", lambda: "MixedPriorities" in groups.reasons(), SECONDS)
 
     reconciler.restart()
+    known = 'gang_extender_events_total{result="known"}'
+    api.wait_for("it would tell again", lambda: reconciler.metric(known) > 0, SECONDS)
     gangs.add("g", 1, start=2)
     api.wait_for("both are told", lambda: groups.reasons().count("MixedPriorities") == 2, SECONDS)
     notes = [e["note"] for e in groups.events() if e["reason"] == "MixedPriorities"]
@@ -239,3 +182,46 @@ def test_mixed_priorities_are_told_once(
     ]
     for value in (5, 7):
         api.delete("scheduling.k8s.io/v1/priorityclasses", f"{gangs.namespace}-{value}")
+
+
+def test_no_endpoint_is_ready_before_enough_members_are(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(1)
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "shards", "namespace": gangs.namespace},
+        "spec": {
+            "clusterIP": "None",
+            "selector": {objects.POD_GROUP_LABEL: "g"},
+            "ports": [{"port": 80}],
+        },
+    }
+    api.create(service)
+    gate = [{"conditionType": "scheduling.x-k8s.io/gang-ready"}]
+    gangs.create_group("g", 1)
+    gangs.add("g", 1, readinessGates=gate)
+
+    def ready() -> list[bool]:
+        slices = api.list("discovery.k8s.io/v1/endpointslices", gangs.namespace)
+        ends = [end for each in slices for end in each["endpoints"] or ()]
+        return sorted(bool(end["conditions"]["ready"]) for end in ends)
+
+    def gang_ready() -> list[str]:
+        return sorted(
+            f"{each['status']} {each['reason']}"
+            for pod in gangs.members("g")
+            for each in pod["status"].get("conditions", ())
+            if each["type"] == "scheduling.x-k8s.io/gang-ready"
+        )
+
+    api.wait_for("the only one is ready", lambda: ready() == [True], SECONDS)
+
+    api.patch(POD_GROUPS, "g", gangs.namespace, body={"spec": {"minMember": 3}})
+    api.wait_for("it alone is not enough", lambda: ready() == [False], SECONDS)
+    assert gang_ready() == ["False GangNotReady"]
+
+    gangs.add("g", 2, start=1, readinessGates=gate)
+    api.wait_for("all are ready", lambda: ready() == [True] * 3, SECONDS)
+    assert gang_ready() == ["True GangReady"] * 3

@@ -58,6 +58,15 @@ class Reconciler:
         """Return when it works."""
         self._control_plane.wait_until("the reconciler leads", lambda: self.leads)
 
+    @property
+    def looks(self) -> float:
+        """How often it has looked at a group since it started."""
+        return self.metric('gang_extender_reconciles_total{controller="pod-group",result="done"}')
+
+    def await_looks(self) -> None:
+        """Return when it has looked at a group since it started."""
+        self._control_plane.wait_until("the reconciler looked", lambda: self.looks > 0)
+
     def restart(self) -> None:
         """Kill it and start it anew; return when it works again."""
         self.process.kill()
