@@ -99,7 +99,16 @@ class Gang(_Section):
         le=100,
         description="share of minMember that may be missing without the waiting pods being refused",
     )
-
+    aging_seconds: Seconds = Field(
+        300,
+        description="how long a group waits for room before nodes are set aside for it, which only "
+        "higher priority may use then; 0: never",
+    )
+    strict_order: bool = Field(
+        False,  # noqa: FBT003
+        description="first come, first served: no group may pass one that waits for room, although "
+        "it would fit",
+    )
     retry_grace_seconds: float = Field(
         3,
         gt=0,
@@ -121,6 +130,8 @@ class Gang(_Section):
             max_schedule_timeout=self.max_schedule_timeout_seconds,
             denied=self.denied_seconds,
             reject_percentage=self.reject_percentage,
+            aging=self.aging_seconds,
+            strict_order=self.strict_order,
             retry_grace=self.retry_grace_seconds,
         )
 

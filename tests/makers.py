@@ -171,6 +171,18 @@ def assumption(member: PodInfo, on: str, stage: Stage = Stage.PLANNED) -> Assump
     return Assumption(member, on, stage)
 
 
+class LoopClock:
+    """The event loop's time, which may be virtual."""
+
+    def monotonic(self) -> float:
+        """Return the loop's seconds."""
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> float:
+        """Return the loop's seconds."""
+        return self.monotonic()
+
+
 class ManualClock:
     """A clock that moves when it is told to."""
 

@@ -43,7 +43,13 @@ class Waker:
     """Decides for one group at a time and patches its pods in parallel."""
 
     def __init__(
-        self, cluster: Cluster, patcher: PodPatcher, *, clock: Clock, metrics: Metrics
+        self,
+        cluster: Cluster,
+        patcher: PodPatcher,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        strict: bool = False,
     ) -> None:
         self._cluster = cluster
         self._snapshot = cluster.snapshot()
@@ -51,6 +57,7 @@ class Waker:
         self._clock = clock
         self._metrics = metrics
         self._queue: WorkQueue[str] = WorkQueue()
+        self._strict = strict
         self._room_soon = False
         cluster.subscribe(self.on_change)
 
@@ -58,7 +65,9 @@ class Waker:
         """Have the groups that a change touched looked at."""
         for group in change.groups:
             self._queue.add(group)
-        if change.room and not self._room_soon:
+        # In strict order a group that starts, or that lost a pod, lets the next one have its turn.
+        turn = self._strict and bool(change.groups)
+        if (change.room or turn) and not self._room_soon:
             # A plan that moves gives room back at every step; once in a while is enough.
             self._room_soon = True
             asyncio.get_running_loop().call_later(ROOM_SECONDS, self._look_for_room)
@@ -86,7 +95,7 @@ class Waker:
             decision = (
                 wake.decide_group(key, snapshot=self._snapshot)
                 if key != ROOM
-                else wake.decide_room(snapshot=self._snapshot)
+                else wake.decide_room(snapshot=self._snapshot, strict=self._strict)
             )
             await self._act(decision)
 

@@ -6,11 +6,14 @@ depend on the others. For unequal ones it is bin packing; then the bound ones co
 that may use few nodes), then the large ones, and a second try takes the fullest nodes first.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from extender.gang.feasibility import is_feasible
+from extender.gang.room import Room, room_on
 from extender.resources.quantity import Resources, show, subtract
+from extender.state.nodes import NodeInfo
 from extender.state.pods import PodInfo, Shape
 from extender.state.snapshot import Snapshot
 
@@ -37,32 +40,47 @@ class Fit:
         return f"{fits}, short of {short}"
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The nodes that kube-scheduler found good for a pod; `complete` if it knows no others."""
+
+    nodes: Sequence[str] = ()
+    complete: bool = False
+
+
+NO_OFFER: Final = Offer()
+
+
 def fits(requests: Mapping[str, int], free: Mapping[str, int]) -> bool:
     """Return whether free amounts cover requests; a request of zero always fits."""
     return all(value <= free.get(name, 0) or not value for name, value in requests.items())
 
 
 def fit(
-    pods: Sequence[PodInfo], wanted: int, *, snapshot: Snapshot, sent: Sequence[str], complete: bool
+    pods: Sequence[PodInfo],
+    wanted: int,
+    *,
+    group: str,
+    snapshot: Snapshot,
+    offer: Offer = NO_OFFER,
+    room: Room = Room.FREE,
 ) -> Fit:
-    """Place `wanted` of the pods, the first of them in any case; one that fits nowhere is passed.
+    """Place `wanted` of a group's pods, the first of them in any case; others may be passed over.
 
-    `sent` are the nodes that kube-scheduler found good for the first pod, and so for every pod of
-    its shape. They come first, and where they are `complete` they are all there is for that shape.
+    The nodes that kube-scheduler offers for the first pod are good for every pod of its shape. They
+    come first, and where the offer is complete they are all there is for that shape.
     """
     best: Fit | None = None
     # A gang of mixed priorities is worth its lowest: it must not start on room that is not its own.
-    priority = min(pod.priority for pod in pods)
+    priority = snapshot.tally(group).priority
+
+    def free(node: NodeInfo) -> Resources:
+        return room_on(node, room, snapshot=snapshot, priority=priority, group=group)
+
     mixed = any(pod.shape is not pods[0].shape for pod in pods)
     for fullest_first in (False, True) if mixed else (False,):
-        attempt = _Packing(
-            pods[0].shape,
-            snapshot,
-            sent,
-            complete=complete,
-            fullest_first=fullest_first,
-            priority=priority,
-        )
+        attempt = Packing(snapshot, free, fullest_first=fullest_first)
+        attempt.prefer(offer, pods[0].shape)
         found = attempt.place(pods, wanted)
         if found.complete:
             return found
@@ -82,37 +100,42 @@ def occupied_nodes(pod: PodInfo, snapshot: Snapshot) -> set[str]:
     return {node for node in nodes if node is not None}
 
 
-class _Packing:
-    """One attempt: what is left on each node, and how far each shape has looked."""
+class Packing:
+    """One attempt: what is left on each node, and how far each shape has looked.
+
+    `room` says how much a node has to begin with.
+    """
 
     def __init__(
         self,
-        sent_shape: Shape,
         snapshot: Snapshot,
-        sent: Sequence[str],
+        room: Callable[[NodeInfo], Resources],
         *,
-        complete: bool,
-        fullest_first: bool,
-        priority: int,
+        fullest_first: bool = False,
+        emptiest_first: bool = False,
     ) -> None:
-        self._sent_shape = sent_shape
         self._snapshot = snapshot
-        self._sent = sent
-        self._complete = complete
-        self._fullest_first = fullest_first
-        self._priority = priority
+        self._room = room
+        self._offered_shape: Shape | None = None
+        self._offer = NO_OFFER
+        self._direction = fullest_first - emptiest_first
         self._left: dict[str, Resources] = {}
         self._occupied: dict[Shape, set[str]] = {}
         self._cursors: dict[Shape, tuple[Iterator[str], str | None]] = {}
 
+    def prefer(self, offer: Offer, shape: Shape) -> None:
+        """Have pods of a shape try these nodes first, or no others."""
+        self._offer, self._offered_shape = offer, shape
+
     def place(self, pods: Sequence[PodInfo], wanted: int) -> Fit:
+        """Place `wanted` of the pods, the first of them in any case."""
         first, *others = pods
         placements: dict[str, str] = {}
         unplaced: list[PodInfo] = []
         for pod in [first, *sorted(others, key=_hardest_first)]:
             if len(placements) == wanted:
                 break
-            node = self._next_node(pod)
+            node = self.take(pod)
             if node is not None:
                 placements[pod.uid] = node
             elif pod is first:
@@ -123,7 +146,7 @@ class _Packing:
         missing = wanted - len(placements)
         return Fit(placements, wanted, self._shortage(unplaced[:missing]) if missing else {})
 
-    def _next_node(self, pod: PodInfo) -> str | None:
+    def take(self, pod: PodInfo) -> str | None:
         """Return the next node with room for the pod, and take that room.
 
         Rooms only shrink, so a node that has refused a shape need not be asked again for it.
@@ -139,28 +162,37 @@ class _Packing:
     def _candidates(self, pod: PodInfo) -> Iterator[str]:
         """Yield the nodes for a shape: those that were sent for it, then those that we read."""
         nodes = self._snapshot.nodes
-        sent = self._sent if pod.shape is self._sent_shape else ()
+        offer = self._offer if pod.shape is self._offered_shape else NO_OFFER
+        sent = offer.nodes
         yield from self._ordered(sent, pod)
-        if sent and self._complete:
+        if sent and offer.complete:
             return
         known = set(sent)
         rest = (n.name for n in nodes.values() if n.name not in known and is_feasible(pod.shape, n))
         yield from self._ordered(rest, pod)
 
     def _ordered(self, names: Iterable[str], pod: PodInfo) -> Iterable[str]:
-        return sorted(names, key=lambda n: self._slack(n, pod)) if self._fullest_first else names
+        if not self._direction:
+            return names
+        return sorted(names, key=lambda n: self._direction * self._slack(n, pod))
 
     def _slack(self, name: str, pod: PodInfo) -> float:
         """Return how empty a node is, in what the pod asks for."""
-        left, node = self._free(name), self._snapshot.nodes.get(name)
-        whole = node.allocatable if node else {}
-        return sum(left.get(r, 0) / max(1, whole.get(r, 1)) for r in pod.shape.requests)
+        node = self._snapshot.nodes.get(name)
+        if node is None:
+            return 0.0
+        # For claims the room is not what is free, yet the least busy nodes are the first to be so.
+        used = self._snapshot.used(name) if self._direction < 0 else {}
+        left, whole = self._free(name), node.allocatable
+        return sum(
+            (left.get(r, 0) - used.get(r, 0)) / max(1, whole.get(r, 1)) for r in pod.shape.requests
+        )
 
     def _free(self, name: str) -> Resources:
         left = self._left.get(name)
         if left is None:
             node = self._snapshot.nodes.get(name)
-            left = self._snapshot.free(node, priority=self._priority) if node else {}
+            left = self._room(node) if node else {}
             self._left[name] = left
         return left
 

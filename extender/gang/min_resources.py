@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 
 from extender.gang.feasibility import is_feasible
+from extender.gang.room import Room, room_on
 from extender.resources.quantity import PODS, Resources, add, show
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
 
 
-def shortage(pod: PodInfo, pod_group: PodGroupInfo, *, snapshot: Snapshot) -> Resources:
+def shortage(
+    pod: PodInfo, pod_group: PodGroupInfo, *, snapshot: Snapshot, room: Room = Room.FREE
+) -> Resources:
     """Return, by name, how much is missing; nothing where minResources are met or not given.
 
     What the group's own pods take already counts as there. Nodes that are cordoned, not ready or
@@ -18,14 +21,16 @@ def shortage(pod: PodInfo, pod_group: PodGroupInfo, *, snapshot: Snapshot) -> Re
     wanted = {name: n for name, n in pod_group.min_resources.items() if name != PODS}
     if not wanted:
         return {}
-    there: Resources = {}
+    group, there = pod_group.key, Resources()
+    priority = snapshot.tally(group).priority
     for node in snapshot.nodes.values():
         if is_feasible(pod.shape, node):
-            free = snapshot.free(node, priority=pod.priority)
+            free = room_on(node, room, snapshot=snapshot, priority=priority, group=group)
             add(there, {name: max(0, free.get(name, 0)) for name in wanted})
-    for member in snapshot.members(pod_group.key):
-        if member.node is not None or snapshot.assumption(member.uid) is not None:
-            add(there, {name: member.shape.requests.get(name, 0) for name in wanted})
+    if room is not Room.EMPTY:
+        for member in snapshot.members(group):
+            if member.node is not None or snapshot.assumption(member.uid) is not None:
+                add(there, {name: member.shape.requests.get(name, 0) for name in wanted})
     return {name: n - there.get(name, 0) for name, n in wanted.items() if n > there.get(name, 0)}
 
 

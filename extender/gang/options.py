@@ -18,6 +18,11 @@ class Options:
     """The share of minMember, 0 to 100, that may be missing without the waiting pods being sent
     away when a member finds no node."""
 
+    aging: float = 300.0
+    """How long a group that could start waits for room before some is claimed for it; 0: for ever.
+    """
+    strict_order: bool = False
+    """Whether no group may pass another one that waits for room."""
     retry_grace: float = 3.0
     """How long a planned member that kube-scheduler had found no node for may take to be tried
     again, before it counts as one that has no node now."""

@@ -1,12 +1,30 @@
-"""Why a group is not scheduled yet."""
+"""Why a group is not scheduled yet, for people who ask: with numbers, and with who is ahead.
+
+The answer is read from the API's facts alone, so that a process beside the extender can give it.
+What only the extender knows (who waits with a node for the others, who has just been denied) it
+says itself, in the group's Permitted condition.
+"""
 
 from dataclasses import dataclass
+from itertools import islice
+from typing import Final
 
 from extender.api.wellknown import Reason
-from extender.gang.fit import fit
+from extender.gang import plan
+from extender.gang.feasibility import is_feasible
 from extender.gang.options import Options
-from extender.gang.pre_filter import candidates_for_plan, check_group
+from extender.gang.post_filter import is_ours
+from extender.gang.pre_filter import check_group
+from extender.gang.verdicts import Refuse, about
+from extender.state.pod_groups import PodGroupInfo
+from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
+
+NAMED: Final = 3
+"""How many of those ahead are named; the others are counted."""
+
+_ROOM: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.NEVER_FITS, Reason.WAITING_FOR_TURN))
+_LONGEST: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +36,59 @@ class Pending:
 
 
 def decide(group: str, *, snapshot: Snapshot, now: float, options: Options) -> Pending:
-    """Return what a group waits for."""
+    """Return what a group waits for; WaitingForBind where nothing speaks against it."""
+    del now  # the claims in the snapshot have the times in them
     refusal = check_group(group, snapshot=snapshot)
-    if refusal is not None:
-        return Pending(refusal.reason, refusal.message.partition(": ")[2])
     pod_group = snapshot.pod_group(group)
-    assert pod_group is not None
-    missing = snapshot.quorum(pod_group) - snapshot.tally(group).committed
-    first = next((pod for pod in snapshot.members(group) if pod.node is None), None)
-    if first is not None and missing > 0:
-        candidates = [first, *candidates_for_plan(first, group, snapshot=snapshot)]
-        found = fit(candidates, missing, snapshot=snapshot, sent=(), complete=False)
-        if not found.complete:
-            return Pending(Reason.NOT_ENOUGH_RESOURCES, found.sentence())
-    return Pending(Reason.WAITING_FOR_BIND, "its pods are on their way")
+    if refusal is not None or pod_group is None:
+        reason = refusal.reason if refusal else Reason.POD_GROUP_NOT_FOUND
+        return Pending(reason, _bare(refusal.message if refusal else "", group))
+    pods = plan.candidates(None, group, snapshot=snapshot)
+    if not pods or snapshot.tally(group).committed >= snapshot.quorum(pod_group):
+        return Pending(Reason.WAITING_FOR_BIND, "its pods are on their way")
+    found = plan.make(pods[0], pod_group, snapshot=snapshot)
+    if isinstance(found, Refuse):
+        return _refused(found, pods[0], pod_group, snapshot=snapshot)
+    if options.strict_order and next(snapshot.queue.ahead_of(snapshot.turn(pod_group)), None):
+        text = "it would fit, but the order is strict" + _ahead(pod_group, snapshot)
+        return Pending(Reason.WAITING_FOR_TURN, text)
+    text = f"{len(pods)} pods can start, {found.wanted} are needed and fit"
+    text += _ahead(pod_group, snapshot)
+    return _stuck(pods, pod_group) or Pending(Reason.WAITING_FOR_BIND, text)
+
+
+def _refused(
+    refusal: Refuse, pod: PodInfo, pod_group: PodGroupInfo, *, snapshot: Snapshot
+) -> Pending:
+    text = _bare(refusal.message, pod_group.key)
+    if refusal.reason in _ROOM:
+        usable = sum(is_feasible(pod.shape, node) for node in snapshot.nodes.values())
+        text += f", on {usable} usable of {len(snapshot.nodes)} nodes"
+    if refusal.reason is not Reason.NEVER_FITS:
+        text += _ahead(pod_group, snapshot)
+    return Pending(refusal.reason, text)
+
+
+def _stuck(pods: list[PodInfo], pod_group: PodGroupInfo) -> Pending | None:
+    """Return that kube-scheduler finds no node for some, for a reason that no plan sees."""
+    said = [pod.unschedulable for pod in pods if pod.unschedulable]
+    theirs = [text for text in said if not is_ours(text, pod_group.key)]
+    if not theirs:
+        return None
+    text = f"kube-scheduler finds no node for {len(theirs)} of its pods: {theirs[0][:_LONGEST]}"
+    return Pending(Reason.MEMBER_UNSCHEDULABLE, text)
+
+
+def _ahead(pod_group: PodGroupInfo, snapshot: Snapshot) -> str:
+    """Return who goes first, as the end of a sentence."""
+    ahead = snapshot.queue.ahead_of(snapshot.turn(pod_group))
+    named = list(islice(ahead, NAMED))
+    if not named:
+        return ""
+    more = sum(1 for _ in ahead)
+    rest = f" and {more} more" if more else ""
+    return f"; ahead of it: {', '.join(named)}{rest}"
+
+
+def _bare(message: str, group: str) -> str:
+    return message.removeprefix(about(group))

@@ -10,8 +10,8 @@ nothing.
 from collections.abc import Sequence
 
 from extender.api.wellknown import Reason
-from extender.gang import min_resources
-from extender.gang.fit import fit, fits, occupied_nodes
+from extender.gang import plan
+from extender.gang.fit import Offer, fits, occupied_nodes
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Place, Refuse, about
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
@@ -22,7 +22,8 @@ MIN_SAMPLE = 100
 
 
 ELSEWHERE = "the room planned for this pod is not on the nodes to choose from"
-KEPT_FOR_GANG = "room is kept for a gang that is about to start"
+BEHIND = "kube-scheduler sees room that is news here"
+KEPT_FOR_GANG = "room is kept for a gang that goes first"
 
 
 def decide(
@@ -32,11 +33,12 @@ def decide(
     *,
     snapshot: Snapshot,
     denied: Refuse | None,
+    permitted: bool = False,
 ) -> FilterVerdict:
     """Return where a member may go.
 
     `sent` are the node names of the request, `denied` the verdict of the group's recent failure
-    while that still counts.
+    while that still counts; a `permitted` group has passed the check of its minResources.
     """
     if snapshot.planned_node(pod.uid) is not None:
         return follow_plan(pod, group, sent, snapshot=snapshot)
@@ -49,8 +51,13 @@ def decide(
     if missing <= 0:
         return beside_plans(pod, sent, snapshot=snapshot)
     if denied is not None:
-        return Refuse(Reason.RECENTLY_DENIED, denied.message)
-    return _plan(pod, pod_group, sent, snapshot=snapshot)
+        return Refuse(Reason.RECENTLY_DENIED, failed_recently(group, denied))
+    return _plan(pod, pod_group, sent, snapshot=snapshot, permitted=permitted)
+
+
+def failed_recently(group: str, denied: Refuse) -> str:
+    """Return the sentence about a group that is not looked at again so soon, and why it failed."""
+    return f"{about(group)}failed recently, {denied.message.removeprefix(about(group))}"
 
 
 def check_group(group: str, *, snapshot: Snapshot) -> Refuse | None:
@@ -120,39 +127,31 @@ def _plan(
     sent: Sequence[str],
     *,
     snapshot: Snapshot,
+    permitted: bool,
 ) -> FilterVerdict:
-    group = pod_group.key
-    missing = snapshot.quorum(pod_group) - snapshot.tally(group).committed
-    short = min_resources.shortage(pod, pod_group, snapshot=snapshot)
-    if short:
-        text = f"{about(group)}its minResources are short of {min_resources.sentence(short)}"
-        return _no_room(pod, sent, text, snapshot=snapshot)
-    candidates = [pod, *candidates_for_plan(pod, group, snapshot=snapshot)]
-    if len(candidates) < missing:
-        text = (
-            f"{about(group)}{len(candidates)} of the {missing} pods that it still needs can start"
-        )
-        return Refuse(Reason.NOT_ENOUGH_PODS, text)
-    complete = _is_complete(pod, sent)
-    found = fit(candidates, missing, snapshot=snapshot, sent=sent, complete=complete)
-    if not found.complete:
-        return _no_room(pod, sent, about(group) + found.sentence(), snapshot=snapshot)
+    offer = Offer(sent, complete=_is_complete(pod, sent))
+    found = plan.make(pod, pod_group, snapshot=snapshot, offer=offer, permitted=permitted)
+    if isinstance(found, Refuse):
+        return _unless_behind(found, pod, sent, snapshot=snapshot)
     node = found.placements[pod.uid]
     if node in sent:
         return Place(node, reserve=found.placements)
-    return Refuse(Reason.RESERVED, about(group) + ELSEWHERE, reserve=found.placements)
+    text = about(pod_group.key) + ELSEWHERE
+    return Refuse(Reason.RESERVED, text, reserve=found.placements)
 
 
-def _no_room(pod: PodInfo, sent: Sequence[str], text: str, *, snapshot: Snapshot) -> Refuse:
+def _unless_behind(
+    refusal: Refuse, pod: PodInfo, sent: Sequence[str], *, snapshot: Snapshot
+) -> Refuse:
     """Return the refusal of a gang that does not fit, unless it is us who lag behind.
 
     Each node that was sent has room for this pod in kube-scheduler's eyes. One that is unknown to
     us, or full, is news that our watch has not told yet; and when it does, kube-scheduler will not
     try the pod again on that account, for it has known all along.
     """
-    if any(not _has_ever_room(pod, name, snapshot) for name in sent):
-        return Refuse(Reason.CACHE_BEHIND, text)
-    return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True)
+    if refusal.deny and any(not _has_ever_room(pod, name, snapshot) for name in sent):
+        return Refuse(Reason.CACHE_BEHIND, about(pod.group) + BEHIND)
+    return refusal
 
 
 def _has_ever_room(pod: PodInfo, name: str, snapshot: Snapshot) -> bool:
@@ -168,27 +167,13 @@ def _has_ever_room(pod: PodInfo, name: str, snapshot: Snapshot) -> bool:
     )
 
 
-def candidates_for_plan(pod: PodInfo, group: str, *, snapshot: Snapshot) -> list[PodInfo]:
-    """Return the other members that may still be placed, in the order in which room is given."""
-    able = (
-        sibling
-        for sibling in snapshot.members(group)
-        if sibling.uid != pod.uid
-        and sibling.node is None
-        and not sibling.gates
-        and not sibling.terminating
-        and snapshot.assumption(sibling.uid) is None
-    )
-    return sorted(able, key=lambda p: (-p.priority, p.created, p.name))
-
-
 def _is_outbid(pod: PodInfo, planned: str, snapshot: Snapshot) -> bool:
     """Return whether a plan of higher priority has since taken the room of this one."""
     betters = (a.pod.priority > pod.priority for a in snapshot.reserved(planned).values())
     node = snapshot.nodes.get(planned)
     if node is None or not any(betters):
         return False
-    free = snapshot.free(node, priority=pod.priority, without=pod.uid)
+    free = snapshot.free(node, priority=pod.priority, without=pod.uid, group=pod.group)
     return not fits(pod.shape.requests, free)
 
 
@@ -212,16 +197,18 @@ def _first_with_room(pod: PodInfo, sent: Sequence[str], snapshot: Snapshot) -> s
         node = nodes.get(name)
         if node is None or name in shunned:
             continue
-        if fits(pod.shape.requests, snapshot.free(node, priority=pod.priority, without=pod.uid)):
+        free = snapshot.free(node, priority=pod.priority, without=pod.uid, group=pod.group)
+        if fits(pod.shape.requests, free):
             return name
     return None
 
 
 def _has_room(pod: PodInfo, name: str, snapshot: Snapshot) -> bool:
     """Return whether a node that kube-scheduler found good leaves the plans on it their room."""
-    if not snapshot.reserved(name):
+    if not snapshot.is_kept(name):
         return True
     node = snapshot.nodes.get(name)
     if node is None:
         return True
-    return fits(pod.shape.requests, snapshot.free(node, priority=pod.priority))
+    free = snapshot.free(node, priority=pod.priority, group=pod.group)
+    return fits(pod.shape.requests, free)

@@ -1,4 +1,4 @@
-"""Memory of recent failures: a group that failed is refused for a while without another look.
+"""Memory of recent verdicts: what a group was told counts for a while without another look.
 
 The first failure starts the window and later ones do not extend it. A success, a change of the
 group or room that may have appeared ends it at once. A group that merely lacks pods never gets
@@ -8,9 +8,12 @@ here, so a late sibling is not punished.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cachetools import TTLCache
+from cachetools import TLRUCache, TTLCache
 
+from extender.api.wellknown import Reason
 from extender.gang.verdicts import Refuse
+from extender.state.pod_groups import PodGroupInfo
+from extender.state.snapshot import Snapshot
 
 MAX_GROUPS = 100_000
 
@@ -18,7 +21,18 @@ MAX_GROUPS = 100_000
 @dataclass(frozen=True, slots=True)
 class _Failure:
     verdict: Refuse
-    capacity_version: int
+    version: int
+
+
+def _version(verdict: Refuse, snapshot: Snapshot) -> int:
+    """Return what must be the same for a failure to count.
+
+    Who lacks room gets another chance whenever some may have appeared; who would not fit on empty
+    nodes, when there are other nodes.
+    """
+    if verdict.reason is Reason.NEVER_FITS:
+        return snapshot.nodes_version
+    return snapshot.capacity_version
 
 
 class Denied:
@@ -30,17 +44,17 @@ class Denied:
             TTLCache(MAX_GROUPS, window, timer) if window > 0 else None
         )
 
-    def add(self, group: str, verdict: Refuse, *, capacity_version: int) -> None:
+    def add(self, group: str, verdict: Refuse, *, snapshot: Snapshot) -> None:
         """Remember that a group failed, unless an earlier failure still counts."""
         if self._failures is not None and group not in self._failures:
-            self._failures[group] = _Failure(verdict, capacity_version)
+            self._failures[group] = _Failure(verdict, _version(verdict, snapshot))
 
-    def get(self, group: str, *, capacity_version: int) -> Refuse | None:
+    def get(self, group: str, *, snapshot: Snapshot) -> Refuse | None:
         """Return the verdict of the failure that still counts, if any."""
         failure = self._failures.get(group) if self._failures is not None else None
         if failure is None:
             return None
-        if failure.capacity_version != capacity_version:
+        if failure.version != _version(failure.verdict, snapshot):
             self.discard(group)
             return None
         return failure.verdict
@@ -54,3 +68,29 @@ class Denied:
         """Forget a group's failure."""
         if self._failures is not None:
             self._failures.pop(group, None)
+
+
+class Permitted:
+    """Groups whose minResources were there not long ago: those are not added up again.
+
+    A group is permitted for as long as its members may wait for each other, and as long as its
+    PodGroup asks for the same.
+    """
+
+    def __init__(self, timer: Callable[[], float]) -> None:
+        self._groups: TLRUCache[str, tuple[PodGroupInfo, float]] = TLRUCache(
+            MAX_GROUPS, lambda _, value, now: now + value[1], timer
+        )
+
+    def add(self, pod_group: PodGroupInfo, seconds: float) -> None:
+        """Remember that a group may start."""
+        self._groups[pod_group.key] = (pod_group, seconds)
+
+    def has(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether the group, as it is now, was permitted within its time."""
+        found = self._groups.get(pod_group.key)
+        return found is not None and found[0] == pod_group
+
+    def discard(self, group: str) -> None:
+        """Forget a group."""
+        self._groups.pop(group, None)

@@ -17,8 +17,8 @@ def score(pod: PodInfo | None, sent: Sequence[str], *, snapshot: Snapshot) -> Ma
     home = _nodes_of_group(pod, snapshot) if pod is not None and pod.group else set()
     if home:
         return {name: HIGHEST if name in home else 0 for name in sent}
-    if snapshot.reserved_nodes:
-        return {name: 0 if snapshot.reserved(name) else HIGHEST for name in sent}
+    if snapshot.keeps_room:
+        return {name: 0 if snapshot.is_kept(name) else HIGHEST for name in sent}
     return {}
 
 

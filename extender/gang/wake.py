@@ -14,7 +14,7 @@ from extender.gang.queue_sort import sort_key
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
 
-_ROOM = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.RESERVED))
+_ROOM = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.RESERVED, Reason.WAITING_FOR_TURN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ def decide_group(group: str, *, snapshot: Snapshot) -> Wake:
     return Wake(retry=(*expected, *others[:1]))
 
 
-def decide_room(*, snapshot: Snapshot) -> Wake:
+def decide_room(*, snapshot: Snapshot, strict: bool = False) -> Wake:
     """Return whom to wake after a plan gave room back.
 
     Of each group the first that lacked room, in the order of the groups, or all of a group that
-    has started; then whoever is alone.
+    has started; then whoever is alone. In `strict` order only one group has its turn.
     """
     lacking: dict[str, list[PodInfo]] = {}
     alone = []
@@ -67,6 +67,9 @@ def decide_room(*, snapshot: Snapshot) -> Wake:
         elif refusal.reason in _ROOM:
             lacking.setdefault(pod.group, []).append(pod)
     order = sorted(lacking, key=lambda group: sort_key(group, snapshot=snapshot))
+    if strict:
+        queued = [group for group in order if group in snapshot.queue]
+        order = [group for group in order if group not in queued[1:]]
     woken = (_for_room(group, lacking[group], snapshot) for group in order)
     return Wake(retry=(*(pod for pods in woken for pod in pods), *alone))
 

@@ -22,10 +22,11 @@ from extender.api.extender_v1 import (
 )
 from extender.api.wellknown import Reason
 from extender.gang import pre_filter, preemption
-from extender.gang.recent import Denied
 from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Place, Refuse
 from extender.kube.decode import Decoder, group_of
+from extender.server.group_memory import GroupMemory
+from extender.server.turns import Turns
 from extender.state import events as ev
 from extender.state.cluster import Cluster
 from extender.state.pods import PodInfo
@@ -50,7 +51,7 @@ class Filtering:
         self,
         cluster: Cluster,
         decoder: Decoder,
-        denied: Denied,
+        memory: GroupMemory,
         *,
         metrics: Metrics,
         wake_after: Callable[[str, float], None],
@@ -59,7 +60,8 @@ class Filtering:
         self._cluster = cluster
         self._snapshot = cluster.snapshot()
         self._decoder = decoder
-        self._denied = denied
+        self._memory = memory
+        self._turns = Turns(cluster.snapshot(), memory)
         self._metrics = metrics
         self._wake_after = wake_after
         self._no_node = no_node
@@ -73,7 +75,7 @@ class Filtering:
         group = group_of(head.namespace, head.labels)
         sent = _names(args)
         pod = self._pod(head.uid, args)
-        if group is None and not self._snapshot.reserved_nodes:
+        if group is None and not self._snapshot.keeps_room:
             return _encode(FilterResult(node_names=args.node_names, nodes=args.nodes))
         verdict = self._decide(pod, group, sent)
         self._remember(pod, group, verdict)
@@ -114,9 +116,18 @@ class Filtering:
             return Refuse(Reason.CACHE_BEHIND, "its pod group label has just changed")
         if group is None:
             return pre_filter.beside_plans(pod, sent, snapshot=self._snapshot)
-        version = self._snapshot.capacity_version
-        denied = self._denied.get(group, capacity_version=version)
-        return pre_filter.decide(pod, group, sent, snapshot=self._snapshot, denied=denied)
+        refusal = self._turns.refusal(pod, group)
+        if refusal is not None:
+            return refusal
+        pod_group = self._snapshot.pod_group(group)
+        return pre_filter.decide(
+            pod,
+            group,
+            sent,
+            snapshot=self._snapshot,
+            denied=self._memory.denied(group),
+            permitted=pod_group is not None and self._memory.is_permitted(pod_group),
+        )
 
     def _remember(self, pod: PodInfo, group: str | None, verdict: FilterVerdict) -> None:
         match verdict:
@@ -127,12 +138,12 @@ class Filtering:
                 self._metrics.decisions.labels("filter", type(verdict).__name__).inc()
                 if pod.uid in self._snapshot.refused:
                     self._cluster.apply(ev.PodsTried((pod.uid,)))
-                if isinstance(verdict, Place) and verdict.reserve:
-                    self._cluster.apply(ev.Planned(verdict.reserve))
+                if group is not None and isinstance(verdict, Place) and verdict.reserve:
+                    self._memory.reserve(group, verdict.reserve)
 
     def _refused(self, pod: PodInfo, group: str | None, verdict: Refuse) -> None:
-        if verdict.reserve:
-            self._cluster.apply(ev.Planned(verdict.reserve))
+        if group is not None and verdict.reserve:
+            self._memory.reserve(group, verdict.reserve)
         self._cluster.apply(ev.PodRefused(pod, verdict.reason))
         if verdict.reason is Reason.CACHE_BEHIND:
             self._wake_after(pod.group or ROOM, RESAMPLE_SECONDS)
@@ -141,11 +152,11 @@ class Filtering:
         if verdict.lost:
             self._no_node(pod.uid)
         if verdict.deny:
-            self._denied.add(group, verdict, capacity_version=self._snapshot.capacity_version)
+            self._memory.failed(group, verdict)
         # Nothing that kube-scheduler can see will change when a window ends, when another sample is
         # drawn, or when our own watch catches up.
         if verdict.reason is Reason.RECENTLY_DENIED:
-            self._wake_after(group, self._denied.window)
+            self._wake_after(group, self._memory.options.denied)
         elif self._snapshot.planned_node(pod.uid) is not None:
             self._wake_after(group, RESAMPLE_SECONDS)
 

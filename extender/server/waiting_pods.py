@@ -28,9 +28,8 @@ import structlog
 
 from extender.api.wellknown import Reason
 from extender.gang import permit, post_filter
-from extender.gang.options import Options
-from extender.gang.recent import Denied
 from extender.gang.verdicts import Allow, Refuse, Wait, about
+from extender.server.group_memory import GroupMemory
 from extender.state import events as ev
 from extender.state.cluster import Cluster
 from extender.state.events import Change
@@ -64,14 +63,18 @@ class WaitingPods:
     """The held requests, and the deadlines of gangs that are planned or wait."""
 
     def __init__(
-        self, cluster: Cluster, denied: Denied, *, options: Options, metrics: Metrics
+        self,
+        cluster: Cluster,
+        memory: GroupMemory,
+        *,
+        metrics: Metrics,
     ) -> None:
         self._stopping: Refuse | None = None
         self._loop = asyncio.get_running_loop()
         self._cluster = cluster
         self._snapshot = cluster.snapshot()
-        self._denied = denied
-        self._options = options
+        self._memory = memory
+        self._options = memory.options
         self._metrics = metrics
         self._holds: dict[str, dict[str, _Hold]] = {}
         self._deadlines: dict[str, _Deadline] = {}
@@ -81,7 +84,7 @@ class WaitingPods:
         """Hold a member until it may be bound (None) or is refused."""
         group = pod.group
         assert group is not None
-        denied = self._stopping or self._denied.recent(group)
+        denied = self._stopping or self._memory.failed_within_window(group)
         if denied is not None:  # the group failed between this pod's filter and its bind
             self._metrics.decisions.labels("bind", denied.reason).inc()
             return denied
@@ -120,7 +123,7 @@ class WaitingPods:
             if pod and not post_filter.is_ours(pod.unschedulable or "", pod.group or ""):
                 self.found_no_node(uid)
         for group in change.groups:
-            self._denied.discard(group)
+            self._memory.forgive(group)
             self._end_lost_holds(group)
             self._decide(group)
 
@@ -208,7 +211,7 @@ class WaitingPods:
         if holds:
             self._metrics.decisions.labels("bind", Reason.QUORUM_REACHED).inc(len(holds))
             _log.info("gang released", group=group, pods=len(holds))
-        self._denied.discard(group)
+        self._memory.forgive(group)
         if not self._snapshot.tally(group).planned:
             self._clear_deadline(group)
         elif self._loop.time() >= self._deadlines[group].at:
@@ -223,8 +226,7 @@ class WaitingPods:
         self._metrics.decisions.labels("bind", refusal.reason).inc(len(holds))
         self._drop_plan(group)
         if refusal.deny:
-            version = self._snapshot.capacity_version
-            self._denied.add(group, refusal, capacity_version=version)
+            self._memory.failed(group, refusal)
         _log.info("gang refused", group=group, pods=len(holds), reason=refusal.message)
 
     def _drop_plan(self, group: str) -> None:

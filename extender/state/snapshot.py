@@ -151,13 +151,10 @@ class Snapshot:
         """Claims to room of groups that have waited long, by group."""
         return self._tables.claims
 
-    def turn(self, pod_group: PodGroupInfo, *, strict: bool = False) -> Turn:
-        """Return what groups are ordered by: priority, then age or last failure, then name.
-
-        Strictly, a failure does not send a group to the back.
-        """
-        key, created = pod_group.key, pod_group.created
-        since = created if strict else self._tables.failed_at.get(key, created)
+    def turn(self, pod_group: PodGroupInfo) -> Turn:
+        """Return what groups are ordered by: priority, then age or last failure, then name."""
+        key = pod_group.key
+        since = self._tables.failed_at.get(key, pod_group.created)
         return -self.tally(key).priority, since, key
 
     def tally(self, key: str) -> GroupTally:

@@ -54,6 +54,11 @@ class Metrics:
             "Pods that a plan keeps room for.",
             registry=self.registry,
         )
+        self.claims = Gauge(
+            "gang_extender_claims",
+            "Groups that have waited so long that nodes are set aside for them.",
+            registry=self.registry,
+        )
         self.woken_pods = Counter(
             "gang_extender_woken_pods_total",
             "Pods that were patched so that kube-scheduler tries them again, by how.",

@@ -15,8 +15,8 @@ import structlog
 from fastapi import FastAPI
 
 from extender.config import Settings
+from extender.controllers.aging import Aging
 from extender.controllers.waker import Waker
-from extender.gang.recent import Denied
 from extender.kube.client import KubeClient, load_configuration
 from extender.kube.decode import Decoder
 from extender.kube.pods import PodWriter
@@ -25,6 +25,7 @@ from extender.runtime.retry import Retry
 from extender.server.app import create_app
 from extender.server.binding import Binding
 from extender.server.filtering import Filtering
+from extender.server.group_memory import GroupMemory
 from extender.server.waiting_pods import WaitingPods
 from extender.state.cluster import Cluster
 from extender.telemetry.metrics import Metrics
@@ -40,10 +41,13 @@ class Extender:
     def __init__(self, settings: Settings, client: KubeClient) -> None:
         clock, metrics, cluster, decoder = SystemClock(), Metrics(), Cluster(), Decoder()
         writer, options = PodWriter(client), settings.gang.options()
-        denied = Denied(options.denied, clock.monotonic)
+        memory = GroupMemory(cluster, options=options, clock=clock)
         self.reflectors = reflectors(client, cluster, decoder, pods=LIVE_PODS)
-        self.waiting = WaitingPods(cluster, denied, options=options, metrics=metrics)
-        self.waker = Waker(cluster, writer, clock=clock, metrics=metrics)
+        self.waiting = WaitingPods(cluster, memory, metrics=metrics)
+        self.waker = Waker(
+            cluster, writer, clock=clock, metrics=metrics, strict=options.strict_order
+        )
+        self.aging = Aging(cluster, options=options, clock=clock)
         retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
         binding = Binding(
             cluster,
@@ -56,7 +60,7 @@ class Extender:
         filtering = Filtering(
             cluster,
             decoder,
-            denied,
+            memory,
             metrics=metrics,
             wake_after=self.waker.after,
             no_node=self.waiting.found_no_node,
@@ -66,6 +70,7 @@ class Extender:
         metrics.reserved_pods.set_function(
             lambda: sum(len(snapshot.reserved(node)) for node in snapshot.reserved_nodes)
         )
+        metrics.claims.set_function(lambda: len(snapshot.claims))
         self.app: FastAPI = create_app(
             filtering,
             binding,
@@ -90,6 +95,7 @@ class Extender:
             background = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
             background.append(tasks.create_task(self.waker.run()))
             background.append(tasks.create_task(self._recover()))
+            background.append(tasks.create_task(self.aging.run()))
             await serve()
             for task in background:
                 task.cancel()

@@ -1,7 +1,8 @@
 """`python -m tests.bench`: the same load for kube-scheduler, without our extender and with it.
 
 Every run has a control plane of its own. Tables go to standard output, progress to standard
-error. Exit code 1 says that a gang of ours was not whole in the end, or that a run failed.
+error. Exit code 1 says that a gang of ours was not whole in the end, that a pod of one that
+cannot fit was bound, or that a run failed.
 """
 
 import time
@@ -14,18 +15,19 @@ import typer
 import yaml
 from rich.console import Console
 
-from tests.bench import report, sides
+from tests.bench import report, shapes, sides, summary
 from tests.bench.load import GroupKind, Load
 from tests.bench.progress import Progress
 from tests.bench.report import Comparison
 from tests.bench.runs import STOCK, Case, Limits, Result, measure
-from tests.bench.sides import Side
+from tests.bench.shapes import Shape
+from tests.bench.sides import PLAIN, Side
 from tests.harness import objects
 from tests.harness.toolchain import ensure_binaries
 
 # At the stock QPS the plain kube-scheduler binds some 50 pods a second, whatever there is to do.
 _NODES = {True: "500", False: "1000,5000"}
-_GANGS = {True: 40, False: 100}
+_SHAPES = {True: "40x50", False: "100x50"}
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -35,10 +37,14 @@ def main(
     nodes: Annotated[
         str, typer.Option(help="Numbers of nodes; default 1000,5000, and 500 at the stock QPS.")
     ] = "",
-    gangs: Annotated[
-        int, typer.Option(min=0, help="Number of gangs; default 100, and 40 at the stock QPS.")
-    ] = 0,
-    size: Annotated[int, typer.Option(min=1, help="Members of a gang.")] = 50,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="GANGSxSIZE, or churn:GANGSxSIZE for as many gangs again that cannot fit; "
+            "`churn` is churn:50x50, `all` are those of docs/benchmarks.md. Several: with "
+            "commas or again. Default 100x50, and 40x50 at the stock QPS."
+        ),
+    ] = None,
     qps: Annotated[
         str,
         typer.Option(
@@ -86,18 +92,14 @@ def main(
         compared = [side for side in compared if side.key in only.split(",")]
     cases = [
         Case(
-            load=Load(
-                nodes=count,
-                gangs=gangs or _GANGS[each == STOCK],
-                size=size,
-                node_cpu=node_cpu,
-                pod_cpu=pod_cpu,
-                interleave=interleave,
+            load=_load(
+                each, nodes=count, node_cpu=node_cpu, pod_cpu=pod_cpu, interleave=interleave
             ),
-            qps=each,
+            qps=rate,
         )
-        for each in _qps(qps)
-        for count in _numbers(nodes or _NODES[each == STOCK])
+        for rate in _qps(qps)
+        for count in _numbers(nodes or _NODES[rate == STOCK])
+        for each in _shapes(shape or [_SHAPES[rate == STOCK]])
     ]
     ensure_binaries()
     bench = _Bench(compared, repeat=repeat, limits=Limits(run=limit), total=total)
@@ -105,12 +107,7 @@ def main(
         bench.run(case)
         if json:
             json.write_bytes(report.as_json(bench.comparisons))
-    console = Console()
-    for comparison in bench.comparisons:
-        report.show(comparison, console)
-        bench.failures += report.broken(comparison)
-    for sentence in bench.failures:
-        console.print(f"FAILED: {sentence}", style="bold red")
+    bench.show(Console())
     raise typer.Exit(1 if bench.failures else 0)
 
 
@@ -120,6 +117,27 @@ def _qps(text: str) -> list[str]:
         if value != STOCK:
             _numbers(value)
     return values
+
+
+def _shapes(texts: Sequence[str]) -> list[Shape]:
+    try:
+        return shapes.parse(texts)
+    except shapes.ShapeError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _load(shape: Shape, *, nodes: int, node_cpu: str, pod_cpu: str, interleave: bool) -> Load:
+    load = Load(
+        nodes=nodes,
+        gangs=shape.gangs,
+        size=shape.size,
+        node_cpu=node_cpu,
+        pod_cpu=pod_cpu,
+        interleave=interleave,
+    )
+    if load.pods > load.room:
+        raise typer.BadParameter(f"{nodes} nodes take {load.room} pods, not {load.pods}")
+    return load.churned() if shape.churn else load
 
 
 def _numbers(text: str) -> list[int]:
@@ -146,13 +164,30 @@ class _Bench:
     def run(self, case: Case) -> None:
         """Run every side `repeat` times, in turn."""
         results = []
-        for number, side in product(range(1, self._repeat + 1), self._compared):
-            self._progress.title = f"{report.title(case)}, {side.title} {number}/{self._repeat}"
-            result = self._measured(case, side, number)
+        for number, (side, run) in product(range(1, self._repeat + 1), self._runs(case)):
+            self._progress.title = f"{report.title(run)}, {side.title} {number}/{self._repeat}"
+            result = self._measured(run, side, number)
             if result:
                 results.append(result)
         if results:
             self.comparisons.append(Comparison(case, results))
+
+    def show(self, console: Console) -> None:
+        """Print a table and then a line of each case, and what failed."""
+        for comparison in self.comparisons:
+            report.show(comparison, console)
+            self.failures += report.broken(comparison)
+        for comparison in self.comparisons:
+            console.print(summary.line(comparison), soft_wrap=True, highlight=False)
+        for sentence in self.failures:
+            console.print(f"FAILED: {sentence}", style="bold red")
+
+    def _runs(self, case: Case) -> list[tuple[Side, Case]]:
+        """Return who runs what: where gangs cannot fit, each its own baseline, plain nothing."""
+        if not case.load.impossible:
+            return [(side, case) for side in self._compared]
+        others = [side for side in self._compared if side.key != PLAIN]
+        return [(side, run) for side in others for run in (case.alone(), case)]
 
     def _measured(self, case: Case, side: Side, number: int) -> Result | None:
         if time.monotonic() > self._deadline:
@@ -168,7 +203,7 @@ class _Bench:
             return None
         self._tell(
             f"{result.pods_per_second_from_ready:.0f} pods/s,"
-            f" {result.gangs.whole} of {case.load.gangs} gangs whole"
+            f" {result.gangs.whole} of {case.load.gangs} gangs whole, {report.outcome([result])}"
         )
         return result
 

@@ -16,7 +16,7 @@ from typing import Self
 import aiohttp
 import msgspec
 
-from tests.bench.load import NAMESPACE, session
+from tests.bench.load import NAMESPACE, fits, session
 
 _PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _FIELDS = "spec.nodeName!="
@@ -49,6 +49,7 @@ class Arrivals:
         self.interruptions = 0
         self._kubeconfig = kubeconfig
         self._seen: dict[str, float] = {}
+        self._strays: dict[str, float] = {}  # of gangs that cannot fit
         self._error: BaseException | None = None
         self._connected = threading.Event()
         self._loop = asyncio.new_event_loop()
@@ -73,14 +74,18 @@ class Arrivals:
         self._loop.close()
 
     def count(self) -> int:
-        """Return how many pods have a node; RuntimeError when the watch broke."""
+        """Return how many pods of gangs that fit have a node; RuntimeError when the watch broke."""
         if self._error:
             raise RuntimeError(f"the watch of pods ended: {self._error!r}") from self._error
         return len(self._seen)
 
     def times(self) -> dict[str, float]:
-        """Return a copy, by name of the pod."""
+        """Return a copy, by name of the pod, of the gangs that fit."""
         return dict(self._seen)
+
+    def strays(self) -> set[str]:
+        """Return the pods that got a node although their gangs cannot fit."""
+        return set(self._strays)
 
     def _run(self) -> None:
         try:
@@ -117,5 +122,6 @@ class Arrivals:
                 if event.type == "ERROR":
                     raise RuntimeError(line.decode())
                 version = event.object.metadata.resource_version
-                self._seen.setdefault(event.object.metadata.name, now)
+                name = event.object.metadata.name
+                (self._seen if fits(name) else self._strays).setdefault(name, now)
         return version

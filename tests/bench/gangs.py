@@ -1,11 +1,12 @@
 """What became of the gangs, from the times at which their members got a node."""
 
-from collections import defaultdict
-from collections.abc import Mapping
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from statistics import median
 
-from tests.bench.load import gang_of
+from tests.bench.load import fits, gang_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +17,7 @@ class Gangs:
     partial: int
     partial_peak: int  # most gangs that were partial at one moment
     spread_seconds: float | None  # median time between first and last member of a whole gang
+    impossible_bound: int = 0  # pods that got a node although their gang cannot fit
 
 
 def judge(times: Mapping[str, float], size: int) -> Gangs:
@@ -29,6 +31,21 @@ def judge(times: Mapping[str, float], size: int) -> Gangs:
         partial=len(members) - len(spreads),
         partial_peak=_partial_peak(times, size),
         spread_seconds=median(spreads) if spreads else None,
+    )
+
+
+def at_the_end(gangs: Gangs, *, bound: Set[str], seen: Set[str], size: int) -> Gangs:
+    """Return `gangs` with what the pods say that are bound, and that were seen bound before.
+
+    A gang is partial, too, when it has fewer members on nodes than it once had and needs.
+    """
+    ever = bound | seen
+    members = Counter(map(gang_of, bound))
+    return dataclasses.replace(
+        gangs,
+        whole=sum(members[gang] >= size for gang in members if fits(gang)),
+        partial=sum(members[gang] < size for gang in set(map(gang_of, ever))),
+        impossible_bound=sum(not fits(pod) for pod in ever),
     )
 
 

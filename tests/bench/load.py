@@ -1,23 +1,32 @@
 """The load: nodes that run nothing, and gangs of pods that wait for a scheduler.
 
+Gangs that cannot fit are made of pods that each need a large node, of which there is one less than
+such a gang has members. Each pod alone does fit, so kube-scheduler asks the extender about it.
+
 Everything is encoded before the first request, because the bench shares its cores with what it
 measures. `create` returns when the API server has stored it all.
 """
 
 import asyncio
+import dataclasses
 import json
 import ssl
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import aiohttp
 
+from extender.resources.quantity import CPU, MEMORY, amount
 from tests.harness import kubeconfig as kubeconfigs
 from tests.harness import objects
 
 NAMESPACE = "default"
 _CONNECTIONS = 32
+_NODE_MEMORY, _NODE_PODS = "64Gi", 110
+_POD_MEMORY = "64Mi"
+_FITS, _IMPOSSIBLE = "gang-", "impossible-"
 
 Progress = Callable[[str], None]
 
@@ -32,15 +41,45 @@ class Load:
     node_cpu: str = "8"
     pod_cpu: str = "100m"
     interleave: bool = False  # first members of all gangs, then the second ones, ...
+    large_nodes: int = 0  # beside the others
+    impossible: bool = False  # as many gangs again that cannot ever fit, in turn with the others
 
     @property
     def pods(self) -> int:
         """Number of pods to schedule."""
         return self.gangs * self.size
 
+    @property
+    def room(self) -> int:
+        """Number of pods that all nodes but the large ones take."""
+        by_cpu = amount(CPU, self.node_cpu) // max(1, amount(CPU, self.pod_cpu))
+        by_memory = amount(MEMORY, _NODE_MEMORY) // amount(MEMORY, _POD_MEMORY)
+        return self.nodes * min(by_cpu, by_memory, _NODE_PODS)
+
+    @property
+    def large_node_cpu(self) -> str:
+        """CPU of a large node: it takes one pod of a gang that cannot fit, but not two."""
+        return f"{2 * amount(CPU, self.node_cpu)}m"
+
+    @property
+    def impossible_cpu(self) -> str:
+        """CPU that a pod of a gang that cannot fit requests: more than the other nodes have."""
+        return f"{amount(CPU, self.node_cpu) + amount(CPU, self.pod_cpu)}m"
+
+    def churned(self) -> Self:
+        """Return this load with gangs among it that cannot fit."""
+        return dataclasses.replace(
+            self, large_nodes=min(self.nodes, self.size - 1), impossible=True
+        )
+
+    def alone(self) -> Self:
+        """Return this load without the gangs that cannot fit, on the same nodes."""
+        return dataclasses.replace(self, impossible=False)
+
     def gang_names(self) -> list[str]:
         """Return the names of the gangs, in the order of their creation."""
-        return [f"gang-{number:05}" for number in range(self.gangs)]
+        kinds = (_FITS, _IMPOSSIBLE) if self.impossible else (_FITS,)
+        return [f"{kind}{number:05}" for number in range(self.gangs) for kind in kinds]
 
     def pod_names(self) -> list[str]:
         """Return the names of the pods, in the order of their creation."""
@@ -61,6 +100,11 @@ class GroupKind:
 def gang_of(pod: str) -> str:
     """Return the gang of a pod of this load."""
     return pod.rpartition("-")[0]
+
+
+def fits(name: str) -> bool:
+    """Return whether a gang, or the gang of a pod, fits on the nodes of its load."""
+    return not name.startswith(_IMPOSSIBLE)
 
 
 def create(kubeconfig: Path, load: Load, kind: GroupKind, progress: Progress) -> None:
@@ -95,7 +139,13 @@ async def _create(kubeconfig: Path, load: Load, kind: GroupKind, progress: Progr
 
 def _nodes(load: Load) -> Iterator[bytes]:
     for number in range(load.nodes):
-        yield _encoded(objects.node(f"node-{number:05}", load.node_cpu, "64Gi"))
+        yield _encoded(_node(f"node-{number:05}", load.node_cpu))
+    for number in range(load.large_nodes):
+        yield _encoded(_node(f"large-{number:05}", load.large_node_cpu))
+
+
+def _node(name: str, cpu: str) -> objects.Object:
+    return objects.node(name, cpu, _NODE_MEMORY, pods=_NODE_PODS)
 
 
 def _groups(load: Load, kind: GroupKind) -> Iterator[bytes]:
@@ -109,7 +159,12 @@ def _groups(load: Load, kind: GroupKind) -> Iterator[bytes]:
 def _pods(load: Load, kind: GroupKind) -> Iterator[bytes]:
     for name in load.pod_names():
         pod = objects.pod(
-            name, load.pod_cpu, namespace=NAMESPACE, group=gang_of(name), label=kind.label
+            name,
+            load.pod_cpu if fits(name) else load.impossible_cpu,
+            _POD_MEMORY,
+            namespace=NAMESPACE,
+            group=gang_of(name),
+            label=kind.label,
         )
         yield _encoded(pod)
 

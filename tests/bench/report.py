@@ -37,35 +37,58 @@ class Comparison:
         """Return the runs of one side."""
         return [result for result in self.results if result.side == side]
 
-    def sides(self) -> list[str]:
-        """Return the sides in the order of their first runs."""
-        return list(dict.fromkeys(result.side for result in self.results))
+    def columns(self) -> list[list[Result]]:
+        """Return the runs of each side on each load, in the order of the first ones."""
+        columns: dict[tuple[str, bool], list[Result]] = {}
+        for result in self.results:
+            columns.setdefault((result.side, result.impossible), []).append(result)
+        return list(columns.values())
 
     def ratio(self, result: Result, value: Value) -> float | None:
-        """Return `value` relative to the plain kube-scheduler of the same repeat."""
-        for other in self.of(PLAIN):
-            if other.repeat == result.repeat:
+        """Return `value` relative to its baseline of the same repeat.
+
+        That is the plain kube-scheduler; with gangs that cannot fit the same side without them.
+        """
+        baseline = result.side if self.case.load.impossible else PLAIN
+        for other in self.of(baseline):
+            if other.repeat == result.repeat and not other.impossible:
                 ours, theirs = value(result), value(other)
                 return ours / theirs if ours and theirs else None
         return None
 
 
 def broken(comparison: Comparison) -> list[str]:
-    """Return, as sentences, what must not be: our gangs that are not whole."""
+    """Return, as sentences, what must not be: our gangs that are not whole, or cannot be."""
     wanted = comparison.case.load.gangs
     return [
         f"{title(comparison.case)}: {result.gangs.whole} of {wanted} gangs are whole, "
-        f"{result.gangs.partial} are partial (repeat {result.repeat})"
+        f"{outcome([result])} (repeat {result.repeat})"
         for result in comparison.of(OURS)
-        if result.gangs.whole < wanted or result.gangs.partial
+        if result.gangs.whole < wanted or result.gangs.partial or result.gangs.impossible_bound
     ]
+
+
+def outcome(results: Sequence[Result]) -> str:
+    """Return, for all these runs together, how much there is of what must not be."""
+    if not results:
+        return "partial gangs: unknown"
+    partial = f"partial gangs: {sum(each.gangs.partial for each in results)}"
+    if not any(each.impossible for each in results):
+        return partial
+    bound = sum(each.gangs.impossible_bound for each in results)
+    return f"{partial}, pods bound of gangs that cannot fit: {bound}"
 
 
 def title(case: Case) -> str:
     """Return the case in one line."""
     load = case.load
     qps = "stock QPS" if case.qps == "stock" else f"QPS {case.qps}"
-    return f"{load.nodes} nodes, {load.gangs} gangs of {load.size}, {qps}"
+    nodes, gangs = f"{load.nodes} nodes", f"{load.gangs} gangs of {load.size}"
+    if load.large_nodes:
+        nodes += f" and {load.large_nodes} large ones"
+    if load.impossible:
+        gangs += " and as many that cannot fit"
+    return f"{nodes}, {gangs}, {qps}"
 
 
 def show(comparison: Comparison, console: Console) -> None:
@@ -78,18 +101,32 @@ def show(comparison: Comparison, console: Console) -> None:
 
 def table(comparison: Comparison) -> Table:
     """Return measures as lines and sides as columns: medians, and the spread of repeats."""
-    sides = comparison.sides()
+    columns = comparison.columns()
     made = Table(title=title(comparison.case), title_justify="left")
     made.add_column("")
-    for side in sides:
-        made.add_column(comparison.of(side)[0].title, justify="right")
+    for column in columns:
+        made.add_column(_heading(comparison, column[0]), justify="right")
     for row in _rows(comparison):
-        cells = [
-            cell([row.value(each) for each in comparison.of(side)], row.form) for side in sides
-        ]
+        cells = [cell([row.value(each) for each in column], row.form) for column in columns]
         if any(cells):
             made.add_row(row.name, *cells)
     return made
+
+
+def _heading(comparison: Comparison, result: Result) -> str:
+    if not comparison.case.load.impossible:
+        return result.title
+    return f"{result.title}, {'churn' if result.impossible else 'alone'}"
+
+
+def rate(result: Result) -> float:
+    """Return pods a second by the clock that begins with the first pod."""
+    return result.pods_per_second
+
+
+def rate_from_ready(result: Result) -> float:
+    """Return pods a second by the clock that begins when the scheduler is ready."""
+    return result.pods_per_second_from_ready
 
 
 def cell(values: Sequence[float | None], form: str) -> str:
@@ -115,7 +152,10 @@ def as_json(comparisons: Sequence[Comparison]) -> bytes:
 
 
 def _run(comparison: Comparison, result: Result) -> dict[str, Any]:
-    rates: Mapping[str, Value] = {"pods_per_second": _rate, "pods_per_second_from_ready": _ready}
+    rates: Mapping[str, Value] = {
+        "pods_per_second": rate,
+        "pods_per_second_from_ready": rate_from_ready,
+    }
     run: dict[str, Any] = msgspec.to_builtins(result)
     for name, value in rates.items():
         run[name] = value(result)
@@ -123,27 +163,21 @@ def _run(comparison: Comparison, result: Result) -> dict[str, Any]:
     return run
 
 
-def _rate(result: Result) -> float:
-    return result.pods_per_second
-
-
-def _ready(result: Result) -> float:
-    return result.pods_per_second_from_ready
-
-
 def _rows(comparison: Comparison) -> list[Row]:
     return [
-        Row("pods/s, scheduler ready to last", _ready),
-        Row("  ratio", lambda each: comparison.ratio(each, _ready), "{:.2f}"),
-        Row("pods/s, first to last", _rate),
-        Row("  ratio", lambda each: comparison.ratio(each, _rate), "{:.2f}"),
+        Row("pods/s, scheduler ready to last", rate_from_ready),
+        Row("  ratio", lambda each: comparison.ratio(each, rate_from_ready), "{:.2f}"),
+        Row("pods/s, first to last", rate),
+        Row("  ratio", lambda each: comparison.ratio(each, rate), "{:.2f}"),
         Row("seconds, scheduler ready to last", lambda each: each.ready_seconds, "{:.1f}"),
         Row("seconds, first to last", lambda each: each.seconds, "{:.1f}"),
         Row("pods scheduled", lambda each: each.scheduled),
         Row("scheduling attempts per pod", _attempts, "{:.2f}"),
         Row("gangs whole", lambda each: each.gangs.whole),
-        Row("gangs partial at the end", lambda each: each.gangs.partial),
+        Row("partial gangs at the end", lambda each: each.gangs.partial),
         Row("gangs partial at once, at most", lambda each: each.gangs.partial_peak),
+        Row("pods that cannot fit, bound", _impossible(lambda each: each.gangs.impossible_bound)),
+        Row("pods that cannot fit, refused", _impossible(lambda each: each.refused)),
         Row("gang, first to last pod, ms", _spread),
         Row("filter calls per pod", _filter_calls, "{:.2f}"),
         *_latency_rows("filter", lambda each: each.filter),
@@ -166,6 +200,10 @@ def _latency_rows(name: str, latency: Callable[[Result], Latency | None]) -> lis
         Row(f"{name} p50, ms", at(lambda each: each.p50), "{:.2f}"),
         Row(f"{name} p99, ms", at(lambda each: each.p99), "{:.2f}"),
     ]
+
+
+def _impossible(value: Value) -> Value:
+    return lambda result: value(result) if result.impossible else None
 
 
 def _attempts(result: Result) -> float | None:

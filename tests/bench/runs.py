@@ -10,18 +10,18 @@ fill at the same time, and the first one is whole when much of the work is done.
 import dataclasses
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from typing_extensions import override
 
 from tests.bench import histogram, load
 from tests.bench.arrivals import Arrivals
-from tests.bench.gangs import Gangs, judge
-from tests.bench.load import NAMESPACE, Load, Progress
+from tests.bench.gangs import Gangs, at_the_end, judge
+from tests.bench.load import NAMESPACE, Load, Progress, fits
 from tests.bench.meter import Meter
 from tests.bench.sides import Pages, Running, Settings, Side
 from tests.harness.client import Api, Object
@@ -50,6 +50,10 @@ class Case:
     load: Load
     qps: str
 
+    def alone(self) -> Self:
+        """Return the case without the gangs that cannot fit."""
+        return dataclasses.replace(self, load=self.load.alone())
+
 
 @dataclass(frozen=True, slots=True)
 class Latency:
@@ -67,7 +71,9 @@ class Result:
     side: str
     title: str
     repeat: int
-    scheduled: int
+    impossible: bool  # whether there were gangs that cannot fit
+    refused: int  # pods of those that were tried and refused before the run ended
+    scheduled: int  # pods of the gangs that fit, as are all times
     seconds: float
     ready_seconds: float
     condition_seconds: float
@@ -112,16 +118,20 @@ def measure(case: Case, side: Side, *, repeat: int, limits: Limits, progress: Pr
                 time.sleep(2 * _POLL_SECONDS)  # one more sample of the meter
                 pages = running.metrics()
                 notes = _notes(ended, arrivals)
+                refused = 0 if ended else _refused(api, case.load, limits, progress)
                 pods = _pods_at_the_end(api, case.load, running, early=bool(ended))
+                strays = arrivals.strays()
         if ended:
             progress(f"{ended}\n{control_plane.tails()}")
     return _result(
+        case,
         side,
         repeat=repeat,
         ready=ready,
         times=times,
+        strays=strays,
+        refused=refused,
         pods=pods,
-        size=case.load.size,
         meter=meter,
         pages=pages,
         notes=notes,
@@ -188,6 +198,28 @@ def _notes(ended: str, arrivals: Arrivals) -> list[str]:
     return notes
 
 
+def _refused(api: Api, load: Load, limits: Limits, progress: Progress) -> int:
+    """Return how many pods of gangs that cannot fit are refused, once all are or no more come.
+
+    Only what was tried in vain shows that nothing of such a gang starts.
+    """
+    wanted = load.pods if load.impossible else 0
+    before, changed = 0, time.monotonic()
+    while before < wanted and time.monotonic() - changed < limits.stall:
+        time.sleep(_POLL_SECONDS)
+        waiting = api.list("pods", NAMESPACE, fields="spec.nodeName=")
+        count = sum(not fits(pod["metadata"]["name"]) and _is_refused(pod) for pod in waiting)
+        progress(f"{count} of {wanted} pods that cannot fit are refused")
+        if count > before:
+            before, changed = count, time.monotonic()
+    return before
+
+
+def _is_refused(pod: Object) -> bool:
+    conditions = cast("list[dict[str, Any]]", pod["status"].get("conditions", []))
+    return any(each["type"] == "PodScheduled" and each["status"] == "False" for each in conditions)
+
+
 def _pods_at_the_end(api: Api, load: Load, running: Running, *, early: bool) -> list[Object]:
     """Return the pods that have a node; after an early end once what is under way has ended."""
     if early:
@@ -195,31 +227,32 @@ def _pods_at_the_end(api: Api, load: Load, running: Running, *, early: bool) -> 
     deadline = time.monotonic() + (_SETTLE_SECONDS if early else 0)
     while True:
         pods = api.list("pods", NAMESPACE, fields="spec.nodeName!=")
-        if not _judged(pods, load.size).partial or time.monotonic() > deadline:
+        found = judge(dict.fromkeys(_names(pods), 0.0), load.size)
+        if not found.partial or time.monotonic() > deadline:
             return pods
         time.sleep(_POLL_SECONDS)
 
 
-def _judged(pods: Sequence[Object], size: int) -> Gangs:
-    """Return what a list says: all but the times."""
-    return judge({pod["metadata"]["name"]: 0.0 for pod in pods}, size)
+def _names(pods: Sequence[Object]) -> set[str]:
+    return {pod["metadata"]["name"] for pod in pods}
 
 
 def _result(
+    case: Case,
     side: Side,
     *,
     repeat: int,
     ready: float,
     times: Mapping[str, float],
+    strays: Set[str],
+    refused: int,
     pods: Sequence[Object],
-    size: int,
     meter: Meter,
     pages: Pages,
     notes: list[str],
 ) -> Result:
     first, last = (min(times.values()), max(times.values())) if times else (ready, ready)
-    by_watch = judge(times, size)
-    by_list = _judged(pods, size)
+    size = case.load.size
     condition_seconds = _condition_seconds(
         [pod for pod in pods if pod["metadata"]["name"] in times]
     )
@@ -229,11 +262,15 @@ def _result(
         side=side.key,
         title=side.title,
         repeat=repeat,
+        impossible=case.load.impossible,
+        refused=refused,
         scheduled=len(times),
         seconds=last - first,
         ready_seconds=last - min(ready, first),
         condition_seconds=condition_seconds,
-        gangs=dataclasses.replace(by_watch, whole=by_list.whole, partial=by_list.partial),
+        gangs=at_the_end(
+            judge(times, size), bound=_names(pods), seen=times.keys() | strays, size=size
+        ),
         cpu_seconds=meter.cpu_seconds(min(ready, first), last),
         peak_mib=meter.peak_mib(),
         attempts=histogram.total(pages.scheduler, "scheduler_schedule_attempts_total"),

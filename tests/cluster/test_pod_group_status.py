@@ -137,21 +137,21 @@ def test_a_failed_pod_that_the_job_replaces_is_counted_and_the_group_runs(
 
 
 def test_what_a_group_waits_for_is_told_with_numbers_and_one_event_each(
-    gangs: Gangs, groups: Groups, nodes: NodeFactory
+    api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
 ) -> None:
-    nodes(2, "4")
+    taken, *_ = nodes(3, "4")
+    api.create(gangs.pod("guest", cpu="3", node_name=taken))
     gangs.create_group("g", 3)
     gangs.add("g", 2, cpu="3")
     groups.await_told("NotEnoughPods", "2 of the 3 pods that it needs exist")
     gangs.add("g", 1, start=2, cpu="3")
-    short = "2 of the 3 pods that it still needs fit, short of cpu 3"
+    short = "2 of the 3 pods that it still needs fit, short of cpu 3, on 3 usable of 3 nodes"
     groups.await_told("NotEnoughResources", short)
-    nodes(1, "4", prefix="new")
+    gangs.delete(["guest"])
     groups.await_status(phase="Running")
 
     seen = groups.reasons()
-    assert seen[0] == "NotEnoughPods"
-    assert seen[-1] == "Scheduled"
+    assert (seen[0], seen[-1]) == ("NotEnoughPods", "Scheduled")
     assert Counter(seen).most_common(1)[0][1] == 1, seen
     notes = {event["reason"]: event["note"] for event in groups.events()}
     assert notes["NotEnoughResources"] == short

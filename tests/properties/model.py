@@ -11,13 +11,13 @@ import contextlib
 import json
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import looptime
 import msgspec
 
+from extender.controllers.aging import Aging
 from extender.gang.options import Options
-from extender.gang.recent import Denied
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
 from extender.kube.pods import PodRef
@@ -25,27 +25,19 @@ from extender.runtime.backoff import Backoff
 from extender.runtime.retry import Retry
 from extender.server.binding import Binding
 from extender.server.filtering import Filtering
+from extender.server.group_memory import GroupMemory
 from extender.server.waiting_pods import WaitingPods
 from extender.state import events as ev
 from extender.state.cluster import Cluster
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
 from extender.telemetry.metrics import Metrics
-from tests.makers import NAMESPACE, node, pod_group, pod_json
+from tests.makers import NAMESPACE, LoopClock, node, pod_group, pod_json
 
 TIMEOUT = 20.0
+AGING: Final = 2 * TIMEOUT
 TURNS = 40
 """Enough turns of the loop for whatever one step sets off."""
-
-
-class LoopClock:
-    """The loop's virtual time."""
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def wall(self) -> float:
-        return self.monotonic()
 
 
 @dataclass
@@ -111,14 +103,14 @@ class World:
         self.loop.run_until_complete(self._build())
 
     async def _build(self) -> None:
-        metrics, loop = Metrics(), asyncio.get_running_loop()
-        options = Options(schedule_timeout=TIMEOUT)
-        denied = Denied(options.denied, loop.time)
-        self.waiting = WaitingPods(self.cluster, denied, options=options, metrics=metrics)
+        metrics, clock = Metrics(), LoopClock()
+        options = Options(schedule_timeout=TIMEOUT, aging=AGING)
+        memory = GroupMemory(self.cluster, options=options, clock=clock)
+        self.waiting = WaitingPods(self.cluster, memory, metrics=metrics)
         self.filtering = Filtering(
             self.cluster,
             self.decoder,
-            denied,
+            memory,
             metrics=metrics,
             wake_after=lambda *_: None,
             no_node=self.waiting.found_no_node,
@@ -128,9 +120,10 @@ class World:
             self.waiting,
             self,
             metrics=metrics,
-            retry=Retry(lambda: Backoff(1.0, 4.0, jitter=lambda: 1.0), asyncio.sleep, LoopClock()),
+            retry=Retry(lambda: Backoff(1.0, 4.0, jitter=lambda: 1.0), asyncio.sleep, clock),
             longest_wait=TIMEOUT,
         )
+        self.aging = Aging(self.cluster, options=options, clock=clock)
 
     # --- the API server ----------------------------------------------------------------------
 
@@ -295,6 +288,9 @@ class World:
         if noticed:
             for request in held:
                 self.hang_up(request)
+
+    def look_for_aged(self) -> None:
+        self.step(self.aging.look)
 
     def advance(self, seconds: float) -> None:
         self.step(lambda: None, seconds)

@@ -5,7 +5,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.gang.fit import Fit, fit
+from extender.gang.fit import Fit, Offer, fit
 from extender.state.cluster import Cluster
 from extender.state.nodes import NodeInfo
 from extender.state.pods import PodInfo
@@ -64,7 +64,13 @@ def good_for(member: PodInfo, there: list[NodeInfo], cluster: Cluster) -> list[s
 def answer(members: list[PodInfo], there: list[NodeInfo], wanted: int) -> tuple[Fit, Cluster]:
     cluster = cluster_of(there, members)
     sent = good_for(members[0], there, cluster)
-    found = fit(members, wanted, snapshot=cluster.snapshot(), sent=sent, complete=True)
+    found = fit(
+        members,
+        wanted,
+        group=members[0].group or "",
+        snapshot=cluster.snapshot(),
+        offer=Offer(sent, complete=True),
+    )
     return found, cluster
 
 

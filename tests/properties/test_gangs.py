@@ -147,6 +147,10 @@ class Gangs(RuleBasedStateMachine):
     def advance(self, seconds: float) -> None:
         self.world.advance(seconds)
 
+    @rule()
+    def look_for_aged(self) -> None:
+        self.world.look_for_aged()
+
     @invariant()
     def books_are_right(self) -> None:
         self.world.check()

@@ -135,7 +135,7 @@ async def test_filter_keeps_others_off_a_plan(service: Service, form: str) -> No
     answer = await service.ask("filter", request)
 
     assert answered_nodes(answer) == ["node-0"]
-    text = "room is kept for a gang that is about to start"
+    text = "room is kept for a gang that goes first"
     assert answer["FailedAndUnresolvableNodes"] == {"node-1": text}
 
 

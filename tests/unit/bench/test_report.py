@@ -1,39 +1,15 @@
 """Medians, ratios, and what is said to be broken."""
 
+import dataclasses
 import io
 import json
-from typing import Any
 
 import pytest
 from rich.console import Console
 
 from tests.bench.gangs import Gangs
-from tests.bench.load import Load
-from tests.bench.report import Comparison, as_json, broken, cell, show
-from tests.bench.runs import Case, Latency, Result
-
-CASE = Case(load=Load(nodes=10, gangs=2, size=5), qps="stock")
-WHOLE = Gangs(whole=2, partial=0, partial_peak=1, spread_seconds=0.025)
-
-
-def result(side: str, repeat: int = 1, *, seconds: float = 1.0, **changes: Any) -> Result:
-    fields: dict[str, Any] = {
-        "side": side,
-        "title": {"plain": "kube-scheduler", "ours": "gang-extender"}.get(side, side),
-        "repeat": repeat,
-        "scheduled": 10,
-        "seconds": seconds,
-        "ready_seconds": 2 * seconds,
-        "condition_seconds": seconds,
-        "gangs": WHOLE,
-        "cpu_seconds": {"scheduler": 1.5},
-        "peak_mib": {"scheduler": 100.0},
-        "attempts": 10.0,
-        "filter": Latency(20, 0.001, 0.002) if side == "ours" else None,
-        "bind": None,
-        "notes": (),
-    }
-    return Result(**{**fields, **changes})
+from tests.bench.report import Comparison, as_json, broken, cell, outcome, rate, show
+from tests.unit.bench.results import CASE, CHURN, WHOLE, churn, result
 
 
 @pytest.mark.parametrize(
@@ -70,8 +46,60 @@ def test_only_our_gangs_must_be_whole() -> None:
 
     assert not broken(Comparison(CASE, [result("plain", gangs=partial), result("ours")]))
     assert broken(Comparison(CASE, [result("plain"), result("ours", gangs=partial)])) == [
-        "10 nodes, 2 gangs of 5, stock QPS: 1 of 2 gangs are whole, 1 are partial (repeat 1)"
+        "10 nodes, 2 gangs of 5, stock QPS: 1 of 2 gangs are whole, partial gangs: 1 (repeat 1)"
     ]
+
+
+def test_with_gangs_that_cannot_fit_the_ratio_is_to_the_same_side_without_them() -> None:
+    ours, peer = churn(seconds=2.0), churn("peer", seconds=8.0)
+    runs = [result("ours", seconds=1.0), ours, result("peer", seconds=2.0), peer]
+    comparison = Comparison(CHURN, runs)
+
+    assert comparison.ratio(ours, rate) == 0.5
+    assert comparison.ratio(peer, rate) == 0.25
+
+
+def test_where_the_run_without_them_is_missing_there_is_no_ratio() -> None:
+    ours = churn()
+
+    assert Comparison(CHURN, [ours, result("ours", repeat=2)]).ratio(ours, rate) is None
+
+
+@pytest.mark.parametrize(
+    ("gangs", "want"),
+    [
+        pytest.param(WHOLE, [], id="as it should be"),
+        pytest.param(
+            dataclasses.replace(WHOLE, impossible_bound=5),
+            ["2 of 2 gangs are whole, partial gangs: 0, pods bound of gangs that cannot fit: 5"],
+            id="a gang that cannot fit is whole",
+        ),
+        pytest.param(
+            dataclasses.replace(WHOLE, partial=1, impossible_bound=3),
+            ["2 of 2 gangs are whole, partial gangs: 1, pods bound of gangs that cannot fit: 3"],
+            id="a part of it is there",
+        ),
+    ],
+)
+def test_no_pod_of_a_gang_that_cannot_fit_may_be_bound(gangs: Gangs, want: list[str]) -> None:
+    name = "10 nodes and 4 large ones, 2 gangs of 5 and as many that cannot fit, stock QPS"
+    sentences = broken(Comparison(CHURN, [result("ours"), churn(gangs=gangs)]))
+
+    assert sentences == [f"{name}: {sentence} (repeat 1)" for sentence in want]
+
+
+def test_a_partial_gang_in_the_run_without_the_others_counts_too() -> None:
+    partial = Gangs(whole=1, partial=1, partial_peak=1, spread_seconds=0.0)
+
+    assert broken(Comparison(CHURN, [result("ours", gangs=partial), churn()]))
+
+
+def test_outcome_is_of_all_runs_together_and_unknown_without_any() -> None:
+    partial = Gangs(whole=1, partial=1, partial_peak=1, spread_seconds=0.0)
+
+    assert outcome([]) == "partial gangs: unknown"
+    assert outcome([result("ours"), result("ours")]) == "partial gangs: 0"
+    assert outcome([result("ours", gangs=partial)] * 2) == "partial gangs: 2"
 
 
 def _shown(comparison: Comparison) -> str:
@@ -90,6 +118,15 @@ def test_the_table_has_a_column_for_each_side_and_no_empty_lines() -> None:
     assert "2.00" in lines["filter calls per pod"]
     assert "bind p50, ms" not in lines
     assert "kube-scheduler, repeat 1: stalled" in page
+
+
+def test_the_table_has_a_column_for_each_load() -> None:
+    page = _shown(Comparison(CHURN, [result("ours"), churn()]))
+    lines = {line.strip("│ ").partition("│")[0].strip(): line.split() for line in page.splitlines()}
+
+    assert "gang-extender, alone" in page
+    assert "gang-extender, churn" in page
+    assert lines["pods that cannot fit, refused"].count("10") == 1
 
 
 def test_json_has_rates_and_ratios_of_every_run() -> None:

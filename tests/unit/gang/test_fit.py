@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.gang.fit import Fit, fit, fits, occupied_nodes
+from extender.gang.fit import Fit, Offer, fit, fits, occupied_nodes
 from extender.state import events as ev
 from extender.state.cluster import Cluster
 from extender.state.pods import PodInfo
@@ -41,9 +41,9 @@ class Ask:
         return fit(
             self.members,
             len(self.members) if self.wanted is None else self.wanted,
+            group=self.members[0].group or "",
             snapshot=cluster.snapshot(),
-            sent=self.sent,
-            complete=self.complete,
+            offer=Offer(self.sent, self.complete),
         )
 
 

@@ -1,7 +1,7 @@
 """What filter answers a member of a gang, and a pod beside it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -11,13 +11,18 @@ from extender.gang import pre_filter
 from extender.gang.options import Options
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Place, Refuse
 from extender.state import events as ev
+from extender.state.claims import Claim
+from extender.state.jobs import JobInfo
 from extender.state.pods import PodInfo
 from tests.makers import cluster_of, key, node, nodes, planned, pod, pod_group, pods, shape
 
 GANG = key("gang")
 A, B, C = pods(3, 4)
 ALONE = shape(1, one_per_node=True)
+RIVAL = key("rival")
 RIVALS = pods(3, 4, group="rival")
+CONSTRAINED = replace(shape(4), individually_constrained=True)
+BOUND_TO_DISK = pod("gang-0", CONSTRAINED, group="gang")
 EARLIER = Refuse(Reason.NOT_ENOUGH_RESOURCES, "gang ns/gang: it failed before", deny=True)
 ELSEWHERE = "gang ns/gang: the room planned for this pod is not on the nodes to choose from"
 LOST = Refuse(Reason.RESERVED, ELSEWHERE, lost=True)
@@ -31,13 +36,19 @@ class Ask:
     subject: PodInfo = A
     sent: Sequence[str] = ("n0", "n1", "n2")
     denied: Refuse | None = None
+    permitted: bool = False
     group: str = GANG
     options: Options = field(default_factory=Options)
 
     def answer(self) -> FilterVerdict:
         snapshot = cluster_of(self.subject, self.there).snapshot()
         return pre_filter.decide(
-            self.subject, self.group, self.sent, snapshot=snapshot, denied=self.denied
+            self.subject,
+            self.group,
+            self.sent,
+            snapshot=snapshot,
+            denied=self.denied,
+            permitted=self.permitted,
         )
 
 
@@ -64,33 +75,133 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     ),
     "fourth: denied just now": (
         Ask([pod_group(min_resources={"cpu": 1}), B, C], denied=EARLIER),
-        Refuse(Reason.RECENTLY_DENIED, EARLIER.message),
+        refuse(Reason.RECENTLY_DENIED, "failed recently, it failed before"),
     ),
     "fifth: minResources are not there": (
         Ask([pod_group(min_resources={"cpu": 9000, "memory": 0}), B, C, nodes(4, 3)], sent=("n0",)),
-        refuse(Reason.NOT_ENOUGH_RESOURCES, "its minResources are short of cpu 2", deny=True),
+        refuse(
+            Reason.NEVER_FITS,
+            "its minResources are short of cpu 2, even with all nodes empty",
+            deny=True,
+        ),
+    ),
+    "fifth: minResources are not there now": (
+        Ask(
+            [pod_group(min_resources={"cpu": 7000}), B, C, nodes(4, 4), pod("old", 2, on="n0")],
+            sent=("n1",),
+        ),
+        refuse(Reason.NOT_ENOUGH_RESOURCES, "its minResources are short of cpu 1", deny=True),
+    ),
+    "a permitted group's minResources are not asked for again": (
+        Ask([pod_group(min_resources={"cpu": 99000}), B, C, ROOM], permitted=True),
+        Place("n0", {A.uid: "n0", B.uid: "n1", C.uid: "n2"}),
     ),
     "sixth: not enough fit": (
-        Ask([pod_group(), B, C, nodes(6, 2, 4)], sent=("n0", "n2")),
+        Ask([pod_group(), B, C, nodes(6, 4, 4), pod("old", 1, on="n1")], sent=("n0", "n2")),
         refuse(
             Reason.NOT_ENOUGH_RESOURCES,
             "2 of the 3 pods that it still needs fit, short of cpu 4",
             deny=True,
         ),
     ),
+    "sixth: not enough would fit on empty nodes": (
+        Ask([pod_group(), B, C, nodes(6, 2, 4)], sent=("n0", "n2")),
+        refuse(
+            Reason.NEVER_FITS,
+            "2 of the 3 pods that it still needs fit, short of cpu 4, even with all nodes empty",
+            deny=True,
+        ),
+    ),
+    "what is bound may be all that is in the way: nobody says never": (
+        Ask([pod_group(), pod("b", 4, group="gang", on="n0"), C, nodes(4, 4)], sent=("n1",)),
+        refuse(
+            Reason.NOT_ENOUGH_RESOURCES,
+            "1 of the 2 pods that it still needs fit, short of cpu 4",
+            deny=True,
+        ),
+    ),
+    "what kube-scheduler alone judges may fit: nobody says never": (
+        Ask([pod_group(), *pods(3, CONSTRAINED), nodes(4, 2)], sent=("n0",), subject=BOUND_TO_DISK),
+        refuse(
+            Reason.NOT_ENOUGH_RESOURCES,
+            "1 of the 3 pods that it still needs fit, short of cpu 8",
+            deny=True,
+        ),
+    ),
     "no room where kube-scheduler sees some: our watch lags, and the group did not fail": (
         Ask([pod_group(), B, C, nodes(4, 4, 4), pod("old", 4, on="n2")]),
-        refuse(Reason.CACHE_BEHIND, "2 of the 3 pods that it still needs fit, short of cpu 4"),
+        refuse(Reason.CACHE_BEHIND, "kube-scheduler sees room that is news here"),
     ),
     "no room on a node that we do not know yet": (
         Ask([pod_group(), B, C, nodes(4, 4)]),
-        refuse(Reason.CACHE_BEHIND, "2 of the 3 pods that it still needs fit, short of cpu 4"),
+        refuse(Reason.CACHE_BEHIND, "kube-scheduler sees room that is news here"),
     ),
     "no room because a plan keeps it is no lag": (
         Ask([pod_group(), B, C, ROOM, RIVALS, planned(rival_0="n2")]),
         refuse(
-            Reason.NOT_ENOUGH_RESOURCES,
-            "2 of the 3 pods that it still needs fit, short of cpu 4",
+            Reason.WAITING_FOR_TURN,
+            "2 of the 3 pods that it still needs fit beside gangs that go first",
+            deny=True,
+        ),
+    ),
+    "no room because another group has a claim to it": (
+        Ask([pod_group(), B, C, ROOM, ev.Claimed([Claim(RIVAL, 0, {"n1": {"cpu": 4000}})])]),
+        refuse(
+            Reason.WAITING_FOR_TURN,
+            "2 of the 3 pods that it still needs fit beside gangs that go first",
+            deny=True,
+        ),
+    ),
+    "its own claim is its own": (
+        Ask([pod_group(), B, C, ROOM, ev.Claimed([Claim(GANG, 0, {"n1": {"cpu": 4000}})])]),
+        Place("n0", {A.uid: "n0", B.uid: "n1", C.uid: "n2"}),
+    ),
+    "a claim of lower priority is none": (
+        Ask([pod_group(), B, C, ROOM, ev.Claimed([Claim(RIVAL, -1, {"n1": {"cpu": 4000}})])]),
+        Place("n0", {A.uid: "n0", B.uid: "n1", C.uid: "n2"}),
+    ),
+    "a gang that has started completes itself on claimed room": (
+        Ask(
+            [
+                pod_group(),
+                pod("b", 1, group="gang", on="n0"),
+                C,
+                nodes(5, 4, 4),
+                ev.Claimed([Claim(RIVAL, 0, {"n1": {"cpu": 4000}})]),
+            ]
+        ),
+        Place("n0", {A.uid: "n0", C.uid: "n1"}),
+    ),
+    "members that ask for another scheduler are not counted on": (
+        Ask([pod_group(), B, pod("c", 4, group="gang", scheduler="other"), ROOM]),
+        refuse(
+            Reason.NOT_ENOUGH_PODS,
+            "2 of the 3 pods that it still needs can start, 1 wait for another scheduler",
+        ),
+    ),
+    "those that another scheduler has placed are": (
+        Ask([pod_group(), B, pod("c", 4, group="gang", scheduler="other", on="n2"), ROOM]),
+        Place("n0", {A.uid: "n0", B.uid: "n1"}),
+    ),
+    "pods that the Job has behind it are not needed": (
+        Ask([pod_group(), B, ROOM, ev.JobApplied(JobInfo("j", GANG, done=1))]),
+        Place("n0", {A.uid: "n0", B.uid: "n1"}),
+    ),
+    "a gang of mixed priorities takes no room from its lowest's equals": (
+        Ask(
+            [
+                pod_group(min_member=2),
+                pod("low", 4, group="gang", priority=1),
+                nodes(4, 4),
+                pods(1, 4, group="rival", priority=1),
+                planned(rival_0="n1"),
+            ],
+            subject=replace(A, priority=9),
+            sent=("n0", "n1"),
+        ),
+        refuse(
+            Reason.WAITING_FOR_TURN,
+            "1 of the 2 pods that it still needs fit beside gangs that go first",
             deny=True,
         ),
     ),
@@ -331,7 +442,7 @@ WANT_BESIDE: dict[str, tuple[PodInfo, Sequence[Any], FilterVerdict]] = {
     "plans leave no room anywhere": (
         pod("p", 1),
         [*ROOM, RIVALS, planned(rival_0="n0", rival_1="n1", rival_2="n2")],
-        Refuse(Reason.RESERVED, "room is kept for a gang that is about to start"),
+        Refuse(Reason.RESERVED, "room is kept for a gang that goes first"),
     ),
     "a plan of lesser ones": (
         pod("p", 1, priority=1),

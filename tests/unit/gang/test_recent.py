@@ -1,10 +1,25 @@
 """Memory of recent failures."""
 
-from extender.api.wellknown import Reason
-from extender.gang.recent import Denied
-from extender.gang.verdicts import Refuse
-from tests.makers import ManualClock
+from dataclasses import dataclass
+from typing import Any
 
+from extender.api.wellknown import Reason
+from extender.gang.recent import Denied, Permitted
+from extender.gang.verdicts import Refuse
+from tests.makers import ManualClock, key, pod_group
+
+
+@dataclass
+class Versions:
+    """The numbers that a verdict is remembered with."""
+
+    capacity_version: int = 1
+    nodes_version: int = 1
+
+
+NOW: Any = Versions()
+LATER: Any = Versions(capacity_version=2)
+OTHER_NODES: Any = Versions(capacity_version=3, nodes_version=2)
 FIRST = Refuse(Reason.NOT_ENOUGH_RESOURCES, "first", deny=True)
 SECOND = Refuse(Reason.SCHEDULE_TIMEOUT, "second", deny=True)
 
@@ -16,57 +31,101 @@ def denied(window: float = 3.0) -> tuple[Denied, ManualClock]:
 
 def test_a_failure_counts_for_the_window() -> None:
     recent, clock = denied()
-    recent.add("g", FIRST, capacity_version=1)
+    recent.add("g", FIRST, snapshot=NOW)
     clock.now += 2.9
-    assert recent.get("g", capacity_version=1) == FIRST
+    assert recent.get("g", snapshot=NOW) == FIRST
     clock.now += 0.1
-    assert recent.get("g", capacity_version=1) is None
+    assert recent.get("g", snapshot=NOW) is None
 
 
 def test_a_group_that_did_not_fail_is_not_denied() -> None:
     recent, _ = denied()
-    recent.add("g", FIRST, capacity_version=1)
-    assert recent.get("h", capacity_version=1) is None
+    recent.add("g", FIRST, snapshot=NOW)
+    assert recent.get("h", snapshot=NOW) is None
 
 
 def test_a_later_failure_neither_extends_nor_replaces_the_first() -> None:
     recent, clock = denied()
-    recent.add("g", FIRST, capacity_version=1)
+    recent.add("g", FIRST, snapshot=NOW)
     clock.now += 2
-    recent.add("g", SECOND, capacity_version=1)
-    assert recent.get("g", capacity_version=1) == FIRST
+    recent.add("g", SECOND, snapshot=NOW)
+    assert recent.get("g", snapshot=NOW) == FIRST
     clock.now += 1
-    assert recent.get("g", capacity_version=1) is None
+    assert recent.get("g", snapshot=NOW) is None
 
 
 def test_a_failure_after_the_window_starts_another() -> None:
     recent, clock = denied()
-    recent.add("g", FIRST, capacity_version=1)
+    recent.add("g", FIRST, snapshot=NOW)
     clock.now += 3
-    recent.add("g", SECOND, capacity_version=1)
+    recent.add("g", SECOND, snapshot=NOW)
     clock.now += 2
-    assert recent.get("g", capacity_version=1) == SECOND
+    assert recent.get("g", snapshot=NOW) == SECOND
 
 
 def test_room_that_may_have_appeared_ends_the_window() -> None:
     recent, _ = denied()
-    recent.add("g", FIRST, capacity_version=1)
-    assert recent.get("g", capacity_version=2) is None
-    recent.add("g", SECOND, capacity_version=2)
-    assert recent.get("g", capacity_version=2) == SECOND
+    recent.add("g", FIRST, snapshot=NOW)
+    assert recent.get("g", snapshot=LATER) is None
+    recent.add("g", SECOND, snapshot=LATER)
+    assert recent.get("g", snapshot=LATER) == SECOND
 
 
 def test_a_success_ends_the_window() -> None:
     recent, _ = denied()
-    recent.add("g", FIRST, capacity_version=1)
+    recent.add("g", FIRST, snapshot=NOW)
     recent.discard("g")
     recent.discard("g")
-    assert recent.get("g", capacity_version=1) is None
+    assert recent.get("g", snapshot=NOW) is None
 
 
 def test_a_window_of_zero_remembers_nothing() -> None:
     recent, _ = denied(0.0)
-    recent.add("g", FIRST, capacity_version=1)
+    recent.add("g", FIRST, snapshot=NOW)
     recent.discard("g")
-    assert recent.get("g", capacity_version=1) is None
+    assert recent.get("g", snapshot=NOW) is None
     assert recent.window == 0.0
+
+
+def test_only_other_nodes_end_the_window_of_one_that_never_fits() -> None:
+    recent, clock = denied()
+    never = Refuse(Reason.NEVER_FITS, "never", deny=True)
+    recent.add("g", never, snapshot=NOW)
+    assert recent.get("g", snapshot=LATER) == never
+    assert recent.get("g", snapshot=OTHER_NODES) is None
+
+    recent.add("g", never, snapshot=NOW)
+    clock.now += 3
+    assert recent.get("g", snapshot=NOW) is None
+
+
+def permitted() -> tuple[Permitted, ManualClock]:
+    clock = ManualClock()
+    return Permitted(clock), clock
+
+
+def test_a_group_is_permitted_for_its_own_time() -> None:
+    recent, clock = permitted()
+    recent.add(pod_group("quick"), 5.0)
+    recent.add(pod_group("slow"), 50.0)
+    clock.now += 4.9
+    assert recent.has(pod_group("quick"))
+    clock.now += 0.2
+    assert not recent.has(pod_group("quick"))
+    assert recent.has(pod_group("slow"))
+    assert not recent.has(pod_group("other"))
+
+
+def test_a_pod_group_that_asks_for_something_else_is_not_permitted() -> None:
+    recent, _ = permitted()
+    recent.add(pod_group(), 5.0)
+    assert not recent.has(pod_group(min_resources={"cpu": 1}))
+    assert not recent.has(pod_group(uid="made anew"))
+
+
+def test_a_failure_ends_the_permission() -> None:
+    recent, _ = permitted()
+    recent.add(pod_group(), 5.0)
+    recent.discard(key("gang"))
+    recent.discard(key("gang"))
+    assert not recent.has(pod_group())

@@ -152,7 +152,7 @@ def test_a_notice_for_each_reason_and_not_for_each_number(bench: Bench) -> None:
     assert seen == [
         [("NotEnoughPods", False)],
         [],
-        [("NotEnoughResources", True)],
+        [("NeverFits", True)],
         [("Scheduled", False)],
     ]
 

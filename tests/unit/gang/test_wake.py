@@ -164,8 +164,21 @@ def test_room_was_given_back(there: Sequence[Any], want: Wake) -> None:
     assert decide_room(snapshot=snapshot) == want
 
 
+def test_in_strict_order_one_group_has_its_turn() -> None:
+    started = pods(2, 1, group="high")
+    there = [
+        *(NEW, OLD, started, PLAIN, pod("run", 1, group="high", on="n0")),
+        refused(*started, PLAIN, **NO_PLACE),
+        refused(*NEW, *OLD, reason=Reason.WAITING_FOR_TURN),
+    ]
+    snapshot = cluster_of(ROOM, GROUPS, there).snapshot()
+
+    assert decide_room(snapshot=snapshot, strict=True) == Wake((OLD[0], *started, PLAIN))
+    assert decide_room(snapshot=snapshot) == Wake((OLD[0], NEW[0], *started, PLAIN))
+
+
 OURS_SAID = "0/1 nodes are available: 1 gang ns/gang: 1 of the 3 pods that it needs exist."
-PLAIN_SAID = "0/1 nodes are available: 1 room is kept for a gang that is about to start."
+PLAIN_SAID = "0/1 nodes are available: 1 room is kept for a gang that goes first."
 WANT_BEFORE: dict[str, tuple[PodInfo, Reason | None]] = {
     "a member that we refused": (replace(A, unschedulable=OURS_SAID), Reason.RECENTLY_DENIED),
     "a member without a node": (replace(A, unschedulable="0/1 nodes are available"), None),

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from extender.gang.options import Options
-from extender.gang.recent import Denied
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError
 from extender.kube.pods import PodRef
@@ -15,11 +14,12 @@ from extender.runtime.backoff import Backoff
 from extender.runtime.retry import Retry
 from extender.server.binding import Binding
 from extender.server.filtering import Filtering
+from extender.server.group_memory import GroupMemory
 from extender.server.waiting_pods import WaitingPods
 from extender.state.cluster import Cluster
 from extender.state.pods import PodInfo
 from extender.telemetry.metrics import Metrics
-from tests.makers import NAMESPACE, ManualClock, never, pod_json, tell
+from tests.makers import NAMESPACE, LoopClock, ManualClock, never, pod_json, tell
 
 Call = tuple[str, str]
 """A pod's name and its node."""
@@ -52,12 +52,12 @@ class Scene:
         self.snapshot = cluster.snapshot()
         self.options = options or Options()
         self.metrics = Metrics()
+        self.clock = ManualClock()
         self.binder = ScriptedBinder()
         self.pauses: list[float] = []
         self.woken: list[tuple[str, float]] = []
-        self.denied = Denied(self.options.denied, self.loop.time)
-        self.waiting = WaitingPods(cluster, self.denied, options=self.options, metrics=self.metrics)
-        self.clock = ManualClock()
+        memory = GroupMemory(cluster, options=self.options, clock=LoopClock())
+        self.waiting = WaitingPods(cluster, memory, metrics=self.metrics)
         self.binding = Binding(
             cluster,
             self.waiting,
@@ -69,7 +69,7 @@ class Scene:
         self.filtering = Filtering(
             cluster,
             Decoder(),
-            self.denied,
+            memory,
             metrics=self.metrics,
             wake_after=lambda group, seconds: self.woken.append((group, seconds)),
             no_node=self.waiting.found_no_node,

@@ -68,7 +68,7 @@ async def test_the_group_is_denied_after_the_time_out_for_the_window(cluster: Cl
     scene = Scene(cluster, FACTS)
     await scene.hold(A, "n0")
     answer = scene.filter(B.uid, ["n0"], group="gang")
-    text = "gang ns/gang: 1 of 3 pods got a node before the time-out"
+    text = "gang ns/gang: failed recently, 1 of 3 pods got a node before the time-out"
     assert answer["FailedAndUnresolvableNodes"] == {"n0": text}
     assert scene.woken == [(GANG, 3.0)]
     await asyncio.sleep(3)

@@ -1,0 +1,158 @@
+"""Room for all members that are missing, or why there is none.
+
+The answer to "why not" is told apart by whom it waits for: for pods to end (NotEnoughResources),
+for gangs that are ahead (WaitingForTurn), or for nodes that do not exist yet (NeverFits).
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from extender.api.wellknown import Reason
+from extender.gang import min_resources
+from extender.gang.fit import NO_OFFER, Fit, Offer, fit
+from extender.gang.post_filter import is_ours
+from extender.gang.room import Room
+from extender.gang.verdicts import Refuse, about
+from extender.state.pod_groups import PodGroupInfo
+from extender.state.pods import PodInfo
+from extender.state.snapshot import Snapshot
+
+
+def make(
+    pod: PodInfo,
+    pod_group: PodGroupInfo,
+    *,
+    snapshot: Snapshot,
+    offer: Offer = NO_OFFER,
+    permitted: bool = False,
+) -> Fit | Refuse:
+    """Return where this pod and enough of its siblings go, all of them, or the refusal of the gang.
+
+    A `permitted` group has passed the check of its minResources not long ago.
+    """
+    siblings = candidates(pod, pod_group.key, snapshot=snapshot)
+    missing = snapshot.quorum(pod_group) - snapshot.tally(pod_group.key).committed
+    attempt = _Attempt(pod_group, [pod, *siblings], missing, offer, snapshot)
+    refusal = None if permitted else attempt.lacks_min_resources()
+    return refusal or attempt.lacks_pods() or attempt.placed()
+
+
+def make_ahead(
+    pod_group: PodGroupInfo, *, snapshot: Snapshot, schedulers: Collection[str]
+) -> Fit | Refuse | None:
+    """Return the plan of a group that is ahead of the one which is being tried, by our own reading.
+
+    None for a group that nothing can be said of: kube-scheduler judges its pods one by one, has
+    found no node for one of them, or is not one of the `schedulers` that ask us.
+    """
+    group = pod_group.key
+    pods = candidates(None, group, snapshot=snapshot)
+    if not pods or not all(_is_ours_to_plan(pod, group, schedulers) for pod in pods):
+        return None
+    return make(pods[0], pod_group, snapshot=snapshot)
+
+
+def never_fits(pod_group: PodGroupInfo, *, snapshot: Snapshot) -> Refuse | None:
+    """Return the refusal of a group that the usable nodes could not take if they were empty.
+
+    A group that has room for some of its members is not asked: their nodes are taken by itself.
+    """
+    pods = candidates(None, pod_group.key, snapshot=snapshot)
+    missing = snapshot.quorum(pod_group)
+    if snapshot.tally(pod_group.key).committed or len(pods) < missing:
+        return None
+    return _Attempt(pod_group, pods, missing, NO_OFFER, snapshot).never_fits()
+
+
+def candidates(pod: PodInfo | None, group: str, *, snapshot: Snapshot) -> list[PodInfo]:
+    """Return the other members that may still be placed, in the order in which room is given.
+
+    Those that ask for another scheduler than `pod` are nobody's to plan with.
+    """
+    able = (
+        sibling
+        for sibling in snapshot.members(group)
+        if (pod is None or (sibling.uid != pod.uid and sibling.scheduler == pod.scheduler))
+        and sibling.node is None
+        and not sibling.gates
+        and not sibling.terminating
+        and snapshot.assumption(sibling.uid) is None
+    )
+    return sorted(able, key=lambda p: (-p.priority, p.created, p.name))
+
+
+def _is_ours_to_plan(pod: PodInfo, group: str, schedulers: Collection[str]) -> bool:
+    stuck = pod.unschedulable is not None and not is_ours(pod.unschedulable, group)
+    return not stuck and not pod.shape.individually_constrained and pod.scheduler in schedulers
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """The pods of a group that could be placed now, first of all the one that is tried."""
+
+    pod_group: PodGroupInfo
+    pods: Sequence[PodInfo]
+    missing: int
+    offer: Offer
+    snapshot: Snapshot
+
+    @property
+    def about(self) -> str:
+        return about(self.pod_group.key)
+
+    def lacks_min_resources(self) -> Refuse | None:
+        pod, snapshot = self.pods[0], self.snapshot
+        short = min_resources.shortage(pod, self.pod_group, snapshot=snapshot)
+        if not short:
+            return None
+        text = f"{self.about}its minResources are short of {min_resources.sentence(short)}"
+        if min_resources.shortage(pod, self.pod_group, snapshot=snapshot, room=Room.EMPTY):
+            return Refuse(Reason.NEVER_FITS, f"{text}, even with all nodes empty", deny=True)
+        return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True)
+
+    def lacks_pods(self) -> Refuse | None:
+        able = len(self.pods)
+        if able >= self.missing:
+            return None
+        text = f"{self.about}{able} of the {self.missing} pods that it still needs can start"
+        members = self.snapshot.members(self.pod_group.key)
+        scheduler = self.pods[0].scheduler
+        foreign = sum(pod.node is None and pod.scheduler != scheduler for pod in members)
+        if foreign:
+            text += f", {foreign} wait for another scheduler"
+        return Refuse(Reason.NOT_ENOUGH_PODS, text)
+
+    def placed(self) -> Fit | Refuse:
+        found = self._fit(Room.FREE)
+        if found.complete:
+            return found
+        snapshot, group = self.snapshot, self.pod_group.key
+        if snapshot.keeps_room and self._fit(Room.UNKEPT).complete:
+            text = (
+                f"{self.about}{len(found.placements)} of the {self.missing} pods that it still "
+                "needs fit beside gangs that go first"
+            )
+            return Refuse(Reason.WAITING_FOR_TURN, text, deny=True)
+        never = None if snapshot.tally(group).committed else self.never_fits()
+        text = self.about + found.sentence()
+        return never or Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True)
+
+    def never_fits(self) -> Refuse | None:
+        if any(pod.shape.individually_constrained for pod in self.pods):
+            return None  # kube-scheduler alone can tell
+        found = self._fit(Room.EMPTY)
+        if found.complete:
+            return None
+        text = f"{self.about}{found.sentence()}, even with all nodes empty"
+        return Refuse(Reason.NEVER_FITS, text, deny=True)
+
+    def _fit(self, room: Room) -> Fit:
+        return fit(
+            self.pods,
+            self.missing,
+            group=self.pod_group.key,
+            snapshot=self.snapshot,
+            # What kube-scheduler offers are nodes that have room now.
+            offer=NO_OFFER if room is Room.EMPTY else self.offer,
+            room=room,
+        )

@@ -1,0 +1,58 @@
+"""The order between groups (QueueSort), imposed when a member of a group without a plan is tried.
+
+kube-scheduler brings pods in an order of its own. So before such a group gets room, room is kept
+for the groups that go first; or, in strict order, it is refused while there are any.
+"""
+
+from extender.api.wellknown import Reason
+from extender.gang import plan, queue_sort
+from extender.gang.verdicts import Refuse, about
+from extender.server.group_memory import GroupMemory
+from extender.state.pod_groups import PodGroupInfo
+from extender.state.pods import PodInfo
+from extender.state.snapshot import Snapshot
+
+
+class Turns:
+    """Sees to it that groups are served in their order."""
+
+    def __init__(self, snapshot: Snapshot, memory: GroupMemory) -> None:
+        self._snapshot = snapshot
+        self._memory = memory
+        self._schedulers: set[str] = set()
+        """Names of the schedulers that ask us."""
+
+    def refusal(self, pod: PodInfo, group: str) -> Refuse | None:
+        """Return why it is not this pod's group's turn, after serving those that go first."""
+        self._schedulers.add(pod.scheduler)
+        if group not in self._snapshot.queue or self._snapshot.planned_node(pod.uid) is not None:
+            return None
+        pod_group = self._snapshot.pod_group(group)
+        if pod_group is None or self._memory.denied(group) is not None:
+            return None
+        if not self._memory.options.strict_order:
+            self._serve_first(pod_group)
+        elif self._is_behind(pod_group):
+            text = f"{about(group)}another gang is ahead of it, and the order is strict"
+            return Refuse(Reason.WAITING_FOR_TURN, text)
+        return None
+
+    def _serve_first(self, pod_group: PodGroupInfo) -> None:
+        memory, snapshot = self._memory, self._snapshot
+        groups = queue_sort.ahead_of(pod_group, snapshot=snapshot, skip=memory.had_no_room)
+        for other in groups:
+            found = plan.make_ahead(other, snapshot=snapshot, schedulers=self._schedulers)
+            if isinstance(found, Refuse):
+                memory.pass_over(other.key, found)
+            elif found is not None:
+                memory.reserve(other.key, found.placements)
+
+    def _is_behind(self, pod_group: PodGroupInfo) -> bool:
+        return queue_sort.is_behind(pod_group, snapshot=self._snapshot, skip=self._never_starts)
+
+    def _never_starts(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether a group holds nobody up: no node is large enough, or it is not ours."""
+        members = self._snapshot.members(pod_group.key)
+        if all(pod.scheduler not in self._schedulers for pod in members):
+            return True
+        return plan.never_fits(pod_group, snapshot=self._snapshot) is not None

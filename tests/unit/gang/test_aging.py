@@ -1,0 +1,161 @@
+"""Who has a claim to room after a long wait, and to which."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from extender.gang.aging import decide, waits_since
+from extender.gang.options import Options
+from extender.state import events as ev
+from extender.state.claims import Claim
+from extender.state.cluster import Cluster
+from tests.makers import cluster_of, node, nodes, pod, pod_group, pods, shape, taint, tell
+
+OPTIONS = Options(aging=100.0)
+NOW = 1000.0
+
+
+def group(
+    name: str = "gang", created: float = 850.0, *, size: int = 2, cpu: int = 4, **fields: Any
+) -> list[Any]:
+    return [pod_group(name, size, created=created), *pods(size, cpu, group=name, **fields)]
+
+
+def claims(*there: Any, now: float = NOW, options: Options = OPTIONS) -> dict[str, dict[str, int]]:
+    """Return the CPUs that are claimed, by group and node."""
+    return cpus(decide(snapshot=cluster_of(there).snapshot(), now=now, options=options))
+
+
+def cpus(found: Sequence[Claim]) -> dict[str, dict[str, int]]:
+    return {
+        claim.group.removeprefix("ns/"): {
+            name: amounts["cpu"] // 1000 for name, amounts in claim.rooms.items()
+        }
+        for claim in found
+    }
+
+
+BUSY = [*nodes(4, 4, 4), pod("x", 3, on="n0"), pod("y", 1, on="n1"), pod("z", 2, on="n2")]
+
+WANT: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
+    "the nodes that have least to give up": ([BUSY, group()], {"gang": {"n1": 4, "n2": 4}}),
+    "nobody is there": (BUSY, {}),
+    "who is young has none": ([BUSY, group(created=901.0)], {}),
+    "who has just come of age has one": (
+        [BUSY, group(created=900.0)],
+        {"gang": {"n1": 4, "n2": 4}},
+    ),
+    "a wait begins when the pods are there": (
+        [BUSY, group(created=0.0), pod_group("gang", 2)],
+        {"gang": {"n1": 4, "n2": 4, "n0": 4}},
+    ),
+    "with each period it grows": (
+        [*nodes(4, 4, 4, 4), group(created=850.0, size=1)],
+        {"gang": {"n0": 4}},
+    ),
+    "twice the period, twice the room": (
+        [*nodes(4, 4, 4, 4), group(created=750.0, size=1)],
+        {"gang": {"n0": 4, "n1": 4}},
+    ),
+    "at last all of it": (
+        [*nodes(4, 4, 4, 4), group(created=1.0, size=1)],
+        {"gang": {"n0": 4, "n1": 4, "n2": 4, "n3": 4}},
+    ),
+    "members share a node where they can": ([*nodes(4, 4), group(cpu=2)], {"gang": {"n0": 4}}),
+    "only those that are missing": (
+        [BUSY, group()[:2], pod("gang-1", 1, group="gang", on="n2")],
+        {"gang": {"n1": 4}},
+    ),
+    "who never fits has none": ([*nodes(4, 4), group(cpu=5)], {}),
+    "who waits for a pod has none": ([BUSY, group()[:2]], {}),
+    "nodes that it cannot use are not claimed": (
+        [node("n0", taints=(taint(),)), node("n1", unschedulable=True), *BUSY[2:3], group(size=1)],
+        {"gang": {"n2": 4}},
+    ),
+    "the older one first, then on what is left": (
+        [*nodes(4, 4, 4), group("b", 840.0, size=1), group("a", 850.0, size=2)],
+        {"b": {"n0": 4}, "a": {"n1": 4, "n2": 4}},
+    ),
+    "priority before age": (
+        [*nodes(4), group("b", 840.0, size=1), group("a", 850.0, size=1, priority=3)],
+        {"a": {"n0": 4}},
+    ),
+    "behind one that has no place yet nobody takes its nodes": (
+        [
+            *nodes(4, 4, 4),
+            group("a", 800.5, size=2),
+            group("b", 810.0, size=2),
+            group("c", 820.0, size=1),
+        ],
+        {"a": {"n0": 4, "n1": 4}},
+    ),
+    "others' nodes are free for others": (
+        [
+            *nodes(4, 4, 4),
+            node("z", labels={"zone": "z"}),
+            group("a", 810.0, size=3, cpu=4),
+            [
+                pod_group("c", 1, created=820.0),
+                pod("c", shape(4, selector={"zone": "z"}), group="c"),
+            ],
+        ],
+        {"a": {"n0": 4, "n1": 4, "n2": 4}, "c": {"z": 4}},
+    ),
+    "who never fits bars nobody": (
+        [*nodes(4, 4), group("a", 810.0, cpu=5), group("b", 820.0, size=1)],
+        {"b": {"n0": 4}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("there", "want"), WANT.values(), ids=WANT)
+def test_claims(there: Sequence[Any], want: dict[str, dict[str, int]]) -> None:
+    assert claims(there) == want
+
+
+def test_aging_can_be_turned_off() -> None:
+    assert claims(BUSY, group(created=0.0), options=Options(aging=0.0)) == {}
+
+
+def test_a_wait_begins_with_the_last_pod_that_is_needed() -> None:
+    young = [pod("a", group="gang", created=5.0), pod("b", group="gang", created=70.0)]
+    late = pod("c", group="gang", created=90.0)
+    group = pod_group(min_member=2, created=9.0)
+    snapshot = cluster_of(group, young, late).snapshot()
+
+    assert waits_since(group, snapshot=snapshot) == 70.0
+    assert waits_since(pod_group(min_member=1, created=9.0), snapshot=snapshot) == 9.0
+    assert waits_since(pod_group("other", created=9.0), snapshot=snapshot) == 9.0
+
+
+def look(cluster: Cluster, now: float = NOW) -> Sequence[Claim]:
+    found = decide(snapshot=cluster.snapshot(), now=now, options=OPTIONS)
+    cluster.apply(ev.Claimed(found))
+    cluster.validate()
+    return found
+
+
+def test_a_claim_stays_where_it_is_while_nothing_else_is_due() -> None:
+    cluster = cluster_of(BUSY, group())
+    first = look(cluster)
+    tell(cluster, ev.PodDeleted("x"), pod("w", 4, on="n1"))
+
+    assert look(cluster, NOW + 49) == first
+    assert cpus(look(cluster, NOW + 51)) == {"gang": {"n0": 4, "n2": 4, "n1": 4}}
+
+
+def test_a_claim_moves_when_its_node_goes() -> None:
+    cluster = cluster_of(BUSY, group())
+    look(cluster)
+    tell(cluster, ev.NodeDeleted("n1"))
+
+    assert cpus(look(cluster)) == {"gang": {"n2": 4, "n0": 4}}
+
+
+def test_an_earlier_claim_takes_the_nodes_of_a_later_one() -> None:
+    cluster = cluster_of(nodes(4, 4), group("late", 850.0, size=1))
+    assert cpus(look(cluster)) == {"late": {"n0": 4}}
+    tell(cluster, group("vip", 860.0, size=2, priority=5))
+
+    assert cpus(look(cluster)) == {"vip": {"n0": 4, "n1": 4}}

@@ -1,0 +1,114 @@
+"""What a person is told who asks why a group is not scheduled."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from extender.api.wellknown import GANG_GATE, Reason
+from extender.gang.options import Options
+from extender.gang.pending import Pending, decide
+from extender.state import events as ev
+from extender.state.claims import Claim
+from tests.makers import cluster_of, key, node, nodes, pod, pod_group, pods
+
+THREE = pods(3, 4)
+OLDER = [pod_group("older", 1, created=-1.0), pods(1, 4, group="older")]
+NO_VOLUME = "0/2 nodes are available: no volume."
+
+WANT: dict[str, tuple[Sequence[Any], Pending]] = {
+    "no PodGroup": ([THREE], Pending(Reason.POD_GROUP_NOT_FOUND, "there is no such PodGroup")),
+    "pods are missing": (
+        [pod_group(), THREE[:2], nodes(9)],
+        Pending(Reason.NOT_ENOUGH_PODS, "2 of the 3 pods that it needs exist"),
+    ),
+    "gated": (
+        [pod_group(), THREE[:2], pod("g", group="gang", gates=(GANG_GATE,)), nodes(9)],
+        Pending(Reason.GATED, "2 of the 3 pods that it needs are free of gates"),
+    ),
+    "no room now": (
+        [pod_group(), THREE, nodes(4, 4, 4), pod("x", 1, on="n1"), node("c", unschedulable=True)],
+        Pending(
+            Reason.NOT_ENOUGH_RESOURCES,
+            "2 of the 3 pods that it still needs fit, short of cpu 4, on 3 usable of 4 nodes",
+        ),
+    ),
+    "no room ever": (
+        [pod_group(), THREE, nodes(4, 4), OLDER],
+        Pending(
+            Reason.NEVER_FITS,
+            "2 of the 3 pods that it still needs fit, short of cpu 4, even with all nodes empty, "
+            "on 2 usable of 2 nodes",
+        ),
+    ),
+    "minResources": (
+        [pod_group(min_resources={"cpu": 13000}), THREE, nodes(8, 8), pod("x", 5, on="n0"), OLDER],
+        Pending(
+            Reason.NOT_ENOUGH_RESOURCES,
+            "its minResources are short of cpu 2, on 2 usable of 2 nodes; ahead of it: ns/older",
+        ),
+    ),
+    "others go first": (
+        [
+            pod_group(),
+            THREE,
+            nodes(4, 4, 4),
+            ev.Claimed([Claim("ns/older", 0, {"n0": {"cpu": 4000}})]),
+            OLDER,
+        ],
+        Pending(
+            Reason.WAITING_FOR_TURN,
+            "2 of the 3 pods that it still needs fit beside gangs that go first, "
+            "on 3 usable of 3 nodes; ahead of it: ns/older",
+        ),
+    ),
+    "nothing speaks against it": (
+        [pod_group(), pods(4, 4), nodes(8, 8)],
+        Pending(Reason.WAITING_FOR_BIND, "4 pods can start, 3 are needed and fit"),
+    ),
+    "those ahead are named and counted": (
+        [
+            pod_group(min_member=1),
+            pods(1),
+            nodes(8, 8),
+            *([pod_group(f"o{n}", 1, created=-9.0 + n), pods(1, group=f"o{n}")] for n in range(5)),
+        ],
+        Pending(
+            Reason.WAITING_FOR_BIND,
+            "1 pods can start, 1 are needed and fit; ahead of it: ns/o0, ns/o1, ns/o2 and 2 more",
+        ),
+    ),
+    "kube-scheduler sees what the plan does not": (
+        [pod_group(min_member=2), pods(2, unschedulable=NO_VOLUME), nodes(8)],
+        Pending(
+            Reason.MEMBER_UNSCHEDULABLE,
+            f"kube-scheduler finds no node for 2 of its pods: {NO_VOLUME}",
+        ),
+    ),
+    "our own sentence is not kube-scheduler's": (
+        [pod_group(min_member=1), pods(1, unschedulable="1 gang ns/gang: no."), nodes(8)],
+        Pending(Reason.WAITING_FOR_BIND, "1 pods can start, 1 are needed and fit"),
+    ),
+    "all have a node": (
+        [pod_group(min_member=1), pods(1, on="n0"), nodes(8)],
+        Pending(Reason.WAITING_FOR_BIND, "its pods are on their way"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("there", "want"), WANT.values(), ids=WANT)
+def test_decide(there: Sequence[Any], want: Pending) -> None:
+    snapshot = cluster_of(there).snapshot()
+
+    assert decide(key("gang"), snapshot=snapshot, now=0.0, options=Options()) == want
+
+
+def test_in_strict_order_one_waits_for_those_ahead() -> None:
+    snapshot = cluster_of(pod_group(min_member=1), pods(1), nodes(8, 8), OLDER).snapshot()
+    strict = Options(strict_order=True)
+
+    assert decide(key("gang"), snapshot=snapshot, now=0.0, options=strict) == Pending(
+        Reason.WAITING_FOR_TURN, "it would fit, but the order is strict; ahead of it: ns/older"
+    )
+    first = decide(key("older"), snapshot=snapshot, now=0.0, options=strict)
+    assert first.reason is Reason.WAITING_FOR_BIND

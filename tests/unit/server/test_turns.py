@@ -1,0 +1,190 @@
+"""Groups get their room in their order, whichever pod kube-scheduler brings first."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.api.wellknown import GANG_GATE
+from extender.gang import queue_sort
+from extender.gang.options import Options
+from extender.state import events as ev
+from extender.state.cluster import Cluster
+from tests.makers import key, node, nodes, pod, pod_group, pods, shape, tell
+from tests.unit.server.scene import Scene
+
+pytestmark = pytest.mark.looptime
+
+STRICT = Options(strict_order=True)
+CONSTRAINED = replace(shape(1), individually_constrained=True)
+
+
+def group(name: str, created: float, *, size: int = 2, cpu: int = 1, **fields: Any) -> list[Any]:
+    """Return a group of equal pods and its PodGroup."""
+    return [pod_group(name, size, created=created), *pods(size, cpu, group=name, **fields)]
+
+
+def planned_groups(scene: Scene) -> set[str]:
+    return {name for name in scene.snapshot.groups if scene.snapshot.tally(name).planned}
+
+
+def told(scene: Scene, name: str, sent: list[str], **fields: Any) -> str:
+    """Return the one refusal of a filter request, or the node that was chosen."""
+    answer = scene.filter(name, sent, **fields)
+    if answer["NodeNames"]:
+        (chosen,) = answer["NodeNames"]
+        return str(chosen)
+    (text,) = set(answer["FailedAndUnresolvableNodes"].values())
+    return str(text)
+
+
+FIRST: dict[str, tuple[list[Any], list[Any]]] = {
+    "the older one": (group("a", 5.0), group("b", 1.0)),
+    "of the same age, by the name of the group": (group("b", 1.0), group("a", 1.0)),
+    "not by the name of the pod": (
+        [pod_group("b", 2, created=1.0), pod("1", group="b"), pod("2", group="b")],
+        [pod_group("a", 2, created=1.0), pod("8", group="a"), pod("9", group="a")],
+    ),
+    "the more important one": (group("a", 1.0), group("b", 5.0, priority=7)),
+}
+
+
+@pytest.mark.parametrize(("later", "first"), FIRST.values(), ids=FIRST)
+async def test_who_goes_first_gets_the_only_room(
+    later: list[Any], first: list[Any], cluster: Cluster
+) -> None:
+    scene = Scene(cluster, node("n0", 2), later, first)
+
+    text = told(scene, later[1].name, ["n0"], group=later[0].name)
+
+    assert "0 of the 2 pods that it still needs fit beside gangs that go first" in text
+    assert planned_groups(scene) == {first[0].key}
+
+
+async def test_with_room_for_both_both_are_planned(cluster: Cluster) -> None:
+    scene = Scene(cluster, node("n0", 4), group("a", 5.0), group("b", 1.0))
+
+    assert told(scene, "a-0", ["n0"], group="a") == "n0"
+    assert planned_groups(scene) == {key("a"), key("b")}
+
+
+async def test_a_failure_sends_a_group_behind_those_that_came_before_it(cluster: Cluster) -> None:
+    scene = Scene(cluster, node("n0", 2), group("a", 1.0), group("b", 5.0))
+    tell(cluster, ev.GroupFailed(key("a"), at=9.0))
+
+    assert told(scene, "b-0", ["n0"], group="b") == "n0"
+    assert planned_groups(scene) == {key("b")}
+
+
+async def test_a_group_that_lacks_room_is_passed(cluster: Cluster) -> None:
+    scene = Scene(cluster, nodes(2, 2), group("large", 1.0, size=3, cpu=2), group("small", 5.0))
+
+    assert told(scene, "small-0", ["n0", "n1"], group="small") == "n0"
+    assert planned_groups(scene) == {key("small")}
+
+
+STUCK: dict[str, list[Any]] = {
+    "kube-scheduler has found no node for one of its pods": [
+        pod("a-0", group="a"),
+        pod("a-1", group="a", unschedulable="0/1 nodes are available: no volume"),
+    ],
+    "one of its pods is gated": [pod("a-0", group="a"), pod("a-1", group="a", gates=(GANG_GATE,))],
+    "another scheduler places it": pods(2, group="a", scheduler="other"),
+    "kube-scheduler judges its pods one by one": pods(2, CONSTRAINED, group="a"),
+}
+
+
+@pytest.mark.parametrize("members", STUCK.values(), ids=STUCK)
+async def test_room_is_kept_for_nobody_who_may_not_come(
+    members: list[Any], cluster: Cluster
+) -> None:
+    scene = Scene(cluster, node("n0", 2), pod_group("a", 2, created=1.0), members, group("b", 5.0))
+
+    assert told(scene, "b-0", ["n0"], group="b") == "n0"
+    assert planned_groups(scene) == {key("b")}
+
+
+async def test_a_group_that_we_refused_ourselves_may_come(cluster: Cluster) -> None:
+    said = f"0/1 nodes are available: 1 gang {key('a')}: it had no room."
+    first = pods(2, group="a", unschedulable=said)
+    scene = Scene(cluster, node("n0", 2), pod_group("a", 2, created=1.0), first, group("b", 5.0))
+
+    assert "go first" in told(scene, "b-0", ["n0"], group="b")
+    assert planned_groups(scene) == {key("a")}
+
+
+async def test_so_many_are_planned_at_once_and_no_more(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_sort, "AHEAD", 4)
+    scene = Scene(cluster, node("n0", 40), *(group(f"g{n}", float(n)) for n in range(9)))
+
+    assert told(scene, "g8-0", ["n0"], group="g8") == "n0"
+    assert planned_groups(scene) == {key("g0"), key("g1"), key("g8")}
+
+
+async def test_a_group_that_lacked_room_is_not_added_up_for_each_who_comes(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(cluster, nodes(2, 2), group("large", 1.0, size=3, cpu=2), group("small", 5.0))
+    told(scene, "small-0", ["n0", "n1"], group="small")
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "extender.gang.plan.make_ahead", lambda other, **_: asked.append(other.name)
+    )
+
+    tell(cluster, group("next", 6.0))
+    told(scene, "next-0", ["n0", "n1"], group="next")
+    assert asked == []
+    await asyncio.sleep(3)
+    tell(cluster, group("last", 7.0))
+    told(scene, "last-0", ["n0", "n1"], group="last")
+    assert asked == ["large"]
+
+
+async def test_in_strict_order_nobody_passes(cluster: Cluster) -> None:
+    scene = Scene(
+        cluster,
+        nodes(4, 4),
+        pod("old", 2, on="n0"),
+        group("large", 1.0, size=2, cpu=4),
+        group("small", 5.0),
+        options=STRICT,
+    )
+    behind = "gang ns/small: another gang is ahead of it, and the order is strict"
+
+    assert told(scene, "small-0", ["n0", "n1"], group="small") == behind
+    tell(cluster, ev.PodDeleted("old"))
+    assert told(scene, "large-0", ["n0", "n1"], group="large") == "n0"
+    tell(cluster, node("n2", 4))
+    assert told(scene, "small-0", ["n2"], group="small") == "n2"
+
+
+async def test_in_strict_order_a_failure_changes_nothing(cluster: Cluster) -> None:
+    scene = Scene(
+        cluster,
+        nodes(4, 4),
+        pod("old", 2, on="n0"),
+        group("large", 1.0, size=2, cpu=4),
+        group("small", 5.0),
+        options=STRICT,
+    )
+
+    assert "short of cpu" in told(scene, "large-0", ["n1"], group="large")
+    assert "strict" in told(scene, "small-0", ["n0", "n1"], group="small")
+
+
+HARMLESS: dict[str, list[Any]] = {
+    "one that never fits": group("a", 1.0, size=2, cpu=9),
+    "one that is short of pods": [pod_group("a", 3, created=1.0), *pods(2, group="a")],
+    "one of another scheduler": group("a", 1.0, scheduler="other"),
+    "one without a PodGroup": pods(2, group="a"),
+}
+
+
+@pytest.mark.parametrize("other", HARMLESS.values(), ids=HARMLESS)
+async def test_even_in_strict_order_these_block_nobody(other: list[Any], cluster: Cluster) -> None:
+    scene = Scene(cluster, nodes(4, 4), other, group("b", 5.0), options=STRICT)
+
+    assert told(scene, "b-0", ["n0", "n1"], group="b") == "n0"
