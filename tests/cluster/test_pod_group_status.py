@@ -32,15 +32,19 @@ def rest_stays(before: Object, after: Object) -> None:
 def test_a_jobs_gang_is_told_in_each_phase_and_after_a_restart_the_same(
     reconciler: Reconciler, api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
 ) -> None:
-    def settles(**want: Any) -> Object:
+    events: list[str] = []
+
+    def settles(*reasons: str, **want: Any) -> Object:
         status = groups.await_status(**want)
+        events.extend(reasons)
+        api.wait_for(f"the Events are {events}", lambda: groups.reasons() == events, SECONDS)
         reconciler.restart()
         reconciler.await_looks()
         rest_stays(status, groups.await_status(**want))
         return status
 
     gangs.create_group("g", 3)
-    settles(phase="Pending", scheduled=0)
+    settles("NotEnoughPods", phase="Pending", scheduled=0)
     job = objects.job(
         "work",
         3,
@@ -51,7 +55,7 @@ def test_a_jobs_gang_is_told_in_each_phase_and_after_a_restart_the_same(
         pod_spec={"schedulingGates": [{"name": NEVER[0]}]},
     )
     api.create(job)
-    status = settles(phase="PreScheduling", occupiedBy=f"{gangs.namespace}/work")
+    status = settles("Gated", phase="PreScheduling", occupiedBy=f"{gangs.namespace}/work")
     started = status["scheduleStartTime"]
     assert groups.told() == ("False", "Gated", "0 of the 3 pods that it needs are free of gates")
 
@@ -59,7 +63,7 @@ def test_a_jobs_gang_is_told_in_each_phase_and_after_a_restart_the_same(
     for pod in gangs.members("g"):
         gate = [{"op": "remove", "path": "/spec/schedulingGates"}]
         api.patch("pods", pod["metadata"]["name"], gangs.namespace, body=gate, how="json")
-    status = settles(phase="Running", scheduled=3, running=3, succeeded=0)
+    status = settles("Scheduled", phase="Running", scheduled=3, running=3, succeeded=0)
     assert status["scheduleStartTime"] == started
     assert groups.told()[:2] == ("True", "Scheduled")
     assert groups.told(kind="Running")[:2] == ("True", "Running")
@@ -74,7 +78,27 @@ def test_a_jobs_gang_is_told_in_each_phase_and_after_a_restart_the_same(
     api.delete("batch/v1/jobs", "work", gangs.namespace)
     api.wait_for("the pods are gone", lambda: not gangs.members("g"), SECONDS)
     settles(phase="Finished", scheduled=3, succeeded=3, occupiedBy=f"{gangs.namespace}/work")
-    assert groups.reasons() == ["NotEnoughPods", "Gated", "Scheduled"]
+    assert groups.reasons() == events
+
+
+def test_a_gang_that_has_some_nodes_and_then_all_but_does_not_run(
+    reconciler: Reconciler, gangs: Gangs, groups: Groups
+) -> None:
+    """Nobody runs the pods of a node that there is not."""
+    gangs.create_group("g", 3)
+    gangs.add("g", 1, node_name="nowhere")
+    gangs.add("g", 2, start=1, gates=NEVER)
+    some = groups.await_status(phase="Scheduling", scheduled=1)
+    reconciler.restart()
+    reconciler.await_looks()
+    rest_stays(some, groups.status())
+
+    gangs.add("g", 2, start=3, node_name="nowhere")
+    enough = groups.await_status(phase="Scheduled", scheduled=3, running=0)
+    assert groups.told(kind="Running")[:2] == ("False", "NotRunning")
+    reconciler.restart()
+    reconciler.await_looks()
+    rest_stays(enough, groups.status())
 
 
 def test_groups_of_one_name_in_two_namespaces_have_nothing_to_do_with_each_other(
