@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic.alias_generators import to_camel
 
 from extender.gang.options import Options
+from extender.gang.partial import OnPartial
+from extender.kube.lease import LeaseTimes
 
 
 class SettingsError(Exception):
@@ -115,6 +117,12 @@ class Gang(_Section):
         "tried again, before the others are refused",
     )
 
+    on_partial: OnPartial = Field(
+        OnPartial.KEEP,
+        description="what becomes of a gang that started and lost its quorum for longer than its "
+        "schedule time-out: keep its pods, or evict them; told by the reconciler",
+    )
+
     def options(self) -> Options:
         """Return what the decisions take."""
         return Options(
@@ -137,6 +145,40 @@ class Kube(_Section):
     )
 
 
+class Reconcile(_Section):
+    """Where the reconciler tells of itself, and which of several leads."""
+
+    host: str = Field("127.0.0.1", description="address; it serves health and metrics, no more")
+    port: int = Field(8889, ge=0, le=65535, description="port; 0 takes a free one")
+    leader_elect: bool = Field(
+        default=True, description="whether several may run, of which one works"
+    )
+    lease_namespace: str = Field("gang-extender-system", min_length=1)
+    lease_name: str = Field("gang-extender-reconciler", min_length=1)
+    lease_seconds: int = Field(
+        15, ge=1, description="how long others wait for a leader that says nothing any more"
+    )
+    renew_seconds: float = Field(
+        10, gt=0, allow_inf_nan=False, description="how long the leader tries before it gives up"
+    )
+    retry_seconds: float = Field(
+        2, gt=0, allow_inf_nan=False, description="pause between two tries"
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.lease_seconds > self.renew_seconds > self.retry_seconds:
+            raise ValueError(
+                "leaseSeconds must be above renewSeconds, and that above retrySeconds, or two "
+                "could lead at once"
+            )
+        return self
+
+    def times(self) -> LeaseTimes:
+        """Return what the election takes."""
+        return LeaseTimes(float(self.lease_seconds), self.renew_seconds, self.retry_seconds)
+
+
 class Log(_Section):
     """What is logged, to standard error."""
 
@@ -145,10 +187,11 @@ class Log(_Section):
 
 
 class Settings(_Section):
-    """The settings of `gang-extender serve`."""
+    """The settings of `gang-extender serve` and `reconcile`; each reads its own sections."""
 
     listen: Listen = Listen()
     gang: Gang = Gang()
+    reconcile: Reconcile = Reconcile()
     kube: Kube = Kube()
     log: Log = Log()
 

@@ -298,9 +298,15 @@ class PodGroupStatus(_Wire, frozen=True):
     conditions: list[Condition] | None = None
 
 
+class AnnotatedMeta(ObjectMeta, frozen=True):
+    """metav1.ObjectMeta where annotations are read too."""
+
+    annotations: dict[str, str] | None = None
+
+
 class PodGroup(_Wire, frozen=True):
     """PodGroup of either API group."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: AnnotatedMeta = AnnotatedMeta()
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()

@@ -249,6 +249,11 @@ _POD_GROUP_COLUMNS: Final = (
         "Reason",
         '.status.conditions[?(@.type=="Scheduled")].reason',
         description="Why the group is, or is not, scheduled.",
+    ),
+    Column(
+        "Message",
+        '.status.conditions[?(@.type=="Scheduled")].message',
+        description="The reason with the numbers behind it.",
         wide=True,
     ),
     Column("Age", ".metadata.creationTimestamp", "date"),

@@ -7,13 +7,12 @@ what the watch delivers is decoded elsewhere, in slim records. The descriptions 
 
 import re
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
-from extender.api.wellknown import GROUP_X
+from extender.api.wellknown import GROUP_X, Phase
 
 GROUP: Final = GROUP_X
 VERSION: Final = "v1alpha1"
@@ -54,19 +53,6 @@ class _Read(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True
     )
-
-
-class Phase(StrEnum):
-    """Where a group is in its life; every word of the first PodGroup API, for its readers."""
-
-    PENDING = "Pending"
-    PRE_SCHEDULING = "PreScheduling"
-    SCHEDULING = "Scheduling"
-    SCHEDULED = "Scheduled"
-    RUNNING = "Running"
-    UNKNOWN = "Unknown"
-    FINISHED = "Finished"
-    FAILED = "Failed"
 
 
 class Condition(_Read):
@@ -121,7 +107,9 @@ class PodGroupStatus(_Read):
         description="Who owns the pods of the group: <namespace>/<name> of their owners, sorted, "
         "separated by commas.",
     )
-    scheduled: Count = Field(default=0, description="How many pods of the group have a node.")
+    scheduled: Count = Field(
+        default=0, description="How many pods of the group have a node or have succeeded."
+    )
     running: Count = Field(default=0, description="How many pods of the group are running.")
     succeeded: Count = Field(default=0, description="How many pods of the group have succeeded.")
     failed: Count = Field(default=0, description="How many pods of the group have failed.")

@@ -45,3 +45,48 @@ class Reason(StrEnum):
     QUORUM_REACHED = "QuorumReached"
     DISCONNECTED = "Disconnected"
     TERMINATING = "Terminating"
+
+
+ON_PARTIAL_ANNOTATION: Final = "scheduling.x-k8s.io/on-partial"
+"""On a PodGroup: what becomes of a gang that has started and lost its quorum, keep or evict."""
+
+
+class Phase(StrEnum):
+    """Where a group is in its life; every word of the first PodGroup API, for its readers."""
+
+    PENDING = "Pending"
+    PRE_SCHEDULING = "PreScheduling"
+    SCHEDULING = "Scheduling"
+    SCHEDULED = "Scheduled"
+    RUNNING = "Running"
+    UNKNOWN = "Unknown"
+    FINISHED = "Finished"
+    FAILED = "Failed"
+
+
+class Aspect(StrEnum):
+    """The types of a PodGroup's conditions."""
+
+    SCHEDULED = "Scheduled"
+    RUNNING = "Running"
+    PARTIAL = "Partial"
+    PERMITTED = "Permitted"
+    """Told by the extender; the others are the reconciler's."""
+
+
+class Told(StrEnum):
+    """Reasons of conditions and Events beyond those for which pods are refused."""
+
+    SCHEDULED = "Scheduled"
+    RUNNING = "Running"
+    FINISHED = "Finished"
+    PODS_FAILED = "PodsFailed"
+    NOT_SCHEDULED = "NotScheduled"
+    NOT_RUNNING = "NotRunning"
+    PARTIALLY_SCHEDULED = "PartiallyScheduled"
+    PARTIAL_GANG = "PartialGang"
+    EVICTED = "Evicted"
+    WHOLE = "Whole"
+    MIXED_PRIORITIES = "MixedPriorities"
+    GANG_READY = "GangReady"
+    GANG_NOT_READY = "GangNotReady"

@@ -11,6 +11,7 @@ import typer
 
 from extender.cli import render
 from extender.cli.demo import demo
+from extender.cli.reconcile import reconcile
 from extender.cli.serve import serve
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(render.app)
 app.command()(serve)
+app.command()(reconcile)
 app.command()(demo)
 
 

@@ -2,27 +2,12 @@
 
 import resource
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-
-class Level(StrEnum):
-    """How much is logged."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class Format(StrEnum):
-    """How it is logged."""
-
-    CONSOLE = "console"
-    JSON = "json"
+from extender.cli.options import Format, Level
 
 
 def serve(
@@ -66,9 +51,9 @@ def serve(
     import uvloop
 
     from extender import config as settings_module
-    from extender import wiring
     from extender.kube.errors import ConfigurationError
     from extender.telemetry import logs
+    from extender.wiring import serve as wiring
 
     tls = {
         "certFile": tls_cert_file,

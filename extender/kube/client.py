@@ -26,6 +26,8 @@ from extender.kube.errors import ApiError, ConfigurationError, UnavailableError,
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 _CONNECT_SECONDS: Final = 5.0
 _READ_BUFFER: Final = 2**21

@@ -9,7 +9,12 @@ from msgspec import Raw
 
 from extender.api import core_v1 as core
 from extender.api.indexes import count_indexes
-from extender.api.wellknown import GANG_READY, POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
+from extender.api.wellknown import (
+    GANG_READY,
+    ON_PARTIAL_ANNOTATION,
+    POD_GROUP_LABEL,
+    POD_GROUP_LABEL_SIGS,
+)
 from extender.gang.feasibility import matches
 from extender.resources.pod_requests import ContainerRequests, pod_requests
 from extender.resources.quantity import QuantityError, parse_resources
@@ -128,6 +133,7 @@ class Decoder:
             min_resources=min_resources,
             schedule_timeout=float(timeout) if timeout and timeout > 0 else None,
             created=_seconds(found.metadata.creation_timestamp),
+            on_partial=(found.metadata.annotations or {}).get(ON_PARTIAL_ANNOTATION),
             generation=found.metadata.generation,
             status=_status(found.status),
         )

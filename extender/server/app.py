@@ -8,18 +8,15 @@ verb goes to its ASGI application straight away; everything else takes the usual
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 from extender.server import openapi
+from extender.server.health import Checks, add_health
 from extender.server.verb import Answer, Verb
 from extender.server.waiting_pods import Gone
 from extender.telemetry.metrics import Metrics
-
-METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-
-Checks = Callable[[], dict[str, bool]]
 
 
 class Filtering(Protocol):
@@ -101,7 +98,7 @@ def create_app(
             max_body_bytes=max_body_bytes,
         )
         _document(app, name)
-    _add_health(app, metrics, ready)
+    add_health(app, metrics.render, ready)
     return app
 
 
@@ -136,27 +133,3 @@ def _document(app: ExtenderApp, name: str) -> None:
         responses={200: {"model": result}},
         openapi_extra=openapi.request_body(model),
     )
-
-
-def _add_health(app: FastAPI, metrics: Metrics, ready: Checks) -> None:
-    async def livez() -> Response:
-        return Response("ok\n", media_type="text/plain")
-
-    async def readyz() -> Response:
-        checks = ready()
-        lines = [f"[{'+' if good else '-'}]{name}" for name, good in checks.items()]
-        status = 200 if all(checks.values()) else 503
-        return Response("\n".join(lines) + "\n", status, media_type="text/plain")
-
-    async def metrics_page() -> Response:
-        return Response(metrics.render(), media_type=METRICS_TYPE)
-
-    app.add_api_route("/livez", livez, summary="The process answers", response_class=Response)
-    app.add_api_route(
-        "/readyz",
-        readyz,
-        summary="The caches have been filled once",
-        responses={503: {"description": "A cache is still empty."}},
-        response_class=Response,
-    )
-    app.add_api_route("/metrics", metrics_page, summary="Prometheus", response_class=Response)

@@ -47,6 +47,8 @@ class PodGroupInfo:
     min_resources: Mapping[str, int] = field(default_factory=dict)
     schedule_timeout: float | None = None
     created: float = 0.0
+    on_partial: str | None = None
+    """What its annotation says is to become of it when it has lost its quorum."""
     generation: int = field(default=0, compare=False)
     status: PodGroupStatusInfo = field(default=PodGroupStatusInfo(), compare=False)
     """Not compared: what is asked for is the same whatever became of it."""

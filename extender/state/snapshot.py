@@ -115,6 +115,11 @@ class Snapshot:
         """Keys of the groups that have pods."""
         return self._tables.groups.keys()
 
+    @property
+    def pod_groups(self) -> Collection[str]:
+        """Keys of the groups that have a PodGroup of either API group."""
+        return {key for _, key in self._tables.pod_groups}
+
     def pod_group(self, key: str) -> PodGroupInfo | None:
         """Return the PodGroup of that `namespace/name`; the newer API group wins."""
         for api_group in POD_GROUP_GROUPS:

@@ -16,10 +16,7 @@ class Metrics:
     """The collectors, on a registry of their own so that tests do not share them."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
-        GCCollector(registry=self.registry)
+        self.registry = new_registry()
         self.request_seconds = Histogram(
             "gang_extender_request_duration_seconds",
             "Time to answer a request of kube-scheduler, without the time a bind is held.",
@@ -72,3 +69,12 @@ class Metrics:
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+def new_registry() -> CollectorRegistry:
+    """Return a registry that tells of the process and of nothing else yet."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry

@@ -11,6 +11,7 @@ from tests.harness import objects
 from tests.harness.client import Api, condition
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.reconciler import Reconciler
 
 
 class NodeFactory(Protocol):
@@ -85,6 +86,15 @@ def strict_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
     )
     yield scheduler
     scheduler.stop()
+
+
+@pytest.fixture(scope="session")
+def reconciler(control_plane: ControlPlane) -> Iterator[Reconciler]:
+    """One replica of the reconciler, without an election."""
+    reconciler = Reconciler(control_plane, settings={"reconcile": {"leaderElect": False}})
+    reconciler.wait_leading()
+    yield reconciler
+    reconciler.stop()
 
 
 @pytest.fixture

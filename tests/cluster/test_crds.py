@@ -194,8 +194,8 @@ def test_kubectl_get_shows_how_far_the_group_is(api: Api, namespace: str, api_ve
             {
                 "type": "Scheduled",
                 "status": "True",
-                "reason": "QuorumReached",
-                "message": "",
+                "reason": "Scheduled",
+                "message": "5 of the 4 pods",
                 "lastTransitionTime": "2026-11-21T08:54:00Z",
             }
         ],
@@ -212,7 +212,7 @@ def test_kubectl_get_shows_how_far_the_group_is(api: Api, namespace: str, api_ve
     wide = [column["name"] for column in table["columnDefinitions"] if column["priority"]]
     [row] = table["rows"]
     shown = dict(zip(names, row["cells"], strict=True))
-    assert wide == ["Reason"]
+    assert wide == ["Message"]
     assert shown.pop("Age")
     assert shown == {
         "Name": "group",
@@ -222,23 +222,32 @@ def test_kubectl_get_shows_how_far_the_group_is(api: Api, namespace: str, api_ve
         "Running": 4,
         "Succeeded": 1,
         "Failed": 0,
-        "Reason": "QuorumReached",
+        "Reason": "Scheduled",
+        "Message": "5 of the 4 pods",
     }
 
 
-@pytest.mark.parametrize(
-    "path", sorted((MANIFESTS / "samples").glob("*.yaml")), ids=lambda p: p.name
-)
-def test_a_sample_gives_a_group_and_its_pods(api: Api, namespace: str, path: Path) -> None:
-    pod_group, deployment = yaml.safe_load_all(path.read_text())
-    name = pod_group["metadata"]["name"]
-    for each in (pod_group, deployment):
+WANT_PODS = {
+    "readiness-gate.yaml": 3,
+    "scheduling.sigs.k8s.io.yaml": 6,
+    "scheduling.x-k8s.io.yaml": 6,
+}
+
+
+def test_every_sample_is_looked_at() -> None:
+    assert {path.name for path in (MANIFESTS / "samples").iterdir()} == set(WANT_PODS)
+
+
+@pytest.mark.parametrize("name", WANT_PODS)
+def test_a_sample_gives_a_group_and_its_pods(api: Api, namespace: str, name: str) -> None:
+    pod_group, *others = yaml.safe_load_all((MANIFESTS / "samples" / name).read_text())
+    for each in (pod_group, *others):
         api.create({**each, "metadata": {**each["metadata"], "namespace": namespace}})
 
-    members = f"{LABELS[pod_group['apiVersion']]}={name}"
+    members = f"{LABELS[pod_group['apiVersion']]}={pod_group['metadata']['name']}"
     api.wait_for(
         "the pods of the sample are there",
-        lambda: len(api.list("pods", namespace, labels=members)) == 6,
+        lambda: len(api.list("pods", namespace, labels=members)) == WANT_PODS[name],
     )
 
 
@@ -277,6 +286,22 @@ MAY = {
     ("scheduling.sigs.k8s.io", "podgroups", ""): {"get", "list", "watch"},
     ("", "secrets", ""): set(),
 }
+READ = {"get", "list", "watch"}
+RECONCILER_MAY = {
+    ("", "pods", ""): READ,
+    ("", "pods", "binding"): set(),
+    ("", "pods", "eviction"): {"create"},
+    ("", "pods", "status"): {"patch"},
+    ("", "nodes", ""): READ,
+    ("batch", "jobs", ""): READ,
+    ("batch", "jobs", "status"): set(),
+    ("scheduling.x-k8s.io", "podgroups", ""): READ,
+    ("scheduling.x-k8s.io", "podgroups", "status"): {"patch"},
+    ("scheduling.sigs.k8s.io", "podgroups", "status"): {"patch"},
+    ("events.k8s.io", "events", ""): {"create"},
+    ("coordination.k8s.io", "leases", ""): set(),
+    ("", "secrets", ""): set(),
+}
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
 
 
@@ -299,6 +324,40 @@ def test_the_extender_may_do_what_it_needs_and_no_more(
         found = {what: {verb for verb in VERBS if allowed(extender, verb, what)} for what in MAY}
 
     assert found == MAY
+
+
+def test_the_reconciler_may_do_what_it_needs_and_no_more(
+    control_plane: ControlPlane, api: Api
+) -> None:
+    api.apply(MANIFESTS / "namespace.yaml")
+    api.apply(MANIFESTS / "rbac")
+    kubeconfig = control_plane.service_account_kubeconfig("gang-extender-system", "gang-reconciler")
+
+    with Api(kubeconfig) as reconciler:
+        reconciler.wait_for(
+            "the rights are in force", lambda: allowed(reconciler, "watch", ("", "pods", ""))
+        )
+        found = {
+            what: {verb for verb in VERBS if allowed(reconciler, verb, what)}
+            for what in RECONCILER_MAY
+        }
+
+    assert found == RECONCILER_MAY
+
+
+def test_the_deployment_is_one_that_the_namespace_takes(api: Api) -> None:
+    """The namespace enforces the restricted profile, and the API server warns of a breach."""
+    api.apply(MANIFESTS / "namespace.yaml")
+    deployment = yaml.safe_load((MANIFESTS / "reconciler" / "deployment.yaml").read_text())
+    taken = api.request(
+        "POST",
+        "/apis/apps/v1/namespaces/gang-extender-system/deployments",
+        body=deployment,
+        params={"dryRun": "All", "fieldValidation": "Strict"},
+    )
+
+    assert "warning" not in taken.headers
+    assert taken.json()["spec"]["replicas"] == 2
 
 
 def allowed(api: Api, verb: str, what: tuple[str, str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""How `gang-extender serve` ends."""
+"""How `gang-extender serve` and `reconcile` end."""
 
 import os
 import signal
@@ -22,11 +22,14 @@ def kubeconfig(control_plane: ControlPlane) -> Path:
     return install(control_plane)
 
 
-@pytest.fixture
-def extender(control_plane: ControlPlane, kubeconfig: Path) -> Iterator[Component]:
+@pytest.fixture(params=["serve", "reconcile"])
+def extender(
+    request: pytest.FixtureRequest, control_plane: ControlPlane, kubeconfig: Path
+) -> Iterator[Component]:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    with control_plane.spawn("serve", command(kubeconfig, port), url=url) as extender:
+    argv = command(request.param, kubeconfig, port)
+    with control_plane.spawn(request.param, argv, url=url) as extender:
 
         def ready() -> bool:
             assert extender.running, extender.tail(40)
@@ -39,9 +42,9 @@ def extender(control_plane: ControlPlane, kubeconfig: Path) -> Iterator[Componen
         yield extender
 
 
-def command(kubeconfig: Path, port: int | str) -> list[str]:
-    serve = [sys.executable, "-m", "extender", "serve"]
-    return [*serve, "--kubeconfig", str(kubeconfig), "--port", str(port)]
+def command(name: str, kubeconfig: Path, port: int | str) -> list[str]:
+    started = [sys.executable, "-m", "extender", name]
+    return [*started, "--kubeconfig", str(kubeconfig), "--port", str(port)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -57,7 +60,7 @@ def test_a_port_that_is_taken_ends_it_with_1_and_says_so(
 ) -> None:
     port = extender.url.rpartition(":")[2]
     second = subprocess.run(
-        command(kubeconfig, port),
+        command(extender.name, kubeconfig, port),
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -34,6 +34,7 @@ CONTROLLERS = (
     "garbage-collector-controller",
     "namespace-controller",
     "disruption-controller",
+    "endpointslice-controller",
 )
 SCHEDULER_API = "kubescheduler.config.k8s.io/v1"
 _READY_SECONDS = 60.0

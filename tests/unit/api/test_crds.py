@@ -328,6 +328,7 @@ def test_the_columns_of_kubectl_get() -> None:
         ("Running", 0),
         ("Succeeded", 0),
         ("Failed", 0),
-        ("Reason", 1),
+        ("Reason", 0),
+        ("Message", 1),
         ("Age", 0),
     ]

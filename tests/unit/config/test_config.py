@@ -11,6 +11,7 @@ import yaml
 
 from extender.config import Gang, Listen, Settings, SettingsError, load
 from extender.gang.options import Options
+from extender.kube.lease import LeaseTimes
 
 Overrides = dict[str, dict[str, object]]
 TLS = {"certFile": "c.pem", "keyFile": "k.pem", "clientCaFile": "ca.pem"}
@@ -47,6 +48,15 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert settings.listen == Listen(port=9, max_body_bytes=10)
     assert settings.gang.options() == Options(schedule_timeout=5, denied=0, reject_percentage=100)
     assert settings.log.level == "debug"
+
+
+def test_the_election_is_told_in_whole_and_keeps_client_gos_times(tmp_path: Path) -> None:
+    assert Settings().reconcile.times() == LeaseTimes(duration=15, renew=10, retry=2)
+
+    path = written(tmp_path, {"reconcile": {"leaseSeconds": 3, "renewSeconds": 2.5}})
+    settings = load(path, {"reconcile": {"leader_elect": False, "port": None}})
+    assert settings.reconcile.times() == LeaseTimes(duration=3, renew=2.5, retry=2)
+    assert (settings.reconcile.leader_elect, settings.reconcile.port) == (False, 8889)
 
 
 def test_flags_win_over_the_file_field_by_field(tmp_path: Path) -> None:
@@ -138,6 +148,20 @@ WANT_WRONG: dict[str, tuple[Any, list[str]]] = {
     ),
     "no body at all": ({"listen": {"maxBodyBytes": 0}}, ["listen.maxBodyBytes: "]),
     "one connection": ({"kube": {"connections": 1}}, ["kube.connections: "]),
+    "a lease that is shorter than its renewal": (
+        {"reconcile": {"leaseSeconds": 5, "renewSeconds": 5}},
+        ["reconcile: leaseSeconds must be above renewSeconds"],
+    ),
+    "a renewal that is shorter than its pause": (
+        {"reconcile": {"renewSeconds": 1, "retrySeconds": 2}},
+        ["reconcile: leaseSeconds must be above renewSeconds"],
+    ),
+    "part of a second of a lease": (
+        {"reconcile": {"leaseSeconds": 1.5}},
+        ["reconcile.leaseSeconds: "],
+    ),
+    "a lease without a name": ({"reconcile": {"leaseName": ""}}, ["reconcile.leaseName: "]),
+    "a policy that there is not": ({"gang": {"onPartial": "kill"}}, ["gang.onPartial: "]),
     "a section that is a list": ({"listen": [1]}, ["listen: "]),
     "a list": ([1], ["should be a mapping of sections, such as `listen:`"]),
     "a word": ("listen", ["should be a mapping of sections, such as `listen:`"]),
@@ -188,11 +212,11 @@ def test_settings_cannot_be_changed() -> None:
         Settings().listen.port = 1  # type: ignore[misc]
 
 
-def serve(*args: str, **env: str) -> tuple[int, str]:
-    """Return exit code and standard error of `gang-extender serve`."""
+def serve(*args: str, command: str = "serve", **env: str) -> tuple[int, str]:
+    """Return exit code and standard error of a command."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     result = subprocess.run(
-        [sys.executable, "-m", "extender", "serve", *args],
+        [sys.executable, "-m", "extender", command, *args],
         capture_output=True,
         text=True,
         timeout=50,
@@ -202,10 +226,14 @@ def serve(*args: str, **env: str) -> tuple[int, str]:
     return result.returncode, result.stderr
 
 
-def test_wrong_settings_are_wrong_use(tmp_path: Path) -> None:
+COMMANDS = pytest.mark.parametrize("command", ["serve", "reconcile"])
+
+
+@COMMANDS
+def test_wrong_settings_are_wrong_use(tmp_path: Path, command: str) -> None:
     path = written(tmp_path, {"listen": {"prot": 1}})
 
-    code, text = serve("--config", str(path))
+    code, text = serve("--config", str(path), command=command)
 
     assert (code, text) == (2, f"gang-extender: {path}: listen.prot: there is no such field\n")
 
@@ -217,14 +245,16 @@ def test_listening_to_everybody_without_tls_is_wrong_use() -> None:
     assert text.startswith("gang-extender: listen: host 0.0.0.0 is not loopback")
 
 
-def test_an_unknown_flag_is_wrong_use() -> None:
-    assert serve("--prot", "1")[0] == 2
+@COMMANDS
+def test_an_unknown_flag_is_wrong_use(command: str) -> None:
+    assert serve("--prot", "1", command=command)[0] == 2
 
 
-def test_no_way_to_the_api_server_is_a_failure(tmp_path: Path) -> None:
+@COMMANDS
+def test_no_way_to_the_api_server_is_a_failure(tmp_path: Path, command: str) -> None:
     missing = tmp_path / "kubeconfig"
 
-    code, text = serve("--kubeconfig", str(missing))
+    code, text = serve("--kubeconfig", str(missing), command=command)
 
     assert code == 1
     assert f"gang-extender: cannot use the kubeconfig {missing}: " in text

@@ -1,0 +1,83 @@
+"""`gang-extender reconcile`: keeps the status of PodGroups, elected among its replicas."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from extender.cli.options import Format, Level
+
+
+def reconcile(
+    *,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            help="Kubeconfig file. Default: the pod's service account, else $KUBECONFIG, else "
+            "~/.kube/config."
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="YAML settings: sections reconcile, gang, kube and log. Flags win over it."
+        ),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address of health and metrics, 127.0.0.1.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port of health and metrics, 8889.")] = None,
+    leader_elect: Annotated[
+        bool | None,
+        typer.Option(
+            "--leader-elect/--no-leader-elect", help="Whether to work only as the leader; on."
+        ),
+    ] = None,
+    lease_namespace: Annotated[
+        str | None, typer.Option(help="Namespace of the Lease, gang-extender-system.")
+    ] = None,
+    lease_name: Annotated[
+        str | None, typer.Option(help="Name of the Lease, gang-extender-reconciler.")
+    ] = None,
+    log_level: Annotated[Level | None, typer.Option(help="Least level to log, info.")] = None,
+    log_format: Annotated[Format | None, typer.Option(help="Form of the log, console.")] = None,
+) -> None:
+    """Keep the status of PodGroups what their pods make of it, and act on gangs that fell apart.
+
+    Runs until SIGTERM or SIGINT. Endpoints: GET /livez /readyz /metrics. Exit codes: 0 stopped,
+    1 failed or no leader any more, 2 wrong use.
+    """
+    import uvloop
+
+    from extender import config as settings_module
+    from extender.kube.errors import ConfigurationError
+    from extender.kube.lease import LeadershipLost
+    from extender.telemetry import logs
+    from extender.wiring import reconcile as wiring
+
+    overrides: dict[str, dict[str, object]] = {
+        "reconcile": {
+            "host": host,
+            "port": port,
+            "leader_elect": leader_elect,
+            "lease_namespace": lease_namespace,
+            "lease_name": lease_name,
+        },
+        "log": {"level": log_level, "format": log_format},
+    }
+    try:
+        settings = settings_module.load(config, overrides)
+    except settings_module.SettingsError as error:
+        typer.echo(f"gang-extender: {error}", err=True)
+        raise typer.Exit(2) from None
+    logs.configure(settings.log.level, as_json=settings.log.format == "json")
+    try:
+        uvloop.run(wiring.reconcile(settings, kubeconfig))
+    except (ConfigurationError, LeadershipLost, OSError) as error:
+        typer.echo(f"gang-extender: {error}", err=True)
+        raise typer.Exit(1) from None
+    except SystemExit:
+        raise typer.Exit(1) from None  # uvicorn has told why, and ends with a code of its own
+    except KeyboardInterrupt:
+        sys.exit(0)

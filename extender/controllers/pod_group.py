@@ -1,0 +1,193 @@
+"""Keeps the status of each PodGroup what its pods make of it, and acts on gangs that fell apart."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import structlog
+
+from extender.gang import report
+from extender.gang.conditions import ours
+from extender.gang.options import Options
+from extender.gang.partial import OnPartial
+from extender.gang.report import Notice, Report
+from extender.kube.errors import ApiError
+from extender.kube.pod_groups import VERSION
+from extender.kube.pods import PodRef
+from extender.kube.recorder import Event, ObjectRef
+from extender.runtime.clock import Clock
+from extender.state.cluster import Cluster
+from extender.state.events import Change
+from extender.state.pod_groups import PodGroupInfo, PodGroupStatusInfo
+from extender.state.pods import PodInfo
+
+_log = structlog.get_logger(__name__)
+
+WATCH_LAG: Final = 10.0
+"""Seconds after a write in which the cache may still show what was before it."""
+
+
+class GroupWriter(Protocol):
+    """Writes; raises ApiError."""
+
+    async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> None:
+        """Make a PodGroup's status this one."""
+        ...
+
+    async def set_gang_ready(
+        self, pod: PodRef, *, ready: bool, reason: str, message: str, at: float
+    ) -> None:
+        """Say of a pod whether its gang is ready."""
+        ...
+
+    async def evict(self, pod: PodRef) -> None:
+        """Have a pod evicted."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The last status that we wrote, and when, by the monotonic clock."""
+
+    uid: str
+    status: PodGroupStatusInfo
+    at: float
+
+
+class PodGroupController:
+    """Decides for one group at a time; what it has written counts before the watch shows it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        writer: GroupWriter,
+        *,
+        record: Callable[[Event], None],
+        clock: Clock,
+        options: Options,
+        on_partial: OnPartial,
+    ) -> None:
+        self._snapshot = cluster.snapshot()
+        self._writer = writer
+        self._record = record
+        self._clock = clock
+        self._options = options
+        self._on_partial = on_partial
+        self._written: dict[str, _Written] = {}
+        self._told: dict[str, tuple[str, frozenset[str]]] = {}
+
+    def phases(self) -> Counter[str]:
+        """Return how many groups are in each phase, as last written by this process."""
+        return Counter(written.status.phase for written in self._written.values())
+
+    async def reconcile(self, group: str) -> float | None:
+        """Bring one group up to date; return in how many seconds to look again.
+
+        Raises ApiError when something could not be written.
+        """
+        pod_group = self._snapshot.pod_group(group)
+        if pod_group is None:
+            self._written.pop(group, None)
+            self._told.pop(group, None)
+            return None
+        stored = self._stored(pod_group)
+        found = report.decide(
+            pod_group,
+            snapshot=self._snapshot,
+            stored=stored,
+            now=self._clock.wall(),
+            options=self._options,
+            on_partial=self._on_partial,
+        )
+        await self._write(pod_group, found.status, changed=found.status != stored)
+        self._tell(pod_group, found)
+        await self._act(found)
+        if ours(pod_group.status) == found.status:
+            return found.look_again
+        return min(found.look_again or WATCH_LAG, WATCH_LAG)
+
+    async def _write(
+        self, pod_group: PodGroupInfo, status: PodGroupStatusInfo, *, changed: bool
+    ) -> None:
+        if changed or self._is_lost(pod_group):
+            await self._writer.apply_status(pod_group, status)
+            _log.debug("status written", group=pod_group.key, phase=status.phase)
+        elif pod_group.key in self._written:
+            return
+        at = self._clock.monotonic()
+        self._written[pod_group.key] = _Written(pod_group.uid, status, at)
+
+    def _stored(self, pod_group: PodGroupInfo) -> PodGroupStatusInfo:
+        written = self._written.get(pod_group.key)
+        if written is not None and written.uid == pod_group.uid:
+            return written.status
+        return ours(pod_group.status)
+
+    def _is_lost(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether somebody has overwritten what we wrote a while ago."""
+        written = self._written.get(pod_group.key)
+        return (
+            written is not None
+            and written.uid == pod_group.uid
+            and ours(pod_group.status) != written.status
+            and self._clock.monotonic() >= written.at + WATCH_LAG
+        )
+
+    def _tell(self, pod_group: PodGroupInfo, found: Report) -> None:
+        uid, told = self._told.get(pod_group.key, ("", frozenset()))
+        if uid != pod_group.uid:
+            told = frozenset()
+        for notice in found.notices:
+            if notice.key and notice.key in told:
+                continue
+            told |= {notice.key}
+            self._record(self._event(pod_group, notice))
+        self._told[pod_group.key] = pod_group.uid, told
+
+    def _event(self, pod_group: PodGroupInfo, notice: Notice) -> Event:
+        about = ObjectRef(
+            f"{pod_group.api_group}/{VERSION}",
+            "PodGroup",
+            pod_group.namespace,
+            pod_group.name,
+            pod_group.uid,
+        )
+        return Event(
+            about=about,
+            reason=notice.reason,
+            note=notice.note or notice.reason,
+            action=notice.action,
+            warning=notice.warning,
+            occasion=notice.key or str(self._clock.wall()),
+        )
+
+    async def _act(self, found: Report) -> None:
+        said = found.readiness
+        for pod in said.tell if said else ():
+            assert said is not None
+            await self._writer.set_gang_ready(
+                _ref(pod),
+                ready=said.ready,
+                reason=said.reason,
+                message=said.message,
+                at=self._clock.wall(),
+            )
+        refused: ApiError | None = None
+        for pod in found.evict:
+            try:
+                await self._writer.evict(_ref(pod))
+                _log.info("evicted", pod=pod.key, group=pod.group)
+            except ApiError as error:
+                refused = error  # a disruption budget may allow others
+        if refused is not None:
+            raise refused
+
+
+def touched(change: Change) -> frozenset[str]:
+    """Return the groups that a change gives reason to look at."""
+    return change.groups | change.statuses
+
+
+def _ref(pod: PodInfo) -> PodRef:
+    return PodRef(pod.namespace, pod.name, pod.uid)

@@ -1,0 +1,108 @@
+"""What is said of a group besides its phase: is it scheduled, does it run, and why not."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import floor
+from typing import Final
+
+from extender.api.wellknown import Aspect, Phase, Reason, Told
+from extender.gang.phase import Progress, is_scheduled, runs
+from extender.state.pod_groups import ConditionInfo, PodGroupStatusInfo
+
+OURS: Final = frozenset((Aspect.SCHEDULED, Aspect.RUNNING, Aspect.PARTIAL))
+"""The conditions that the reconciler answers for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A condition before it is known since when it holds."""
+
+    type: Aspect
+    holds: bool
+    reason: str
+    message: str
+
+
+def scheduled(
+    have: Progress,
+    need: int,
+    *,
+    phase: str,
+    why: tuple[str, str],
+    said: tuple[str, str] | None,
+) -> Statement:
+    """Return whether the group has its nodes.
+
+    `why` are reason and message of what keeps it from that as far as the cluster shows; where
+    nothing does, what the extender has `said` counts.
+    """
+    if is_scheduled(have, need):
+        text = f"{have.bound + have.done} of the {need} pods that it needs have a node or are done"
+        return Statement(Aspect.SCHEDULED, reason=Told.SCHEDULED, holds=True, message=text)
+    if phase == Phase.FAILED:
+        return Statement(
+            Aspect.SCHEDULED, reason=Told.PODS_FAILED, holds=False, message=_failed(have, need)
+        )
+    if why[0] == Reason.WAITING_FOR_BIND:
+        if said is not None:
+            why = said
+        elif have.bound:
+            text = f"{have.bound} of the {need - have.done} pods that it still needs have a node"
+            why = (Told.PARTIALLY_SCHEDULED, text)
+    return Statement(Aspect.SCHEDULED, holds=False, reason=why[0], message=why[1])
+
+
+def running(have: Progress, need: int, *, phase: str) -> Statement:
+    """Return whether the group runs."""
+    text = f"{have.running} of {need} pods run, {have.done} have succeeded"
+    if phase == Phase.FINISHED:
+        return Statement(Aspect.RUNNING, reason=Told.FINISHED, holds=False, message="")
+    if phase == Phase.FAILED:
+        return Statement(
+            Aspect.RUNNING, reason=Told.PODS_FAILED, holds=False, message=_failed(have, need)
+        )
+    if runs(have, need):
+        return Statement(Aspect.RUNNING, reason=Told.RUNNING, holds=True, message=text)
+    reason = Told.NOT_RUNNING if is_scheduled(have, need) else Told.NOT_SCHEDULED
+    return Statement(Aspect.RUNNING, reason=reason, holds=False, message=text)
+
+
+def dated(
+    statements: Iterable[Statement], *, stored: PodGroupStatusInfo, generation: int, now: float
+) -> tuple[ConditionInfo, ...]:
+    """Return conditions by type, each with the time when its value last changed."""
+    return tuple(
+        ConditionInfo(
+            type=each.type,
+            status=str(each.holds),
+            reason=each.reason,
+            message=each.message,
+            transition=_since(stored.condition(each.type), each, now),
+            generation=generation,
+        )
+        for each in sorted(statements, key=lambda each: each.type)
+    )
+
+
+def ours(status: PodGroupStatusInfo) -> PodGroupStatusInfo:
+    """Return a stored status without what others say in it."""
+    kept = (each for each in status.conditions if each.type in OURS)
+    return replace(status, conditions=tuple(sorted(kept, key=lambda each: each.type)))
+
+
+def permitted(status: PodGroupStatusInfo) -> tuple[str, str] | None:
+    """Return reason and message of what the extender last said of a group that it waits for."""
+    said = status.condition(Aspect.PERMITTED)
+    if said is None or said.status == "True" or said.reason == Reason.QUORUM_REACHED:
+        return None
+    return said.reason, said.message
+
+
+def _since(before: ConditionInfo | None, each: Statement, now: float) -> float:
+    if before is not None and before.status == str(each.holds):
+        return before.transition
+    return float(floor(now))
+
+
+def _failed(have: Progress, need: int) -> str:
+    return f"{have.failed} failed, and {have.there} of the {need} pods that it needs are left"

@@ -1,0 +1,150 @@
+"""Where a group is in its life, and how many of its pods are how far.
+
+| phase | when |
+|---|---|
+| Pending | fewer than minMember pods exist |
+| PreScheduling | enough pods exist, none has a node |
+| Scheduling | some have a node or wait with one, fewer than the group needs |
+| Scheduled | as many as it needs have a node, not yet minMember of them run |
+| Running | running and succeeded pods are minMember or more |
+| Finished | minMember pods succeeded, and no pod of the group is left that has not ended |
+| Failed | a pod failed, and what is left and what succeeded are fewer than minMember |
+
+A succeeded pod counts as there in every phase; so does what the unfinished Jobs of the group say
+they have behind them, because their pods may have been deleted since. A pod that is being deleted
+counts for nothing, but a group is not Finished before it is gone.
+
+No phase is the last word. A Job controller replaces a failed pod a moment later: the group then
+goes from Failed back to where its pods are. A Finished group gets new pods when its name is used
+again. One thing is remembered: while a group is Finished and nothing of it lives, its counts do not
+fall, because a Job's time-to-live deletes the pods that they came from. A group whose last pods
+were deleted before anybody saw them succeed is Pending, as is one without any pods.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import floor
+
+from extender.api.wellknown import Phase
+from extender.state.pod_groups import PodGroupStatusInfo
+from extender.state.pods import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A group's pods by how far they are; `done` are succeeded ones, whether or not still there."""
+
+    live: int
+    """Neither ended nor being deleted."""
+    leaving: int
+    """Being deleted, and not ended yet."""
+    bound: int
+    """Live ones that have a node."""
+    running: int
+    succeeded: int
+    failed: int
+    done: int
+
+    @property
+    def there(self) -> int:
+        """Pods that exist, as far as minMember is concerned."""
+        return self.live + self.done
+
+
+def progress(pods: Iterable[PodInfo], *, done: int = 0) -> Progress:
+    """Return the count of a group's pods, of which Jobs say that they have `done` so many."""
+    live = leaving = bound = running = succeeded = failed = 0
+    for pod in pods:
+        if pod.finished:
+            succeeded += pod.phase == "Succeeded"
+            failed += pod.phase == "Failed"
+        elif pod.terminating:
+            leaving += 1
+        else:
+            live += 1
+            bound += pod.node is not None
+            running += pod.phase == "Running"
+    return Progress(live, leaving, bound, running, succeeded, failed, max(succeeded, done))
+
+
+def decide(
+    pods: Sequence[PodInfo],
+    *,
+    need: int,
+    quorum: int,
+    stored: PodGroupStatusInfo,
+    now: float,
+    waiting: bool = False,
+) -> PodGroupStatusInfo:
+    """Return the status, conditions aside, of a group of live and finished pods.
+
+    `need` is minMember, `quorum` what Jobs leave of it, `stored` the status so far; `waiting` says
+    that pods wait with a node for the others.
+    """
+    have = progress(pods, done=need - quorum)
+    if _is_over(have, stored, need):
+        return _as_it_ended(have, stored)
+    phase = _phase(have, need, waiting=waiting)
+    started = stored.started
+    if started is None and have.there >= need and have.there > 0:
+        started = float(floor(now))
+    return PodGroupStatusInfo(
+        phase=phase,
+        scheduled=have.bound + have.succeeded,
+        running=have.running,
+        succeeded=have.succeeded,
+        failed=have.failed,
+        occupied_by=_owners(pods),
+        started=started,
+    )
+
+
+def is_scheduled(have: Progress, need: int) -> bool:
+    """Return whether as many pods as the group needs have, or had, a node."""
+    return have.bound + have.done >= max(need, 1)
+
+
+def runs(have: Progress, need: int) -> bool:
+    """Return whether as many pods as the group needs run or have succeeded."""
+    return have.running + have.done >= max(need, 1)
+
+
+def _phase(have: Progress, need: int, *, waiting: bool) -> Phase:
+    if have.there < max(need, 1):
+        return Phase.FAILED if have.failed else Phase.PENDING
+    if have.succeeded >= need and not have.live and not have.leaving:
+        return Phase.FINISHED
+    if runs(have, need):
+        return Phase.RUNNING
+    if is_scheduled(have, need):
+        return Phase.SCHEDULED
+    if have.bound + have.done or waiting:
+        return Phase.SCHEDULING
+    return Phase.PRE_SCHEDULING
+
+
+def _is_over(have: Progress, stored: PodGroupStatusInfo, need: int) -> bool:
+    """Return whether the group was Finished, is so still, and has lost pods that it counted."""
+    return (
+        stored.phase == Phase.FINISHED
+        and stored.succeeded >= need
+        and not have.live
+        and not have.leaving
+        and (have.succeeded < stored.succeeded or have.failed < stored.failed)
+    )
+
+
+def _as_it_ended(have: Progress, stored: PodGroupStatusInfo) -> PodGroupStatusInfo:
+    return PodGroupStatusInfo(
+        phase=Phase.FINISHED,
+        scheduled=max(stored.scheduled, have.succeeded),
+        running=0,
+        succeeded=max(stored.succeeded, have.succeeded),
+        failed=max(stored.failed, have.failed),
+        occupied_by=stored.occupied_by,
+        started=stored.started,
+    )
+
+
+def _owners(pods: Iterable[PodInfo]) -> str:
+    return ",".join(sorted({owner for pod in pods for owner in pod.owners}))

@@ -1,0 +1,137 @@
+"""Everything that is to be told and done about one group, decided in one step."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from extender.api.wellknown import Aspect, Reason, Told
+from extender.gang import conditions, partial, pending, phase, readiness
+from extender.gang.options import Options
+from extender.gang.partial import OnPartial, Rules
+from extender.gang.readiness import Readiness
+from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
+from extender.state.pods import PodInfo
+from extender.state.snapshot import Snapshot
+
+LOOK_AGAIN: Final = 10.0
+"""Seconds. Why a group waits depends on everybody's room, of which most changes are not its own."""
+
+_BAD: Final = frozenset((
+    Reason.NEVER_FITS, Reason.NOT_ENOUGH_RESOURCES, Reason.SCHEDULE_TIMEOUT,
+    Reason.MEMBER_UNSCHEDULABLE, Told.PODS_FAILED,
+))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One Event about the group; the same `key` is the same occasion, told once."""
+
+    reason: str
+    note: str
+    action: str
+    warning: bool = False
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the group's status is now, whom to tell, and what to do."""
+
+    status: PodGroupStatusInfo
+    notices: tuple[Notice, ...] = ()
+    evict: tuple[PodInfo, ...] = ()
+    readiness: Readiness | None = None
+    look_again: float | None = None
+
+
+def decide(
+    pod_group: PodGroupInfo,
+    *,
+    snapshot: Snapshot,
+    stored: PodGroupStatusInfo,
+    now: float,
+    options: Options,
+    on_partial: OnPartial = OnPartial.KEEP,
+) -> Report:
+    """Return the report on a group whose status so far is `stored`; `now` since the epoch."""
+    group, need = pod_group.key, pod_group.min_member
+    pods = [*snapshot.members(group), *snapshot.finished(group).values()]
+    said = conditions.permitted(pod_group.status)
+    status = phase.decide(
+        pods,
+        need=need,
+        quorum=snapshot.quorum(pod_group),
+        stored=stored,
+        now=now,
+        waiting=said is not None and said[0] == Reason.WAITING_FOR_BIND,
+    )
+    done = max(status.succeeded, need - snapshot.quorum(pod_group))
+    have = phase.progress(pods, done=done)
+    split = partial.decide(
+        pods,
+        have,
+        quorum=need - done,
+        before=stored.condition(Aspect.PARTIAL),
+        now=now,
+        rules=Rules(
+            options.timeout(pod_group.schedule_timeout),
+            partial.policy(pod_group.on_partial, on_partial),
+        ),
+    )
+    whole = phase.is_scheduled(have, need)
+    why = None if whole else pending.decide(group, snapshot=snapshot, now=now, options=options)
+    statements = [
+        conditions.scheduled(
+            have,
+            need,
+            phase=status.phase,
+            why=(why.reason, why.message) if why else ("", ""),
+            said=said,
+        ),
+        conditions.running(have, need, phase=status.phase),
+        *([split.statement] if split.statement else []),
+    ]
+    status = replace(
+        status,
+        conditions=conditions.dated(
+            statements, stored=stored, generation=pod_group.generation, now=now
+        ),
+    )
+    return Report(
+        status=status,
+        notices=(*_changes(stored, status), *_mixed_priorities(pods)),
+        evict=split.evict,
+        readiness=readiness.decide(pods, need=need, done=done),
+        look_again=_look_again(whole=whole, partial=split.look_again, there=bool(pods)),
+    )
+
+
+def _look_again(*, whole: bool, partial: float | None, there: bool) -> float | None:
+    if partial is not None:
+        return min(partial, LOOK_AGAIN)
+    return LOOK_AGAIN if there and not whole else None
+
+
+def _changes(stored: PodGroupStatusInfo, status: PodGroupStatusInfo) -> Iterable[Notice]:
+    """Yield what is worth an Event: another reason, not another number."""
+    for now in status.conditions:
+        before = stored.condition(now.type)
+        if before is not None and before.reason == now.reason:
+            continue
+        if now.type == Aspect.SCHEDULED:
+            yield _notice(now, now.reason, "Scheduling", warning=now.reason in _BAD)
+        elif now.type == Aspect.PARTIAL and now.reason in {Told.PARTIAL_GANG, Told.EVICTED}:
+            action = "Evicting" if now.reason == Told.EVICTED else "Keeping"
+            yield _notice(now, Told.PARTIAL_GANG, action, warning=True)
+
+
+def _notice(condition: ConditionInfo, reason: str, action: str, *, warning: bool) -> Notice:
+    return Notice(reason, condition.message, action, warning)
+
+
+def _mixed_priorities(pods: Iterable[PodInfo]) -> Iterable[Notice]:
+    priorities = sorted({pod.priority for pod in pods if not pod.finished})
+    if len(priorities) > 1:
+        listed = ", ".join(map(str, priorities))
+        note = f"its pods have the priorities {listed}; {priorities[0]} counts"
+        yield Notice(Told.MIXED_PRIORITIES, note, "Comparing", warning=True, key=listed)

@@ -1,0 +1,108 @@
+"""What the reconciler writes: the status of PodGroups, a condition of pods, and evictions."""
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from extender.api.wellknown import GANG_READY
+from extender.kube.client import APPLY_PATCH, STRATEGIC_PATCH, KubeClient
+from extender.kube.errors import ConflictError, InvalidError, NotFoundError
+from extender.kube.pods import PodRef
+from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
+
+FIELD_MANAGER: Final = "gang-extender-reconciler"
+VERSION: Final = "v1alpha1"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class PodGroupWriter:
+    """Writes to the API server for the reconciler's roles; every method raises ApiError."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> None:
+        """Make the status of a PodGroup this one, as far as it is ours.
+
+        The UID is a precondition, so that a namesake that came later is not told the story of the
+        one before; neither it nor one that is gone is an error.
+        """
+        path = (
+            f"/apis/{pod_group.api_group}/{VERSION}/namespaces/{pod_group.namespace}"
+            f"/podgroups/{pod_group.name}/status?fieldManager={quote(FIELD_MANAGER)}&force=true"
+        )
+        body = _encode({
+            "apiVersion": f"{pod_group.api_group}/{VERSION}",
+            "kind": "PodGroup",
+            "metadata": {
+                "name": pod_group.name, "namespace": pod_group.namespace, "uid": pod_group.uid
+            },
+            "status": as_json(status),
+        })  # fmt: skip
+        with suppress(NotFoundError, ConflictError):
+            await self._client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
+
+    async def set_gang_ready(
+        self, pod: PodRef, *, ready: bool, reason: str, message: str, at: float
+    ) -> None:
+        """Say of a pod whether its gang is ready; one that is gone is fine."""
+        condition = {
+            "type": GANG_READY,
+            "status": "True" if ready else "False",
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": as_time(at),
+        }
+        body = _encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
+        with suppress(NotFoundError, ConflictError):
+            await self._client.request(
+                "PATCH", f"{pod.path}/status", body=body, content_type=STRATEGIC_PATCH
+            )
+
+    async def evict(self, pod: PodRef) -> None:
+        """Have a pod evicted; a disruption budget that forbids it for now is UnavailableError."""
+        body = _encode({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        })  # fmt: skip
+        with suppress(NotFoundError, ConflictError, InvalidError):
+            await self._client.request("POST", f"{pod.path}/eviction", body=body)
+
+
+def as_json(status: PodGroupStatusInfo) -> dict[str, Any]:
+    """Return a status as the API has it."""
+    told: dict[str, Any] = {
+        "phase": status.phase,
+        "scheduled": status.scheduled,
+        "running": status.running,
+        "succeeded": status.succeeded,
+        "failed": status.failed,
+        "conditions": [_condition(each) for each in status.conditions],
+    }
+    if status.occupied_by:
+        told["occupiedBy"] = status.occupied_by
+    if status.started is not None:
+        told["scheduleStartTime"] = as_time(status.started)
+    return told
+
+
+def as_time(seconds: float) -> str:
+    """Return seconds since the epoch as the API has them."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _condition(condition: ConditionInfo) -> dict[str, Any]:
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastTransitionTime": as_time(condition.transition),
+        "observedGeneration": condition.generation,
+    }

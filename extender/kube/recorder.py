@@ -1,0 +1,174 @@
+"""Events of events.k8s.io/v1: what people read with `kubectl describe` and `kubectl events`.
+
+Events help people and decide nothing. So recording one never waits and never fails: what is too
+much for the API server, or for the reader, is dropped and counted. The name of an Event says which
+occasion it tells of, so that a second process, or the same one after a restart, makes no second one
+of the same occasion.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+import structlog
+
+from extender.kube.client import KubeClient
+from extender.kube.errors import ApiError, ConflictError
+from extender.runtime.clock import Clock
+
+CONTROLLER: Final = "scheduling.x-k8s.io/gang-extender"
+MOST_WAITING: Final = 1000
+LONGEST_NOTE: Final = 1024
+_GROUPS_REMEMBERED: Final = 10_000
+
+_log = structlog.get_logger(__name__)
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """What an Event is about."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One occasion, told by `occasion`: another word is another occasion."""
+
+    about: ObjectRef
+    reason: str
+    note: str
+    action: str
+    warning: bool
+    occasion: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """So many Events at once, and one more after each interval, in seconds."""
+
+    burst: int
+    interval: float
+
+
+PER_OBJECT: Final = Limit(10, 30.0)
+OVERALL: Final = Limit(500, 0.02)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    limit: Limit
+    left: float
+    at: float
+
+    def take(self, now: float) -> bool:
+        self.left = min(self.limit.burst, self.left + (now - self.at) / self.limit.interval)
+        self.at = now
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+
+class Recorder:
+    """Writes Events one after the other, at most so many for each object and for all.
+
+    `count` is told of each what became of it: written, known already, dropped or failed.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        clock: Clock,
+        instance: str,
+        count: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._instance = instance
+        self._count = count
+        self._all = _Bucket(OVERALL, OVERALL.burst, clock.monotonic())
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._waiting: deque[Event] = deque()
+        self._wakeup = asyncio.Event()
+
+    def record(self, event: Event) -> None:
+        """Have an Event written, or drop it where there are too many."""
+        now = self._clock.monotonic()
+        if (
+            len(self._waiting) >= MOST_WAITING
+            or not self._bucket(event.about.uid, now).take(now)
+            or not self._all.take(now)
+        ):
+            self._count("dropped")
+            _log.debug("event dropped", about=event.about.name, reason=event.reason)
+            return
+        self._waiting.append(event)
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        """Write what was recorded, until cancelled."""
+        while True:
+            while self._waiting:
+                await self._write(self._waiting.popleft())
+            self._wakeup.clear()
+            await self._wakeup.wait()
+
+    def _bucket(self, uid: str, now: float) -> _Bucket:
+        bucket = self._buckets.pop(uid, None) or _Bucket(PER_OBJECT, PER_OBJECT.burst, now)
+        self._buckets[uid] = bucket
+        while len(self._buckets) > _GROUPS_REMEMBERED:
+            self._buckets.popitem(last=False)
+        return bucket
+
+    async def _write(self, event: Event) -> None:
+        path = f"/apis/events.k8s.io/v1/namespaces/{event.about.namespace}/events"
+        try:
+            await self._client.request("POST", path, body=_encode(self._body(event)))
+        except ConflictError:
+            self._count("known")
+            return
+        except ApiError as error:
+            self._count("failed")
+            _log.warning("could not write an Event", about=event.about.name, error=str(error))
+            return
+        self._count("written")
+
+    def _body(self, event: Event) -> dict[str, object]:
+        about = event.about
+        at = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": _name(event), "namespace": about.namespace},
+            "eventTime": at,
+            "reportingController": CONTROLLER,
+            "reportingInstance": self._instance[:128],
+            "action": event.action,
+            "reason": event.reason,
+            "type": "Warning" if event.warning else "Normal",
+            "note": event.note[:LONGEST_NOTE],
+            "regarding": {
+                "apiVersion": about.api_version,
+                "kind": about.kind,
+                "namespace": about.namespace,
+                "name": about.name,
+                "uid": about.uid,
+            },
+        }
+
+
+def _name(event: Event) -> str:
+    said = "\0".join((event.about.uid, event.reason, event.occasion))
+    return f"{event.about.name[:200]}.{sha256(said.encode()).hexdigest()[:16]}"

@@ -1,0 +1,110 @@
+"""A loop for each of many keys: something may have changed, look and act, look again if it failed.
+
+Notices of one key that come close together are one look. Several keys are worked on at the same
+time, but never one key twice at once.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+from extender.runtime.backoff import Backoff
+from extender.runtime.workqueue import WorkQueue
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Observer(Protocol):
+    """Is told how each look went."""
+
+    def done(self, seconds: float) -> None:
+        """Take a look that went well."""
+        ...
+
+    def failed(self, key: object, error: Exception, retry_in: float) -> None:
+        """Take one that did not."""
+        ...
+
+
+class Controller(Generic[K]):
+    """Calls `reconcile` for keys; it may return in how many seconds it wants to look again.
+
+    Errors of the kind `retried` are waited out with growing pauses of that key alone.
+    """
+
+    def __init__(
+        self,
+        reconcile: Callable[[K], Awaitable[float | None]],
+        *,
+        new_backoff: Callable[[], Backoff],
+        retried: type[Exception],
+        observer: Observer,
+        settle: float = 0.1,
+        parallel: int = 8,
+    ) -> None:
+        self._reconcile = reconcile
+        self._new_backoff = new_backoff
+        self._retried = retried
+        self._observer = observer
+        self._settle = settle
+        self._parallel = parallel
+        self._queue: WorkQueue[K] = WorkQueue()
+        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._backoffs: dict[K, Backoff] = {}
+        self._busy: set[K] = set()
+        self._again: set[K] = set()
+
+    def notice(self, key: K) -> None:
+        """Have a key looked at soon."""
+        self._after(key, self._settle)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(self._parallel):
+                tasks.create_task(self._work())
+
+    def _after(self, key: K, seconds: float) -> None:
+        """Have a key looked at then, or earlier where that was asked for already."""
+        loop = asyncio.get_running_loop()
+        at = loop.time() + seconds
+        timer = self._timers.get(key)
+        if timer is not None:
+            if timer.when() <= at:
+                return
+            timer.cancel()
+        self._timers[key] = loop.call_at(at, self._due, key)
+
+    def _due(self, key: K) -> None:
+        del self._timers[key]
+        if key in self._busy:
+            self._again.add(key)
+        else:
+            self._queue.add(key)
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            self._busy.add(key)
+            try:
+                await self._look(key)
+            finally:
+                self._busy.discard(key)
+            if key in self._again:
+                self._again.discard(key)
+                self._queue.add(key)
+
+    async def _look(self, key: K) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            again = await self._reconcile(key)
+        except self._retried as error:
+            pause = self._backoffs.setdefault(key, self._new_backoff()).next()
+            self._observer.failed(key, error, pause)
+            self._after(key, pause)
+            return
+        self._backoffs.pop(key, None)
+        self._observer.done(loop.time() - began)
+        if again is not None:
+            self._after(key, again)

@@ -1,0 +1,182 @@
+"""What `gang-extender reconcile` runs.
+
+Every replica follows the cluster and answers for its health; the one that holds the Lease also
+works. It begins when its caches are full, and has stopped writing before it lets the Lease go.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import structlog
+from fastapi import FastAPI
+
+from extender.api.wellknown import Phase
+from extender.config import Settings
+from extender.controllers.aging import Aging
+from extender.controllers.pod_group import PodGroupController, touched
+from extender.kube.client import KubeClient, load_configuration
+from extender.kube.decode import Decoder
+from extender.kube.errors import ApiError
+from extender.kube.lease import LeadershipLost, LeaseElection, LeaseName
+from extender.kube.pod_groups import PodGroupWriter
+from extender.kube.recorder import Recorder
+from extender.runtime.clock import SystemClock
+from extender.runtime.controller import Controller
+from extender.server.health import health_app
+from extender.state.cluster import Cluster
+from extender.state.events import Change
+from extender.telemetry.reconciler import ReconcilerMetrics
+from extender.wiring import http
+from extender.wiring.reflectors import ALL_PODS, backoff, reflectors
+
+_log = structlog.get_logger(__name__)
+
+KEEP_ALIVE_SECONDS: Final = 30
+NAME: Final = "pod-group"
+
+
+class Reconciler:
+    """Everything that `reconcile` runs, around one client."""
+
+    def __init__(self, settings: Settings, client: KubeClient) -> None:
+        clock, cluster = SystemClock(), Cluster()
+        identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
+        chosen = settings.reconcile
+        self.lost: LeadershipLost | None = None
+        self._snapshot = cluster.snapshot()
+        self._metrics = ReconcilerMetrics()
+        self.reflectors = reflectors(client, cluster, Decoder(), pods=ALL_PODS)
+        self._recorder = Recorder(
+            client,
+            clock=clock,
+            instance=identity,
+            count=lambda result: self._metrics.events.labels(result).inc(),
+        )
+        groups = PodGroupController(
+            cluster,
+            PodGroupWriter(client),
+            record=self._recorder.record,
+            clock=clock,
+            options=settings.gang.options(),
+            on_partial=settings.gang.on_partial,
+        )
+        self._controller = Controller[str](
+            groups.reconcile,
+            new_backoff=lambda: backoff(0.2, 30.0),
+            retried=ApiError,
+            observer=_Observer(self._metrics),
+        )
+        # What the extender claims for groups that have waited long is claimed here as well.
+        self._aging = Aging(cluster, options=settings.gang.options(), clock=clock)
+        self._election: LeaseElection | None = None
+        if chosen.leader_elect:
+            self._election = LeaseElection(
+                client,
+                of=LeaseName(chosen.lease_namespace, chosen.lease_name, identity),
+                times=chosen.times(),
+                clock=clock,
+            )
+        cluster.subscribe(self._on_change)
+        for phase in Phase:
+            count = partial(lambda word: groups.phases()[word], phase)
+            self._metrics.groups.labels(phase).set_function(count)
+        self.app: FastAPI = health_app(self._metrics.render, self.ready)
+
+    def ready(self) -> dict[str, bool]:
+        """Return which caches have been filled; whoever waits to lead is ready too."""
+        return {reflector.kind: reflector.synced for reflector in self.reflectors}
+
+    async def run(self, serve: Callable[[], Awaitable[None]], stop: Callable[[], None]) -> None:
+        """Run everything until `serve` returns; `stop` makes it. Raises LeadershipLost."""
+        async with asyncio.TaskGroup() as tasks:
+            background = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
+            background.append(tasks.create_task(self._aging.run()))
+            background.append(tasks.create_task(self._lead(stop)))
+            await serve()
+            for task in background:
+                task.cancel()
+        if self.lost is not None:
+            raise self.lost
+
+    def _on_change(self, change: Change) -> None:
+        for group in touched(change):
+            self._controller.notice(group)
+
+    async def _lead(self, stop: Callable[[], None]) -> None:
+        for reflector in self.reflectors:
+            await reflector.first_list.wait()
+        if self._election is None:
+            await self._work()
+            return
+        try:
+            await self._election.acquire()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._work())
+                await self._election.keep()
+        except* LeadershipLost as group:
+            self.lost = LeadershipLost(str(group.exceptions[0]))
+            stop()
+        finally:
+            await self._election.release()
+
+    async def _work(self) -> None:
+        self._metrics.leader.set(1)
+        try:
+            for group in self._snapshot.pod_groups:
+                self._controller.notice(group)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._controller.run())
+                tasks.create_task(self._recorder.run())
+        finally:
+            self._metrics.leader.set(0)
+
+
+class _Observer:
+    """Counts and logs how looks at groups went."""
+
+    def __init__(self, metrics: ReconcilerMetrics) -> None:
+        self._seconds = metrics.reconcile_seconds.labels(NAME)
+        self._done = metrics.reconciles.labels(NAME, "done")
+        self._failed = metrics.reconciles.labels(NAME, "failed")
+
+    def done(self, seconds: float) -> None:
+        """Take a look that went well."""
+        self._seconds.observe(seconds)
+        self._done.inc()
+
+    def failed(self, key: object, error: Exception, retry_in: float) -> None:
+        """Take one that did not."""
+        self._failed.inc()
+        _log.warning(
+            "could not reconcile", group=key, error=str(error), retry_in=round(retry_in, 2)
+        )
+
+
+async def reconcile(settings: Settings, kubeconfig: Path | None) -> None:
+    """Run the reconciler until SIGTERM or SIGINT.
+
+    Raises ConfigurationError, OSError, and LeadershipLost when somebody else has to go on.
+    """
+    configuration = await load_configuration(kubeconfig)
+    kube, chosen = settings.kube, settings.reconcile
+    async with KubeClient(
+        configuration, connections=kube.connections, timeout=kube.timeout_seconds
+    ) as client:
+        reconciler = Reconciler(settings, client)
+        config = http.config(
+            reconciler.app, host=chosen.host, port=chosen.port, keep_alive=KEEP_ALIVE_SECONDS
+        )
+        server = http.Server(config, on_exit=lambda: None)
+
+        def stop() -> None:
+            server.should_exit = True
+
+        _log.info("reconciling", host=chosen.host, port=chosen.port, api_server=client.host)
+        await reconciler.run(server.serve, stop)
+    _log.info("stopped")

@@ -1,0 +1,82 @@
+"""What feeds the state, in either process."""
+
+import asyncio
+import random
+from typing import Any, Final
+
+from extender.api.wellknown import POD_GROUP_GROUPS
+from extender.kube.client import KubeClient
+from extender.kube.decode import Decoder
+from extender.kube.reflector import Reflector
+from extender.kube.watch import Watcher
+from extender.runtime.backoff import Backoff
+from extender.state import events as ev
+from extender.state.cluster import Cluster
+from extender.state.jobs import JobInfo
+from extender.state.nodes import NodeInfo
+from extender.state.pod_groups import PodGroupInfo
+from extender.state.pods import PodInfo
+
+ALL_PODS: Final = ""
+LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""What kube-scheduler itself watches: finished pods hold nothing, and show up as deleted."""
+
+
+def backoff(base: float, cap: float) -> Backoff:
+    """Return pauses from `base` to `cap` seconds, spread so that nobody moves in step."""
+    return Backoff(base, cap, jitter=lambda: random.uniform(0.5, 1.0))  # noqa: S311
+
+
+def reflectors(
+    client: KubeClient, cluster: Cluster, decoder: Decoder, *, pods: str
+) -> list[Reflector[Any]]:
+    """Return what feeds the cluster: pods, nodes, Jobs, and PodGroups of both API groups.
+
+    `pods` is the field selector for pods.
+    """
+
+    def watcher(path: str, selector: str = "") -> Watcher:
+        return Watcher(
+            client, path, sleep=asyncio.sleep, backoff=backoff(0.1, 5.0), field_selector=selector
+        )
+
+    members = Reflector[PodInfo](
+        "pods",
+        watcher("/api/v1/pods", pods),
+        decoder.pod,
+        listed=lambda pods: _tell(cluster, ev.PodsListed(pods)),
+        applied=lambda pod: _tell(cluster, ev.PodApplied(pod)),
+        deleted=lambda pod: _tell(cluster, ev.PodDeleted(pod.uid)),
+    )
+    nodes = Reflector[NodeInfo](
+        "nodes",
+        watcher("/api/v1/nodes"),
+        decoder.node,
+        listed=lambda nodes: _tell(cluster, ev.NodesListed(nodes)),
+        applied=lambda node: _tell(cluster, ev.NodeApplied(node)),
+        deleted=lambda node: _tell(cluster, ev.NodeDeleted(node.name)),
+    )
+
+    def pod_groups(api_group: str) -> Reflector[PodGroupInfo]:
+        return Reflector[PodGroupInfo](
+            f"podgroups.{api_group}",
+            watcher(f"/apis/{api_group}/v1alpha1/podgroups"),
+            lambda raw: decoder.pod_group(raw, api_group=api_group),
+            listed=lambda found: _tell(cluster, ev.PodGroupsListed(api_group, found)),
+            applied=lambda found: _tell(cluster, ev.PodGroupApplied(found)),
+            deleted=lambda found: _tell(cluster, ev.PodGroupDeleted(api_group, found.key)),
+        )
+
+    jobs = Reflector[JobInfo](
+        "jobs",
+        watcher("/apis/batch/v1/jobs"),
+        decoder.job,
+        listed=lambda jobs: _tell(cluster, ev.JobsListed(jobs)),
+        applied=lambda job: _tell(cluster, ev.JobApplied(job)),
+        deleted=lambda job: _tell(cluster, ev.JobDeleted(job.uid)),
+    )
+    return [members, nodes, jobs, *map(pod_groups, POD_GROUP_GROUPS)]
+
+
+def _tell(cluster: Cluster, event: ev.Event) -> None:
+    cluster.apply(event)

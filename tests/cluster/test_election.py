@@ -1,0 +1,94 @@
+"""Several reconcilers, of which one works."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import Gangs
+from tests.cluster.groups import SECONDS, Groups
+from tests.harness.client import Api
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import NAMESPACE
+from tests.harness.reconciler import Reconciler
+
+LEASES = "coordination.k8s.io/v1/leases"
+LEASE = "gang-extender-reconciler"
+QUICK = {"reconcile": {"leaseSeconds": 3, "renewSeconds": 2, "retrySeconds": 0.3}}
+
+
+@pytest.fixture
+def pair(control_plane: ControlPlane, api: Api) -> Iterator[tuple[Reconciler, Reconciler]]:
+    """Two replicas: the first leads."""
+    first = Reconciler(control_plane, name="first", settings=QUICK)
+    first.wait_leading()
+    second = Reconciler(control_plane, name="second", settings=QUICK)
+    yield first, second
+    for each in (first, second):
+        each.stop()
+    api.delete(LEASES, LEASE, NAMESPACE)
+
+
+def holder(api: Api) -> str:
+    return str(api.get(LEASES, LEASE, NAMESPACE)["spec"].get("holderIdentity") or "")
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_the_second_goes_on_where_the_first_ended(
+    end: str,
+    pair: tuple[Reconciler, Reconciler],
+    api: Api,
+    gangs: Gangs,
+    nodes: NodeFactory,
+) -> None:
+    first, second = pair
+    groups = Groups(api, gangs.namespace)
+    gangs.create("g", 2, min_member=3, gates=["harness/never"])
+    api.wait_for("it is told", lambda: groups.reasons() == ["NotEnoughPods"], SECONDS)
+    before = groups.status(), holder(api)
+    assert (first.leads, second.leads) == (True, False)
+
+    if end == "kill":
+        first.process.kill()
+    else:
+        first.stop()
+        assert first.process.exit_code == 0
+    second.wait_leading()
+    second.await_looks()
+    assert groups.status() == before[0]
+    assert holder(api) != before[1]
+    gangs.add("g", 1, start=2, gates=["harness/never"])
+    groups.await_status(phase="PreScheduling")
+    api.wait_for("it is told", lambda: len(groups.reasons()) == 2, SECONDS)
+    assert groups.reasons() == ["NotEnoughPods", "Gated"]
+
+
+def test_a_leader_that_was_out_for_too_long_ends_and_writes_no_more(
+    pair: tuple[Reconciler, Reconciler], api: Api
+) -> None:
+    first, second = pair
+    os.kill(first.process.pid, signal.SIGSTOP)
+    second.wait_leading()
+    mine = holder(api)
+    os.kill(first.process.pid, signal.SIGCONT)
+
+    assert first.process.wait(SECONDS) == 1
+    assert "lease" in first.process.tail(3) or "leads now" in first.process.tail(3)
+    assert second.leads
+    assert holder(api) == mine
+
+
+def test_whoever_waits_is_ready_and_writes_nothing(
+    pair: tuple[Reconciler, Reconciler], api: Api, gangs: Gangs
+) -> None:
+    first, second = pair
+    groups = Groups(api, gangs.namespace)
+    gangs.create("g", 2, min_member=3, gates=["harness/never"])
+    groups.await_status(phase="Pending")
+    second.wait_ready()
+
+    assert first.looks > 0
+    assert second.looks == 0
+    assert second.metric('gang_extender_events_total{result="written"}') == 0

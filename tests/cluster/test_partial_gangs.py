@@ -1,0 +1,76 @@
+"""Gangs that lost a member for which there is no room any more."""
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import POD_GROUPS, Gangs
+from tests.cluster.groups import SECONDS, Groups
+from tests.harness import objects
+from tests.harness.client import Api
+from tests.harness.reconciler import Reconciler
+
+pytestmark = pytest.mark.usefixtures("gang", "reconciler")
+
+PARTIAL = "2 of the 3 pods that it still needs have a node"
+
+
+def bereave(api: Api, gangs: Gangs, nodes: NodeFactory, *, policy: str) -> None:
+    """Make a gang of three, take one away with its node, and bring one that has no room."""
+    nodes(3, "4")
+    group = objects.pod_group("g", 3, namespace=gangs.namespace, timeout=1)
+    group["metadata"]["annotations"] = {"scheduling.x-k8s.io/on-partial": policy}
+    api.create(group)
+    gangs.add("g", 3, cpu="3", labels={"app": "g"})
+    gangs.await_phases("g", Running=3)
+    node = api.get("pods", "g-0", gangs.namespace)["spec"]["nodeName"]
+    api.patch("nodes", node, body={"spec": {"unschedulable": True}})
+    gangs.delete(["g-0"])
+    gangs.add("g", 1, start=3, cpu="3", labels={"app": "g"})
+
+
+def test_a_partial_gang_is_kept_and_told_of_once(
+    reconciler: Reconciler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    groups = Groups(api, gangs.namespace)
+    bereave(api, gangs, nodes, policy="keep")
+
+    api.wait_for("it is told", lambda: "PartialGang" in groups.reasons(), SECONDS)
+    assert groups.told(kind="Partial") == ("True", "PartialGang", PARTIAL)
+    [event] = [e for e in groups.events() if e["reason"] == "PartialGang"]
+    assert (event["type"], event["note"]) == ("Warning", PARTIAL)
+
+    reconciler.restart()
+    reconciler.await_looks()
+    assert groups.reasons().count("PartialGang") == 1
+    assert gangs.bound("g") == {"g-1", "g-2"}
+
+    nodes(1, "4", prefix="new")
+    groups.await_status(phase="Running", running=3)
+    assert groups.told(kind="Partial")[:2] == ("False", "Whole")
+
+
+def test_a_partial_gang_is_evicted_as_soon_as_its_disruption_budget_allows(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    groups = Groups(api, gangs.namespace)
+    budgets = "policy/v1/poddisruptionbudgets"
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "g", "namespace": gangs.namespace},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "g"}}},
+    }
+    api.create({**budget, "spec": {**budget["spec"], "minAvailable": 3, "maxUnavailable": None}})
+    bereave(api, gangs, nodes, policy="evict")
+
+    api.wait_for("it is told", lambda: "PartialGang" in groups.reasons(), SECONDS)
+    assert groups.told(kind="Partial") == ("True", "Evicted", PARTIAL)
+    assert gangs.bound("g") == {"g-1", "g-2"}
+
+    api.delete(budgets, "g", gangs.namespace)
+    api.wait_for("it is evicted", lambda: not gangs.bound("g"), SECONDS)
+    groups.await_status(scheduled=0)
+    assert groups.reasons().count("PartialGang") == 1
+    assert groups.told(kind="Partial")[:2] == ("False", "NotScheduled")
+    group = api.get(POD_GROUPS, "g", gangs.namespace)
+    assert group["status"]["phase"] == "Pending"

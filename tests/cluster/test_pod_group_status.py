@@ -1,0 +1,251 @@
+"""What the reconciler tells of a group, from its making to its end."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import POD_GROUPS, Gangs
+from tests.cluster.groups import SECONDS, Groups
+from tests.harness import objects
+from tests.harness.client import Api
+from tests.harness.objects import Object
+from tests.harness.reconciler import Reconciler
+
+pytestmark = pytest.mark.usefixtures("gang", "reconciler")
+
+NEVER = ["harness/never"]
+
+
+@pytest.fixture
+def groups(api: Api, namespace: str) -> Groups:
+    return Groups(api, namespace)
+
+
+def rest_stays(before: Object, after: Object) -> None:
+    """Check that two readings tell the same, times of conditions included."""
+    assert {**after, "conditions": None} == {**before, "conditions": None}
+    assert sorted(map(str, after["conditions"])) == sorted(map(str, before["conditions"]))
+
+
+def test_a_jobs_gang_is_told_in_each_phase_and_after_a_restart_the_same(
+    reconciler: Reconciler, api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    events: list[str] = []
+
+    def settles(*reasons: str, **want: Any) -> Object:
+        status = groups.await_status(**want)
+        events.extend(reasons)
+        api.wait_for(f"the Events are {events}", lambda: groups.reasons() == events, SECONDS)
+        reconciler.restart()
+        reconciler.await_looks()
+        rest_stays(status, groups.await_status(**want))
+        return status
+
+    gangs.create_group("g", 3)
+    settles("NotEnoughPods", phase="Pending", scheduled=0)
+    job = objects.job(
+        "work",
+        3,
+        namespace=gangs.namespace,
+        group="g",
+        indexed=True,
+        run_for="1h",
+        pod_spec={"schedulingGates": [{"name": NEVER[0]}]},
+    )
+    api.create(job)
+    status = settles("Gated", phase="PreScheduling", occupiedBy=f"{gangs.namespace}/work")
+    started = status["scheduleStartTime"]
+    assert groups.told() == ("False", "Gated", "0 of the 3 pods that it needs are free of gates")
+
+    nodes(1)
+    for pod in gangs.members("g"):
+        gate = [{"op": "remove", "path": "/spec/schedulingGates"}]
+        api.patch("pods", pod["metadata"]["name"], gangs.namespace, body=gate, how="json")
+    status = settles("Scheduled", phase="Running", scheduled=3, running=3, succeeded=0)
+    assert status["scheduleStartTime"] == started
+    assert groups.told()[:2] == ("True", "Scheduled")
+    assert groups.told(kind="Running")[:2] == ("True", "Running")
+
+    for pod in gangs.members("g"):
+        body = {"metadata": {"annotations": {objects.RUN_FOR: "1ms"}}}
+        api.patch("pods", pod["metadata"]["name"], gangs.namespace, body=body)
+    status = settles(phase="Finished", scheduled=3, running=0, succeeded=3, failed=0)
+    assert status["scheduleStartTime"] == started
+    assert groups.told(kind="Running")[:2] == ("False", "Finished")
+
+    api.delete("batch/v1/jobs", "work", gangs.namespace)
+    api.wait_for("the pods are gone", lambda: not gangs.members("g"), SECONDS)
+    settles(phase="Finished", scheduled=3, succeeded=3, occupiedBy=f"{gangs.namespace}/work")
+    assert groups.reasons() == events
+
+
+def test_a_gang_that_has_some_nodes_and_then_all_but_does_not_run(
+    reconciler: Reconciler, gangs: Gangs, groups: Groups
+) -> None:
+    """Nobody runs the pods of a node that there is not."""
+    gangs.create_group("g", 3)
+    gangs.add("g", 1, node_name="nowhere")
+    gangs.add("g", 2, start=1, gates=NEVER)
+    some = groups.await_status(phase="Scheduling", scheduled=1)
+    reconciler.restart()
+    reconciler.await_looks()
+    rest_stays(some, groups.status())
+
+    gangs.add("g", 2, start=3, node_name="nowhere")
+    enough = groups.await_status(phase="Scheduled", scheduled=3, running=0)
+    assert groups.told(kind="Running")[:2] == ("False", "NotRunning")
+    reconciler.restart()
+    reconciler.await_looks()
+    rest_stays(enough, groups.status())
+
+
+def test_groups_of_one_name_in_two_namespaces_have_nothing_to_do_with_each_other(
+    api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    nodes(1)
+    other = f"{gangs.namespace}-b"
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
+    try:
+        Gangs(api, other).create("g", 2, gates=NEVER)
+        gangs.create("g", 2)
+
+        groups.await_status(phase="Running", running=2)
+        Groups(api, other).await_status(phase="PreScheduling", scheduled=0)
+    finally:
+        api.delete("namespaces", other)
+
+
+def test_the_older_api_group_is_told_as_well(api: Api, gangs: Gangs, nodes: NodeFactory) -> None:
+    nodes(1)
+    sigs = "scheduling.sigs.k8s.io/v1alpha1"
+    api.create(objects.pod_group("g", 2, namespace=gangs.namespace, api_version=sigs))
+    gangs.add("g", 2, label="pod-group.scheduling.sigs.k8s.io")
+
+    def phase() -> str | None:
+        found = api.get(f"{sigs}/podgroups", "g", gangs.namespace)
+        return (found.get("status") or {}).get("phase")
+
+    api.wait_for("it runs", lambda: phase() == "Running", SECONDS)
+
+
+def test_a_failed_pod_that_is_not_replaced_fails_the_group(
+    gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    nodes(1)
+    gangs.create_group("g", 3)
+    gangs.add("g", 2)
+    gangs.add("g", 1, start=2, run_for="1s", annotations={objects.EXIT_CODE: "1"})
+
+    groups.await_status(phase="Failed", running=2, failed=1)
+    want = "1 failed, and 2 of the 3 pods that it needs are left"
+    assert groups.told() == ("False", "PodsFailed", want)
+
+    gangs.add("g", 1, start=3)
+    groups.await_status(phase="Running", running=3, failed=1)
+
+
+def test_a_failed_pod_that_the_job_replaces_is_counted_and_the_group_runs(
+    api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    nodes(1)
+    gangs.create_group("g", 2)
+    api.create(objects.job("work", 2, namespace=gangs.namespace, group="g", run_for="1h"))
+    groups.await_status(phase="Running", running=2)
+    name = gangs.members("g")[0]["metadata"]["name"]
+    body = {"metadata": {"annotations": {objects.RUN_FOR: "1ms", objects.EXIT_CODE: "1"}}}
+    api.patch("pods", name, gangs.namespace, body=body)
+
+    groups.await_status(phase="Running", running=2, failed=1)
+
+
+def test_what_a_group_waits_for_is_told_with_numbers_and_one_event_each(
+    api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    taken, *_ = nodes(3, "4")
+    api.create(gangs.pod("guest", cpu="3", node_name=taken))
+    gangs.create_group("g", 3)
+    gangs.add("g", 2, cpu="3")
+    groups.await_told("NotEnoughPods", "2 of the 3 pods that it needs exist")
+    gangs.add("g", 1, start=2, cpu="3")
+    short = "2 of the 3 pods that it still needs fit, short of cpu 3, on 3 usable of 3 nodes"
+    groups.await_told("NotEnoughResources", short)
+    gangs.delete(["guest"])
+    groups.await_status(phase="Running")
+
+    seen = groups.reasons()
+    assert (seen[0], seen[-1]) == ("NotEnoughPods", "Scheduled")
+    assert Counter(seen).most_common(1)[0][1] == 1, seen
+    notes = {event["reason"]: event["note"] for event in groups.events()}
+    assert notes["NotEnoughResources"] == short
+
+
+def test_mixed_priorities_are_told_once(
+    reconciler: Reconciler, api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    nodes(1)
+    for value in (5, 7):
+        name = f"{gangs.namespace}-{value}"
+        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+        api.create({**kind, "metadata": {"name": name}, "value": value})
+    gangs.create_group("g", 2)
+    gangs.add("g", 1, priority_class=f"{gangs.namespace}-5")
+    gangs.add("g", 1, start=1, priority_class=f"{gangs.namespace}-7")
+    api.wait_for("it is told", lambda: "MixedPriorities" in groups.reasons(), SECONDS)
+
+    reconciler.restart()
+    known = 'gang_extender_events_total{result="known"}'
+    api.wait_for("it would tell again", lambda: reconciler.metric(known) > 0, SECONDS)
+    gangs.add("g", 1, start=2)
+    api.wait_for("both are told", lambda: groups.reasons().count("MixedPriorities") == 2, SECONDS)
+    notes = [e["note"] for e in groups.events() if e["reason"] == "MixedPriorities"]
+    assert notes == [
+        "its pods have the priorities 5, 7; 5 counts",
+        "its pods have the priorities 0, 5, 7; 0 counts",
+    ]
+    for value in (5, 7):
+        api.delete("scheduling.k8s.io/v1/priorityclasses", f"{gangs.namespace}-{value}")
+
+
+def test_no_endpoint_is_ready_before_enough_members_are(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(1)
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "shards", "namespace": gangs.namespace},
+        "spec": {
+            "clusterIP": "None",
+            "selector": {objects.POD_GROUP_LABEL: "g"},
+            "ports": [{"port": 80}],
+        },
+    }
+    api.create(service)
+    gate = [{"conditionType": "scheduling.x-k8s.io/gang-ready"}]
+    gangs.create_group("g", 1)
+    gangs.add("g", 1, readinessGates=gate)
+
+    def ready() -> list[bool]:
+        slices = api.list("discovery.k8s.io/v1/endpointslices", gangs.namespace)
+        ends = [end for each in slices for end in each["endpoints"] or ()]
+        return sorted(bool(end["conditions"]["ready"]) for end in ends)
+
+    def gang_ready() -> list[str]:
+        return sorted(
+            f"{each['status']} {each['reason']}"
+            for pod in gangs.members("g")
+            for each in pod["status"].get("conditions", ())
+            if each["type"] == "scheduling.x-k8s.io/gang-ready"
+        )
+
+    api.wait_for("the only one is ready", lambda: ready() == [True], SECONDS)
+
+    api.patch(POD_GROUPS, "g", gangs.namespace, body={"spec": {"minMember": 3}})
+    api.wait_for("it alone is not enough", lambda: ready() == [False], SECONDS)
+    assert gang_ready() == ["False GangNotReady"]
+
+    gangs.add("g", 2, start=1, readinessGates=gate)
+    api.wait_for("all are ready", lambda: ready() == [True] * 3, SECONDS)
+    assert gang_ready() == ["True GangReady"] * 3

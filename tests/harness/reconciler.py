@@ -1,0 +1,96 @@
+"""The reconciler as a user would run it, with the token of its own service account."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import yaml
+
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import NAMESPACE, install
+from tests.harness.process import Component, free_port
+
+SERVICE_ACCOUNT = "gang-reconciler"
+
+
+class Reconciler:
+    """One replica; it can be stopped, killed and started and keeps its port.
+
+    A second one in the same control plane needs a `name` of its own.
+    """
+
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        *,
+        name: str = "reconciler",
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._control_plane = control_plane
+        install(control_plane)
+        kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        config = control_plane.folder / f"{name}.yaml"
+        config.write_text(yaml.safe_dump(dict(settings or {})))
+        self.process: Component = control_plane.spawn(
+            name,
+            [
+                *(sys.executable, "-m", "extender", "reconcile"),
+                *("--kubeconfig", kubeconfig, "--config", config, "--port", str(port)),
+            ],
+            env={"PYTHONFAULTHANDLER": "1"},
+            url=self.url,
+        )
+        self.wait_ready()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this replica is the one that works."""
+        return self.process.running and self.metric("gang_extender_leader") == 1
+
+    def wait_ready(self) -> None:
+        """Return when it has seen the whole cluster; it need not lead."""
+        self._control_plane.wait_until("the reconciler is ready", self._is_ready)
+
+    def wait_leading(self) -> None:
+        """Return when it works."""
+        self._control_plane.wait_until("the reconciler leads", lambda: self.leads)
+
+    @property
+    def looks(self) -> float:
+        """How often it has looked at a group since it started."""
+        return self.metric('gang_extender_reconciles_total{controller="pod-group",result="done"}')
+
+    def await_looks(self) -> None:
+        """Return when it has looked at a group since it started."""
+        self._control_plane.wait_until("the reconciler looked", lambda: self.looks > 0)
+
+    def restart(self) -> None:
+        """Kill it and start it anew; return when it works again."""
+        self.process.kill()
+        self.process.start()
+        self.wait_ready()
+        self.wait_leading()
+
+    def stop(self) -> None:
+        """Stop it."""
+        self.process.stop()
+
+    def metric(self, name: str) -> float:
+        """Return a sample by its full name with labels; 0 where there is none yet."""
+        page = httpx.get(f"{self.url}/metrics", trust_env=False).text
+        for line in page.splitlines():
+            sample, _, value = line.rpartition(" ")
+            if sample == name:
+                return float(value)
+        return 0.0
+
+    def _is_ready(self) -> bool:
+        if not self.process.running:
+            raise RuntimeError(f"the reconciler ended\n{self.process.tail(40)}")
+        try:
+            return httpx.get(f"{self.url}/readyz", trust_env=False).status_code == 200
+        except httpx.TransportError:
+            return False

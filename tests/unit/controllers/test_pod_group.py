@@ -1,0 +1,223 @@
+"""The PodGroup controller: writes what changed, once, and goes on where the API server refuses."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.controllers.pod_group import WATCH_LAG, PodGroupController
+from extender.gang.options import Options
+from extender.gang.partial import OnPartial
+from extender.kube.errors import ApiError, UnavailableError
+from extender.kube.pods import PodRef
+from extender.kube.recorder import Event
+from extender.state import events as ev
+from extender.state.cluster import Cluster
+from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
+from tests.makers import ManualClock, key, node, pod, pod_group, pods, tell
+
+GROUP = key("gang")
+RUNS = {"on": "n0", "phase": "Running", "ready": True}
+
+
+class Writer:
+    """Keeps what is written; fails as often as scripted."""
+
+    def __init__(self) -> None:
+        self.statuses: list[PodGroupStatusInfo] = []
+        self.ready: list[tuple[str, bool, str]] = []
+        self.evicted: list[str] = []
+        self.errors: list[ApiError] = []
+
+    async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> None:
+        self._fail()
+        self.statuses.append(status)
+
+    async def set_gang_ready(
+        self, pod: PodRef, *, ready: bool, reason: str, message: str, at: float
+    ) -> None:
+        self.ready.append((pod.name, ready, reason))
+
+    async def evict(self, pod: PodRef) -> None:
+        self._fail()
+        self.evicted.append(pod.name)
+
+    def _fail(self) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+class Bench:
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster, self.writer, self.clock = cluster, Writer(), ManualClock()
+        self.events: list[Event] = []
+        self.group = pod_group(uid="u-1")
+        tell(cluster, node("n0", 100), self.group)
+        self.start()
+
+    def start(self) -> None:
+        """Start anew, with nothing in memory."""
+        self.controller = PodGroupController(
+            self.cluster,
+            self.writer,
+            record=self.events.append,
+            clock=self.clock,
+            options=Options(schedule_timeout=60),
+            on_partial=OnPartial.EVICT,
+        )
+
+    async def look(self, *facts: Any) -> float | None:
+        tell(self.cluster, *facts)
+        return await self.controller.reconcile(GROUP)
+
+    def seen(self, *others: ConditionInfo) -> None:
+        """Have the watch show what was written last, beside what others say."""
+        last = self.writer.statuses[-1]
+        conditions = (*others, *reversed(last.conditions))
+        self.group = replace(self.group, status=replace(last, conditions=conditions))
+        tell(self.cluster, self.group)
+
+    @property
+    def reasons(self) -> list[str]:
+        return [event.reason for event in self.events]
+
+
+@pytest.fixture
+def bench(cluster: Cluster) -> Bench:
+    return Bench(cluster)
+
+
+async def test_a_status_is_written_when_it_changed_and_only_then(bench: Bench) -> None:
+    await bench.look(pods(2))
+    await bench.look()
+    bench.seen(ConditionInfo("Permitted", "False", "Gated"))
+    await bench.look()
+    assert [status.phase for status in bench.writer.statuses] == ["Pending"]
+
+    await bench.look(pods(3))
+    assert [status.phase for status in bench.writer.statuses] == ["Pending", "PreScheduling"]
+    assert bench.reasons == ["NotEnoughPods", "Gated"]
+
+
+async def test_a_restart_writes_and_tells_nothing_again(bench: Bench) -> None:
+    await bench.look(pods(2))
+    bench.seen()
+    bench.start()
+    await bench.look()
+
+    assert len(bench.writer.statuses) == len(bench.events) == 1
+
+
+async def test_what_somebody_else_overwrote_is_written_again_when_the_watch_had_time(
+    bench: Bench,
+) -> None:
+    again = await bench.look(pods(2))
+    assert again == WATCH_LAG
+    bench.seen()
+    bench.group = replace(bench.group, status=PodGroupStatusInfo(phase="Running"))
+    tell(bench.cluster, bench.group)
+    await bench.look()
+    assert len(bench.writer.statuses) == 1
+
+    bench.clock.now += WATCH_LAG
+    await bench.look()
+    assert [status.phase for status in bench.writer.statuses] == ["Pending"] * 2
+    await bench.look()
+    assert len(bench.writer.statuses) == 2
+    assert len(bench.events) == 1
+
+
+async def test_what_could_not_be_written_is_told_when_it_is(bench: Bench) -> None:
+    bench.writer.errors = [UnavailableError("down")]
+    with pytest.raises(UnavailableError):
+        await bench.look(pods(2))
+    assert bench.events == []
+
+    await bench.look()
+    assert (len(bench.writer.statuses), bench.reasons) == (1, ["NotEnoughPods"])
+
+
+async def test_a_new_group_of_the_same_name_starts_anew(bench: Bench) -> None:
+    await bench.look(pods(3))
+    bench.clock.now += 500
+    bench.group = replace(bench.group, uid="u-2")
+    await bench.look(bench.group)
+
+    first, second = bench.writer.statuses
+    assert (first.started, second.started) == (1000.0, 1500.0)
+    assert [event.about.uid for event in bench.events] == ["u-1", "u-2"]
+
+
+async def test_a_group_that_is_gone_is_forgotten(bench: Bench) -> None:
+    await bench.look(pods(2))
+    assert bench.controller.phases() == {"Pending": 1}
+
+    assert await bench.look(ev.PodGroupDeleted(bench.group.api_group, GROUP)) is None
+    assert bench.controller.phases() == {}
+
+
+async def test_an_event_is_about_the_group(bench: Bench) -> None:
+    await bench.look(pods(2))
+    [event] = bench.events
+
+    about = event.about
+    assert (about.api_version, about.kind) == ("scheduling.x-k8s.io/v1alpha1", "PodGroup")
+    assert (about.namespace, about.name, about.uid) == ("ns", "gang", "u-1")
+    assert (event.note, event.warning) == ("2 of the 3 pods that it needs exist", False)
+
+
+async def test_mixed_priorities_are_told_once_and_known_again_after_a_restart(
+    bench: Bench,
+) -> None:
+    mixed = [*pods(2), pod("gang-2", group="gang", priority=5)]
+    await bench.look(mixed)
+    await bench.look()
+    assert bench.reasons.count("MixedPriorities") == 1
+    bench.seen()
+    bench.start()
+    await bench.look()
+
+    first, second = (e.occasion for e in bench.events if e.reason == "MixedPriorities")
+    assert first == second
+
+
+async def test_the_same_reason_later_is_another_occasion(bench: Bench) -> None:
+    await bench.look(pods(2))
+    await bench.look(pods(3))
+    bench.clock.now += 1
+    await bench.look(ev.PodDeleted("gang-2"))
+
+    first, second = (e.occasion for e in bench.events if e.reason == "NotEnoughPods")
+    assert first != second
+
+
+async def test_members_are_told_that_their_gang_is_ready(bench: Bench) -> None:
+    await bench.look(pods(3, readiness_gate=True, **RUNS))
+
+    assert bench.writer.ready == [(f"gang-{n}", True, "GangReady") for n in range(3)]
+
+
+async def test_a_refused_eviction_does_not_keep_the_others_and_is_tried_again(
+    bench: Bench,
+) -> None:
+    await bench.look(pods(2, **RUNS), pod("gang-2", group="gang"))
+    bench.clock.now += 60
+    bench.writer.errors = []
+    status, *_ = bench.writer.statuses
+    assert status.phase == "Scheduling"
+
+    class Once(Writer):
+        async def evict(self, pod: PodRef) -> None:
+            if pod.name == "gang-0" and not self.evicted:
+                raise UnavailableError("a disruption budget", status=429)
+            self.evicted.append(pod.name)
+
+    bench.seen()
+    bench.writer = Once()
+    bench.start()
+    with pytest.raises(UnavailableError):
+        await bench.look()
+    assert bench.writer.evicted == ["gang-1"]
+    await bench.look()
+    assert sorted(bench.writer.evicted) == ["gang-0", "gang-1", "gang-1"]
+    assert bench.reasons.count("PartialGang") == 1

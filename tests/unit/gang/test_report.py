@@ -1,0 +1,279 @@
+"""What is told about one group, and what is done: conditions, Events, evictions, readiness."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.gang import report
+from extender.gang.options import Options
+from extender.gang.partial import OnPartial
+from extender.gang.report import LOOK_AGAIN, Report
+from extender.state.cluster import Cluster
+from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
+from tests.makers import key, node, pod, pod_group, pods, tell
+
+NOW = 5000.5
+RUNS = {"on": "n0", "phase": "Running", "ready": True}
+DONE = {"on": "n0", "phase": "Succeeded", "finished": True}
+OPTIONS = Options(schedule_timeout=60)
+
+
+class Bench:
+    """One group of three, whose report is stored before the next one."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.stored = PodGroupStatusInfo()
+        self.now = NOW
+        self.on_partial = OnPartial.KEEP
+        self.group: PodGroupInfo = pod_group(generation=7)
+        tell(cluster, node("n0", 100), self.group)
+
+    def tell(self, *facts: Any) -> Report:
+        tell(self.cluster, *facts)
+        return self.report()
+
+    def apply(self, **changes: Any) -> Report:
+        self.group = replace(self.group, **changes)
+        return self.tell(self.group)
+
+    def report(self) -> Report:
+        found = report.decide(
+            self.group,
+            snapshot=self.cluster.snapshot(),
+            stored=self.stored,
+            now=self.now,
+            options=OPTIONS,
+            on_partial=self.on_partial,
+        )
+        self.stored = found.status
+        return found
+
+    def told(self, kind: str = "Scheduled") -> tuple[str, str, str]:
+        found = self.stored.condition(kind)
+        return (found.status, found.reason, found.message) if found else ("", "", "")
+
+
+@pytest.fixture
+def bench(cluster: Cluster) -> Bench:
+    return Bench(cluster)
+
+
+def permitted(reason: str, message: str = "says the extender") -> PodGroupStatusInfo:
+    condition = ConditionInfo("Permitted", "False", reason, message)
+    return PodGroupStatusInfo(conditions=(condition,))
+
+
+def lost_one() -> list[Any]:
+    """Return a gang of three of which two have a node, and one that came late has none."""
+    return [*pods(2, **RUNS), pod("gang-2", group="gang")]
+
+
+def test_too_few_pods_are_told_with_numbers(bench: Bench) -> None:
+    bench.tell(pods(2))
+
+    assert bench.told() == ("False", "NotEnoughPods", "2 of the 3 pods that it needs exist")
+    assert bench.told("Running") == ("False", "NotScheduled", "0 of 3 pods run, 0 have succeeded")
+    assert bench.told("Partial") == ("", "", "")
+
+
+def test_what_the_extender_says_counts_where_nothing_else_is_in_the_way(bench: Bench) -> None:
+    bench.tell(pods(3))
+    assert bench.told()[1] == "WaitingForBind"
+    bench.apply(status=permitted("ScheduleTimeout"))
+    assert bench.told() == ("False", "ScheduleTimeout", "says the extender")
+    bench.tell(pod("gang-2", group="gang", gates=("other",)))
+    assert bench.told()[1] == "Gated"
+
+
+def test_an_extender_that_is_content_is_not_repeated(bench: Bench) -> None:
+    bench.tell(pods(3))
+    bench.apply(status=permitted("QuorumReached"))
+
+    assert bench.told()[1] == "WaitingForBind"
+
+
+def test_a_scheduled_and_running_group(bench: Bench) -> None:
+    bench.tell(pods(2, **RUNS), pod("gang-2", group="gang", on="n0"))
+    text = "3 of the 3 pods that it needs have a node or are done"
+    assert bench.told() == ("True", "Scheduled", text)
+    assert bench.told("Running") == ("False", "NotRunning", "2 of 3 pods run, 0 have succeeded")
+    bench.tell(pods(3, **RUNS))
+    assert bench.told("Running") == ("True", "Running", "3 of 3 pods run, 0 have succeeded")
+
+
+def test_the_ends(bench: Bench) -> None:
+    bench.tell(pods(2, **RUNS), pod("gang-2", group="gang", on="n0", phase="Failed", finished=True))
+    text = "1 failed, and 2 of the 3 pods that it needs are left"
+    assert bench.told() == ("False", "PodsFailed", text)
+    assert bench.told("Running") == ("False", "PodsFailed", text)
+    bench.tell(pods(3, **DONE))
+    assert (bench.told()[:2], bench.told("Running")[:2]) == (
+        ("True", "Scheduled"),
+        ("False", "Finished"),
+    )
+
+
+def test_a_time_changes_with_the_value_and_not_with_the_reason(bench: Bench) -> None:
+    bench.tell(pods(2))
+    bench.now += 100
+    bench.tell(pod("gang-2", group="gang", gates=("other",)))
+    condition = bench.stored.condition("Scheduled")
+    assert condition is not None
+    assert (condition.reason, condition.transition, condition.generation) == ("Gated", 5000.0, 7)
+
+    bench.tell(pods(3, **RUNS))
+    condition = bench.stored.condition("Scheduled")
+    assert condition is not None
+    assert condition.transition == 5100.0
+
+
+def test_the_same_again_is_the_same_report_without_a_notice(bench: Bench) -> None:
+    first = bench.tell(lost_one())
+    bench.now += 30
+    again = bench.report()
+
+    assert first.notices
+    assert (again.status, again.notices) == (first.status, ())
+
+
+def test_a_notice_for_each_reason_and_not_for_each_number(bench: Bench) -> None:
+    seen = [
+        [(n.reason, n.warning) for n in bench.tell(fact).notices]
+        for fact in (
+            pods(1),
+            pods(2),
+            pod("gang-2", 200, group="gang"),
+            pods(3, **RUNS),
+        )
+    ]
+
+    assert seen == [
+        [("NotEnoughPods", False)],
+        [],
+        [("NeverFits", True)],
+        [("Scheduled", False)],
+    ]
+
+
+def test_mixed_priorities_are_told_by_what_they_are(bench: Bench) -> None:
+    [_, notice] = bench.tell(pods(2), pod("gang-2", group="gang", priority=5)).notices
+
+    assert (notice.reason, notice.warning, notice.key) == ("MixedPriorities", True, "0, 5")
+    assert notice.note == "its pods have the priorities 0, 5; 0 counts"
+
+
+def test_a_waiting_group_is_looked_at_again_because_others_make_room(bench: Bench) -> None:
+    assert bench.report().look_again is None
+    assert bench.tell(pods(3)).look_again == LOOK_AGAIN
+    assert bench.tell(pods(3, **RUNS)).look_again is None
+
+
+def test_a_partial_gang_has_its_time_out_to_become_whole(bench: Bench) -> None:
+    bench.tell(pods(3, **RUNS))
+    bench.now += 100
+    bench.apply(schedule_timeout=8.0)
+    found = bench.tell(lost_one())
+    text = "2 of the 3 pods that it still needs have a node"
+    assert bench.told("Partial") == ("True", "PartiallyScheduled", text)
+    assert found.look_again == 7.5  # from the whole second at which it began
+    assert "PartialGang" not in {notice.reason for notice in found.notices}
+
+    bench.tell(pods(3, **RUNS))
+    assert bench.told("Partial") == ("False", "Whole", "")
+
+
+@pytest.mark.parametrize("annotation", [None, "keep", "kepe"])
+def test_a_gang_that_stays_partial_is_kept_and_told_of_once(
+    bench: Bench, annotation: str | None
+) -> None:
+    bench.apply(on_partial=annotation)
+    bench.tell(lost_one())
+    bench.now += 60
+    found = bench.report()
+    again = bench.report()
+
+    assert [(n.reason, n.warning) for n in found.notices] == [("PartialGang", True)]
+    assert (found.evict, again.notices, again.evict) == ((), (), ())
+    assert bench.told("Partial")[:2] == ("True", "PartialGang")
+
+
+@pytest.mark.parametrize("by", ["setting", "annotation"])
+def test_a_gang_that_stays_partial_is_evicted_if_that_is_asked_for(bench: Bench, by: str) -> None:
+    if by == "setting":
+        bench.on_partial = OnPartial.EVICT
+    else:
+        bench.apply(on_partial="evict")
+    assert bench.tell(lost_one(), pod("gang-3", group="gang", terminating=True, **RUNS)).evict == ()
+    bench.now += 60
+    found = bench.report()
+    assert {each.name for each in found.evict} == {"gang-0", "gang-1"}
+    assert [n.reason for n in found.notices] == ["PartialGang"]
+
+    found = bench.tell(pods(2, terminating=True, **RUNS))
+    assert (found.evict, bench.told("Partial")[:2]) == ((), ("False", "NotScheduled"))
+
+
+def test_a_gang_that_merely_begins_is_not_partial_for_long(bench: Bench) -> None:
+    bench.tell(lost_one())
+    bench.now += 59
+    assert bench.report().evict == ()
+    bench.tell(pods(3, **RUNS))
+    bench.now += 1000
+    bench.tell(lost_one())
+    assert bench.told("Partial")[1] == "PartiallyScheduled"
+
+
+NOT_PARTIAL = {
+    "none has a node": pods(3),
+    "nobody waits for a node": pods(2, **RUNS),
+    "one that is through counts": [
+        *pods(2, **RUNS),
+        pod("gang-2", group="gang", **DONE),
+        pod("gang-3", group="gang"),
+    ],
+    "one beyond the quorum waits": [*pods(3, **RUNS), pod("gang-3", group="gang")],
+}
+
+
+@pytest.mark.parametrize("members", NOT_PARTIAL.values(), ids=NOT_PARTIAL)
+def test_not_partial_is_a_gang_of_which(bench: Bench, members: list[Any]) -> None:
+    bench.tell(members)
+
+    assert bench.told("Partial") == ("", "", "")
+
+
+GATE = {"readiness_gate": True}
+
+
+def ready_told(found: Report) -> tuple[bool, set[str]]:
+    assert found.readiness is not None
+    return found.readiness.ready, {pod.name for pod in found.readiness.tell}
+
+
+def test_a_gang_is_ready_when_enough_of_its_members_are(bench: Bench) -> None:
+    few = [*pods(2, **RUNS, **GATE), pod("gang-2", group="gang", on="n0", **GATE)]
+    assert ready_told(bench.tell(few)) == (False, set())
+    assert ready_told(bench.tell(pods(3, **RUNS, **GATE))) == (True, {"gang-0", "gang-1", "gang-2"})
+    told = pods(3, gang_ready=True, **RUNS, **GATE)
+    assert ready_told(bench.tell(told)) == (True, set())
+    fell = replace(told[0], ready=False)
+    assert ready_told(bench.tell(fell)) == (False, {"gang-0", "gang-1", "gang-2"})
+
+
+def test_only_pods_with_the_gate_are_told_and_those_that_are_done_count(bench: Bench) -> None:
+    members = [
+        pod("gang-0", group="gang", **DONE),
+        pod("gang-1", group="gang", **RUNS),
+        pod("gang-2", group="gang", **RUNS, **GATE),
+        pod("gang-3", group="gang", terminating=True, **RUNS, **GATE),
+    ]
+    assert ready_told(bench.tell(members)) == (True, {"gang-2"})
+
+
+def test_groups_of_one_name_in_two_namespaces(bench: Bench) -> None:
+    bench.tell(replace(pods(1)[0], uid="far", namespace="far", group="far/gang"), pods(2))
+
+    assert bench.stored.phase == "Pending"
+    assert key("gang") == bench.group.key

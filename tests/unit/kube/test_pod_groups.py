@@ -1,0 +1,138 @@
+"""What is written about groups, and what the answers mean."""
+
+import json
+from typing import Any
+
+import pytest
+
+from extender.api.scheduling_x_v1alpha1 import PodGroupStatus
+from extender.kube.client import APPLY_PATCH, JSON, STRATEGIC_PATCH
+from extender.kube.decode import Decoder
+from extender.kube.errors import (
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    UnavailableError,
+)
+from extender.kube.pod_groups import PodGroupWriter, as_json
+from extender.kube.pods import PodRef
+from extender.state.pod_groups import ConditionInfo, PodGroupStatusInfo
+from tests.makers import pod_group
+
+POD = PodRef("ns", "p", "u")
+GROUP = pod_group(uid="u-1")
+STATUS = PodGroupStatusInfo(
+    phase="Running",
+    occupied_by="ns/job",
+    scheduled=4,
+    running=3,
+    succeeded=1,
+    failed=2,
+    started=1000.0,
+    conditions=(ConditionInfo("Scheduled", "True", "Scheduled", "4 of 4", 1060.0, 7),),
+)
+GONE = [NotFoundError("gone", status=404), ConflictError("another", status=409)]
+TROUBLE = [UnavailableError("slow", status=429), ForbiddenError("no", status=403)]
+
+
+class Recorded:
+    """Stands for KubeClient: keeps the request, and may refuse it."""
+
+    def __init__(self, refusal: ApiError | None = None) -> None:
+        self._refusal = refusal
+        self.request_: tuple[str, str, str] = ("", "", "")
+        self.body: dict[str, Any] = {}
+
+    async def request(
+        self, method: str, path: str, *, body: bytes = b"", content_type: str = JSON
+    ) -> bytes:
+        self.request_ = method, path, content_type
+        self.body = json.loads(body)
+        if self._refusal is not None:
+            raise self._refusal
+        return b"{}"
+
+
+def writer(client: Recorded) -> PodGroupWriter:
+    return PodGroupWriter(client)  # type: ignore[arg-type]
+
+
+async def test_a_status_is_applied_by_our_field_manager_to_this_very_group() -> None:
+    client = Recorded()
+    await writer(client).apply_status(GROUP, STATUS)
+
+    path = (
+        "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups/gang/status"
+        "?fieldManager=gang-extender-reconciler&force=true"
+    )
+    assert client.request_ == ("PATCH", path, APPLY_PATCH)
+    assert client.body["metadata"] == {"name": "gang", "namespace": "ns", "uid": "u-1"}
+    assert (client.body["kind"], client.body["apiVersion"]) == (
+        "PodGroup",
+        "scheduling.x-k8s.io/v1alpha1",
+    )
+    assert client.body["status"] == as_json(STATUS)
+
+
+def test_a_status_is_read_as_it_was_written_and_is_one_of_the_crd() -> None:
+    told = as_json(STATUS)
+    PodGroupStatus.model_validate(told)
+    raw = json.dumps({"metadata": {"name": "gang"}, "status": told}).encode()
+
+    assert Decoder().pod_group(raw, api_group="x").status == STATUS
+
+
+def test_what_there_is_not_is_not_told() -> None:
+    assert as_json(PodGroupStatusInfo(phase="Pending")).keys() == {
+        "phase", "scheduled", "running", "succeeded", "failed", "conditions"
+    }  # fmt: skip
+
+
+async def test_a_pod_is_told_that_its_gang_is_ready() -> None:
+    client = Recorded()
+    await writer(client).set_gang_ready(POD, ready=True, reason="R", message="m", at=1000.0)
+
+    assert client.request_ == ("PATCH", "/api/v1/namespaces/ns/pods/p/status", STRATEGIC_PATCH)
+    condition = {
+        "type": "scheduling.x-k8s.io/gang-ready",
+        "status": "True",
+        "reason": "R",
+        "message": "m",
+        "lastTransitionTime": "1970-01-01T00:16:40Z",
+    }
+    assert client.body == {"metadata": {"uid": "u"}, "status": {"conditions": [condition]}}
+
+
+async def test_this_very_pod_is_evicted() -> None:
+    client = Recorded()
+    await writer(client).evict(POD)
+
+    assert client.request_ == ("POST", "/api/v1/namespaces/ns/pods/p/eviction", JSON)
+    assert client.body["deleteOptions"] == {"preconditions": {"uid": "u"}}
+
+
+async def write(client: Recorded, what: str) -> None:
+    match what:
+        case "status":
+            await writer(client).apply_status(GROUP, STATUS)
+        case "readiness":
+            await writer(client).set_gang_ready(POD, ready=False, reason="R", message="", at=0)
+        case _:
+            await writer(client).evict(POD)
+
+
+WRITES = pytest.mark.parametrize("what", ["status", "readiness", "eviction"])
+
+
+@WRITES
+@pytest.mark.parametrize("refusal", GONE, ids=["gone", "a namesake"])
+async def test_what_is_gone_need_not_be_told(what: str, refusal: ApiError) -> None:
+    await write(Recorded(refusal), what)
+
+
+@WRITES
+@pytest.mark.parametrize("refusal", TROUBLE, ids=["slow", "forbidden"])
+async def test_other_refusals_are_errors(what: str, refusal: ApiError) -> None:
+    with pytest.raises(type(refusal)):
+        await write(Recorded(refusal), what)

@@ -1,0 +1,146 @@
+"""Events: what they say, and that there are never too many. Time is virtual."""
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.kube.client import JSON
+from extender.kube.errors import ApiError, ConflictError, ForbiddenError
+from extender.kube.recorder import LONGEST_NOTE, PER_OBJECT, Event, ObjectRef, Recorder
+from tests.makers import ManualClock, until
+
+ABOUT = ObjectRef("scheduling.x-k8s.io/v1alpha1", "PodGroup", "ns", "g", "u-g")
+EVENT = Event(ABOUT, "Gated", "3 of 4", "Scheduling", warning=True, occasion="1")
+
+
+class Client:
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.errors: list[ApiError] = []
+        self.blocked = asyncio.Event()
+        self.blocked.set()
+
+    async def request(
+        self, method: str, path: str, *, body: bytes = b"", content_type: str = JSON
+    ) -> bytes:
+        await self.blocked.wait()
+        assert (method, path) == ("POST", "/apis/events.k8s.io/v1/namespaces/ns/events")
+        self.bodies.append(json.loads(body))
+        if self.errors:
+            raise self.errors.pop(0)
+        return b"{}"
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.client, self.clock, self.counts = Client(), ManualClock(), Counter[str]()
+        self.recorder = Recorder(
+            self.client,  # type: ignore[arg-type]
+            clock=self.clock,
+            instance="me",
+            count=lambda result: self.counts.update([result]),
+        )
+
+    async def written(self, *events: Event) -> list[dict[str, Any]]:
+        running = asyncio.ensure_future(self.recorder.run())
+        want = self.counts.total() + len(events)
+        for event in events:
+            self.recorder.record(event)
+        await until(lambda: self.counts.total() == want)
+        running.cancel()
+        return self.client.bodies
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    return Bench()
+
+
+async def test_an_event_says_who_what_and_why(bench: Bench) -> None:
+    [body] = await bench.written(EVENT)
+
+    name = body["metadata"].pop("name")
+    assert name.startswith("g.")
+    assert body == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": "ns"},
+        "eventTime": "1970-01-01T00:16:40.000000Z",
+        "reportingController": "scheduling.x-k8s.io/gang-extender",
+        "reportingInstance": "me",
+        "action": "Scheduling",
+        "reason": "Gated",
+        "type": "Warning",
+        "note": "3 of 4",
+        "regarding": {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "namespace": "ns",
+            "name": "g",
+            "uid": "u-g",
+        },
+    }
+    assert bench.counts == {"written": 1}
+
+
+OTHERS = {
+    "occasion": replace(EVENT, occasion="2"),
+    "reason": replace(EVENT, reason="Other"),
+    "object": replace(EVENT, about=replace(ABOUT, uid="u-h")),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+async def test_the_name_is_that_of_the_occasion(bench: Bench, other: Event) -> None:
+    later = replace(EVENT, note="2 of 4")
+    bodies = await bench.written(EVENT, later, other)
+
+    names = [body["metadata"]["name"] for body in bodies]
+    assert names[0] == names[1] != names[2]
+
+
+async def test_an_occasion_that_has_been_told_is_no_error(bench: Bench) -> None:
+    bench.client.errors = [ConflictError("exists", status=409)]
+    await bench.written(EVENT, EVENT)
+
+    assert bench.counts == {"known": 1, "written": 1}
+
+
+async def test_an_event_that_cannot_be_written_is_let_go(bench: Bench) -> None:
+    bench.client.errors = [ForbiddenError("no", status=403)]
+    bodies = await bench.written(EVENT, replace(EVENT, reason="Next"))
+
+    assert [body["reason"] for body in bodies] == ["Gated", "Next"]
+    assert bench.counts == {"failed": 1, "written": 1}
+
+
+async def test_one_object_gets_so_many_and_others_are_not_concerned(bench: Bench) -> None:
+    many = [replace(EVENT, occasion=str(number)) for number in range(PER_OBJECT.burst + 5)]
+    other = replace(EVENT, about=replace(ABOUT, uid="other"))
+    await bench.written(*many, other)
+    assert bench.counts == {"written": PER_OBJECT.burst + 1, "dropped": 5}
+
+    bench.clock.now += 2 * PER_OBJECT.interval
+    await bench.written(*many[:3])
+    assert bench.counts == {"written": PER_OBJECT.burst + 3, "dropped": 6}
+
+
+async def test_all_together_get_so_many_while_the_server_is_slow(bench: Bench) -> None:
+    bench.client.blocked.clear()
+    for number in range(3000):
+        bench.recorder.record(replace(EVENT, about=replace(ABOUT, uid=str(number))))
+
+    assert bench.counts == {"dropped": 2500}
+
+
+async def test_a_long_note_is_cut(bench: Bench) -> None:
+    [body] = await bench.written(
+        replace(EVENT, note="x" * 5000, about=replace(ABOUT, name="n" * 253))
+    )
+
+    assert len(body["note"]) == LONGEST_NOTE
+    assert len(body["metadata"]["name"]) <= 253

@@ -1,0 +1,125 @@
+"""Looks at keys: together what comes together, again what failed. Time is virtual."""
+
+import asyncio
+
+import pytest
+
+from extender.runtime.backoff import Backoff
+from extender.runtime.controller import Controller
+
+pytestmark = pytest.mark.looptime
+
+
+class Trouble(Exception):  # noqa: N818
+    pass
+
+
+class Bench:
+    """Keeps when each key was looked at; a look takes a second."""
+
+    def __init__(self) -> None:
+        self.looks: list[tuple[str, float]] = []
+        self.again: dict[str, float] = {}
+        self.errors: list[Exception] = []
+        self.failures: list[tuple[object, str, float]] = []
+        self.finished = 0
+        self.controller = Controller[str](
+            self._reconcile,
+            new_backoff=lambda: Backoff(1, 60, jitter=lambda: 1.0),
+            retried=Trouble,
+            observer=self,
+            settle=0.1,
+            parallel=2,
+        )
+
+    async def _reconcile(self, key: str) -> float | None:
+        self.looks.append((key, round(asyncio.get_running_loop().time(), 1)))
+        await asyncio.sleep(1)
+        if self.errors:
+            raise self.errors.pop(0)
+        return self.again.pop(key, None)
+
+    def done(self, seconds: float) -> None:
+        assert round(seconds, 1) == 1
+        self.finished += 1
+
+    def failed(self, key: object, error: Exception, retry_in: float) -> None:
+        self.failures.append((key, str(error), retry_in))
+
+    async def run(self, seconds: float) -> list[tuple[str, float]]:
+        running = asyncio.ensure_future(self.controller.run())
+        await asyncio.sleep(seconds)
+        running.cancel()
+        return self.looks
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    return Bench()
+
+
+async def test_notices_that_come_together_are_one_look(bench: Bench) -> None:
+    for _ in range(5):
+        bench.controller.notice("a")
+
+    assert await bench.run(5) == [("a", 0.1)]
+    assert bench.finished == 1
+
+
+async def test_a_notice_during_a_look_is_another_look_after_it(bench: Bench) -> None:
+    bench.controller.notice("a")
+    asyncio.get_running_loop().call_later(0.5, bench.controller.notice, "a")
+
+    assert await bench.run(5) == [("a", 0.1), ("a", 1.1)]
+
+
+async def test_several_keys_at_once_but_no_more_than_so_many(bench: Bench) -> None:
+    for key in "abc":
+        bench.controller.notice(key)
+
+    looks = await bench.run(5)
+    assert sorted(key for key, _ in looks) == ["a", "b", "c"]
+    assert [at for _, at in looks] == [0.1, 0.1, 1.1]
+
+
+async def test_a_look_may_ask_for_another_one_later(bench: Bench) -> None:
+    bench.again["a"] = 7
+    bench.controller.notice("a")
+
+    assert await bench.run(20) == [("a", 0.1), ("a", 8.1)]
+
+
+async def test_what_is_asked_for_later_comes_earlier_when_something_happens(bench: Bench) -> None:
+    bench.again["a"] = 7
+    bench.controller.notice("a")
+    asyncio.get_running_loop().call_later(3, bench.controller.notice, "a")
+
+    assert await bench.run(20) == [("a", 0.1), ("a", 3.1)]
+
+
+async def test_trouble_is_waited_out_with_growing_pauses_until_it_ends(bench: Bench) -> None:
+    bench.errors = [Trouble("1"), Trouble("2")]
+    bench.controller.notice("a")
+    assert await bench.run(20) == [("a", 0.1), ("a", 2.1), ("a", 5.1)]
+    assert bench.failures == [("a", "1", 1), ("a", "2", 2)]
+
+    bench.errors = [Trouble("3")]
+    bench.controller.notice("a")
+    await bench.run(20)
+    assert bench.failures[-1] == ("a", "3", 1)
+
+
+async def test_what_is_noticed_before_it_runs_is_looked_at_then(bench: Bench) -> None:
+    bench.controller.notice("a")
+    await asyncio.sleep(10)
+
+    assert await bench.run(5) == [("a", 10)]
+
+
+async def test_a_bug_ends_it(bench: Bench) -> None:
+    bench.errors = [KeyError("bug")]
+    bench.controller.notice("a")
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await bench.controller.run()
+    assert isinstance(caught.value.exceptions[0], KeyError)
