@@ -21,10 +21,13 @@ from tests.cluster.gangs import (
     message,
 )
 from tests.harness.client import Api, Object
-from tests.harness.gang_scheduler import NAMESPACE, SERVICE_ACCOUNT, GangScheduler
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import NAMESPACE, SERVICE_ACCOUNT, GangScheduler, install
+from tests.harness.lossy_proxy import LossyProxy
 
 EXTENDER = f"system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}"
 FAILED = 'gang_extender_binding_duration_seconds_count{result="error"}'
+LOSSY = "lossy"
 GANGS = 20
 LAGS = (-5, 1, 2, 3, 5, 7, 9, 12)
 """Requests between the start of a gang's last member and the end of the others' wait.
@@ -228,6 +231,29 @@ def test_a_gang_starts_as_a_whole_or_not_at_all_if_its_last_member_comes_in_the_
 # --- bindings that fail -----------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def proxy(control_plane: ControlPlane) -> Iterator[LossyProxy]:
+    with LossyProxy(int(control_plane.url.rpartition(":")[2])) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def lossy_gang(control_plane: ControlPlane, proxy: LossyProxy) -> Iterator[GangScheduler]:
+    """A pair for pods with schedulerName `lossy`, whose extender may lose answers."""
+    kubeconfig = control_plane.folder / f"{LOSSY}.kubeconfig"
+    direct = install(control_plane).read_text()
+    kubeconfig.write_text(direct.replace(control_plane.url, f"https://127.0.0.1:{proxy.port}"))
+    scheduler = GangScheduler(
+        control_plane,
+        name=LOSSY,
+        settings={"gang": {"rejectPercentage": 100}, "kube": {"timeoutSeconds": 2}},
+        scheduler={"profiles": [{"schedulerName": LOSSY}]},
+        args=["--kubeconfig", str(kubeconfig)],
+    )
+    yield scheduler
+    scheduler.stop()
+
+
 @pytest.fixture
 def complete(
     patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
@@ -402,3 +428,23 @@ def test_a_bind_request_that_comes_twice_binds_once(
     assert "is bound to another node already" in answer.json()["Error"]
     assert bind_requests(api) == before + 4  # the anchor's is the fourth
     assert len(gangs.placements()) == 3
+
+
+def test_bindings_whose_answers_are_lost_are_asked_for_again_and_made_once(
+    lossy_gang: GangScheduler, proxy: LossyProxy, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(1, "3")
+    gangs.create_group("g", 3, timeout=600)
+    gangs.add("g", 2, cpu="1", scheduler_name=LOSSY)
+    api.create(gangs.late("g-2", group="g", cpu="1", scheduler_name=LOSSY))
+    await_held(api, lossy_gang, 2)
+    asked = bind_requests(api)
+
+    proxy.lose(3)
+    api.create(gangs.anchor(cpu="0", node_name="node-0"))
+    gangs.await_phases("g", Running=3)
+    api.wait_for("each was asked for twice", lambda: bind_requests(api) == asked + 6)
+    assert tries(lossy_gang, gangs, "binding not written yet") == proxy.lost == 3
+    assert len(gangs.placements()) == 3
+    assert idle(lossy_gang)
+    assert lossy_gang.metric(FAILED) == 0
