@@ -309,7 +309,8 @@ def test_room_is_not_kept_for_ever_for_a_member_whose_binding_is_always_refused(
     patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     nodes(1, "3")
-    gangs.create_group("g", 3, timeout=6)
+    # Longer than kube-scheduler's longest pause, so that each try begins the wait anew.
+    gangs.create_group("g", 3, timeout=12)
     with faults.refused(api, gangs.namespace, "g-1", "Invalid"):
         gangs.add("g", 3, cpu="1", scheduler_name=PATIENT)
         api.wait_for("the others are bound", lambda: gangs.bound("g") == {"g-0", "g-2"})
@@ -345,10 +346,15 @@ def test_passing_trouble_with_one_binding_is_waited_out(
 
 
 def test_a_member_that_somebody_binds_while_it_is_held_counts_where_it_is(
-    complete: Callable[[], None], api: Api, gangs: Gangs, nodes: NodeFactory
+    complete: Callable[[], None],
+    patient_gang: GangScheduler,
+    api: Api,
+    gangs: Gangs,
+    nodes: NodeFactory,
 ) -> None:
     nodes(1, "1", prefix="other", unschedulable=True)
     faults.bind(api, gangs.namespace, "g-1", "other-0")
+    await_held(api, patient_gang, 1)
     api.wait_for("a plain pod has its room", lambda: node_of(gangs, "plain"))
     assert gangs.bound("g") == {"g-1"}
 
