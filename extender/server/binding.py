@@ -6,7 +6,7 @@ import msgspec
 import structlog
 
 from extender.api.extender_v1 import BindingArgs, BindingResult, error_text
-from extender.kube.errors import ApiError, UnavailableError
+from extender.kube.errors import ApiError, NotFoundError, UnavailableError
 from extender.kube.pods import PodRef
 from extender.runtime.retry import Retry
 from extender.server.waiting_pods import Gone, WaitingPods
@@ -96,11 +96,11 @@ class Binding:
         if error is None:
             return ""
         _log.warning("binding failed", pod=pod.key, error=str(error))
-        if pod.group is not None and isinstance(error, UnavailableError):
-            # The others are bound or about to be: its room is kept until it comes again.
-            self._cluster.apply(ev.Planned({pod.uid: args.node}))
-        else:
+        if pod.group is None or isinstance(error, NotFoundError):
             self._cluster.apply(ev.Unreserved((pod.uid,)))
+        else:
+            # The others are bound or about to be, and kube-scheduler brings it again.
+            self._waiting.keep(pod, args.node)
         return str(error)
 
     async def _try_often(self, pod: PodRef, node: str, *, until: float) -> ApiError | None:

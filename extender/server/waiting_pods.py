@@ -78,6 +78,7 @@ class WaitingPods:
         self._metrics = metrics
         self._holds: dict[str, dict[str, _Hold]] = {}
         self._deadlines: dict[str, _Deadline] = {}
+        self._keep_until: dict[str, float] = {}
         cluster.subscribe(self.on_change)
 
     async def wait(self, pod: PodInfo, node: str, gone: Gone) -> Refuse | None:
@@ -135,6 +136,20 @@ class WaitingPods:
         refusal = post_filter.decide(pod, pod.group, snapshot=self._snapshot, options=self._options)
         if refusal is not None:
             self._refuse(pod.group, refusal)
+
+    def keep(self, pod: PodInfo, node: str) -> None:
+        """Keep the room of a released member whose Binding failed, until it comes again.
+
+        A Binding that fails for ever must not hold room for ever: after the gang's time-out,
+        counted from the first failure, the room of the next one is given back.
+        """
+        now, pods = self._loop.time(), self._snapshot.pods
+        failing = {uid: at for uid, at in self._keep_until.items() if _is_pending(pods.get(uid))}
+        self._keep_until = failing
+        if now < failing.setdefault(pod.uid, now + self._timeout(pod.group or "")):
+            self._cluster.apply(ev.Planned({pod.uid: node}))
+        else:
+            self._cluster.apply(ev.Unreserved((pod.uid,)))
 
     def refuse_all(self) -> None:
         """End every hold and take no more: this process is about to stop."""
@@ -235,14 +250,16 @@ class WaitingPods:
 
     def _set_deadline(self, group: str) -> None:
         self._clear_deadline(group)
-        pod_group = self._snapshot.pod_group(group)
-        seconds = self._options.timeout(pod_group.schedule_timeout if pod_group else None)
-        deadline = self._loop.time() + seconds
+        deadline = self._loop.time() + self._timeout(group)
         timers = (
             self._loop.call_at(deadline, self._expire, group),
             self._loop.call_later(self._options.retry_grace, self._look_again, group),
         )
         self._deadlines[group] = _Deadline(deadline, timers)
+
+    def _timeout(self, group: str) -> float:
+        pod_group = self._snapshot.pod_group(group)
+        return self._options.timeout(pod_group.schedule_timeout if pod_group else None)
 
     def _expire(self, group: str) -> None:
         # A timer may fire a clock tick early; the deadline has passed all the same.
@@ -265,3 +282,7 @@ class WaitingPods:
         del holds[uid]
         if not holds:
             del self._holds[group]
+
+
+def _is_pending(pod: PodInfo | None) -> bool:
+    return pod is not None and pod.node is None

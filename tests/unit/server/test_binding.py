@@ -6,7 +6,14 @@ from dataclasses import replace
 import pytest
 
 from extender.gang.options import Options
-from extender.kube.errors import ConflictError, NotFoundError, UnavailableError
+from extender.kube.errors import (
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    UnavailableError,
+)
 from extender.kube.pods import PodRef
 from extender.server.binding import MARGIN_SECONDS, PATIENCE_SECONDS
 from extender.state import events as ev
@@ -120,6 +127,72 @@ async def test_trouble_that_stays_keeps_the_room_of_a_member_for_its_next_try(
     assert scene.snapshot.planned_node(A.uid) == "n0"
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConflictError("taken", status=409),
+        ForbiddenError("not allowed", status=403),
+        InvalidError("refused by a policy", status=422),
+    ],
+)
+async def test_a_refused_binding_keeps_the_room_of_a_member_for_its_next_try(
+    cluster: Cluster, error: ApiError
+) -> None:
+    scene = Scene(cluster, FACTS)
+    scene.binder.script["gang-0"] = [error]
+    async with asyncio.TaskGroup() as tasks:
+        a, b = (tasks.create_task(scene.bind(each, "n0")) for each in (A, B))
+
+    assert (a.result(), b.result()) == (str(error), "")
+    assert sorted(scene.binder.calls) == [("gang-0", "n0"), ("gang-1", "n0")]
+    assert scene.snapshot.planned_node(A.uid) == "n0"
+    assert await scene.bind(A, "n0") == ""
+    assert scene.snapshot.tally(GANG).binding == {A.uid, B.uid}
+    scene.idle()
+
+
+async def test_room_is_kept_for_the_time_out_if_the_member_does_not_come_again(
+    cluster: Cluster,
+) -> None:
+    scene = Scene(cluster, FACTS, replace(B, node="n0"))
+    scene.binder.script["gang-0"] = [InvalidError("refused", status=422)]
+    await scene.bind(A, "n1")
+    await asyncio.sleep(59)
+    assert scene.snapshot.planned_node(A.uid) == "n1"
+    await asyncio.sleep(2)
+
+    assert not scene.snapshot.reserved_nodes
+
+
+async def test_a_binding_that_fails_for_ever_does_not_keep_its_room_for_ever(
+    cluster: Cluster,
+) -> None:
+    scene = Scene(cluster, FACTS, replace(B, node="n0"))
+    scene.binder.script["gang-0"] = [InvalidError("refused", status=422)] * 99
+    kept = []
+    for _ in range(9):
+        await scene.bind(A, "n1")
+        kept.append(scene.snapshot.planned_node(A.uid))
+        await asyncio.sleep(10)
+
+    assert kept == ["n1"] * 6 + [None] * 3
+
+
+async def test_a_member_that_was_bound_in_the_end_is_no_longer_remembered(
+    cluster: Cluster,
+) -> None:
+    scene = Scene(cluster, FACTS, replace(B, node="n0"))
+    scene.binder.script["gang-0"] = [InvalidError("refused", status=422)]
+    await scene.bind(A, "n1")
+    tell(cluster, replace(A, node="n1"))
+    other = pod("other", group="gang")
+    tell(cluster, other)
+    scene.binder.script["other"] = [InvalidError("refused", status=422)]
+    await scene.bind(other, "n1")
+
+    assert scene.waiting._keep_until.keys() == {other.uid}
+
+
 async def test_a_binding_is_not_written_later_than_kube_scheduler_waits(cluster: Cluster) -> None:
     scene = Scene(cluster, FACTS, options=Options(schedule_timeout=900))
     scene.binder.script["gang-0"] = [UnavailableError("down", status=503)] * 99
@@ -133,9 +206,12 @@ async def test_a_binding_is_not_written_later_than_kube_scheduler_waits(cluster:
     assert sum(scene.pauses) <= 10 + MARGIN_SECONDS
 
 
-@pytest.mark.parametrize("error", [ConflictError("taken", status=409), NotFoundError("no such")])
+@pytest.mark.parametrize(
+    ("error", "kept_on"),
+    [(ConflictError("taken", status=409), "n0"), (NotFoundError("no such", status=404), None)],
+)
 async def test_what_will_not_pass_is_not_tried_again(
-    cluster: Cluster, error: ConflictError | NotFoundError
+    cluster: Cluster, error: ApiError, kept_on: str | None
 ) -> None:
     scene = Scene(cluster, FACTS)
     scene.binder.script["gang-0"] = [error]
@@ -146,6 +222,7 @@ async def test_what_will_not_pass_is_not_tried_again(
     assert sorted(scene.binder.calls) == [("gang-0", "n0"), ("gang-1", "n0")]
     assert scene.snapshot.tally(GANG).binding == {B.uid}
     assert scene.snapshot.used("n0") == B.shape.requests
+    assert scene.snapshot.planned_node(A.uid) == kept_on
 
 
 async def test_a_failed_write_does_not_take_a_fact_back(cluster: Cluster) -> None:
