@@ -30,6 +30,10 @@ class Memory(Protocol):
         """Return whether planning a group is not worth another look yet."""
         ...
 
+    def is_oversized(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether no node is large enough for a group."""
+        ...
+
     def pass_over(self, group: str, refusal: Refuse) -> None:
         """Take note that a group had no room."""
         ...
@@ -97,4 +101,4 @@ class Gatekeeper:
         """Return whether others may have their turn after a group."""
         if pod_group.key not in self._snapshot.queue:
             return True
-        return plan.never_fits(pod_group, snapshot=self._snapshot) is not None
+        return self._memory.is_oversized(pod_group)

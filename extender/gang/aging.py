@@ -108,7 +108,7 @@ def _new(
     def room(node: NodeInfo) -> Resources:
         return {} if node.name in barred else _beside(node, taken)
 
-    packing = Packing(snapshot, room, emptiest_first=True)
+    packing = Packing(snapshot, room, emptiest_first=True, beside_used=False)
     rooms: dict[str, Resources] = {}
     for count, pod in enumerate(pods * aged.periods):
         node = packing.take(pod)

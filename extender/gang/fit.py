@@ -79,7 +79,9 @@ def fit(
 
     mixed = any(pod.shape is not pods[0].shape for pod in pods)
     for fullest_first in (False, True) if mixed else (False,):
-        attempt = Packing(snapshot, free, fullest_first=fullest_first)
+        attempt = Packing(
+            snapshot, free, fullest_first=fullest_first, beside_used=room is not Room.EMPTY
+        )
         attempt.prefer(offer, pods[0].shape)
         found = attempt.place(pods, wanted)
         if found.complete:
@@ -103,7 +105,7 @@ def occupied_nodes(pod: PodInfo, snapshot: Snapshot) -> set[str]:
 class Packing:
     """One attempt: what is left on each node, and how far each shape has looked.
 
-    `room` says how much a node has to begin with.
+    `room` says how much a node has to begin with: at most what is not used, if it is `beside_used`.
     """
 
     def __init__(
@@ -113,12 +115,14 @@ class Packing:
         *,
         fullest_first: bool = False,
         emptiest_first: bool = False,
+        beside_used: bool = True,
     ) -> None:
         self._snapshot = snapshot
         self._room = room
         self._offered_shape: Shape | None = None
         self._offer = NO_OFFER
         self._direction = fullest_first - emptiest_first
+        self._beside_used = beside_used
         self._left: dict[str, Resources] = {}
         self._occupied: dict[Shape, set[str]] = {}
         self._cursors: dict[Shape, tuple[Iterator[str], str | None]] = {}
@@ -197,8 +201,11 @@ class Packing:
         return left
 
     def _take(self, pod: PodInfo, name: str) -> bool:
+        requests = pod.shape.requests
+        if any(self._is_short(name, what, amount) for what, amount in requests.items()):
+            return False
         left = self._free(name)
-        if not fits(pod.shape.requests, left):
+        if not fits(requests, left):
             return False
         if pod.shape.one_per_node:
             if pod.shape not in self._occupied:
@@ -206,8 +213,19 @@ class Packing:
             if name in self._occupied[pod.shape]:
                 return False
             self._occupied[pod.shape].add(name)
-        subtract(left, pod.shape.requests)
+        subtract(left, requests)
         return True
+
+    def _is_short(self, name: str, what: str, amount: int) -> bool:
+        """Return whether a node has too little by what is known without adding anything up.
+
+        A full node costs next to nothing then, and most nodes are full when a gang has to wait.
+        """
+        node = self._snapshot.nodes.get(name)
+        if node is None or not amount:
+            return bool(amount)
+        used = self._snapshot.used(name).get(what, 0) if self._beside_used else 0
+        return node.allocatable.get(what, 0) - used < amount
 
     def _shortage(self, unplaced: Sequence[PodInfo]) -> Resources:
         """Return, by name, what the unplaced ask for that no node they may use has left."""
@@ -216,7 +234,10 @@ class Packing:
             pods = [pod for pod in unplaced if pod.shape is shape]
             usable = [n.name for n in self._snapshot.nodes.values() if is_feasible(shape, n)]
             for name, value in shape.requests.items():
-                if all(self._free(node).get(name, 0) < value for node in usable):
+                if all(
+                    self._is_short(node, name, value) or self._free(node).get(name, 0) < value
+                    for node in usable
+                ):
                     short[name] = short.get(name, 0) + value * len(pods)
         return short
 

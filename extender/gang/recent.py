@@ -8,7 +8,7 @@ here, so a late sibling is not punished.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cachetools import TLRUCache, TTLCache
+from cachetools import LRUCache, TLRUCache, TTLCache
 
 from extender.api.wellknown import Reason
 from extender.gang.verdicts import Refuse
@@ -68,6 +68,38 @@ class Denied:
         """Forget a group's failure."""
         if self._failures is not None:
             self._failures.pop(group, None)
+
+
+class HadNoRoom:
+    """Groups that a plan was looked for in vain, and would be again: nothing has changed since.
+
+    Not a verdict but an answer that is kept: it counts as long as it must be the same. Where room
+    comes and goes all the time, it counts for `least` seconds at least, because a plan that fails
+    costs the most; not so for a group that lacks larger nodes, which only nodes can help.
+    """
+
+    def __init__(self, least: float, timer: Callable[[], float]) -> None:
+        self._least = least
+        self._timer = timer
+        self._answers: LRUCache[str, tuple[Refuse, int, float]] = LRUCache(MAX_GROUPS)
+
+    def add(self, group: str, answer: Refuse, *, snapshot: Snapshot) -> None:
+        """Keep an answer."""
+        self._answers[group] = (answer, _version(answer, snapshot), self._timer())
+
+    def get(self, group: str, *, snapshot: Snapshot) -> Refuse | None:
+        """Return the answer that still counts."""
+        answer, version, since = self._answers.get(group) or (None, 0, 0.0)
+        if answer is None or version == _version(answer, snapshot):
+            return answer
+        if answer.reason is Reason.NEVER_FITS or self._timer() >= since + self._least:
+            self.discard(group)
+            return None
+        return answer
+
+    def discard(self, group: str) -> None:
+        """Forget a group: it is another one now."""
+        self._answers.pop(group, None)
 
 
 class Permitted:

@@ -1,10 +1,12 @@
 """What becomes of a verdict about a group: how long it counts, and what the state is told of it."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from extender.api.wellknown import Reason
+from extender.gang import plan
 from extender.gang.options import Options
-from extender.gang.recent import Denied, Permitted
+from extender.gang.recent import Denied, HadNoRoom, Permitted
 from extender.gang.verdicts import Refuse
 from extender.runtime.clock import Clock
 from extender.state import events as ev
@@ -15,6 +17,8 @@ _OTHERS_FIRST = frozenset(
     (Reason.NOT_ENOUGH_RESOURCES, Reason.SCHEDULE_TIMEOUT, Reason.MEMBER_UNSCHEDULABLE)
 )
 """Failures after which a group goes behind those that have waited longer since theirs."""
+RELOOK_SECONDS: Final = 1.0
+"""How soon a group that had no room is planned again for others' sake, while pods come and go."""
 
 
 class GroupMemory:
@@ -26,7 +30,7 @@ class GroupMemory:
         self._snapshot = cluster.snapshot()
         self._clock = clock
         self._denied = Denied(options.denied, clock.monotonic)
-        self._passed_over = Denied(options.denied, clock.monotonic)
+        self._had_no_room = HadNoRoom(RELOOK_SECONDS, clock.monotonic)
         self._permitted = Permitted(clock.monotonic)
 
     def denied(self, group: str) -> Refuse | None:
@@ -39,24 +43,44 @@ class GroupMemory:
 
     def failed(self, group: str, refusal: Refuse) -> None:
         """Take note that the whole group failed."""
-        self._denied.add(group, refusal, snapshot=self._snapshot)
         self._permitted.discard(group)
+        if refusal.reason is Reason.NEVER_FITS:
+            # Other nodes would help it, and time would not: there is no use in a window.
+            self._had_no_room.add(group, refusal, snapshot=self._snapshot)
+            return
+        self._denied.add(group, refusal, snapshot=self._snapshot)
         if refusal.reason in _OTHERS_FIRST and not self.options.strict_order:
             self._cluster.apply(ev.GroupFailed(group, self._clock.wall()))
 
     def forgive(self, group: str) -> None:
         """Forget a group's failure: it started, or is another one now."""
         self._denied.discard(group)
-        self._passed_over.discard(group)
+        self._had_no_room.discard(group)
 
     def pass_over(self, group: str, refusal: Refuse) -> None:
-        """Take note that a group had no room when one behind it was tried."""
-        self._passed_over.add(group, refusal, snapshot=self._snapshot)
+        """Take note that a group had no room when one behind it was tried, or its gate watched."""
+        self._had_no_room.add(group, refusal, snapshot=self._snapshot)
 
     def had_no_room(self, pod_group: PodGroupInfo) -> bool:
         """Return whether planning a group is not worth another look yet."""
         group, snapshot = pod_group.key, self._snapshot
-        return bool(self.denied(group) or self._passed_over.get(group, snapshot=snapshot))
+        return bool(self.denied(group) or self._had_no_room.get(group, snapshot=snapshot))
+
+    def never_fits(self, group: str) -> Refuse | None:
+        """Return the refusal of a group that no node is large enough for, as far as is known."""
+        answer = self._had_no_room.get(group, snapshot=self._snapshot)
+        return answer if answer and answer.reason is Reason.NEVER_FITS else None
+
+    def is_oversized(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether no node is large enough for a group; looks where it is not known."""
+        if self.never_fits(pod_group.key) is not None:
+            return True
+        if self.had_no_room(pod_group):
+            return False  # or it would be known
+        refusal = plan.never_fits(pod_group, snapshot=self._snapshot)
+        if refusal is not None:
+            self.pass_over(pod_group.key, refusal)
+        return refusal is not None
 
     def is_permitted(self, pod_group: PodGroupInfo) -> bool:
         """Return whether the group's minResources were there within its schedule time-out."""

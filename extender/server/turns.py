@@ -30,6 +30,9 @@ class Turns:
         pod_group = self._snapshot.pod_group(group)
         if pod_group is None or self._memory.denied(group) is not None:
             return None
+        never = self._memory.never_fits(group)
+        if never is not None:
+            return never
         if not self._memory.options.strict_order:
             self._serve_first(pod_group)
         elif self._is_behind(pod_group):
@@ -55,4 +58,4 @@ class Turns:
         members = self._snapshot.members(pod_group.key)
         if all(pod.scheduler not in self._schedulers for pod in members):
             return True
-        return plan.never_fits(pod_group, snapshot=self._snapshot) is not None
+        return self._memory.is_oversized(pod_group)

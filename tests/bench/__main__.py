@@ -57,6 +57,12 @@ def main(
     interleave: Annotated[
         bool, typer.Option("--interleave", help="Create the gangs member by member, in turn.")
     ] = False,
+    gated: Annotated[
+        bool,
+        typer.Option(
+            "--gated", help="Create our pods behind our gate, to be taken away when a gang fits."
+        ),
+    ] = False,
     only: Annotated[str, typer.Option(help="Only these sides: plain, ours, peer.")] = "",
     limit: Annotated[float, typer.Option(help="Most seconds of scheduling in a run.")] = 300,
     total: Annotated[float, typer.Option(help="No run begins after so many seconds.")] = 3600,
@@ -82,7 +88,7 @@ def main(
     ] = objects.POD_GROUP_V1ALPHA1,
 ) -> None:
     settings = yaml.safe_load(extender_config.read_text()) if extender_config else None
-    compared = [sides.plain(), sides.ours(settings)]
+    compared = [sides.plain(), sides.ours(settings, gated=gated)]
     if peer:
         if peer_config is None:
             raise typer.BadParameter("--peer needs --peer-config")

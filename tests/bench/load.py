@@ -91,10 +91,11 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class GroupKind:
-    """How pods say which gang they are of: the pod label, and the apiVersion of PodGroup."""
+    """How pods say which gang they are of, and the gates that they are created behind."""
 
     label: str = objects.POD_GROUP_LABEL
     api_version: str = objects.POD_GROUP_V1ALPHA1
+    gates: tuple[str, ...] = ()
 
 
 def gang_of(pod: str) -> str:
@@ -165,6 +166,7 @@ def _pods(load: Load, kind: GroupKind) -> Iterator[bytes]:
             namespace=NAMESPACE,
             group=gang_of(name),
             label=kind.label,
+            gates=kind.gates,
         )
         yield _encoded(pod)
 

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import yaml
 
+from extender.api.wellknown import GANG_GATE
 from tests.bench.load import GroupKind
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
@@ -67,8 +68,14 @@ def plain() -> Side:
     return Side(key=PLAIN, title="kube-scheduler", start=start)
 
 
-def ours(settings: Mapping[str, Any] | None = None) -> Side:
-    """Return kube-scheduler with our extender, which gets `settings` as its configuration."""
+def ours(settings: Mapping[str, Any] | None = None, *, gated: bool = False) -> Side:
+    """Return kube-scheduler with our extender, which gets `settings` as its configuration.
+
+    `gated` pods are created behind our scheduling gate, and stay there until their gang fits.
+    """
+    settings = dict(settings or {})
+    if gated:
+        settings["gang"] = {**settings.get("gang", {}), "ungateWhen": "fits"}
 
     def start(control_plane: ControlPlane, client: Settings) -> Running:
         gang_scheduler = GangScheduler(
@@ -76,7 +83,9 @@ def ours(settings: Mapping[str, Any] | None = None) -> Side:
         )
         return Running(gang_scheduler.scheduler, gang_scheduler.metrics)
 
-    return Side(key=OURS, title="gang-extender", start=start)
+    title = "gang-extender, gated" if gated else "gang-extender"
+    kind = GroupKind(gates=(GANG_GATE,) if gated else ())
+    return Side(key=OURS, title=title, start=start, kind=kind)
 
 
 def peer(binary: Path, config: Path, *, name: str, kind: GroupKind, crds: Path | None) -> Side:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from extender.api.wellknown import Reason
-from extender.gang.recent import Denied, Permitted
+from extender.gang.recent import Denied, HadNoRoom, Permitted
 from extender.gang.verdicts import Refuse
 from tests.makers import ManualClock, key, pod_group
 
@@ -87,15 +87,47 @@ def test_a_window_of_zero_remembers_nothing() -> None:
     assert recent.window == 0.0
 
 
-def test_only_other_nodes_end_the_window_of_one_that_never_fits() -> None:
-    recent, clock = denied()
-    never = Refuse(Reason.NEVER_FITS, "never", deny=True)
-    recent.add("g", never, snapshot=NOW)
-    assert recent.get("g", snapshot=LATER) == never
-    assert recent.get("g", snapshot=OTHER_NODES) is None
+NEVER = Refuse(Reason.NEVER_FITS, "never", deny=True)
 
-    recent.add("g", never, snapshot=NOW)
-    clock.now += 3
+
+def had_no_room() -> tuple[HadNoRoom, ManualClock]:
+    clock = ManualClock()
+    return HadNoRoom(3.0, clock), clock
+
+
+def test_what_nothing_has_changed_for_stays_so() -> None:
+    recent, clock = had_no_room()
+    recent.add("g", FIRST, snapshot=NOW)
+    clock.now += 1000
+    assert recent.get("g", snapshot=NOW) == FIRST
+    assert recent.get("h", snapshot=NOW) is None
+    assert recent.get("g", snapshot=LATER) is None
+    assert recent.get("g", snapshot=NOW) is None
+
+
+def test_room_that_comes_all_the_time_is_not_looked_at_all_the_time() -> None:
+    recent, clock = had_no_room()
+    recent.add("g", FIRST, snapshot=NOW)
+    clock.now += 2.9
+    assert recent.get("g", snapshot=LATER) == FIRST
+    clock.now += 0.1
+    assert recent.get("g", snapshot=LATER) is None
+
+
+def test_only_other_nodes_help_one_that_never_fits() -> None:
+    recent, clock = had_no_room()
+    recent.add("g", NEVER, snapshot=NOW)
+    clock.now += 1000
+    assert recent.get("g", snapshot=LATER) == NEVER
+    recent.add("h", NEVER, snapshot=NOW)
+    assert recent.get("h", snapshot=OTHER_NODES) is None
+
+
+def test_a_group_that_is_another_one_is_looked_at() -> None:
+    recent, _ = had_no_room()
+    recent.add("g", NEVER, snapshot=NOW)
+    recent.discard("g")
+    recent.discard("g")
     assert recent.get("g", snapshot=NOW) is None
 
 

@@ -126,18 +126,23 @@ async def test_so_many_are_planned_at_once_and_no_more(
 async def test_a_group_that_lacked_room_is_not_added_up_for_each_who_comes(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = Scene(cluster, nodes(2, 2), group("large", 1.0, size=3, cpu=2), group("small", 5.0))
+    scene = Scene(
+        cluster,
+        *(nodes(2, 2, 2), pod("x", 1, on="n2"), pod("y", 1, on="n2")),
+        group("large", 1.0, size=3, cpu=2),
+        group("small", 5.0),
+    )
     told(scene, "small-0", ["n0", "n1"], group="small")
     asked: list[str] = []
     monkeypatch.setattr(
         "extender.gang.plan.make_ahead", lambda other, **_: asked.append(other.name)
     )
 
+    await asyncio.sleep(10)
     tell(cluster, group("next", 6.0))
     told(scene, "next-0", ["n0", "n1"], group="next")
     assert asked == []
-    await asyncio.sleep(3)
-    tell(cluster, group("last", 7.0))
+    tell(cluster, ev.PodDeleted("x"), group("last", 7.0))
     told(scene, "last-0", ["n0", "n1"], group="last")
     assert asked == ["large"]
 
