@@ -15,6 +15,8 @@ from extender.state.snapshot import Snapshot
 
 LOOK_AGAIN: Final = 10.0
 """Seconds. Why a group waits depends on everybody's room, of which most changes are not its own."""
+LOOKS_A_SECOND: Final = 10
+"""At groups that wait for room, all together: each look fits a gang on all nodes."""
 
 _BAD: Final = frozenset((
     Reason.NEVER_FITS, Reason.NOT_ENOUGH_RESOURCES, Reason.SCHEDULE_TIMEOUT,
@@ -102,14 +104,19 @@ def decide(
         notices=(*_changes(stored, status), *_mixed_priorities(pods)),
         evict=split.evict,
         readiness=readiness.decide(pods, need=need, done=done),
-        look_again=_look_again(whole=whole, partial=split.look_again, there=bool(pods)),
+        look_again=_look_again(
+            waits=bool(pods) and not whole,
+            partial=split.look_again,
+            all_waiting=len(snapshot.queue),
+        ),
     )
 
 
-def _look_again(*, whole: bool, partial: float | None, there: bool) -> float | None:
+def _look_again(*, waits: bool, partial: float | None, all_waiting: int) -> float | None:
+    regular = max(LOOK_AGAIN, all_waiting / LOOKS_A_SECOND)
     if partial is not None:
-        return min(partial, LOOK_AGAIN)
-    return LOOK_AGAIN if there and not whole else None
+        return min(partial, regular)
+    return regular if waits else None
 
 
 def _changes(stored: PodGroupStatusInfo, status: PodGroupStatusInfo) -> Iterable[Notice]:

@@ -8,7 +8,7 @@ import pytest
 from extender.gang import report
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial
-from extender.gang.report import LOOK_AGAIN, Report
+from extender.gang.report import LOOK_AGAIN, LOOKS_A_SECOND, Report
 from extender.state.cluster import Cluster
 from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 from tests.makers import key, node, pod, pod_group, pods, tell
@@ -168,6 +168,17 @@ def test_a_waiting_group_is_looked_at_again_because_others_make_room(bench: Benc
     assert bench.report().look_again is None
     assert bench.tell(pods(3)).look_again == LOOK_AGAIN
     assert bench.tell(pods(3, **RUNS)).look_again is None
+
+
+def test_many_waiting_groups_are_looked_at_less_often(bench: Bench) -> None:
+    others = [
+        (pod_group(f"g{n}", 1), pod(f"p{n}", 200, group=f"g{n}"))
+        for n in range(int(LOOK_AGAIN * LOOKS_A_SECOND) + 20)
+    ]
+    bench.tell(others)
+
+    assert bench.tell(pods(3)).look_again == len(bench.cluster.snapshot().queue) / LOOKS_A_SECOND
+    assert bench.report().look_again > LOOK_AGAIN  # type: ignore[operator]
 
 
 def test_a_partial_gang_has_its_time_out_to_become_whole(bench: Bench) -> None:
