@@ -1,5 +1,6 @@
-"""What the reconciler writes: the status of PodGroups, a condition of pods, and evictions."""
+"""What is written of groups: the status of PodGroups, a condition of pods, and evictions."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -14,6 +15,7 @@ from extender.kube.pods import PodRef
 from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 
 FIELD_MANAGER: Final = "gang-extender-reconciler"
+EXTENDER_FIELD_MANAGER: Final = "gang-extender"
 VERSION: Final = "v1alpha1"
 
 _encode = msgspec.json.Encoder().encode
@@ -26,25 +28,8 @@ class PodGroupWriter:
         self._client = client
 
     async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> None:
-        """Make the status of a PodGroup this one, as far as it is ours.
-
-        The UID is a precondition, so that a namesake that came later is not told the story of the
-        one before; neither it nor one that is gone is an error.
-        """
-        path = (
-            f"/apis/{pod_group.api_group}/{VERSION}/namespaces/{pod_group.namespace}"
-            f"/podgroups/{pod_group.name}/status?fieldManager={quote(FIELD_MANAGER)}&force=true"
-        )
-        body = _encode({
-            "apiVersion": f"{pod_group.api_group}/{VERSION}",
-            "kind": "PodGroup",
-            "metadata": {
-                "name": pod_group.name, "namespace": pod_group.namespace, "uid": pod_group.uid
-            },
-            "status": as_json(status),
-        })  # fmt: skip
-        with suppress(NotFoundError, ConflictError):
-            await self._client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
+        """Make the status of a PodGroup this one, as far as it is the reconciler's."""
+        await _apply(self._client, pod_group, as_json(status), manager=FIELD_MANAGER)
 
     async def set_gang_ready(
         self, pod: PodRef, *, ready: bool, reason: str, message: str, at: float
@@ -73,6 +58,42 @@ class PodGroupWriter:
         })  # fmt: skip
         with suppress(NotFoundError, ConflictError, InvalidError):
             await self._client.request("POST", f"{pod.path}/eviction", body=body)
+
+
+class ConditionWriter:
+    """Writes what the extender says of a group; raises ApiError."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def apply_condition(self, pod_group: PodGroupInfo, condition: ConditionInfo) -> None:
+        """Make this the one condition of a PodGroup that is the extender's."""
+        status = {"conditions": [_condition(condition)]}
+        await _apply(self._client, pod_group, status, manager=EXTENDER_FIELD_MANAGER)
+
+
+async def _apply(
+    client: KubeClient, pod_group: PodGroupInfo, status: Mapping[str, Any], *, manager: str
+) -> None:
+    """Make what a manager says in a PodGroup's status this, and nothing else.
+
+    The UID is a precondition, so that a namesake that came later is not told the story of the one
+    before; neither it nor one that is gone is an error.
+    """
+    path = (
+        f"/apis/{pod_group.api_group}/{VERSION}/namespaces/{pod_group.namespace}"
+        f"/podgroups/{pod_group.name}/status?fieldManager={quote(manager)}&force=true"
+    )
+    body = _encode({
+        "apiVersion": f"{pod_group.api_group}/{VERSION}",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": pod_group.name, "namespace": pod_group.namespace, "uid": pod_group.uid
+        },
+        "status": status,
+    })  # fmt: skip
+    with suppress(NotFoundError, ConflictError):
+        await client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
 
 
 def as_json(status: PodGroupStatusInfo) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from fastapi import FastAPI
 
 from extender.api.wellknown import Phase
 from extender.config import Settings
+from extender.controllers.aging import Aging
 from extender.controllers.pod_group import PodGroupController, touched
 from extender.kube.client import KubeClient, load_configuration
 from extender.kube.decode import Decoder
@@ -71,6 +72,8 @@ class Reconciler:
             retried=ApiError,
             observer=_Observer(self._metrics),
         )
+        # What the extender claims for groups that have waited long is claimed here as well.
+        self._aging = Aging(cluster, options=settings.gang.options(), clock=clock)
         self._election: LeaseElection | None = None
         if chosen.leader_elect:
             self._election = LeaseElection(
@@ -93,6 +96,7 @@ class Reconciler:
         """Run everything until `serve` returns; `stop` makes it. Raises LeadershipLost."""
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
+            background.append(tasks.create_task(self._aging.run()))
             background.append(tasks.create_task(self._lead(stop)))
             await serve()
             for task in background:

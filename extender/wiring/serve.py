@@ -16,9 +16,11 @@ from fastapi import FastAPI
 
 from extender.config import Settings
 from extender.controllers.aging import Aging
+from extender.controllers.permit_reporter import PermitReporter
 from extender.controllers.waker import Waker
 from extender.kube.client import KubeClient, load_configuration
 from extender.kube.decode import Decoder
+from extender.kube.pod_groups import ConditionWriter
 from extender.kube.pods import PodWriter
 from extender.runtime.clock import SystemClock
 from extender.runtime.retry import Retry
@@ -48,6 +50,7 @@ class Extender:
             cluster, writer, clock=clock, metrics=metrics, strict=options.strict_order
         )
         self.aging = Aging(cluster, options=options, clock=clock)
+        self.reporter = PermitReporter(cluster, ConditionWriter(client), memory, clock=clock)
         retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
         binding = Binding(
             cluster,
@@ -96,6 +99,7 @@ class Extender:
             background.append(tasks.create_task(self.waker.run()))
             background.append(tasks.create_task(self._recover()))
             background.append(tasks.create_task(self.aging.run()))
+            background.append(tasks.create_task(self.reporter.run()))
             await serve()
             for task in background:
                 task.cancel()

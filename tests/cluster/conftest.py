@@ -63,6 +63,32 @@ def patient_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
 
 
 @pytest.fixture(scope="session")
+def aging_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
+    """A pair, for pods with schedulerName `aging`, that sets nodes aside after two seconds."""
+    scheduler = GangScheduler(
+        control_plane,
+        name="aging",
+        settings={"gang": {"agingSeconds": 2}},
+        scheduler={"profiles": [{"schedulerName": "aging"}]},
+    )
+    yield scheduler
+    scheduler.stop()
+
+
+@pytest.fixture(scope="session")
+def strict_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
+    """A pair, for pods with schedulerName `strict`, in which nobody passes anybody."""
+    scheduler = GangScheduler(
+        control_plane,
+        name="strict",
+        settings={"gang": {"strictOrder": True}},
+        scheduler={"profiles": [{"schedulerName": "strict"}]},
+    )
+    yield scheduler
+    scheduler.stop()
+
+
+@pytest.fixture(scope="session")
 def reconciler(control_plane: ControlPlane) -> Iterator[Reconciler]:
     """One replica of the reconciler, without an election."""
     reconciler = Reconciler(control_plane, settings={"reconcile": {"leaderElect": False}})

@@ -113,7 +113,7 @@ class Gangs:
 
         def refused() -> bool:
             told[:] = [message(pod) for pod in self.members(group)]
-            return sum(self.sentence(group, text) in each for each in told) >= count
+            return sum(self.tells(group, text, each) for each in told) >= count
 
         try:
             self.api.wait_for(f"{group} is refused", refused, timeout)
@@ -124,9 +124,14 @@ class Gangs:
         """Return one of our sentences about a group."""
         return f"gang {self.namespace}/{group}: {text}"
 
+    def tells(self, group: str, text: str, message: str) -> bool:
+        """Return whether a message has our sentence about a group, said now or not long ago."""
+        again = self.sentence(group, f"failed recently, {text}")
+        return self.sentence(group, text) in message or again in message
+
     def said(self, group: str, text: str) -> bool:
         """Return whether a FailedScheduling Event has told our sentence about a group."""
-        return any(self.sentence(group, text) in failure for failure in self.failures())
+        return any(self.tells(group, text, failure) for failure in self.failures())
 
     def failures(self) -> list[str]:
         """Return the texts of the FailedScheduling events of this namespace."""

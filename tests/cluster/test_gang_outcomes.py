@@ -10,7 +10,7 @@ from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.gang_scheduler import GangScheduler
 
-REFUSALS = ("NotEnoughResources", "RecentlyDenied")
+REFUSALS = ("NotEnoughResources", "NeverFits", "RecentlyDenied")
 
 
 def test_a_deployment_larger_than_its_room_runs_with_min_member_pods(

@@ -1,0 +1,84 @@
+"""Tells in a PodGroup's status who waits with a node for the others, and who was denied."""
+
+from typing import Final, Protocol
+
+import structlog
+
+from extender.gang import permitted
+from extender.gang.verdicts import Refuse
+from extender.kube.errors import ApiError
+from extender.runtime.clock import Clock
+from extender.runtime.workqueue import WorkQueue
+from extender.state.cluster import Cluster
+from extender.state.events import Change
+from extender.state.pod_groups import ConditionInfo, PodGroupInfo
+
+_log = structlog.get_logger(__name__)
+
+SETTLE_SECONDS: Final = 1.0
+"""Most gangs are complete by then, and nothing is written of them."""
+AGAIN_SECONDS: Final = 5.0
+
+
+class ConditionWriter(Protocol):
+    """Writes one condition of ours; raises ApiError."""
+
+    async def apply_condition(self, pod_group: PodGroupInfo, condition: ConditionInfo) -> None:
+        """Make a PodGroup's condition of that type this one."""
+        ...
+
+
+class Denials(Protocol):
+    """Remembers who failed not long ago."""
+
+    def failed_within_window(self, group: str) -> Refuse | None:
+        """Return a group's failure that still counts."""
+        ...
+
+
+class PermitReporter:
+    """Looks at a group a moment after it changed, and now and then while it waits."""
+
+    def __init__(
+        self, cluster: Cluster, writer: ConditionWriter, denials: Denials, *, clock: Clock
+    ) -> None:
+        self._snapshot = cluster.snapshot()
+        self._writer = writer
+        self._denials = denials
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue()
+        self._soon: set[str] = set()
+        cluster.subscribe(self.on_change)
+
+    def on_change(self, change: Change) -> None:
+        """Have the groups that a change touched looked at."""
+        for group in change.groups:
+            self._look_in(SETTLE_SECONDS, group)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            group = await self._queue.get()
+            self._soon.discard(group)
+            await self._report(group)
+
+    def _look_in(self, seconds: float, group: str) -> None:
+        if group not in self._soon:
+            self._soon.add(group)
+            self._queue.add_after(group, seconds)
+
+    async def _report(self, group: str) -> None:
+        denied = self._denials.failed_within_window(group)
+        condition = permitted.decide(
+            group, snapshot=self._snapshot, denied=denied, now=self._clock.wall()
+        )
+        if self._snapshot.tally(group).waiting:
+            self._look_in(AGAIN_SECONDS, group)
+        pod_group = self._snapshot.pod_group(group)
+        if condition is None or pod_group is None:
+            return
+        try:
+            await self._writer.apply_condition(pod_group, condition)
+        except ApiError as error:
+            _log.warning("condition not written", group=group, error=str(error))
+            self._look_in(AGAIN_SECONDS, group)

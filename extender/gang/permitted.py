@@ -1,0 +1,38 @@
+"""What the extender alone knows of a group, as the condition that it writes: Permitted."""
+
+from extender.api.wellknown import Aspect, Reason
+from extender.gang.pre_filter import failed_recently
+from extender.gang.verdicts import Refuse, about
+from extender.state.pod_groups import ConditionInfo
+from extender.state.snapshot import Snapshot
+
+
+def decide(
+    group: str, *, snapshot: Snapshot, denied: Refuse | None, now: float
+) -> ConditionInfo | None:
+    """Return the condition to write, or None where the stored one will do.
+
+    Nothing is written of a group that starts as it should: that would be one write a gang for
+    nobody to read. `denied` is the group's failure while that counts; `now` since the epoch.
+    """
+    pod_group = snapshot.pod_group(group)
+    if pod_group is None:
+        return None
+    stored = pod_group.status.condition(Aspect.PERMITTED)
+    tally, quorum = snapshot.tally(group), snapshot.quorum(pod_group)
+    if tally.assigned >= quorum:
+        if stored is None or stored.status == "True":
+            return None
+        said = ("True", Reason.QUORUM_REACHED, "")
+    elif tally.waiting:
+        text = f"{tally.assigned}/{quorum} pods have a node and wait for the others"
+        said = ("False", Reason.WAITING_FOR_BIND, text)
+    elif denied is not None:
+        text = failed_recently(group, denied).removeprefix(about(group))
+        said = ("False", Reason.RECENTLY_DENIED, text)
+    else:
+        return None
+    if stored is not None and (stored.status, stored.reason, stored.message) == said:
+        return None
+    since = stored.transition if stored is not None and stored.status == said[0] else now
+    return ConditionInfo(Aspect.PERMITTED, *said, since, pod_group.generation)

@@ -1,0 +1,86 @@
+"""Members of another kind: of a Job that is nearly through, and of another scheduler."""
+
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import Gangs
+from tests.harness import objects
+from tests.harness.client import Api
+
+JOBS = "batch/v1/jobs"
+
+
+@pytest.mark.usefixtures("gang")
+def test_an_indexed_job_that_is_nearly_through_starts_again_with_the_pods_that_remain(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(1, "4")
+    namespace = gangs.namespace
+    gangs.create_group("g", 4)
+    job: dict[str, Any] = {"cpu": "1", "group": "g", "indexed": True, "run_for": "1h"}
+    api.create(objects.job("job", 4, namespace=namespace, **job))
+    gangs.await_phases("g", Running=4)
+    for pod in gangs.members("g")[:2]:
+        api.patch(
+            "pods",
+            pod["metadata"]["name"],
+            namespace,
+            body={"status": {"phase": "Succeeded"}},
+            subresource="status",
+        )
+    api.wait_for(
+        "the Job has counted them",
+        lambda: api.get(JOBS, "job", namespace)["status"].get("succeeded") == 2,
+    )
+
+    api.patch(JOBS, "job", namespace, body={"spec": {"suspend": True}})
+    gangs.await_phases("g", Succeeded=2)
+    api.patch(JOBS, "job", namespace, body={"spec": {"suspend": False}})
+    gangs.await_phases("g", Succeeded=2, Running=2)
+
+
+@pytest.mark.usefixtures("gang")
+def test_a_job_that_has_done_nothing_yet_starts_with_all_of_its_pods(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """Pods that another Job of the group has behind it do not make this one smaller."""
+    nodes(1, "2")
+    namespace = gangs.namespace
+    gangs.create_group("g", 2)
+    job: dict[str, Any] = {"namespace": namespace, "cpu": "1", "group": "g", "indexed": True}
+    api.create(objects.job("first", 2, run_for="200ms", **job))
+    gangs.await_phases("g", Succeeded=2)
+
+    [node] = nodes(1, "1", prefix="other")
+    api.create(gangs.pod("blocker", cpu="2", node_name="node-0"))
+    api.create(objects.job("second", 2, run_for="1h", **job))
+    gangs.await_refused("g", "1 of the 2 pods that it still needs fit, short of cpu 1")
+    assert all(pod["spec"].get("nodeName") != node for pod in gangs.members("g"))
+    gangs.delete(["blocker"])
+    gangs.await_phases("g", Succeeded=2, Running=2)
+
+
+@pytest.mark.usefixtures("gang")
+def test_a_member_that_asks_for_another_scheduler_is_waited_for(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    [node] = nodes(1, "4")
+    gangs.create_group("g", 3)
+    gangs.add("g", 2, cpu="1")
+    [foreign] = gangs.add("g", 1, start=2, cpu="1", scheduler_name="somebody-else")
+    gangs.await_refused(
+        "g", "2 of the 3 pods that it still needs can start, 1 wait for another scheduler", count=1
+    )
+    assert gangs.bound("g") == set()
+
+    api.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": foreign, "namespace": gangs.namespace},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+    )
+    gangs.await_phases("g", Running=3)

@@ -1,0 +1,217 @@
+"""Who goes first when not everybody can: the order between groups, and what keeps it fair."""
+
+from datetime import datetime
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import Gangs, message
+from tests.harness.client import Api
+from tests.harness.gang_scheduler import GangScheduler
+
+CLAIMS = "gang_extender_claims"
+BESIDE = "0 of the 2 pods that it still needs fit beside gangs that go first"
+KEPT = "room is kept for a gang that goes first"
+
+
+def created(api: Api, group: str, namespace: str) -> datetime:
+    resource = "scheduling.x-k8s.io/v1alpha1/podgroups"
+    stamp = api.get(resource, group, namespace)["metadata"]["creationTimestamp"]
+    return datetime.fromisoformat(stamp)
+
+
+def await_whole(api: Api, gangs: Gangs, *groups: str) -> str:
+    """Wait until the two pods of one of the groups have a node, and return which group it is."""
+    return api.wait_for(
+        f"one of {groups} is whole",
+        lambda: next((group for group in groups if len(gangs.bound(group)) == 2), None),
+    )
+
+
+def await_claims(api: Api, gang: GangScheduler, count: int) -> None:
+    api.wait_for(f"{count} groups have a claim", lambda: gang.metric(CLAIMS) == count)
+
+
+def later(api: Api, gangs: Gangs, earlier: str, name: str) -> None:
+    """Make a PodGroup that is younger than another one, by the API's whole seconds."""
+    born = created(api, earlier, gangs.namespace)
+
+    def is_younger() -> bool:
+        gangs.create_group(name, 2)
+        if created(api, name, gangs.namespace) > born:
+            return True
+        api.delete("scheduling.x-k8s.io/v1alpha1/podgroups", name, gangs.namespace)
+        return False
+
+    api.wait_for(f"{name} is younger than {earlier}", is_younger)
+
+
+def test_groups_of_the_same_second_come_by_their_names_and_do_not_mix(
+    gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """kube-scheduler brings the pods of z first: they are older."""
+    nodes(1, "2")
+    gang.scheduler.kill()
+    while True:
+        for group in ("z", "b"):
+            gangs.create_group(group, 2)
+        if created(api, "z", gangs.namespace) == created(api, "b", gangs.namespace):
+            break
+        for group in ("z", "b"):
+            api.delete("scheduling.x-k8s.io/v1alpha1/podgroups", group, gangs.namespace)
+    for number in range(2):
+        gangs.add("z", 1, start=number, cpu="1")
+        gangs.add("b", 1, start=number, cpu="1")
+    gang.scheduler.start()
+
+    assert await_whole(api, gangs, "b", "z") == "b"
+    assert gangs.bound("z") == set()
+    gangs.delete(["b-0", "b-1"])
+    assert await_whole(api, gangs, "z") == "z"
+
+
+def test_the_older_group_goes_first_though_its_pods_come_last(
+    gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(1, "2")
+    gang.scheduler.kill()
+    gangs.create_group("older", 2)
+    later(api, gangs, "older", "a-younger")
+    gangs.add("a-younger", 2, cpu="1")
+    gangs.add("older", 2, cpu="1")
+    gang.scheduler.start()
+
+    assert await_whole(api, gangs, "older", "a-younger") == "older"
+    assert gangs.bound("a-younger") == set()
+
+
+def test_a_group_that_failed_goes_behind_one_that_was_made_before_its_failure(
+    gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    [node] = nodes(1, "2")
+    api.create(gangs.pod("blocker", cpu="1", node_name=node))
+    gangs.create_group("older", 2)
+    later(api, gangs, "older", "younger")
+    gangs.add("older", 2, cpu="1")
+    gangs.await_refused("older", "1 of the 2 pods that it still needs fit, short of cpu 1")
+    gang.scheduler.kill()
+    gangs.add("younger", 2, cpu="1")
+    gangs.delete(["blocker"])
+    gang.scheduler.start()
+
+    assert await_whole(api, gangs, "older", "younger") == "younger"
+
+
+def test_a_group_that_can_never_fit_says_so_and_blocks_nobody(
+    gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(2, "2")
+    gangs.create("huge", 3, cpu="2")
+    gangs.await_refused(
+        "huge",
+        "2 of the 3 pods that it still needs fit, short of cpu 2, even with all nodes empty",
+        count=1,
+    )
+    gangs.create("small", 2, cpu="2")
+    gangs.await_phases("small", Running=2)
+    assert gangs.bound("huge") == set()
+    gangs.delete(["small-0", "small-1"])
+
+    nodes(1, "2", prefix="new")
+    gangs.await_phases("huge", Running=3)
+
+
+def test_a_stream_of_small_pods_does_not_starve_an_old_large_group(
+    aging_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """Whenever a small one ends, the next one could take its room."""
+    nodes(2, "4")
+    stream = [
+        gangs.pod(f"s-{number:02}", cpu="3", run_for="1s", scheduler_name="aging")
+        for number in range(16)
+    ]
+    api.create(*stream[:4])
+    api.wait_for("two of them run", lambda: len(placed(gangs, api)) == 2)
+    gangs.create("large", 2, cpu="4", scheduler_name="aging")
+    api.create(*stream[4:])
+
+    gangs.await_phases("large", Running=2, timeout=60)
+    assert len(placed(gangs, api)) < len(stream)
+    gangs.delete(["large-0", "large-1"])
+    api.wait_for("all small ones run", lambda: len(placed(gangs, api)) == len(stream), 60)
+    await_claims(api, aging_gang, 0)
+
+
+def placed(gangs: Gangs, api: Api) -> set[str]:
+    """Return the names of the small pods that have, or had, a node."""
+    return {
+        pod["metadata"]["name"]
+        for pod in api.list("pods", gangs.namespace)
+        if pod["spec"].get("nodeName") and pod["metadata"]["name"].startswith("s-")
+    }
+
+
+def test_nodes_set_aside_are_for_the_group_and_for_higher_priority(
+    aging_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    first, second, third = nodes(3, "4")
+    long = {"scheduler_name": "aging"}
+    for number, (node, cpu) in enumerate(((first, "1"), (second, "1"), (third, "2"))):
+        api.create(gangs.pod(f"long-{number}", cpu=cpu, node_name=node))
+    gangs.create("large", 2, cpu="4", **long)
+    await_claims(api, aging_gang, 1)
+
+    api.create(gangs.pod("backfill", cpu="2", **long))
+    api.wait_for("it is placed", lambda: node_of(api, gangs, "backfill"))
+    assert node_of(api, gangs, "backfill") == third
+    api.create(gangs.pod("more", cpu="2", **long))
+    api.wait_for(
+        "the next is refused",
+        lambda: KEPT in message(api.get("pods", "more", gangs.namespace)),
+    )
+    gangs.create("small", 2, cpu="1", **long)
+    gangs.await_refused("small", BESIDE)
+
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+    name = f"high-{gangs.namespace}"
+    api.create({**high, "metadata": {"name": name}})
+    api.create(gangs.pod("urgent", cpu="2", priority_class=name, **long))
+    api.wait_for("who is more important is placed", lambda: node_of(api, gangs, "urgent"))
+    assert node_of(api, gangs, "urgent") in {first, second}
+    api.delete("scheduling.k8s.io/v1/priorityclasses", name)
+
+    gangs.delete(["long-0", "long-1", "urgent"])
+    gangs.await_phases("large", Running=2)
+    assert gangs.bound("small") == set()
+    gangs.delete(["large-0", "large-1"])
+    gangs.await_phases("small", Running=2)
+    api.wait_for("the last is placed", lambda: node_of(api, gangs, "more"))
+
+
+def node_of(api: Api, gangs: Gangs, name: str) -> str | None:
+    node: str | None = api.get("pods", name, gangs.namespace)["spec"].get("nodeName")
+    return node
+
+
+@pytest.mark.usefixtures("strict_gang")
+def test_in_strict_order_a_small_group_waits_behind_a_large_one(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    first, _ = nodes(2, "4")
+    strict = {"scheduler_name": "strict"}
+    api.create(gangs.pod("blocker", cpu="1", node_name=first))
+    gangs.create("huge", 3, cpu="4", **strict)
+    gangs.create_group("large", 2)
+    later(api, gangs, "large", "small")
+    gangs.add("large", 2, cpu="4", **strict)
+    gangs.await_refused("large", "1 of the 2 pods that it still needs fit, short of cpu 4")
+    gangs.add("small", 2, cpu="1", **strict)
+    gangs.await_refused("small", "another gang is ahead of it, and the order is strict", count=2)
+    assert gangs.bound("small") == set()
+
+    gangs.delete(["blocker"])
+    gangs.await_phases("large", Running=2)
+    gangs.delete(["large-0", "large-1"])
+    gangs.await_phases("small", Running=2)
+    order = [placement.group for placement in gangs.placements()]
+    assert order == ["large"] * 2 + ["small"] * 2

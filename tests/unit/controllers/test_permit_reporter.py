@@ -1,0 +1,75 @@
+"""The reporter: writes late, seldom, and again where a write failed. Time is virtual."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from extender.controllers.permit_reporter import PermitReporter
+from extender.gang.verdicts import Refuse
+from extender.kube.errors import ApiError, UnavailableError
+from extender.state import events as ev
+from extender.state.cluster import Cluster
+from extender.state.pod_groups import ConditionInfo, PodGroupInfo
+from tests.makers import LoopClock, nodes, planned, pod_group, pods, tell
+
+pytestmark = pytest.mark.looptime
+
+A, B, C = pods(3)
+
+
+class Writer:
+    def __init__(self) -> None:
+        self.written: list[tuple[float, str, str]] = []
+        self.failures: list[ApiError] = []
+
+    async def apply_condition(self, pod_group: PodGroupInfo, condition: ConditionInfo) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        now = round(asyncio.get_running_loop().time(), 1)
+        self.written.append((now, pod_group.name, condition.message[:3]))
+
+    def failed_within_window(self, group: str) -> Refuse | None:
+        del group
+        return None
+
+
+@pytest_asyncio.fixture
+async def writer(cluster: Cluster) -> AsyncIterator[Writer]:
+    tell(cluster, nodes(8), pod_group(), A, B, C)
+    writer = Writer()
+    reporter = PermitReporter(cluster, writer, writer, clock=LoopClock())
+    task = asyncio.create_task(reporter.run())
+    yield writer
+    task.cancel()
+
+
+async def test_a_group_that_is_complete_within_the_second_is_not_written(
+    cluster: Cluster, writer: Writer
+) -> None:
+    tell(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n0"), ev.PodWaiting(A, "n0"))
+    await asyncio.sleep(0.9)
+    tell(cluster, *(ev.PodBinding(each, "n0") for each in (A, B, C)))
+    await asyncio.sleep(30)
+
+    assert writer.written == []
+
+
+async def test_one_that_waits_is_written_and_looked_at_again(
+    cluster: Cluster, writer: Writer
+) -> None:
+    tell(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n0"), ev.PodWaiting(A, "n0"))
+    await asyncio.sleep(2)
+    tell(cluster, ev.PodWaiting(B, "n0"))
+    await asyncio.sleep(5)
+
+    assert writer.written == [(1.0, "gang", "1/3"), (6.0, "gang", "2/3")]
+
+
+async def test_what_could_not_be_written_is_written_later(cluster: Cluster, writer: Writer) -> None:
+    writer.failures = [UnavailableError("down")]
+    tell(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n0"), ev.PodWaiting(A, "n0"))
+    await asyncio.sleep(7)
+
+    assert writer.written == [(6.0, "gang", "1/3")]
