@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import Gangs, message
+from tests.cluster.gangs import POD_GROUPS, Gangs, message
 from tests.harness.client import Api
 from tests.harness.gang_scheduler import GangScheduler
 
@@ -15,8 +15,7 @@ KEPT = "room is kept for a gang that goes first"
 
 
 def created(api: Api, group: str, namespace: str) -> datetime:
-    resource = "scheduling.x-k8s.io/v1alpha1/podgroups"
-    stamp = api.get(resource, group, namespace)["metadata"]["creationTimestamp"]
+    stamp = api.get(POD_GROUPS, group, namespace)["metadata"]["creationTimestamp"]
     return datetime.fromisoformat(stamp)
 
 
@@ -40,7 +39,7 @@ def later(api: Api, gangs: Gangs, earlier: str, name: str) -> None:
         gangs.create_group(name, 2)
         if created(api, name, gangs.namespace) > born:
             return True
-        api.delete("scheduling.x-k8s.io/v1alpha1/podgroups", name, gangs.namespace)
+        api.delete(POD_GROUPS, name, gangs.namespace)
         return False
 
     api.wait_for(f"{name} is younger than {earlier}", is_younger)
@@ -49,25 +48,30 @@ def later(api: Api, gangs: Gangs, earlier: str, name: str) -> None:
 def test_groups_of_the_same_second_come_by_their_names_and_do_not_mix(
     gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    """kube-scheduler brings the pods of z first: they are older."""
+    """kube-scheduler brings the pods in any order: in that of their creation, or of a cache."""
     nodes(1, "2")
     gang.scheduler.kill()
-    while True:
-        for group in ("z", "b"):
+    groups = ("z", "y", "b", "x", "w", "v")
+
+    def are_of_one_second() -> bool:
+        for group in groups:
             gangs.create_group(group, 2)
-        if created(api, "z", gangs.namespace) == created(api, "b", gangs.namespace):
-            break
-        for group in ("z", "b"):
-            api.delete("scheduling.x-k8s.io/v1alpha1/podgroups", group, gangs.namespace)
+        if len({created(api, group, gangs.namespace) for group in groups}) == 1:
+            return True
+        for group in groups:
+            api.delete(POD_GROUPS, group, gangs.namespace)
+        return False
+
+    api.wait_for("all are of one second", are_of_one_second)
     for number in range(2):
-        gangs.add("z", 1, start=number, cpu="1")
-        gangs.add("b", 1, start=number, cpu="1")
+        for group in groups:
+            gangs.add(group, 1, start=number, cpu="1")
     gang.scheduler.start()
 
-    assert await_whole(api, gangs, "b", "z") == "b"
-    assert gangs.bound("z") == set()
+    assert await_whole(api, gangs, *groups) == "b"
+    assert {placement.group for placement in gangs.placements()} == {"b"}
     gangs.delete(["b-0", "b-1"])
-    assert await_whole(api, gangs, "z") == "z"
+    await_whole(api, gangs, "z", "y", "x", "w", "v")
 
 
 def test_the_older_group_goes_first_though_its_pods_come_last(
