@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from extender.api.wellknown import Aspect, Reason, Told
+from extender.api.wellknown import ON_PARTIAL_ANNOTATION, Aspect, Reason, Told
 from extender.gang import conditions, partial, pending, phase, readiness
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial, Rules
@@ -101,7 +101,11 @@ def decide(
     )
     return Report(
         status=status,
-        notices=(*_changes(stored, status), *_mixed_priorities(pods)),
+        notices=(
+            *_changes(stored, status),
+            *_mixed_priorities(pods),
+            *_unknown_policy(pod_group.on_partial, on_partial),
+        ),
         evict=split.evict,
         readiness=readiness.decide(pods, need=need, done=done),
         look_again=_look_again(
@@ -142,3 +146,9 @@ def _mixed_priorities(pods: Iterable[PodInfo]) -> Iterable[Notice]:
         listed = ", ".join(map(str, priorities))
         note = f"its pods have the priorities {listed}; {priorities[0]} counts"
         yield Notice(Told.MIXED_PRIORITIES, note, "Comparing", warning=True, key=listed)
+
+
+def _unknown_policy(asked: str | None, default: OnPartial) -> Iterable[Notice]:
+    if asked is not None and asked not in set(OnPartial):
+        note = f"{ON_PARTIAL_ANNOTATION} should be keep or evict; {default} counts"
+        yield Notice(Told.UNKNOWN_POLICY, note, "Reading", warning=True, key=f"policy {asked}")
