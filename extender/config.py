@@ -109,6 +109,11 @@ class Gang(_Section):
         description="first come, first served: no group may pass one that waits for room, although "
         "it would fit",
     )
+    ungate_when: Literal["complete", "fits"] = Field(
+        "complete",
+        description="when our scheduling gate is taken from a group's pods: when it has all that "
+        "it needs, or only when there is room; a cluster autoscaler does not see gated pods",
+    )
     retry_grace_seconds: float = Field(
         3,
         gt=0,
@@ -132,6 +137,7 @@ class Gang(_Section):
             reject_percentage=self.reject_percentage,
             aging=self.aging_seconds,
             strict_order=self.strict_order,
+            hold_back=self.ungate_when == "fits",
             retry_grace=self.retry_grace_seconds,
         )
 

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 import structlog
 
 from extender.gang import wake
+from extender.gang.options import Options
 from extender.kube.errors import ApiError
 from extender.kube.pods import PodRef
 from extender.runtime.clock import Clock
@@ -25,6 +26,7 @@ ROOM: Final = ""
 RETRY_SECONDS: Final = 1.0
 ROOM_SECONDS: Final = 0.1
 PARALLEL: Final = 32
+DEFAULTS: Final = Options()
 
 
 class PodPatcher(Protocol):
@@ -49,7 +51,7 @@ class Waker:
         *,
         clock: Clock,
         metrics: Metrics,
-        strict: bool = False,
+        options: Options = DEFAULTS,
     ) -> None:
         self._cluster = cluster
         self._snapshot = cluster.snapshot()
@@ -57,7 +59,7 @@ class Waker:
         self._clock = clock
         self._metrics = metrics
         self._queue: WorkQueue[str] = WorkQueue()
-        self._strict = strict
+        self._options = options
         self._room_soon = False
         cluster.subscribe(self.on_change)
 
@@ -66,7 +68,7 @@ class Waker:
         for group in change.groups:
             self._queue.add(group)
         # In strict order a group that starts, or that lost a pod, lets the next one have its turn.
-        turn = self._strict and bool(change.groups)
+        turn = self._options.strict_order and bool(change.groups)
         if (change.room or turn) and not self._room_soon:
             # A plan that moves gives room back at every step; once in a while is enough.
             self._room_soon = True
@@ -93,9 +95,9 @@ class Waker:
         while True:
             key = await self._queue.get()
             decision = (
-                wake.decide_group(key, snapshot=self._snapshot)
+                wake.decide_group(key, snapshot=self._snapshot, hold_back=self._options.hold_back)
                 if key != ROOM
-                else wake.decide_room(snapshot=self._snapshot, strict=self._strict)
+                else wake.decide_room(snapshot=self._snapshot, strict=self._options.strict_order)
             )
             await self._act(decision)
 

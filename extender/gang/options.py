@@ -23,6 +23,9 @@ class Options:
     """
     strict_order: bool = False
     """Whether no group may pass another one that waits for room."""
+    hold_back: bool = False
+    """Whether pods behind our gate stay there until their group fits, and not only until it has all
+    of its pods. Nobody who scales the cluster sees them meanwhile."""
     retry_grace: float = 3.0
     """How long a planned member that kube-scheduler had found no node for may take to be tried
     again, before it counts as one that has no node now."""

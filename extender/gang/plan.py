@@ -64,17 +64,23 @@ def never_fits(pod_group: PodGroupInfo, *, snapshot: Snapshot) -> Refuse | None:
     return _Attempt(pod_group, pods, missing, NO_OFFER, snapshot).never_fits()
 
 
+def is_readable(group: str, *, snapshot: Snapshot) -> bool:
+    """Return whether our own reading of a group's pods tells where they may go."""
+    return not any(pod.shape.individually_constrained for pod in snapshot.members(group))
+
+
 def candidates(pod: PodInfo | None, group: str, *, snapshot: Snapshot) -> list[PodInfo]:
     """Return the other members that may still be placed, in the order in which room is given.
 
-    Those that ask for another scheduler than `pod` are nobody's to plan with.
+    Those that ask for another scheduler than `pod` are nobody's to plan with. Those that only our
+    own gate holds back are: it goes when there is a plan.
     """
     able = (
         sibling
         for sibling in snapshot.members(group)
         if (pod is None or (sibling.uid != pod.uid and sibling.scheduler == pod.scheduler))
         and sibling.node is None
-        and not sibling.gates
+        and (not sibling.gates or sibling.is_held_back)
         and not sibling.terminating
         and snapshot.assumption(sibling.uid) is None
     )
@@ -83,7 +89,8 @@ def candidates(pod: PodInfo | None, group: str, *, snapshot: Snapshot) -> list[P
 
 def _is_ours_to_plan(pod: PodInfo, group: str, schedulers: Collection[str]) -> bool:
     stuck = pod.unschedulable is not None and not is_ours(pod.unschedulable, group)
-    return not stuck and not pod.shape.individually_constrained and pod.scheduler in schedulers
+    asks = pod.scheduler in schedulers or pod.is_held_back
+    return asks and not stuck and not pod.shape.individually_constrained
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def check_group(group: str, *, snapshot: Snapshot) -> Refuse | None:
     """Return why the group cannot start whatever room there is, or None.
 
     Every pod that has not finished counts as a sibling: bound, terminating and gated ones too; but
-    gated ones cannot be part of the quorum.
+    those behind a gate that is not ours cannot be part of the quorum.
     """
     pod_group = snapshot.pod_group(group)
     if pod_group is None:

@@ -7,7 +7,8 @@ makes it try; taking our own scheduling gate away does too.
 
 from dataclasses import dataclass
 
-from extender.api.wellknown import GANG_GATE, Reason
+from extender.api.wellknown import Reason
+from extender.gang import plan
 from extender.gang.post_filter import is_ours
 from extender.gang.pre_filter import KEPT_FOR_GANG, check_group
 from extender.gang.queue_sort import sort_key
@@ -25,14 +26,14 @@ class Wake:
     ungate: tuple[PodInfo, ...] = ()
 
 
-def decide_group(group: str, *, snapshot: Snapshot) -> Wake:
-    """Return whom to wake after something about a group changed.
+def decide_group(group: str, *, snapshot: Snapshot, hold_back: bool = False) -> Wake:
+    """Return whom to wake after something about a group changed; `hold_back` as in `Options`.
 
     Those that a plan keeps room for: somebody waits for them. Beyond that, with members missing
     and nothing that speaks against a start, one pod is enough: the plan that it brings wakes the
     others, and if there is no room only one was tried in vain.
     """
-    ungate = _gated_by_us(group, snapshot)
+    ungate = _to_ungate(group, snapshot, hold_back=hold_back)
     if ungate:
         return Wake(ungate=ungate)
     refused = [pod for pod in snapshot.members(group) if pod.uid in snapshot.refused]
@@ -81,15 +82,22 @@ def _for_room(group: str, pods: list[PodInfo], snapshot: Snapshot) -> list[PodIn
     return pods if started else pods[:1]
 
 
-def _gated_by_us(group: str, snapshot: Snapshot) -> tuple[PodInfo, ...]:
-    """Return the pods that only our gate holds back, once the group has enough of them."""
+def _to_ungate(group: str, snapshot: Snapshot, *, hold_back: bool) -> tuple[PodInfo, ...]:
+    """Return the pods that only our gate holds back, once the group has enough of them.
+
+    Where they are to be held back until there is room for them, those that a plan keeps it for;
+    and everybody in a group that has started, or whose pods kube-scheduler alone can judge.
+    """
     pod_group = snapshot.pod_group(group)
     if pod_group is None:
         return ()
-    ours = tuple(pod for pod in snapshot.members(group) if pod.gates == (GANG_GATE,))
-    tally = snapshot.tally(group)
-    able = len(tally.members) - len(tally.gated) + len(ours)
-    return ours if able >= snapshot.quorum(pod_group) else ()
+    ours = tuple(pod for pod in snapshot.members(group) if pod.is_held_back)
+    tally, quorum = snapshot.tally(group), snapshot.quorum(pod_group)
+    if not ours or len(tally.members) - len(tally.gated) < quorum:
+        return ()
+    if not hold_back or tally.assigned >= quorum or not plan.is_readable(group, snapshot=snapshot):
+        return ours
+    return tuple(pod for pod in ours if snapshot.planned_node(pod.uid) is not None)
 
 
 def refused_before(pod: PodInfo) -> Reason | None:

@@ -362,7 +362,7 @@ class Cluster:
         tally = self._tally_of(known)
         if tally is not None:
             _stage_set(tally, stage).add(pod.uid)
-            tally.gated.discard(pod.uid)
+            _count_gates(tally, known, stop=True)
 
     def _drop_assumption(self, assumption: Assumption) -> None:
         tables = self._tables
@@ -378,8 +378,7 @@ class Cluster:
         tally = self._tally_of(pod)
         if tally is not None:
             _stage_set(tally, assumption.stage).discard(pod.uid)
-            if pod.gates:
-                tally.gated.add(pod.uid)
+            _count_gates(tally, pod)
 
     def _count(self, pod: PodInfo) -> None:
         tables = self._tables
@@ -395,8 +394,8 @@ class Cluster:
             # One that is going away does not help those who start now, though it takes its room.
             if not pod.terminating:
                 tally.bound.add(pod.uid)
-        elif pod.gates:
-            tally.gated.add(pod.uid)
+        else:
+            _count_gates(tally, pod)
 
     def _uncount(self, pod: PodInfo) -> None:
         """Take a pod off the tables; its place among the members is kept for `_count`."""
@@ -406,7 +405,7 @@ class Cluster:
         tally = self._tally_of(pod)
         if tally is not None:
             tally.bound.discard(pod.uid)
-            tally.gated.discard(pod.uid)
+            _count_gates(tally, pod, stop=True)
             tally.priorities[pod.priority] -= 1
             if not tally.priorities[pod.priority]:
                 del tally.priorities[pod.priority]
@@ -461,7 +460,10 @@ class Cluster:
             have, want = getattr(self._tables, name), getattr(fresh, name)
             assert have == want, f"{name}: {have} is not the recount {want}"
         for tally in self._tables.groups.values():
-            stages = [tally.bound, tally.binding, tally.waiting, tally.planned, tally.gated]
+            stages = [
+                *(tally.bound, tally.binding, tally.waiting, tally.planned),
+                *(tally.gated, tally.held_back),
+            ]
             assert sum(map(len, stages)) == len(set().union(*stages)), f"overlap in {tally}"
         assert self._tables.refused.keys() <= self._tables.pods.keys()
 
@@ -509,6 +511,13 @@ def _stage_set(tally: GroupTally, stage: Stage) -> set[str]:
             return tally.waiting
         case Stage.BINDING:
             return tally.binding
+
+
+def _count_gates(tally: GroupTally, pod: PodInfo, *, stop: bool = False) -> None:
+    """Count a pod that has no room yet among those that a gate keeps back, or stop counting it."""
+    if pod.gates:
+        there = tally.held_back if pod.is_held_back else tally.gated
+        (there.discard if stop else there.add)(pod.uid)
 
 
 def _take_off(used: dict[str, Resources], node: str, requests: Mapping[str, int]) -> None:

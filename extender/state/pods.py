@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from extender.api.core_v1 import Affinity, Toleration
+from extender.api.wellknown import GANG_GATE
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -54,6 +55,11 @@ class PodInfo:
     """Whether it waits for us to say that its gang is ready."""
     gang_ready: bool = False
     """Whether we have said so."""
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether our own gate is the only one that keeps kube-scheduler from trying it."""
+        return self.gates == (GANG_GATE,)
 
     @property
     def key(self) -> str:

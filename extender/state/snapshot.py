@@ -25,7 +25,7 @@ class GroupTally:
     """The pods of one group by how far they have come, as UIDs in order of arrival.
 
     Each member is in exactly one of `bound`, `binding`, `waiting`, `planned` or in none of them;
-    `gated` only counts members in none.
+    `gated` and `held_back` only count members in none.
     """
 
     members: dict[str, None] = field(default_factory=dict)
@@ -34,6 +34,9 @@ class GroupTally:
     waiting: set[str] = field(default_factory=set)
     planned: set[str] = field(default_factory=set)
     gated: set[str] = field(default_factory=set)
+    """By gates of others, whatever ours does."""
+    held_back: set[str] = field(default_factory=set)
+    """By our own gate alone, which we take away when it is time."""
     priorities: dict[int, int] = field(default_factory=dict)
     """How many members have each priority."""
 

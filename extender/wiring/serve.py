@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from extender.config import Settings
 from extender.controllers.aging import Aging
+from extender.controllers.gatekeeper import Gatekeeper
 from extender.controllers.permit_reporter import PermitReporter
 from extender.controllers.waker import Waker
 from extender.kube.client import KubeClient, load_configuration
@@ -46,9 +47,8 @@ class Extender:
         memory = GroupMemory(cluster, options=options, clock=clock)
         self.reflectors = reflectors(client, cluster, decoder, pods=LIVE_PODS)
         self.waiting = WaitingPods(cluster, memory, metrics=metrics)
-        self.waker = Waker(
-            cluster, writer, clock=clock, metrics=metrics, strict=options.strict_order
-        )
+        self.waker = Waker(cluster, writer, clock=clock, metrics=metrics, options=options)
+        self.gatekeeper = Gatekeeper(cluster, memory, options=options)
         self.aging = Aging(cluster, options=options, clock=clock)
         self.reporter = PermitReporter(cluster, ConditionWriter(client), memory, clock=clock)
         retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
@@ -99,6 +99,7 @@ class Extender:
             background.append(tasks.create_task(self.waker.run()))
             background.append(tasks.create_task(self._recover()))
             background.append(tasks.create_task(self.aging.run()))
+            background.append(tasks.create_task(self.gatekeeper.run()))
             background.append(tasks.create_task(self.reporter.run()))
             await serve()
             for task in background:

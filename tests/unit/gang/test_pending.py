@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender.api.wellknown import GANG_GATE, Reason
+from extender.api.wellknown import Reason
 from extender.gang.options import Options
 from extender.gang.pending import Pending, decide
 from extender.state import events as ev
@@ -23,7 +23,7 @@ WANT: dict[str, tuple[Sequence[Any], Pending]] = {
         Pending(Reason.NOT_ENOUGH_PODS, "2 of the 3 pods that it needs exist"),
     ),
     "gated": (
-        [pod_group(), THREE[:2], pod("g", group="gang", gates=(GANG_GATE,)), nodes(9)],
+        [pod_group(), THREE[:2], pod("g", group="gang", gates=("x",)), nodes(9)],
         Pending(Reason.GATED, "2 of the 3 pods that it needs are free of gates"),
     ),
     "no room now": (

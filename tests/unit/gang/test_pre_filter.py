@@ -57,7 +57,8 @@ def refuse(reason: Reason, message: str, **more: Any) -> Refuse:
 
 
 ROOM = nodes(4, 4, 4)
-GATED = [pod(f"gated-{n}", 4, group="gang", gates=(GANG_GATE,)) for n in range(2)]
+FOREIGN = "example.com/budget"
+GATED = [pod(f"gated-{n}", 4, group="gang", gates=(FOREIGN,)) for n in range(2)]
 
 WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     # the order of the checks: each case fails all that come after the one it is about
@@ -225,6 +226,14 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     "members of higher priority are planned first": (
         Ask([pod_group(min_member=2), B, pod("high", 4, group="gang", priority=9), ROOM]),
         Place("n0", {A.uid: "n0", "high": "n1"}),
+    ),
+    "members behind our own gate are: it goes when there is a plan": (
+        Ask([pod_group(), B, pod("c", 4, group="gang", gates=(GANG_GATE,)), ROOM]),
+        Place("n0", {A.uid: "n0", "c": "n1", B.uid: "n2"}),
+    ),
+    "members behind our gate and another one are not": (
+        Ask([pod_group(), B, pod("c", 4, group="gang", gates=(GANG_GATE, FOREIGN)), ROOM]),
+        refuse(Reason.GATED, "2 of the 3 pods that it needs are free of gates"),
     ),
     "gated members are not planned": (
         Ask([pod_group(min_member=2), *GATED, B, ROOM]),

@@ -10,11 +10,12 @@ from extender.api.wellknown import GANG_GATE, Reason
 from extender.gang.wake import Wake, decide_group, decide_room, refused_before
 from extender.state import events as ev
 from extender.state.pods import PodInfo
-from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods
+from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods, shape
 
 A, B, C, D = pods(4, 1)
 ROOM = nodes(8)
 OURS = [pod(f"ours-{n}", group="gang", gates=(GANG_GATE,)) for n in range(3)]
+CLAIMING = replace(OURS[1], shape=replace(shape(1), individually_constrained=True))
 FOREIGN = pod("foreign", group="gang", gates=(GANG_GATE, "example.com/budget"))
 
 
@@ -114,6 +115,31 @@ def test_a_change_of_the_group(there: Sequence[Any], want: Wake) -> None:
     snapshot = cluster_of(ROOM, there).snapshot()
 
     assert decide_group(key("gang"), snapshot=snapshot) == want
+
+
+HELD_BACK: dict[str, tuple[Sequence[Any], Wake]] = {
+    "until there is room": ([pod_group(), *OURS], Wake()),
+    "those that have a plan": (
+        [pod_group(min_member=2), *OURS, planned(ours_0="n0", ours_1="n0")],
+        Wake(ungate=tuple(OURS[:2])),
+    ),
+    "all of a group that has started": (
+        [pod_group(min_member=1), pod("a", group="gang", on="n0"), *OURS],
+        Wake(ungate=tuple(OURS)),
+    ),
+    "not those of a group that is short of pods": ([pod_group(min_member=4), *OURS], Wake()),
+    "all of a group that kube-scheduler alone can judge": (
+        [pod_group(min_member=2), CLAIMING, OURS[0]],
+        Wake(ungate=(CLAIMING, OURS[0])),
+    ),
+}
+
+
+@pytest.mark.parametrize(("there", "want"), HELD_BACK.values(), ids=HELD_BACK)
+def test_held_back_until_there_is_room(there: Sequence[Any], want: Wake) -> None:
+    snapshot = cluster_of(ROOM, there).snapshot()
+
+    assert decide_group(key("gang"), snapshot=snapshot, hold_back=True) == want
 
 
 OLD, NEW = pods(2, 1, group="old"), pods(2, 1, group="new")

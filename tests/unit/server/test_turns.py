@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from extender.api.wellknown import GANG_GATE
 from extender.gang import queue_sort
 from extender.gang.options import Options
 from extender.state import events as ev
@@ -89,7 +88,7 @@ STUCK: dict[str, list[Any]] = {
         pod("a-0", group="a"),
         pod("a-1", group="a", unschedulable="0/1 nodes are available: no volume"),
     ],
-    "one of its pods is gated": [pod("a-0", group="a"), pod("a-1", group="a", gates=(GANG_GATE,))],
+    "one of its pods is gated": [pod("a-0", group="a"), pod("a-1", group="a", gates=("x",))],
     "another scheduler places it": pods(2, group="a", scheduler="other"),
     "kube-scheduler judges its pods one by one": pods(2, CONSTRAINED, group="a"),
 }

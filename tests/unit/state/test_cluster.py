@@ -67,7 +67,10 @@ class Case:
 CASES: dict[str, Case] = {
     # facts about pods
     "a member appears": Case([], A, TOUCHED, all_of(others=[A])),
-    "a gated member appears": Case([], GATED, TOUCHED, all_of(gated=[A])),
+    "a gated member appears": Case([], GATED, TOUCHED, all_of(held_back=[A])),
+    "a member appears behind somebody's gate": Case(
+        [], replace(A, gates=("x",)), TOUCHED, all_of(gated=[A])
+    ),
     "a bound member appears": Case([], BOUND, TOUCHED, all_of(bound=[A])),
     "a pod of no gang appears": Case([], PLAIN, UNTOUCHED, GroupTally()),
     "nothing new about a member": Case([A], replace(A), UNTOUCHED, all_of(others=[A])),
@@ -332,7 +335,7 @@ def test_a_gated_pod_that_gave_its_room_back_is_gated_again(cluster: Cluster) ->
     """a pod planned before the watch told of its ungating is lost to `gated`."""
     tell(cluster, nodes(8), GATED, planned(gang_0="n0"), ev.Unreserved([A.uid]))
 
-    assert cluster.snapshot().tally(GANG) == all_of(gated=[A])
+    assert cluster.snapshot().tally(GANG) == all_of(held_back=[A])
 
 
 def test_refusals_are_remembered_until_the_pod_is_tried_bound_or_gone(cluster: Cluster) -> None:

@@ -25,8 +25,12 @@ IN_QUEUE: dict[str, tuple[list[Any], bool]] = {
     "no pods": ([pod_group()], False),
     "a pod too few": ([pod_group(), THREE[:2]], False),
     "one is gated": (
-        [pod_group(), THREE[:2], pod("gang-2", group="gang", gates=(GANG_GATE,))],
+        [pod_group(), THREE[:2], pod("gang-2", group="gang", gates=("x", GANG_GATE))],
         False,
+    ),
+    "one is behind our own gate": (
+        [pod_group(), THREE[:2], pod("gang-2", group="gang", gates=(GANG_GATE,))],
+        True,
     ),
     "all are planned": (
         [pod_group(), THREE, planned(gang_0="n0", gang_1="n0", gang_2="n0")],

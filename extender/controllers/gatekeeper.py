@@ -1,0 +1,100 @@
+"""Keeps room for groups behind our gate as soon as there is some, in the order of their turns.
+
+The waker then takes the gates away. A group that does not fit is never tried by kube-scheduler, and
+costs nobody anything.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final, Protocol
+
+from extender.gang import plan
+from extender.gang.options import Options
+from extender.gang.verdicts import Refuse
+from extender.state.cluster import Cluster
+from extender.state.events import Change
+from extender.state.pod_groups import PodGroupInfo
+
+SETTLE_SECONDS: Final = 0.02
+EVERY_SECONDS: Final = 1.0
+"""Room appears without an event of a group's own: a node, or the end of a window."""
+AT_ONCE: Final = 256
+"""Pods that are planned, or found not to fit, in one step: filter waits meanwhile."""
+
+
+class Memory(Protocol):
+    """Remembers which groups fit."""
+
+    def had_no_room(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether planning a group is not worth another look yet."""
+        ...
+
+    def pass_over(self, group: str, refusal: Refuse) -> None:
+        """Take note that a group had no room."""
+        ...
+
+    def reserve(self, group: str, placements: Mapping[str, str]) -> None:
+        """Keep room for members."""
+        ...
+
+
+class Gatekeeper:
+    """Plans what is held back; idle where gates go as soon as a group is complete."""
+
+    def __init__(self, cluster: Cluster, memory: Memory, *, options: Options) -> None:
+        self._snapshot = cluster.snapshot()
+        self._memory = memory
+        self._options = options
+        self._changed = asyncio.Event()
+        if options.hold_back:
+            cluster.subscribe(self.on_change)
+
+    def on_change(self, change: Change) -> None:
+        """Have the queue looked at soon."""
+        del change  # whatever it is, it may have made room
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while self._options.hold_back:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(EVERY_SECONDS):
+                    await self._changed.wait()
+            self._changed.clear()
+            if self.look():
+                self._changed.set()
+            await asyncio.sleep(SETTLE_SECONDS)
+
+    def look(self) -> bool:
+        """Plan for the groups at the head of the queue; return whether there are more."""
+        looked_at = 0
+        for key in list(self._snapshot.queue):
+            pod_group = self._snapshot.pod_group(key)
+            if pod_group is None:
+                continue
+            if self._is_to_be_planned(pod_group):
+                looked_at += self._snapshot.quorum(pod_group)
+                self._plan(pod_group)
+            if self._options.strict_order and not self._is_served(pod_group):
+                return False
+            if looked_at >= AT_ONCE:
+                return True
+        return False
+
+    def _is_to_be_planned(self, pod_group: PodGroupInfo) -> bool:
+        held_back = self._snapshot.tally(pod_group.key).held_back
+        return bool(held_back) and not self._memory.had_no_room(pod_group)
+
+    def _plan(self, pod_group: PodGroupInfo) -> None:
+        found = plan.make_ahead(pod_group, snapshot=self._snapshot, schedulers=())
+        if isinstance(found, Refuse):
+            self._memory.pass_over(pod_group.key, found)
+        elif found is not None:
+            self._memory.reserve(pod_group.key, found.placements)
+
+    def _is_served(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether others may have their turn after a group."""
+        if pod_group.key not in self._snapshot.queue:
+            return True
+        return plan.never_fits(pod_group, snapshot=self._snapshot) is not None

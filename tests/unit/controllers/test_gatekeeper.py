@@ -1,0 +1,118 @@
+"""The gatekeeper: plans what is behind our gate, in turn, and nothing else. Time is virtual."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from extender.api.wellknown import GANG_GATE
+from extender.controllers import gatekeeper
+from extender.controllers.gatekeeper import Gatekeeper
+from extender.gang.options import Options
+from extender.server.group_memory import GroupMemory
+from extender.state import events as ev
+from extender.state.cluster import Cluster
+from tests.makers import LoopClock, key, node, nodes, pod, pod_group, pods, tell
+
+pytestmark = pytest.mark.looptime
+
+OURS = (GANG_GATE,)
+
+
+def group(name: str, created: float, *, size: int = 2, cpu: int = 1, **fields: Any) -> list[Any]:
+    """Return a PodGroup and its pods behind our gate."""
+    fields = {"gates": OURS, **fields}
+    return [pod_group(name, size, created=created), *pods(size, cpu, group=name, **fields)]
+
+
+def keeper(cluster: Cluster, **options: Any) -> Gatekeeper:
+    chosen = Options(**{"hold_back": True, **options})
+    return Gatekeeper(
+        cluster, GroupMemory(cluster, options=chosen, clock=LoopClock()), options=chosen
+    )
+
+
+def planned_groups(cluster: Cluster) -> list[str]:
+    snapshot = cluster.snapshot()
+    return sorted(name[3:] for name in snapshot.groups if snapshot.tally(name).planned)
+
+
+WANT: dict[str, tuple[list[Any], dict[str, Any], list[str]]] = {
+    "all that fit": ([*nodes(2, 2), group("a", 1.0), group("b", 2.0)], {}, ["a", "b"]),
+    "the first in turn": ([node("n0", 2), group("b", 1.0), group("a", 2.0)], {}, ["b"]),
+    "past one that does not fit now": (
+        [*nodes(2, 2), pod("x", 1, on="n0"), group("a", 1.0, cpu=2), group("b", 2.0)],
+        {},
+        ["b"],
+    ),
+    "in strict order nobody passes": (
+        [*nodes(2, 2), pod("x", 1, on="n0"), group("a", 1.0, cpu=2), group("b", 2.0)],
+        {"strict_order": True},
+        [],
+    ),
+    "not even one without a gate": (
+        [*nodes(2, 2), pod("x", 1, on="n0"), group("a", 1.0, cpu=2, gates=()), group("b", 2.0)],
+        {"strict_order": True},
+        [],
+    ),
+    "but one that never fits": (
+        [*nodes(2, 2), group("a", 1.0, cpu=3), group("b", 2.0)],
+        {"strict_order": True},
+        ["b"],
+    ),
+    "who is not behind our gate is left to kube-scheduler": (
+        [*nodes(2, 2), group("a", 1.0, gates=()), group("b", 2.0, gates=("x", GANG_GATE))],
+        {},
+        [],
+    ),
+    "whoever schedules it": ([*nodes(2, 2), group("a", 1.0, scheduler="mine")], {}, ["a"]),
+}
+
+
+@pytest.mark.parametrize(("there", "options", "want"), WANT.values(), ids=WANT)
+async def test_who_is_planned(
+    there: list[Any], options: dict[str, Any], want: list[str], cluster: Cluster
+) -> None:
+    tell(cluster, there)
+
+    keeper(cluster, **options).look()
+
+    assert planned_groups(cluster) == want
+
+
+async def test_a_long_queue_is_looked_at_in_steps(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gatekeeper, "AT_ONCE", 4)
+    tell(cluster, node("n0", 40), *(group(f"g{number}", float(number)) for number in range(5)))
+    keeping = keeper(cluster)
+
+    assert keeping.look()
+    assert planned_groups(cluster) == ["g0", "g1"]
+    assert keeping.look()
+    assert not keeping.look()
+    assert planned_groups(cluster) == ["g0", "g1", "g2", "g3", "g4"]
+
+
+async def test_room_is_noticed_whoever_makes_it(cluster: Cluster) -> None:
+    tell(cluster, node("n0", 2), pod("x", 1, on="n0"), group("a", 1.0), group("b", 2.0, cpu=9))
+    task = asyncio.create_task(keeper(cluster).run())
+    await asyncio.sleep(1.5)
+    assert planned_groups(cluster) == []
+
+    tell(cluster, ev.PodDeleted("x"))
+    await asyncio.sleep(0.1)
+    assert planned_groups(cluster) == ["a"]
+    tell(cluster, node("m0", 9), node("m1", 9))
+    await asyncio.sleep(1.5)
+    assert planned_groups(cluster) == ["a", "b"]
+    assert key("a") not in cluster.snapshot().queue
+    task.cancel()
+
+
+async def test_where_nothing_is_held_back_it_does_nothing(cluster: Cluster) -> None:
+    tell(cluster, nodes(9), group("a", 1.0))
+
+    await keeper(cluster, hold_back=False).run()
+
+    assert planned_groups(cluster) == []
