@@ -88,5 +88,6 @@ class Told(StrEnum):
     EVICTED = "Evicted"
     WHOLE = "Whole"
     MIXED_PRIORITIES = "MixedPriorities"
+    UNKNOWN_POLICY = "UnknownPolicy"
     GANG_READY = "GangReady"
     GANG_NOT_READY = "GangNotReady"

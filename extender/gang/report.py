@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from extender.api.wellknown import Aspect, Reason, Told
+from extender.api.wellknown import ON_PARTIAL_ANNOTATION, Aspect, Reason, Told
 from extender.gang import conditions, partial, pending, phase, readiness
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial, Rules
@@ -15,6 +15,8 @@ from extender.state.snapshot import Snapshot
 
 LOOK_AGAIN: Final = 10.0
 """Seconds. Why a group waits depends on everybody's room, of which most changes are not its own."""
+LOOKS_A_SECOND: Final = 10
+"""At groups that wait for room, all together: each look fits a gang on all nodes."""
 
 _BAD: Final = frozenset((
     Reason.NEVER_FITS, Reason.NOT_ENOUGH_RESOURCES, Reason.SCHEDULE_TIMEOUT,
@@ -99,17 +101,26 @@ def decide(
     )
     return Report(
         status=status,
-        notices=(*_changes(stored, status), *_mixed_priorities(pods)),
+        notices=(
+            *_changes(stored, status),
+            *_mixed_priorities(pods),
+            *_unknown_policy(pod_group.on_partial, on_partial),
+        ),
         evict=split.evict,
         readiness=readiness.decide(pods, need=need, done=done),
-        look_again=_look_again(whole=whole, partial=split.look_again, there=bool(pods)),
+        look_again=_look_again(
+            waits=bool(pods) and not whole,
+            partial=split.look_again,
+            all_waiting=len(snapshot.queue),
+        ),
     )
 
 
-def _look_again(*, whole: bool, partial: float | None, there: bool) -> float | None:
+def _look_again(*, waits: bool, partial: float | None, all_waiting: int) -> float | None:
+    regular = max(LOOK_AGAIN, all_waiting / LOOKS_A_SECOND)
     if partial is not None:
-        return min(partial, LOOK_AGAIN)
-    return LOOK_AGAIN if there and not whole else None
+        return min(partial, regular)
+    return regular if waits else None
 
 
 def _changes(stored: PodGroupStatusInfo, status: PodGroupStatusInfo) -> Iterable[Notice]:
@@ -135,3 +146,9 @@ def _mixed_priorities(pods: Iterable[PodInfo]) -> Iterable[Notice]:
         listed = ", ".join(map(str, priorities))
         note = f"its pods have the priorities {listed}; {priorities[0]} counts"
         yield Notice(Told.MIXED_PRIORITIES, note, "Comparing", warning=True, key=listed)
+
+
+def _unknown_policy(asked: str | None, default: OnPartial) -> Iterable[Notice]:
+    if asked is not None and asked not in set(OnPartial):
+        note = f"{ON_PARTIAL_ANNOTATION} should be keep or evict; {default} counts"
+        yield Notice(Told.UNKNOWN_POLICY, note, "Reading", warning=True, key=f"policy {asked}")

@@ -85,6 +85,8 @@ class Controller(Generic[K]):
     async def _work(self) -> None:
         while True:
             key = await self._queue.get()
+            # A look that has nothing to write awaits nothing: others get their turn here.
+            await asyncio.sleep(0)
             self._busy.add(key)
             try:
                 await self._look(key)

@@ -53,6 +53,12 @@ class Groups:
         except AssertionError:
             raise AssertionError(f"not {want} is told, but {told}") from None
 
+    def await_reason(self, reason: str, name: str = "g") -> None:
+        """Wait until the group is told to be unscheduled for a reason, whatever the numbers."""
+        self._api.wait_for(
+            f"{name} is told {reason}", lambda: self.told(name)[:2] == ("False", reason), SECONDS
+        )
+
     def events(self, name: str = "g") -> list[Object]:
         """Return the Events about a group, oldest first."""
         found = self._api.list("events.k8s.io/v1/events", self._namespace)

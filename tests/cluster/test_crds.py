@@ -10,6 +10,7 @@ import yaml
 from tests.harness import objects
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import NAMESPACE
 from tests.harness.objects import Object
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -345,19 +346,19 @@ def test_the_reconciler_may_do_what_it_needs_and_no_more(
     assert found == RECONCILER_MAY
 
 
-def test_the_deployment_is_one_that_the_namespace_takes(api: Api) -> None:
-    """The namespace enforces the restricted profile, and the API server warns of a breach."""
+def test_the_deployment_and_its_pods_are_such_that_the_namespace_takes_them(api: Api) -> None:
+    """The namespace enforces the restricted profile, on pods."""
     api.apply(MANIFESTS / "namespace.yaml")
     deployment = yaml.safe_load((MANIFESTS / "reconciler" / "deployment.yaml").read_text())
-    taken = api.request(
-        "POST",
-        "/apis/apps/v1/namespaces/gang-extender-system/deployments",
-        body=deployment,
-        params={"dryRun": "All", "fieldValidation": "Strict"},
-    )
+    pod = {"apiVersion": "v1", "kind": "Pod", **deployment["spec"]["template"]}
+    pod["metadata"] = {**pod["metadata"], "name": "reconciler"}
+    params = {"dryRun": "All", "fieldValidation": "Strict"}
 
-    assert "warning" not in taken.headers
-    assert taken.json()["spec"]["replicas"] == 2
+    for path, body in (("apis/apps/v1", deployment), ("api/v1", pod)):
+        plural = f"{body['kind'].lower()}s"
+        api.request("POST", f"/{path}/namespaces/{NAMESPACE}/{plural}", body=body, params=params)
+    with pytest.raises(ApiError, match="violates PodSecurity"):
+        api.create(objects.pod("loose", namespace=NAMESPACE))
 
 
 def allowed(api: Api, verb: str, what: tuple[str, str, str]) -> bool:

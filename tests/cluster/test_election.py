@@ -20,8 +20,11 @@ QUICK = {"reconcile": {"leaseSeconds": 3, "renewSeconds": 2, "retrySeconds": 0.3
 
 
 @pytest.fixture
-def pair(control_plane: ControlPlane, api: Api) -> Iterator[tuple[Reconciler, Reconciler]]:
-    """Two replicas: the first leads."""
+def pair(
+    control_plane: ControlPlane, api: Api, reconciler: Reconciler
+) -> Iterator[tuple[Reconciler, Reconciler]]:
+    """Two replicas: the first leads. The one of the other tests, which asks nobody, rests."""
+    reconciler.stop()
     first = Reconciler(control_plane, name="first", settings=QUICK)
     first.wait_leading()
     second = Reconciler(control_plane, name="second", settings=QUICK)
@@ -29,6 +32,7 @@ def pair(control_plane: ControlPlane, api: Api) -> Iterator[tuple[Reconciler, Re
     for each in (first, second):
         each.stop()
     api.delete(LEASES, LEASE, NAMESPACE)
+    reconciler.start()
 
 
 def holder(api: Api) -> str:

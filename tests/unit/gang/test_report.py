@@ -1,14 +1,20 @@
 """What is told about one group, and what is done: conditions, Events, evictions, readiness."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from extender.gang import report
+from extender.gang import conditions, report
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial
-from extender.gang.report import LOOK_AGAIN, Report
+from extender.gang.report import LOOK_AGAIN, LOOKS_A_SECOND, Report
+from extender.kube.decode import Decoder
+from extender.kube.pod_groups import as_json
+from extender.state import events as ev
 from extender.state.cluster import Cluster
 from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 from tests.makers import key, node, pod, pod_group, pods, tell
@@ -170,6 +176,17 @@ def test_a_waiting_group_is_looked_at_again_because_others_make_room(bench: Benc
     assert bench.tell(pods(3, **RUNS)).look_again is None
 
 
+def test_many_waiting_groups_are_looked_at_less_often(bench: Bench) -> None:
+    others = [
+        (pod_group(f"g{n}", 1), pod(f"p{n}", 200, group=f"g{n}"))
+        for n in range(int(LOOK_AGAIN * LOOKS_A_SECOND) + 20)
+    ]
+    bench.tell(others)
+
+    assert bench.tell(pods(3)).look_again == len(bench.cluster.snapshot().queue) / LOOKS_A_SECOND
+    assert bench.report().look_again > LOOK_AGAIN  # type: ignore[operator]
+
+
 def test_a_partial_gang_has_its_time_out_to_become_whole(bench: Bench) -> None:
     bench.tell(pods(3, **RUNS))
     bench.now += 100
@@ -194,9 +211,19 @@ def test_a_gang_that_stays_partial_is_kept_and_told_of_once(
     found = bench.report()
     again = bench.report()
 
-    assert [(n.reason, n.warning) for n in found.notices] == [("PartialGang", True)]
-    assert (found.evict, again.notices, again.evict) == ((), (), ())
+    told = [(n.reason, n.warning) for n in found.notices if not n.key]
+    assert told == [("PartialGang", True)]
+    assert [n for n in again.notices if not n.key] == []
+    assert (found.evict, again.evict) == ((), ())
     assert bench.told("Partial")[:2] == ("True", "PartialGang")
+
+
+def test_a_policy_that_there_is_not_is_told(bench: Bench) -> None:
+    assert [n.key for n in bench.apply(on_partial="keep").notices if n.key] == []
+    [notice] = [n for n in bench.apply(on_partial="kill").notices if n.key]
+
+    assert (notice.reason, notice.warning) == ("UnknownPolicy", True)
+    assert notice.note == "scheduling.x-k8s.io/on-partial should be keep or evict; keep counts"
 
 
 @pytest.mark.parametrize("by", ["setting", "annotation"])
@@ -277,3 +304,40 @@ def test_groups_of_one_name_in_two_namespaces(bench: Bench) -> None:
 
     assert bench.stored.phase == "Pending"
     assert key("gang") == bench.group.key
+
+
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"gates": ("other",)},
+    {"on": "n0"},
+    RUNS,
+    {**RUNS, "terminating": True},
+    DONE,
+    {**DONE, "phase": "Failed"},
+]
+GROUPS = st.lists(st.sampled_from(KINDS), max_size=6)
+
+
+@given(history=st.lists(GROUPS, min_size=1, max_size=4), policy=st.sampled_from(OnPartial))
+def test_whoever_goes_on_from_what_is_stored_tells_the_same_and_nothing_again(
+    history: list[list[dict[str, Any]]], policy: OnPartial
+) -> None:
+    first = Bench(Cluster())
+    first.on_partial = policy
+    for step, kinds in enumerate(history):
+        members = [pod(f"p-{step}-{n}", group="gang", **kind) for n, kind in enumerate(kinds)]
+        first.now += 100
+        first.cluster.apply(ev.PodsListed(members))
+        found = first.report()
+
+        other = Bench(Cluster())
+        other.on_partial, other.now = policy, first.now + 7
+        other.stored = stored_and_read(found.status)
+        again = other.tell(members)
+        if found.status.condition("Partial") == again.status.condition("Partial"):
+            assert (again.status, again.notices) == (found.status, ())
+
+
+def stored_and_read(status: PodGroupStatusInfo) -> PodGroupStatusInfo:
+    raw = json.dumps({"metadata": {}, "status": as_json(status)}).encode()
+    return conditions.ours(Decoder().pod_group(raw, api_group="x").status)

@@ -452,3 +452,11 @@ def test_a_job_of_no_group_and_one_that_is_none_are_told_apart() -> None:
     assert Decoder().job(raw({"metadata": HEAD})) == JobInfo("u", None, 0)
     with pytest.raises(DecodeError, match="not a readable Job"):
         Decoder().job(raw({"metadata": HEAD, "status": {"failedIndexes": "3-1"}}))
+
+
+def test_what_is_to_become_of_a_partial_gang_is_read_from_an_annotation() -> None:
+    annotations = {"scheduling.x-k8s.io/on-partial": "evict"}
+    raw = json.dumps({"metadata": {"name": "g", "annotations": annotations}}).encode()
+
+    assert Decoder().pod_group(raw, api_group="x").on_partial == "evict"
+    assert Decoder().pod_group(b'{"metadata": {}}', api_group="x").on_partial is None

@@ -123,3 +123,36 @@ async def test_a_bug_ends_it(bench: Bench) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         await bench.controller.run()
     assert isinstance(caught.value.exceptions[0], KeyError)
+
+
+class Silent:
+    def done(self, seconds: float) -> None:
+        pass
+
+    def failed(self, key: object, error: Exception, retry_in: float) -> None:
+        raise error
+
+
+async def test_others_get_their_turn_between_looks_that_await_nothing() -> None:
+    looks: list[int] = []
+
+    async def at_once(key: int) -> None:
+        looks.append(key)
+
+    controller = Controller[int](
+        at_once,
+        new_backoff=lambda: Backoff(1, 60, jitter=lambda: 1.0),
+        retried=Trouble,
+        observer=Silent(),
+        settle=0,
+    )
+    for key in range(1000):
+        controller.notice(key)
+    running = asyncio.ensure_future(controller.run())
+    turns = 0
+    while len(looks) < 1000:
+        turns += 1
+        await asyncio.sleep(0)
+    running.cancel()
+
+    assert turns > 100
