@@ -93,7 +93,7 @@ def ours(status: PodGroupStatusInfo) -> PodGroupStatusInfo:
 def permitted(status: PodGroupStatusInfo) -> tuple[str, str] | None:
     """Return reason and message of what the extender last said of a group that it waits for."""
     said = status.condition(Aspect.PERMITTED)
-    if said is None or said.status == "True" or said.reason == Reason.QUORUM_REACHED:
+    if said is None or said.status != "False":
         return None
     return said.reason, said.message
 

@@ -25,6 +25,7 @@ NAMED: Final = 3
 
 _ROOM: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.NEVER_FITS, Reason.WAITING_FOR_TURN))
 _LONGEST: Final = 300
+_SEARCHED: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +81,20 @@ def _stuck(pods: list[PodInfo], pod_group: PodGroupInfo) -> Pending | None:
 
 
 def _ahead(pod_group: PodGroupInfo, snapshot: Snapshot) -> str:
-    """Return who goes first, as the end of a sentence."""
-    ahead = snapshot.queue.ahead_of(snapshot.turn(pod_group))
-    named = list(islice(ahead, NAMED))
-    if not named:
+    """Return who goes first, as the end of a sentence; those of other namespaces without a name.
+
+    Who may read one namespace's groups may not read the others'.
+    """
+    turn = snapshot.turn(pod_group)
+    position = snapshot.queue.position(turn)
+    if not position:
         return ""
-    more = sum(1 for _ in ahead)
-    rest = f" and {more} more" if more else ""
+    own = pod_group.namespace + "/"
+    first = islice(snapshot.queue.ahead_of(turn), _SEARCHED)
+    named = [key for key in first if key.startswith(own)][:NAMED]
+    if not named:
+        return f"; ahead of it: {position} of other namespaces"
+    rest = f" and {position - len(named)} more" if position > len(named) else ""
     return f"; ahead of it: {', '.join(named)}{rest}"
 
 

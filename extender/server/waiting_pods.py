@@ -181,12 +181,20 @@ class WaitingPods:
             self._end(old, Refuse(Reason.DISCONNECTED, text))
 
     def _end(self, hold: _Hold, refusal: Refuse) -> None:
-        """End one hold; its room is free again."""
+        """End one hold; its room is free again, unless kube-scheduler is to bring the pod again.
+
+        A scheduler that restarts tries everybody anew: who comes first must not take the room of a
+        member whose siblings still wait. The gang's deadline looks after it.
+        """
         group = hold.pod.group or ""
         self._drop(group, hold.pod.uid)
         hold.outcome.set_result(refusal)
         self._metrics.decisions.labels("bind", refusal.reason).inc()
-        if hold.pod.uid in self._snapshot.tally(group).waiting:
+        if hold.pod.uid not in self._snapshot.tally(group).waiting:
+            return
+        if refusal.reason is Reason.DISCONNECTED:
+            self._cluster.apply(ev.Planned({hold.pod.uid: hold.node}))
+        else:
             self._cluster.apply(ev.Unreserved((hold.pod.uid,)))
 
     def _end_lost_holds(self, group: str) -> None:

@@ -91,6 +91,7 @@ class Cluster:
         if pod.finished:
             return self._pod_finished(pod)
         tables = self._tables
+        self._forget_ended(pod.uid)
         before = tables.pods.get(pod.uid)
         assumption = tables.assumed.get(pod.uid)
         if assumption is not None:
@@ -255,8 +256,11 @@ class Cluster:
     def _planned(self, event: ev.Planned) -> Change:
         groups: set[str | None] = set()
         moved = False
+        # A node may go while a Binding to it is being written: there is no room to be kept then.
+        there = self._tables.nodes
+        gone = [uid for uid, node in event.placements.items() if node not in there]
         for uid, node in event.placements.items():
-            pod = self._tables.pods.get(uid)
+            pod = self._tables.pods.get(uid) if node in there else None
             if pod is not None and pod.node is None:
                 before = self._tables.assumed.get(uid)
                 if before is None or before.stage is not Stage.PLANNED:
@@ -264,9 +268,11 @@ class Cluster:
                 else:
                     moved = moved or before.node != node
                 self._assume(pod, node, Stage.PLANNED)
+        lost = self._unreserved(ev.Unreserved(gone)) if gone else _NOTHING
         if not groups and not moved:
-            return _NOTHING
-        return Change(groups=frozenset(filter(None, groups)), room=moved)
+            return lost
+        change = Change(groups=frozenset(filter(None, groups)), room=moved)
+        return _merge((change, lost)) if gone else change
 
     def _pod_waiting(self, event: ev.PodWaiting) -> Change:
         self._assume(event.pod, event.node, Stage.WAITING)

@@ -42,6 +42,10 @@ class GroupQueue:
         del self._line[bisect_left(self._line, turn)]
         return True
 
+    def position(self, turn: Turn) -> int:
+        """Return how many groups come before a turn."""
+        return bisect_left(self._line, turn)
+
     def ahead_of(self, turn: Turn) -> Iterator[str]:
         """Yield the groups that come before a turn, first to be served first."""
         for other in self._line:

@@ -101,7 +101,7 @@ async def test_room_is_noticed_whoever_makes_it(cluster: Cluster) -> None:
     assert planned_groups(cluster) == []
 
     tell(cluster, ev.PodDeleted("x"))
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(1.2)
     assert planned_groups(cluster) == ["a"]
     tell(cluster, node("m0", 9), node("m1", 9))
     await asyncio.sleep(1.5)

@@ -1,6 +1,7 @@
 """What a person is told who asks why a group is not scheduled."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -76,6 +77,19 @@ WANT: dict[str, tuple[Sequence[Any], Pending]] = {
         Pending(
             Reason.WAITING_FOR_BIND,
             "1 pods can start, 1 are needed and fit; ahead of it: ns/o0, ns/o1, ns/o2 and 2 more",
+        ),
+    ),
+    "those of other namespaces are not named": (
+        [
+            pod_group(min_member=1),
+            pods(1),
+            nodes(8, 8),
+            replace(pod_group("secret", 1, created=-9.0), namespace="other"),
+            replace(pod("p", group="secret"), namespace="other", group="other/secret"),
+        ],
+        Pending(
+            Reason.WAITING_FOR_BIND,
+            "1 pods can start, 1 are needed and fit; ahead of it: 1 of other namespaces",
         ),
     ),
     "kube-scheduler sees what the plan does not": (

@@ -39,6 +39,15 @@ WANT: dict[str, tuple[Sequence[Any], ConditionInfo | None, Refuse | None, Condit
     "denied": ([A, B, C], None, TIMEOUT, DENIED),
     "denied after a wait": ([A, B, C], HELD, TIMEOUT, replace(DENIED, transition=50.0)),
     "waiting again after a denial": (ONE_WAITS, DENIED, TIMEOUT, replace(HELD, transition=90.0)),
+    "nobody waits any more": (
+        [A, B, C],
+        HELD,
+        None,
+        ConditionInfo(
+            "Permitted", "Unknown", "Disconnected", "nobody waits with a node any more", 90.0, 7
+        ),
+    ),
+    "a denial is the last word until somebody waits again": ([A, B, C], DENIED, None, None),
     "it started as it should": (WHOLE, None, None, None),
     "it started after a wait": (WHOLE, HELD, None, QUORUM),
     "that it started is known": (WHOLE, QUORUM, None, None),

@@ -95,7 +95,8 @@ def test_what_the_extender_says_counts_where_nothing_else_is_in_the_way(bench: B
 
 def test_an_extender_that_is_content_is_not_repeated(bench: Bench) -> None:
     bench.tell(pods(3))
-    bench.apply(status=permitted("QuorumReached"))
+    content = ConditionInfo("Permitted", "True", "QuorumReached", "")
+    bench.apply(status=PodGroupStatusInfo(conditions=(content,)))
 
     assert bench.told()[1] == "WaitingForBind"
 

@@ -34,3 +34,8 @@ def test_only_those_ahead_are_told() -> None:
     assert list(queue.ahead_of((0, 3.0, "c"))) == ["a", "a2", "b"]
     assert list(queue.ahead_of((0, 1.0, "aa"))) == ["a", "a2"]
     assert list(queue.ahead_of((-9, 0.0, "x"))) == []
+    assert [queue.position(turn) for turn in ((0, 3.0, "c"), (0, 1.0, "aa"), (-9, 0.0, "x"))] == [
+        3,
+        2,
+        0,
+    ]
