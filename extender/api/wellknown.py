@@ -43,6 +43,7 @@ class Reason(StrEnum):
     MEMBER_DELETED = "MemberDeleted"
     POD_GROUP_DELETED = "PodGroupDeleted"
     QUORUM_REACHED = "QuorumReached"
+    NOT_TRIED = "NotTried"
     DISCONNECTED = "Disconnected"
     TERMINATING = "Terminating"
 

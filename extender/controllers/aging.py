@@ -1,7 +1,7 @@
 """Sets nodes aside for groups that have waited long."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
 
 import structlog
@@ -14,11 +14,11 @@ from extender.state.cluster import Cluster
 
 _log = structlog.get_logger(__name__)
 
-EVERY_SECONDS: Final = 1.0
+EVERY_SECONDS: Final = 2.0
 
 
 class Aging:
-    """Looks once a second at who has waited long; what it decides are the cluster's claims."""
+    """Looks every other second at who has waited long; what it decides are the cluster's claims."""
 
     def __init__(
         self,
@@ -26,12 +26,15 @@ class Aging:
         *,
         options: Options,
         clock: Clock,
+        schedulers: Collection[str] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._cluster = cluster
         self._snapshot = cluster.snapshot()
         self._options = options
         self._clock = clock
+        self._schedulers = schedulers
+        self._entered: dict[str, float] | None = None
         self._sleep = sleep
 
     async def run(self) -> None:
@@ -44,9 +47,26 @@ class Aging:
         """Make the claims that are due now, and end the others."""
         before = set(self._snapshot.claims)
         claims = aging.decide(
-            snapshot=self._snapshot, now=self._clock.wall(), options=self._options
+            snapshot=self._snapshot,
+            now=self._clock.wall(),
+            options=self._options,
+            entered=self._when_entered(),
+            schedulers=self._schedulers,
         )
         self._cluster.apply(ev.Claimed(claims))
         for claim in claims:
-            if claim.group not in before:
+            if claim.rooms and claim.group not in before:
                 _log.info("room claimed", group=claim.group, nodes=len(claim.rooms))
+
+    def _when_entered(self) -> Mapping[str, float]:
+        """Return when groups first came into the queue; 0 for those that were in it at the start.
+
+        A group that leaves the queue with a plan and comes back has waited all the while.
+        """
+        now = 0.0 if self._entered is None else self._clock.wall()
+        known = {group: at for group, at in (self._entered or {}).items() if self._exists(group)}
+        self._entered = dict.fromkeys(self._snapshot.queue, now) | known
+        return self._entered
+
+    def _exists(self, group: str) -> bool:
+        return group in self._snapshot.groups

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from extender.gang import plan
 from extender.gang.options import Options
 from extender.gang.verdicts import Refuse
+from extender.runtime.clock import Clock
 from extender.state.cluster import Cluster
 from extender.state.events import Change
 from extender.state.pod_groups import PodGroupInfo
@@ -19,8 +20,8 @@ from extender.state.pod_groups import PodGroupInfo
 SETTLE_SECONDS: Final = 0.02
 EVERY_SECONDS: Final = 1.0
 """Room appears without an event of a group's own: a node, or the end of a window."""
-AT_ONCE: Final = 256
-"""Pods that are planned, or found not to fit, in one step: filter waits meanwhile."""
+AT_ONCE_SECONDS: Final = 0.02
+"""How long one step may take: filter waits meanwhile."""
 
 
 class Memory(Protocol):
@@ -46,10 +47,11 @@ class Memory(Protocol):
 class Gatekeeper:
     """Plans what is held back; idle where gates go as soon as a group is complete."""
 
-    def __init__(self, cluster: Cluster, memory: Memory, *, options: Options) -> None:
+    def __init__(self, cluster: Cluster, memory: Memory, *, options: Options, clock: Clock) -> None:
         self._snapshot = cluster.snapshot()
         self._memory = memory
         self._options = options
+        self._clock = clock
         self._changed = asyncio.Event()
         if options.hold_back:
             cluster.subscribe(self.on_change)
@@ -72,18 +74,17 @@ class Gatekeeper:
 
     def look(self) -> bool:
         """Plan for the groups at the head of the queue; return whether there are more."""
-        looked_at = 0
+        until = self._clock.monotonic() + AT_ONCE_SECONDS
         for key in list(self._snapshot.queue):
             pod_group = self._snapshot.pod_group(key)
             if pod_group is None:
                 continue
             if self._is_to_be_planned(pod_group):
-                looked_at += self._snapshot.quorum(pod_group)
+                if self._clock.monotonic() >= until:
+                    return True
                 self._plan(pod_group)
             if self._options.strict_order and not self._is_served(pod_group):
                 return False
-            if looked_at >= AT_ONCE:
-                return True
         return False
 
     def _is_to_be_planned(self, pod_group: PodGroupInfo) -> bool:

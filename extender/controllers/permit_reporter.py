@@ -72,7 +72,7 @@ class PermitReporter:
         condition = permitted.decide(
             group, snapshot=self._snapshot, denied=denied, now=self._clock.wall()
         )
-        if self._snapshot.tally(group).waiting:
+        if self._snapshot.tally(group).waiting or denied is not None:
             self._look_in(AGAIN_SECONDS, group)
         pod_group = self._snapshot.pod_group(group)
         if condition is None or pod_group is None:

@@ -6,25 +6,24 @@ from extender.gang.feasibility import is_feasible
 from extender.gang.room import Room, room_on
 from extender.resources.quantity import PODS, Resources, add, show
 from extender.state.pod_groups import PodGroupInfo
-from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
 
 
-def shortage(
-    pod: PodInfo, pod_group: PodGroupInfo, *, snapshot: Snapshot, room: Room = Room.FREE
-) -> Resources:
+def shortage(pod_group: PodGroupInfo, *, snapshot: Snapshot, room: Room = Room.FREE) -> Resources:
     """Return, by name, how much is missing; nothing where minResources are met or not given.
 
-    What the group's own pods take already counts as there. Nodes that are cordoned, not ready or
-    tainted against the pod do not count, and an overcommitted node counts as full, not as a debt.
+    What the group's own pods take already counts as there. Nodes that none of them may use, because
+    they are cordoned, not ready or tainted, do not count; an overcommitted node counts as full, not
+    as a debt.
     """
     wanted = {name: n for name, n in pod_group.min_resources.items() if name != PODS}
     if not wanted:
         return {}
     group, there = pod_group.key, Resources()
     priority = snapshot.tally(group).priority
+    shapes = {member.shape for member in snapshot.members(group)}
     for node in snapshot.nodes.values():
-        if is_feasible(pod.shape, node):
+        if any(is_feasible(shape, node) for shape in shapes):
             free = room_on(node, room, snapshot=snapshot, priority=priority, group=group)
             add(there, {name: max(0, free.get(name, 0)) for name in wanted})
     if room is not Room.EMPTY:

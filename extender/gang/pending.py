@@ -13,7 +13,6 @@ from extender.api.wellknown import Reason
 from extender.gang import plan
 from extender.gang.feasibility import is_feasible
 from extender.gang.options import Options
-from extender.gang.post_filter import is_ours
 from extender.gang.pre_filter import check_group
 from extender.gang.verdicts import Refuse, about
 from extender.state.pod_groups import PodGroupInfo
@@ -72,11 +71,11 @@ def _refused(
 
 def _stuck(pods: list[PodInfo], pod_group: PodGroupInfo) -> Pending | None:
     """Return that kube-scheduler finds no node for some, for a reason that no plan sees."""
-    said = [pod.unschedulable for pod in pods if pod.unschedulable]
-    theirs = [text for text in said if not is_ours(text, pod_group.key)]
-    if not theirs:
+    stuck = [pod for pod in pods if plan.finds_no_node(pod, pod_group.key)]
+    if not stuck:
         return None
-    text = f"kube-scheduler finds no node for {len(theirs)} of its pods: {theirs[0][:_LONGEST]}"
+    said = (stuck[0].unschedulable or "")[:_LONGEST]
+    text = f"kube-scheduler finds no node for {len(stuck)} of its pods: {said}"
     return Pending(Reason.MEMBER_UNSCHEDULABLE, text)
 
 

@@ -30,8 +30,8 @@ def decide(
     elif denied is not None:
         text = failed_recently(group, denied).removeprefix(about(group))
         said = ("False", Reason.RECENTLY_DENIED, text)
-    elif stored is not None and stored.reason == Reason.WAITING_FOR_BIND:
-        said = ("Unknown", Reason.DISCONNECTED, "nobody waits with a node any more")
+    elif stored is not None and stored.status == "False":
+        said = ("Unknown", Reason.NOT_TRIED, "nobody waits with a node now")
     else:
         return None
     if stored is not None and (stored.status, stored.reason, stored.message) == said:

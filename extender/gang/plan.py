@@ -4,8 +4,10 @@ The answer to "why not" is told apart by whom it waits for: for pods to end (Not
 for gangs that are ahead (WaitingForTurn), or for nodes that do not exist yet (NeverFits).
 """
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from extender.api.wellknown import Reason
 from extender.gang import min_resources
@@ -16,6 +18,9 @@ from extender.gang.verdicts import Refuse, about
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
+
+_ROOM_TEXT: Final = re.compile(r"\bInsufficient \S|\bToo many pods\b")
+"""How kube-scheduler's NodeResourcesFit says that a node is full."""
 
 
 def make(
@@ -43,13 +48,16 @@ def make_ahead(
     """Return the plan of a group that is ahead of the one which is being tried, by our own reading.
 
     None for a group that nothing can be said of: kube-scheduler judges its pods one by one, has
-    found no node for one of them, or is not one of the `schedulers` that ask us.
+    found no node for one of them, or is not one of the `schedulers` that ask us. A refusal is not
+    looked into: whom the group waits for is asked when its own turn comes.
     """
     group = pod_group.key
     pods = candidates(None, group, snapshot=snapshot)
     if not pods or not all(_is_ours_to_plan(pod, group, schedulers) for pod in pods):
         return None
-    return make(pods[0], pod_group, snapshot=snapshot)
+    missing = snapshot.quorum(pod_group) - snapshot.tally(group).committed
+    attempt = _Attempt(pod_group, pods, missing, NO_OFFER, snapshot)
+    return attempt.lacks_min_resources() or attempt.lacks_pods() or attempt.placed(explain=False)
 
 
 def never_fits(pod_group: PodGroupInfo, *, snapshot: Snapshot) -> Refuse | None:
@@ -62,6 +70,15 @@ def never_fits(pod_group: PodGroupInfo, *, snapshot: Snapshot) -> Refuse | None:
     if snapshot.tally(pod_group.key).committed or len(pods) < missing:
         return None
     return _Attempt(pod_group, pods, missing, NO_OFFER, snapshot).never_fits()
+
+
+def finds_no_node(pod: PodInfo, group: str) -> bool:
+    """Return whether kube-scheduler found no node for a pod, for a reason that no plan sees.
+
+    Room is what plans see: a pod that lacked it is tried again when there is some.
+    """
+    text = pod.unschedulable
+    return text is not None and not is_ours(text, group) and not _ROOM_TEXT.search(text)
 
 
 def is_readable(group: str, *, snapshot: Snapshot) -> bool:
@@ -88,7 +105,7 @@ def candidates(pod: PodInfo | None, group: str, *, snapshot: Snapshot) -> list[P
 
 
 def _is_ours_to_plan(pod: PodInfo, group: str, schedulers: Collection[str]) -> bool:
-    stuck = pod.unschedulable is not None and not is_ours(pod.unschedulable, group)
+    stuck = finds_no_node(pod, group)
     asks = pod.scheduler in schedulers or pod.is_held_back
     return asks and not stuck and not pod.shape.individually_constrained
 
@@ -108,12 +125,12 @@ class _Attempt:
         return about(self.pod_group.key)
 
     def lacks_min_resources(self) -> Refuse | None:
-        pod, snapshot = self.pods[0], self.snapshot
-        short = min_resources.shortage(pod, self.pod_group, snapshot=snapshot)
+        snapshot = self.snapshot
+        short = min_resources.shortage(self.pod_group, snapshot=snapshot)
         if not short:
             return None
         text = f"{self.about}its minResources are short of {min_resources.sentence(short)}"
-        if min_resources.shortage(pod, self.pod_group, snapshot=snapshot, room=Room.EMPTY):
+        if min_resources.shortage(self.pod_group, snapshot=snapshot, room=Room.EMPTY):
             return Refuse(Reason.NEVER_FITS, f"{text}, even with all nodes empty", deny=True)
         return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True)
 
@@ -129,10 +146,12 @@ class _Attempt:
             text += f", {foreign} wait for another scheduler"
         return Refuse(Reason.NOT_ENOUGH_PODS, text)
 
-    def placed(self) -> Fit | Refuse:
+    def placed(self, *, explain: bool = True) -> Fit | Refuse:
         found = self._fit(Room.FREE)
         if found.complete:
             return found
+        if not explain:
+            return Refuse(Reason.NOT_ENOUGH_RESOURCES, f"{self.about}it does not fit", deny=True)
         snapshot, group = self.snapshot, self.pod_group.key
         if snapshot.keeps_room and self._fit(Room.UNKEPT).complete:
             text = (

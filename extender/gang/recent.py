@@ -21,18 +21,18 @@ MAX_GROUPS = 100_000
 @dataclass(frozen=True, slots=True)
 class _Failure:
     verdict: Refuse
-    version: int
+    version: tuple[int, ...]
 
 
-def _version(verdict: Refuse, snapshot: Snapshot) -> int:
+def _version(verdict: Refuse, snapshot: Snapshot) -> tuple[int, ...]:
     """Return what must be the same for a failure to count.
 
     Who lacks room gets another chance whenever some may have appeared; who would not fit on empty
     nodes, when there are other nodes.
     """
     if verdict.reason is Reason.NEVER_FITS:
-        return snapshot.nodes_version
-    return snapshot.capacity_version
+        return (snapshot.nodes_version,)
+    return snapshot.capacity_version, snapshot.nodes_version
 
 
 class Denied:
@@ -81,7 +81,7 @@ class HadNoRoom:
     def __init__(self, least: float, timer: Callable[[], float]) -> None:
         self._least = least
         self._timer = timer
-        self._answers: LRUCache[str, tuple[Refuse, int, float]] = LRUCache(MAX_GROUPS)
+        self._answers: LRUCache[str, tuple[Refuse, tuple[int, ...], float]] = LRUCache(MAX_GROUPS)
 
     def add(self, group: str, answer: Refuse, *, snapshot: Snapshot) -> None:
         """Keep an answer."""
@@ -89,7 +89,7 @@ class HadNoRoom:
 
     def get(self, group: str, *, snapshot: Snapshot) -> Refuse | None:
         """Return the answer that still counts."""
-        answer, version, since = self._answers.get(group) or (None, 0, 0.0)
+        answer, version, since = self._answers.get(group) or (None, (), 0.0)
         if answer is None or version == _version(answer, snapshot):
             return answer
         if answer.reason is Reason.NEVER_FITS or self._timer() >= since + self._least:

@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-from extender.resources.quantity import Resources
+from extender.resources.quantity import Resources, subtract
 from extender.state.nodes import NodeInfo
 from extender.state.snapshot import Snapshot
 
@@ -13,7 +13,8 @@ class Room(Enum):
     FREE = "free"
     """What nobody takes and nobody else has kept for it."""
     UNKEPT = "unkept"
-    """What nobody takes: is it the plans and claims of others that are in the way?"""
+    """What nobody takes and the group keeps not already: is it others' plans and claims that are in
+    the way?"""
     EMPTY = "empty"
     """Everything there is: could it ever fit?"""
 
@@ -26,8 +27,11 @@ def room_on(
         case Room.FREE:
             return snapshot.free(node, priority=priority, group=group)
         case Room.UNKEPT:
-            used = snapshot.used(node.name)
-            names = {*node.allocatable, *used}
-            return {name: node.allocatable.get(name, 0) - used.get(name, 0) for name in names}
+            left = dict(node.allocatable)
+            subtract(left, snapshot.used(node.name))
+            for assumption in snapshot.reserved(node.name).values():
+                if assumption.pod.group == group:
+                    subtract(left, assumption.pod.shape.requests)
+            return left
         case Room.EMPTY:
             return dict(node.allocatable)

@@ -39,6 +39,8 @@ def decide_group(group: str, *, snapshot: Snapshot, hold_back: bool = False) -> 
     refused = [pod for pod in snapshot.members(group) if pod.uid in snapshot.refused]
     expected = tuple(pod for pod in refused if snapshot.planned_node(pod.uid) is not None)
     others = [pod for pod in refused if snapshot.refused[pod.uid].reason not in _ROOM]
+    if snapshot.claims and snapshot.tally(group).bound:
+        others = refused  # a gang that has begun may take what is claimed by others
     if not others or check_group(group, snapshot=snapshot) is not None:
         return Wake(retry=expected)
     others = [pod for pod in others if pod not in expected]

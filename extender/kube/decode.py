@@ -113,8 +113,10 @@ class Decoder:
             raise DecodeError(f"not a readable Job: {error}") from error
         group = group_of(job.metadata.namespace, job.spec.template.metadata.labels)
         ended = any(c.type in _ENDED and c.status == "True" for c in job.status.conditions or ())
-        done = 0 if ended else _pods_done(job.spec, (job.status.succeeded or 0) + failed)
-        return JobInfo(job.metadata.uid, group, done)
+        if ended:
+            return JobInfo(job.metadata.uid, group)
+        begun, done = _pods_of(job.spec, (job.status.succeeded or 0) + failed)
+        return JobInfo(job.metadata.uid, group, begun, done)
 
     def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:
         """Return a PodGroup of an API group. Raises DecodeError where the JSON is not one."""
@@ -163,15 +165,16 @@ class Decoder:
         return shape
 
 
-def _pods_done(spec: core.JobSpec, finished: int) -> int:
-    """Return by how many its pods are fewer than at its start, with so many completions behind it.
+def _pods_of(spec: core.JobSpec, finished: int) -> tuple[int, int]:
+    """Return how many pods a Job begins with, and how many fewer are left to run at once.
 
     A Job without `completions` is a work queue, of which nobody knows how much is left.
     """
     parallel, wanted = _or(spec.parallelism, 1), spec.completions
     if wanted is None:
-        return 0
-    return min(parallel, wanted) - min(parallel, max(0, wanted - finished))
+        return parallel, 0
+    begun = min(parallel, wanted)
+    return begun, begun - min(parallel, max(0, wanted - finished))
 
 
 def _or(value: int | None, default: int) -> int:

@@ -12,6 +12,7 @@ class WorkQueue(Generic[K]):
 
     def __init__(self) -> None:
         self._ready: dict[K, None] = {}
+        self._timers: dict[K, asyncio.TimerHandle] = {}
         self._wakeup = asyncio.Event()
 
     def add(self, key: K) -> None:
@@ -20,8 +21,18 @@ class WorkQueue(Generic[K]):
         self._wakeup.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Have the key looked at after so many seconds."""
-        asyncio.get_running_loop().call_later(seconds, self.add, key)
+        """Have the key looked at after so many seconds, or earlier where that was asked for."""
+        loop = asyncio.get_running_loop()
+        at, timer = loop.time() + seconds, self._timers.get(key)
+        if timer is not None:
+            if timer.when() <= at:
+                return
+            timer.cancel()
+        self._timers[key] = loop.call_at(at, self._due, key)
+
+    def _due(self, key: K) -> None:
+        del self._timers[key]
+        self.add(key)
 
     async def get(self) -> K:
         """Return the next key, waiting for one."""

@@ -145,20 +145,27 @@ class Filtering:
         if group is not None and verdict.reserve:
             self._memory.reserve(group, verdict.reserve)
         self._cluster.apply(ev.PodRefused(pod, verdict.reason))
-        if verdict.reason is Reason.CACHE_BEHIND:
-            self._wake_after(pod.group or ROOM, RESAMPLE_SECONDS)
-        if group is None:
-            return
-        if verdict.lost:
+        if group is not None and verdict.lost:
             self._no_node(pod.uid)
-        if verdict.deny:
+        if group is not None and verdict.deny:
             self._memory.failed(group, verdict)
-        # Nothing that kube-scheduler can see will change when a window ends, when another sample is
-        # drawn, or when our own watch catches up.
-        if verdict.reason is Reason.RECENTLY_DENIED:
-            self._wake_after(group, self._memory.options.denied)
-        elif self._snapshot.planned_node(pod.uid) is not None:
+        self._wake_later(pod, group, verdict.reason)
+
+    def _wake_later(self, pod: PodInfo, group: str | None, reason: Reason) -> None:
+        """Have pods woken for whom nothing will change that kube-scheduler can see.
+
+        That is when a window ends, another sample is drawn, our own watch catches up, or a group
+        had its turn in vain.
+        """
+        options = self._memory.options
+        if reason is Reason.CACHE_BEHIND:
+            self._wake_after(pod.group or ROOM, RESAMPLE_SECONDS)
+        if group is not None and reason is Reason.RECENTLY_DENIED:
+            self._wake_after(group, options.denied)
+        elif group is not None and self._snapshot.planned_node(pod.uid) is not None:
             self._wake_after(group, RESAMPLE_SECONDS)
+        if options.strict_order and reason is Reason.NEVER_FITS:
+            self._wake_after(ROOM, RESAMPLE_SECONDS)
 
 
 def _names(args: ExtenderArgs) -> list[str]:

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
+from cachetools import LRUCache
+
 from extender.api.wellknown import Reason
 from extender.gang import plan
 from extender.gang.options import Options
-from extender.gang.recent import Denied, HadNoRoom, Permitted
+from extender.gang.recent import MAX_GROUPS, Denied, HadNoRoom, Permitted
 from extender.gang.verdicts import Refuse
 from extender.runtime.clock import Clock
 from extender.state import events as ev
@@ -26,12 +28,16 @@ class GroupMemory:
 
     def __init__(self, cluster: Cluster, *, options: Options, clock: Clock) -> None:
         self.options = options
+        self.clock = clock
+        self.schedulers: set[str] = set()
+        """Names of the schedulers that ask us."""
         self._cluster = cluster
         self._snapshot = cluster.snapshot()
-        self._clock = clock
         self._denied = Denied(options.denied, clock.monotonic)
         self._had_no_room = HadNoRoom(RELOOK_SECONDS, clock.monotonic)
         self._permitted = Permitted(clock.monotonic)
+        self._fits_empty: LRUCache[str, int] = LRUCache(MAX_GROUPS)
+        """By group: the version of the nodes that would take it if they were empty."""
 
     def denied(self, group: str) -> Refuse | None:
         """Return the failure because of which a group is not looked at now."""
@@ -50,12 +56,13 @@ class GroupMemory:
             return
         self._denied.add(group, refusal, snapshot=self._snapshot)
         if refusal.reason in _OTHERS_FIRST and not self.options.strict_order:
-            self._cluster.apply(ev.GroupFailed(group, self._clock.wall()))
+            self._cluster.apply(ev.GroupFailed(group, self.clock.wall()))
 
     def forgive(self, group: str) -> None:
         """Forget a group's failure: it started, or is another one now."""
         self._denied.discard(group)
         self._had_no_room.discard(group)
+        self._fits_empty.pop(group, None)
 
     def pass_over(self, group: str, refusal: Refuse) -> None:
         """Take note that a group had no room when one behind it was tried, or its gate watched."""
@@ -75,12 +82,15 @@ class GroupMemory:
         """Return whether no node is large enough for a group; looks where it is not known."""
         if self.never_fits(pod_group.key) is not None:
             return True
-        if self.had_no_room(pod_group):
-            return False  # or it would be known
+        group, version = pod_group.key, self._snapshot.nodes_version
+        if self._fits_empty.get(group) == version:
+            return False
         refusal = plan.never_fits(pod_group, snapshot=self._snapshot)
         if refusal is not None:
-            self.pass_over(pod_group.key, refusal)
-        return refusal is not None
+            self.pass_over(group, refusal)
+            return True
+        self._fits_empty[group] = version
+        return False
 
     def is_permitted(self, pod_group: PodGroupInfo) -> bool:
         """Return whether the group's minResources were there within its schedule time-out."""

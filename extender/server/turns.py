@@ -4,6 +4,8 @@ kube-scheduler brings pods in an order of its own. So before such a group gets r
 for the groups that go first; or, in strict order, it is refused while there are any.
 """
 
+from typing import Final
+
 from extender.api.wellknown import Reason
 from extender.gang import plan, queue_sort
 from extender.gang.verdicts import Refuse, about
@@ -12,6 +14,10 @@ from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
 
+AHEAD_SECONDS: Final = 0.02
+"""How long one call of filter may plan for others. To find that a gang does not fit on thousands of
+nodes takes milliseconds, and kube-scheduler's loop waits."""
+
 
 class Turns:
     """Sees to it that groups are served in their order."""
@@ -19,12 +25,10 @@ class Turns:
     def __init__(self, snapshot: Snapshot, memory: GroupMemory) -> None:
         self._snapshot = snapshot
         self._memory = memory
-        self._schedulers: set[str] = set()
-        """Names of the schedulers that ask us."""
 
     def refusal(self, pod: PodInfo, group: str) -> Refuse | None:
         """Return why it is not this pod's group's turn, after serving those that go first."""
-        self._schedulers.add(pod.scheduler)
+        self._memory.schedulers.add(pod.scheduler)
         if group not in self._snapshot.queue or self._snapshot.planned_node(pod.uid) is not None:
             return None
         pod_group = self._snapshot.pod_group(group)
@@ -43,8 +47,11 @@ class Turns:
     def _serve_first(self, pod_group: PodGroupInfo) -> None:
         memory, snapshot = self._memory, self._snapshot
         groups = queue_sort.ahead_of(pod_group, snapshot=snapshot, skip=memory.had_no_room)
+        until = memory.clock.monotonic() + AHEAD_SECONDS
         for other in groups:
-            found = plan.make_ahead(other, snapshot=snapshot, schedulers=self._schedulers)
+            if memory.clock.monotonic() >= until:
+                return
+            found = plan.make_ahead(other, snapshot=snapshot, schedulers=memory.schedulers)
             if isinstance(found, Refuse):
                 memory.pass_over(other.key, found)
             elif found is not None:
@@ -56,6 +63,6 @@ class Turns:
     def _never_starts(self, pod_group: PodGroupInfo) -> bool:
         """Return whether a group holds nobody up: no node is large enough, or it is not ours."""
         members = self._snapshot.members(pod_group.key)
-        if all(pod.scheduler not in self._schedulers for pod in members):
+        if all(pod.scheduler not in self._memory.schedulers for pod in members):
             return True
         return self._memory.is_oversized(pod_group)

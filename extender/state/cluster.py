@@ -21,6 +21,7 @@ from extender.resources.quantity import Resources, add, subtract
 from extender.state import events as ev
 from extender.state.assumed import Assumption, Refusal, Stage
 from extender.state.events import Change, Event
+from extender.state.jobs import JobInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import GroupTally, Snapshot, Tables
 
@@ -177,7 +178,10 @@ class Cluster:
             for uid, assumption in tables.assumed.items()
             if assumption.node == event.name and assumption.stage is not Stage.BINDING
         ]
-        return self._unreserved(ev.Unreserved(lost))
+        change = self._unreserved(ev.Unreserved(lost))
+        # kube-scheduler wakes nobody because a node went; who waits behind a group that now never
+        # fits has its turn.
+        return replace(change, room=True)
 
     def _nodes_listed(self, event: ev.NodesListed) -> Change:
         listed = {node.name: node for node in event.nodes}
@@ -227,13 +231,13 @@ class Cluster:
         if job.group is None:
             return change
         jobs[job.uid] = job
-        return _merge((change, self._count_done(job.group, job.done)))
+        return _merge((change, self._count_job(job, 1)))
 
     def _job_deleted(self, event: ev.JobDeleted) -> Change:
         job = self._tables.jobs.pop(event.uid, None)
         if job is None or job.group is None:
             return _NOTHING
-        return self._count_done(job.group, -job.done)
+        return self._count_job(job, -1)
 
     def _jobs_listed(self, event: ev.JobsListed) -> Change:
         listed = {job.uid for job in event.jobs}
@@ -241,15 +245,15 @@ class Cluster:
         changes = [self._job_deleted(ev.JobDeleted(uid)) for uid in gone]
         return _merge(changes + [self._job_applied(ev.JobApplied(job)) for job in event.jobs])
 
-    def _count_done(self, group: str, more: int) -> Change:
-        if not more:
+    def _count_job(self, job: JobInfo, sign: int) -> Change:
+        if job.group is None or not job.begun:
             return _NOTHING
-        done = self._tables.done
-        done[group] = done.get(group, 0) + more
-        if not done[group]:
-            del done[group]
-        self._unsorted.add(group)
-        return Change(groups=frozenset((group,)))
+        begun, done = self._tables.work.pop(job.group, (0, 0))
+        begun, done = begun + sign * job.begun, done + sign * job.done
+        if begun:
+            self._tables.work[job.group] = (begun, done)
+        self._unsorted.add(job.group)
+        return Change(groups=frozenset((job.group,)))
 
     # --- steps of our own ------------------------------------------------------------------
 
@@ -300,12 +304,12 @@ class Cluster:
     def _claimed(self, event: ev.Claimed) -> Change:
         tables = self._tables
         before, now = tables.claims, {claim.group: claim for claim in event.claims}
-        if before == now:
-            return _NOTHING
         tables.claims, tables.claimed = now, {}
         for claim in event.claims:
             for node in claim.rooms:
                 tables.claimed.setdefault(node, {})[claim.group] = claim
+        if before == now:
+            return _NOTHING
         tables.capacity_version += 1
         return Change(room=any(now.get(group) != claim for group, claim in before.items()))
 
@@ -396,10 +400,11 @@ class Cluster:
         tally = tables.groups.setdefault(pod.group, GroupTally())
         tally.members.setdefault(pod.uid)
         tally.priorities[pod.priority] = tally.priorities.get(pod.priority, 0) + 1
-        if pod.node is not None:
-            # One that is going away does not help those who start now, though it takes its room.
-            if not pod.terminating:
-                tally.bound.add(pod.uid)
+        if pod.terminating:
+            # It does not help those who start now, though it takes its room.
+            tally.leaving.add(pod.uid)
+        elif pod.node is not None:
+            tally.bound.add(pod.uid)
         else:
             _count_gates(tally, pod)
 
@@ -411,6 +416,7 @@ class Cluster:
         tally = self._tally_of(pod)
         if tally is not None:
             tally.bound.discard(pod.uid)
+            tally.leaving.discard(pod.uid)
             _count_gates(tally, pod, stop=True)
             tally.priorities[pod.priority] -= 1
             if not tally.priorities[pod.priority]:
@@ -454,7 +460,7 @@ class Cluster:
         recount = Cluster()
         fresh = recount._tables
         fresh.nodes = dict(self._tables.nodes)
-        fresh.pod_groups, fresh.done = dict(self._tables.pod_groups), dict(self._tables.done)
+        fresh.pod_groups, fresh.work = dict(self._tables.pod_groups), dict(self._tables.work)
         fresh.failed_at = dict(self._tables.failed_at)
         for pod in self._tables.pods.values():
             recount.apply(ev.PodApplied(pod))
@@ -468,15 +474,17 @@ class Cluster:
         for tally in self._tables.groups.values():
             stages = [
                 *(tally.bound, tally.binding, tally.waiting, tally.planned),
-                *(tally.gated, tally.held_back),
+                *(tally.gated, tally.held_back, tally.leaving),
             ]
             assert sum(map(len, stages)) == len(set().union(*stages)), f"overlap in {tally}"
         assert self._tables.refused.keys() <= self._tables.pods.keys()
+        claimed = {(node, c.group) for c in self._tables.claims.values() for node in c.rooms}
+        assert claimed == {(n, g) for n, there in self._tables.claimed.items() for g in there}
 
 
 def _waits_for_room(tally: GroupTally, quorum: int) -> bool:
     """Return whether a group has the pods that it needs, free of gates, and too few have room."""
-    able = len(tally.members) - len(tally.gated)
+    able = len(tally.members) - len(tally.gated) - len(tally.leaving)
     return able >= quorum > tally.committed
 
 

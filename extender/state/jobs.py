@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """One Job as last seen."""
+    """One Job as last seen; nothing of one that has ended, for another may use its group then."""
 
     uid: str
     group: str | None = None
     """`namespace/name` of the PodGroup that its pod template names."""
+    begun: int = 0
+    """How many pods it begins with."""
     done: int = 0
-    """How many of the pods that it began with it will not start again; 0 once it has ended, for
-    another Job may use the same group then."""
+    """How many of them it will not start again."""

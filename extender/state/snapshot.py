@@ -25,7 +25,7 @@ class GroupTally:
     """The pods of one group by how far they have come, as UIDs in order of arrival.
 
     Each member is in exactly one of `bound`, `binding`, `waiting`, `planned` or in none of them;
-    `gated` and `held_back` only count members in none.
+    `gated`, `held_back` and `leaving` only count members in none.
     """
 
     members: dict[str, None] = field(default_factory=dict)
@@ -35,6 +35,8 @@ class GroupTally:
     planned: set[str] = field(default_factory=set)
     gated: set[str] = field(default_factory=set)
     """By gates of others, whatever ours does."""
+    leaving: set[str] = field(default_factory=set)
+    """Being deleted, with a node or without."""
     held_back: set[str] = field(default_factory=set)
     """By our own gate alone, which we take away when it is time."""
     priorities: dict[int, int] = field(default_factory=dict)
@@ -77,8 +79,8 @@ class Tables:
     finished: dict[str, dict[str, PodInfo]] = field(default_factory=dict)
     """The same by group."""
     jobs: dict[str, JobInfo] = field(default_factory=dict)
-    done: dict[str, int] = field(default_factory=dict)
-    """By group: the sum of what its Jobs have done."""
+    work: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By group: how many pods its unfinished Jobs begin with, and have behind them."""
     failed_at: dict[str, float] = field(default_factory=dict)
     queue: GroupQueue = field(default_factory=GroupQueue)
     claims: dict[str, Claim] = field(default_factory=dict)
@@ -134,11 +136,13 @@ class Snapshot:
     def quorum(self, pod_group: PodGroupInfo) -> int:
         """Return how many members the group needs now.
 
-        That is minMember, less the pods that its unfinished Jobs have behind them: when a Job that
-        is nearly through starts again, the pods that remain to run are the gang.
+        That is minMember, or fewer where its unfinished Jobs have so many pods behind them that
+        fewer remain to run: when such a Job starts again, the pods that remain are the gang.
         """
         need = pod_group.min_member
-        return max(min(need, 1), need - self._tables.done.get(pod_group.key, 0))
+        begun, done = self._tables.work.get(pod_group.key, (0, 0))
+        beyond = max(0, begun - need)  # pods that the group can do without, and another Job's
+        return max(min(need, 1), need - max(0, done - beyond))
 
     def finished(self, key: str) -> Mapping[str, PodInfo]:
         """Return the finished pods of a group by UID; none where those are not watched."""
@@ -217,7 +221,7 @@ class Snapshot:
 
         Room that a plan keeps counts as taken unless the plan's pod has a lower priority, or is
         the pod `without` itself. So does room that another group than `group` has a claim to; but
-        a group that has started already completes what it has before others begin.
+        a group that has begun completes itself before others of its priority begin.
         """
         free = dict(node.allocatable)
         for name, value in self._tables.used.get(node.name, {}).items():
@@ -227,8 +231,17 @@ class Snapshot:
                 for name, value in assumption.pod.shape.requests.items():
                     free[name] = free.get(name, 0) - value
         claims = self._tables.claimed.get(node.name)
-        if claims and not (group and self.tally(group).bound):
+        if claims:
+            least = priority + self._has_begun(group)
             for claim in claims.values():
-                if claim.priority >= priority and claim.group != group:
+                if claim.priority >= least and claim.group != group:
                     subtract(free, claim.rooms[node.name])
         return free
+
+    def _has_begun(self, key: str | None) -> bool:
+        """Return whether a group has room for some of its members, and not yet nodes for enough."""
+        pod_group = self.pod_group(key) if key else None
+        if pod_group is None:
+            return False
+        tally = self.tally(pod_group.key)
+        return tally.committed > 0 and tally.assigned < self.quorum(pod_group)

@@ -96,7 +96,7 @@ class Reconciler:
         """Run everything until `serve` returns; `stop` makes it. Raises LeadershipLost."""
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
-            background.append(tasks.create_task(self._aging.run()))
+            background.append(tasks.create_task(self._age()))
             background.append(tasks.create_task(self._lead(stop)))
             await serve()
             for task in background:
@@ -107,6 +107,11 @@ class Reconciler:
     def _on_change(self, change: Change) -> None:
         for group in touched(change):
             self._controller.notice(group)
+
+    async def _age(self) -> None:
+        for reflector in self.reflectors:
+            await reflector.first_list.wait()
+        await self._aging.run()
 
     async def _lead(self, stop: Callable[[], None]) -> None:
         for reflector in self.reflectors:

@@ -48,8 +48,8 @@ class Extender:
         self.reflectors = reflectors(client, cluster, decoder, pods=LIVE_PODS)
         self.waiting = WaitingPods(cluster, memory, metrics=metrics)
         self.waker = Waker(cluster, writer, clock=clock, metrics=metrics, options=options)
-        self.gatekeeper = Gatekeeper(cluster, memory, options=options)
-        self.aging = Aging(cluster, options=options, clock=clock)
+        self.gatekeeper = Gatekeeper(cluster, memory, options=options, clock=clock)
+        self.aging = Aging(cluster, options=options, clock=clock, schedulers=memory.schedulers)
         self.reporter = PermitReporter(cluster, ConditionWriter(client), memory, clock=clock)
         retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
         binding = Binding(
@@ -73,7 +73,9 @@ class Extender:
         metrics.reserved_pods.set_function(
             lambda: sum(len(snapshot.reserved(node)) for node in snapshot.reserved_nodes)
         )
-        metrics.claims.set_function(lambda: len(snapshot.claims))
+        metrics.claims.set_function(
+            lambda: sum(bool(claim.rooms) for claim in snapshot.claims.values())
+        )
         self.app: FastAPI = create_app(
             filtering,
             binding,
@@ -86,10 +88,11 @@ class Extender:
         """Return which caches have been filled."""
         return {reflector.kind: reflector.synced for reflector in self.reflectors}
 
-    async def _recover(self) -> None:
+    async def _when_synced(self) -> None:
         for reflector in self.reflectors:
             await reflector.first_list.wait()
         self.waker.recover()
+        await self.aging.run()
 
     async def run(self, serve: Callable[[], Any]) -> None:
         """Run everything until `serve` returns."""
@@ -97,8 +100,7 @@ class Extender:
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
             background.append(tasks.create_task(self.waker.run()))
-            background.append(tasks.create_task(self._recover()))
-            background.append(tasks.create_task(self.aging.run()))
+            background.append(tasks.create_task(self._when_synced()))
             background.append(tasks.create_task(self.gatekeeper.run()))
             background.append(tasks.create_task(self.reporter.run()))
             await serve()

@@ -25,11 +25,10 @@ def group(name: str, created: float, *, size: int = 2, cpu: int = 1, **fields: A
     return [pod_group(name, size, created=created), *pods(size, cpu, group=name, **fields)]
 
 
-def keeper(cluster: Cluster, **options: Any) -> Gatekeeper:
+def keeper(cluster: Cluster, clock: Any = None, **options: Any) -> Gatekeeper:
     chosen = Options(**{"hold_back": True, **options})
-    return Gatekeeper(
-        cluster, GroupMemory(cluster, options=chosen, clock=LoopClock()), options=chosen
-    )
+    memory = GroupMemory(cluster, options=chosen, clock=LoopClock())
+    return Gatekeeper(cluster, memory, options=chosen, clock=clock or LoopClock())
 
 
 def planned_groups(cluster: Cluster) -> list[str]:
@@ -80,12 +79,20 @@ async def test_who_is_planned(
     assert planned_groups(cluster) == want
 
 
-async def test_a_long_queue_is_looked_at_in_steps(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gatekeeper, "AT_ONCE", 4)
+class Ticking(LoopClock):
+    """Every reading is later by a third of what one step may take."""
+
+    def __init__(self) -> None:
+        self._ticks = 0
+
+    def monotonic(self) -> float:
+        self._ticks += 1
+        return self._ticks * gatekeeper.AT_ONCE_SECONDS / 3
+
+
+async def test_a_long_queue_is_looked_at_in_steps(cluster: Cluster) -> None:
     tell(cluster, node("n0", 40), *(group(f"g{number}", float(number)) for number in range(5)))
-    keeping = keeper(cluster)
+    keeping = keeper(cluster, Ticking())
 
     assert keeping.look()
     assert planned_groups(cluster) == ["g0", "g1"]

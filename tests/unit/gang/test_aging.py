@@ -10,7 +10,8 @@ from extender.gang.options import Options
 from extender.state import events as ev
 from extender.state.claims import Claim
 from extender.state.cluster import Cluster
-from tests.makers import cluster_of, node, nodes, pod, pod_group, pods, shape, taint, tell
+from extender.state.nodes import NodeInfo
+from tests.makers import cluster_of, key, node, nodes, pod, pod_group, pods, shape, taint, tell
 
 OPTIONS = Options(aging=100.0)
 NOW = 1000.0
@@ -28,12 +29,19 @@ def claims(*there: Any, now: float = NOW, options: Options = OPTIONS) -> dict[st
 
 
 def cpus(found: Sequence[Claim]) -> dict[str, dict[str, int]]:
+    """Return claims that have a place."""
     return {
         claim.group.removeprefix("ns/"): {
             name: amounts["cpu"] // 1000 for name, amounts in claim.rooms.items()
         }
         for claim in found
+        if claim.rooms
     }
+
+
+def full(*there: NodeInfo) -> list[Any]:
+    """Return nodes with room for nobody, all equally busy."""
+    return [*there, *(pod(f"on-{each.name}", 4, on=each.name) for each in there)]
 
 
 BUSY = [*nodes(4, 4, 4), pod("x", 3, on="n0"), pod("y", 1, on="n1"), pod("z", 2, on="n2")]
@@ -51,39 +59,47 @@ WANT: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
         {"gang": {"n1": 4, "n2": 4, "n0": 4}},
     ),
     "with each period it grows": (
-        [*nodes(4, 4, 4, 4), group(created=850.0, size=1)],
+        [*full(*nodes(4, 4, 4, 4)), group(created=850.0, size=1)],
         {"gang": {"n0": 4}},
     ),
     "twice the period, twice the room": (
-        [*nodes(4, 4, 4, 4), group(created=750.0, size=1)],
+        [*full(*nodes(4, 4, 4, 4)), group(created=750.0, size=1)],
         {"gang": {"n0": 4, "n1": 4}},
     ),
     "at last all of it": (
-        [*nodes(4, 4, 4, 4), group(created=1.0, size=1)],
+        [*full(*nodes(4, 4, 4, 4)), group(created=1.0, size=1)],
         {"gang": {"n0": 4, "n1": 4, "n2": 4, "n3": 4}},
     ),
-    "members share a node where they can": ([*nodes(4, 4), group(cpu=2)], {"gang": {"n0": 4}}),
+    "members share a node where they can": (
+        [*full(*nodes(4, 4)), group(cpu=2)],
+        {"gang": {"n0": 4}},
+    ),
     "only those that are missing": (
         [BUSY, group()[:2], pod("gang-1", 1, group="gang", on="n2")],
         {"gang": {"n1": 4}},
     ),
-    "who never fits has none": ([*nodes(4, 4), group(cpu=5)], {}),
+    "who never fits has none": ([*full(*nodes(4, 4)), group(cpu=5)], {}),
     "who waits for a pod has none": ([BUSY, group()[:2]], {}),
     "nodes that it cannot use are not claimed": (
-        [node("n0", taints=(taint(),)), node("n1", unschedulable=True), *BUSY[2:3], group(size=1)],
+        [
+            node("n0", taints=(taint(),)),
+            node("n1", unschedulable=True),
+            *full(node("n2")),
+            group(size=1),
+        ],
         {"gang": {"n2": 4}},
     ),
     "the older one first, then on what is left": (
-        [*nodes(4, 4, 4), group("b", 840.0, size=1), group("a", 850.0, size=2)],
+        [*full(*nodes(4, 4, 4)), group("b", 840.0, size=1), group("a", 850.0, size=2)],
         {"b": {"n0": 4}, "a": {"n1": 4, "n2": 4}},
     ),
     "priority before age": (
-        [*nodes(4), group("b", 840.0, size=1), group("a", 850.0, size=1, priority=3)],
+        [*full(*nodes(4)), group("b", 840.0, size=1), group("a", 850.0, size=1, priority=3)],
         {"a": {"n0": 4}},
     ),
     "behind one that has no place yet nobody takes its nodes": (
         [
-            *nodes(4, 4, 4),
+            *full(*nodes(4, 4, 4)),
             group("a", 800.5, size=2),
             group("b", 810.0, size=2),
             group("c", 820.0, size=1),
@@ -92,8 +108,8 @@ WANT: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
     ),
     "others' nodes are free for others": (
         [
-            *nodes(4, 4, 4),
-            node("z", labels={"zone": "z"}),
+            *full(*nodes(4, 4, 4)),
+            *full(node("z", labels={"zone": "z"})),
             group("a", 810.0, size=3, cpu=4),
             [
                 pod_group("c", 1, created=820.0),
@@ -102,8 +118,12 @@ WANT: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
         ],
         {"a": {"n0": 4, "n1": 4, "n2": 4}, "c": {"z": 4}},
     ),
+    "who would fit has none: it is not room that it waits for": (
+        [nodes(4, 4), group(unschedulable="no volume")],
+        {},
+    ),
     "who never fits bars nobody": (
-        [*nodes(4, 4), group("a", 810.0, cpu=5), group("b", 820.0, size=1)],
+        [*full(*nodes(4, 4)), group("a", 810.0, cpu=5), group("b", 820.0, size=1)],
         {"b": {"n0": 4}},
     ),
 }
@@ -154,8 +174,66 @@ def test_a_claim_moves_when_its_node_goes() -> None:
 
 
 def test_an_earlier_claim_takes_the_nodes_of_a_later_one() -> None:
-    cluster = cluster_of(nodes(4, 4), group("late", 850.0, size=1))
+    cluster = cluster_of(full(*nodes(4, 4)), group("late", 850.0, size=1))
     assert cpus(look(cluster)) == {"late": {"n0": 4}}
     tell(cluster, group("vip", 860.0, size=2, priority=5))
 
     assert cpus(look(cluster)) == {"vip": {"n0": 4, "n1": 4}}
+
+
+def test_a_group_that_fits_and_does_not_come_loses_its_claim() -> None:
+    cluster = cluster_of(BUSY, group())
+    first = look(cluster)
+    tell(cluster, *(ev.PodDeleted(name) for name in "xyz"))
+
+    assert look(cluster, NOW + 1) == first
+    assert look(cluster, NOW + 31) == first
+    assert look(cluster, NOW + 32) == ()
+    assert look(cluster, NOW + 33) == ()
+
+
+def test_patience_begins_anew_when_the_room_has_gone_again() -> None:
+    cluster = cluster_of(BUSY, group())
+    look(cluster)
+    tell(cluster, *(ev.PodDeleted(name) for name in "xyz"))
+    look(cluster, NOW + 1)
+    tell(cluster, BUSY)
+    look(cluster, NOW + 20)
+    tell(cluster, *(ev.PodDeleted(name) for name in "xyz"))
+
+    assert cpus(look(cluster, NOW + 40))
+    assert look(cluster, NOW + 45)
+
+
+def test_nobody_waits_for_another_schedulers_pods() -> None:
+    snapshot = cluster_of(BUSY, group()).snapshot()
+    asked: dict[str, Any] = {"now": NOW, "options": OPTIONS, "snapshot": snapshot}
+
+    assert decide(**asked, schedulers={"default-scheduler"})
+    assert not decide(**asked, schedulers={"other"})
+
+
+def test_a_wait_for_anything_but_room_does_not_count() -> None:
+    snapshot = cluster_of(BUSY, group(created=0.0)).snapshot()
+
+    assert not decide(snapshot=snapshot, now=NOW, options=OPTIONS, entered={key("gang"): NOW - 99})
+    assert decide(snapshot=snapshot, now=NOW, options=OPTIONS, entered={key("gang"): NOW - 100})
+
+
+def test_only_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("extender.gang.aging.MOST", 2)
+    groups = [group(f"g{number}", 800.0 + number, size=1) for number in range(4)]
+
+    assert set(claims(full(*nodes(4, 4, 4, 4)), groups)) == {"g0", "g1"}
+
+
+def test_what_was_in_vain_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = [group("a", 840.0, size=2), group("b", 845.0, size=1)]
+    cluster = cluster_of(full(*nodes(4, 4)), there)
+    look(cluster)
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("packed again")
+
+    monkeypatch.setattr("extender.gang.aging._new", never)
+    assert cpus(look(cluster)) == {"a": {"n0": 4, "n1": 4}}

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from extender.api.core_v1 import Toleration
 from extender.gang.min_resources import sentence, shortage
 from extender.resources.quantity import parse_resources
 from extender.state import events as ev
-from tests.makers import cluster_of, node, nodes, planned, pod, pod_group, pods, taint
+from tests.makers import cluster_of, node, nodes, planned, pod, pod_group, pods, shape, taint
 
 A, B = pods(2, 3)
+TOLERATION = Toleration(operator="Exists")
 
 WANT: dict[str, tuple[Mapping[str, str], Sequence[Any], Mapping[str, int]]] = {
     "none are asked for": ({}, [], {}),
@@ -58,6 +60,15 @@ WANT: dict[str, tuple[Mapping[str, str], Sequence[Any], Mapping[str, int]]] = {
         ],
         {"cpu": 3000},
     ),
+    "nodes for any of its pods count": (
+        {"example.com/gpu": "1"},
+        [
+            node("n0"),
+            node("n1", gpu=1, labels={"zone": "a"}, taints=(taint(),)),
+            pod("worker", shape(1, selector={"zone": "a"}, tolerations=[TOLERATION]), group="gang"),
+        ],
+        {},
+    ),
     "there are no nodes": ({"cpu": "4"}, [], {"cpu": 4000}),
 }
 
@@ -67,7 +78,7 @@ def test_shortage(asked: Mapping[str, str], there: Sequence[Any], want: Mapping[
     group = pod_group(min_resources=parse_resources(asked))
     snapshot = cluster_of(group, A, there).snapshot()
 
-    assert shortage(A, group, snapshot=snapshot) == want
+    assert shortage(group, snapshot=snapshot) == want
 
 
 def test_a_shortage_in_words() -> None:

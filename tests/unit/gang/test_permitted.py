@@ -43,11 +43,14 @@ WANT: dict[str, tuple[Sequence[Any], ConditionInfo | None, Refuse | None, Condit
         [A, B, C],
         HELD,
         None,
-        ConditionInfo(
-            "Permitted", "Unknown", "Disconnected", "nobody waits with a node any more", 90.0, 7
-        ),
+        ConditionInfo("Permitted", "Unknown", "NotTried", "nobody waits with a node now", 90.0, 7),
     ),
-    "a denial is the last word until somebody waits again": ([A, B, C], DENIED, None, None),
+    "a denial has had its time": (
+        [A, B, C],
+        DENIED,
+        None,
+        ConditionInfo("Permitted", "Unknown", "NotTried", "nobody waits with a node now", 90.0, 7),
+    ),
     "it started as it should": (WHOLE, None, None, None),
     "it started after a wait": (WHOLE, HELD, None, QUORUM),
     "that it started is known": (WHOLE, QUORUM, None, None),

@@ -185,7 +185,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
         Place("n0", {A.uid: "n0", B.uid: "n1"}),
     ),
     "pods that the Job has behind it are not needed": (
-        Ask([pod_group(), B, ROOM, ev.JobApplied(JobInfo("j", GANG, done=1))]),
+        Ask([pod_group(), B, ROOM, ev.JobApplied(JobInfo("j", GANG, 3, 1))]),
         Place("n0", {A.uid: "n0", B.uid: "n1"}),
     ),
     "a gang of mixed priorities takes no room from its lowest's equals": (

@@ -19,6 +19,7 @@ class Versions:
 
 NOW: Any = Versions()
 LATER: Any = Versions(capacity_version=2)
+FEWER_NODES: Any = Versions(nodes_version=2)
 OTHER_NODES: Any = Versions(capacity_version=3, nodes_version=2)
 FIRST = Refuse(Reason.NOT_ENOUGH_RESOURCES, "first", deny=True)
 SECOND = Refuse(Reason.SCHEDULE_TIMEOUT, "second", deny=True)
@@ -112,6 +113,13 @@ def test_room_that_comes_all_the_time_is_not_looked_at_all_the_time() -> None:
     assert recent.get("g", snapshot=LATER) == FIRST
     clock.now += 0.1
     assert recent.get("g", snapshot=LATER) is None
+
+
+def test_a_node_that_went_is_a_change_too() -> None:
+    recent, clock = had_no_room()
+    recent.add("g", FIRST, snapshot=NOW)
+    clock.now += 3
+    assert recent.get("g", snapshot=FEWER_NODES) is None
 
 
 def test_only_other_nodes_help_one_that_never_fits() -> None:

@@ -9,6 +9,7 @@ import pytest
 from extender.api.wellknown import GANG_GATE, Reason
 from extender.gang.wake import Wake, decide_group, decide_room, refused_before
 from extender.state import events as ev
+from extender.state.claims import Claim
 from extender.state.pods import PodInfo
 from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods, shape
 
@@ -140,6 +141,16 @@ def test_held_back_until_there_is_room(there: Sequence[Any], want: Wake) -> None
     snapshot = cluster_of(ROOM, there).snapshot()
 
     assert decide_group(key("gang"), snapshot=snapshot, hold_back=True) == want
+
+
+def test_who_was_kept_off_claimed_room_is_woken_when_its_gang_begins() -> None:
+    claim = ev.Claimed([Claim("ns/other", 0, {"n0": {"cpu": 1}})])
+    there = [pod_group(min_member=2), A, B, claim, *refused(A, B, **NO_PLACE)]
+    assert decide_group(key("gang"), snapshot=cluster_of(ROOM, there).snapshot()) == Wake()
+
+    began = pod("first", group="gang", on="n0")
+    snapshot = cluster_of(ROOM, began, there).snapshot()
+    assert decide_group(key("gang"), snapshot=snapshot).retry
 
 
 OLD, NEW = pods(2, 1, group="old"), pods(2, 1, group="new")

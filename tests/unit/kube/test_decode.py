@@ -414,42 +414,54 @@ def test_no_label_no_group(labels: dict[str, str] | None) -> None:
 LABELLED = {"metadata": {"labels": {POD_GROUP_LABEL: "g"}}}
 ENDED = {"type": "Complete", "status": "True"}
 
-DONE: dict[str, tuple[Any, Any, int]] = {
-    "new": ({"parallelism": 4, "completions": 4}, {}, 0),
-    "three of four": ({"parallelism": 4, "completions": 4}, {"succeeded": 3}, 3),
-    "as many left as run at once": ({"parallelism": 4, "completions": 8}, {"succeeded": 4}, 0),
-    "fewer left than run at once": ({"parallelism": 4, "completions": 8}, {"succeeded": 5}, 1),
-    "more at once than are wanted": ({"parallelism": 9, "completions": 4}, {"succeeded": 1}, 1),
+DONE: dict[str, tuple[Any, Any, tuple[int, int]]] = {
+    "new": ({"parallelism": 4, "completions": 4}, {}, (4, 0)),
+    "three of four": ({"parallelism": 4, "completions": 4}, {"succeeded": 3}, (4, 3)),
+    "as many left as run at once": (
+        {"parallelism": 4, "completions": 8},
+        {"succeeded": 4},
+        (4, 0),
+    ),
+    "fewer left than run at once": (
+        {"parallelism": 4, "completions": 8},
+        {"succeeded": 5},
+        (4, 1),
+    ),
+    "more at once than are wanted": (
+        {"parallelism": 9, "completions": 4},
+        {"succeeded": 1},
+        (4, 1),
+    ),
     "failed indexes are not run again": (
         {"parallelism": 6, "completions": 6},
         {"succeeded": 1, "failedIndexes": "1,3-4"},
-        4,
+        (6, 4),
     ),
-    "all": ({"parallelism": 4, "completions": 4}, {"succeeded": 4}, 4),
+    "all": ({"parallelism": 4, "completions": 4}, {"succeeded": 4}, (4, 4)),
     "ended": (
         {"parallelism": 4, "completions": 4},
         {"succeeded": 4, "conditions": [ENDED]},
-        0,
+        (0, 0),
     ),
     "a condition that does not hold": (
         {"parallelism": 2, "completions": 2},
         {"succeeded": 1, "conditions": [{**ENDED, "status": "False"}]},
-        1,
+        (2, 1),
     ),
-    "a work queue": ({"parallelism": 4}, {"succeeded": 3}, 0),
-    "one pod": ({"completions": 1}, {"succeeded": 1}, 1),
+    "a work queue": ({"parallelism": 4}, {"succeeded": 3}, (4, 0)),
+    "one pod": ({"completions": 1}, {"succeeded": 1}, (1, 1)),
 }
 
 
-@pytest.mark.parametrize(("spec", "status", "done"), DONE.values(), ids=DONE)
-def test_what_a_job_has_behind_it_is_read(spec: Any, status: Any, done: int) -> None:
+@pytest.mark.parametrize(("spec", "status", "work"), DONE.values(), ids=DONE)
+def test_what_a_job_has_behind_it_is_read(spec: Any, status: Any, work: tuple[int, int]) -> None:
     body = {"metadata": HEAD, "spec": {**spec, "template": LABELLED}, "status": status}
 
-    assert Decoder().job(raw(body)) == JobInfo("u", "ns/g", done)
+    assert Decoder().job(raw(body)) == JobInfo("u", "ns/g", *work)
 
 
 def test_a_job_of_no_group_and_one_that_is_none_are_told_apart() -> None:
-    assert Decoder().job(raw({"metadata": HEAD})) == JobInfo("u", None, 0)
+    assert Decoder().job(raw({"metadata": HEAD})) == JobInfo("u", None, 1, 0)
     with pytest.raises(DecodeError, match="not a readable Job"):
         Decoder().job(raw({"metadata": HEAD, "status": {"failedIndexes": "3-1"}}))
 

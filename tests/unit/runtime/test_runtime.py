@@ -117,6 +117,18 @@ async def test_a_key_comes_when_its_time_has_come() -> None:
 
 
 @pytest.mark.looptime
+async def test_a_key_that_is_asked_for_often_comes_once_at_the_earliest_time() -> None:
+    queue = WorkQueue[str]()
+    for seconds in (5, 2, 7):
+        queue.add_after("often", seconds)
+    queue.add_after("last", 9)
+    loop = asyncio.get_running_loop()
+
+    assert (await queue.get(), round(loop.time())) == ("often", 2)
+    assert (await queue.get(), round(loop.time())) == ("last", 9)
+
+
+@pytest.mark.looptime
 async def test_whoever_waits_is_woken() -> None:
     queue = WorkQueue[str]()
     async with asyncio.TaskGroup() as tasks:

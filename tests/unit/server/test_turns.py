@@ -8,6 +8,8 @@ import pytest
 
 from extender.gang import queue_sort
 from extender.gang.options import Options
+from extender.server import turns
+from extender.server.filtering import RESAMPLE_SECONDS, ROOM
 from extender.state import events as ev
 from extender.state.cluster import Cluster
 from tests.makers import key, node, nodes, pod, pod_group, pods, shape, tell
@@ -81,6 +83,26 @@ async def test_a_group_that_lacks_room_is_passed(cluster: Cluster) -> None:
 
     assert told(scene, "small-0", ["n0", "n1"], group="small") == "n0"
     assert planned_groups(scene) == {key("small")}
+
+
+async def test_a_group_whose_pods_lacked_room_only_is_planned_ahead(cluster: Cluster) -> None:
+    """In a full cluster kube-scheduler says so itself, and tries them when there is some."""
+    full = "0/1 nodes are available: 1 Insufficient cpu."
+    first = pods(2, group="a", unschedulable=full)
+    scene = Scene(cluster, node("n0", 2), pod_group("a", 2, created=1.0), first, group("b", 5.0))
+
+    assert "go first" in told(scene, "b-0", ["n0"], group="b")
+    assert planned_groups(scene) == {key("a")}
+
+
+async def test_one_call_plans_for_so_long_and_no_longer(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "AHEAD_SECONDS", 0.0)
+    scene = Scene(cluster, node("n0", 40), *(group(f"g{n}", float(n)) for n in range(9)))
+
+    assert told(scene, "g8-0", ["n0"], group="g8") == "n0"
+    assert planned_groups(scene) == {key("g8")}
 
 
 STUCK: dict[str, list[Any]] = {
@@ -184,6 +206,10 @@ HARMLESS: dict[str, list[Any]] = {
     "one that is short of pods": [pod_group("a", 3, created=1.0), *pods(2, group="a")],
     "one of another scheduler": group("a", 1.0, scheduler="other"),
     "one without a PodGroup": pods(2, group="a"),
+    "one that is going": [
+        pod_group("a", 2, created=1.0),
+        *pods(2, 1, group="a", on="n0", terminating=True),
+    ],
 }
 
 
@@ -192,3 +218,10 @@ async def test_even_in_strict_order_these_block_nobody(other: list[Any], cluster
     scene = Scene(cluster, nodes(4, 4), other, group("b", 5.0), options=STRICT)
 
     assert told(scene, "b-0", ["n0", "n1"], group="b") == "n0"
+
+
+async def test_in_strict_order_one_that_never_fits_passes_its_turn_on(cluster: Cluster) -> None:
+    scene = Scene(cluster, nodes(4, 4), group("a", 1.0, size=9), options=STRICT)
+
+    assert "even with all nodes empty" in told(scene, "a-0", ["n0"], group="a")
+    assert (ROOM, RESAMPLE_SECONDS) in scene.woken

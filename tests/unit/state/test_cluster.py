@@ -76,7 +76,7 @@ CASES: dict[str, Case] = {
     "nothing new about a member": Case([A], replace(A), UNTOUCHED, all_of(others=[A])),
     "a member's gate is taken away": Case([GATED], A, TOUCHED, all_of(others=[A])),
     "a member is bound": Case([A], BOUND, TOUCHED, all_of(bound=[A])),
-    "a member is being deleted": Case([A], DYING, TOUCHED, all_of(others=[A])),
+    "a member is being deleted": Case([A], DYING, TOUCHED, all_of(leaving=[A])),
     "a member changes its size": Case([A], replace(A, shape=shape(2)), TOUCHED, all_of(others=[A])),
     "a member finds no node": Case(
         [A],
@@ -173,7 +173,9 @@ CASES: dict[str, Case] = {
     "a node with a plan goes": Case(
         [A, planned(gang_0="n0")], ev.NodeDeleted("n0"), ROOM, all_of(others=[A])
     ),
-    "a node without a plan goes": Case([A], ev.NodeDeleted("n0"), UNTOUCHED, all_of(others=[A])),
+    "a node without a plan goes": Case(
+        [A], ev.NodeDeleted("n0"), Change(room=True), all_of(others=[A])
+    ),
     "an unknown node goes": Case([A], ev.NodeDeleted("n9"), UNTOUCHED, all_of(others=[A])),
     "a node where a member waits goes": Case(
         [A, ev.PodWaiting(A, "n0")], ev.NodeDeleted("n0"), ROOM, all_of(others=[A])
@@ -255,7 +257,7 @@ CASES: dict[str, Case] = {
     "a member is tried": Case([A], ev.PodsTried([A.uid]), UNTOUCHED, all_of(others=[A])),
     # what touches nothing for the group, yet frees room that kube-scheduler does not know of
     "a planned member is being deleted": Case(
-        [A, planned(gang_0="n0")], DYING, ROOM, all_of(others=[A])
+        [A, planned(gang_0="n0")], DYING, ROOM, all_of(leaving=[A])
     ),
     "a member moves to another gang": Case(
         [A, B],

@@ -53,16 +53,20 @@ IN_QUEUE: dict[str, tuple[list[Any], bool]] = {
         ],
         True,
     ),
+    "a pod is going": (
+        [pod_group(), THREE[:2], pod("gang-2", group="gang", on="n0", terminating=True)],
+        False,
+    ),
     "a pod went": ([pod_group(), THREE, ev.PodDeleted("gang-1")], False),
     "its Job has done the rest": (
-        [pod_group(), THREE[:1], ev.JobApplied(JobInfo("j", GANG, done=2))],
+        [pod_group(), THREE[:1], ev.JobApplied(JobInfo("j", GANG, 3, 2))],
         True,
     ),
     "the Job has ended": (
         [
             pod_group(),
             THREE[:1],
-            ev.JobApplied(JobInfo("j", GANG, done=2)),
+            ev.JobApplied(JobInfo("j", GANG, 3, 2)),
             ev.JobApplied(JobInfo("j", GANG)),
         ],
         False,
@@ -115,24 +119,38 @@ def test_a_failure_sends_a_group_behind_until_it_starts_or_is_another(cluster: C
     assert queued(cluster) == ["a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("min_member", "done", "quorum"), [(4, 0, 4), (4, 3, 1), (4, 4, 1), (4, 9, 1), (0, 2, 0)]
-)
-def test_the_quorum_is_what_jobs_have_not_done_yet(
-    min_member: int, done: int, quorum: int, cluster: Cluster
-) -> None:
-    tell(cluster, ev.JobApplied(JobInfo("j", GANG, done)), ev.JobApplied(JobInfo("k", OTHER, 1)))
+QUORUM: dict[str, tuple[int, list[tuple[int, int]], int]] = {
+    "no Jobs": (4, [], 4),
+    "nothing done": (4, [(4, 0)], 4),
+    "three of four done": (4, [(4, 3)], 1),
+    "all done, and not ended yet": (4, [(4, 4)], 1),
+    "more pods than are needed": (4, [(10, 5)], 4),
+    "fewer left than are needed": (4, [(10, 8)], 2),
+    "a fresh Job beside one that is nearly through": (10, [(10, 9), (10, 0)], 10),
+    "a launcher without a Job and its workers": (5, [(4, 3)], 2),
+    "two Jobs that are one gang": (8, [(4, 4), (4, 0)], 4),
+    "an older PodGroup that asks for nothing": (0, [(4, 2)], 0),
+}
 
-    assert cluster.snapshot().quorum(pod_group(min_member=min_member)) == quorum
+
+@pytest.mark.parametrize(("need", "jobs", "quorum"), QUORUM.values(), ids=QUORUM)
+def test_the_quorum_is_what_jobs_have_not_done_yet(
+    need: int, jobs: list[tuple[int, int]], quorum: int, cluster: Cluster
+) -> None:
+    for number, (begun, done) in enumerate(jobs):
+        tell(cluster, ev.JobApplied(JobInfo(str(number), GANG, begun, done)))
+    tell(cluster, ev.JobApplied(JobInfo("other", OTHER, 9, 9)))
+
+    assert cluster.snapshot().quorum(pod_group(min_member=need)) == quorum
 
 
 def test_jobs_are_counted_once_and_leave_nothing(cluster: Cluster) -> None:
     group = pod_group(min_member=9)
-    tell(cluster, ev.JobApplied(JobInfo("j", GANG, 2)), ev.JobApplied(JobInfo("j", GANG, 3)))
-    tell(cluster, ev.JobApplied(JobInfo("k", GANG, 1)))
+    tell(cluster, ev.JobApplied(JobInfo("j", GANG, 4, 2)), ev.JobApplied(JobInfo("j", GANG, 4, 3)))
+    tell(cluster, ev.JobApplied(JobInfo("k", GANG, 4, 1)))
     assert cluster.snapshot().quorum(group) == 5
 
-    change = cluster.apply(ev.JobsListed([JobInfo("k", GANG, 2), JobInfo("l", None)]))
+    change = cluster.apply(ev.JobsListed([JobInfo("k", GANG, 4, 2), JobInfo("l", None)]))
     assert change.groups == {GANG}
     assert cluster.snapshot().quorum(group) == 7
 
@@ -194,14 +212,19 @@ FREE: dict[str, tuple[dict[str, Any], int]] = {
     "one of higher priority": ({"priority": 1}, 4000),
     "a member": ({"priority": 0, "group": GANG}, 4000),
     "a member of another group": ({"priority": 0, "group": OTHER}, 1000),
-    "a member of a group that has started": ({"priority": 0, "group": key("started")}, 4000),
+    "a member of a group that has begun": ({"priority": 0, "group": key("begun")}, 4000),
+    "one of a lower priority that has begun": ({"priority": -1, "group": key("begun")}, 1000),
+    "a member that its group can do without": ({"priority": 0, "group": key("whole")}, 1000),
 }
 
 
 @pytest.mark.parametrize(("asked", "cpu"), FREE.values(), ids=FREE)
 def test_claimed_room_is_not_free(asked: dict[str, Any], cpu: int, cluster: Cluster) -> None:
     here = node("n0", 4)
-    tell(cluster, here, pod("s", 0, group="started", on="n0"), ev.Claimed([claim()]))
+    tell(cluster, here, pod_group(), THREE)
+    for name, quorum in (("begun", 2), ("whole", 1)):
+        tell(cluster, pod_group(name, quorum), pod(name, 0, group=name, on="n0"))
+    tell(cluster, ev.Claimed([claim()]))
 
     assert cluster.snapshot().free(here, **asked)["cpu"] == cpu
 
