@@ -22,6 +22,9 @@ EVERY_SECONDS: Final = 1.0
 """Room appears without an event of a group's own: a node, or the end of a window."""
 AT_ONCE_SECONDS: Final = 0.02
 """How long one step may take: filter waits meanwhile."""
+PAUSE: Final = 9
+"""How much longer a pause is than the step before it: while pods come and go, each step would find
+that groups which had no room are worth another look."""
 
 
 class Memory(Protocol):
@@ -68,9 +71,11 @@ class Gatekeeper:
                 async with asyncio.timeout(EVERY_SECONDS):
                     await self._changed.wait()
             self._changed.clear()
+            began = self._clock.monotonic()
             if self.look():
                 self._changed.set()
-            await asyncio.sleep(SETTLE_SECONDS)
+            spent = self._clock.monotonic() - began
+            await asyncio.sleep(max(SETTLE_SECONDS, spent * PAUSE))
 
     def look(self) -> bool:
         """Plan for the groups at the head of the queue; return whether there are more."""

@@ -73,29 +73,23 @@ class Denied:
 class HadNoRoom:
     """Groups that a plan was looked for in vain, and would be again: nothing has changed since.
 
-    Not a verdict but an answer that is kept: it counts as long as it must be the same. Where room
-    comes and goes all the time, it counts for `least` seconds at least, because a plan that fails
-    costs the most; not so for a group that lacks larger nodes, which only nodes can help.
+    Not a verdict but an answer that is kept for as long as it must be the same.
     """
 
-    def __init__(self, least: float, timer: Callable[[], float]) -> None:
-        self._least = least
-        self._timer = timer
-        self._answers: LRUCache[str, tuple[Refuse, tuple[int, ...], float]] = LRUCache(MAX_GROUPS)
+    def __init__(self) -> None:
+        self._answers: LRUCache[str, _Failure] = LRUCache(MAX_GROUPS)
 
     def add(self, group: str, answer: Refuse, *, snapshot: Snapshot) -> None:
         """Keep an answer."""
-        self._answers[group] = (answer, _version(answer, snapshot), self._timer())
+        self._answers[group] = _Failure(answer, _version(answer, snapshot))
 
     def get(self, group: str, *, snapshot: Snapshot) -> Refuse | None:
         """Return the answer that still counts."""
-        answer, version, since = self._answers.get(group) or (None, (), 0.0)
-        if answer is None or version == _version(answer, snapshot):
-            return answer
-        if answer.reason is Reason.NEVER_FITS or self._timer() >= since + self._least:
-            self.discard(group)
-            return None
-        return answer
+        kept = self._answers.get(group)
+        if kept is None or kept.version == _version(kept.verdict, snapshot):
+            return kept.verdict if kept is not None else None
+        self.discard(group)
+        return None
 
     def discard(self, group: str) -> None:
         """Forget a group: it is another one now."""

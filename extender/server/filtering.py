@@ -75,6 +75,7 @@ class Filtering:
         group = group_of(head.namespace, head.labels)
         sent = _names(args)
         pod = self._pod(head.uid, args)
+        self._memory.schedulers.add(pod.scheduler)
         if group is None and not self._snapshot.keeps_room:
             return _encode(FilterResult(node_names=args.node_names, nodes=args.nodes))
         verdict = self._decide(pod, group, sent)

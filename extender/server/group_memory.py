@@ -1,7 +1,6 @@
 """What becomes of a verdict about a group: how long it counts, and what the state is told of it."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from cachetools import LRUCache
 
@@ -19,8 +18,6 @@ _OTHERS_FIRST = frozenset(
     (Reason.NOT_ENOUGH_RESOURCES, Reason.SCHEDULE_TIMEOUT, Reason.MEMBER_UNSCHEDULABLE)
 )
 """Failures after which a group goes behind those that have waited longer since theirs."""
-RELOOK_SECONDS: Final = 1.0
-"""How soon a group that had no room is planned again for others' sake, while pods come and go."""
 
 
 class GroupMemory:
@@ -34,7 +31,7 @@ class GroupMemory:
         self._cluster = cluster
         self._snapshot = cluster.snapshot()
         self._denied = Denied(options.denied, clock.monotonic)
-        self._had_no_room = HadNoRoom(RELOOK_SECONDS, clock.monotonic)
+        self._had_no_room = HadNoRoom()
         self._permitted = Permitted(clock.monotonic)
         self._fits_empty: LRUCache[str, int] = LRUCache(MAX_GROUPS)
         """By group: the version of the nodes that would take it if they were empty."""

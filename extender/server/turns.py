@@ -15,8 +15,11 @@ from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
 
 AHEAD_SECONDS: Final = 0.02
-"""How long one call of filter may plan for others. To find that a gang does not fit on thousands of
-nodes takes milliseconds, and kube-scheduler's loop waits."""
+"""How long one call of filter may plan for others, at most. To find that a gang does not fit on
+thousands of nodes takes milliseconds, and kube-scheduler's loop waits."""
+AHEAD_SHARE: Final = 0.1
+"""And all of them together, of the time that goes by: while pods come and go, each call would find
+that groups which had no room are worth another look."""
 
 
 class Turns:
@@ -25,10 +28,11 @@ class Turns:
     def __init__(self, snapshot: Snapshot, memory: GroupMemory) -> None:
         self._snapshot = snapshot
         self._memory = memory
+        self._credit = AHEAD_SECONDS
+        self._last = memory.clock.monotonic()
 
     def refusal(self, pod: PodInfo, group: str) -> Refuse | None:
         """Return why it is not this pod's group's turn, after serving those that go first."""
-        self._memory.schedulers.add(pod.scheduler)
         if group not in self._snapshot.queue or self._snapshot.planned_node(pod.uid) is not None:
             return None
         pod_group = self._snapshot.pod_group(group)
@@ -47,15 +51,19 @@ class Turns:
     def _serve_first(self, pod_group: PodGroupInfo) -> None:
         memory, snapshot = self._memory, self._snapshot
         groups = queue_sort.ahead_of(pod_group, snapshot=snapshot, skip=memory.had_no_room)
-        until = memory.clock.monotonic() + AHEAD_SECONDS
+        began = memory.clock.monotonic()
+        self._credit = min(AHEAD_SECONDS, self._credit + AHEAD_SHARE * (began - self._last))
+        until = began + self._credit
         for other in groups:
             if memory.clock.monotonic() >= until:
-                return
+                break
             found = plan.make_ahead(other, snapshot=snapshot, schedulers=memory.schedulers)
             if isinstance(found, Refuse):
                 memory.pass_over(other.key, found)
             elif found is not None:
                 memory.reserve(other.key, found.placements)
+        self._last = memory.clock.monotonic()
+        self._credit -= self._last - began
 
     def _is_behind(self, pod_group: PodGroupInfo) -> bool:
         return queue_sort.is_behind(pod_group, snapshot=self._snapshot, skip=self._never_starts)

@@ -1,0 +1,110 @@
+"""Groups behind our gate until they fit: kube-scheduler never tries one that does not.
+
+On a control plane of their own, because any other extender would take the gates away.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import GATE, Gangs
+from tests.cluster.groups import Groups
+from tests.harness.client import Api
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.reconciler import Reconciler
+
+GATED: dict[str, Any] = {"gates": [GATE]}
+
+
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[ControlPlane]:
+    with ControlPlane() as control_plane:
+        yield control_plane
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: ControlPlane) -> Iterator[Api]:
+    with Api(control_plane.admin_kubeconfig) as api:
+        yield api
+
+
+@pytest.fixture(scope="module")
+def gated_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
+    scheduler = GangScheduler(control_plane, settings={"gang": {"ungateWhen": "fits"}})
+    yield scheduler
+    scheduler.stop()
+
+
+@pytest.fixture(scope="module")
+def reconciler(control_plane: ControlPlane) -> Iterator[Reconciler]:
+    reconciler = Reconciler(control_plane, settings={"reconcile": {"leaderElect": False}})
+    reconciler.wait_leading()
+    yield reconciler
+    reconciler.stop()
+
+
+def gates(gangs: Gangs, group: str) -> list[int]:
+    """Return how many gates each pod of a group has."""
+    return [len(pod["spec"].get("schedulingGates", ())) for pod in gangs.members(group)]
+
+
+def test_a_group_is_ungated_when_there_is_room_and_not_tried_before(
+    gated_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(1, "4")
+    before = gated_gang.attempts()
+    gangs.create("large", 3, cpu="2", **GATED)
+    gangs.create("small", 2, cpu="1", **GATED)
+
+    gangs.await_phases("small", Running=2)
+    assert gates(gangs, "large") == [1, 1, 1]
+    assert gated_gang.attempts() == before + 2
+
+    nodes(1, "2", prefix="new")
+    assert gates(gangs, "large") == [1, 1, 1]
+    gangs.delete(["small-0", "small-1"])
+    gangs.await_phases("large", Running=3)
+    assert gated_gang.attempts() == before + 5
+
+
+@pytest.mark.usefixtures("gated_gang")
+def test_gated_groups_start_in_their_order(api: Api, gangs: Gangs, nodes: NodeFactory) -> None:
+    [node] = nodes(1, "2")
+    api.create(gangs.pod("blocker", cpu="1", node_name=node))
+    for group in ("c", "a", "b"):
+        gangs.create(group, 2, cpu="1", run_for="200ms", **GATED)
+    born = {
+        group: api.get("scheduling.x-k8s.io/v1alpha1/podgroups", group, gangs.namespace)[
+            "metadata"
+        ]["creationTimestamp"]
+        for group in "abc"
+    }
+    gangs.delete(["blocker"])
+    for group in "abc":
+        gangs.await_phases(group, Succeeded=2)
+
+    order = list(dict.fromkeys(placement.group for placement in gangs.placements()))
+    assert order == sorted("abc", key=lambda group: (born[group], group))
+
+
+@pytest.mark.usefixtures("gated_gang", "reconciler")
+def test_a_held_back_group_says_what_it_waits_for(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    [node] = nodes(1, "4")
+    api.create(gangs.pod("blocker", cpu="1", node_name=node))
+    gangs.create("g", 2, cpu="2", **GATED)
+
+    text = "1 of the 2 pods that it still needs fit, short of cpu 2, on 1 usable of 1 nodes"
+    Groups(api, gangs.namespace).await_told("NotEnoughResources", text)
+
+
+@pytest.mark.usefixtures("gated_gang")
+def test_members_beyond_min_member_follow_their_gang(gangs: Gangs, nodes: NodeFactory) -> None:
+    nodes(1, "4")
+    gangs.create("g", 4, min_member=2, cpu="1", **GATED)
+
+    gangs.await_phases("g", Running=4)
