@@ -23,8 +23,8 @@ EVERY_SECONDS: Final = 1.0
 AT_ONCE_SECONDS: Final = 0.02
 """How long one step may take: filter waits meanwhile."""
 PAUSE: Final = 9
-"""How much longer a pause is than the step before it: while pods come and go, each step would find
-that groups which had no room are worth another look."""
+"""How much longer a pause is than what was spent in vain before it: while pods come and go, groups
+that had no room are always worth another look."""
 
 
 class Memory(Protocol):
@@ -56,6 +56,7 @@ class Gatekeeper:
         self._options = options
         self._clock = clock
         self._changed = asyncio.Event()
+        self._in_vain = 0.0
         if options.hold_back:
             cluster.subscribe(self.on_change)
 
@@ -71,11 +72,10 @@ class Gatekeeper:
                 async with asyncio.timeout(EVERY_SECONDS):
                     await self._changed.wait()
             self._changed.clear()
-            began = self._clock.monotonic()
+            self._in_vain = 0.0
             if self.look():
                 self._changed.set()
-            spent = self._clock.monotonic() - began
-            await asyncio.sleep(max(SETTLE_SECONDS, spent * PAUSE))
+            await asyncio.sleep(max(SETTLE_SECONDS, self._in_vain * PAUSE))
 
     def look(self) -> bool:
         """Plan for the groups at the head of the queue; return whether there are more."""
@@ -97,9 +97,11 @@ class Gatekeeper:
         return bool(held_back) and not self._memory.had_no_room(pod_group)
 
     def _plan(self, pod_group: PodGroupInfo) -> None:
+        began = self._clock.monotonic()
         found = plan.make_ahead(pod_group, snapshot=self._snapshot, schedulers=())
         if isinstance(found, Refuse):
             self._memory.pass_over(pod_group.key, found)
+            self._in_vain += self._clock.monotonic() - began
         elif found is not None:
             self._memory.reserve(pod_group.key, found.placements)
 

@@ -1,5 +1,6 @@
 """Tells in a PodGroup's status who waits with a node for the others, and who was denied."""
 
+import asyncio
 from typing import Final, Protocol
 
 import structlog
@@ -15,9 +16,12 @@ from extender.state.pod_groups import ConditionInfo, PodGroupInfo
 
 _log = structlog.get_logger(__name__)
 
-SETTLE_SECONDS: Final = 1.0
+SETTLE_SECONDS: Final = 5.0
 """Most gangs are complete by then, and nothing is written of them."""
-AGAIN_SECONDS: Final = 5.0
+AGAIN_SECONDS: Final = 10.0
+PAUSE_SECONDS: Final = 0.2
+"""After each write. A status costs the API server as much as several bindings, and when hundreds of
+gangs wait at once it has bindings to write."""
 
 
 class ConditionWriter(Protocol):
@@ -82,3 +86,4 @@ class PermitReporter:
         except ApiError as error:
             _log.warning("condition not written", group=group, error=str(error))
             self._look_in(AGAIN_SECONDS, group)
+        await asyncio.sleep(PAUSE_SECONDS)

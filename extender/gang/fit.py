@@ -8,7 +8,10 @@ that may use few nodes), then the large ones, and a second try takes the fullest
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
+
+from typing_extensions import override
 
 from extender.gang.feasibility import is_feasible
 from extender.gang.room import Room, room_on
@@ -148,7 +151,8 @@ class Packing:
             else:
                 unplaced.append(pod)
         missing = wanted - len(placements)
-        return Fit(placements, wanted, self._shortage(unplaced[:missing]) if missing else {})
+        short = _Later(lambda: self._shortage(unplaced[:missing])) if missing else {}
+        return Fit(placements, wanted, short)
 
     def take(self, pod: PodInfo) -> str | None:
         """Return the next node with room for the pod, and take that room.
@@ -240,6 +244,29 @@ class Packing:
                 ):
                     short[name] = short.get(name, 0) + value * len(pods)
         return short
+
+
+class _Later(Mapping[str, int]):
+    """Amounts that are added up when somebody asks: most plans that fail are not explained."""
+
+    def __init__(self, add_up: Callable[[], Mapping[str, int]]) -> None:
+        self._add_up = add_up
+
+    @cached_property
+    def _amounts(self) -> Mapping[str, int]:
+        return self._add_up()
+
+    @override
+    def __getitem__(self, name: str) -> int:
+        return self._amounts[name]
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._amounts)
+
+    @override
+    def __len__(self) -> int:
+        return len(self._amounts)
 
 
 def _hardest_first(pod: PodInfo) -> tuple[bool, int]:

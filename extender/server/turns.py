@@ -8,6 +8,7 @@ from typing import Final
 
 from extender.api.wellknown import Reason
 from extender.gang import plan, queue_sort
+from extender.gang.fit import Fit
 from extender.gang.verdicts import Refuse, about
 from extender.server.group_memory import GroupMemory
 from extender.state.pod_groups import PodGroupInfo
@@ -18,8 +19,8 @@ AHEAD_SECONDS: Final = 0.02
 """How long one call of filter may plan for others, at most. To find that a gang does not fit on
 thousands of nodes takes milliseconds, and kube-scheduler's loop waits."""
 AHEAD_SHARE: Final = 0.1
-"""And all of them together, of the time that goes by: while pods come and go, each call would find
-that groups which had no room are worth another look."""
+"""And how much of the time that goes by may be spent in vain: while pods come and go, each call
+would find that groups which had no room are worth another look."""
 
 
 class Turns:
@@ -50,20 +51,23 @@ class Turns:
 
     def _serve_first(self, pod_group: PodGroupInfo) -> None:
         memory, snapshot = self._memory, self._snapshot
-        groups = queue_sort.ahead_of(pod_group, snapshot=snapshot, skip=memory.had_no_room)
-        began = memory.clock.monotonic()
+        began = now = memory.clock.monotonic()
         self._credit = min(AHEAD_SECONDS, self._credit + AHEAD_SHARE * (began - self._last))
-        until = began + self._credit
+        self._last = began
+        if self._credit <= 0:
+            return
+        groups = queue_sort.ahead_of(pod_group, snapshot=snapshot, skip=memory.had_no_room)
         for other in groups:
-            if memory.clock.monotonic() >= until:
-                break
             found = plan.make_ahead(other, snapshot=snapshot, schedulers=memory.schedulers)
+            before, now = now, memory.clock.monotonic()
+            if isinstance(found, Fit):
+                memory.reserve(other.key, found.placements)
+            else:
+                self._credit -= now - before
             if isinstance(found, Refuse):
                 memory.pass_over(other.key, found)
-            elif found is not None:
-                memory.reserve(other.key, found.placements)
-        self._last = memory.clock.monotonic()
-        self._credit -= self._last - began
+            if self._credit <= 0 or now >= began + AHEAD_SECONDS:
+                return
 
     def _is_behind(self, pod_group: PodGroupInfo) -> bool:
         return queue_sort.is_behind(pod_group, snapshot=self._snapshot, skip=self._never_starts)

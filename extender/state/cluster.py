@@ -367,6 +367,8 @@ class Cluster:
         tables.assumed[pod.uid] = assumption
         if stage is Stage.PLANNED:
             tables.reserved.setdefault(node, {})[pod.uid] = assumption
+            kept = tables.kept.setdefault(node, {}).setdefault(known.priority, {})
+            add(kept, known.shape.requests)
         else:
             add(tables.used.setdefault(node, {}), known.shape.requests)
         tally = self._tally_of(known)
@@ -381,8 +383,10 @@ class Cluster:
         if assumption.stage is Stage.PLANNED:
             there = tables.reserved[node]
             del there[pod.uid]
+            subtract(tables.kept[node][pod.priority], pod.shape.requests)
             if not there:
                 del tables.reserved[node]
+                del tables.kept[node]
         else:
             _take_off(tables.used, node, pod.shape.requests)
         tally = self._tally_of(pod)
@@ -468,6 +472,9 @@ class Cluster:
             recount._assume(assumption.pod, assumption.node, assumption.stage)
         recount._sort()
         assert list(self._tables.queue) == list(fresh.queue), "the queue is not the recount"
+        for node, levels in self._tables.kept.items():
+            other = fresh.kept.get(node, {})
+            assert {p: r for p, r in levels.items() if r} == {p: r for p, r in other.items() if r}
         for name in ("pods", "groups", "assumed", "used", "reserved"):
             have, want = getattr(self._tables, name), getattr(fresh, name)
             assert have == want, f"{name}: {have} is not the recount {want}"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from extender.api.wellknown import POD_GROUP_GROUPS
-from extender.resources.quantity import Resources, subtract
+from extender.resources.quantity import Resources, add, subtract
 from extender.state.assumed import Assumption, Refusal, Stage
 from extender.state.claims import Claim
 from extender.state.group_queue import GroupQueue, Turn
@@ -72,6 +72,8 @@ class Tables:
     """By node: bound pods, and those that wait or are being bound."""
     reserved: dict[str, dict[str, Assumption]] = field(default_factory=dict)
     """By node: the planned pods, by UID."""
+    kept: dict[str, dict[int, Resources]] = field(default_factory=dict)
+    """By node: what these ask for, added up by priority."""
     capacity_version: int = 0
     nodes_version: int = 0
     ended: dict[str, PodInfo] = field(default_factory=dict)
@@ -226,17 +228,22 @@ class Snapshot:
         free = dict(node.allocatable)
         for name, value in self._tables.used.get(node.name, {}).items():
             free[name] = free.get(name, 0) - value
-        for uid, assumption in self._tables.reserved.get(node.name, {}).items():
-            if assumption.pod.priority >= priority and uid != without:
-                for name, value in assumption.pod.shape.requests.items():
+        for level, amounts in self._tables.kept.get(node.name, {}).items():
+            if level >= priority:
+                for name, value in amounts.items():
                     free[name] = free.get(name, 0) - value
-        claims = self._tables.claimed.get(node.name)
-        if claims:
-            least = priority + self._has_begun(group)
-            for claim in claims.values():
-                if claim.priority >= least and claim.group != group:
-                    subtract(free, claim.rooms[node.name])
+        own = self._tables.reserved.get(node.name, {}).get(without) if without else None
+        if own is not None and own.pod.priority >= priority:
+            add(free, own.pod.shape.requests)
+        if node.name in self._tables.claimed:
+            self._take_claims(free, node.name, priority, group=group)
         return free
+
+    def _take_claims(self, free: Resources, node: str, priority: int, *, group: str | None) -> None:
+        least = priority + self._has_begun(group)
+        for claim in self._tables.claimed[node].values():
+            if claim.priority >= least and claim.group != group:
+                subtract(free, claim.rooms[node])
 
     def _has_begun(self, key: str | None) -> bool:
         """Return whether a group has room for some of its members, and not yet nodes for enough."""

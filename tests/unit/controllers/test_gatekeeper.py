@@ -80,14 +80,14 @@ async def test_who_is_planned(
 
 
 class Ticking(LoopClock):
-    """Every reading is later by a third of what one step may take."""
+    """Every reading is later by a fifth of what one step may take."""
 
     def __init__(self) -> None:
         self._ticks = 0
 
     def monotonic(self) -> float:
         self._ticks += 1
-        return self._ticks * gatekeeper.AT_ONCE_SECONDS / 3
+        return self._ticks * gatekeeper.AT_ONCE_SECONDS / 5
 
 
 async def test_a_long_queue_is_looked_at_in_steps(cluster: Cluster) -> None:
