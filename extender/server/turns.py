@@ -43,7 +43,8 @@ class Turns:
         if never is not None:
             return never
         if not self._memory.options.strict_order:
-            self._serve_first(pod_group)
+            if not self._is_last(pod_group):
+                self._serve_first(pod_group)
         elif self._is_behind(pod_group):
             text = f"{about(group)}another gang is ahead of it, and the order is strict"
             return Refuse(Reason.WAITING_FOR_TURN, text)
@@ -56,7 +57,7 @@ class Turns:
         self._last = began
         if self._credit <= 0:
             return
-        groups = queue_sort.ahead_of(pod_group, snapshot=snapshot, skip=memory.had_no_room)
+        groups = queue_sort.ahead_of(pod_group, snapshot=snapshot, skip=self._is_passed)
         for other in groups:
             found = plan.make_ahead(other, snapshot=snapshot, schedulers=memory.schedulers)
             before, now = now, memory.clock.monotonic()
@@ -68,6 +69,14 @@ class Turns:
                 memory.pass_over(other.key, found)
             if self._credit <= 0 or now >= began + AHEAD_SECONDS:
                 return
+
+    def _is_passed(self, pod_group: PodGroupInfo) -> bool:
+        return self._is_last(pod_group) or self._memory.had_no_room(pod_group)
+
+    def _is_last(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether one more pod makes the group complete: it comes as a plain pod does."""
+        committed = self._snapshot.tally(pod_group.key).committed
+        return self._snapshot.quorum(pod_group) - committed <= 1
 
     def _is_behind(self, pod_group: PodGroupInfo) -> bool:
         return queue_sort.is_behind(pod_group, snapshot=self._snapshot, skip=self._never_starts)

@@ -472,12 +472,12 @@ class Cluster:
             recount._assume(assumption.pod, assumption.node, assumption.stage)
         recount._sort()
         assert list(self._tables.queue) == list(fresh.queue), "the queue is not the recount"
-        for node, levels in self._tables.kept.items():
-            other = fresh.kept.get(node, {})
-            assert {p: r for p, r in levels.items() if r} == {p: r for p, r in other.items() if r}
         for name in ("pods", "groups", "assumed", "used", "reserved"):
             have, want = getattr(self._tables, name), getattr(fresh, name)
             assert have == want, f"{name}: {have} is not the recount {want}"
+        for node, levels in self._tables.kept.items():
+            other = fresh.kept.get(node, {})
+            assert {p: r for p, r in levels.items() if r} == {p: r for p, r in other.items() if r}
         for tally in self._tables.groups.values():
             stages = [
                 *(tally.bound, tally.binding, tally.waiting, tally.planned),
