@@ -52,9 +52,6 @@ def decide(
         return beside_plans(pod, sent, snapshot=snapshot)
     if denied is not None:
         return Refuse(Reason.RECENTLY_DENIED, failed_recently(group, denied))
-    if missing == 1 and not pod_group.min_resources:
-        # The last one needs no plan: kube-scheduler takes the room as soon as it has the answer.
-        return beside_plans(pod, sent, snapshot=snapshot)
     return _plan(pod, pod_group, sent, snapshot=snapshot, permitted=permitted)
 
 
