@@ -3,8 +3,7 @@
 Nobody knows when running pods will end, so a claim names nodes: those that have least to give up
 before the group fits. On them only higher priority gets room from now on, and whatever fits beside
 the claim; everywhere else others go on (backfill). Should these nodes turn out to be taken for
-long, the claim grows with each further period of waiting, in the end to every node that the group
-could use.
+long, the claim grows twice with further periods of waiting.
 
 Claims are made in the order of waiting, not of failures. But for the time that a group was seen
 behind somebody's gate they depend on the API's facts alone: a process that starts anew, or beside
@@ -29,6 +28,9 @@ from extender.state.snapshot import Snapshot
 
 MOST = 20
 """Groups that are looked at for claims; the others' turn comes when these have started."""
+LARGEST = 3
+"""How many times its own room a group may claim: pods of services never end, and new ones of theirs
+must find room whatever a gang waits for."""
 PATIENCE_SECONDS = 30.0
 """How long a group that could start may keep its claim without starting."""
 
@@ -88,7 +90,7 @@ def _aged(
         if pod_group is None or now - max(pod_group.created, entered.get(key, 0.0)) < aging:
             continue
         since = max(waits_since(pod_group, snapshot=snapshot), entered.get(key, 0.0))
-        periods = int((now - since) / aging)
+        periods = min(int((now - since) / aging), LARGEST)
         if periods > 0:
             tally = snapshot.tally(key)
             missing = snapshot.quorum(pod_group) - tally.committed

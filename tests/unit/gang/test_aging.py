@@ -66,9 +66,9 @@ WANT: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
         [*full(*nodes(4, 4, 4, 4)), group(created=750.0, size=1)],
         {"gang": {"n0": 4, "n1": 4}},
     ),
-    "at last all of it": (
+    "three times the room at most: services never end": (
         [*full(*nodes(4, 4, 4, 4)), group(created=1.0, size=1)],
-        {"gang": {"n0": 4, "n1": 4, "n2": 4, "n3": 4}},
+        {"gang": {"n0": 4, "n1": 4, "n2": 4}},
     ),
     "members share a node where they can": (
         [*full(*nodes(4, 4)), group(cpu=2)],
