@@ -114,6 +114,10 @@ class Gang(_Section):
         description="when our scheduling gate is taken from a group's pods: when it has all that "
         "it needs, or only when there is room; a cluster autoscaler does not see gated pods",
     )
+    evict_after_seconds: Seconds = Field(
+        60,
+        description="how long a gang must be partial, at least, before onPartial: evict evicts it",
+    )
     retry_grace_seconds: float = Field(
         3,
         gt=0,
@@ -135,6 +139,7 @@ class Gang(_Section):
             max_schedule_timeout=self.max_schedule_timeout_seconds,
             denied=self.denied_seconds,
             reject_percentage=self.reject_percentage,
+            evict_after=self.evict_after_seconds,
             aging=self.aging_seconds,
             strict_order=self.strict_order,
             hold_back=self.ungate_when == "fits",

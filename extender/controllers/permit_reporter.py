@@ -4,8 +4,10 @@ import asyncio
 from typing import Final, Protocol
 
 import structlog
+from cachetools import LRUCache
 
 from extender.gang import permitted
+from extender.gang.recent import MAX_GROUPS
 from extender.gang.verdicts import Refuse
 from extender.kube.errors import ApiError
 from extender.runtime.clock import Clock
@@ -35,8 +37,8 @@ class ConditionWriter(Protocol):
 class Denials(Protocol):
     """Remembers who failed not long ago."""
 
-    def failed_within_window(self, group: str) -> Refuse | None:
-        """Return a group's failure that still counts."""
+    def last_failure(self, group: str) -> Refuse | None:
+        """Return why a group failed last, if it is still the same group."""
         ...
 
 
@@ -52,6 +54,8 @@ class PermitReporter:
         self._clock = clock
         self._queue: WorkQueue[str] = WorkQueue()
         self._soon: set[str] = set()
+        self._asked: LRUCache[str, None] = LRUCache(MAX_GROUPS)
+        """Groups that kube-scheduler has asked us about, and not another extender."""
         cluster.subscribe(self.on_change)
 
     def on_change(self, change: Change) -> None:
@@ -72,11 +76,17 @@ class PermitReporter:
             self._queue.add_after(group, seconds)
 
     async def _report(self, group: str) -> None:
-        denied = self._denials.failed_within_window(group)
+        denied = self._denials.last_failure(group)
+        if denied is not None or self._snapshot.tally(group).waiting:
+            self._asked[group] = None
         condition = permitted.decide(
-            group, snapshot=self._snapshot, denied=denied, now=self._clock.wall()
+            group,
+            snapshot=self._snapshot,
+            denied=denied,
+            now=self._clock.wall(),
+            asked=group in self._asked,
         )
-        if self._snapshot.tally(group).waiting or denied is not None:
+        if self._snapshot.tally(group).waiting:
             self._look_in(AGAIN_SECONDS, group)
         pod_group = self._snapshot.pod_group(group)
         if condition is None or pod_group is None:

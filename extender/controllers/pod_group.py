@@ -10,7 +10,7 @@ import structlog
 from extender.gang import report
 from extender.gang.conditions import ours
 from extender.gang.options import Options
-from extender.gang.partial import OnPartial
+from extender.gang.partial import OnPartial, Watched
 from extender.gang.report import Notice, Report
 from extender.kube.errors import ApiError
 from extender.kube.pod_groups import VERSION
@@ -76,6 +76,7 @@ class PodGroupController:
         self._on_partial = on_partial
         self._written: dict[str, _Written] = {}
         self._told: dict[str, tuple[str, frozenset[str]]] = {}
+        self._bound: dict[str, tuple[frozenset[str], float]] = {}
 
     def phases(self) -> Counter[str]:
         """Return how many groups are in each phase, as last written by this process."""
@@ -90,6 +91,7 @@ class PodGroupController:
         if pod_group is None:
             self._written.pop(group, None)
             self._told.pop(group, None)
+            self._bound.pop(group, None)
             return None
         stored = self._stored(pod_group)
         found = report.decide(
@@ -98,11 +100,12 @@ class PodGroupController:
             stored=stored,
             now=self._clock.wall(),
             options=self._options,
-            on_partial=self._on_partial,
+            watched=Watched(self._on_partial, self._watched(group)),
         )
+        await self._evict(found)
         await self._write(pod_group, found.status, changed=found.status != stored)
         self._tell(pod_group, found)
-        await self._act(found)
+        await self._say_ready(found)
         if ours(pod_group.status) == found.status:
             return found.look_again
         return min(found.look_again or WATCH_LAG, WATCH_LAG)
@@ -162,7 +165,16 @@ class PodGroupController:
             occasion=notice.key or str(self._clock.wall()),
         )
 
-    async def _act(self, found: Report) -> None:
+    def _watched(self, group: str) -> float:
+        """Return for how many seconds the members that have a node have been the same ones."""
+        now, bound = self._clock.monotonic(), frozenset(self._snapshot.tally(group).bound)
+        before, since = self._bound.get(group, (None, now))
+        if before != bound:
+            since = now
+        self._bound[group] = (bound, since)
+        return now - since
+
+    async def _say_ready(self, found: Report) -> None:
         said = found.readiness
         for pod in said.tell if said else ():
             assert said is not None
@@ -173,6 +185,8 @@ class PodGroupController:
                 message=said.message,
                 at=self._clock.wall(),
             )
+
+    async def _evict(self, found: Report) -> None:
         refused: ApiError | None = None
         for pod in found.evict:
             try:

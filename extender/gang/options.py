@@ -18,6 +18,9 @@ class Options:
     """The share of minMember, 0 to 100, that may be missing without the waiting pods being sent
     away when a member finds no node."""
 
+    evict_after: float = 60.0
+    """For how long a gang must be partial, at least, before it is evicted where that is asked for:
+    the bindings of a complete gang are retried for a minute."""
     aging: float = 300.0
     """How long a group that could start waits for room before some is claimed for it; 0: for ever.
     """

@@ -1,22 +1,25 @@
-"""Gangs that have started and then lost so many pods that they are no gang any more.
+"""Gangs that have started and are no gang any more.
 
-Members that had their nodes may be evicted or lost with their node, while the room for those that
-replace them is gone: then the rest holds its room and may be of no use. Nothing of the kind happens
-while a gang starts; that is Permit's work.
+Members may be evicted or lost with their node, or one binding may fail for good after quorum, while
+there is no room for a replacement: then the rest holds its room and may be of no use.
 
-Since when a gang is partial is told by its own condition `Partial` in the API, and that it has been
-dealt with by that condition's reason. So a restart forgets neither.
+Evicting is the one thing here that cannot be taken back, so a gang must have begun as one by this
+scheduler, and as its PodGroup is now; and the process that acts must itself have seen it partial
+with the same pods, for its time-out and, unless set otherwise, for the minute in which bindings
+are retried. Since
+when it is partial is told by its condition `Partial`, and that it has been dealt with by that
+condition's reason: a restart tells nothing twice, and waits anew before it evicts.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from math import floor
+from math import ceil
 
 from extender.api.wellknown import Aspect, Told
 from extender.gang.conditions import Statement
 from extender.gang.phase import Progress
-from extender.state.pod_groups import ConditionInfo
+from extender.state.pod_groups import ConditionInfo, PodGroupStatusInfo
 from extender.state.pods import PodInfo
 
 
@@ -44,11 +47,43 @@ def policy(annotation: str | None, default: OnPartial) -> OnPartial:
 
 
 @dataclass(frozen=True, slots=True)
+class Watched:
+    """What the settings say of partial gangs, and for how long one has been seen as it is."""
+
+    default: OnPartial = OnPartial.KEEP
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """How long a gang may be partial, in seconds, and what becomes of it then."""
 
     patience: float
     then: OnPartial
+    evict_after: float
+    """The least patience before an eviction."""
+    watched: float = 0.0
+    """For how long this process has seen the same pods with nodes, and too few."""
+
+    @property
+    def seconds(self) -> float:
+        """The patience that counts."""
+        least = self.evict_after if self.then is OnPartial.EVICT else 0.0
+        return max(self.patience, least)
+
+
+def has_begun(pods: Iterable[PodInfo], *, stored: PodGroupStatusInfo, generation: int) -> bool:
+    """Return whether a group that lacks nodes for some members has once begun as a gang.
+
+    It was whole, or partial, as its PodGroup is now; or its PodGroup was never changed, and who has
+    a node has it from the scheduler that the others wait for, which lets none in without quorum.
+    """
+    for kind in (Aspect.SCHEDULED, Aspect.PARTIAL):
+        said = stored.condition(kind)
+        if said is not None and said.status == "True" and said.generation == generation:
+            return True
+    live = [pod for pod in pods if not pod.finished]
+    return generation <= 1 and len({pod.scheduler for pod in live}) == 1
 
 
 def decide(
@@ -67,18 +102,19 @@ def decide(
     if not 0 < have.bound < min(quorum, have.live):
         return Partial(_over(have) if before is not None else None)
     text = f"{have.bound} of the {quorum} pods that it still needs have a node"
-    since = before.transition if before is not None and before.status == "True" else floor(now)
-    left = since + rules.patience - now
+    since = before.transition if before is not None and before.status == "True" else ceil(now)
+    left = max(since + rules.seconds - now, rules.seconds - rules.watched)
     if left > 0:
         statement = Statement(
             Aspect.PARTIAL, reason=Told.PARTIALLY_SCHEDULED, holds=True, message=text
         )
         return Partial(statement, look_again=left)
-    if rules.then is OnPartial.KEEP:
+    # A pod that nobody owns would be gone for good.
+    evict = tuple(pod for pod in pods if _holds_room(pod) and pod.owners)
+    if rules.then is OnPartial.KEEP or not evict:
         return Partial(
             Statement(Aspect.PARTIAL, reason=Told.PARTIAL_GANG, holds=True, message=text)
         )
-    evict = tuple(pod for pod in pods if _holds_room(pod))
     return Partial(
         Statement(Aspect.PARTIAL, reason=Told.EVICTED, holds=True, message=text), evict=evict
     )

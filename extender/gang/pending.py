@@ -44,6 +44,9 @@ def decide(group: str, *, snapshot: Snapshot, now: float, options: Options) -> P
         reason = refusal.reason if refusal else Reason.POD_GROUP_NOT_FOUND
         return Pending(reason, _bare(refusal.message if refusal else "", group))
     pods = plan.candidates(None, group, snapshot=snapshot)
+    leaving = len(snapshot.tally(group).leaving)
+    if leaving and leaving == len(snapshot.tally(group).members):
+        return Pending(Reason.NOT_ENOUGH_PODS, f"all {leaving} pods are being deleted")
     if not pods or snapshot.tally(group).committed >= snapshot.quorum(pod_group):
         return Pending(Reason.WAITING_FOR_BIND, "its pods are on their way")
     found = plan.make(pods[0], pod_group, snapshot=snapshot)

@@ -8,12 +8,13 @@ from extender.state.snapshot import Snapshot
 
 
 def decide(
-    group: str, *, snapshot: Snapshot, denied: Refuse | None, now: float
+    group: str, *, snapshot: Snapshot, denied: Refuse | None, now: float, asked: bool = True
 ) -> ConditionInfo | None:
     """Return the condition to write, or None where the stored one will do.
 
     Nothing is written of a group that starts as it should: that would be one write a gang for
-    nobody to read. `denied` is the group's failure while that counts; `now` since the epoch.
+    nobody to read. `denied` is the group's last failure, `now` since the epoch. Who was never
+    `asked` about the group is beside another kube-scheduler, and takes nothing back.
     """
     pod_group = snapshot.pod_group(group)
     if pod_group is None:
@@ -30,7 +31,7 @@ def decide(
     elif denied is not None:
         text = failed_recently(group, denied).removeprefix(about(group))
         said = ("False", Reason.RECENTLY_DENIED, text)
-    elif stored is not None and stored.status == "False":
+    elif asked and stored is not None and stored.status == "False":
         said = ("Unknown", Reason.NOT_TRIED, "nobody waits with a node now")
     else:
         return None

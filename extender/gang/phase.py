@@ -10,9 +10,9 @@
 | Finished | minMember pods succeeded, and no pod of the group is left that has not ended |
 | Failed | a pod failed, and what is left and what succeeded are fewer than minMember |
 
-A succeeded pod counts as there in every phase; so does what the unfinished Jobs of the group say
-they have behind them, because their pods may have been deleted since. A pod that is being deleted
-counts for nothing, but a group is not Finished before it is gone.
+A succeeded pod counts as there in every phase. While Jobs of the group run, what they have behind
+them counts in its place: their pods may have been deleted since, and others may still come. A pod
+that is being deleted counts for nothing, but a group is not Finished before it is gone.
 
 No phase is the last word. A Job controller replaces a failed pod a moment later: the group then
 goes from Failed back to where its pods are. A Finished group gets new pods when its name is used
@@ -51,8 +51,12 @@ class Progress:
         return self.live + self.done
 
 
-def progress(pods: Iterable[PodInfo], *, done: int = 0) -> Progress:
-    """Return the count of a group's pods, of which Jobs say that they have `done` so many."""
+def progress(pods: Iterable[PodInfo], *, jobs_done: int | None = None) -> Progress:
+    """Return the count of a group's pods; what succeeded is done.
+
+    While Jobs of the group run, they know better how many are (`jobs_done`): one with more
+    completions than it runs at a time starts others for those that succeed.
+    """
     live = leaving = bound = running = succeeded = failed = 0
     for pod in pods:
         if pod.finished:
@@ -64,27 +68,30 @@ def progress(pods: Iterable[PodInfo], *, done: int = 0) -> Progress:
             live += 1
             bound += pod.node is not None
             running += pod.phase == "Running"
-    return Progress(live, leaving, bound, running, succeeded, failed, max(succeeded, done))
+    done = succeeded if jobs_done is None else jobs_done
+    return Progress(live, leaving, bound, running, succeeded, failed, done)
 
 
 def decide(
     pods: Sequence[PodInfo],
     *,
     need: int,
-    quorum: int,
+    jobs_done: int | None,
     stored: PodGroupStatusInfo,
     now: float,
     waiting: bool = False,
 ) -> PodGroupStatusInfo:
     """Return the status, conditions aside, of a group of live and finished pods.
 
-    `need` is minMember, `quorum` what Jobs leave of it, `stored` the status so far; `waiting` says
-    that pods wait with a node for the others.
+    `need` is minMember, `jobs_done` what Jobs of the group that have not ended say they have behind
+    them, `stored` the status so far; `waiting` says that pods wait with a node for the others.
     """
-    have = progress(pods, done=need - quorum)
+    have = progress(pods, jobs_done=jobs_done)
     if _is_over(have, stored, need):
         return _as_it_ended(have, stored)
     phase = _phase(have, need, waiting=waiting)
+    if jobs_done is not None and phase is Phase.FINISHED:
+        phase = Phase.RUNNING  # the next pods of the Job are on their way
     started = stored.started
     if started is None and have.there >= need and have.there > 0:
         started = float(floor(now))

@@ -3,7 +3,7 @@
 Only pods that name the gate in their spec wait for it, and only those are told.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from extender.api.wellknown import Told
@@ -24,13 +24,16 @@ class Readiness:
         return Told.GANG_READY if self.ready else Told.GANG_NOT_READY
 
 
-def decide(pods: Iterable[PodInfo], *, need: int, done: int) -> Readiness:
+def decide(
+    pods: Iterable[PodInfo], *, need: int, done: int, broken: Collection[str] = ()
+) -> Readiness:
     """Return what the members with the gate are to be told that they have not been told yet.
 
-    `done` members are through with their work; they count as ready, as they do towards quorum.
+    `done` members are through with their work; they count as ready, as they do towards quorum. A
+    member on one of the `broken` nodes does not: its kubelet, which would say so, is not heard of.
     """
     live = [pod for pod in pods if not pod.finished and not pod.terminating]
-    able = sum(pod.ready for pod in live)
+    able = sum(pod.ready and pod.node not in broken for pod in live)
     ready = able + done >= need
     return Readiness(
         ready=ready,

@@ -7,7 +7,7 @@ from typing import Final
 from extender.api.wellknown import ON_PARTIAL_ANNOTATION, Aspect, Reason, Told
 from extender.gang import conditions, partial, pending, phase, readiness
 from extender.gang.options import Options
-from extender.gang.partial import OnPartial, Rules
+from extender.gang.partial import OnPartial, Rules, Watched
 from extender.gang.readiness import Readiness
 from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 from extender.state.pods import PodInfo
@@ -18,6 +18,7 @@ LOOK_AGAIN: Final = 10.0
 LOOKS_A_SECOND: Final = 10
 """At groups that wait for room, all together: each look fits a gang on all nodes."""
 
+UNWATCHED: Final = Watched()
 _BAD: Final = frozenset((
     Reason.NEVER_FITS, Reason.NOT_ENOUGH_RESOURCES, Reason.SCHEDULE_TIMEOUT,
     Reason.MEMBER_UNSCHEDULABLE, Told.PODS_FAILED,
@@ -53,31 +54,36 @@ def decide(
     stored: PodGroupStatusInfo,
     now: float,
     options: Options,
-    on_partial: OnPartial = OnPartial.KEEP,
+    watched: Watched = UNWATCHED,
 ) -> Report:
     """Return the report on a group whose status so far is `stored`; `now` since the epoch."""
     group, need = pod_group.key, pod_group.min_member
     pods = [*snapshot.members(group), *snapshot.finished(group).values()]
     said = conditions.permitted(pod_group.status)
+    runs = snapshot.has_unfinished_jobs(group)
+    jobs_done = need - snapshot.quorum(pod_group) if runs else None
     status = phase.decide(
         pods,
         need=need,
-        quorum=snapshot.quorum(pod_group),
+        jobs_done=jobs_done,
         stored=stored,
         now=now,
         waiting=said is not None and said[0] == Reason.WAITING_FOR_BIND,
     )
-    done = max(status.succeeded, need - snapshot.quorum(pod_group))
-    have = phase.progress(pods, done=done)
+    have = phase.progress(pods, jobs_done=jobs_done)
+    done = have.done
+    begun = partial.has_begun(pods, stored=stored, generation=pod_group.generation)
     split = partial.decide(
         pods,
         have,
-        quorum=need - done,
+        quorum=need - done if begun else 0,
         before=stored.condition(Aspect.PARTIAL),
         now=now,
         rules=Rules(
             options.timeout(pod_group.schedule_timeout),
-            partial.policy(pod_group.on_partial, on_partial),
+            partial.policy(pod_group.on_partial, watched.default),
+            options.evict_after,
+            watched.seconds,
         ),
     )
     whole = phase.is_scheduled(have, need)
@@ -104,16 +110,26 @@ def decide(
         notices=(
             *_changes(stored, status),
             *_mixed_priorities(pods),
-            *_unknown_policy(pod_group.on_partial, on_partial),
+            *_unknown_policy(pod_group.on_partial, watched.default),
         ),
         evict=split.evict,
-        readiness=readiness.decide(pods, need=need, done=done),
+        readiness=readiness.decide(
+            pods,
+            need=need,
+            done=done,
+            broken={pod.node for pod in pods if pod.node and _is_broken(pod.node, snapshot)},
+        ),
         look_again=_look_again(
             waits=bool(pods) and not whole,
             partial=split.look_again,
             all_waiting=len(snapshot.queue),
         ),
     )
+
+
+def _is_broken(name: str, snapshot: Snapshot) -> bool:
+    node = snapshot.nodes.get(name)
+    return node is not None and not node.ready
 
 
 def _look_again(*, waits: bool, partial: float | None, all_waiting: int) -> float | None:

@@ -171,4 +171,4 @@ class Recorder:
 
 def _name(event: Event) -> str:
     said = "\0".join((event.about.uid, event.reason, event.occasion))
-    return f"{event.about.name[:200]}.{sha256(said.encode()).hexdigest()[:16]}"
+    return f"{event.about.name[:200].rstrip('-.')}.{sha256(said.encode()).hexdigest()[:16]}"

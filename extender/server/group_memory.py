@@ -32,6 +32,7 @@ class GroupMemory:
         self._snapshot = cluster.snapshot()
         self._denied = Denied(options.denied, clock.monotonic)
         self._had_no_room = HadNoRoom()
+        self._last_failure: LRUCache[str, Refuse] = LRUCache(MAX_GROUPS)
         self._permitted = Permitted(clock.monotonic)
         self._fits_empty: LRUCache[str, int] = LRUCache(MAX_GROUPS)
         """By group: the version of the nodes that would take it if they were empty."""
@@ -47,6 +48,7 @@ class GroupMemory:
     def failed(self, group: str, refusal: Refuse) -> None:
         """Take note that the whole group failed."""
         self._permitted.discard(group)
+        self._last_failure[group] = refusal
         if refusal.reason is Reason.NEVER_FITS:
             # Other nodes would help it, and time would not: there is no use in a window.
             self._had_no_room.add(group, refusal, snapshot=self._snapshot)
@@ -55,9 +57,14 @@ class GroupMemory:
         if refusal.reason in _OTHERS_FIRST and not self.options.strict_order:
             self._cluster.apply(ev.GroupFailed(group, self.clock.wall()))
 
+    def last_failure(self, group: str) -> Refuse | None:
+        """Return why a group failed last, if it is still the same group."""
+        return self._last_failure.get(group)
+
     def forgive(self, group: str) -> None:
         """Forget a group's failure: it started, or is another one now."""
         self._denied.discard(group)
+        self._last_failure.pop(group, None)
         self._had_no_room.discard(group)
         self._fits_empty.pop(group, None)
 

@@ -159,10 +159,15 @@ class Cluster:
         return _merge(changes)
 
     def _node_applied(self, event: ev.NodeApplied) -> Change:
-        if self._tables.nodes.get(event.node.name) != event.node:
-            self._tables.nodes[event.node.name] = event.node
-            self._nodes_changed()
-        return _NOTHING
+        before = self._tables.nodes.get(event.node.name)
+        if before == event.node:
+            return _NOTHING
+        self._tables.nodes[event.node.name] = event.node
+        self._nodes_changed()
+        if before is None or before.ready == event.node.ready:
+            return _NOTHING
+        there = (pod for pod in self._tables.pods.values() if pod.node == event.node.name)
+        return Change(statuses=frozenset(pod.group for pod in there if pod.group))
 
     def _nodes_changed(self) -> None:
         self._tables.capacity_version += 1

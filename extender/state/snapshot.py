@@ -146,6 +146,10 @@ class Snapshot:
         beyond = max(0, begun - need)  # pods that the group can do without, and another Job's
         return max(min(need, 1), need - max(0, done - beyond))
 
+    def has_unfinished_jobs(self, key: str) -> bool:
+        """Return whether a Job whose pods are members has not ended."""
+        return key in self._tables.work
+
     def finished(self, key: str) -> Mapping[str, PodInfo]:
         """Return the finished pods of a group by UID; none where those are not watched."""
         return self._tables.finished.get(key, _NO_PODS)

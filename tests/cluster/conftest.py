@@ -91,7 +91,8 @@ def strict_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
 @pytest.fixture(scope="session")
 def reconciler(control_plane: ControlPlane) -> Iterator[Reconciler]:
     """One replica of the reconciler, without an election."""
-    reconciler = Reconciler(control_plane, settings={"reconcile": {"leaderElect": False}})
+    settings = {"reconcile": {"leaderElect": False}, "gang": {"evictAfterSeconds": 2}}
+    reconciler = Reconciler(control_plane, settings=settings)
     reconciler.wait_leading()
     yield reconciler
     reconciler.stop()

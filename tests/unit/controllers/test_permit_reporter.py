@@ -30,7 +30,7 @@ class Writer:
         now = round(asyncio.get_running_loop().time(), 1)
         self.written.append((now, pod_group.name, condition.message[:3]))
 
-    def failed_within_window(self, group: str) -> Refuse | None:
+    def last_failure(self, group: str) -> Refuse | None:
         del group
         return None
 

@@ -75,3 +75,11 @@ def test_nothing_is_said_of_a_group_without_a_pod_group() -> None:
     snapshot = cluster_of(ONE_WAITS).snapshot()
 
     assert decide(key("gang"), snapshot=snapshot, denied=TIMEOUT, now=90.0) is None
+
+
+def test_who_was_not_asked_takes_nothing_back() -> None:
+    status = PodGroupStatusInfo(conditions=(HELD,))
+    snapshot = cluster_of(nodes(8), pod_group(generation=7, status=status), A, B, C).snapshot()
+
+    assert decide(key("gang"), snapshot=snapshot, denied=None, now=90.0, asked=False) is None
+    assert decide(key("gang"), snapshot=snapshot, denied=None, now=90.0, asked=True) is not None

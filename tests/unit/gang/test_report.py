@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from extender.gang import conditions, report
 from extender.gang.options import Options
-from extender.gang.partial import OnPartial
+from extender.gang.partial import OnPartial, Watched
 from extender.gang.report import LOOK_AGAIN, LOOKS_A_SECOND, Report
 from extender.kube.decode import Decoder
 from extender.kube.pod_groups import as_json
@@ -20,7 +20,7 @@ from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatu
 from tests.makers import key, node, pod, pod_group, pods, tell
 
 NOW = 5000.5
-RUNS = {"on": "n0", "phase": "Running", "ready": True}
+RUNS = {"on": "n0", "phase": "Running", "ready": True, "owners": ("ns/job",)}
 DONE = {"on": "n0", "phase": "Succeeded", "finished": True}
 OPTIONS = Options(schedule_timeout=60)
 
@@ -33,7 +33,8 @@ class Bench:
         self.stored = PodGroupStatusInfo()
         self.now = NOW
         self.on_partial = OnPartial.KEEP
-        self.group: PodGroupInfo = pod_group(generation=7)
+        self.watched = 1000.0
+        self.group: PodGroupInfo = pod_group(generation=1)
         tell(cluster, node("n0", 100), self.group)
 
     def tell(self, *facts: Any) -> Report:
@@ -51,7 +52,7 @@ class Bench:
             stored=self.stored,
             now=self.now,
             options=OPTIONS,
-            on_partial=self.on_partial,
+            watched=Watched(self.on_partial, self.watched),
         )
         self.stored = found.status
         return found
@@ -128,7 +129,7 @@ def test_a_time_changes_with_the_value_and_not_with_the_reason(bench: Bench) -> 
     bench.tell(pod("gang-2", group="gang", gates=("other",)))
     condition = bench.stored.condition("Scheduled")
     assert condition is not None
-    assert (condition.reason, condition.transition, condition.generation) == ("Gated", 5000.0, 7)
+    assert (condition.reason, condition.transition, condition.generation) == ("Gated", 5000.0, 1)
 
     bench.tell(pods(3, **RUNS))
     condition = bench.stored.condition("Scheduled")
@@ -195,7 +196,7 @@ def test_a_partial_gang_has_its_time_out_to_become_whole(bench: Bench) -> None:
     found = bench.tell(lost_one())
     text = "2 of the 3 pods that it still needs have a node"
     assert bench.told("Partial") == ("True", "PartiallyScheduled", text)
-    assert found.look_again == 7.5  # from the whole second at which it began
+    assert found.look_again == 8.5  # from the next whole second: never too early
     assert "PartialGang" not in {notice.reason for notice in found.notices}
 
     bench.tell(pods(3, **RUNS))
@@ -208,7 +209,7 @@ def test_a_gang_that_stays_partial_is_kept_and_told_of_once(
 ) -> None:
     bench.apply(on_partial=annotation)
     bench.tell(lost_one())
-    bench.now += 60
+    bench.now += 61
     found = bench.report()
     again = bench.report()
 
@@ -234,13 +235,60 @@ def test_a_gang_that_stays_partial_is_evicted_if_that_is_asked_for(bench: Bench,
     else:
         bench.apply(on_partial="evict")
     assert bench.tell(lost_one(), pod("gang-3", group="gang", terminating=True, **RUNS)).evict == ()
-    bench.now += 60
+    bench.now += 61
     found = bench.report()
     assert {each.name for each in found.evict} == {"gang-0", "gang-1"}
     assert [n.reason for n in found.notices] == ["PartialGang"]
 
     found = bench.tell(pods(2, terminating=True, **RUNS))
     assert (found.evict, bench.told("Partial")[:2]) == ((), ("False", "NotScheduled"))
+
+
+NOT_EVICTED: dict[str, Any] = {
+    "somebody else gave them their nodes": [
+        pods(2, scheduler="other", **RUNS),
+        pod("gang-2", group="gang"),
+    ],
+    "nobody would make them anew": [
+        pods(2, **{**RUNS, "owners": ()}),
+        pod("gang-2", group="gang"),
+    ],
+}
+
+
+@pytest.mark.parametrize("members", NOT_EVICTED.values(), ids=NOT_EVICTED)
+def test_not_evicted_are_pods_of_which(bench: Bench, members: list[Any]) -> None:
+    bench.on_partial = OnPartial.EVICT
+    bench.tell(members)
+    bench.now += 1000
+
+    assert bench.report().evict == ()
+
+
+def test_a_running_gang_that_is_to_grow_is_not_evicted(bench: Bench) -> None:
+    bench.on_partial = OnPartial.EVICT
+    bench.apply(generation=1)
+    bench.tell(pods(3, **RUNS))
+    bench.apply(min_member=5, generation=2)
+    bench.tell(pod("gang-3", group="gang"), pod("gang-4", group="gang"))
+    bench.now += 1000
+    assert bench.report().evict == ()
+
+    bench.tell(pods(5, **RUNS))
+    bench.tell(ev.PodDeleted("gang-4"), pod("gang-5", group="gang"))
+    bench.now += 1000
+    assert bench.report().evict
+
+
+def test_nobody_is_evicted_whom_this_process_has_not_watched(bench: Bench) -> None:
+    bench.on_partial, bench.watched = OnPartial.EVICT, 0.0
+    bench.tell(lost_one())
+    bench.now += 1000
+    assert bench.report().evict == ()
+    bench.watched = 59.0
+    assert bench.report().evict == ()
+    bench.watched = 60.0
+    assert bench.report().evict
 
 
 def test_a_gang_that_merely_begins_is_not_partial_for_long(bench: Bench) -> None:
@@ -342,3 +390,14 @@ def test_whoever_goes_on_from_what_is_stored_tells_the_same_and_nothing_again(
 def stored_and_read(status: PodGroupStatusInfo) -> PodGroupStatusInfo:
     raw = json.dumps({"metadata": {}, "status": as_json(status)}).encode()
     return conditions.ours(Decoder().pod_group(raw, api_group="x").status)
+
+
+def test_members_on_a_node_that_is_not_heard_of_are_not_ready(bench: Bench) -> None:
+    gated = [replace(each, readiness_gate=True) for each in pods(3, **RUNS)]
+    said = bench.tell(node("n0"), gated).readiness
+    assert said is not None
+    assert said.ready
+
+    said = bench.tell(node("n0", ready=False)).readiness
+    assert said is not None
+    assert not said.ready

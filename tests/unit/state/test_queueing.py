@@ -247,3 +247,10 @@ def test_a_claim_ends_with_another_list_or_when_its_group_needs_no_room(cluster:
     tell(cluster, pod("gang-3", group="gang"), ev.Claimed([claim()]))
     assert cluster.apply(planned(gang_1="n0", gang_2="n0", gang_3="n0")).room
     assert not snapshot.claims
+
+
+def test_a_node_that_is_not_heard_of_is_told_for_those_on_it(cluster: Cluster) -> None:
+    tell(cluster, nodes(4, 4), pod("a", group="gang", on="n0"), pod("b", group="other", on="n1"))
+
+    assert cluster.apply(ev.NodeApplied(node("n0", 4, ready=False))).statuses == {GANG}
+    assert cluster.apply(ev.NodeApplied(node("n0", 4, ready=False))).statuses == frozenset()
