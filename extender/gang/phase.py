@@ -10,9 +10,10 @@
 | Finished | minMember pods succeeded, and no pod of the group is left that has not ended |
 | Failed | a pod failed, and what is left and what succeeded are fewer than minMember |
 
-A succeeded pod counts as there in every phase. While Jobs of the group run, what they have behind
-them counts in its place: their pods may have been deleted since, and others may still come. A pod
-that is being deleted counts for nothing, but a group is not Finished before it is gone.
+A succeeded pod counts as there in every phase; so does what the Jobs of the group say they have
+behind them, because their pods may have been deleted since. A group is not Finished before its Jobs
+are: others of their pods may still come. A pod that is being deleted counts for nothing, but a
+group is not Finished before it is gone.
 
 No phase is the last word. A Job controller replaces a failed pod a moment later: the group then
 goes from Failed back to where its pods are. A Finished group gets new pods when its name is used
@@ -54,8 +55,8 @@ class Progress:
 def progress(pods: Iterable[PodInfo], *, jobs_done: int | None = None) -> Progress:
     """Return the count of a group's pods; what succeeded is done.
 
-    While Jobs of the group run, they know better how many are (`jobs_done`): one with more
-    completions than it runs at a time starts others for those that succeed.
+    So are pods that Jobs of the group have behind them (`jobs_done`), though they may be gone. A
+    Job's own count comes later than the pods', so it never takes anything back.
     """
     live = leaving = bound = running = succeeded = failed = 0
     for pod in pods:
@@ -68,7 +69,7 @@ def progress(pods: Iterable[PodInfo], *, jobs_done: int | None = None) -> Progre
             live += 1
             bound += pod.node is not None
             running += pod.phase == "Running"
-    done = succeeded if jobs_done is None else jobs_done
+    done = max(succeeded, jobs_done or 0)
     return Progress(live, leaving, bound, running, succeeded, failed, done)
 
 

@@ -70,8 +70,9 @@ def decide(
         now=now,
         waiting=said is not None and said[0] == Reason.WAITING_FOR_BIND,
     )
-    have = phase.progress(pods, jobs_done=jobs_done)
-    done = have.done
+    # What has succeeded counts though the pods are gone: see `phase.decide`.
+    done = max(status.succeeded, jobs_done or 0)
+    have = replace(phase.progress(pods), done=done)
     begun = partial.has_begun(pods, stored=stored, generation=pod_group.generation)
     split = partial.decide(
         pods,

@@ -44,6 +44,8 @@ def decide_group(group: str, *, snapshot: Snapshot, hold_back: bool = False) -> 
     if not others or check_group(group, snapshot=snapshot) is not None:
         return Wake(retry=expected)
     others = [pod for pod in others if pod not in expected]
+    # Who was told already that the group never fits need not be the one that hears it again.
+    others.sort(key=lambda pod: snapshot.refused[pod.uid].reason == Reason.NEVER_FITS)
     pod_group = snapshot.pod_group(group)
     assert pod_group is not None
     tally = snapshot.tally(group)

@@ -165,7 +165,16 @@ class Filtering:
             self._wake_after(group, options.denied)
         elif group is not None and self._snapshot.planned_node(pod.uid) is not None:
             self._wake_after(group, RESAMPLE_SECONDS)
-        if options.strict_order and reason is Reason.NEVER_FITS:
+        if group is not None and reason is Reason.NEVER_FITS:
+            self._pass_on(group)
+
+    def _pass_on(self, group: str) -> None:
+        """Have siblings of a gang that never fits told so, and in strict order the next gang."""
+        refused = self._snapshot.refused
+        siblings = (refused.get(uid) for uid in self._snapshot.tally(group).members)
+        if any(each is not None and each.reason != Reason.NEVER_FITS for each in siblings):
+            self._wake_after(group, RESAMPLE_SECONDS)
+        if self._memory.options.strict_order:
             self._wake_after(ROOM, RESAMPLE_SECONDS)
 
 

@@ -90,13 +90,6 @@ def test_what_jobs_have_behind_them_counts_though_the_pods_are_gone() -> None:
     assert decide(group(succeeded=3), done=3).phase == "Running"
 
 
-def test_a_later_wave_of_a_job_is_not_done_by_the_earlier_one() -> None:
-    wave = group(succeeded=3, new=3)
-    assert decide(wave, done=0).phase == "PreScheduling"
-    assert decide(group(succeeded=3, running=3), done=0).phase == "Running"
-    assert decide(group(succeeded=3), done=0).phase == "Pending"
-
-
 def test_who_is_gone_without_a_job_counts_no_more() -> None:
     assert decide([], done=2).phase == "Pending"
 

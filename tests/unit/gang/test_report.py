@@ -401,3 +401,13 @@ def test_members_on_a_node_that_is_not_heard_of_are_not_ready(bench: Bench) -> N
     said = bench.tell(node("n0", ready=False)).readiness
     assert said is not None
     assert not said.ready
+
+
+def test_a_finished_group_stays_scheduled_though_its_pods_are_gone(bench: Bench) -> None:
+    ended = pods(3, phase="Succeeded", finished=True)
+    bench.tell(ended)
+    assert bench.told()[:2] == ("True", "Scheduled")
+    bench.tell(*(ev.PodDeleted(each.uid) for each in ended))
+
+    assert bench.told()[:2] == ("True", "Scheduled")
+    assert bench.stored.phase == "Finished"

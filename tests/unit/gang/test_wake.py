@@ -118,6 +118,13 @@ def test_a_change_of_the_group(there: Sequence[Any], want: Wake) -> None:
     assert decide_group(key("gang"), snapshot=snapshot) == want
 
 
+def test_of_a_group_that_never_fits_those_are_woken_who_have_not_been_told() -> None:
+    told = [*refused(A, reason=Reason.NEVER_FITS), *refused(B)]
+    snapshot = cluster_of(ROOM, pod_group(min_member=2), A, B, told).snapshot()
+
+    assert decide_group(key("gang"), snapshot=snapshot).retry == (B,)
+
+
 HELD_BACK: dict[str, tuple[Sequence[Any], Wake]] = {
     "until there is room": ([pod_group(), *OURS], Wake()),
     "those that have a plan": (

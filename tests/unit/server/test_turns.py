@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from extender.api.wellknown import Reason
 from extender.gang import queue_sort
 from extender.gang.options import Options
 from extender.server import turns
@@ -225,3 +226,14 @@ async def test_in_strict_order_one_that_never_fits_passes_its_turn_on(cluster: C
 
     assert "even with all nodes empty" in told(scene, "a-0", ["n0"], group="a")
     assert (ROOM, RESAMPLE_SECONDS) in scene.woken
+
+
+async def test_siblings_of_one_that_never_fits_are_told_so(cluster: Cluster) -> None:
+    scene = Scene(cluster, nodes(4, 4), group("a", 1.0, size=9))
+    first, second = pods(2, group="a")
+    tell(cluster, ev.PodRefused(second, Reason.NOT_ENOUGH_PODS))
+
+    told(scene, first.name, ["n0"], group="a")
+    assert scene.woken == [(key("a"), RESAMPLE_SECONDS)]
+    told(scene, second.name, ["n0"], group="a")
+    assert len(scene.woken) == 1
