@@ -14,6 +14,8 @@ from extender.api.wellknown import (
     ON_PARTIAL_ANNOTATION,
     POD_GROUP_LABEL,
     POD_GROUP_LABEL_SIGS,
+    PODSET_LABEL,
+    QUEUE_LABEL,
 )
 from extender.gang.feasibility import matches
 from extender.resources.pod_requests import ContainerRequests, pod_requests
@@ -84,6 +86,7 @@ class Decoder:
             ready="ContainersReady" in holding,
             owners=tuple(f"{meta.namespace}/{o.name}" for o in meta.owner_references or ()),
             readiness_gate=any(g.condition_type == GANG_READY for g in spec.readiness_gates or ()),
+            admitted=PODSET_LABEL in (meta.labels or {}),
             gang_ready=GANG_READY in holding,
         )
 
@@ -116,7 +119,9 @@ class Decoder:
         if ended:
             return JobInfo(job.metadata.uid, group)
         begun, done = _pods_of(job.spec, (job.status.succeeded or 0) + failed)
-        return JobInfo(job.metadata.uid, group, begun, done)
+        queued = QUEUE_LABEL in (job.metadata.labels or {})
+        key = f"{job.metadata.namespace}/{job.metadata.name}"
+        return JobInfo(job.metadata.uid, group, begun, done, key if queued else None)
 
     def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:
         """Return a PodGroup of an API group. Raises DecodeError where the JSON is not one."""
