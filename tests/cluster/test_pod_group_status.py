@@ -176,7 +176,10 @@ def test_what_a_group_waits_for_is_told_with_numbers_and_one_event_each(
     gangs.add("g", 2, cpu="3")
     groups.await_told("NotEnoughPods", "2 of the 3 pods that it needs exist")
     gangs.add("g", 1, start=2, cpu="3")
-    short = "2 of the 3 pods that it still needs fit, short of cpu 3, on 3 usable of 3 nodes"
+    short = (
+        "3 pods exist, 2 of the 3 pods that it still needs fit, short of cpu 3, "
+        "on 3 usable of 3 nodes"
+    )
     groups.await_told("NotEnoughResources", short)
     gangs.delete(["guest"])
     groups.await_status(phase="Running")
