@@ -1,11 +1,12 @@
 """What becomes of a verdict about a group: how long it counts, and what the state is told of it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from cachetools import LRUCache
 
 from extender.api.wellknown import Reason
 from extender.gang import plan
+from extender.gang.fit import Fit
 from extender.gang.options import Options
 from extender.gang.recent import MAX_GROUPS, Denied, HadNoRoom, Permitted
 from extender.gang.verdicts import Refuse
@@ -71,6 +72,21 @@ class GroupMemory:
     def pass_over(self, group: str, refusal: Refuse) -> None:
         """Take note that a group had no room when one behind it was tried, or its gate watched."""
         self._had_no_room.add(group, refusal, snapshot=self._snapshot)
+
+    def plan_ahead(self, pod_group: PodGroupInfo, *, schedulers: Collection[str]) -> float:
+        """Keep room for a group before its own turn, if there is some: `plan.make_ahead`.
+
+        Return how many seconds were spent in vain.
+        """
+        began = self.clock.monotonic()
+        found = plan.make_ahead(pod_group, snapshot=self._snapshot, schedulers=schedulers)
+        seconds = self.clock.monotonic() - began
+        if isinstance(found, Fit):
+            self.reserve(pod_group.key, found.placements)
+            return 0.0
+        if found is not None:
+            self.pass_over(pod_group.key, found)
+        return seconds
 
     def had_no_room(self, pod_group: PodGroupInfo) -> bool:
         """Return whether planning a group is not worth another look yet."""
