@@ -38,7 +38,7 @@ class Denials(Protocol):
     """Remembers who failed not long ago."""
 
     def last_failure(self, group: str) -> Refuse | None:
-        """Return why a group failed last, if it is still the same group."""
+        """Return why a group failed last, if it is still the same group and has not started."""
         ...
 
 
