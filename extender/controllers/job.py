@@ -16,13 +16,14 @@ from extender.api.selectors import selects
 from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
-from extender.jobs.actions import Action, Note
+from extender.jobs.actions import Note
 from extender.jobs.context import Ancestor, Context
 from extender.jobs.decide import decide
 from extender.jobs.generic_job import GenericJob, Step
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name
 from extender.kube.errors import NotFoundError
+from extender.kube.queues import objects
 from extender.kube.recorder import Event, ObjectRef
 from extender.queueing import transitions as to
 from extender.runtime.clock import Clock
@@ -201,14 +202,22 @@ class JobController:
             )
             await self._workloads.write_status(workload, after)
 
-    async def _steps(self, action: do.StartJob | do.StopJob | do.FinalizeJob, of: JobObject) -> None:
+    async def _steps(
+        self, action: do.StartJob | do.StopJob | do.FinalizeJob, of: JobObject
+    ) -> None:
         for step in action.steps:
             await self._step(step, of)
 
     async def _step(self, step: Step, of: JobObject) -> None:
         integration = self._options.integrations[of.kind]
         name = step.member or of.meta.name
-        path = f"{integration.collection(of.meta.namespace)}/{name}"
+        path = objects(
+            integration.group,
+            integration.version,
+            integration.plural,
+            namespace=of.meta.namespace,
+        )
+        path = f"{path}/{name}"
         try:
             if step.delete:
                 uid = step.patch["preconditions"]["uid"]

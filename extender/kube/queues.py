@@ -94,8 +94,14 @@ class JobWriter:
 
 def collection(plural: str, namespace: str) -> str:
     """Return the path of our objects in a namespace, or of cluster-wide ones for ''."""
+    return objects(QUEUE_GROUP, QUEUE_VERSION, plural, namespace=namespace)
+
+
+def objects(group: str, version: str, plural: str, *, namespace: str = "") -> str:
+    """Return the path of a resource's objects in a namespace, or in all of them."""
+    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
     where = f"/namespaces/{namespace}" if namespace else ""
-    return f"/apis/{QUEUE_GROUP}/{QUEUE_VERSION}{where}/{plural}"
+    return f"{root}{where}/{plural}"
 
 
 def _path(plural: str, meta: Meta) -> str:

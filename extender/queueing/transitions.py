@@ -87,9 +87,7 @@ def preempted(workload: WorkloadInfo, reason: str, message: str, *, now: float) 
     return told(after, PREEMPTED, holds=True, reason=reason, message=message, now=now)
 
 
-def released(
-    workload: WorkloadInfo, now: float, *, requeued: bool | None = None
-) -> WorkloadInfo:
+def released(workload: WorkloadInfo, now: float, *, requeued: bool | None = None) -> WorkloadInfo:
     """Return an evicted workload without quota, once nothing of it runs any more.
 
     `requeued` tells whether it may have quota again at once; by default its eviction tells.

@@ -1,7 +1,8 @@
 """The queue inside `reconcile`: what feeds it, what decides, what writes."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -18,7 +19,13 @@ from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ApiError
-from extender.kube.queues import JobWriter, QueueWriter, WorkloadWriter, collection
+from extender.kube.queues import (
+    JobWriter,
+    QueueWriter,
+    WorkloadWriter,
+    collection,
+    objects,
+)
 from extender.kube.recorder import Recorder
 from extender.kube.reflector import Reflector
 from extender.kube.watch import Watcher
@@ -48,25 +55,26 @@ SETTLE: Final = 0.01
 STATUS_SETTLE: Final = 0.1
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the queue shares with the rest of the process."""
+
+    decoder: Decoder
+    recorder: Recorder
+    clock: Clock
+    metrics: QueueMetrics
+    observer: Callable[[str], Observer]
+
+
 class Queue:
     """Everything of the queue, around one client."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        client: KubeClient,
-        *,
-        decoder: Decoder,
-        recorder: Recorder,
-        clock: Clock,
-        metrics: QueueMetrics,
-        observer: Callable[[str], Observer],
-    ) -> None:
-        chosen = settings.queue
+    def __init__(self, settings: Settings, client: KubeClient, given: Given) -> None:
+        chosen, recorder, clock = settings.queue, given.recorder, given.clock
         self.queues = Queues()
         self._snapshot = self.queues.snapshot()
         self.integrations = registry.select(chosen.integrations, chosen.external_integrations)
-        self._decoder = QueueDecoder(decoder)
+        self._decoder = QueueDecoder(given.decoder)
         self._client = client
         everything = chosen.manage_jobs_without_queue_name
         self._job_selector = "" if everything else QUEUE_LABEL
@@ -82,7 +90,7 @@ class Queue:
                 heads_per_queue=chosen.heads_per_queue,
                 ignore_undeclared=chosen.ignore_undeclared_resources,
             ),
-            metrics=metrics,
+            metrics=given.metrics,
         )
         controller = partial(
             Controller[Any], new_backoff=lambda: backoff(0.05, 30.0), retried=ApiError
@@ -95,7 +103,7 @@ class Queue:
                 clock=clock,
                 kinds=self._watched_kinds,
             ).reconcile,
-            observer=observer("workload"),
+            observer=given.observer("workload"),
             settle=SETTLE,
         )
         self._jobs_controller = controller(
@@ -103,6 +111,7 @@ class Queue:
                 self.queues,
                 workloads,
                 JobWriter(client),
+                decode=lambda raw, kind: self._decoder.job(raw, kind=kind),
                 record=recorder.record,
                 clock=clock,
                 options=JobOptions(
@@ -111,12 +120,12 @@ class Queue:
                     namespace_selector=chosen.selector(),
                 ),
             ).reconcile,
-            observer=observer("job"),
+            observer=given.observer("job"),
             settle=SETTLE,
         )
         self._status = controller(
             QueueStatusController(self.queues, QueueWriter(client), clock=clock).reconcile,
-            observer=observer("queue-status"),
+            observer=given.observer("queue-status"),
             settle=STATUS_SETTLE,
         )
         self._leads = False
@@ -161,14 +170,13 @@ class Queue:
             self._workloads.notice(key)
         for job in change.jobs:
             self._jobs_controller.notice(job)
-        for name in change.cluster_queues:
-            self._status.notice(("clusterqueues", name))
-            for queue in self._snapshot.local_queues_of(name) if change.structure else ():
-                self._status.notice(("localqueues", queue))
-        for name in change.local_queues:
-            self._status.notice(("localqueues", name))
-        for name in change.flavors:
-            self._status.notice(("resourceflavors", name))
+        for plural, names in (
+            ("clusterqueues", change.cluster_queues),
+            ("localqueues", change.local_queues),
+            ("resourceflavors", change.flavors),
+        ):
+            for name in names:
+                self._status.notice((plural, name))
         if change.structure:
             self._restructured()
 
@@ -176,6 +184,8 @@ class Queue:
         """Look at everybody for whom a queue's spec may have made a difference."""
         for name in self._snapshot.cluster_queues:
             self._status.notice(("clusterqueues", name))
+        for name in self._snapshot.local_queues:
+            self._status.notice(("localqueues", name))
         for key, workload in self._snapshot.workloads.items():
             if not workload.finished:
                 self._workloads.notice(key)
@@ -220,7 +230,10 @@ class Queue:
         name = integration.name
         return Reflector[JobObject](
             f"jobs of {name}",
-            self._watcher(integration.collection(), self._job_selector),
+            self._watcher(
+                objects(integration.group, integration.version, integration.plural),
+                self._job_selector,
+            ),
             partial(self._decoder.job, kind=name),
             listed=lambda found: self._tell(ev.JobsListed(name, found)),
             applied=lambda found: self._tell(ev.JobApplied(found)),
@@ -239,8 +252,3 @@ class Queue:
 
     def _tell(self, event: ev.Event) -> None:
         self.queues.apply(event)
-
-
-def kinds(integrations: Sequence[Integration]) -> list[str]:
-    """Return the names of integrations."""
-    return [each.name for each in integrations]
