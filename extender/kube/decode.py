@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from extender.api import core_v1 as core
 from extender.api.indexes import count_indexes
+from extender.api.selectors import matches_selector
 from extender.api.wellknown import (
     GANG_READY,
     ON_PARTIAL_ANNOTATION,
@@ -17,7 +18,6 @@ from extender.api.wellknown import (
     PODSET_LABEL,
     QUEUE_LABEL,
 )
-from extender.gang.feasibility import matches
 from extender.resources.pod_requests import ContainerRequests, pod_requests
 from extender.resources.quantity import QuantityError, parse_resources
 from extender.state.jobs import JobInfo
@@ -230,8 +230,7 @@ def _shuns_itself(affinity: core.Affinity | None, meta: core.ObjectMeta) -> bool
     return any(
         term.topology_key == HOSTNAME_LABEL
         and _covers(term, namespace)
-        and term.label_selector is not None
-        and _selects(term.label_selector, labels)
+        and matches_selector(term.label_selector, labels)
         for term in terms or ()
     )
 
@@ -241,14 +240,6 @@ def _covers(term: core.PodAffinityTerm, namespace: str) -> bool:
     everywhere = term.namespace_selector == core.LabelSelector()
     here = not term.namespaces and term.namespace_selector is None
     return everywhere or here or namespace in (term.namespaces or ())
-
-
-def _selects(selector: core.LabelSelector, labels: Mapping[str, str]) -> bool:
-    exact = (selector.match_labels or {}).items()
-    expressions = selector.match_expressions or []
-    return all(labels.get(key) == value for key, value in exact) and all(
-        matches(requirement, labels) for requirement in expressions
-    )
 
 
 def _status(status: core.PodGroupStatus) -> PodGroupStatusInfo:
