@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from extender.api.core_v1 import LabelSelector
-from extender.api.selectors import selects
+from extender.api.selectors import matches_selector
 from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
@@ -48,11 +48,11 @@ class JobOptions:
 class Writer(Protocol):
     """Writes; raises ApiError."""
 
-    async def patch(self, path: str, change: Mapping[str, Any]) -> bytes:
+    async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
         """Merge a change into an object or a subresource; return it as it is stored."""
         ...
 
-    async def delete(self, path: str, uid: str) -> None:
+    async def delete(self, path: str, options: Mapping[str, Any]) -> None:
         """Delete an object."""
         ...
 
@@ -66,7 +66,6 @@ class JobController:
         workloads: Workloads,
         writer: Writer,
         *,
-        decode: Callable[[bytes, str], JobObject],
         record: Callable[[Event], None],
         clock: Clock,
         options: JobOptions,
@@ -75,7 +74,6 @@ class JobController:
         self._snapshot = queues.snapshot()
         self._workloads = workloads
         self._writer = writer
-        self._decode = decode
         self._record = record
         self._clock = clock
         self._options = options
@@ -120,7 +118,7 @@ class JobController:
             priority_classes=view.priority_classes,
             manage_without_queue_name=options.manage_without_queue_name,
             namespace_selected=namespace is not None
-            and selects(options.namespace_selector, namespace.labels),
+            and matches_selector(options.namespace_selector, namespace.labels),
             ancestor=self._ancestor(found),
             prebuilt=view.workloads.get(f"{found.meta.namespace}/{prebuilt}") if prebuilt else None,
             wait_for_pods_ready=options.wait_for_pods_ready,
@@ -220,14 +218,13 @@ class JobController:
         path = f"{path}/{name}"
         try:
             if step.delete:
-                uid = step.patch["preconditions"]["uid"]
-                await self._writer.delete(path, uid)
+                await self._writer.delete(path, step.patch)
                 return
             where = f"{path}/{step.subresource}" if step.subresource else path
-            stored = await self._writer.patch(where, step.patch)
+            stored = await self._writer.patch(where, step.patch, kind=of.kind)
         except NotFoundError:
             return  # the watch tells
-        self._queues.apply(ev.JobApplied(self._decode(stored, of.kind)))
+        self._queues.apply(ev.JobApplied(stored))
 
     def _tell(self, job: GenericJob, of: JobObject, note: Note) -> None:
         integration = self._options.integrations[of.kind]

@@ -111,11 +111,11 @@ _decode_status = msgspec.json.Decoder(_Status).decode
 
 
 class Watcher:
-    """The stream of one resource, such as `/api/v1/pods`, narrowed by `selectors`: a
-    `fieldSelector` or a `labelSelector`.
+    """The stream of one resource, such as `/api/v1/pods`.
 
-    With `optional`, a resource that the server does not have counts as one without objects, and is
-    looked for again every five seconds.
+    It is narrowed by `selectors`: a `fieldSelector`, a `labelSelector`, or both. With `optional`,
+    a resource that the server does not have counts as one without objects, and is looked for again
+    every five seconds.
     """
 
     def __init__(

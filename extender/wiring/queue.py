@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from extender.api.wellknown import QUEUE_LABEL
 from extender.config import Settings
@@ -88,7 +88,9 @@ class Queue:
             clock=clock,
             options=Options(
                 heads_per_queue=chosen.heads_per_queue,
-                ignore_undeclared=chosen.ignore_undeclared_resources,
+                quota_check="IgnoreUndeclared"
+                if chosen.ignore_undeclared_resources
+                else "BlockUndeclared",
             ),
             metrics=given.metrics,
         )
@@ -110,8 +112,7 @@ class Queue:
             JobController(
                 self.queues,
                 workloads,
-                JobWriter(client),
-                decode=lambda raw, kind: self._decoder.job(raw, kind=kind),
+                JobWriter(client, self._decoder),
                 record=recorder.record,
                 clock=clock,
                 options=JobOptions(
@@ -221,7 +222,7 @@ class Queue:
             kind,
             self._watcher(path or collection(kind, "")),
             decode,
-            listed=lambda found: self._tell(ev.Listed(record, found)),
+            listed=lambda found: self._tell(ev.Listed(cast("type[Record]", record), found)),
             applied=lambda found: self._tell(ev.Applied(found)),
             deleted=lambda found: self._tell(ev.Deleted(found)),
         )
