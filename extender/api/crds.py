@@ -128,6 +128,15 @@ def structural(model: type[BaseModel]) -> Schema:
     return {**schema, **_if_any("required", required), "properties": properties}
 
 
+def needs_webhook(definition: Definition) -> bool:
+    """Return whether its versions differ in more than their names, so that somebody must convert.
+
+    The API server asks that somebody at every write, for those who watch the other version.
+    """
+    first, *others = (structural(version.model)["properties"] for version in definition.versions)
+    return any(properties != first for properties in others)
+
+
 def _metadata(definition: Definition) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": definition.name}
     # In the groups that belong to the community the server asks for a word on API review
@@ -140,6 +149,8 @@ def _metadata(definition: Definition) -> dict[str, Any]:
 def _conversion(definition: Definition) -> dict[str, Any]:
     if len(definition.versions) == 1:
         return {}
+    if not needs_webhook(definition):
+        return {"conversion": {"strategy": "None"}}
     # The certificate's authority is put in by the process that has the certificate.
     service = {"clientConfig": {"service": dict(CONVERSION_SERVICE)}}
     return {

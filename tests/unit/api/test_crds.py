@@ -12,6 +12,7 @@ from extender.api.crds import (
     StructuralSchemaError,
     Version,
     crd,
+    needs_webhook,
     structural,
 )
 from extender.api.definitions import DEFINITIONS
@@ -266,6 +267,23 @@ def test_all_versions_are_served_the_first_is_stored_and_a_webhook_converts() ->
             },
             "conversionReviewVersions": ["v1"],
         },
+    }
+
+
+def test_versions_that_say_the_same_need_nobody_to_convert_them() -> None:
+    versions = (Version("v2", ResourceFlavor), Version("v1", ResourceFlavor, deprecation="Old."))
+
+    spec = crd(Definition("example.com", "resourceflavors", versions))["spec"]
+
+    assert [version["name"] for version in spec["versions"]] == ["v2", "v1"]
+    assert spec["conversion"] == {"strategy": "None"}
+
+
+def test_only_kinds_that_differ_are_converted_by_a_webhook() -> None:
+    assert {each.kind for each in DEFINITIONS if needs_webhook(each)} == {
+        "ClusterQueue",
+        "LocalQueue",
+        "Workload",
     }
 
 
