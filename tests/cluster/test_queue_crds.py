@@ -6,7 +6,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import yaml
 
+from extender.webhooks.conversion import convert
 from tests.harness.client import Api, ApiError
 from tests.harness.objects import Object
 
@@ -45,7 +47,8 @@ def of(kind: str, spec: Any = None, version: str = NEWER, **more: Any) -> Object
 
 def taken(api: Api, each: Object) -> Object:
     """Return the object as the API server would store it; it does not."""
-    answer = api.request("POST", api._path_of(each), body=each, params={"dryRun": "All"})
+    params = {"dryRun": "All", "fieldValidation": "Strict"}
+    answer = api.request("POST", api._path_of(each), body=each, params=params)
     result: Object = answer.json()
     return result
 
@@ -226,6 +229,31 @@ WANT_TAKEN: dict[str, Object] = {
         active=False,
         maximumExecutionTimeSeconds=1,
         preemptionGates=[{"name": "example.com/gate"}],
+    ),
+    "a workload with all that a pod may have": workload(
+        {
+            "name": "main",
+            "count": 1,
+            "template": {
+                "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
+                "spec": {
+                    "nodeSelector": {"zone": "a"},
+                    "tolerations": [{"operator": "Exists"}],
+                    "initContainers": [{"name": "proxy", "restartPolicy": "Always"}],
+                    "containers": [
+                        {
+                            "name": "main",
+                            "image": "busybox",
+                            "resources": {
+                                "requests": {"cpu": 1, "memory": "1Gi"},
+                                "limits": {"memory": "2Gi"},
+                                "claims": [{"name": "gpu"}],
+                            },
+                        }
+                    ],
+                },
+            },
+        }
     ),
     "a workload of no pods": workload(pod_set(count=0)),
     "as many pod sets as there may be": workload(*SETS_OF[:18]),
@@ -911,3 +939,48 @@ def test_the_newer_version_is_preferred_and_stored(api: Api) -> None:
         }
         assert "deprecated" not in versions["v1beta2"]
         assert "v1beta2" in versions["v1beta1"]["deprecationWarning"]
+
+
+WANT_SAMPLES = {
+    "cohort.yaml": {"borrower", "owner"},
+    "kueue.x-k8s.io_v1beta1.yaml": {"older"},
+    "priority-classes.yaml": {"nightly", "urgent"},
+    "single-clusterqueue.yaml": {"first", "second"},
+}
+
+
+def test_every_sample_of_the_queue_is_looked_at() -> None:
+    samples = (MANIFESTS / "samples").iterdir()
+
+    assert {each.name for each in samples if f"{GROUP}/" in each.read_text()} == set(WANT_SAMPLES)
+
+
+@pytest.mark.parametrize(("name", "jobs"), WANT_SAMPLES.items(), ids=WANT_SAMPLES)
+def test_a_sample_is_taken_and_its_parts_are_there(api: Api, name: str, jobs: set[str]) -> None:
+    objects = list(yaml.safe_load_all((MANIFESTS / "samples" / name).read_text()))
+    names: dict[str, set[str]] = {}
+    for each in objects:
+        # Without its webhook the API server cannot store the older version.
+        taken(api, convert(each, NEWER) if each["apiVersion"] == OLDER else each)
+        names.setdefault(each["kind"], set()).add(each["metadata"]["name"])
+
+    assert names["Job"] == jobs
+    for kind, referred in references(objects):
+        assert referred in names[kind]
+
+
+def references(objects: list[Object]) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the name of everything that one object of a sample says of another."""
+    for each in objects:
+        labels, spec = each["metadata"].get("labels", {}), each.get("spec", {})
+        match each["kind"]:
+            case "Job":
+                assert spec["suspend"] is True
+                yield "LocalQueue", labels[f"{GROUP}/queue-name"]
+                if f"{GROUP}/priority-class" in labels:
+                    yield "WorkloadPriorityClass", labels[f"{GROUP}/priority-class"]
+            case "LocalQueue":
+                yield "ClusterQueue", spec["clusterQueue"]
+            case "ClusterQueue":
+                for group in spec["resourceGroups"]:
+                    yield from (("ResourceFlavor", each["name"]) for each in group["flavors"])
