@@ -52,6 +52,19 @@ def builtin() -> dict[str, Integration]:
     return {each.name: each for each in _BUILTIN}
 
 
+def select(names: Sequence[str] | None, references: Sequence[str] = ()) -> list[Integration]:
+    """Return the integrations of these names, or all of ours, and those at these references.
+
+    IntegrationError says which one there is not.
+    """
+    ours = builtin()
+    unknown = [name for name in names or () if name not in ours]
+    if unknown:
+        there = ", ".join(ours)
+        raise IntegrationError(f"there is no integration {unknown[0]!r}; there are {there}")
+    return [*(ours[name] for name in (ours if names is None else names)), *map(load, references)]
+
+
 def load(reference: str) -> Integration:
     """Return the integration `module:Class`; IntegrationError says what is wrong with it."""
     module_name, colon, class_name = reference.partition(":")
