@@ -27,6 +27,8 @@ class OwnerReference(_Wire, frozen=True):
     """metav1.OwnerReference."""
 
     name: str = ""
+    uid: str = ""
+    controller: bool | None = None
 
 
 class ObjectMeta(_Wire, frozen=True):

@@ -14,3 +14,5 @@ class JobInfo:
     """How many pods it begins with."""
     done: int = 0
     """How many of them it will not start again."""
+    more: int = 0
+    """How many pods it starts in the place of others that succeeded."""
