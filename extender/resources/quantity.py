@@ -118,3 +118,9 @@ def show(name: str, value: int) -> str:
             if abs(value) >= 10 * unit:
                 return f"{-(-value // unit)}{suffix}"
     return str(value)
+
+
+def exact(name: str, value: int) -> str:
+    """Return an amount as a person would write it where that is exact, else as a number."""
+    short = show(name, value)
+    return short if amount(name, short) == value else str(value)
