@@ -36,6 +36,7 @@ def explain(key: str, view: View) -> Explanation | None:
     state, reason, message, waiting_for = _state(workload, held, view)
     places = position(key, queue.name, view) if queue else None
     klass = workload.priority_class
+    alive = state not in ("Finished", "Terminating")
     return Explanation(
         namespace=workload.meta.namespace,
         name=workload.meta.name,
@@ -52,7 +53,7 @@ def explain(key: str, view: View) -> Explanation | None:
         position_in_cluster_queue=_position(places[0]) if places else None,
         position_in_local_queue=_position(places[1]) if places else None,
         pod_sets=[_pod_set(each, workload, held) for each in workload.pod_sets],
-        quotas=list(rows(workload, queue, held, view=view)) if queue else [],
+        quotas=list(rows(workload, queue, held, view=view)) if queue and alive else [],
         waiting_for=waiting_for,
         conditions=[
             TimedCondition(

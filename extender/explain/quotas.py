@@ -1,6 +1,7 @@
 """What a ClusterQueue has of what a workload asks for, by flavor."""
 
 from collections.abc import Iterator
+from itertools import product
 
 from extender.api.visibility_v1beta2 import FlavorQuota
 from extender.explain.view import View
@@ -20,20 +21,17 @@ def rows(
     workload: WorkloadInfo, queue: ClusterQueueInfo, held: Admission | None, *, view: View
 ) -> Iterator[FlavorQuota]:
     """Yield what there is of each flavor that it has, or that its queue could give it."""
-    taken = usage(held, workload) if held is not None else None
+    if held is not None:
+        for what, amount in usage(held, workload).items():
+            yield _row(queue, what, amount, view=view, has=True)
+        return
     asked = _asked(workload)
     for number, group in enumerate(queue.resource_groups):
         wanted = [name for name in group.covered if asked.get(name)]
-        for index, listed in enumerate(group.flavors):
-            if taken is None:
-                why = _unfit(workload, queue, (number, index), view=view)
-                for name in wanted:
-                    what = (listed.flavor, name)
-                    yield _row(queue, what, asked[name], unfit=why, view=view)
-                continue
-            for what in ((listed.flavor, name) for name in group.covered):
-                if what in taken:
-                    yield _row(queue, what, taken[what], view=view, has=True)
+        for index, name in product(range(len(group.flavors)), wanted):
+            why = _unfit(workload, queue, (number, index), view=view)
+            what = (group.flavors[index].flavor, name)
+            yield _row(queue, what, asked[name], unfit=why, view=view)
 
 
 def _asked(workload: WorkloadInfo) -> Resources:

@@ -157,7 +157,7 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
 def _ago(at: datetime, now: datetime) -> str:
     """Return an age with its two largest units, such as 3m12s."""
     seconds = max(0, int((now - at).total_seconds()))
-    parts = []
+    parts: list[str] = []
     for letter, unit in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
         number, seconds = divmod(seconds, unit)
         if number or parts:
