@@ -5,14 +5,18 @@ from typing import Final, TypeVar
 from urllib.parse import quote
 
 import msgspec
+import structlog
 from msgspec import Raw
 
 from extender.kube.client import KubeClient
+from extender.kube.decode import DecodeError
 from extender.kube.errors import UnavailableError
 
 PAGE_SIZE: Final = 1000
 
 T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
 
 
 class _ListMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -47,9 +51,15 @@ async def pages(client: KubeClient, path: str, selector: str = "") -> AsyncItera
 async def everything(
     client: KubeClient, path: str, decode: Callable[[bytes], T], *, selector: str = ""
 ) -> list[T]:
-    """Return all objects of a resource. Raises ApiError, and DecodeError for what is unreadable."""
-    found = [page async for page in pages(client, path, selector)]
-    return [decode(bytes(item)) for page in found for item in page.items or ()]
+    """Return all objects of a resource that can be read. Raises ApiError."""
+    found: list[T] = []
+    async for page in pages(client, path, selector):
+        for item in page.items or ():
+            try:
+                found.append(decode(bytes(item)))
+            except DecodeError as error:
+                _log.warning("object ignored", path=path, error=str(error))
+    return found
 
 
 def decoded(decode: Callable[[bytes | Raw], T], raw: bytes | Raw) -> T:
