@@ -55,7 +55,7 @@ class Lacks:
 
     def _waiting_for(self, node: Node, what: FlavorResource, missing: int) -> WaitingFor:
         flavor, resource = what
-        held = self._holders(what, self._within(node, what, missing))
+        held = self._holders(what, self._within(node, what))
         return WaitingFor(
             flavor=flavor,
             resource=resource,
@@ -64,12 +64,15 @@ class Lacks:
             more_holders=max(0, len(held) - HOLDERS),
         )
 
-    def _within(self, node: Node, what: FlavorResource, missing: int) -> tuple[str, ...]:
+    def _within(self, node: Node, what: FlavorResource) -> tuple[str, ...]:
         """Return the queues of which somebody would have to end.
 
-        Where the cohort has room it is the queue's own limit that holds it back.
+        Where the cohort has more than the queue may use it is its own limit that holds it back.
         """
-        if node.parent is None or node.parent.available(what) >= missing:
+        if node.parent is None:
+            return (node.name,)
+        own = max(0, node.kept.get(what, 0) - node.usage.get(what, 0))
+        if node.available(what) < own + node.parent.available(what):
             return (node.name,)
         return tuple(self._view.tree.together(node.name))
 

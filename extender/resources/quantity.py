@@ -121,6 +121,9 @@ def show(name: str, value: int) -> str:
 
 
 def exact(name: str, value: int) -> str:
-    """Return an amount as a person would write it where that is exact, else as a number."""
+    """Return an amount as a person would write it, but never rounded."""
     short = show(name, value)
-    return short if amount(name, short) == value else str(value)
+    if amount(name, short) == value:
+        return short
+    units = ((suffix, int(_SUFFIXES[suffix])) for suffix in ("Ti", "Gi", "Mi", "Ki"))
+    return next((f"{value // unit}{s}" for s, unit in units if value % unit == 0), str(value))

@@ -158,7 +158,6 @@ def test_the_command_says_what_a_job_waits_for(
     told = explain(control_plane, "job", "second", *here, "-o", "json")
 
     assert (said.returncode, said.stderr) == (0, "")
-    print(said.stdout)
     lines = [" ".join(line.split()) for line in said.stdout.splitlines()]
     assert "Job Job/second" in lines
     assert "State Pending (WaitingForQuota)" in lines
