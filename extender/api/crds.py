@@ -9,7 +9,7 @@ or a model's `json_schema_extra`.
 Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, Literal
@@ -70,7 +70,12 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One kind of one group. All its versions are served, the first one is stored."""
+    """One kind of one group. The first version is stored and served.
+
+    Older ones that say the same are served too. Those that differ are not served before somebody
+    converts: the process that does has them served. Until then the API server would ask in vain,
+    ten times a second for each kind, and no list of the kind would be complete.
+    """
 
     group: str
     plural: str
@@ -110,11 +115,7 @@ def crd(definition: Definition) -> dict[str, Any]:
                 **_if_any("categories", list(definition.categories)),
             },
             "scope": definition.scope,
-            **_conversion(definition),
-            "versions": [
-                _version(version, stored=version is definition.versions[0])
-                for version in definition.versions
-            ],
+            "versions": [*_versions(definition)],
         },
     }
 
@@ -146,26 +147,18 @@ def _metadata(definition: Definition) -> dict[str, Any]:
     return metadata
 
 
-def _conversion(definition: Definition) -> dict[str, Any]:
-    if len(definition.versions) == 1:
-        return {}
-    if not needs_webhook(definition):
-        return {"conversion": {"strategy": "None"}}
-    # The certificate's authority is put in by the process that has the certificate.
-    service = {"clientConfig": {"service": dict(CONVERSION_SERVICE)}}
-    return {
-        "conversion": {
-            "strategy": "Webhook",
-            "webhook": {**service, "conversionReviewVersions": ["v1"]},
-        }
-    }
+def _versions(definition: Definition) -> Iterator[dict[str, Any]]:
+    alike = not needs_webhook(definition)
+    for version in definition.versions:
+        stored = version is definition.versions[0]
+        yield _version(version, served=stored or alike, stored=stored)
 
 
-def _version(version: Version, *, stored: bool) -> dict[str, Any]:
+def _version(version: Version, *, served: bool, stored: bool) -> dict[str, Any]:
     deprecation = {"deprecated": True, "deprecationWarning": version.deprecation}
     return {
         "name": version.name,
-        "served": True,
+        "served": served,
         "storage": stored,
         **(deprecation if version.deprecation else {}),
         **_if_any("additionalPrinterColumns", [*map(_column, version.columns)]),
