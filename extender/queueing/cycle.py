@@ -125,7 +125,9 @@ class _Cycle:
         judged.sort(key=lambda each: cycle_order(each[0].borrow, self._pending.order(each[0].key)))
         for nomination, seen in judged:
             current = nomination
-            if seen != self._seen(nomination.key):
+            # Usage only grows in a cycle: who found nothing before finds nothing now.
+            hopeful = nomination.fits or nomination.plan is not None
+            if hopeful and seen != self._seen(nomination.key):
                 current = self._nominator.nominate(nomination.key)
             yield self._serve(current)
 
@@ -148,7 +150,7 @@ class _Cycle:
             self._pending.preempts(key, ())
             return Wait(key, nomination.reason, nomination.message)
         self._take(nomination, nomination.proposal.usage)
-        self._nominator.leave(victim.workload for victim in plan.victims)
+        self._nominator.leaving.choose(victim.workload for victim in plan.victims)
         self._pending.preempts(key, {*plan.leaving, *(each.workload for each in plan.victims)})
         if plan.victims:
             return Preempt(key, plan.victims, nomination.message)
