@@ -92,14 +92,14 @@ class _Cycle:
         if not ready:
             return
         roots = {self._tree.queue(name).root for name in ready}
+        barring = self._barring(roots)
         yield from self._round(self._in_flight(roots))
-        barred = self._barred(roots)
         for _ in range(self._options.heads_per_queue):
-            heads = [*barred, *filter(None, map(self._pending.head, self._pending.ready()))]
+            heads = [*barring, *filter(None, map(self._pending.head, self._pending.ready()))]
             if not heads:
                 return
             yield from self._round(heads)
-            barred = []
+            barring = []
 
     def _in_flight(self, roots: set[Node]) -> list[str]:
         """Return who waits for victims: what these leave is theirs before anybody else's."""
@@ -113,12 +113,16 @@ class _Cycle:
                 found.append(key)
         return found
 
-    def _barred(self, roots: set[Node]) -> list[str]:
+    def _barring(self, roots: set[Node]) -> list[str]:
         """Return the heads that bar the way in a strict queue: they may keep others out too."""
-        names = [name for name in self._pending.blocked() if self._tree.has(name)]
-        near = (name for name in sorted(names) if self._tree.queue(name).root in roots)
-        heads = (self._pending.head(name, blocked=True) for name in near)
-        return [key for key in heads if key and not self._pending.victims(key)]
+        found = sorted(self._pending.barring())
+        return [
+            key
+            for name, key in found
+            if self._tree.has(name)
+            and self._tree.queue(name).root in roots
+            and not self._pending.victims(key)
+        ]
 
     def _round(self, keys: Iterable[str]) -> Iterator[Outcome]:
         judged = [(self._nominator.nominate(key), self._seen(key)) for key in keys]

@@ -11,7 +11,7 @@ from extender.queueing.holders import Leaving
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Plan, Preemptor
-from extender.queueing.quota import Node, QuotaTree
+from extender.queueing.quota import Node, QuotaTree, level
 from extender.queueing.standing import is_welcome
 from extender.state.queues.records import ClusterQueueInfo, FlavorResource
 from extender.state.queues.snapshot import QueueSnapshot
@@ -40,8 +40,8 @@ class Nomination:
 
     @property
     def borrow(self) -> int:
-        """How far up the tree it has to borrow."""
-        return self.proposal.borrow
+        """How far up the tree it has to borrow, once those are gone that have to go."""
+        return self.proposal.borrow if self.plan is None else self.plan.borrow
 
     @property
     def reason(self) -> Unadmitted:
@@ -115,17 +115,19 @@ class Nominator:
     def _quotas(self, preemptor: Preemptor) -> Quotas:
         one = all(len(group.flavors) == 1 for group in preemptor.queue.resource_groups)
 
-        def oracle(what: FlavorResource, amount: int) -> Mode:
+        def oracle(what: FlavorResource, amount: int) -> tuple[Mode, int] | None:
             # With one flavor there is nothing to choose: the question is asked for all at once.
-            return Mode.PREEMPT if one else self._possible(preemptor, what, amount)
+            return None if one else self._possible(preemptor, what, amount)
 
         return Quotas(self._tree, preemptor.node, self._snapshot, self._options, oracle)
 
-    def _possible(self, preemptor: Preemptor, what: FlavorResource, amount: int) -> Mode:
+    def _possible(
+        self, preemptor: Preemptor, what: FlavorResource, amount: int
+    ) -> tuple[Mode, int]:
         plan = self._find(preemptor, {what: amount}, {what})
         if plan is None:
-            return Mode.NO_CANDIDATES
-        return Mode.RECLAIM if plan.only_others else Mode.PREEMPT
+            return Mode.NO_CANDIDATES, level(preemptor.node, what, amount)[0]
+        return Mode.RECLAIM if plan.only_others else Mode.PREEMPT, plan.borrow
 
     def _find(
         self,

@@ -14,7 +14,7 @@ from extender.api.queue_reasons import Preempted
 from extender.queueing.holders import Holder, Leaving
 from extender.queueing.options import Options
 from extender.queueing.order import queue_time
-from extender.queueing.quota import Node, QuotaTree
+from extender.queueing.quota import Node, QuotaTree, level
 from extender.state.queues.records import ClusterQueueInfo, FlavorResource, WorkloadInfo
 
 
@@ -33,6 +33,8 @@ class Plan:
 
     victims: tuple[Victim, ...] = ()
     leaving: tuple[str, ...] = ()
+    borrow: int = 0
+    """How far up the tree the preemptor has to borrow once they are gone."""
 
     @property
     def only_others(self) -> bool:
@@ -120,13 +122,20 @@ class _Search:
     def plan(self) -> Plan | None:
         leaving = tuple(self._without_leaving())
         if self._fits(borrowing=True):
-            return Plan((), leaving)
+            return Plan((), leaving, self._level())
         candidates = sorted([*self._own(), *self._others()], key=lambda each: each.rank)
         for borrowing in self._attempts(candidates):
             chosen = self._remove(candidates, borrowing=borrowing)
             if chosen:
-                return Plan(tuple(self._victim(each) for each in chosen), leaving)
+                for each in chosen:
+                    self._tree.give(each.node, each.holder.usage)
+                victims = tuple(self._victim(each) for each in chosen)
+                return Plan(victims, leaving, self._level())
         return None
+
+    def _level(self) -> int:
+        levels = (level(self._node, what, amount)[0] for what, amount in self._request.items())
+        return max(levels, default=0)
 
     def _without_leaving(self) -> Iterator[str]:
         for queue in self._node.root.queues:
