@@ -45,6 +45,8 @@ class Tables:
     assumed: dict[str, Admission] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
     """By ClusterQueue: quota taken, in fact or by assumption."""
+    usage_versions: dict[str, int] = field(default_factory=dict)
+    """By ClusterQueue: grows when its usage, or a workload that takes quota in it, changes."""
     reserving: defaultdict[str, set[str]] = field(default_factory=_sets)
     """By ClusterQueue: workloads that take quota in it."""
     by_queue: defaultdict[str, set[str]] = field(default_factory=_sets)
@@ -124,6 +126,10 @@ class QueueSnapshot:
     def usage(self, cluster_queue: str) -> Mapping[FlavorResource, int]:
         """Return the quota that is taken in a ClusterQueue."""
         return self._tables.usage.get(cluster_queue, _NOTHING)
+
+    def usage_version(self, cluster_queue: str) -> int:
+        """Grows when the usage of a ClusterQueue changes, or a workload that has quota in it."""
+        return self._tables.usage_versions.get(cluster_queue, 0)
 
     def reserving(self, cluster_queue: str) -> Collection[str]:
         """Return the workloads that take quota in a ClusterQueue."""

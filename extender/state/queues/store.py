@@ -249,6 +249,7 @@ class Queues:
         taken = usage(held, self._tables.workloads[key])
         add(self._tables.usage.setdefault(held.cluster_queue, {}), taken)
         self._tables.reserving[held.cluster_queue].add(key)
+        self._tick(held.cluster_queue)
         return held.cluster_queue, taken
 
     def _uncount(self, key: str, before: WorkloadInfo | None) -> tuple[str | None, Usage]:
@@ -259,7 +260,12 @@ class Queues:
         given = usage(held, before)
         add(self._tables.usage[held.cluster_queue], given, sign=-1)
         _discard(self._tables.reserving, held.cluster_queue, key)
+        self._tick(held.cluster_queue)
         return held.cluster_queue, given
+
+    def _tick(self, cluster_queue: str) -> None:
+        versions = self._tables.usage_versions
+        versions[cluster_queue] = versions.get(cluster_queue, 0) + 1
 
     def _changed(
         self,
