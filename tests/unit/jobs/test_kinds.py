@@ -12,7 +12,7 @@ from extender.jobs.generic_job import GenericJob, Reclaiming, Skipping
 from extender.jobs.registry import builtin
 from extender.jobs.steps import start_steps, stop_steps
 from extender.jobs.templates import Placement
-from tests.unit.jobs.kinds import POD_SETS, jobset, kubeflow, made, mpijob, rayjob, template
+from tests.harness.kinds import POD_SETS, jobset, kubeflow, made, mpijob, rayjob, template
 from tests.unit.jobs.scene import CONTEXT, sent, workload
 
 KINDS = sorted(POD_SETS)

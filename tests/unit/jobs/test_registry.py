@@ -11,7 +11,7 @@ from extender.jobs import actions as act
 from extender.jobs.batch_job import BatchJob
 from extender.jobs.decide import decide
 from extender.jobs.registry import IntegrationError, builtin, load
-from tests.unit.jobs.kinds import template
+from tests.harness.kinds import template
 from tests.unit.jobs.scene import CONTEXT, sent, workload
 
 DOCS = Path(__file__).parents[3] / "docs"
