@@ -245,8 +245,8 @@ def _report(job: GenericJob, workload: WorkloadInfo, context: Context) -> Action
 
 
 def _reclaim(job: GenericJob, workload: WorkloadInfo) -> Actions:
-    if not isinstance(job, Reclaiming):
-        return NONE
+    if not isinstance(job, Reclaiming) or (workload.evicted and workload.admission is not None):
+        return NONE  # what is given back as a whole needs no parts
     most = {each.name: each.count for each in workload.pod_sets}
     found = job.reclaimable_pods().items()
     counts = {name: min(done, most[name]) for name, done in found if name in most}

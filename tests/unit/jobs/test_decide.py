@@ -299,8 +299,31 @@ def test_quota_is_given_back_before_anything_is_told() -> None:
     evicted = workload(held, EVICTED, admitted=True)
     evicted = replace(evicted, conditions=(*evicted.conditions, ready))
     context = replace(CONTEXT, wait_for_pods_ready=True)
-    want = ["ReleaseQuota", "SetReclaimable", "SetPodsReady"]
-    assert words(decide(held, [evicted], context)) == want
+    assert words(decide(held, [evicted], context)) == ["ReleaseQuota", "SetPodsReady"]
+
+
+def test_pods_that_are_done_give_their_quota_back_and_do_not_take_it_again() -> None:
+    def reclaimed(succeeded: int, **before: int) -> Any:
+        running = job("work", 4, suspend=False, status={"succeeded": succeeded})
+        stored = workload(job("work", 4), admitted=True, reclaimable=before)
+        return [each.counts for each in decide(running, [stored], CONTEXT)]  # type: ignore[union-attr]
+
+    assert reclaimed(0) == []
+    assert reclaimed(1) == [{"main": 1}]
+    assert reclaimed(1, main=1) == []
+    assert reclaimed(3, main=1) == [{"main": 3}]
+    assert reclaimed(1, main=3) == []
+    assert reclaimed(9) == [{"main": 4}]
+
+
+def test_without_quota_what_is_done_is_what_the_job_says() -> None:
+    held = job("work", 4, status={"succeeded": 1})
+    stored = workload(held, reclaimable={"main": 3})
+    (said,) = decide(held, [stored], CONTEXT)
+    assert said == act.SetReclaimable(stored.key, "w1", {"main": 1})
+    fresh = job("work", 4)
+    (said,) = decide(fresh, [stored], CONTEXT)
+    assert said == act.SetReclaimable(stored.key, "w1", {})
 
 
 @pytest.mark.parametrize("after", [0, 1])
