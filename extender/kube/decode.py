@@ -1,7 +1,7 @@
 """Raw JSON of the API server to the records of the state."""
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -77,7 +77,7 @@ class Decoder:
             gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
             terminating=meta.deletion_timestamp is not None,
             finished=pod.status.phase in _FINISHED,
-            created=_seconds(meta.creation_timestamp),
+            created=seconds_of(meta.creation_timestamp),
             unschedulable=None if spec.node_name else _unschedulable(pod.status),
             scheduler=spec.scheduler_name,
             phase=pod.status.phase or "Pending",
@@ -134,11 +134,18 @@ class Decoder:
             uid=found.metadata.uid,
             min_resources=min_resources,
             schedule_timeout=float(timeout) if timeout and timeout > 0 else None,
-            created=_seconds(found.metadata.creation_timestamp),
+            created=seconds_of(found.metadata.creation_timestamp),
             on_partial=(found.metadata.annotations or {}).get(ON_PARTIAL_ANNOTATION),
             generation=found.metadata.generation,
             status=_status(found.status),
         )
+
+    def template(self, raw: bytes | Raw) -> Shape:
+        """Return the shape of a pod template's pods. Raises DecodeError where it is none."""
+        try:
+            return self._shape(_decode_pod(raw))
+        except (msgspec.MsgspecError, QuantityError) as error:
+            raise DecodeError(f"not a readable pod template: {error}") from error
 
     def _shape(self, pod: core.Pod) -> Shape:
         spec = pod.spec
@@ -248,22 +255,28 @@ def _status(status: core.PodGroupStatus) -> PodGroupStatusInfo:
         running=status.running,
         succeeded=status.succeeded,
         failed=status.failed,
-        started=_seconds(started) if started else None,
-        conditions=tuple(
-            ConditionInfo(
-                c.type,
-                c.status,
-                c.reason,
-                c.message,
-                _seconds(c.last_transition_time),
-                c.observed_generation,
-            )
-            for c in status.conditions or ()
-        ),
+        started=seconds_of(started) if started else None,
+        conditions=conditions_of(status.conditions),
     )
 
 
-def _seconds(moment: datetime | None) -> float:
+def conditions_of(conditions: Sequence[core.Condition] | None) -> tuple[ConditionInfo, ...]:
+    """Return the conditions of a status."""
+    return tuple(
+        ConditionInfo(
+            c.type,
+            c.status,
+            c.reason,
+            c.message,
+            seconds_of(c.last_transition_time),
+            c.observed_generation,
+        )
+        for c in conditions or ()
+    )
+
+
+def seconds_of(moment: datetime | None) -> float:
+    """Return seconds since the epoch; 0 for no time."""
     return moment.timestamp() if moment else 0.0
 
 

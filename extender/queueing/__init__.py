@@ -1,0 +1,1 @@
+"""Decisions about quota and queues: who is admitted, with which flavors, instead of whom."""

@@ -1,0 +1,110 @@
+"""Everything that can happen to queues: facts from watches, and steps of our own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from extender.state.queues.records import (
+    Admission,
+    ClusterQueueInfo,
+    CohortInfo,
+    FlavorInfo,
+    JobObject,
+    LocalQueueInfo,
+    NamespaceInfo,
+    PriorityClassInfo,
+    WorkloadInfo,
+    WorkloadPriorityClassInfo,
+)
+
+Record = (
+    FlavorInfo
+    | ClusterQueueInfo
+    | CohortInfo
+    | LocalQueueInfo
+    | NamespaceInfo
+    | PriorityClassInfo
+    | WorkloadPriorityClassInfo
+    | WorkloadInfo
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """An object was created or changed; an older version than the one known changes nothing."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """An object is gone."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """All objects of one type there are."""
+
+    type: type[Record]
+    records: Sequence[Record]
+
+
+@dataclass(frozen=True, slots=True)
+class JobApplied:
+    """A job of any kind was created or changed."""
+
+    job: JobObject
+
+
+@dataclass(frozen=True, slots=True)
+class JobDeleted:
+    """A job is gone."""
+
+    job: JobObject
+
+
+@dataclass(frozen=True, slots=True)
+class JobsListed:
+    """All jobs of one kind there are."""
+
+    kind: str
+    jobs: Sequence[JobObject]
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """Quota was given to a workload; the API server is being told."""
+
+    workload: str
+    admission: Admission
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The API server did not take it: the workload holds what the facts say."""
+
+    workload: str
+
+
+Event = Applied | Deleted | Listed | JobApplied | JobDeleted | JobsListed | Assumed | Forgotten
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an event touched: for whom it is worth deciding again."""
+
+    workloads: frozenset[str] = frozenset()
+    """Keys of workloads that came, changed or went."""
+    released: frozenset[str] = frozenset()
+    """ClusterQueues in which quota was given back."""
+    structure: bool = False
+    """Flavors, cohorts, ClusterQueues or namespaces are others now: anybody may be concerned."""
+    cluster_queues: frozenset[str] = frozenset()
+    """ClusterQueues whose spec, status, numbers or flavors are others now."""
+    local_queues: frozenset[str] = frozenset()
+    """The same of LocalQueues, `namespace/name`."""
+    jobs: frozenset[tuple[str, str]] = frozenset()
+    """Jobs that came, changed or went, or whose workload did."""
+    flavors: frozenset[str] = frozenset()
+    """Flavors that came, changed or went, or whose users did."""

@@ -1,0 +1,159 @@
+"""The read-only side of the queues' state, which is all that decisions see.
+
+Like the cluster's it shares the live tables: it must not be kept across an `await`.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from extender.state.queues.records import (
+    Admission,
+    ClusterQueueInfo,
+    CohortInfo,
+    FlavorInfo,
+    FlavorResource,
+    JobObject,
+    LocalQueueInfo,
+    NamespaceInfo,
+    PriorityClassInfo,
+    WorkloadInfo,
+    WorkloadPriorityClassInfo,
+)
+from extender.state.queues.usage import Usage
+
+_NOTHING: Mapping[FlavorResource, int] = {}
+
+
+def _sets() -> defaultdict[str, set[str]]:
+    return defaultdict(set)
+
+
+@dataclass(slots=True)
+class Tables:
+    """Everything the queues' state holds. Written by `Queues` only."""
+
+    flavors: dict[str, FlavorInfo] = field(default_factory=dict)
+    cluster_queues: dict[str, ClusterQueueInfo] = field(default_factory=dict)
+    cohorts: dict[str, CohortInfo] = field(default_factory=dict)
+    local_queues: dict[str, LocalQueueInfo] = field(default_factory=dict)
+    namespaces: dict[str, NamespaceInfo] = field(default_factory=dict)
+    priority_classes: dict[str, PriorityClassInfo] = field(default_factory=dict)
+    workload_priority_classes: dict[str, WorkloadPriorityClassInfo] = field(default_factory=dict)
+    workloads: dict[str, WorkloadInfo] = field(default_factory=dict)
+    jobs: dict[tuple[str, str], JobObject] = field(default_factory=dict)
+    assumed: dict[str, Admission] = field(default_factory=dict)
+    usage: dict[str, Usage] = field(default_factory=dict)
+    """By ClusterQueue: quota taken, in fact or by assumption."""
+    reserving: defaultdict[str, set[str]] = field(default_factory=_sets)
+    """By ClusterQueue: workloads that take quota in it."""
+    by_queue: defaultdict[str, set[str]] = field(default_factory=_sets)
+    """By LocalQueue: workloads that are not finished."""
+    by_owner: defaultdict[str, set[str]] = field(default_factory=_sets)
+    """By UID of the job: its workloads."""
+    by_cluster_queue: defaultdict[str, set[str]] = field(default_factory=_sets)
+    """By ClusterQueue: its LocalQueues."""
+    job_uids: dict[str, tuple[str, str]] = field(default_factory=dict)
+    structure_version: int = 0
+
+
+class QueueSnapshot:
+    """A view of queues, quota and workloads."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    @property
+    def structure_version(self) -> int:
+        """Grows when a flavor, a cohort, a ClusterQueue or a namespace changes."""
+        return self._tables.structure_version
+
+    @property
+    def flavors(self) -> Mapping[str, FlavorInfo]:
+        """ResourceFlavors by name."""
+        return self._tables.flavors
+
+    @property
+    def cluster_queues(self) -> Mapping[str, ClusterQueueInfo]:
+        """ClusterQueues by name."""
+        return self._tables.cluster_queues
+
+    @property
+    def cohorts(self) -> Mapping[str, CohortInfo]:
+        """Cohort objects by name; a cohort that is only named by others has none."""
+        return self._tables.cohorts
+
+    @property
+    def local_queues(self) -> Mapping[str, LocalQueueInfo]:
+        """LocalQueues by `namespace/name`."""
+        return self._tables.local_queues
+
+    @property
+    def namespaces(self) -> Mapping[str, NamespaceInfo]:
+        """Namespaces by name."""
+        return self._tables.namespaces
+
+    @property
+    def priority_classes(self) -> Mapping[str, PriorityClassInfo]:
+        """PriorityClasses of pods by name."""
+        return self._tables.priority_classes
+
+    @property
+    def workload_priority_classes(self) -> Mapping[str, WorkloadPriorityClassInfo]:
+        """WorkloadPriorityClasses by name."""
+        return self._tables.workload_priority_classes
+
+    @property
+    def workloads(self) -> Mapping[str, WorkloadInfo]:
+        """Workloads by `namespace/name`, as the API server has them."""
+        return self._tables.workloads
+
+    @property
+    def jobs(self) -> Mapping[tuple[str, str], JobObject]:
+        """Jobs by integration and `namespace/name`."""
+        return self._tables.jobs
+
+    def usage(self, cluster_queue: str) -> Mapping[FlavorResource, int]:
+        """Return the quota that is taken in a ClusterQueue."""
+        return self._tables.usage.get(cluster_queue, _NOTHING)
+
+    def reserving(self, cluster_queue: str) -> Collection[str]:
+        """Return the workloads that take quota in a ClusterQueue."""
+        return self._tables.reserving.get(cluster_queue, ())
+
+    def admission(self, workload: str) -> Admission | None:
+        """Return the quota that a workload holds, in fact or by assumption; finished: none."""
+        assumed = self._tables.assumed.get(workload)
+        if assumed is not None:
+            return assumed
+        found = self._tables.workloads.get(workload)
+        return found.admission if found is not None and not found.finished else None
+
+    def is_assumed(self, workload: str) -> bool:
+        """Return whether the API server is being told that a workload has quota."""
+        return workload in self._tables.assumed
+
+    def waiting_in(self, local_queue: str) -> Collection[str]:
+        """Return the workloads of a LocalQueue that are not finished, with quota or without."""
+        return self._tables.by_queue.get(local_queue, ())
+
+    def local_queues_of(self, cluster_queue: str) -> Collection[str]:
+        """Return the LocalQueues of a ClusterQueue."""
+        return self._tables.by_cluster_queue.get(cluster_queue, ())
+
+    def workloads_of(self, owner: str) -> Collection[str]:
+        """Return the workloads of the job with a UID."""
+        return self._tables.by_owner.get(owner, ())
+
+    def job_of(self, uid: str) -> JobObject | None:
+        """Return the job with a UID."""
+        key = self._tables.job_uids.get(uid)
+        return self._tables.jobs.get(key) if key else None
+
+    def cluster_queue_of(self, workload: WorkloadInfo) -> str | None:
+        """Return the ClusterQueue in which a workload has quota, or else waits for it."""
+        held = self.admission(workload.key)
+        if held is not None:
+            return held.cluster_queue
+        queue = self._tables.local_queues.get(workload.queue)
+        return queue.cluster_queue if queue else None

@@ -1,0 +1,391 @@
+"""The one writer of what is known of queues.
+
+Facts come from watches and from the answers to our own writes, whichever is first: a version that
+is older than the one known changes nothing. A list replaces everything of its type. What is assumed
+(quota given, the API server not yet told) counts as taken from the same step on, and ends when the
+fact shows it or when it is forgotten.
+
+Nothing here awaits, and nothing reads a clock; `validate` recounts everything from scratch.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from extender.state.queues import events as ev
+from extender.state.queues.events import Change, Event, Record
+from extender.state.queues.records import (
+    ClusterQueueInfo,
+    CohortInfo,
+    FlavorInfo,
+    JobObject,
+    LocalQueueInfo,
+    NamespaceInfo,
+    PriorityClassInfo,
+    WorkloadInfo,
+    WorkloadPriorityClassInfo,
+)
+from extender.state.queues.snapshot import QueueSnapshot, Tables
+from extender.state.queues.usage import Usage, add, usage
+
+_NOTHING = Change()
+_REMEMBERED: Final = 10_000
+"""Deleted objects whose UIDs are kept, so that the late answer to a write brings none back."""
+_STRUCTURE: Final = (FlavorInfo, ClusterQueueInfo, CohortInfo, NamespaceInfo)
+
+
+class Queues:
+    """Belief about queues and workloads, changed by events and read through snapshots."""
+
+    def __init__(self) -> None:
+        self._tables = tables = Tables()
+        self._snapshot = QueueSnapshot(tables)
+        self._listeners: list[Callable[[Change], None]] = []
+        self._gone: dict[str, None] = {}
+        self._by_type: dict[type[Record], dict[str, Any]] = {
+            FlavorInfo: tables.flavors,
+            ClusterQueueInfo: tables.cluster_queues,
+            CohortInfo: tables.cohorts,
+            LocalQueueInfo: tables.local_queues,
+            NamespaceInfo: tables.namespaces,
+            PriorityClassInfo: tables.priority_classes,
+            WorkloadPriorityClassInfo: tables.workload_priority_classes,
+            WorkloadInfo: tables.workloads,
+        }
+        self._handlers: dict[type, Callable[[Any], Change]] = {
+            ev.Applied: lambda e: self._put(e.record),
+            ev.Deleted: lambda e: self._drop(e.record),
+            ev.Listed: self._listed,
+            ev.JobApplied: lambda e: self._put_job(e.job),
+            ev.JobDeleted: lambda e: self._drop_job(e.job),
+            ev.JobsListed: self._jobs_listed,
+            ev.Assumed: self._assumed,
+            ev.Forgotten: self._forgotten,
+        }
+
+    def apply(self, event: Event) -> Change:
+        """Take one event in, return what it touched, and tell the listeners."""
+        change = self._handlers[type(event)](event)
+        if change != _NOTHING:
+            for listener in self._listeners:
+                listener(change)
+        return change
+
+    def subscribe(self, listener: Callable[[Change], None]) -> None:
+        """Call a function after each change from now on."""
+        self._listeners.append(listener)
+
+    def snapshot(self) -> QueueSnapshot:
+        """Return the view for decisions."""
+        return self._snapshot
+
+    def validate(self) -> None:
+        """Recount everything; AssertionError says what is wrong. For tests."""
+        tables = self._tables
+        counted: dict[str, Usage] = {}
+        for key in {*tables.workloads, *tables.assumed}:
+            held = self._snapshot.admission(key)
+            if held is not None:
+                taken = usage(held, tables.workloads[key].reclaimable)
+                add(counted.setdefault(held.cluster_queue, {}), taken)
+                assert key in tables.reserving[held.cluster_queue], f"{key} is not reserving"
+        used = {name: amounts for name, amounts in tables.usage.items() if amounts}
+        assert used == {n: a for n, a in counted.items() if a}, f"{used} != {counted}"
+        reserving = {key for keys in tables.reserving.values() for key in keys}
+        assert all(self._snapshot.admission(key) for key in reserving), "a stale reservation"
+
+    # -- records
+
+    def _put(self, record: Record) -> Change:
+        table, key = self._by_type[type(record)], _key(record)
+        if _uid(record) in self._gone:
+            return _NOTHING
+        before = table.get(key)
+        if before == record or (before is not None and _is_older(record, before)):
+            return self._same(before, record, table=table)
+        if isinstance(record, WorkloadInfo):
+            return self._put_workload(record, before)
+        table[key] = record
+        return self._touched(before, record)
+
+    def _same(self, before: Record, record: Record, *, table: dict[str, Any]) -> Change:
+        """Keep what is not compared, such as a stored status, up to date."""
+        if not _is_older(record, before):
+            table[_key(record)] = record
+            if isinstance(record, ClusterQueueInfo):
+                return Change(cluster_queues=frozenset((record.name,)))
+            if isinstance(record, LocalQueueInfo):
+                return Change(local_queues=frozenset((record.key,)))
+        return _NOTHING
+
+    def _drop(self, record: Record) -> Change:
+        table, key = self._by_type[type(record)], _key(record)
+        before = table.get(key)
+        if before is None or _uid(before) != _uid(record):
+            return _NOTHING
+        self._remember(_uid(before))
+        if isinstance(before, WorkloadInfo):
+            return self._drop_workload(before)
+        del table[key]
+        return self._touched(before, None)
+
+    def _remember(self, uid: str) -> None:
+        if uid:
+            self._gone[uid] = None
+        while len(self._gone) > _REMEMBERED:
+            del self._gone[next(iter(self._gone))]
+
+    def _listed(self, event: ev.Listed) -> Change:
+        table = self._by_type[event.type]
+        there = {_key(record) for record in event.records}
+        changes = [self._drop(table[key]) for key in [key for key in table if key not in there]]
+        changes += [self._put(record) for record in event.records]
+        return _union(changes)
+
+    def _touched(self, before: Record | None, after: Record | None) -> Change:
+        record = after or before
+        assert record is not None
+        structure = isinstance(record, _STRUCTURE) and _shape(before) != _shape(after)
+        if structure:
+            self._tables.structure_version += 1
+        if isinstance(record, LocalQueueInfo):
+            self._index_queue(before, after)
+            return self._touched_queue(record)
+        return Change(
+            structure=structure,
+            cluster_queues=self._cluster_queues_with(record),
+            flavors=self._flavors_with(before, after),
+        )
+
+    def _index_queue(self, before: Record | None, after: Record | None) -> None:
+        assert before is None or isinstance(before, LocalQueueInfo)
+        assert after is None or isinstance(after, LocalQueueInfo)
+        if before is not None:
+            _discard(self._tables.by_cluster_queue, before.cluster_queue, before.key)
+        if after is not None:
+            self._tables.by_cluster_queue[after.cluster_queue].add(after.key)
+
+    def _touched_queue(self, queue: LocalQueueInfo) -> Change:
+        return Change(
+            workloads=frozenset(self._snapshot.waiting_in(queue.key)),
+            cluster_queues=frozenset((queue.cluster_queue,)),
+            local_queues=frozenset((queue.key,)),
+        )
+
+    def _cluster_queues_with(self, record: Record) -> frozenset[str]:
+        """Return the ClusterQueues that a record of the structure may concern."""
+        if isinstance(record, ClusterQueueInfo):
+            return frozenset((record.name,))
+        if isinstance(record, FlavorInfo):
+            name = record.meta.name
+            return frozenset(
+                q.name for q in self._tables.cluster_queues.values() if name in _flavors(q)
+            )
+        if isinstance(record, CohortInfo):
+            return frozenset(q.name for q in self._tables.cluster_queues.values() if q.cohort)
+        return frozenset()
+
+    def _flavors_with(self, before: Record | None, after: Record | None) -> frozenset[str]:
+        found: set[str] = set()
+        for record in (before, after):
+            if isinstance(record, FlavorInfo):
+                found.add(record.meta.name)
+            elif isinstance(record, ClusterQueueInfo):
+                found |= _flavors(record)
+        return frozenset(found)
+
+    # -- workloads
+
+    def _put_workload(self, workload: WorkloadInfo, before: WorkloadInfo | None) -> Change:
+        tables, key = self._tables, workload.key
+        released = self._uncount(key, before)
+        assumed = tables.assumed.get(key)
+        if assumed is not None and (workload.admission or workload.finished):
+            del tables.assumed[key]
+        if before is not None:
+            self._unindex(before)
+        tables.workloads[key] = workload
+        if workload.owner is not None:
+            tables.by_owner[workload.owner.uid].add(key)
+        if not workload.finished:
+            tables.by_queue[workload.queue].add(key)
+        return self._changed(workload, before, released=released, taken=self._count(key))
+
+    def _drop_workload(self, workload: WorkloadInfo) -> Change:
+        released = self._uncount(workload.key, workload)
+        self._tables.assumed.pop(workload.key, None)
+        self._unindex(workload)
+        del self._tables.workloads[workload.key]
+        return self._changed(workload, None, released=released, taken=(None, {}))
+
+    def _unindex(self, workload: WorkloadInfo) -> None:
+        if workload.owner is not None:
+            _discard(self._tables.by_owner, workload.owner.uid, workload.key)
+        _discard(self._tables.by_queue, workload.queue, workload.key)
+
+    def _assumed(self, event: ev.Assumed) -> Change:
+        workload = self._tables.workloads[event.workload]
+        released = self._uncount(event.workload, workload)
+        self._tables.assumed[event.workload] = event.admission
+        taken = self._count(event.workload)
+        return self._changed(workload, workload, released=released, taken=taken)
+
+    def _forgotten(self, event: ev.Forgotten) -> Change:
+        if event.workload not in self._tables.assumed:
+            return _NOTHING
+        workload = self._tables.workloads[event.workload]
+        released = self._uncount(event.workload, workload)
+        del self._tables.assumed[event.workload]
+        taken = self._count(event.workload)
+        return self._changed(workload, workload, released=released, taken=taken)
+
+    def _count(self, key: str) -> tuple[str | None, Usage]:
+        """Take the quota that a workload holds, and return where and how much."""
+        held = self._snapshot.admission(key)
+        if held is None:
+            return None, {}
+        taken = usage(held, self._tables.workloads[key].reclaimable)
+        add(self._tables.usage.setdefault(held.cluster_queue, {}), taken)
+        self._tables.reserving[held.cluster_queue].add(key)
+        return held.cluster_queue, taken
+
+    def _uncount(self, key: str, before: WorkloadInfo | None) -> tuple[str | None, Usage]:
+        """Give back the quota that a workload held, and return where and how much."""
+        held = self._snapshot.admission(key) if before is not None else None
+        if held is None or before is None:
+            return None, {}
+        given = usage(held, before.reclaimable)
+        add(self._tables.usage[held.cluster_queue], given, sign=-1)
+        _discard(self._tables.reserving, held.cluster_queue, key)
+        return held.cluster_queue, given
+
+    def _changed(
+        self,
+        workload: WorkloadInfo,
+        before: WorkloadInfo | None,
+        *,
+        released: tuple[str | None, Usage],
+        taken: tuple[str | None, Usage],
+    ) -> Change:
+        queues = {workload.queue, *((before.queue,) if before else ())}
+        clusters = {name for name in (released[0], taken[0]) if name}
+        clusters |= {q.cluster_queue for q in map(self._tables.local_queues.get, queues) if q}
+        return Change(
+            workloads=frozenset((workload.key,)),
+            released=_freed(released, taken),
+            cluster_queues=frozenset(clusters),
+            local_queues=frozenset(queues),
+            jobs=self._jobs_with(workload, before),
+        )
+
+    def _jobs_with(
+        self, workload: WorkloadInfo, before: WorkloadInfo | None
+    ) -> frozenset[tuple[str, str]]:
+        owners = {w.owner.uid for w in (workload, before) if w is not None and w.owner}
+        return frozenset(
+            self._tables.job_uids[uid] for uid in owners if uid in self._tables.job_uids
+        )
+
+    # -- jobs
+
+    def _put_job(self, job: JobObject) -> Change:
+        if job.meta.uid in self._gone:
+            return _NOTHING
+        before = self._tables.jobs.get(job.key)
+        if before is not None:
+            if job.meta.version <= before.meta.version and job.meta.uid == before.meta.uid:
+                return _NOTHING
+            self._tables.job_uids.pop(before.meta.uid, None)
+        self._tables.jobs[job.key] = job
+        self._tables.job_uids[job.meta.uid] = job.key
+        return Change(jobs=frozenset((job.key,)))
+
+    def _drop_job(self, job: JobObject) -> Change:
+        before = self._tables.jobs.get(job.key)
+        if before is None or before.meta.uid != job.meta.uid:
+            return _NOTHING
+        del self._tables.jobs[job.key]
+        self._tables.job_uids.pop(job.meta.uid, None)
+        self._remember(job.meta.uid)
+        workloads = frozenset(self._snapshot.workloads_of(job.meta.uid))
+        return Change(jobs=frozenset((job.key,)), workloads=workloads)
+
+    def _jobs_listed(self, event: ev.JobsListed) -> Change:
+        there = {job.key for job in event.jobs}
+        known = [job for job in self._tables.jobs.values() if job.kind == event.kind]
+        changes = [self._drop_job(job) for job in known if job.key not in there]
+        changes += [self._put_job(job) for job in event.jobs]
+        return _union(changes)
+
+
+def _key(record: Record) -> str:
+    match record:
+        case NamespaceInfo() | PriorityClassInfo() | WorkloadPriorityClassInfo():
+            return record.name
+        case _:
+            return record.meta.key
+
+
+def _uid(record: Record) -> str:
+    match record:
+        case NamespaceInfo() | PriorityClassInfo() | WorkloadPriorityClassInfo():
+            return ""
+        case _:
+            return record.meta.uid
+
+
+def _is_older(record: Record, than: Record) -> bool:
+    match record, than:
+        case (NamespaceInfo() | PriorityClassInfo() | WorkloadPriorityClassInfo(), _) | (
+            _,
+            NamespaceInfo() | PriorityClassInfo() | WorkloadPriorityClassInfo(),
+        ):
+            return False
+        case _:
+            return record.meta.version < than.meta.version
+
+
+def _shape(record: Record | None) -> object:
+    """Return what of a record decides about others: what its users asked for, not its status."""
+    match record:
+        case ClusterQueueInfo(meta=meta):
+            return meta.uid, meta.generation, meta.terminating
+        case FlavorInfo(meta=meta) | CohortInfo(meta=meta):
+            return meta.uid, meta.generation
+        case _:
+            return record
+
+
+def _flavors(queue: ClusterQueueInfo) -> set[str]:
+    return {quotas.flavor for group in queue.resource_groups for quotas in group.flavors}
+
+
+def _freed(released: tuple[str | None, Usage], taken: tuple[str | None, Usage]) -> frozenset[str]:
+    """Return the ClusterQueue that got quota back, if any did."""
+    where, before = released
+    if where is None:
+        return frozenset()
+    after = taken[1] if taken[0] == where else {}
+    freed = any(amount > after.get(key, 0) for key, amount in before.items())
+    return frozenset((where,)) if freed else frozenset()
+
+
+def _discard(sets: dict[str, set[str]], key: str, value: str) -> None:
+    found = sets.get(key)
+    if found is not None:
+        found.discard(value)
+        if not found:
+            del sets[key]
+
+
+def _union(changes: Iterable[Change]) -> Change:
+    """Return one change for many."""
+    found = [change for change in changes if change != _NOTHING]
+    return Change(
+        workloads=frozenset().union(*(c.workloads for c in found)),
+        released=frozenset().union(*(c.released for c in found)),
+        structure=any(c.structure for c in found),
+        cluster_queues=frozenset().union(*(c.cluster_queues for c in found)),
+        local_queues=frozenset().union(*(c.local_queues for c in found)),
+        jobs=frozenset().union(*(c.jobs for c in found)),
+        flavors=frozenset().union(*(c.flavors for c in found)),
+    )

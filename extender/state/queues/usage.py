@@ -1,0 +1,31 @@
+"""How much quota a workload takes."""
+
+from collections.abc import Mapping
+
+from extender.state.queues.records import Admission, FlavorResource
+
+Usage = dict[FlavorResource, int]
+
+
+def usage(admission: Admission, reclaimable: Mapping[str, int]) -> Usage:
+    """Return what an admission takes once the pods that are done are taken off (KEP-78)."""
+    taken: Usage = {}
+    for assignment in admission.assignments:
+        left = max(0, assignment.count - reclaimable.get(assignment.name, 0))
+        for resource, amount in assignment.usage.items():
+            flavor = assignment.flavors.get(resource)
+            if flavor is None or not assignment.count or not amount * left:
+                continue
+            key = (flavor, resource)
+            taken[key] = taken.get(key, 0) + amount * left // assignment.count
+    return taken
+
+
+def add(into: Usage, more: Mapping[FlavorResource, int], *, sign: int = 1) -> None:
+    """Add in place, or subtract; what reaches zero is dropped."""
+    for key, amount in more.items():
+        left = into.get(key, 0) + sign * amount
+        if left:
+            into[key] = left
+        else:
+            into.pop(key, None)

@@ -1,0 +1,1 @@
+"""What the API server asks us: conversion between versions, and admission of jobs."""
