@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tests.bench.queue.history import Seen
 from tests.bench.queue.load import Load
 
-_MOST_TOLD = 20
+_MOST_TOLD = 5
 
 
 class Ledger:
