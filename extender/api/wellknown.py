@@ -38,6 +38,8 @@ class Reason(StrEnum):
     CACHE_BEHIND = "CacheBehind"
     """kube-scheduler sees room that our own watch has not told of yet."""
     RESERVED = "ReservedForGang"
+    NOT_ADMITTED = "NotAdmitted"
+    """Its Job has a queue and was started without being admitted."""
     SCHEDULE_TIMEOUT = "ScheduleTimeout"
     MEMBER_UNSCHEDULABLE = "MemberUnschedulable"
     MEMBER_DELETED = "MemberDeleted"

@@ -88,6 +88,8 @@ class Admitter:
         """Take a change of the state."""
         now = self._clock.wall()
         if change.structure:
+            for name in self._snapshot.cluster_queues:
+                self.pending.refresh(name, self._snapshot, now)
             self.pending.release_all(self._snapshot, now)
         for key in change.workloads:
             self.pending.update(key, self._snapshot, now)
@@ -113,7 +115,6 @@ class Admitter:
 
     async def _cycle(self, tasks: asyncio.TaskGroup) -> None:
         began = self._clock.monotonic()
-        self.pending.due(self._snapshot, self._clock.wall())
         outcomes = cycle.run(
             self._snapshot,
             self.pending,
@@ -191,6 +192,7 @@ class Admitter:
                 )
         except ApiError as error:
             _log.warning("could not preempt", workload=key, error=str(error))
+            self.pending.spared(key)
             return
         self._metrics.evicted(before, held.cluster_queue, to.PREEMPTED)
         self._record(event(before, to.PREEMPTED, message))

@@ -9,13 +9,15 @@ from msgspec import Raw
 
 from extender.api import core_v1 as core
 from extender.api.indexes import count_indexes
+from extender.api.selectors import matches_selector
 from extender.api.wellknown import (
     GANG_READY,
     ON_PARTIAL_ANNOTATION,
     POD_GROUP_LABEL,
     POD_GROUP_LABEL_SIGS,
+    PODSET_LABEL,
+    QUEUE_LABEL,
 )
-from extender.gang.feasibility import matches
 from extender.resources.pod_requests import ContainerRequests, pod_requests
 from extender.resources.quantity import QuantityError, parse_resources
 from extender.state.jobs import JobInfo
@@ -84,6 +86,7 @@ class Decoder:
             ready="ContainersReady" in holding,
             owners=tuple(f"{meta.namespace}/{o.name}" for o in meta.owner_references or ()),
             readiness_gate=any(g.condition_type == GANG_READY for g in spec.readiness_gates or ()),
+            admitted=PODSET_LABEL in (meta.labels or {}),
             gang_ready=GANG_READY in holding,
         )
 
@@ -116,7 +119,9 @@ class Decoder:
         if ended:
             return JobInfo(job.metadata.uid, group)
         begun, done = _pods_of(job.spec, (job.status.succeeded or 0) + failed)
-        return JobInfo(job.metadata.uid, group, begun, done)
+        queued = QUEUE_LABEL in (job.metadata.labels or {})
+        key = f"{job.metadata.namespace}/{job.metadata.name}"
+        return JobInfo(job.metadata.uid, group, begun, done, key if queued else None)
 
     def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:
         """Return a PodGroup of an API group. Raises DecodeError where the JSON is not one."""
@@ -225,8 +230,7 @@ def _shuns_itself(affinity: core.Affinity | None, meta: core.ObjectMeta) -> bool
     return any(
         term.topology_key == HOSTNAME_LABEL
         and _covers(term, namespace)
-        and term.label_selector is not None
-        and _selects(term.label_selector, labels)
+        and matches_selector(term.label_selector, labels)
         for term in terms or ()
     )
 
@@ -236,14 +240,6 @@ def _covers(term: core.PodAffinityTerm, namespace: str) -> bool:
     everywhere = term.namespace_selector == core.LabelSelector()
     here = not term.namespaces and term.namespace_selector is None
     return everywhere or here or namespace in (term.namespaces or ())
-
-
-def _selects(selector: core.LabelSelector, labels: Mapping[str, str]) -> bool:
-    exact = (selector.match_labels or {}).items()
-    expressions = selector.match_expressions or []
-    return all(labels.get(key) == value for key, value in exact) and all(
-        matches(requirement, labels) for requirement in expressions
-    )
 
 
 def _status(status: core.PodGroupStatus) -> PodGroupStatusInfo:

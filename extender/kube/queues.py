@@ -10,7 +10,7 @@ from extender.kube.client import MERGE_PATCH, KubeClient
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.pod_groups import as_condition, as_time
 from extender.resources.quantity import amount, show
-from extender.state.queues.records import Admission, Meta, WorkloadInfo
+from extender.state.queues.records import Admission, JobObject, Meta, WorkloadInfo
 
 API_VERSION: Final = f"{QUEUE_GROUP}/{QUEUE_VERSION}"
 Json = dict[str, Any]
@@ -77,25 +77,31 @@ class QueueWriter:
 class JobWriter:
     """Writes jobs of any kind; every method raises ApiError."""
 
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, decoder: QueueDecoder) -> None:
         self._client = client
+        self._decoder = decoder
 
-    async def patch(self, path: str, change: Mapping[str, Any]) -> bytes:
-        """Merge a change into an object or a subresource; return it as it is stored."""
-        return await self._client.request(
-            "PATCH", path, body=_encode(change), content_type=MERGE_PATCH
-        )
+    async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
+        """Merge a change into a job or a subresource; return the job as it is stored."""
+        body = _encode(change)
+        stored = await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        return self._decoder.job(stored, kind=kind)
 
-    async def delete(self, path: str, uid: str) -> None:
+    async def delete(self, path: str, options: Mapping[str, Any]) -> None:
         """Delete an object."""
-        body = _encode({"preconditions": {"uid": uid}, "propagationPolicy": "Background"})
-        await self._client.request("DELETE", path, body=body)
+        await self._client.request("DELETE", path, body=_encode(options))
 
 
 def collection(plural: str, namespace: str) -> str:
     """Return the path of our objects in a namespace, or of cluster-wide ones for ''."""
+    return objects(QUEUE_GROUP, QUEUE_VERSION, plural, namespace=namespace)
+
+
+def objects(group: str, version: str, plural: str, *, namespace: str = "") -> str:
+    """Return the path of a resource's objects in a namespace, or in all of them."""
+    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
     where = f"/namespaces/{namespace}" if namespace else ""
-    return f"/apis/{QUEUE_GROUP}/{QUEUE_VERSION}{where}/{plural}"
+    return f"{root}{where}/{plural}"
 
 
 def _path(plural: str, meta: Meta) -> str:

@@ -87,8 +87,11 @@ def preempted(workload: WorkloadInfo, reason: str, message: str, *, now: float) 
     return told(after, PREEMPTED, holds=True, reason=reason, message=message, now=now)
 
 
-def released(workload: WorkloadInfo, now: float) -> WorkloadInfo:
-    """Return an evicted workload without quota, once nothing of it runs any more."""
+def released(workload: WorkloadInfo, now: float, *, requeued: bool | None = None) -> WorkloadInfo:
+    """Return an evicted workload without quota, once nothing of it runs any more.
+
+    `requeued` tells whether it may have quota again at once; by default its eviction tells.
+    """
     eviction = workload.condition(EVICTED)
     reason = eviction.reason if eviction else PENDING
     message = eviction.message if eviction else "The workload has no quota"
@@ -105,7 +108,7 @@ def released(workload: WorkloadInfo, now: float) -> WorkloadInfo:
             message="The workload has no reservation",
             now=now,
         )
-    again = reason in _AT_ONCE
+    again = reason in _AT_ONCE if requeued is None else requeued
     return told(after, REQUEUED, holds=again, reason=reason, message=message, now=now)
 
 
