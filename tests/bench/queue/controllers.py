@@ -2,9 +2,12 @@
 
 import shlex
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
@@ -49,3 +52,15 @@ def external(command: str, *, name: str = EXTERNAL, crds: Path = CRDS) -> Contro
         )
 
     return Controller(key=EXTERNAL, title=name, start=start)
+
+
+def stop(component: Component) -> None:
+    """Stop a program, and whatever it had started and left behind."""
+    children: list[psutil.Process] = []
+    if component.running:
+        with suppress(psutil.NoSuchProcess):
+            children = psutil.Process(component.pid).children(recursive=True)
+    component.stop()
+    for child in children:
+        with suppress(psutil.NoSuchProcess):
+            child.kill()

@@ -1,7 +1,8 @@
 """`python -m tests.bench.queue.generator KUBECONFIG LOAD`: creates the Workloads, then ends.
 
 Each stream creates one after the other, at its interval; one that is late goes on from where it
-is, so that a slow API server is loaded evenly and not in bursts.
+is, so that a slow API server is loaded evenly and not in bursts. aiohttp takes 0.3 ms of CPU for
+each; httpx takes ten times that, which the measured ones would lack.
 """
 
 import asyncio

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from extender.resources.quantity import CPU, amount
@@ -33,8 +41,9 @@ def _milli(value: object) -> object:
     raise ValueError("not a quantity of CPU such as 500m or 2")
 
 
-Milli = Annotated[int, BeforeValidator(_milli), Field(gt=0)]
-NoneOrMilli = Annotated[int, BeforeValidator(_milli), Field(ge=0)]
+_CPU = (BeforeValidator(_milli), PlainSerializer(lambda milli: f"{milli}m", when_used="json"))
+Milli = Annotated[int, *_CPU, Field(gt=0)]
+MilliOrZero = Annotated[int, *_CPU, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")]
 
@@ -67,8 +76,8 @@ class QueuesSet(_Model):
 
     class_name: Name
     count: Count
-    nominal_quota: NoneOrMilli
-    borrowing_limit: NoneOrMilli | None = None
+    nominal_quota: MilliOrZero
+    borrowing_limit: MilliOrZero | None = None
     reclaim_within_cohort: Literal["Never", "LowerPriority", "Any"] = "Never"
     within_cluster_queue: Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"] = "Never"
     workloads_sets: list[WorkloadsSet] = []

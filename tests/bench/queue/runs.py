@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.bench.load import Progress
 from tests.bench.meter import Meter
 from tests.bench.queue import history, manifests, measures, status, writes
-from tests.bench.queue.controllers import Controller
+from tests.bench.queue.controllers import Controller, stop
 from tests.bench.queue.load import Load, read
 from tests.bench.queue.measures import Measures
 from tests.bench.queue.status import Status
@@ -96,13 +96,14 @@ def measure(
     ):
         record = Path(folder) / "history"
         run = _Run(control_plane, meter, file, record)
-        run.prepare(load, controller, progress)
-        before = writes.parse(control_plane_metrics(control_plane))
-        ended = run.go(limits, progress)
-        progress("waiting for the last writes")
-        after = _settled(control_plane)
-        time.sleep(2 * _POLL_SECONDS)  # one more sample of the meter
-        run.stop()
+        try:
+            run.prepare(load, controller, progress)
+            before = writes.parse(_metrics(control_plane))
+            ended = run.go(limits, progress)
+            progress("waiting for the last writes")
+            after = _settled(control_plane)
+        finally:
+            run.stop()
         measured = measures.measure(history.read(record), load)
         if ended:
             progress(f"{ended}\n{control_plane.tails()}")
@@ -177,7 +178,8 @@ class _Run:
     def stop(self) -> None:
         """Stop the load and then the controller; what they told last is known then."""
         for name in ("generator", "runner", "controller"):
-            self._started[name].stop()
+            if name in self._started:
+                stop(self._started[name])
         self._look()
 
     def _spawn(self, name: str, *args: str) -> None:
@@ -224,7 +226,7 @@ class _Run:
         return ""
 
 
-def control_plane_metrics(control_plane: ControlPlane) -> str:
+def _metrics(control_plane: ControlPlane) -> str:
     """Return the API server's page of metrics."""
     with Api(control_plane.admin_kubeconfig) as api:
         return api.request("GET", "/metrics").text
@@ -233,10 +235,10 @@ def control_plane_metrics(control_plane: ControlPlane) -> str:
 def _settled(control_plane: ControlPlane) -> Counter[str]:
     """Return the count of writes once nobody writes any more, or after some seconds."""
     deadline = time.monotonic() + _SETTLE_SECONDS
-    count = writes.parse(control_plane_metrics(control_plane))
+    count = writes.parse(_metrics(control_plane))
     while time.monotonic() < deadline:
         time.sleep(_QUIET_SECONDS)
-        before, count = count, writes.parse(control_plane_metrics(control_plane))
+        before, count = count, writes.parse(_metrics(control_plane))
         if before == count:
             break
     return count

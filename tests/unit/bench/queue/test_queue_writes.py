@@ -7,8 +7,13 @@ from tests.bench.queue import writes
 
 def _line(verb: str, resource: str, value: int, **labels: str) -> str:
     fields = {
-        "code": "200", "dry_run": "", "group": "", "resource": resource, "subresource": "",
-        "verb": verb, **labels,
+        "code": "200",
+        "dry_run": "",
+        "group": "",
+        "resource": resource,
+        "subresource": "",
+        "verb": verb,
+        **labels,
     }
     text = ",".join(f'{name}="{label}"' for name, label in fields.items())
     return f"apiserver_request_total{{{text}}} {value}"
