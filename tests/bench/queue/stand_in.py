@@ -85,9 +85,6 @@ class StandIn:
         if workload.held:
             self._held[name] = workload.spec.queue_name, workload.held
             self._assumed.pop(name, None)
-            if workload.is_true("Admitted") and self._evict and not workload.is_true("Evicted"):
-                self._evict -= 1
-                self._tasks.create_task(self._preempt(workload))
         elif name not in self._assumed:
             self._pending[name] = workload
 
@@ -134,15 +131,14 @@ class StandIn:
             Condition("QuotaReserved", "True", "QuotaReserved", f"Quota reserved in {queue}"),
             Condition("Admitted", "True", "Admitted", "The Workload is admitted"),
         ]
-        if workload.condition("Evicted"):
+        if self._evict:
+            self._evict -= 1
+            changed.append(Condition("Evicted", "True", "Preempted", "It was asked for"))
+        elif workload.condition("Evicted"):
             changed.append(Condition("Evicted", "False", "QuotaReserved", "It has quota again"))
         if await self._patch(workload, changed, admission=admission) == _CONFLICT:
             self._assumed.pop(workload.metadata.name, None)
             self._changed.set()
-
-    async def _preempt(self, workload: Workload) -> None:
-        changed = [Condition("Evicted", "True", "Preempted", "It was asked for")]
-        await self._patch(workload, changed)
 
     async def _patch(self, workload: Workload, changed: list[Condition], **status: object) -> int:
         name = workload.metadata.name
@@ -195,7 +191,7 @@ async def run(kubeconfig: Path, *, evict: int, overcommit: int) -> None:
 
 
 def main(
-    evict: Annotated[int, typer.Option(help="Evict the first so many that are admitted.")] = 0,
+    evict: Annotated[int, typer.Option(help="Evict the first so many in the write that admits them.")] = 0,
     overcommit: Annotated[
         int, typer.Option(help="Thousandths of a core that each cohort and queue may have more.")
     ] = 0,
