@@ -70,7 +70,11 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One kind of one group. All its versions are served, the first one is stored."""
+    """One kind of one group. The first version is stored and served.
+
+    Older ones that differ are not served before somebody converts: the process that does has them
+    served. Until then the API server would ask in vain, ten times a second for each kind.
+    """
 
     group: str
     plural: str
@@ -110,9 +114,12 @@ def crd(definition: Definition) -> dict[str, Any]:
                 **_if_any("categories", list(definition.categories)),
             },
             "scope": definition.scope,
-            **_conversion(definition),
             "versions": [
-                _version(version, stored=version is definition.versions[0])
+                _version(
+                    version,
+                    stored=version is definition.versions[0],
+                    served=version is definition.versions[0] or not needs_webhook(definition),
+                )
                 for version in definition.versions
             ],
         },
@@ -128,6 +135,15 @@ def structural(model: type[BaseModel]) -> Schema:
     return {**schema, **_if_any("required", required), "properties": properties}
 
 
+def needs_webhook(definition: Definition) -> bool:
+    """Return whether its versions differ in more than their names, so that somebody must convert.
+
+    The API server asks that somebody at every write, for those who watch the other version.
+    """
+    first, *others = (structural(version.model)["properties"] for version in definition.versions)
+    return any(properties != first for properties in others)
+
+
 def _metadata(definition: Definition) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": definition.name}
     # In the groups that belong to the community the server asks for a word on API review
@@ -137,24 +153,11 @@ def _metadata(definition: Definition) -> dict[str, Any]:
     return metadata
 
 
-def _conversion(definition: Definition) -> dict[str, Any]:
-    if len(definition.versions) == 1:
-        return {}
-    # The certificate's authority is put in by the process that has the certificate.
-    service = {"clientConfig": {"service": dict(CONVERSION_SERVICE)}}
-    return {
-        "conversion": {
-            "strategy": "Webhook",
-            "webhook": {**service, "conversionReviewVersions": ["v1"]},
-        }
-    }
-
-
-def _version(version: Version, *, stored: bool) -> dict[str, Any]:
+def _version(version: Version, *, stored: bool, served: bool) -> dict[str, Any]:
     deprecation = {"deprecated": True, "deprecationWarning": version.deprecation}
     return {
         "name": version.name,
-        "served": True,
+        "served": served,
         "storage": stored,
         **(deprecation if version.deprecation else {}),
         **_if_any("additionalPrinterColumns", [*map(_column, version.columns)]),

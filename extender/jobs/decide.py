@@ -146,8 +146,6 @@ def _follow(job: GenericJob, workload: WorkloadInfo, context: Context) -> Action
     if workload.meta.terminating:
         stopped = stop(job, Word.WORKLOAD_DELETED, "Its workload is deleted", workload=workload)
         return stopped or (NONE if job.is_active() else drop_finalizer(workload))
-    if is_stopping(job):
-        return stop(job, Word.STOP_UNFINISHED, "A stop that was begun is ended", workload=workload)
     acting = _act(job, workload, context)
     return (*acting, *_report(job, workload, context))
 
@@ -155,7 +153,8 @@ def _follow(job: GenericJob, workload: WorkloadInfo, context: Context) -> Action
 def _after_the_end(job: GenericJob, workload: WorkloadInfo) -> Actions:
     said = workload.condition("Finished")
     stopped = NONE
-    if said is not None and said.reason in _NEVER_RAN and job.finished() is None:
+    never_ran = said is not None and said.reason in _NEVER_RAN
+    if said is not None and job.finished() is None and (never_ran or is_stopping(job)):
         stopped = stop(job, said.reason, said.message, workload=workload)
     return (*stopped, *drop_finalizer(workload), *_finalize(job))
 
@@ -168,6 +167,8 @@ def _finalize(job: GenericJob) -> Actions:
 def _act(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
     if workload.evicted and (workload.admission is not None or not job.is_suspended()):
         return _evict(job, workload)
+    if is_stopping(job):
+        return stop(job, Word.STOP_UNFINISHED, "A stop that was begun is ended", workload=workload)
     if job.is_suspended():
         if workload.admitted and workload.admission is not None:
             return (*_prioritize(job, workload, context), *_start(job, workload, context))
@@ -184,10 +185,11 @@ def _evict(job: GenericJob, workload: WorkloadInfo) -> Actions:
     said = workload.condition("Evicted")
     reason, message = (said.reason, said.message) if said else ("", "")
     stopped = stop(job, reason, message, workload=workload)
-    if stopped or job.is_active():
+    if not job.is_suspended() or job.is_active():
         return stopped
     at_once = reason in _AT_ONCE
-    return (ReleaseQuota(workload.key, workload.meta.uid, at_once, reason, message),)
+    release = ReleaseQuota(workload.key, workload.meta.uid, at_once, reason, message)
+    return (release, *stopped)
 
 
 def _start(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:

@@ -12,6 +12,7 @@ from extender.api.crds import (
     StructuralSchemaError,
     Version,
     crd,
+    needs_webhook,
     structural,
 )
 from extender.api.definitions import DEFINITIONS
@@ -238,7 +239,7 @@ class Older(BaseModel):
     data: Flavor
 
 
-def test_all_versions_are_served_the_first_is_stored_and_a_webhook_converts() -> None:
+def test_the_first_version_is_stored_and_older_ones_wait_for_who_converts() -> None:
     versions = (
         Version("v2", ResourceFlavor, selectable=(".spec.name",)),
         Version("v1", Older, deprecation="v1 is old, say v2."),
@@ -250,22 +251,27 @@ def test_all_versions_are_served_the_first_is_stored_and_a_webhook_converts() ->
     assert (newer["served"], newer["storage"]) == (True, True)
     assert newer["selectableFields"] == [{"jsonPath": ".spec.name"}]
     assert "deprecated" not in newer
-    assert (older["served"], older["storage"]) == (True, False)
+    assert (older["served"], older["storage"]) == (False, False)
     assert (older["deprecated"], older["deprecationWarning"]) == (True, "v1 is old, say v2.")
     assert set(older["schema"]["openAPIV3Schema"]["properties"]) == {*SERVER, "data"}
-    assert spec["conversion"] == {
-        "strategy": "Webhook",
-        "webhook": {
-            "clientConfig": {
-                "service": {
-                    "namespace": "gang-extender-system",
-                    "name": "gang-reconciler-webhooks",
-                    "path": "/convert",
-                    "port": 443,
-                }
-            },
-            "conversionReviewVersions": ["v1"],
-        },
+    assert "conversion" not in spec
+
+
+def test_versions_that_say_the_same_need_nobody_to_convert_them() -> None:
+    versions = (Version("v2", ResourceFlavor), Version("v1", ResourceFlavor, deprecation="Old."))
+
+    spec = crd(Definition("example.com", "resourceflavors", versions))["spec"]
+
+    assert [version["name"] for version in spec["versions"]] == ["v2", "v1"]
+    assert [version["served"] for version in spec["versions"]] == [True, True]
+    assert "conversion" not in spec
+
+
+def test_only_kinds_that_differ_are_converted_by_a_webhook() -> None:
+    assert {each.kind for each in DEFINITIONS if needs_webhook(each)} == {
+        "ClusterQueue",
+        "LocalQueue",
+        "Workload",
     }
 
 
