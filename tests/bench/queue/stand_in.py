@@ -191,7 +191,9 @@ async def run(kubeconfig: Path, *, evict: int, overcommit: int) -> None:
 
 
 def main(
-    evict: Annotated[int, typer.Option(help="Evict the first so many in the write that admits them.")] = 0,
+    evict: Annotated[
+        int, typer.Option(help="Evict the first so many in the write that admits them.")
+    ] = 0,
     overcommit: Annotated[
         int, typer.Option(help="Thousandths of a core that each cohort and queue may have more.")
     ] = 0,
