@@ -47,7 +47,7 @@ def decide(workload: WorkloadInfo, snapshot: QueueSnapshot, now: float, *, orpha
     """Return the next step; `orphaned` tells that its job is known to be gone."""
     if workload.meta.terminating:
         held = bool(workload.meta.finalizers)
-        return Step(drop_finalizer=held and (orphaned or workload.owner is None))
+        return Step(drop_finalizer=held and (orphaned or not workload.owners))
     if orphaned:
         return _ended(workload, now)
     if workload.finished:
@@ -70,7 +70,7 @@ def _ended(workload: WorkloadInfo, now: float) -> Step:
 
 def _release(workload: WorkloadInfo, _: QueueSnapshot, now: float) -> Step | None:
     """Give back the quota of an evicted workload that has no job which would have to stop."""
-    if workload.evicted and workload.admission is not None and workload.owner is None:
+    if workload.evicted and workload.admission is not None and not workload.owners:
         return Step(to.released(workload, now))
     return None
 
