@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated
 
+import httpx
 import typer
 import yaml
 from rich.console import Console
@@ -92,8 +93,9 @@ def _show(console: Console, results: Sequence[Result], load: loads.Load, config:
         return
     console.print(report.table(results, load, config.stem))
     lines = report.notes(results)
-    if load == loads.read(loads.BASELINE):
-        lines += report.compared(results, report.KUEUE)
+    whole = [each for each in results if not each.faults]
+    if whole and load == loads.read(loads.BASELINE):
+        lines += report.compared(whole, report.KUEUE)
     for line in lines:
         console.print(f"  {line}", soft_wrap=True, highlight=False)
 
@@ -119,7 +121,7 @@ class _Bench:
                 limits=self._limits,
                 progress=self._progress,
             )
-        except (RuntimeError, ApiError, ExceptionGroup) as error:  # with the control plane's logs
+        except (RuntimeError, ApiError, httpx.TransportError) as error:
             self._progress.say(f"{self._progress.title}: failed: {error}")
             self.failures.append(f"{self._progress.title}: the run failed")
             return

@@ -29,10 +29,16 @@ class Controller:
 
 
 def ours(settings: Mapping[str, Any] | None = None) -> Controller:
-    """Return `gang-extender reconcile` with the rights of its service account."""
+    """Return `gang-extender reconcile` with the rights of its service account.
+
+    It is not elected, unless `settings` say so: there is nobody else, and who shares two cores
+    with an API server under load may lose its lease.
+    """
+    given = dict(settings or {})
+    given["reconcile"] = {"leaderElect": False, **given.get("reconcile", {})}
 
     def start(control_plane: ControlPlane) -> Component:
-        reconciler = Reconciler(control_plane, settings=settings)
+        reconciler = Reconciler(control_plane, settings=given)
         reconciler.wait_leading()
         return reconciler.process
 
