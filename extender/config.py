@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+import msgspec
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
+from extender.api import core_v1
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial
 from extender.kube.lease import LeaseTimes
@@ -156,6 +158,33 @@ class Kube(_Section):
     )
 
 
+class Requirement(_Section):
+    """One requirement of a label selector."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: list[str] | None = None
+
+
+class LabelSelector(_Section):
+    """Which labels something must have."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Requirement] | None = None
+
+
+def _all_but_system() -> LabelSelector:
+    return LabelSelector(
+        match_expressions=[
+            Requirement(
+                key="kubernetes.io/metadata.name",
+                operator="NotIn",
+                values=["kube-system", "gang-extender-system"],
+            )
+        ]
+    )
+
+
 class Reconcile(_Section):
     """Where the reconciler tells of itself, and which of several leads."""
 
@@ -190,6 +219,37 @@ class Reconcile(_Section):
         return LeaseTimes(float(self.lease_seconds), self.renew_seconds, self.retry_seconds)
 
 
+class Queue(_Section):
+    """The queue: suspended jobs that are admitted under quota."""
+
+    enabled: bool = Field(default=True, description="whether the reconciler admits jobs")
+    integrations: list[str] | None = Field(
+        None, description="the kinds of jobs that are managed, such as batch/job; default: all"
+    )
+    external_integrations: list[str] = Field(
+        default_factory=list, description="kinds of others, as module:Class"
+    )
+    manage_jobs_without_queue_name: bool = Field(
+        default=False, description="whether jobs without a queue name are held back as well"
+    )
+    managed_jobs_namespace_selector: LabelSelector = Field(
+        default_factory=_all_but_system,
+        description="the namespaces in which jobs without a queue name are held back",
+    )
+    heads_per_queue: int = Field(
+        16, ge=1, description="how many workloads of one ClusterQueue a cycle looks at, at most"
+    )
+    ignore_undeclared_resources: bool = Field(
+        default=False,
+        description="whether resources that a ClusterQueue does not cover are let through",
+    )
+
+    def selector(self) -> core_v1.LabelSelector:
+        """Return the selector as decisions take it."""
+        wanted = self.managed_jobs_namespace_selector.model_dump(by_alias=True)
+        return msgspec.convert(wanted, core_v1.LabelSelector)
+
+
 class Log(_Section):
     """What is logged, to standard error."""
 
@@ -203,6 +263,7 @@ class Settings(_Section):
     listen: Listen = Listen()
     gang: Gang = Gang()
     reconcile: Reconcile = Reconcile()
+    queue: Queue = Queue()
     kube: Kube = Kube()
     log: Log = Log()
 

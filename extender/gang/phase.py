@@ -113,7 +113,7 @@ def is_scheduled(have: Progress, need: int) -> bool:
 
 
 def runs(have: Progress, need: int) -> bool:
-    """Return whether as many pods as the group needs run or have succeeded."""
+    """Return whether as many pods as the group needs run or are done."""
     return have.running + have.done >= max(need, 1)
 
 

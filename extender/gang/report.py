@@ -88,7 +88,7 @@ def decide(
         ),
     )
     whole = phase.is_scheduled(have, need)
-    why = None if whole else pending.decide(group, snapshot=snapshot, now=now, options=options)
+    why = None if whole else pending.decide(group, snapshot=snapshot, options=options)
     statements = [
         conditions.scheduled(
             have,

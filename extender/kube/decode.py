@@ -1,7 +1,7 @@
 """Raw JSON of the API server to the records of the state."""
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -9,13 +9,15 @@ from msgspec import Raw
 
 from extender.api import core_v1 as core
 from extender.api.indexes import count_indexes
+from extender.api.selectors import matches_selector
 from extender.api.wellknown import (
     GANG_READY,
     ON_PARTIAL_ANNOTATION,
     POD_GROUP_LABEL,
     POD_GROUP_LABEL_SIGS,
+    PODSET_LABEL,
+    QUEUE_LABEL,
 )
-from extender.gang.feasibility import matches
 from extender.resources.pod_requests import ContainerRequests, pod_requests
 from extender.resources.quantity import QuantityError, parse_resources
 from extender.state.jobs import JobInfo
@@ -77,13 +79,14 @@ class Decoder:
             gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
             terminating=meta.deletion_timestamp is not None,
             finished=pod.status.phase in _FINISHED,
-            created=_seconds(meta.creation_timestamp),
+            created=seconds_of(meta.creation_timestamp),
             unschedulable=None if spec.node_name else _unschedulable(pod.status),
             scheduler=spec.scheduler_name,
             phase=pod.status.phase or "Pending",
             ready="ContainersReady" in holding,
             owners=tuple(f"{meta.namespace}/{o.name}" for o in meta.owner_references or ()),
             readiness_gate=any(g.condition_type == GANG_READY for g in spec.readiness_gates or ()),
+            admitted=PODSET_LABEL in (meta.labels or {}),
             gang_ready=GANG_READY in holding,
         )
 
@@ -116,7 +119,9 @@ class Decoder:
         if ended:
             return JobInfo(job.metadata.uid, group)
         begun, done = _pods_of(job.spec, (job.status.succeeded or 0) + failed)
-        return JobInfo(job.metadata.uid, group, begun, done)
+        queued = QUEUE_LABEL in (job.metadata.labels or {})
+        key = f"{job.metadata.namespace}/{job.metadata.name}"
+        return JobInfo(job.metadata.uid, group, begun, done, key if queued else None)
 
     def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:
         """Return a PodGroup of an API group. Raises DecodeError where the JSON is not one."""
@@ -134,11 +139,18 @@ class Decoder:
             uid=found.metadata.uid,
             min_resources=min_resources,
             schedule_timeout=float(timeout) if timeout and timeout > 0 else None,
-            created=_seconds(found.metadata.creation_timestamp),
+            created=seconds_of(found.metadata.creation_timestamp),
             on_partial=(found.metadata.annotations or {}).get(ON_PARTIAL_ANNOTATION),
             generation=found.metadata.generation,
             status=_status(found.status),
         )
+
+    def template(self, raw: bytes | Raw) -> Shape:
+        """Return the shape of a pod template's pods. Raises DecodeError where it is none."""
+        try:
+            return self._shape(_decode_pod(raw))
+        except (msgspec.MsgspecError, QuantityError) as error:
+            raise DecodeError(f"not a readable pod template: {error}") from error
 
     def _shape(self, pod: core.Pod) -> Shape:
         spec = pod.spec
@@ -218,8 +230,7 @@ def _shuns_itself(affinity: core.Affinity | None, meta: core.ObjectMeta) -> bool
     return any(
         term.topology_key == HOSTNAME_LABEL
         and _covers(term, namespace)
-        and term.label_selector is not None
-        and _selects(term.label_selector, labels)
+        and matches_selector(term.label_selector, labels)
         for term in terms or ()
     )
 
@@ -231,14 +242,6 @@ def _covers(term: core.PodAffinityTerm, namespace: str) -> bool:
     return everywhere or here or namespace in (term.namespaces or ())
 
 
-def _selects(selector: core.LabelSelector, labels: Mapping[str, str]) -> bool:
-    exact = (selector.match_labels or {}).items()
-    expressions = selector.match_expressions or []
-    return all(labels.get(key) == value for key, value in exact) and all(
-        matches(requirement, labels) for requirement in expressions
-    )
-
-
 def _status(status: core.PodGroupStatus) -> PodGroupStatusInfo:
     started = status.schedule_start_time
     return PodGroupStatusInfo(
@@ -248,22 +251,28 @@ def _status(status: core.PodGroupStatus) -> PodGroupStatusInfo:
         running=status.running,
         succeeded=status.succeeded,
         failed=status.failed,
-        started=_seconds(started) if started else None,
-        conditions=tuple(
-            ConditionInfo(
-                c.type,
-                c.status,
-                c.reason,
-                c.message,
-                _seconds(c.last_transition_time),
-                c.observed_generation,
-            )
-            for c in status.conditions or ()
-        ),
+        started=seconds_of(started) if started else None,
+        conditions=conditions_of(status.conditions),
     )
 
 
-def _seconds(moment: datetime | None) -> float:
+def conditions_of(conditions: Sequence[core.Condition] | None) -> tuple[ConditionInfo, ...]:
+    """Return the conditions of a status."""
+    return tuple(
+        ConditionInfo(
+            c.type,
+            c.status,
+            c.reason,
+            c.message,
+            seconds_of(c.last_transition_time),
+            c.observed_generation,
+        )
+        for c in conditions or ()
+    )
+
+
+def seconds_of(moment: datetime | None) -> float:
+    """Return seconds since the epoch; 0 for no time."""
     return moment.timestamp() if moment else 0.0
 
 

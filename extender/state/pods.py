@@ -53,6 +53,8 @@ class PodInfo:
     """`namespace/name` of what owns it."""
     readiness_gate: bool = False
     """Whether it waits for us to say that its gang is ready."""
+    admitted: bool = False
+    """Whether it was made from a template that a queue has admitted."""
     gang_ready: bool = False
     """Whether we have said so."""
 

@@ -31,8 +31,10 @@ from extender.runtime.controller import Controller
 from extender.server.health import health_app
 from extender.state.cluster import Cluster
 from extender.state.events import Change
+from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.reconciler import ReconcilerMetrics
 from extender.wiring import http
+from extender.wiring.queue import Given, Queue
 from extender.wiring.reflectors import ALL_PODS, backoff, reflectors
 
 _log = structlog.get_logger(__name__)
@@ -51,7 +53,8 @@ class Reconciler:
         self.lost: LeadershipLost | None = None
         self._snapshot = cluster.snapshot()
         self._metrics = ReconcilerMetrics()
-        self.reflectors = reflectors(client, cluster, Decoder(), pods=ALL_PODS)
+        decoder = Decoder()
+        self.reflectors = reflectors(client, cluster, decoder, pods=ALL_PODS)
         self._recorder = Recorder(
             client,
             clock=clock,
@@ -70,8 +73,19 @@ class Reconciler:
             groups.reconcile,
             new_backoff=lambda: backoff(0.2, 30.0),
             retried=ApiError,
-            observer=_Observer(self._metrics),
+            observer=_Observer(self._metrics, NAME),
         )
+        self._queue: Queue | None = None
+        if settings.queue.enabled:
+            given = Given(
+                decoder,
+                self._recorder,
+                clock,
+                QueueMetrics(self._metrics.registry),
+                partial(_Observer, self._metrics),
+            )
+            self._queue = Queue(settings, client, given)
+            self.reflectors += self._queue.reflectors
         # What the extender claims for groups that have waited long is claimed here as well.
         self._aging = Aging(cluster, options=settings.gang.options(), clock=clock)
         self._election: LeaseElection | None = None
@@ -138,17 +152,20 @@ class Reconciler:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._controller.run())
                 tasks.create_task(self._recorder.run())
+                if self._queue is not None:
+                    tasks.create_task(self._queue.run())
         finally:
             self._metrics.leader.set(0)
 
 
 class _Observer:
-    """Counts and logs how looks at groups went."""
+    """Counts and logs how looks of one controller went."""
 
-    def __init__(self, metrics: ReconcilerMetrics) -> None:
-        self._seconds = metrics.reconcile_seconds.labels(NAME)
-        self._done = metrics.reconciles.labels(NAME, "done")
-        self._failed = metrics.reconciles.labels(NAME, "failed")
+    def __init__(self, metrics: ReconcilerMetrics, controller: str) -> None:
+        self._controller = controller
+        self._seconds = metrics.reconcile_seconds.labels(controller)
+        self._done = metrics.reconciles.labels(controller, "done")
+        self._failed = metrics.reconciles.labels(controller, "failed")
 
     def done(self, seconds: float) -> None:
         """Take a look that went well."""
@@ -159,7 +176,11 @@ class _Observer:
         """Take one that did not."""
         self._failed.inc()
         _log.warning(
-            "could not reconcile", group=key, error=str(error), retry_in=round(retry_in, 2)
+            "could not reconcile",
+            controller=self._controller,
+            key=key,
+            error=str(error),
+            retry_in=round(retry_in, 2),
         )
 
 

@@ -176,7 +176,10 @@ def test_what_a_group_waits_for_is_told_with_numbers_and_one_event_each(
     gangs.add("g", 2, cpu="3")
     groups.await_told("NotEnoughPods", "2 of the 3 pods that it needs exist")
     gangs.add("g", 1, start=2, cpu="3")
-    short = "2 of the 3 pods that it still needs fit, short of cpu 3, on 3 usable of 3 nodes"
+    short = (
+        "3 pods exist, 2 of the 3 pods that it still needs fit, short of cpu 3, "
+        "on 3 usable of 3 nodes"
+    )
     groups.await_told("NotEnoughResources", short)
     gangs.delete(["guest"])
     groups.await_status(phase="Running")
@@ -259,6 +262,30 @@ def test_no_endpoint_is_ready_before_enough_members_are(
     gangs.add("g", 2, start=1, readinessGates=gate)
     api.wait_for("all are ready", lambda: ready() == [True] * 3, SECONDS)
     assert gang_ready() == ["True GangReady"] * 3
+
+
+def test_why_a_group_was_denied_is_told_until_it_starts(
+    api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    def await_permitted(status: str, reason: str) -> str:
+        def told() -> bool:
+            return groups.told(kind="Permitted")[:2] == (status, reason)
+
+        api.wait_for(f"{reason} is told", told, SECONDS)
+        return groups.told(kind="Permitted")[2]
+
+    nodes(1, "2")
+    gangs.create("g", 3, cpu="1")
+    said = await_permitted("False", "RecentlyDenied")
+    assert said.startswith("failed recently, 2 of the 3 pods that it still needs fit, short of cpu")
+    # Whatever happens to it meanwhile, it is the same group and has not started.
+    gangs.add("g", 1, start=3, cpu="1")
+    api.wait_for("it is seen", lambda: groups.told()[2].startswith("4 pods exist"), SECONDS)
+    assert groups.told(kind="Permitted")[:2] == ("False", "RecentlyDenied")
+
+    nodes(1, "2", prefix="new")
+    gangs.await_phases("g", Running=4)
+    assert await_permitted("True", "QuorumReached") == ""
 
 
 def test_what_the_extender_says_and_what_we_say_stand_side_by_side(

@@ -2,7 +2,10 @@
 
 from typing import Final
 
+from pydantic import BaseModel
+
 from extender.api.crds import Column, Definition, Version
+from extender.api.kueue import v1beta1
 from extender.api.kueue.cluster_queue import ClusterQueue
 from extender.api.kueue.cohort import Cohort
 from extender.api.kueue.fields import GROUP, VERSION
@@ -66,51 +69,65 @@ _WORKLOAD: Final = (
 )
 _PRIORITY_CLASS: Final = (Column("Value", ".value", "integer", "The priority; higher goes first."),)
 
+# Of v1beta2 only: the API server takes the same selectable fields in two versions for fields of a
+# schema that both have in common, and then refuses the CRD because the schemas differ.
+_BY_QUEUE: Final = (".status.admission.clusterQueue",)
+
+
+def _older(model: type[BaseModel], columns: tuple[Column, ...] = ()) -> Version:
+    return Version(v1beta1.VERSION, model, columns, deprecation=v1beta1.DEPRECATION)
+
+
 DEFINITIONS: Final = (
     Definition(
         group=GROUP,
         plural="resourceflavors",
-        versions=(Version(VERSION, ResourceFlavor),),
+        versions=(Version(VERSION, ResourceFlavor), _older(v1beta1.ResourceFlavor)),
         short_names=("flavor", "flavors", "rf"),
         scope="Cluster",
     ),
     Definition(
         group=GROUP,
         plural="clusterqueues",
-        versions=(Version(VERSION, ClusterQueue, columns=_cluster_queue("cohortName")),),
+        versions=(
+            Version(VERSION, ClusterQueue, _cluster_queue("cohortName")),
+            _older(v1beta1.ClusterQueue, _cluster_queue("cohort")),
+        ),
         short_names=("cq",),
         scope="Cluster",
     ),
     Definition(
         group=GROUP,
         plural="localqueues",
-        versions=(Version(VERSION, LocalQueue, columns=_LOCAL_QUEUE),),
+        versions=(
+            Version(VERSION, LocalQueue, _LOCAL_QUEUE),
+            _older(v1beta1.LocalQueue, _LOCAL_QUEUE),
+        ),
         short_names=("queue", "queues", "lq"),
     ),
     Definition(
         group=GROUP,
         plural="workloads",
         versions=(
-            Version(
-                VERSION,
-                Workload,
-                columns=_WORKLOAD,
-                selectable=(".status.admission.clusterQueue",),
-            ),
+            Version(VERSION, Workload, _WORKLOAD, _BY_QUEUE),
+            _older(v1beta1.Workload, _WORKLOAD),
         ),
         short_names=("kwl", "kueueworkload", "kueueworkloads"),
     ),
     Definition(
         group=GROUP,
         plural="workloadpriorityclasses",
-        versions=(Version(VERSION, WorkloadPriorityClass, columns=_PRIORITY_CLASS),),
+        versions=(
+            Version(VERSION, WorkloadPriorityClass, _PRIORITY_CLASS),
+            _older(v1beta1.WorkloadPriorityClass, _PRIORITY_CLASS),
+        ),
         short_names=("wpc",),
         scope="Cluster",
     ),
     Definition(
         group=GROUP,
         plural="cohorts",
-        versions=(Version(VERSION, Cohort),),
+        versions=(Version(VERSION, Cohort), _older(v1beta1.Cohort)),
         short_names=("co",),
         scope="Cluster",
     ),

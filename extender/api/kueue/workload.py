@@ -1,7 +1,7 @@
 """Workload: what one job needs, and what it was given."""
 
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -52,9 +52,9 @@ def _same(field: str, absent: str) -> str:
 
 
 _NOTHING: Final = "''"
-RESERVED: Final = _holds("QuotaReserved")
-WAS_RESERVED: Final = _holds("QuotaReserved", "oldSelf")
-_STAYS_RESERVED: Final = f"{WAS_RESERVED} && {RESERVED}"
+_RESERVED: Final = _holds("QuotaReserved")
+_WAS_RESERVED: Final = _holds("QuotaReserved", "oldSelf")
+STAYS_RESERVED: Final = f"{_WAS_RESERVED} && {_RESERVED}"
 _STAYS_ADMITTED: Final = f"{_holds('Admitted', 'oldSelf')} && {_holds('Admitted')}"
 _ASSIGNED: Final = "self.status.admission.podSetAssignments"
 _NONE_RECLAIMABLE: Final = "!has(self.status) || !has(self.status.reclaimablePods)"
@@ -62,17 +62,17 @@ _NONE_WERE: Final = "!has(oldSelf.status) || !has(oldSelf.status.reclaimablePods
 
 RULES: Final = {
     "podSets cannot be changed while quota is reserved": (
-        f"!{WAS_RESERVED} || self.spec.podSets == oldSelf.spec.podSets"
+        f"!{_WAS_RESERVED} || self.spec.podSets == oldSelf.spec.podSets"
     ),
     "queueName cannot be changed while quota is reserved": (
-        f"!({_STAYS_RESERVED}) || {_same('queueName', _NOTHING)}"
+        f"!({STAYS_RESERVED}) || {_same('queueName', _NOTHING)}"
     ),
     "maximumExecutionTimeSeconds cannot be changed while the workload is admitted": (
         f"!({_STAYS_ADMITTED}) || {_same('maximumExecutionTimeSeconds', '0')}"
     ),
-    "QuotaReserved needs status.admission": f"!{RESERVED} || has(self.status.admission)",
+    "QuotaReserved needs status.admission": f"!{_RESERVED} || has(self.status.admission)",
     "admission is for each of the pod sets, and for nothing else": (
-        f"!{RESERVED} || !has(self.status.admission) || (has({_ASSIGNED}) "
+        f"!{_RESERVED} || !has(self.status.admission) || (has({_ASSIGNED}) "
         f"&& size({_ASSIGNED}) == size(self.spec.podSets) "
         f"&& {_ASSIGNED}.all(a, self.spec.podSets.exists(p, p.name == a.name)))"
     ),
@@ -81,14 +81,14 @@ RULES: Final = {
         "self.spec.podSets.exists(p, p.name == r.name && r.count <= p.count))"
     ),
     "reclaimablePods cannot become fewer while quota is reserved": (
-        f"!({_STAYS_RESERVED}) || {_NONE_WERE} || size(oldSelf.status.reclaimablePods) == 0 "
+        f"!({STAYS_RESERVED}) || {_NONE_WERE} || size(oldSelf.status.reclaimablePods) == 0 "
         "|| (has(self.status.reclaimablePods) && oldSelf.status.reclaimablePods.all(o, "
         "self.status.reclaimablePods.exists(r, r.name == o.name && r.count >= o.count)))"
     ),
 }
 """The rules of the whole object, in the words that both versions share."""
 
-_KEPT: Final = f"!({_STAYS_RESERVED}) || "
+_KEPT: Final = f"!({STAYS_RESERVED}) || "
 _BOTH: Final = "!has(self.spec.priorityClassRef) || !has(oldSelf.spec.priorityClassRef) || "
 
 REF_RULES: Final = {
@@ -174,6 +174,11 @@ class RequestSpec(Written):
         description="For how long it may be admitted, all times together, before it is "
         "deactivated.",
     )
+    preemption_gates: Annotated[list[PreemptionGate], Field(max_length=16)] | None = Field(
+        default=None,
+        description="What must be gone before others are preempted for the workload. Not honoured.",
+        json_schema_extra=by("name"),
+    )
 
 
 class WorkloadSpec(RequestSpec):
@@ -189,11 +194,6 @@ class WorkloadSpec(RequestSpec):
 
     priority_class_ref: PriorityClassRef | None = Field(
         default=None, description="The class that the priority is from."
-    )
-    preemption_gates: Annotated[list[PreemptionGate], Field(max_length=16)] | None = Field(
-        default=None,
-        description="What must be gone before others are preempted for the workload. Not honoured.",
-        json_schema_extra=by("name"),
     )
 
 
@@ -228,6 +228,14 @@ class UnhealthyNode(Read):
     """A node that failed under the workload. Not written."""
 
     name: Annotated[str, Field(max_length=253)] = Field(description="The name of the node.")
+
+
+class GateState(Read):
+    """How far a preemption gate is. Not written."""
+
+    model_config = ConfigDict(extra="allow", strict=False)
+
+    name: Annotated[str, Field(max_length=316)] = Field(description="The name of the gate.")
 
 
 class GivenStatus(Read):
@@ -283,14 +291,11 @@ class GivenStatus(Read):
         description="Nodes that failed under the workload. Not written.",
         json_schema_extra=by("name"),
     )
-
-
-class GateState(Read):
-    """How far a preemption gate is. Not written."""
-
-    model_config = ConfigDict(extra="allow", strict=False)
-
-    name: Annotated[str, Field(max_length=316)] = Field(description="The name of the gate.")
+    preemption_gates: Annotated[list[GateState], Field(max_length=16)] | None = Field(
+        default=None,
+        description="How far the preemption gates are. Not written.",
+        json_schema_extra=by("name"),
+    )
 
 
 class WorkloadStatus(GivenStatus):
@@ -301,14 +306,6 @@ class WorkloadStatus(GivenStatus):
     accumulated_past_execution_time_seconds: Count | None = Field(
         default=None, description="For how long it was admitted in earlier times, together."
     )
-    preemption_gates: Annotated[list[GateState], Field(max_length=16)] | None = Field(
-        default=None,
-        description="How far the preemption gates are. Not written.",
-        json_schema_extra=by("name"),
-    )
-
-
-_ALL_RULES: Final[dict[str, Any]] = rules({**RULES, **REF_RULES})
 
 
 class Workload(Read):
@@ -317,7 +314,7 @@ class Workload(Read):
     Made for each job by the reconciler; a job starts when its workload is admitted.
     """
 
-    model_config = ConfigDict(json_schema_extra=_ALL_RULES)
+    model_config = ConfigDict(json_schema_extra=rules({**RULES, **REF_RULES}))
 
     api_version: Literal["kueue.x-k8s.io/v1beta2"]
     kind: Literal["Workload"]

@@ -54,6 +54,10 @@ class Tables:
     by_cluster_queue: defaultdict[str, set[str]] = field(default_factory=_sets)
     """By ClusterQueue: its LocalQueues."""
     job_uids: dict[str, tuple[str, str]] = field(default_factory=dict)
+    children: defaultdict[str, set[tuple[str, str]]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
+    """By UID of a job: the jobs that it made."""
     structure_version: int = 0
 
 

@@ -9,7 +9,7 @@ Nothing here awaits, and nothing reads a clock; `validate` recounts everything f
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from extender.state.queues import events as ev
 from extender.state.queues.events import Change, Event, Record
@@ -26,6 +26,8 @@ from extender.state.queues.records import (
 )
 from extender.state.queues.snapshot import QueueSnapshot, Tables
 from extender.state.queues.usage import Usage, add, usage
+
+V = TypeVar("V")
 
 _NOTHING = Change()
 _REMEMBERED: Final = 10_000
@@ -280,10 +282,11 @@ class Queues:
     def _jobs_with(
         self, workload: WorkloadInfo, before: WorkloadInfo | None
     ) -> frozenset[tuple[str, str]]:
+        """Return the jobs that the change of a workload concerns: its own, and what that made."""
+        tables = self._tables
         owners = {w.owner.uid for w in (workload, before) if w is not None and w.owner}
-        return frozenset(
-            self._tables.job_uids[uid] for uid in owners if uid in self._tables.job_uids
-        )
+        own = {tables.job_uids[uid] for uid in owners if uid in tables.job_uids}
+        return frozenset(own.union(*(tables.children.get(uid, ()) for uid in owners)))
 
     # -- jobs
 
@@ -294,9 +297,11 @@ class Queues:
         if before is not None:
             if job.meta.version <= before.meta.version and job.meta.uid == before.meta.uid:
                 return _NOTHING
-            self._tables.job_uids.pop(before.meta.uid, None)
+            self._unindex_job(before)
         self._tables.jobs[job.key] = job
         self._tables.job_uids[job.meta.uid] = job.key
+        if job.owner is not None:
+            self._tables.children[job.owner.uid].add(job.key)
         return Change(jobs=frozenset((job.key,)))
 
     def _drop_job(self, job: JobObject) -> Change:
@@ -304,10 +309,15 @@ class Queues:
         if before is None or before.meta.uid != job.meta.uid:
             return _NOTHING
         del self._tables.jobs[job.key]
-        self._tables.job_uids.pop(job.meta.uid, None)
+        self._unindex_job(before)
         self._remember(job.meta.uid)
         workloads = frozenset(self._snapshot.workloads_of(job.meta.uid))
         return Change(jobs=frozenset((job.key,)), workloads=workloads)
+
+    def _unindex_job(self, job: JobObject) -> None:
+        self._tables.job_uids.pop(job.meta.uid, None)
+        if job.owner is not None:
+            _discard(self._tables.children, job.owner.uid, job.key)
 
     def _jobs_listed(self, event: ev.JobsListed) -> Change:
         there = {job.key for job in event.jobs}
@@ -369,7 +379,7 @@ def _freed(released: tuple[str | None, Usage], taken: tuple[str | None, Usage]) 
     return frozenset((where,)) if freed else frozenset()
 
 
-def _discard(sets: dict[str, set[str]], key: str, value: str) -> None:
+def _discard(sets: dict[str, set[V]], key: str, value: V) -> None:
     found = sets.get(key)
     if found is not None:
         found.discard(value)

@@ -12,7 +12,7 @@ from extender.api.core_v1 import (
     Taint,
     Toleration,
 )
-from extender.gang.feasibility import is_feasible, matches
+from extender.gang.feasibility import is_feasible
 from tests.makers import affinity, labelled, node, shape, taint
 
 Case = tuple[dict[str, Any], dict[str, Any], bool]
@@ -167,37 +167,3 @@ WANT: dict[str, Case] = {
 @pytest.mark.parametrize(("asked", "there", "want"), WANT.values(), ids=WANT)
 def test_is_feasible(asked: dict[str, Any], there: dict[str, Any], want: bool) -> None:
     assert is_feasible(shape(**asked), node("n0", **there)) is want
-
-
-WANT_MATCH: dict[str, tuple[Requirement, bool, bool]] = {
-    "In, one of the values": (Requirement("k", "In", ["5", "6"]), True, False),
-    "In, none of the values": (Requirement("k", "In", ["6"]), False, False),
-    "In, no values": (Requirement("k", "In"), False, False),
-    "NotIn, one of the values": (Requirement("k", "NotIn", ["5"]), False, True),
-    "NotIn, none of the values": (Requirement("k", "NotIn", ["6"]), True, True),
-    "Exists": (Requirement("k", "Exists"), True, False),
-    "DoesNotExist": (Requirement("k", "DoesNotExist"), False, True),
-    "Gt, larger": (Requirement("k", "Gt", ["4"]), True, False),
-    "Gt, equal": (Requirement("k", "Gt", ["5"]), False, False),
-    "Gt, compared as numbers": (Requirement("k", "Gt", ["10"]), False, False),
-    "Lt, smaller": (Requirement("k", "Lt", ["10"]), True, False),
-    "Lt, equal": (Requirement("k", "Lt", ["5"]), False, False),
-    "Gt, a word": (Requirement("k", "Gt", ["many"]), False, False),
-    "Lt, no values": (Requirement("k", "Lt"), False, False),
-    "an operator of the future": (Requirement("k", "Resembles", ["5"]), False, False),
-}
-
-
-@pytest.mark.parametrize(
-    ("requirement", "want", "want_absent"), WANT_MATCH.values(), ids=WANT_MATCH
-)
-def test_matches_a_label_of_5_and_none(
-    requirement: Requirement, want: bool, want_absent: bool
-) -> None:
-    assert matches(requirement, {"k": "5"}) is want
-    assert matches(requirement, {"other": "5"}) is want_absent
-
-
-@pytest.mark.parametrize("operator", ["Gt", "Lt"])
-def test_a_label_that_is_no_number_compares_with_nothing(operator: str) -> None:
-    assert not matches(Requirement("k", operator, ["5"]), {"k": "five"})

@@ -81,7 +81,7 @@ def test_too_few_pods_are_told_with_numbers(bench: Bench) -> None:
     bench.tell(pods(2))
 
     assert bench.told() == ("False", "NotEnoughPods", "2 of the 3 pods that it needs exist")
-    assert bench.told("Running") == ("False", "NotScheduled", "0 of 3 pods run, 0 have succeeded")
+    assert bench.told("Running") == ("False", "NotScheduled", "0 of 3 pods run, 0 are done")
     assert bench.told("Partial") == ("", "", "")
 
 
@@ -106,9 +106,9 @@ def test_a_scheduled_and_running_group(bench: Bench) -> None:
     bench.tell(pods(2, **RUNS), pod("gang-2", group="gang", on="n0"))
     text = "3 of the 3 pods that it needs have a node or are done"
     assert bench.told() == ("True", "Scheduled", text)
-    assert bench.told("Running") == ("False", "NotRunning", "2 of 3 pods run, 0 have succeeded")
+    assert bench.told("Running") == ("False", "NotRunning", "2 of 3 pods run, 0 are done")
     bench.tell(pods(3, **RUNS))
-    assert bench.told("Running") == ("True", "Running", "3 of 3 pods run, 0 have succeeded")
+    assert bench.told("Running") == ("True", "Running", "3 of 3 pods run, 0 are done")
 
 
 def test_the_ends(bench: Bench) -> None:

@@ -185,7 +185,7 @@ def test_where_a_pod_may_go_is_read() -> None:
     shape = decoded(pod(spec)).shape
 
     assert shape.node_selector == {"disk": "ssd"}
-    assert shape.tolerations == (Toleration("k", "Exists"),)
+    assert shape.tolerations == (Toleration("k", "Exists", toleration_seconds=300),)
     assert is_feasible(shape, node("n", labels={"zone": "a", "disk": "ssd"}))
     assert not is_feasible(shape, node("n", labels={"zone": "b", "disk": "ssd"}))
 

@@ -1,0 +1,73 @@
+"""Labels against selectors, taints against tolerations, as Kubernetes reads them.
+
+Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
+"""
+
+from collections.abc import Iterable, Mapping
+
+from extender.api.core_v1 import LabelSelector, NodeSelectorTerm, Requirement, Taint, Toleration
+
+
+def is_tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    """Return whether a taint keeps nobody out who has these tolerations; a wish keeps none."""
+    if taint.effect == "PreferNoSchedule":
+        return True
+    return any(_tolerates(toleration, taint) for toleration in tolerations)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.value == taint.value
+
+
+def matches_term(term: NodeSelectorTerm, labels: Mapping[str, str], *, name: str) -> bool:
+    """Return whether a node of that name and those labels meets a term; an empty one: none does."""
+    expressions, fields = term.match_expressions or [], term.match_fields or []
+    if not expressions and not fields:
+        return False
+    by_field = {"metadata.name": name}
+    return all(matches(requirement, labels) for requirement in expressions) and all(
+        matches(requirement, by_field) for requirement in fields
+    )
+
+
+def matches_selector(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Return whether labels meet a selector: None is met by none, an empty one by all."""
+    if selector is None:
+        return False
+    exact = (selector.match_labels or {}).items()
+    expressions = selector.match_expressions or []
+    return all(labels.get(key) == value for key, value in exact) and all(
+        matches(requirement, labels) for requirement in expressions
+    )
+
+
+def matches(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Return whether labels meet one requirement of a node or label selector."""
+    have, values = labels.get(requirement.key), requirement.values or []
+    match requirement.operator:
+        case "In":
+            return have is not None and have in values
+        case "NotIn":
+            return have not in values
+        case "Exists":
+            return have is not None
+        case "DoesNotExist":
+            return have is None
+        case "Gt" | "Lt":
+            return _compares(requirement.operator, have, values)
+        case _:
+            return False
+
+
+def _compares(operator: str, have: str | None, values: list[str]) -> bool:
+    try:
+        number, bound = int(have or ""), int(values[0])
+    except (ValueError, IndexError):
+        return False
+    return number > bound if operator == "Gt" else number < bound
