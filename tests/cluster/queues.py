@@ -131,7 +131,10 @@ def group(flavor: str, **quotas: Any) -> dict[str, Any]:
             {
                 "name": flavor,
                 "resources": [
-                    {"name": name, **(quota if isinstance(quota, dict) else {"nominalQuota": quota})}
+                    {
+                        "name": name,
+                        **(quota if isinstance(quota, dict) else {"nominalQuota": quota}),
+                    }
                     for name, quota in resources.items()
                 ],
             }

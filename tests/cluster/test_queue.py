@@ -38,8 +38,9 @@ def test_a_suspended_job_is_admitted_runs_and_ends(
     assert condition(api.get(JOBS, "job", queues.namespace), "Complete")["status"] == "True"
     api.wait_for(
         "the numbers are told",
-        lambda: api.get(f"{API}/clusterqueues", cluster_queue)["status"].get("admittedWorkloads")
-        == 0,
+        lambda: (
+            api.get(f"{API}/clusterqueues", cluster_queue)["status"].get("admittedWorkloads") == 0
+        ),
     )
 
 
