@@ -239,7 +239,8 @@ def test_a_job_without_labels_gets_them_with_the_default_queue() -> None:
 
 
 def test_a_kind_of_somebody_elses_is_held_in_its_own_way() -> None:
-    body: Object = {"metadata": {"labels": {QUEUE: "q"}}, "spec": {}}
+    named = {"apiVersion": "example.com/v1", "kind": "Other"}
+    body: Object = {**named, "metadata": {"labels": {QUEUE: "q"}}, "spec": {}}
     request = read(review(body, kind="Other", group="example.com"))
 
     want = {"op": "add", "path": "/spec/paused", "value": True}
