@@ -70,7 +70,12 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One kind of one group. All its versions are served, the first one is stored."""
+    """One kind of one group. The first version is stored and served.
+
+    Older ones are not served before somebody converts: the process that does has them served. Until
+    then the API server would ask in vain, ten times a second for each kind, and no list of the kind
+    would be complete.
+    """
 
     group: str
     plural: str
@@ -110,7 +115,6 @@ def crd(definition: Definition) -> dict[str, Any]:
                 **_if_any("categories", list(definition.categories)),
             },
             "scope": definition.scope,
-            **_conversion(definition),
             "versions": [
                 _version(version, stored=version is definition.versions[0])
                 for version in definition.versions
@@ -137,24 +141,11 @@ def _metadata(definition: Definition) -> dict[str, Any]:
     return metadata
 
 
-def _conversion(definition: Definition) -> dict[str, Any]:
-    if len(definition.versions) == 1:
-        return {}
-    # The certificate's authority is put in by the process that has the certificate.
-    service = {"clientConfig": {"service": dict(CONVERSION_SERVICE)}}
-    return {
-        "conversion": {
-            "strategy": "Webhook",
-            "webhook": {**service, "conversionReviewVersions": ["v1"]},
-        }
-    }
-
-
 def _version(version: Version, *, stored: bool) -> dict[str, Any]:
     deprecation = {"deprecated": True, "deprecationWarning": version.deprecation}
     return {
         "name": version.name,
-        "served": True,
+        "served": stored,
         "storage": stored,
         **(deprecation if version.deprecation else {}),
         **_if_any("additionalPrinterColumns", [*map(_column, version.columns)]),

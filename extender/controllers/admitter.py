@@ -115,6 +115,7 @@ class Admitter:
 
     async def _cycle(self, tasks: asyncio.TaskGroup) -> None:
         began = self._clock.monotonic()
+        self.tree = QuotaTree.of(self._snapshot, self.tree)
         outcomes = cycle.run(
             self._snapshot,
             self.pending,

@@ -1,1 +1,1 @@
-"""Decisions about quota and queues: who is admitted, with which flavors, instead of whom."""
+"""Decisions about who may run under which quota: frozen answers, no I/O, no clock."""

@@ -91,7 +91,7 @@ def _holders(
 def _sum(holders: Iterable[tuple[WorkloadInfo, Admission]]) -> Usage:
     total: Usage = {}
     for workload, held in holders:
-        add(total, usage(held, workload.reclaimable))
+        add(total, usage(held, workload))
     return total
 
 

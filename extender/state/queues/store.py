@@ -87,7 +87,7 @@ class Queues:
         for key in {*tables.workloads, *tables.assumed}:
             held = self._snapshot.admission(key)
             if held is not None:
-                taken = usage(held, tables.workloads[key].reclaimable)
+                taken = usage(held, tables.workloads[key])
                 add(counted.setdefault(held.cluster_queue, {}), taken)
                 assert key in tables.reserving[held.cluster_queue], f"{key} is not reserving"
         used = {name: amounts for name, amounts in tables.usage.items() if amounts}
@@ -245,7 +245,7 @@ class Queues:
         held = self._snapshot.admission(key)
         if held is None:
             return None, {}
-        taken = usage(held, self._tables.workloads[key].reclaimable)
+        taken = usage(held, self._tables.workloads[key])
         add(self._tables.usage.setdefault(held.cluster_queue, {}), taken)
         self._tables.reserving[held.cluster_queue].add(key)
         return held.cluster_queue, taken
@@ -255,7 +255,7 @@ class Queues:
         held = self._snapshot.admission(key) if before is not None else None
         if held is None or before is None:
             return None, {}
-        given = usage(held, before.reclaimable)
+        given = usage(held, before)
         add(self._tables.usage[held.cluster_queue], given, sign=-1)
         _discard(self._tables.reserving, held.cluster_queue, key)
         return held.cluster_queue, given

@@ -2,16 +2,23 @@
 
 from collections.abc import Mapping
 
-from extender.state.queues.records import Admission, FlavorResource
+from extender.state.queues.records import Admission, FlavorResource, WorkloadInfo
 
 Usage = dict[FlavorResource, int]
 
 
-def usage(admission: Admission, reclaimable: Mapping[str, int]) -> Usage:
-    """Return what an admission takes once the pods that are done are taken off (KEP-78)."""
+def usage(admission: Admission, workload: WorkloadInfo) -> Usage:
+    """Return what an admission takes once the pods that are done are taken off (KEP-78).
+
+    Pods are taken off what the workload asks for. It may have been given fewer: because some were
+    done already, or because it takes part of what it wants.
+    """
     taken: Usage = {}
+    counts = {each.name: each.count for each in workload.pod_sets}
     for assignment in admission.assignments:
-        left = max(0, assignment.count - reclaimable.get(assignment.name, 0))
+        done = workload.reclaimable.get(assignment.name, 0)
+        asked = counts.get(assignment.name, assignment.count)
+        left = max(0, min(assignment.count, asked - done))
         for resource, amount in assignment.usage.items():
             flavor = assignment.flavors.get(resource)
             if flavor is None or not assignment.count or not amount * left:

@@ -238,7 +238,7 @@ class Older(BaseModel):
     data: Flavor
 
 
-def test_all_versions_are_served_the_first_is_stored_and_a_webhook_converts() -> None:
+def test_the_first_version_is_stored_and_older_ones_wait_for_who_converts() -> None:
     versions = (
         Version("v2", ResourceFlavor, selectable=(".spec.name",)),
         Version("v1", Older, deprecation="v1 is old, say v2."),
@@ -250,23 +250,10 @@ def test_all_versions_are_served_the_first_is_stored_and_a_webhook_converts() ->
     assert (newer["served"], newer["storage"]) == (True, True)
     assert newer["selectableFields"] == [{"jsonPath": ".spec.name"}]
     assert "deprecated" not in newer
-    assert (older["served"], older["storage"]) == (True, False)
+    assert (older["served"], older["storage"]) == (False, False)
     assert (older["deprecated"], older["deprecationWarning"]) == (True, "v1 is old, say v2.")
     assert set(older["schema"]["openAPIV3Schema"]["properties"]) == {*SERVER, "data"}
-    assert spec["conversion"] == {
-        "strategy": "Webhook",
-        "webhook": {
-            "clientConfig": {
-                "service": {
-                    "namespace": "gang-extender-system",
-                    "name": "gang-reconciler-webhooks",
-                    "path": "/convert",
-                    "port": 443,
-                }
-            },
-            "conversionReviewVersions": ["v1"],
-        },
-    }
+    assert "conversion" not in spec
 
 
 CRDS = {definition.name: crd(definition) for definition in DEFINITIONS}

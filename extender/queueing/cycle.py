@@ -1,0 +1,187 @@
+"""One cycle of admission over a snapshot.
+
+In each round every ClusterQueue sends its head. Each is given flavors on the usage as it is, then
+they are served in order: who stays within its quota before who borrows, then by priority and age.
+What one was given counts for the next; who was judged before that is judged again. A few rounds
+make a cycle, so that a queue needs no cycle for each of its workloads while the order among the
+queues stays that of one head at a time.
+
+Nothing is written here but in `pending`: who was admitted is not in it any more, who found nothing
+is not tried again before something changes. Usage is tried on the tree and undone at the end.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from extender.api.queue_reasons import Unadmitted
+from extender.queueing.nomination import Nomination, Nominator
+from extender.queueing.options import Options
+from extender.queueing.order import cycle_order
+from extender.queueing.pending import PendingQueues
+from extender.queueing.preemption import Victim
+from extender.queueing.quota import Node, QuotaTree
+from extender.state.queues.records import Admission, FlavorResource
+from extender.state.queues.snapshot import QueueSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Quota for a workload, to be written."""
+
+    workload: str
+    admission: Admission
+    borrows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Others have to go first: these, besides those that leave already."""
+
+    workload: str
+    victims: tuple[Victim, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """No quota, and why."""
+
+    workload: str
+    reason: str
+    message: str
+
+
+Outcome = Admit | Preempt | Wait
+
+
+def run(
+    snapshot: QueueSnapshot,
+    pending: PendingQueues,
+    *,
+    tree: QuotaTree,
+    options: Options,
+    now: float,
+) -> tuple[Outcome, ...]:
+    """Return what becomes of the heads of all ClusterQueues, in the order of the decisions."""
+    pending.due(now)
+    tree.begin()
+    try:
+        return tuple(_Cycle(snapshot, pending, tree=tree, options=options).outcomes())
+    finally:
+        tree.undo(0)
+
+
+class _Cycle:
+    def __init__(
+        self,
+        snapshot: QueueSnapshot,
+        pending: PendingQueues,
+        *,
+        tree: QuotaTree,
+        options: Options,
+    ) -> None:
+        self._snapshot, self._pending, self._tree = snapshot, pending, tree
+        self._options = options
+        self._nominator = Nominator(snapshot, pending, tree=tree, options=options)
+        self._served: dict[Node, int] = {}
+        """How many got quota on trial in each tree."""
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """Yield what is decided, one workload after the other."""
+        ready = [name for name in self._pending.ready() if self._tree.has(name)]
+        if not ready:
+            return
+        roots = {self._tree.queue(name).root for name in ready}
+        yield from self._round(self._in_flight(roots))
+        barred = self._barred(roots)
+        for _ in range(self._options.heads_per_queue):
+            heads = [*barred, *filter(None, map(self._pending.head, self._pending.ready()))]
+            if not heads:
+                return
+            yield from self._round(heads)
+            barred = []
+
+    def _in_flight(self, roots: set[Node]) -> list[str]:
+        """Return who waits for victims: what these leave is theirs before anybody else's."""
+        found = []
+        for key in list(self._pending.preempting()):
+            name = self._pending.cluster_queue_of(key) or ""
+            if not self._tree.has(name) or self._tree.queue(name).root not in roots:
+                continue
+            strict = self._snapshot.cluster_queues[name].strategy == "StrictFIFO"
+            if not strict or self._pending.head(name, blocked=True) == key:
+                found.append(key)
+        return found
+
+    def _barred(self, roots: set[Node]) -> list[str]:
+        """Return the heads that bar the way in a strict queue: they may keep others out too."""
+        names = [name for name in self._pending.blocked() if self._tree.has(name)]
+        near = (name for name in sorted(names) if self._tree.queue(name).root in roots)
+        heads = (self._pending.head(name, blocked=True) for name in near)
+        return [key for key in heads if key and not self._pending.victims(key)]
+
+    def _round(self, keys: Iterable[str]) -> Iterator[Outcome]:
+        judged = [(self._nominator.nominate(key), self._seen(key)) for key in keys]
+        judged.sort(key=lambda each: cycle_order(each[0].borrow, self._pending.order(each[0].key)))
+        for nomination, seen in judged:
+            current = nomination
+            if seen != self._seen(nomination.key):
+                current = self._nominator.nominate(nomination.key)
+            yield self._serve(current)
+
+    def _seen(self, key: str) -> int:
+        name = self._pending.cluster_queue_of(key) or ""
+        root = self._tree.queue(name).root if self._tree.has(name) else None
+        return self._served.get(root, 0) if root else 0
+
+    def _serve(self, nomination: Nomination) -> Outcome:
+        key = nomination.key
+        if nomination.fits:
+            self._take(nomination, nomination.proposal.usage)
+            self._pending.remove(key)
+            admission = Admission(nomination.queue.name, nomination.proposal.assignments)
+            return Admit(key, admission, borrows=nomination.borrow > 0)
+        self._leave_alone(nomination)
+        plan = nomination.plan
+        if plan is None:
+            self._reserve(nomination)
+            self._pending.preempts(key, ())
+            return Wait(key, nomination.reason, nomination.message)
+        self._take(nomination, nomination.proposal.usage)
+        self._nominator.leave(victim.workload for victim in plan.victims)
+        self._pending.preempts(key, {*plan.leaving, *(each.workload for each in plan.victims)})
+        if plan.victims:
+            return Preempt(key, plan.victims, nomination.message)
+        return Wait(key, Unadmitted.WAITING_FOR_PREEMPTED, nomination.message)
+
+    def _leave_alone(self, nomination: Nomination) -> None:
+        if nomination.unwelcome:
+            self._pending.park(nomination.key, unwelcome=True)
+        elif nomination.queue.strategy == "StrictFIFO":
+            self._pending.block(nomination.key)
+        else:
+            self._pending.park(nomination.key)
+
+    def _reserve(self, nomination: Nomination) -> None:
+        """Keep quota for a head that bars the way and could not take it back from others."""
+        queue = nomination.queue
+        sure = queue.preemption.reclaim_within_cohort == "Any"
+        if queue.strategy == "StrictFIFO" and nomination.could_preempt and not sure:
+            self._take(nomination, dict(_within_reach(nomination)))
+
+    def _take(self, nomination: Nomination, usage: Mapping[FlavorResource, int]) -> None:
+        root = nomination.node.root
+        self._served[root] = self._served.get(root, 0) + 1
+        self._tree.take(nomination.node, usage)
+
+
+def _within_reach(nomination: Nomination) -> Iterator[tuple[FlavorResource, int]]:
+    """Yield how much of what it asks for its queue may use, whoever uses it now."""
+    node = nomination.node
+    for what, amount in nomination.proposal.usage.items():
+        quota, used = node.quota(what), node.usage.get(what, 0)
+        most = quota.nominal
+        if nomination.borrow:
+            limit = quota.borrowing_limit
+            most = used + amount if limit is None else quota.nominal + limit
+        yield what, max(0, min(amount, most - used))

@@ -1,0 +1,395 @@
+"""The workloads that wait, by ClusterQueue, and which of them are worth a try.
+
+Equal workloads of a LocalQueue stand in one line, the oldest first. When its head finds no quota
+the whole line is parked, and whoever joins it behind that head with it: what did not fit for one
+does not fit for the next. So a queue of thousands in a few lines costs what a few cost, whenever
+quota comes back.
+
+Deterministic, and the same however often an update is repeated.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+from extender.queueing.cohorts import path
+from extender.queueing.flavors import counts
+from extender.queueing.options import Options
+from extender.queueing.order import Order, queue_order
+from extender.queueing.standing import Queued, is_welcome, standing
+from extender.state.queues.records import WorkloadInfo
+from extender.state.queues.snapshot import QueueSnapshot
+
+_NOBODY: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many workloads of a queue wait to be tried, and how many for something to change."""
+
+    active: int = 0
+    inadmissible: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """Equal workloads."""
+
+    number: int
+    namespace: str
+    local_queue: str
+    orders: list[Order] = field(default_factory=list)
+    parked: Order | None = None
+    """The head that found nothing: it and all behind it are not tried."""
+    unwelcome: bool = False
+    """Parked because the ClusterQueue does not take its namespace."""
+
+    @property
+    def head(self) -> Order | None:
+        """The first that may be tried."""
+        if not self.orders or (self.parked is not None and self.orders[0] >= self.parked):
+            return None
+        return self.orders[0]
+
+
+@dataclass(slots=True, eq=False)
+class _Queue:
+    """One ClusterQueue's lines."""
+
+    lines: dict[Hashable, _Line] = field(default_factory=dict)
+    by_number: dict[int, _Line] = field(default_factory=dict)
+    heads: list[tuple[Order, int]] = field(default_factory=list)
+    """A heap of heads and their lines; what is not the line's head any more is skipped."""
+    late: set[str] = field(default_factory=set)
+    """Who is backing off."""
+    blocked: str | None = None
+    """In strict order: the head that found nothing, and bars the way."""
+
+    def push(self, line: _Line) -> None:
+        """Have the head of a line tried."""
+        if line.head is not None:
+            heappush(self.heads, (line.head, line.number))
+
+    def sort(self) -> None:
+        """Have the heads of all lines tried."""
+        self.heads = [(x.head, x.number) for x in self.lines.values() if x.head is not None]
+        heapify(self.heads)
+
+    def first(self) -> Order | None:
+        """Return the first head."""
+        while self.heads:
+            order, number = self.heads[0]
+            line = self.by_number.get(number)
+            if line is not None and line.head == order:
+                return order
+            heappop(self.heads)
+        return None
+
+    def orders(self) -> Iterator[Order]:
+        """Yield all that stand in a line, unsorted."""
+        for line in self.lines.values():
+            yield from line.orders
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """Where one workload stands."""
+
+    cluster_queue: str
+    equals: Hashable
+    order: Order
+    late: bool = False
+    until: float | None = None
+
+
+class PendingQueues:
+    """Who waits where; changed by the shell as workloads change, and by the cycle."""
+
+    def __init__(self, options: Options | None = None) -> None:
+        self._options = options or Options()
+        self._places: dict[str, _Place] = {}
+        self._queues: dict[str, _Queue] = {}
+        self._ready: set[str] = set()
+        self._preempting: dict[str, frozenset[str]] = {}
+        self._late: set[str] = set()
+        self._lines = 0
+        self._trees = _Trees()
+
+    # -- what the shell tells
+
+    def update(self, key: str, snapshot: QueueSnapshot, now: float) -> None:
+        """Give a workload the place that it should have; without a change it keeps its own."""
+        workload = snapshot.workloads.get(key)
+        found = standing(workload, snapshot, now=now) if workload is not None else None
+        if workload is None or not isinstance(found, Queued):
+            self.remove(key)
+            return
+        place = _Place(
+            found.cluster_queue,
+            _equals(workload),
+            queue_order(workload, self._options),
+            found.backing_off,
+            found.until,
+        )
+        if _is_same(self._places.get(key), place):
+            return
+        self.remove(key)
+        self._places[key] = place
+        self._stand(key, place)
+
+    def refresh(self, cluster_queue: str, snapshot: QueueSnapshot, now: float) -> None:
+        """Update all workloads of a ClusterQueue: it came, went, stopped or goes on."""
+        for key in [k for k, p in self._places.items() if p.cluster_queue == cluster_queue]:
+            self.update(key, snapshot, now)
+        for local_queue in snapshot.local_queues_of(cluster_queue):
+            for key in sorted(snapshot.waiting_in(local_queue)):
+                self.update(key, snapshot, now)
+
+    def remove(self, key: str) -> None:
+        """Forget a workload: it has quota, has ended or is gone."""
+        place = self._places.pop(key, None)
+        self._preempting.pop(key, None)
+        if place is None:
+            return
+        queue = self._queues[place.cluster_queue]
+        if place.late:
+            queue.late.discard(key)
+            self._late.discard(key)
+        else:
+            self._leave(queue, place)
+        if queue.blocked == key:
+            queue.blocked = None
+            self._ready.add(place.cluster_queue)
+        if not queue.lines and not queue.late:
+            del self._queues[place.cluster_queue]
+            self._ready.discard(place.cluster_queue)
+
+    def release(self, cluster_queues: Iterable[str], snapshot: QueueSnapshot, now: float) -> None:
+        """Have everybody tried again who shares quota with these ClusterQueues."""
+        self.due(now)
+        for name in self._trees.together(cluster_queues, snapshot):
+            if name in self._queues:
+                self._release(name, snapshot)
+
+    def release_all(self, snapshot: QueueSnapshot, now: float) -> None:
+        """Have everybody tried again."""
+        self.due(now)
+        for name in self._queues:
+            self._release(name, snapshot)
+
+    def due(self, now: float) -> tuple[str, ...]:
+        """Let those stand in line again whose back-off has ended, and return them."""
+        ended = sorted(key for key in self._late if _is_over(self._places[key], now))
+        for key in ended:
+            place = self._places[key]
+            place.late, place.until = False, None
+            self._late.discard(key)
+            self._queues[place.cluster_queue].late.discard(key)
+            self._stand(key, place)
+        return tuple(ended)
+
+    def next_due(self) -> float | None:
+        """Return when the next back-off ends, in seconds since the epoch."""
+        late = (self._places[key].until for key in self._late)
+        return min((until for until in late if until is not None), default=None)
+
+    def spared(self, victim: str) -> None:
+        """Have a victim chosen again: the API server did not take its eviction."""
+        for key, victims in list(self._preempting.items()):
+            if victim in victims:
+                self._preempting[key] = victims - {victim}
+                self.retry(key)
+
+    def retry(self, key: str) -> None:
+        """Have a workload tried again."""
+        place = self._places.get(key)
+        if place is not None and not place.late:
+            queue = self._queues[place.cluster_queue]
+            line = queue.lines[place.equals]
+            line.parked, line.unwelcome = None, False
+            queue.push(line)
+            queue.blocked = None
+            self._ready.add(place.cluster_queue)
+
+    # -- what people ask
+
+    def positions(self, cluster_queue: str) -> list[str]:
+        """Return the workloads of a ClusterQueue, first to be served first."""
+        queue = self._queues.get(cluster_queue)
+        if queue is None:
+            return []
+        late = (self._places[key].order for key in queue.late)
+        return [order[-1] for order in sorted([*queue.orders(), *late])]
+
+    def counts(self, cluster_queue: str, local_queue: str | None = None) -> Counts:
+        """Return how many wait in a ClusterQueue, or of those the ones of a LocalQueue."""
+        queue = self._queues.get(cluster_queue)
+        if queue is None:
+            return Counts()
+        lines = [x for x in queue.lines.values() if local_queue in (None, x.local_queue)]
+        parked = sum(_parked(line) for line in lines)
+        late = sum(
+            local_queue is None or _queue_of(self._places[key].equals) == local_queue
+            for key in queue.late
+        )
+        return Counts(sum(len(line.orders) for line in lines) - parked, parked + late)
+
+    def cluster_queue_of(self, key: str) -> str | None:
+        """Return the ClusterQueue in which a workload waits."""
+        place = self._places.get(key)
+        return place.cluster_queue if place else None
+
+    def is_parked(self, key: str) -> bool:
+        """Return whether a workload waits for something to change."""
+        place = self._places.get(key)
+        if place is None or place.late:
+            return place is not None
+        line = self._queues[place.cluster_queue].lines[place.equals]
+        return line.parked is not None and place.order >= line.parked
+
+    # -- what the cycle does
+
+    def ready(self) -> list[str]:
+        """Return the ClusterQueues that have somebody to try."""
+        for name in [name for name in self._ready if self.head(name) is None]:
+            self._ready.discard(name)
+        return sorted(self._ready)
+
+    def head(self, cluster_queue: str, *, blocked: bool = False) -> str | None:
+        """Return who is to be tried first; in strict order a `blocked` one only if asked for."""
+        queue = self._queues.get(cluster_queue)
+        order = queue.first() if queue else None
+        if queue is None or order is None:
+            return None
+        return order[-1] if blocked or queue.blocked != order[-1] else None
+
+    def blocked(self) -> Iterator[str]:
+        """Yield the ClusterQueues whose head bars the way."""
+        yield from (name for name, queue in self._queues.items() if queue.blocked)
+
+    def order(self, key: str) -> Order:
+        """Return what a workload is sorted by."""
+        return self._places[key].order
+
+    def park(self, key: str, *, unwelcome: bool = False) -> None:
+        """Leave a workload and its equals alone until quota is released."""
+        place = self._places[key]
+        queue = self._queues[place.cluster_queue]
+        line = queue.lines[place.equals]
+        line.parked, line.unwelcome = place.order, unwelcome
+
+    def block(self, key: str) -> None:
+        """Let nobody pass a workload: its queue is strict."""
+        place = self._places[key]
+        self._queues[place.cluster_queue].blocked = key
+
+    def preempts(self, key: str, victims: Collection[str]) -> None:
+        """Remember for whom quota is being given back, and by whom; nobody: not any more."""
+        if victims:
+            self._preempting[key] = frozenset(victims)
+        else:
+            self._preempting.pop(key, None)
+
+    def preempting(self) -> Iterator[str]:
+        """Yield those who wait for their victims to leave."""
+        yield from self._preempting
+
+    def victims(self, key: str) -> frozenset[str]:
+        """Return whom a workload has had chosen to go."""
+        return self._preempting.get(key, _NOBODY)
+
+    # -- lines
+
+    def _stand(self, key: str, place: _Place) -> None:
+        queue = self._queues.setdefault(place.cluster_queue, _Queue())
+        if place.late:
+            queue.late.add(key)
+            self._late.add(key)
+            return
+        line = queue.lines.get(place.equals)
+        if line is None:
+            self._lines += 1
+            local_queue = _queue_of(place.equals)
+            line = _Line(self._lines, local_queue.split("/", 1)[0], local_queue)
+            queue.lines[place.equals] = queue.by_number[line.number] = line
+        insort(line.orders, place.order)
+        if line.head == place.order:
+            queue.push(line)
+            self._ready.add(place.cluster_queue)
+
+    def _leave(self, queue: _Queue, place: _Place) -> None:
+        line = queue.lines[place.equals]
+        at = bisect_left(line.orders, place.order)
+        del line.orders[at]
+        if at == 0:
+            queue.push(line)
+        if not line.orders:
+            del queue.lines[place.equals], queue.by_number[line.number]
+
+    def _release(self, name: str, snapshot: QueueSnapshot) -> None:
+        queue, info = self._queues[name], snapshot.cluster_queues.get(name)
+        queue.blocked = None
+        for line in queue.lines.values():
+            if line.unwelcome and not (info and is_welcome(line.namespace, info, snapshot)):
+                continue
+            line.parked, line.unwelcome = None, False
+        queue.sort()
+        if queue.heads:
+            self._ready.add(name)
+
+
+class _Trees:
+    """Which ClusterQueues share quota; asked again when the structure has changed."""
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._root: dict[str, str] = {}
+        self._members: dict[str, list[str]] = {}
+
+    def together(self, names: Iterable[str], snapshot: QueueSnapshot) -> list[str]:
+        """Return these ClusterQueues and all others of their trees."""
+        if self._version != snapshot.structure_version:
+            self._read(snapshot)
+        alone = {name for name in names if name not in self._root}
+        roots = {self._root[name] for name in names if name in self._root}
+        return sorted(alone.union(*(self._members[root] for root in roots)))
+
+    def _read(self, snapshot: QueueSnapshot) -> None:
+        self._version = snapshot.structure_version
+        self._root, self._members = {}, {}
+        for queue in snapshot.cluster_queues.values():
+            way = path(queue.cohort, snapshot.cohorts)
+            if way:
+                self._root[queue.name] = way[-1]
+                self._members.setdefault(way[-1], []).append(queue.name)
+
+
+def _equals(workload: WorkloadInfo) -> Hashable:
+    """Return what equal workloads have in common, their LocalQueue first."""
+    left = counts(workload)
+    pods = tuple((x.name, left[x.name], x.min_count, x.shape) for x in workload.pod_sets)
+    return workload.queue, workload.priority, pods
+
+
+def _queue_of(equals: Hashable) -> str:
+    assert isinstance(equals, tuple)
+    return str(equals[0])
+
+
+def _is_same(before: _Place | None, after: _Place) -> bool:
+    return before is not None and (
+        (before.cluster_queue, before.equals, before.order, before.late)
+        == (after.cluster_queue, after.equals, after.order, after.late)
+        and (not before.late or before.until == after.until)
+    )
+
+
+def _is_over(place: _Place, now: float) -> bool:
+    return place.until is not None and place.until <= now
+
+
+def _parked(line: _Line) -> int:
+    if line.parked is None:
+        return 0
+    return len(line.orders) - bisect_left(line.orders, line.parked)
