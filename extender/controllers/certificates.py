@@ -127,7 +127,7 @@ class Certificates:
         source: Source,
         *,
         tell: Callable[[bytes], Awaitable[bool]],
-        adopt: Callable[[Bundle], None],
+        adopt: Callable[[Bundle], Awaitable[None]],
         clock: Clock,
         backoff: Backoff,
         every: float,
@@ -143,7 +143,6 @@ class Certificates:
         self._backoff = backoff
         self._every = every
         self._served: Bundle | None = None
-        self.loaded = asyncio.Event()
 
     @property
     def ends(self) -> float:
@@ -168,18 +167,17 @@ class Certificates:
         """Do what is due; raises ApiError and CertificateError."""
         bundle = await self._source.current(self._served)
         if self._served is None or fault(self._served, (), now=self._clock.wall()):
-            self._serve(bundle)
+            await self._serve(bundle)
         if not bundle.authorities:
-            self._serve(bundle)
+            await self._serve(bundle)
             return
         # An API server needs a moment until it believes what it was told: the next look will do.
         if not await self._tell(bundle.authorities):
-            self._serve(bundle)
+            await self._serve(bundle)
 
-    def _serve(self, bundle: Bundle) -> None:
+    async def _serve(self, bundle: Bundle) -> None:
         if bundle == self._served:
             return
-        self._adopt(bundle)
+        await self._adopt(bundle)
         self._served = bundle
-        self.loaded.set()
         _log.info("serving webhooks with a certificate", ends=round(ends(bundle)))

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from extender.kube.client import MERGE_PATCH, STRATEGIC_PATCH, KubeClient
+from extender.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
 from extender.kube.errors import ApiError, NotFoundError
 
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -63,8 +63,12 @@ class CertificateSecret:
         except msgspec.MsgspecError as error:
             raise ApiError(f"not a readable Secret: {error}") from error
         data = found.data or {}
-        parts = (data.get(part, b"") for part in (_AUTHORITIES, _CERTIFICATE, _KEY))
-        return Kept(*parts, version=found.metadata.resource_version)
+        return Kept(
+            data.get(_AUTHORITIES, b""),
+            data.get(_CERTIFICATE, b""),
+            data.get(_KEY, b""),
+            found.metadata.resource_version,
+        )
 
     async def create(self, kept: Kept) -> None:
         """Make the Secret; ConflictError where somebody was quicker."""
@@ -143,7 +147,13 @@ class _Conversion(msgspec.Struct, frozen=True):
     webhook: _ConversionWebhook | None = None
 
 
+class _Version(msgspec.Struct, frozen=True):
+    name: str
+    served: bool = False
+
+
 class _CrdSpec(msgspec.Struct, frozen=True):
+    versions: tuple[_Version, ...] = ()
     conversion: _Conversion = _Conversion()
 
 
@@ -185,14 +195,10 @@ class WebhookClients:
         found = await self._get(path, _Crd)
         if found is None:
             return False
-        wanted = self._address.client_config(CONVERT, authorities)
-        conversion = found.spec.conversion
-        if conversion.webhook is not None and _agrees(conversion.webhook.client_config, wanted):
-            return False
-        webhook = {"clientConfig": wanted, "conversionReviewVersions": ["v1"]}
-        change = {"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}}
-        await self._patch(path, change, content_type=MERGE_PATCH)
-        return True
+        changes = _conversion(found.spec, self._address.client_config(CONVERT, authorities))
+        if changes:
+            await self._patch(path, changes, content_type=JSON_PATCH)
+        return bool(changes)
 
     async def _tell_configuration(self, kind: str, authorities: bytes) -> bool:
         path = f"{_CONFIGURATIONS}/{kind}/{self._configuration}"
@@ -216,11 +222,30 @@ class WebhookClients:
         except msgspec.MsgspecError as error:
             raise ApiError(f"GET {path}: not readable: {error}") from error
 
-    async def _patch(self, path: str, change: Mapping[str, Any], *, content_type: str) -> None:
+    async def _patch(self, path: str, change: object, *, content_type: str) -> None:
         body = _encode(change)
         await self._client.request(
             "PATCH", f"{path}?{_MANAGER}", body=body, content_type=content_type
         )
+
+
+def _conversion(spec: _CrdSpec, wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what is to be changed so that all versions are served, and we convert."""
+    webhook = spec.conversion.webhook
+    changes: list[dict[str, Any]] = []
+    if webhook is None or not _agrees(webhook.client_config, wanted):
+        known = {name: value for name, value in wanted.items() if value is not None}
+        conversion = {
+            "strategy": "Webhook",
+            "webhook": {"clientConfig": known, "conversionReviewVersions": ["v1"]},
+        }
+        changes.append({"op": "add", "path": "/spec/conversion", "value": conversion})
+    for number, version in enumerate(spec.versions):
+        if not version.served:
+            where = f"/spec/versions/{number}"
+            changes.append({"op": "test", "path": f"{where}/name", "value": version.name})
+            changes.append({"op": "replace", "path": f"{where}/served", "value": True})
+    return changes
 
 
 def _agrees(found: _ClientConfig, wanted: Mapping[str, Any]) -> bool:

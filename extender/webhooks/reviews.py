@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from typing_extensions import override
+
 from extender.jobs import fields
 from extender.jobs.fields import Object
 
@@ -44,6 +46,7 @@ class Refusal:
     message: str
     reason: Literal["Invalid", "Forbidden"] = "Invalid"
 
+    @override
     def __str__(self) -> str:
         """Return it in one line."""
         return f"{self.field}: {self.message}"
