@@ -9,7 +9,7 @@ or a model's `json_schema_extra`.
 Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, Literal
@@ -72,9 +72,9 @@ class Version:
 class Definition:
     """One kind of one group. The first version is stored and served.
 
-    Older ones are not served before somebody converts: the process that does has them served. Until
-    then the API server would ask in vain, ten times a second for each kind, and no list of the kind
-    would be complete.
+    Older ones that say the same are served too. Those that differ are not served before somebody
+    converts: the process that does has them served. Until then the API server would ask in vain,
+    ten times a second for each kind, and no list of the kind would be complete.
     """
 
     group: str
@@ -115,10 +115,7 @@ def crd(definition: Definition) -> dict[str, Any]:
                 **_if_any("categories", list(definition.categories)),
             },
             "scope": definition.scope,
-            "versions": [
-                _version(version, stored=version is definition.versions[0])
-                for version in definition.versions
-            ],
+            "versions": [*_versions(definition)],
         },
     }
 
@@ -132,6 +129,15 @@ def structural(model: type[BaseModel]) -> Schema:
     return {**schema, **_if_any("required", required), "properties": properties}
 
 
+def needs_webhook(definition: Definition) -> bool:
+    """Return whether its versions differ in more than their names, so that somebody must convert.
+
+    The API server asks that somebody at every write, for those who watch the other version.
+    """
+    first, *others = (structural(version.model)["properties"] for version in definition.versions)
+    return any(properties != first for properties in others)
+
+
 def _metadata(definition: Definition) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": definition.name}
     # In the groups that belong to the community the server asks for a word on API review
@@ -141,11 +147,18 @@ def _metadata(definition: Definition) -> dict[str, Any]:
     return metadata
 
 
-def _version(version: Version, *, stored: bool) -> dict[str, Any]:
+def _versions(definition: Definition) -> Iterator[dict[str, Any]]:
+    alike = not needs_webhook(definition)
+    for version in definition.versions:
+        stored = version is definition.versions[0]
+        yield _version(version, served=stored or alike, stored=stored)
+
+
+def _version(version: Version, *, served: bool, stored: bool) -> dict[str, Any]:
     deprecation = {"deprecated": True, "deprecationWarning": version.deprecation}
     return {
         "name": version.name,
-        "served": stored,
+        "served": served,
         "storage": stored,
         **(deprecation if version.deprecation else {}),
         **_if_any("additionalPrinterColumns", [*map(_column, version.columns)]),

@@ -12,6 +12,7 @@ from extender.api.crds import (
     StructuralSchemaError,
     Version,
     crd,
+    needs_webhook,
     structural,
 )
 from extender.api.definitions import DEFINITIONS
@@ -254,6 +255,24 @@ def test_the_first_version_is_stored_and_older_ones_wait_for_who_converts() -> N
     assert (older["deprecated"], older["deprecationWarning"]) == (True, "v1 is old, say v2.")
     assert set(older["schema"]["openAPIV3Schema"]["properties"]) == {*SERVER, "data"}
     assert "conversion" not in spec
+
+
+def test_versions_that_say_the_same_need_nobody_to_convert_them() -> None:
+    versions = (Version("v2", ResourceFlavor), Version("v1", ResourceFlavor, deprecation="Old."))
+
+    spec = crd(Definition("example.com", "resourceflavors", versions))["spec"]
+
+    found = [(each["name"], each["served"], each["storage"]) for each in spec["versions"]]
+    assert found == [("v2", True, True), ("v1", True, False)]
+    assert "conversion" not in spec
+
+
+def test_only_kinds_that_differ_are_converted_by_a_webhook() -> None:
+    assert {each.kind for each in DEFINITIONS if needs_webhook(each)} == {
+        "ClusterQueue",
+        "LocalQueue",
+        "Workload",
+    }
 
 
 CRDS = {definition.name: crd(definition) for definition in DEFINITIONS}
