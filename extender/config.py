@@ -270,6 +270,11 @@ class Webhooks(_Section):
     )
     host: str = Field("", description="address; empty: all")
     port: int = Field(9443, ge=0, le=65535)
+    older_versions: bool = Field(
+        default=True,
+        description="whether to have v1beta1 served; the API server then asks at every write of a "
+        "ClusterQueue, a LocalQueue or a Workload",
+    )
     certificate: WebhookCertificate | None = Field(
         None, description="files; without them the process makes its own and keeps it in a Secret"
     )

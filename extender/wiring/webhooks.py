@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import uvicorn
 from typing_extensions import override
 
+from extender.api.crds import needs_webhook
 from extender.api.definitions import DEFINITIONS
 from extender.api.selectors import matches_selector
 from extender.config import Settings
@@ -106,7 +107,7 @@ class Webhooks:
         callers = WebhookClients(
             client,
             address,
-            crds=[each.name for each in DEFINITIONS if len(each.versions) > 1],
+            crds=_converted() if section.older_versions else (),
             configuration=section.configuration,
         )
         self.certificates = Certificates(
@@ -164,6 +165,10 @@ class _Server(uvicorn.Server):
         finally:
             if self.started:
                 await self.shutdown()
+
+
+def _converted() -> list[str]:
+    return [each.name for each in DEFINITIONS if needs_webhook(each)]
 
 
 def _source(section: Section, client: KubeClient, clock: Clock) -> Source:
