@@ -16,6 +16,8 @@ import httpx
 import pytest
 import yaml
 
+from extender.api.crds import needs_webhook
+from extender.api.definitions import DEFINITIONS
 from extender.webhooks.certificates import Bundle, fault, issue
 from tests.harness import objects
 from tests.harness.client import Api, ApiError
@@ -385,3 +387,51 @@ def test_while_nobody_answers_no_job_of_a_queue_slips_through(
     finally:
         replica.start()
     api.wait_for("it is taken again", lambda: refusal(api, job) == "", SECONDS)
+
+
+MAY: dict[tuple[str, str, str, str], set[str]] = {
+    ("", "secrets", NAMESPACE, SECRET): {"get", "create", "patch"},
+    ("", "secrets", NAMESPACE, "other"): {"create"},
+    ("", "secrets", "default", SECRET): set(),
+    ("apiextensions.k8s.io", "customresourcedefinitions", "", CONVERTED[0]): {"get", "patch"},
+    ("apiextensions.k8s.io", "customresourcedefinitions", "", "podgroups.scheduling.x-k8s.io"): (
+        set()
+    ),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "gang-queue"): {
+        "get",
+        "patch",
+    },
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "", "other"): set(),
+}
+
+
+@pytest.mark.usefixtures("replica")
+def test_the_reconciler_may_touch_what_is_its_own_and_no_more(control_plane: ControlPlane) -> None:
+    kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, "gang-reconciler")
+    with Api(kubeconfig) as reconciler:
+        found = {what: allowed(reconciler, what) for what in MAY}
+
+    assert found == MAY
+
+
+def allowed(api: Api, what: tuple[str, str, str, str]) -> set[str]:
+    group, resource, namespace, name = what
+    verbs = ("get", "list", "watch", "create", "update", "patch", "delete")
+
+    def may(verb: str) -> bool:
+        attributes = {"group": group, "resource": resource, "namespace": namespace, "name": name}
+        review = api.create(
+            {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SelfSubjectAccessReview",
+                "metadata": {},
+                "spec": {"resourceAttributes": {**attributes, "verb": verb}},
+            }
+        )
+        return bool(review["status"]["allowed"])
+
+    return {verb for verb in verbs if may(verb)}
+
+
+def test_the_role_names_the_kinds_that_are_converted() -> None:
+    assert {each.name for each in DEFINITIONS if needs_webhook(each)} == set(CONVERTED)
