@@ -87,13 +87,14 @@ class StartJob:
 
 @dataclass(frozen=True, slots=True)
 class StopJob:
-    """Stop the job by these writes, in this order."""
+    """Stop the job by these writes, in this order; there may be more to do when pods have ended."""
 
     reason: str
     """Why: the reason of an eviction, or a word of our own."""
     message: str
     steps: tuple[Step, ...]
-    note: Note
+    note: Note | None
+    """None where it was told when the stop began."""
 
 
 @dataclass(frozen=True, slots=True)

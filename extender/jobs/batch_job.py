@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Final
+from typing import ClassVar, Final
 
 from typing_extensions import override
 
@@ -22,9 +22,16 @@ _DONE: Final = ("completed", "failed")
 class BatchJob(BaseJob):
     """A Job.
 
-    Its template may change while it is suspended and has no start time, which is set whenever it
-    runs. So a stop takes three writes, and an annotation tells whether it got to the third.
+    Its template may change while it is suspended, has no pods, and has no start time; servers
+    before 1.36 leave the time of the last start there. So a stop takes up to three writes, and
+    between the first and the second it waits; an annotation tells that there is more to do.
     """
+
+    integration: ClassVar = "batch/job"
+    kind: ClassVar = "Job"
+    group: ClassVar = "batch"
+    version: ClassVar = "v1"
+    plural: ClassVar = "jobs"
 
     @override
     def slots(self) -> list[Slot]:
@@ -51,11 +58,7 @@ class BatchJob(BaseJob):
     @override
     def finished(self) -> Finished | None:
         """Return how it ended."""
-        for kind, success in (("Complete", True), ("Failed", False)):
-            found = fields.condition(self._object, kind)
-            if found is not None:
-                return Finished(success, fields.text(found, "message"))
-        return None
+        return self.ended_by(succeeded="Complete", failed="Failed")
 
     @override
     def pods_ready(self) -> bool:
@@ -93,21 +96,23 @@ class BatchJob(BaseJob):
         return [guarded(patch, self._object)]
 
     def stop_steps(self, pod_sets: Sequence[PodSet] | None) -> list[Step]:
-        """Return the writes that are left: suspend, forget the start, restore."""
-        begun = BatchJob(deepcopy(self._object))
-        begun.suspend()
-        restored = BatchJob(deepcopy(begun.object))
+        """Return the writes that can be sent now: suspend it, or when no pod is left the rest.
+
+        Until then the API server takes no other template.
+        """
+        if not self.is_suspended():
+            mark: Object = {"metadata": {"annotations": {names.STOPPING: "true"}}}
+            return [self._unversioned({**mark, "spec": {"suspend": True}})]
+        if self.is_active():
+            return []
+        restored = BatchJob(deepcopy(self._object))
         if pod_sets is not None:
             restored.restore_node_selectors(pod_sets)
-        restore = merge_patch(begun.object, restored.object)
-        forget = self._forget_start()
-        if restore or forget or self.is_stopping():
-            fields.ensure(begun.object, "metadata", "annotations")[names.STOPPING] = "true"
-            fields.ensure(restore, "metadata", "annotations")[names.STOPPING] = None
-        begin = merge_patch(self._object, begun.object)
-        steps = [self._unversioned(begin)] if begin else []
+        if self.is_stopping():
+            del fields.ensure(restored.object, "metadata", "annotations")[names.STOPPING]
+        restore = merge_patch(self._object, restored.object)
         last = [self._unversioned(restore)] if restore else []
-        return [*steps, *forget, *last]
+        return [*self._forget_start(), *last]
 
     def _forget_start(self) -> list[Step]:
         if not fields.text(self._object, "status", "startTime"):

@@ -11,10 +11,12 @@ from extender.state.queues.records import WorkloadInfo
 def stop(job: GenericJob, reason: str, message: str, *, workload: WorkloadInfo | None) -> Actions:
     """Return how a job that runs, or was only half stopped, is stopped; nothing where it is.
 
-    Its templates are restored as far as the workload tells what they were.
+    Its templates are restored as far as the workload tells what they were. Where that has to wait
+    for the pods to end, it is the next decision's.
     """
     if job.is_suspended() and not is_stopping(job):
         return ()
     restored = None if workload is None else pod_sets_of(workload)
     steps = stop_steps(job, restored)
-    return (StopJob(reason, message, steps, Note(Word.STOPPED, message)),) if steps else ()
+    note = None if job.is_suspended() else Note(Word.STOPPED, message)
+    return (StopJob(reason, message, steps, note),) if steps else ()

@@ -421,6 +421,10 @@ WANT_REFUSED: dict[str, tuple[Object, str]] = {
         queue(covers(flavor("a", quota(lendingLimit=1)))),
         "lendingLimit is only for those with cohortName",
     ),
+    "more is lent than there is": (
+        queue(covers(flavor("a", quota(nominal=1, lendingLimit=2))), cohortName="team"),
+        "lendingLimit is at most nominalQuota",
+    ),
     "a cohort that borrows from nobody": (
         of("Cohort", {"resourceGroups": [covers(flavor("a", quota(borrowingLimit=1)))]}),
         "borrowingLimit is only for those with parentName",

@@ -43,6 +43,22 @@ def started(**options: Any) -> tuple[Any, WorkloadInfo]:
     return type(held)(running), admitted
 
 
+def stopped(running: Any, stored: WorkloadInfo, context: Context = CONTEXT) -> Any:
+    """Return a job that was stopped and has no pods left."""
+    actions = decide(running, [stored], context)
+    assert words(actions) == ["StopJob"]
+    half = sent(running, *steps_of(actions))
+    assert decide(type(running)(half), [stored], context) == ()  # pods still run
+    half["status"]["active"] = 0
+    return type(running)(half)
+
+
+def steps_of(actions: tuple[Action, ...]) -> tuple[Step, ...]:
+    found = [each.steps for each in actions if isinstance(each, act.StopJob | act.StartJob)]
+    assert len(found) == 1
+    return found[0]
+
+
 # -- who is ours
 
 
@@ -145,24 +161,26 @@ def test_a_held_job_that_was_changed_loses_quota_for_something_else() -> None:
     assert decide(job(cpu="7", status={"active": 1}), [before], CONTEXT) == ()
 
 
-def test_a_running_job_that_was_changed_is_stopped_first() -> None:
+def test_a_running_job_that_was_changed_is_stopped_and_restored_first() -> None:
     running, admitted = started()
     running.object["spec"].update(parallelism=5, completions=5)
-    (stop,) = decide(running, [admitted], CONTEXT)
-    assert isinstance(stop, act.StopJob)
-    restored = sent(running, *stop.steps)["spec"]["template"]
-    assert restored == job().object["spec"]["template"]
+    half = stopped(running, admitted)
+    rest = decide(half, [admitted], CONTEXT)
+    assert words(rest) == ["StopJob"]
+    whole = sent(half, *steps_of(rest))
+    assert whole["spec"]["template"] == job().object["spec"]["template"]
+    want = ["DropFinalizer", "DeleteWorkload"]
+    assert words(decide(type(running)(whole), [admitted], CONTEXT)) == want
 
 
 def test_a_workload_that_goes_takes_the_quota_with_it_when_the_pods_are_gone() -> None:
     running, admitted = started()
     goes = replace(admitted, meta=replace(admitted.meta, terminating=True))
-    (stop,) = decide(running, [goes], CONTEXT)
-    assert isinstance(stop, act.StopJob)
-    stopped = sent(running, *stop.steps)
-    assert decide(type(running)(stopped), [goes], CONTEXT) == ()
-    stopped["status"] = {}
-    assert words(decide(type(running)(stopped), [goes], CONTEXT)) == ["DropFinalizer"]
+    half = stopped(running, goes)
+    rest = decide(half, [goes], CONTEXT)
+    assert words(rest) == ["StopJob"]
+    whole = type(running)(sent(half, *steps_of(rest)))
+    assert words(decide(whole, [goes], CONTEXT)) == ["DropFinalizer"]
 
 
 # -- the end
@@ -252,16 +270,16 @@ def test_an_evicted_job_is_stopped_and_gives_quota_back_when_its_pods_are_gone()
     (stop,) = decide(running, [evicted], CONTEXT)
     assert isinstance(stop, act.StopJob)
     assert (stop.reason, stop.message) == ("Preempted", "because of Preempted")
-    stopped = sent(running, *stop.steps)
-    assert stopped["spec"] == job().object["spec"]
-    assert decide(type(running)(stopped), [evicted], CONTEXT) == ()
-    stopped["status"] = {}
-    (release,) = decide(type(running)(stopped), [evicted], CONTEXT)
+    half = stopped(running, evicted)
+    release, rest = decide(half, [evicted], CONTEXT)
     assert release == act.ReleaseQuota(
         evicted.key, "w1", requeued=True, reason="Preempted", message="because of Preempted"
     )
+    whole = type(running)(sent(half, *steps_of((rest,))))
+    assert whole.object["spec"] == job().object["spec"]
+    assert decide(whole, [evicted], CONTEXT) == (release,)
     waits = replace(evicted, admission=None, conditions=(condition(EVICTED),))
-    assert decide(type(running)(stopped), [waits], CONTEXT) == ()
+    assert decide(whole, [waits], CONTEXT) == ()
 
 
 @pytest.mark.parametrize(
@@ -281,27 +299,58 @@ def test_quota_is_given_back_before_anything_is_told() -> None:
     evicted = workload(held, EVICTED, admitted=True)
     evicted = replace(evicted, conditions=(*evicted.conditions, ready))
     context = replace(CONTEXT, wait_for_pods_ready=True)
-    want = ["ReleaseQuota", "SetReclaimable", "SetPodsReady"]
-    assert words(decide(held, [evicted], context)) == want
+    assert words(decide(held, [evicted], context)) == ["ReleaseQuota", "SetPodsReady"]
 
 
-@pytest.mark.parametrize("after", [1, 2])
+def test_pods_that_are_done_give_their_quota_back_and_do_not_take_it_again() -> None:
+    def reclaimed(succeeded: int, **before: int) -> Any:
+        running = job("work", 4, suspend=False, status={"succeeded": succeeded})
+        stored = workload(job("work", 4), admitted=True, reclaimable=before)
+        return [each.counts for each in decide(running, [stored], CONTEXT)]  # type: ignore[union-attr]
+
+    assert reclaimed(0) == []
+    assert reclaimed(1) == [{"main": 1}]
+    assert reclaimed(1, main=1) == []
+    assert reclaimed(3, main=1) == [{"main": 3}]
+    assert reclaimed(1, main=3) == []
+    assert reclaimed(9) == [{"main": 4}]
+
+
+def test_without_quota_what_is_done_is_what_the_job_says() -> None:
+    held = job("work", 4, status={"succeeded": 1})
+    stored = workload(held, reclaimable={"main": 3})
+    (said,) = decide(held, [stored], CONTEXT)
+    assert said == act.SetReclaimable(stored.key, "w1", {"main": 1})
+    fresh = job("work", 4)
+    (said,) = decide(fresh, [stored], CONTEXT)
+    assert said == act.SetReclaimable(stored.key, "w1", {})
+
+
+@pytest.mark.parametrize("after", [0, 1])
 @pytest.mark.parametrize("is_evicted", [True, False], ids=["evicted", "admitted again"])
 def test_a_stop_goes_on_where_it_was_left(after: int, is_evicted: bool) -> None:
     running, admitted = started()
     evicted = replace(admitted, conditions=(*admitted.conditions, condition(EVICTED)))
-    (stop,) = decide(running, [evicted], CONTEXT)
-    assert isinstance(stop, act.StopJob)
-    assert len(stop.steps) == 3
-    half = sent(running, *stop.steps[:after])
-    assert half["spec"]["suspend"] is True
-    stored = evicted if is_evicted else admitted
-    (rest,) = decide(type(running)(half), [stored], CONTEXT)
-    assert isinstance(rest, act.StopJob)
-    assert [step.subresource for step in rest.steps] == ["status", ""][after - 1 :]
-    whole = sent(half, *rest.steps)
+    half = stopped(running, evicted)
+    left = steps_of(decide(half, [evicted], CONTEXT))
+    assert [step.subresource for step in left] == ["status", ""]
+    half = type(running)(sent(half, *left[:after]))
+
+    rest = decide(half, [evicted if is_evicted else admitted], CONTEXT)
+    assert words(rest) == (["ReleaseQuota", "StopJob"] if is_evicted else ["StopJob"])
+    assert steps_of(rest) == left[after:]
+    whole = sent(half, *steps_of(rest))
     assert whole["spec"] == job().object["spec"]
     assert not whole["metadata"]["annotations"]
+
+
+def test_a_stop_is_told_once() -> None:
+    running, admitted = started()
+    evicted = replace(admitted, conditions=(*admitted.conditions, condition(EVICTED)))
+    (begin,) = decide(running, [evicted], CONTEXT)
+    assert begin.note == act.Note("Stopped", "because of Preempted")
+    _, rest = decide(stopped(running, evicted), [evicted], CONTEXT)
+    assert rest.note is None
 
 
 def test_a_stop_that_nobody_can_restore_ends_too() -> None:
@@ -364,17 +413,17 @@ def test_a_prebuilt_workload_is_waited_for_and_taken() -> None:
     held = job(labels=PREBUILT)
     assert decide(held, [], CONTEXT) == ()
     assert words(decide(job(labels=PREBUILT, suspend=False), [], CONTEXT)) == ["StopJob"]
-    free = replace(workload(held), meta=Meta("mine", "ns", uid="w9"), owner=None)
+    free = replace(workload(held), meta=Meta("mine", "ns", uid="w9"), owners=())
     (adopt,) = decide(held, [], replace(CONTEXT, prebuilt=free))
     assert isinstance(adopt, act.AdoptWorkload)
     assert adopt.metadata["labels"] == {"kueue.x-k8s.io/job-uid": UID}
-    mine = replace(free, owner=OwnerRef("batch/v1", "Job", "work", UID))
+    mine = replace(free, owners=(OwnerRef("batch/v1", "Job", "work", UID),))
     assert decide(held, [mine], replace(CONTEXT, prebuilt=mine)) == ()
 
 
 def test_a_prebuilt_workload_of_somebody_else_is_not_taken() -> None:
     held = job(labels=PREBUILT)
-    others = replace(workload(held), owner=OwnerRef("batch/v1", "Job", "other", "u2"))
+    others = replace(workload(held), owners=(OwnerRef("batch/v1", "Job", "other", "u2"),))
     (refuse,) = decide(held, [], replace(CONTEXT, prebuilt=others))
     assert isinstance(refuse, act.Refuse)
 
