@@ -22,13 +22,13 @@ class Told(BaseModel):
 
 
 class OwnerReference(Told):
-    """The job of a workload."""
+    """The job of a workload, or one of the objects that are its job together."""
 
     api_version: str
     kind: str
     name: str
     uid: str
-    controller: bool = True
+    controller: bool
 
 
 class PendingMeta(Told):
@@ -141,7 +141,7 @@ class Explanation(Told):
 
     namespace: str
     name: str
-    job: OwnerReference | None
+    owners: list[OwnerReference] = Field(description="Its job first.")
     local_queue: str
     cluster_queue: str | None
     cohort: str | None = None
