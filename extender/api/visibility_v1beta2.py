@@ -16,9 +16,7 @@ API_VERSION: Final = "visibility.kueue.x-k8s.io/v1beta2"
 class Told(BaseModel):
     """What we say ourselves; it never changes."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True, frozen=True
-    )
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
 
 class OwnerReference(Told):
