@@ -27,6 +27,8 @@ class OwnerReference(Wire, frozen=True):
     """metav1.OwnerReference."""
 
     name: str = ""
+    uid: str = ""
+    controller: bool | None = None
 
 
 class ObjectMeta(Wire, frozen=True):

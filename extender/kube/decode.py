@@ -85,6 +85,7 @@ class Decoder:
             phase=pod.status.phase or "Pending",
             ready="ContainersReady" in holding,
             owners=tuple(f"{meta.namespace}/{o.name}" for o in meta.owner_references or ()),
+            controller=next((o.uid for o in meta.owner_references or () if o.controller), None),
             readiness_gate=any(g.condition_type == GANG_READY for g in spec.readiness_gates or ()),
             admitted=PODSET_LABEL in (meta.labels or {}),
             gang_ready=GANG_READY in holding,
@@ -118,10 +119,10 @@ class Decoder:
         ended = any(c.type in _ENDED and c.status == "True" for c in job.status.conditions or ())
         if ended:
             return JobInfo(job.metadata.uid, group)
-        begun, done = _pods_of(job.spec, (job.status.succeeded or 0) + failed)
+        begun, done, more = _pods_of(job.spec, (job.status.succeeded or 0) + failed)
         queued = QUEUE_LABEL in (job.metadata.labels or {})
         key = f"{job.metadata.namespace}/{job.metadata.name}"
-        return JobInfo(job.metadata.uid, group, begun, done, key if queued else None)
+        return JobInfo(job.metadata.uid, group, begun, done, more, key if queued else None)
 
     def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:
         """Return a PodGroup of an API group. Raises DecodeError where the JSON is not one."""
@@ -177,16 +178,16 @@ class Decoder:
         return shape
 
 
-def _pods_of(spec: core.JobSpec, finished: int) -> tuple[int, int]:
-    """Return how many pods a Job begins with, and how many fewer are left to run at once.
+def _pods_of(spec: core.JobSpec, finished: int) -> tuple[int, int, int]:
+    """Return how many pods a Job begins with, how many fewer it runs at once now, and its others.
 
     A Job without `completions` is a work queue, of which nobody knows how much is left.
     """
     parallel, wanted = _or(spec.parallelism, 1), spec.completions
     if wanted is None:
-        return parallel, 0
+        return parallel, 0, 0
     begun = min(parallel, wanted)
-    return begun, begun - min(parallel, max(0, wanted - finished))
+    return begun, begun - min(parallel, max(0, wanted - finished)), wanted - begun
 
 
 def _or(value: int | None, default: int) -> int:

@@ -1,6 +1,6 @@
 """What is written of queues, workloads and jobs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +33,11 @@ class WorkloadWriter:
         return self._decoder.workload(
             await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
         )
+
+    async def read(self, meta: Meta) -> WorkloadInfo:
+        """Return a workload as it is stored."""
+        path = _path("workloads", meta)
+        return self._decoder.workload(await self._client.request("GET", path))
 
     async def create(self, workload: Json) -> WorkloadInfo:
         """Create a Workload; return it as it is stored."""
@@ -77,15 +82,15 @@ class QueueWriter:
 class JobWriter:
     """Writes jobs of any kind; every method raises ApiError."""
 
-    def __init__(self, client: KubeClient, decoder: QueueDecoder) -> None:
+    def __init__(self, client: KubeClient, decode: Callable[[bytes, str], JobObject]) -> None:
         self._client = client
-        self._decoder = decoder
+        self._decode = decode
 
     async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
         """Merge a change into a job or a subresource; return the job as it is stored."""
         body = _encode(change)
         stored = await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
-        return self._decoder.job(stored, kind=kind)
+        return self._decode(stored, kind)
 
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
         """Delete an object."""

@@ -152,6 +152,10 @@ class Snapshot:
         """Return whether a Job whose pods are members has not ended."""
         return key in self._tables.work
 
+    def job(self, uid: str) -> JobInfo | None:
+        """Return a Job with members."""
+        return self._tables.jobs.get(uid)
+
     def finished(self, key: str) -> Mapping[str, PodInfo]:
         """Return the finished pods of a group by UID; none where those are not watched."""
         return self._tables.finished.get(key, _NO_PODS)

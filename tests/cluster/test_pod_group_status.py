@@ -167,6 +167,30 @@ def test_a_failed_pod_that_the_job_replaces_is_counted_and_the_group_runs(
     groups.await_status(phase="Running", running=2, failed=1)
 
 
+def test_a_later_wave_of_a_job_that_waits_is_not_told_to_run(
+    api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    [node] = nodes(1)
+
+    def cordon(yes: bool) -> None:
+        api.patch("nodes", node, body={"spec": {"unschedulable": yes}})
+
+    gangs.create_group("g", 3)
+    api.create(objects.job("work", 3, 6, namespace=gangs.namespace, group="g", run_for="1h"))
+    groups.await_status(phase="Running", running=3)
+    cordon(True)
+    for pod in gangs.members("g"):
+        body = {"metadata": {"annotations": {objects.RUN_FOR: "1ms"}}}
+        api.patch("pods", pod["metadata"]["name"], gangs.namespace, body=body)
+
+    groups.await_status(phase="PreScheduling", running=0, succeeded=3)
+    assert groups.told()[0] == "False"
+    assert groups.told(kind="Running")[:2] == ("False", "NotScheduled")
+    cordon(False)
+    groups.await_status(phase="Running", running=3, succeeded=3)
+    assert groups.told()[:2] == ("True", "Scheduled")
+
+
 def test_what_a_group_waits_for_is_told_with_numbers_and_one_event_each(
     api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
 ) -> None:

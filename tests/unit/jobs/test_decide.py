@@ -449,17 +449,17 @@ def test_a_prebuilt_workload_is_waited_for_and_taken() -> None:
     held = job(labels=PREBUILT)
     assert decide(held, [], CONTEXT) == ()
     assert words(decide(job(labels=PREBUILT, suspend=False), [], CONTEXT)) == ["StopJob"]
-    free = replace(workload(held), meta=Meta("mine", "ns", uid="w9"), owner=None)
+    free = replace(workload(held), meta=Meta("mine", "ns", uid="w9"), owners=())
     (adopt,) = decide(held, [], replace(CONTEXT, prebuilt=free))
     assert isinstance(adopt, act.AdoptWorkload)
     assert adopt.metadata["labels"] == {"kueue.x-k8s.io/job-uid": UID}
-    mine = replace(free, owner=OwnerRef("batch/v1", "Job", "work", UID))
+    mine = replace(free, owners=(OwnerRef("batch/v1", "Job", "work", UID),))
     assert decide(held, [mine], replace(CONTEXT, prebuilt=mine)) == ()
 
 
 def test_a_prebuilt_workload_of_somebody_else_is_not_taken() -> None:
     held = job(labels=PREBUILT)
-    others = replace(workload(held), owner=OwnerRef("batch/v1", "Job", "other", "u2"))
+    others = replace(workload(held), owners=(OwnerRef("batch/v1", "Job", "other", "u2"),))
     (refuse,) = decide(held, [], replace(CONTEXT, prebuilt=others))
     assert isinstance(refuse, act.Refuse)
 
