@@ -227,7 +227,10 @@ class Queueing(RuleBasedStateMachine):
     def settle(self) -> None:
         self.run_down()
         self.world.pending.release_all(self.world.snapshot, self.world.now)
-        assert not gives(self.world.decide()), "something changed though nothing had"
+        outcomes = self.world.decide()
+        # Those admitted meanwhile may be worth a preemption to who found nobody before.
+        assert not [x for x in outcomes if isinstance(x, Admit)], "somebody was not tried"
+        self.take(outcomes, late=False)
 
     @precondition(lambda self: self.assumed())
     @rule(index=INDEX, written=st.booleans())
@@ -437,10 +440,6 @@ class Queueing(RuleBasedStateMachine):
 
 def quotas(groups: tuple[ResourceGroup, ...]) -> dict[FlavorResource, Quota]:
     return {(x.flavor, "cpu"): x.resources["cpu"] for each in groups for x in each.flavors}
-
-
-def gives(outcomes: tuple[Outcome, ...]) -> list[Outcome]:
-    return [x for x in outcomes if isinstance(x, Admit | Preempt)]
 
 
 def pick(options: list[WorkloadInfo], index: int) -> WorkloadInfo:
