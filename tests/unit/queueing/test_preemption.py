@@ -130,6 +130,13 @@ WANT: dict[str, Case] = {
         9,
         [],
     ),
+    "others and its own, so that we need not borrow": (
+        {**RECLAIM, **LOWER},
+        [("high", 2, "a", 9), ("low", 1, "a", 0), ("x", 5, "b", 9)],
+        2,
+        1,
+        [("x", TAKEN), ("low", OWN)],
+    ),
     "while we borrow from a lower one": (
         BORROW,
         [("x", 3, "b", 0), ("y", 3, "b", 0), ("z", 2, "a", 0)],
@@ -160,6 +167,14 @@ def test_a_newer_equal_goes_for_an_older_one() -> None:
     (outcome,) = queues.run()
     assert isinstance(outcome, Preempt)
     assert [each.workload for each in outcome.victims] == [key("young")]
+
+
+def test_no_further_than_what_they_borrow() -> None:
+    queues = scene(("x", 3, "b", 0), ("y", 3, "b", 0), mine=RECLAIM)
+    queues.put(cluster_queue("c", 2, "all"), local_queue("c"))
+    queues.put(workload("z1", 2, "c", 1), workload("z2", 2, "c", 1))
+    assert queues.admitted() == ["z1", "z2"]
+    assert victims(queues, 4) == [("y", TAKEN), ("z1", TAKEN)]
 
 
 def test_a_part_of_the_tree_takes_back_what_is_its_own() -> None:
