@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+import msgspec
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
+from extender.api import core_v1
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial
 from extender.kube.lease import LeaseTimes
@@ -156,6 +158,33 @@ class Kube(_Section):
     )
 
 
+class Requirement(_Section):
+    """One requirement of a label selector."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: list[str] | None = None
+
+
+class LabelSelector(_Section):
+    """Which labels something must have."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Requirement] | None = None
+
+
+def _all_but_system() -> LabelSelector:
+    return LabelSelector(
+        match_expressions=[
+            Requirement(
+                key="kubernetes.io/metadata.name",
+                operator="NotIn",
+                values=["kube-system", "gang-extender-system"],
+            )
+        ]
+    )
+
+
 class Reconcile(_Section):
     """Where the reconciler tells of itself, and which of several leads."""
 
@@ -190,6 +219,86 @@ class Reconcile(_Section):
         return LeaseTimes(float(self.lease_seconds), self.renew_seconds, self.retry_seconds)
 
 
+class Queue(_Section):
+    """The queue: suspended jobs that are admitted under quota."""
+
+    enabled: bool = Field(default=True, description="whether the reconciler admits jobs")
+    integrations: list[str] | None = Field(
+        None, description="the kinds of jobs that are managed, such as batch/job; default: all"
+    )
+    external_integrations: list[str] = Field(
+        default_factory=list, description="kinds of others, as module:Class"
+    )
+    manage_jobs_without_queue_name: bool = Field(
+        default=False, description="whether jobs without a queue name are held back as well"
+    )
+    managed_jobs_namespace_selector: LabelSelector = Field(
+        default_factory=_all_but_system,
+        description="the namespaces in which jobs without a queue name are held back",
+    )
+    heads_per_queue: int = Field(
+        16, ge=1, description="how many workloads of one ClusterQueue a cycle looks at, at most"
+    )
+    ignore_undeclared_resources: bool = Field(
+        default=False,
+        description="whether resources that a ClusterQueue does not cover are let through",
+    )
+
+    def selector(self) -> core_v1.LabelSelector:
+        """Return the selector as decisions take it."""
+        wanted = self.managed_jobs_namespace_selector.model_dump(by_alias=True)
+        return msgspec.convert(wanted, core_v1.LabelSelector)
+
+
+class WebhookCertificate(_Section):
+    """A certificate for the webhooks that somebody else renews."""
+
+    cert_file: Path = Field(description="PEM certificate chain")
+    key_file: Path = Field(description="PEM key of that certificate")
+    ca_file: Path | None = Field(
+        None,
+        description="PEM authorities that the API server is told to trust; without it whoever "
+        "gives the certificate tells it, and has old versions served",
+    )
+
+
+class Webhooks(_Section):
+    """What the API server calls: conversion between versions, and jobs at their creation."""
+
+    enabled: Literal["auto"] | bool = Field(
+        "auto", description="whether to serve; auto: in a pod, or where a url is given"
+    )
+    host: str = Field("", description="address; empty: all")
+    port: int = Field(9443, ge=0, le=65535)
+    older_versions: bool = Field(
+        default=True,
+        description="whether to have v1beta1 served; the API server then asks at every write of a "
+        "ClusterQueue, a LocalQueue or a Workload",
+    )
+    certificate: WebhookCertificate | None = Field(
+        None, description="files; without them the process makes its own and keeps it in a Secret"
+    )
+    certificate_days: float = Field(
+        365, gt=0, allow_inf_nan=False, description="its life; it is renewed after two thirds"
+    )
+    check_seconds: float = Field(
+        30, gt=0, allow_inf_nan=False, description="how often the certificate is looked after"
+    )
+    namespace: str = Field("gang-extender-system", min_length=1)
+    secret: str = Field("gang-reconciler-webhooks-tls", min_length=1)
+    service: str = Field("gang-reconciler-webhooks", min_length=1)
+    configuration: str = Field(
+        "gang-queue",
+        min_length=1,
+        description="name of the optional webhook configurations that are told the authority",
+    )
+    url: str | None = Field(
+        None,
+        pattern=r"^https://[^/]+$",
+        description="where the API server finds the webhooks instead of the Service",
+    )
+
+
 class Log(_Section):
     """What is logged, to standard error."""
 
@@ -203,6 +312,8 @@ class Settings(_Section):
     listen: Listen = Listen()
     gang: Gang = Gang()
     reconcile: Reconcile = Reconcile()
+    queue: Queue = Queue()
+    webhooks: Webhooks = Webhooks()
     kube: Kube = Kube()
     log: Log = Log()
 

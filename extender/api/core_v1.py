@@ -19,17 +19,19 @@ def _camel(name: str) -> str:
     return head + "".join(part.capitalize() for part in rest)
 
 
-class _Wire(Struct, frozen=True, gc=False, rename=_camel):
+class Wire(Struct, frozen=True, gc=False, rename=_camel):
     """Camel case on the wire, snake case here."""
 
 
-class OwnerReference(_Wire, frozen=True):
+class OwnerReference(Wire, frozen=True):
     """metav1.OwnerReference."""
 
     name: str = ""
+    uid: str = ""
+    controller: bool | None = None
 
 
-class ObjectMeta(_Wire, frozen=True):
+class ObjectMeta(Wire, frozen=True):
     """metav1.ObjectMeta."""
 
     name: str = ""
@@ -42,19 +44,19 @@ class ObjectMeta(_Wire, frozen=True):
     owner_references: list[OwnerReference] | None = None
 
 
-class ResourceRequirements(_Wire, frozen=True):
+class ResourceRequirements(Wire, frozen=True):
     """corev1.ResourceRequirements."""
 
     requests: dict[str, Amount] | None = None
 
 
-class ContainerPort(_Wire, frozen=True):
+class ContainerPort(Wire, frozen=True):
     """corev1.ContainerPort."""
 
     host_port: int = 0
 
 
-class Container(_Wire, frozen=True):
+class Container(Wire, frozen=True):
     """corev1.Container."""
 
     resources: ResourceRequirements = ResourceRequirements()
@@ -62,26 +64,26 @@ class Container(_Wire, frozen=True):
     ports: list[ContainerPort] | None = None
 
 
-class SchedulingGate(_Wire, frozen=True):
+class SchedulingGate(Wire, frozen=True):
     """corev1.PodSchedulingGate."""
 
     name: str = ""
 
 
-class ReadinessGate(_Wire, frozen=True):
+class ReadinessGate(Wire, frozen=True):
     """corev1.PodReadinessGate."""
 
     condition_type: str = ""
 
 
-class Volume(_Wire, frozen=True):
+class Volume(Wire, frozen=True):
     """corev1.Volume, as far as it decides where a pod may go."""
 
     persistent_volume_claim: Raw = Raw()
     ephemeral: Raw = Raw()
 
 
-class PodSpec(_Wire, frozen=True):
+class PodSpec(Wire, frozen=True):
     """corev1.PodSpec."""
 
     node_name: str | None = None
@@ -101,7 +103,7 @@ class PodSpec(_Wire, frozen=True):
     topology_spread_constraints: Raw = Raw()
 
 
-class PodCondition(_Wire, frozen=True):
+class PodCondition(Wire, frozen=True):
     """corev1.PodCondition."""
 
     type: str = ""
@@ -110,7 +112,7 @@ class PodCondition(_Wire, frozen=True):
     message: str = ""
 
 
-class PodStatus(_Wire, frozen=True):
+class PodStatus(Wire, frozen=True):
     """corev1.PodStatus."""
 
     phase: str = ""
@@ -118,7 +120,7 @@ class PodStatus(_Wire, frozen=True):
     conditions: list[PodCondition] | None = None
 
 
-class Pod(_Wire, frozen=True):
+class Pod(Wire, frozen=True):
     """corev1.Pod."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -126,16 +128,17 @@ class Pod(_Wire, frozen=True):
     status: PodStatus = PodStatus()
 
 
-class Toleration(_Wire, frozen=True):
+class Toleration(Wire, frozen=True):
     """corev1.Toleration."""
 
     key: str = ""
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+    toleration_seconds: int | None = None
 
 
-class Requirement(_Wire, frozen=True):
+class Requirement(Wire, frozen=True):
     """corev1.NodeSelectorRequirement, and metav1.LabelSelectorRequirement."""
 
     key: str
@@ -143,33 +146,33 @@ class Requirement(_Wire, frozen=True):
     values: list[str] | None = None
 
 
-class NodeSelectorTerm(_Wire, frozen=True):
+class NodeSelectorTerm(Wire, frozen=True):
     """corev1.NodeSelectorTerm."""
 
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
 
 
-class NodeSelector(_Wire, frozen=True):
+class NodeSelector(Wire, frozen=True):
     """corev1.NodeSelector."""
 
     node_selector_terms: list[NodeSelectorTerm] = field(default_factory=list)
 
 
-class NodeAffinity(_Wire, frozen=True):
+class NodeAffinity(Wire, frozen=True):
     """corev1.NodeAffinity."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
-class LabelSelector(_Wire, frozen=True):
+class LabelSelector(Wire, frozen=True):
     """metav1.LabelSelector."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[Requirement] | None = None
 
 
-class PodAffinityTerm(_Wire, frozen=True):
+class PodAffinityTerm(Wire, frozen=True):
     """corev1.PodAffinityTerm."""
 
     topology_key: str = ""
@@ -178,13 +181,13 @@ class PodAffinityTerm(_Wire, frozen=True):
     namespace_selector: LabelSelector | None = None
 
 
-class PodAntiAffinity(_Wire, frozen=True):
+class PodAntiAffinity(Wire, frozen=True):
     """corev1.PodAntiAffinity."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
 
 
-class Affinity(_Wire, frozen=True):
+class Affinity(Wire, frozen=True):
     """corev1.Affinity."""
 
     node_affinity: NodeAffinity | None = None
@@ -192,7 +195,7 @@ class Affinity(_Wire, frozen=True):
     pod_anti_affinity: PodAntiAffinity | None = None
 
 
-class Taint(_Wire, frozen=True):
+class Taint(Wire, frozen=True):
     """corev1.Taint."""
 
     key: str = ""
@@ -200,28 +203,28 @@ class Taint(_Wire, frozen=True):
     effect: str = ""
 
 
-class NodeSpec(_Wire, frozen=True):
+class NodeSpec(Wire, frozen=True):
     """corev1.NodeSpec."""
 
     unschedulable: bool = False
     taints: list[Taint] | None = None
 
 
-class NodeCondition(_Wire, frozen=True):
+class NodeCondition(Wire, frozen=True):
     """corev1.NodeCondition."""
 
     type: str = ""
     status: str = ""
 
 
-class NodeStatus(_Wire, frozen=True):
+class NodeStatus(Wire, frozen=True):
     """corev1.NodeStatus."""
 
     allocatable: dict[str, Amount] | None = None
     conditions: list[NodeCondition] | None = None
 
 
-class Node(_Wire, frozen=True):
+class Node(Wire, frozen=True):
     """corev1.Node."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -229,13 +232,13 @@ class Node(_Wire, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-class PodTemplate(_Wire, frozen=True):
+class PodTemplate(Wire, frozen=True):
     """corev1.PodTemplateSpec."""
 
     metadata: ObjectMeta = ObjectMeta()
 
 
-class JobSpec(_Wire, frozen=True):
+class JobSpec(Wire, frozen=True):
     """batchv1.JobSpec."""
 
     parallelism: int | None = None
@@ -243,14 +246,14 @@ class JobSpec(_Wire, frozen=True):
     template: PodTemplate = PodTemplate()
 
 
-class JobCondition(_Wire, frozen=True):
+class JobCondition(Wire, frozen=True):
     """batchv1.JobCondition."""
 
     type: str = ""
     status: str = ""
 
 
-class JobStatus(_Wire, frozen=True):
+class JobStatus(Wire, frozen=True):
     """batchv1.JobStatus."""
 
     succeeded: int | None = None
@@ -258,7 +261,7 @@ class JobStatus(_Wire, frozen=True):
     conditions: list[JobCondition] | None = None
 
 
-class Job(_Wire, frozen=True):
+class Job(Wire, frozen=True):
     """batchv1.Job."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -266,7 +269,7 @@ class Job(_Wire, frozen=True):
     status: JobStatus = JobStatus()
 
 
-class PodGroupSpec(_Wire, frozen=True):
+class PodGroupSpec(Wire, frozen=True):
     """PodGroupSpec, leniently: objects older than the rules must still be read."""
 
     min_member: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -274,7 +277,7 @@ class PodGroupSpec(_Wire, frozen=True):
     schedule_timeout_seconds: int | None = None
 
 
-class Condition(_Wire, frozen=True):
+class Condition(Wire, frozen=True):
     """metav1.Condition."""
 
     type: str = ""
@@ -285,7 +288,7 @@ class Condition(_Wire, frozen=True):
     observed_generation: int | None = None
 
 
-class PodGroupStatus(_Wire, frozen=True):
+class PodGroupStatus(Wire, frozen=True):
     """PodGroupStatus."""
 
     phase: str = ""
@@ -304,7 +307,7 @@ class AnnotatedMeta(ObjectMeta, frozen=True):
     annotations: dict[str, str] | None = None
 
 
-class PodGroup(_Wire, frozen=True):
+class PodGroup(Wire, frozen=True):
     """PodGroup of either API group."""
 
     metadata: AnnotatedMeta = AnnotatedMeta()

@@ -9,18 +9,24 @@ or a model's `json_schema_extra`.
 Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel
 
-from extender.api import scheduling_sigs_v1alpha1, scheduling_x_v1alpha1
-
 Schema = dict[str, Any]
 
 _UNAPPROVED: Final = "unapproved, served by gang-extender for clusters that still use this group"
+CONVERSION_SERVICE: Final[Mapping[str, str | int]] = {
+    "namespace": "gang-extender-system",
+    "name": "gang-reconciler-webhooks",
+    "path": "/convert",
+    "port": 443,
+}
+"""Where the API server asks for an object of one version in the words of another."""
+
 _REFERENCE: Final = "#/$defs/"
 _KEPT: Final = frozenset({
     "type", "format", "description", "default", "enum", "required", "pattern",
@@ -50,16 +56,32 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a kind: its model, and how it is listed."""
+
+    name: str
+    model: type[BaseModel]
+    columns: Sequence[Column] = ()
+    selectable: Sequence[str] = ()
+    """Paths that a field selector may name, besides metadata.name and metadata.namespace."""
+    deprecation: str = ""
+    """What clients are told when they still use this version; empty where it is current."""
+
+
+@dataclass(frozen=True, slots=True)
 class Definition:
-    """One kind of one group in its one version, which is both served and stored."""
+    """One kind of one group. The first version is stored and served.
+
+    Older ones that say the same are served too. Those that differ are not served before somebody
+    converts: the process that does has them served. Until then the API server would ask in vain,
+    ten times a second for each kind, and no list of the kind would be complete.
+    """
 
     group: str
-    version: str
     plural: str
-    model: type[BaseModel]
+    versions: Sequence[Version]
     short_names: Sequence[str] = ()
     categories: Sequence[str] = ()
-    columns: Sequence[Column] = ()
     scope: str = "Namespaced"
 
     @property
@@ -69,8 +91,8 @@ class Definition:
 
     @property
     def kind(self) -> str:
-        """The kind is the model's class name."""
-        return self.model.__name__
+        """The kind is the class name of the model, of every version."""
+        return self.versions[0].model.__name__
 
 
 def crd(definition: Definition) -> dict[str, Any]:
@@ -93,16 +115,7 @@ def crd(definition: Definition) -> dict[str, Any]:
                 **_if_any("categories", list(definition.categories)),
             },
             "scope": definition.scope,
-            "versions": [
-                {
-                    "name": definition.version,
-                    "served": True,
-                    "storage": True,
-                    **_if_any("additionalPrinterColumns", [*map(_column, definition.columns)]),
-                    "schema": {"openAPIV3Schema": structural(definition.model)},
-                    **_status(definition.model),
-                }
-            ],
+            "versions": [*_versions(definition)],
         },
     }
 
@@ -116,6 +129,15 @@ def structural(model: type[BaseModel]) -> Schema:
     return {**schema, **_if_any("required", required), "properties": properties}
 
 
+def needs_webhook(definition: Definition) -> bool:
+    """Return whether its versions differ in more than their names, so that somebody must convert.
+
+    The API server asks that somebody at every write, for those who watch the other version.
+    """
+    first, *others = (structural(version.model)["properties"] for version in definition.versions)
+    return any(properties != first for properties in others)
+
+
 def _metadata(definition: Definition) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": definition.name}
     # In the groups that belong to the community the server asks for a word on API review
@@ -123,6 +145,27 @@ def _metadata(definition: Definition) -> dict[str, Any]:
     if definition.group.endswith((".k8s.io", ".kubernetes.io")):
         metadata["annotations"] = {"api-approved.kubernetes.io": _UNAPPROVED}
     return metadata
+
+
+def _versions(definition: Definition) -> Iterator[dict[str, Any]]:
+    alike = not needs_webhook(definition)
+    for version in definition.versions:
+        stored = version is definition.versions[0]
+        yield _version(version, served=stored or alike, stored=stored)
+
+
+def _version(version: Version, *, served: bool, stored: bool) -> dict[str, Any]:
+    deprecation = {"deprecated": True, "deprecationWarning": version.deprecation}
+    return {
+        "name": version.name,
+        "served": served,
+        "storage": stored,
+        **(deprecation if version.deprecation else {}),
+        **_if_any("additionalPrinterColumns", [*map(_column, version.columns)]),
+        **_if_any("selectableFields", [{"jsonPath": path} for path in version.selectable]),
+        "schema": {"openAPIV3Schema": structural(version.model)},
+        **_status(version.model),
+    }
 
 
 def _column(column: Column) -> dict[str, Any]:
@@ -236,48 +279,3 @@ def _references(schema: object) -> set[str]:
 def _unwrapped(text: str) -> str:
     """Join the lines of each paragraph: `kubectl explain` wraps them itself."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
-
-
-_POD_GROUP_COLUMNS: Final = (
-    Column("Phase", ".status.phase", description="Where the group is in its life."),
-    Column("MinMember", ".spec.minMember", "integer", "How many pods must run together."),
-    Column("Scheduled", ".status.scheduled", "integer", "How many pods have a node."),
-    Column("Running", ".status.running", "integer", "How many pods are running."),
-    Column("Succeeded", ".status.succeeded", "integer", "How many pods have succeeded."),
-    Column("Failed", ".status.failed", "integer", "How many pods have failed."),
-    Column(
-        "Reason",
-        '.status.conditions[?(@.type=="Scheduled")].reason',
-        description="Why the group is, or is not, scheduled.",
-    ),
-    Column(
-        "Message",
-        '.status.conditions[?(@.type=="Scheduled")].message',
-        description="The reason with the numbers behind it.",
-        wide=True,
-    ),
-    Column("Age", ".metadata.creationTimestamp", "date"),
-)
-
-DEFINITIONS: Final = (
-    Definition(
-        group=scheduling_x_v1alpha1.GROUP,
-        version=scheduling_x_v1alpha1.VERSION,
-        plural="podgroups",
-        model=scheduling_x_v1alpha1.PodGroup,
-        short_names=("pg", "pgs"),
-        categories=("gang",),
-        columns=_POD_GROUP_COLUMNS,
-    ),
-    Definition(
-        group=scheduling_sigs_v1alpha1.GROUP,
-        version=scheduling_sigs_v1alpha1.VERSION,
-        plural="podgroups",
-        model=scheduling_sigs_v1alpha1.PodGroup,
-        # No short names: `sigs` comes before `x-k8s`, so kubectl would take `pg` for this group and
-        # warn about the other. `kubectl get gang` lists both.
-        categories=("gang",),
-        columns=_POD_GROUP_COLUMNS,
-    ),
-)
-"""Every kind that the extender brings along."""

@@ -38,6 +38,8 @@ class Reason(StrEnum):
     CACHE_BEHIND = "CacheBehind"
     """kube-scheduler sees room that our own watch has not told of yet."""
     RESERVED = "ReservedForGang"
+    NOT_ADMITTED = "NotAdmitted"
+    """Its Job has a queue and was started without being admitted."""
     SCHEDULE_TIMEOUT = "ScheduleTimeout"
     MEMBER_UNSCHEDULABLE = "MemberUnschedulable"
     MEMBER_DELETED = "MemberDeleted"
@@ -92,3 +94,20 @@ class Told(StrEnum):
     UNKNOWN_POLICY = "UnknownPolicy"
     GANG_READY = "GangReady"
     GANG_NOT_READY = "GangNotReady"
+
+
+# -- the queue: names of kueue.x-k8s.io
+
+QUEUE_GROUP: Final = "kueue.x-k8s.io"
+QUEUE_VERSION: Final = "v1beta2"
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+PRIORITY_CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
+PREBUILT_LABEL: Final = "kueue.x-k8s.io/prebuilt-workload-name"
+MAX_EXECUTION_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
+PODSET_LABEL: Final = "kueue.x-k8s.io/podset"
+STOPPING_ANNOTATION: Final = "kueue.x-k8s.io/stopping"
+ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
+IN_USE_FINALIZER: Final = "kueue.x-k8s.io/resource-in-use"
+DEFAULT_QUEUE: Final = "default"
+"""The LocalQueue of jobs that name none."""

@@ -49,11 +49,11 @@ def as_yaml(manifest: dict[str, Any]) -> str:
 
 def rendered_crds() -> dict[str, str]:
     """Return the text of every CRD by file name."""
-    from extender.api import crds  # pydantic takes a while
+    from extender.api import crds, definitions  # pydantic takes a while
 
     return {
         f"{definition.group}_{definition.plural}.yaml": HEADER + as_yaml(crds.crd(definition))
-        for definition in crds.DEFINITIONS
+        for definition in definitions.DEFINITIONS
     }
 
 

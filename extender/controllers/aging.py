@@ -1,7 +1,7 @@
 """Sets nodes aside for groups that have waited long."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import structlog
@@ -27,7 +27,6 @@ class Aging:
         options: Options,
         clock: Clock,
         schedulers: Collection[str] | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._cluster = cluster
         self._snapshot = cluster.snapshot()
@@ -35,13 +34,12 @@ class Aging:
         self._clock = clock
         self._schedulers = schedulers
         self._entered: dict[str, float] | None = None
-        self._sleep = sleep
 
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
             self.look()
-            await self._sleep(EVERY_SECONDS)
+            await asyncio.sleep(EVERY_SECONDS)
 
     def look(self) -> None:
         """Make the claims that are due now, and end the others."""

@@ -5,13 +5,11 @@ costs nobody anything.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Final, Protocol
 
-from extender.gang import plan
 from extender.gang.options import Options
-from extender.gang.verdicts import Refuse
 from extender.runtime.clock import Clock
 from extender.state.cluster import Cluster
 from extender.state.events import Change
@@ -38,12 +36,8 @@ class Memory(Protocol):
         """Return whether no node is large enough for a group."""
         ...
 
-    def pass_over(self, group: str, refusal: Refuse) -> None:
-        """Take note that a group had no room."""
-        ...
-
-    def reserve(self, group: str, placements: Mapping[str, str]) -> None:
-        """Keep room for members."""
+    def plan_ahead(self, pod_group: PodGroupInfo, *, schedulers: Collection[str]) -> float:
+        """Keep room for a group if there is some; return how many seconds were spent in vain."""
         ...
 
 
@@ -87,7 +81,7 @@ class Gatekeeper:
             if self._is_to_be_planned(pod_group):
                 if self._clock.monotonic() >= until:
                     return True
-                self._plan(pod_group)
+                self._in_vain += self._memory.plan_ahead(pod_group, schedulers=())
             if self._options.strict_order and not self._is_served(pod_group):
                 return False
         return False
@@ -95,15 +89,6 @@ class Gatekeeper:
     def _is_to_be_planned(self, pod_group: PodGroupInfo) -> bool:
         held_back = self._snapshot.tally(pod_group.key).held_back
         return bool(held_back) and not self._memory.had_no_room(pod_group)
-
-    def _plan(self, pod_group: PodGroupInfo) -> None:
-        began = self._clock.monotonic()
-        found = plan.make_ahead(pod_group, snapshot=self._snapshot, schedulers=())
-        if isinstance(found, Refuse):
-            self._memory.pass_over(pod_group.key, found)
-            self._in_vain += self._clock.monotonic() - began
-        elif found is not None:
-            self._memory.reserve(pod_group.key, found.placements)
 
     def _is_served(self, pod_group: PodGroupInfo) -> bool:
         """Return whether others may have their turn after a group."""

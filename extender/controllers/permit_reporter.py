@@ -38,7 +38,7 @@ class Denials(Protocol):
     """Remembers who failed not long ago."""
 
     def last_failure(self, group: str) -> Refuse | None:
-        """Return why a group failed last, if it is still the same group."""
+        """Return why a group failed last, if it is still the same group and has not started."""
         ...
 
 
@@ -53,7 +53,6 @@ class PermitReporter:
         self._denials = denials
         self._clock = clock
         self._queue: WorkQueue[str] = WorkQueue()
-        self._soon: set[str] = set()
         self._asked: LRUCache[str, None] = LRUCache(MAX_GROUPS)
         """Groups that kube-scheduler has asked us about, and not another extender."""
         cluster.subscribe(self.on_change)
@@ -61,19 +60,12 @@ class PermitReporter:
     def on_change(self, change: Change) -> None:
         """Have the groups that a change touched looked at."""
         for group in change.groups:
-            self._look_in(SETTLE_SECONDS, group)
+            self._queue.add_after(group, SETTLE_SECONDS)
 
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
-            group = await self._queue.get()
-            self._soon.discard(group)
-            await self._report(group)
-
-    def _look_in(self, seconds: float, group: str) -> None:
-        if group not in self._soon:
-            self._soon.add(group)
-            self._queue.add_after(group, seconds)
+            await self._report(await self._queue.get())
 
     async def _report(self, group: str) -> None:
         denied = self._denials.last_failure(group)
@@ -87,7 +79,7 @@ class PermitReporter:
             asked=group in self._asked,
         )
         if self._snapshot.tally(group).waiting:
-            self._look_in(AGAIN_SECONDS, group)
+            self._queue.add_after(group, AGAIN_SECONDS)
         pod_group = self._snapshot.pod_group(group)
         if condition is None or pod_group is None:
             return
@@ -95,5 +87,5 @@ class PermitReporter:
             await self._writer.apply_condition(pod_group, condition)
         except ApiError as error:
             _log.warning("condition not written", group=group, error=str(error))
-            self._look_in(AGAIN_SECONDS, group)
+            self._queue.add_after(group, AGAIN_SECONDS)
         await asyncio.sleep(PAUSE_SECONDS)

@@ -54,7 +54,7 @@ def scheduled(
 
 def running(have: Progress, need: int, *, phase: str) -> Statement:
     """Return whether the group runs."""
-    text = f"{have.running} of {need} pods run, {have.done} have succeeded"
+    text = f"{have.running} of {need} pods run, {have.done} are done"
     if phase == Phase.FINISHED:
         return Statement(Aspect.RUNNING, reason=Told.FINISHED, holds=False, message="")
     if phase == Phase.FAILED:

@@ -35,9 +35,8 @@ class Pending:
     message: str
 
 
-def decide(group: str, *, snapshot: Snapshot, now: float, options: Options) -> Pending:
+def decide(group: str, *, snapshot: Snapshot, options: Options) -> Pending:
     """Return what a group waits for; WaitingForBind where nothing speaks against it."""
-    del now  # the claims in the snapshot have the times in them
     refusal = check_group(group, snapshot=snapshot)
     pod_group = snapshot.pod_group(group)
     if refusal is not None or pod_group is None:
@@ -66,7 +65,8 @@ def _refused(
     text = _bare(refusal.message, pod_group.key)
     if refusal.reason in _ROOM:
         usable = sum(is_feasible(pod.shape, node) for node in snapshot.nodes.values())
-        text += f", on {usable} usable of {len(snapshot.nodes)} nodes"
+        exist = len(snapshot.tally(pod_group.key).members)
+        text = f"{exist} pods exist, {text}, on {usable} usable of {len(snapshot.nodes)} nodes"
     if refusal.reason is not Reason.NEVER_FITS:
         text += _ahead(pod_group, snapshot)
     return Pending(refusal.reason, text)

@@ -1,7 +1,7 @@
 """What the extender alone knows of a group, as the condition that it writes: Permitted."""
 
 from extender.api.wellknown import Aspect, Reason
-from extender.gang.pre_filter import failed_recently
+from extender.gang.pre_filter import check_group, failed_recently
 from extender.gang.verdicts import Refuse, about
 from extender.state.pod_groups import ConditionInfo
 from extender.state.snapshot import Snapshot
@@ -13,7 +13,8 @@ def decide(
     """Return the condition to write, or None where the stored one will do.
 
     Nothing is written of a group that starts as it should: that would be one write a gang for
-    nobody to read. `denied` is the group's last failure, `now` since the epoch. Who was never
+    nobody to read. `denied` is the group's last failure, which counts while it
+    could start but for room; `now` is since the epoch. Who was never
     `asked` about the group is beside another kube-scheduler, and takes nothing back.
     """
     pod_group = snapshot.pod_group(group)
@@ -28,7 +29,7 @@ def decide(
     elif tally.waiting:
         text = f"{tally.assigned}/{quorum} pods have a node and wait for the others"
         said = ("False", Reason.WAITING_FOR_BIND, text)
-    elif denied is not None:
+    elif denied is not None and check_group(group, snapshot=snapshot) is None:
         text = failed_recently(group, denied).removeprefix(about(group))
         said = ("False", Reason.RECENTLY_DENIED, text)
     elif asked and stored is not None and stored.status == "False":

@@ -10,10 +10,11 @@
 | Finished | minMember pods succeeded, and no pod of the group is left that has not ended |
 | Failed | a pod failed, and what is left and what succeeded are fewer than minMember |
 
-A succeeded pod counts as there in every phase; so does what the Jobs of the group say they have
-behind them, because their pods may have been deleted since. A group is not Finished before its Jobs
-are: others of their pods may still come. A pod that is being deleted counts for nothing, but a
-group is not Finished before it is gone.
+A succeeded pod counts as there in every phase, unless its Job runs another one in its place: then
+the next wave is what counts. So does what the Jobs of the group say they have behind them, because
+their pods may have been deleted since. A group is not Finished before its Jobs are: others of their
+pods may still come. A pod that is being deleted counts for nothing, but a group is not Finished
+before it is gone.
 
 No phase is the last word. A Job controller replaces a failed pod a moment later: the group then
 goes from Failed back to where its pods are. A Finished group gets new pods when its name is used
@@ -25,6 +26,7 @@ were deleted before anybody saw them succeed is Pending, as is one without any p
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import floor
+from typing import Final
 
 from extender.api.wellknown import Phase
 from extender.state.pod_groups import PodGroupStatusInfo
@@ -32,8 +34,21 @@ from extender.state.pods import PodInfo
 
 
 @dataclass(frozen=True, slots=True)
+class Jobs:
+    """What is known of the pods of a group from its Jobs that have not ended."""
+
+    done: int = 0
+    """How many the Jobs say they have behind them."""
+    replaced: int = 0
+    """How many have succeeded and left their place to others: see `waves`."""
+
+
+NO_JOBS: Final = Jobs()
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
-    """A group's pods by how far they are; `done` are succeeded ones, whether or not still there."""
+    """A group's pods by how far they are; `done` are through, whether or not still there."""
 
     live: int
     """Neither ended nor being deleted."""
@@ -52,11 +67,11 @@ class Progress:
         return self.live + self.done
 
 
-def progress(pods: Iterable[PodInfo], *, jobs_done: int | None = None) -> Progress:
-    """Return the count of a group's pods; what succeeded is done.
+def progress(pods: Iterable[PodInfo], *, jobs: Jobs = NO_JOBS) -> Progress:
+    """Return the count of a group's pods; what succeeded, and was not replaced, is done.
 
-    So are pods that Jobs of the group have behind them (`jobs_done`), though they may be gone. A
-    Job's own count comes later than the pods', so it never takes anything back.
+    So are pods that Jobs of the group have behind them, though they may be gone. A Job's own count
+    comes later than the pods', so it never takes anything back.
     """
     live = leaving = bound = running = succeeded = failed = 0
     for pod in pods:
@@ -69,7 +84,7 @@ def progress(pods: Iterable[PodInfo], *, jobs_done: int | None = None) -> Progre
             live += 1
             bound += pod.node is not None
             running += pod.phase == "Running"
-    done = max(succeeded, jobs_done or 0)
+    done = max(succeeded - jobs.replaced, jobs.done)
     return Progress(live, leaving, bound, running, succeeded, failed, done)
 
 
@@ -77,21 +92,21 @@ def decide(
     pods: Sequence[PodInfo],
     *,
     need: int,
-    jobs_done: int | None,
+    jobs: Jobs | None,
     stored: PodGroupStatusInfo,
     now: float,
     waiting: bool = False,
 ) -> PodGroupStatusInfo:
     """Return the status, conditions aside, of a group of live and finished pods.
 
-    `need` is minMember, `jobs_done` what Jobs of the group that have not ended say they have behind
-    them, `stored` the status so far; `waiting` says that pods wait with a node for the others.
+    `need` is minMember, `jobs` what Jobs of the group say that have not ended, if there are any,
+    `stored` the status so far; `waiting` says that pods wait with a node for the others.
     """
-    have = progress(pods, jobs_done=jobs_done)
+    have = progress(pods, jobs=jobs or NO_JOBS)
     if _is_over(have, stored, need):
         return _as_it_ended(have, stored)
     phase = _phase(have, need, waiting=waiting)
-    if jobs_done is not None and phase is Phase.FINISHED:
+    if jobs is not None and phase is Phase.FINISHED:
         phase = Phase.RUNNING  # the next pods of the Job are on their way
     started = stored.started
     if started is None and have.there >= need and have.there > 0:
@@ -113,7 +128,7 @@ def is_scheduled(have: Progress, need: int) -> bool:
 
 
 def runs(have: Progress, need: int) -> bool:
-    """Return whether as many pods as the group needs run or have succeeded."""
+    """Return whether as many pods as the group needs run or are done."""
     return have.running + have.done >= max(need, 1)
 
 

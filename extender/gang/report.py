@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from extender.api.wellknown import ON_PARTIAL_ANNOTATION, Aspect, Reason, Told
-from extender.gang import conditions, partial, pending, phase, readiness
+from extender.gang import conditions, partial, pending, phase, readiness, waves
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial, Rules, Watched
 from extender.gang.readiness import Readiness
@@ -60,24 +60,24 @@ def decide(
     group, need = pod_group.key, pod_group.min_member
     pods = [*snapshot.members(group), *snapshot.finished(group).values()]
     said = conditions.permitted(pod_group.status)
-    runs = snapshot.has_unfinished_jobs(group)
-    jobs_done = need - snapshot.quorum(pod_group) if runs else None
+    jobs = _jobs(pod_group, pods, snapshot)
     status = phase.decide(
         pods,
         need=need,
-        jobs_done=jobs_done,
+        jobs=jobs,
         stored=stored,
         now=now,
         waiting=said is not None and said[0] == Reason.WAITING_FOR_BIND,
     )
     # What has succeeded counts though the pods are gone: see `phase.decide`.
-    done = max(status.succeeded, jobs_done or 0)
+    done = max(status.succeeded - jobs.replaced, jobs.done) if jobs else status.succeeded
     have = replace(phase.progress(pods), done=done)
     begun = partial.has_begun(pods, stored=stored, generation=pod_group.generation)
     split = partial.decide(
         pods,
         have,
-        quorum=need - done if begun else 0,
+        # In a later wave a pod that waits does not make the others useless: none is evicted for it.
+        quorum=need - max(status.succeeded, done) if begun else 0,
         before=stored.condition(Aspect.PARTIAL),
         now=now,
         rules=Rules(
@@ -88,7 +88,7 @@ def decide(
         ),
     )
     whole = phase.is_scheduled(have, need)
-    why = None if whole else pending.decide(group, snapshot=snapshot, now=now, options=options)
+    why = None if whole else pending.decide(group, snapshot=snapshot, options=options)
     statements = [
         conditions.scheduled(
             have,
@@ -126,6 +126,15 @@ def decide(
             all_waiting=len(snapshot.queue),
         ),
     )
+
+
+def _jobs(
+    pod_group: PodGroupInfo, pods: Iterable[PodInfo], snapshot: Snapshot
+) -> phase.Jobs | None:
+    if not snapshot.has_unfinished_jobs(pod_group.key):
+        return None
+    done = pod_group.min_member - snapshot.quorum(pod_group)
+    return phase.Jobs(done, waves.replaced(pods, snapshot=snapshot))
 
 
 def _is_broken(name: str, snapshot: Snapshot) -> bool:

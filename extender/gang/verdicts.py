@@ -6,6 +6,7 @@ kube-scheduler groups equal texts, and older releases format them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from extender.api.wellknown import Reason
 
@@ -60,6 +61,14 @@ class Wait:
 
 FilterVerdict = Refuse | AnyNode | OneOf | Place
 PermitVerdict = Allow | Wait | Refuse
+
+
+NOT_ADMITTED: Final = "has a queue and is not admitted"
+
+
+def not_admitted(job: str) -> Refuse:
+    """Return the refusal of a pod whose Job waits in a queue."""
+    return Refuse(Reason.NOT_ADMITTED, f"job {job} {NOT_ADMITTED}")
 
 
 def about(group: str | None) -> str:

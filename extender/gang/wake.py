@@ -12,6 +12,7 @@ from extender.gang import plan
 from extender.gang.post_filter import is_ours
 from extender.gang.pre_filter import KEPT_FOR_GANG, check_group
 from extender.gang.queue_sort import sort_key
+from extender.gang.verdicts import NOT_ADMITTED
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
 
@@ -69,7 +70,7 @@ def decide_room(*, snapshot: Snapshot, strict: bool = False) -> Wake:
         pod = refusal.pod
         if pod.group is None:
             alone.append(pod)
-        elif refusal.reason in _ROOM:
+        elif refusal.reason in _ROOM or refusal.reason == Reason.NOT_ADMITTED:
             lacking.setdefault(pod.group, []).append(pod)
     order = sorted(lacking, key=lambda group: sort_key(group, snapshot=snapshot))
     if strict:
@@ -111,6 +112,8 @@ def refused_before(pod: PodInfo) -> Reason | None:
     """
     if pod.node is not None or pod.gates or pod.unschedulable is None:
         return None
+    if NOT_ADMITTED in pod.unschedulable:
+        return Reason.NOT_ADMITTED
     if pod.group is None:
         return Reason.RESERVED if KEPT_FOR_GANG in pod.unschedulable else None
     return Reason.RECENTLY_DENIED if is_ours(pod.unschedulable, pod.group) else None

@@ -1,7 +1,7 @@
 """Raw JSON of the API server to the records of the state."""
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -15,6 +15,8 @@ from extender.api.wellknown import (
     ON_PARTIAL_ANNOTATION,
     POD_GROUP_LABEL,
     POD_GROUP_LABEL_SIGS,
+    PODSET_LABEL,
+    QUEUE_LABEL,
 )
 from extender.resources.pod_requests import ContainerRequests, pod_requests
 from extender.resources.quantity import QuantityError, parse_resources
@@ -77,13 +79,15 @@ class Decoder:
             gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
             terminating=meta.deletion_timestamp is not None,
             finished=pod.status.phase in _FINISHED,
-            created=_seconds(meta.creation_timestamp),
+            created=seconds_of(meta.creation_timestamp),
             unschedulable=None if spec.node_name else _unschedulable(pod.status),
             scheduler=spec.scheduler_name,
             phase=pod.status.phase or "Pending",
             ready="ContainersReady" in holding,
             owners=tuple(f"{meta.namespace}/{o.name}" for o in meta.owner_references or ()),
+            controller=next((o.uid for o in meta.owner_references or () if o.controller), None),
             readiness_gate=any(g.condition_type == GANG_READY for g in spec.readiness_gates or ()),
+            admitted=PODSET_LABEL in (meta.labels or {}),
             gang_ready=GANG_READY in holding,
         )
 
@@ -115,8 +119,10 @@ class Decoder:
         ended = any(c.type in _ENDED and c.status == "True" for c in job.status.conditions or ())
         if ended:
             return JobInfo(job.metadata.uid, group)
-        begun, done = _pods_of(job.spec, (job.status.succeeded or 0) + failed)
-        return JobInfo(job.metadata.uid, group, begun, done)
+        begun, done, more = _pods_of(job.spec, (job.status.succeeded or 0) + failed)
+        queued = QUEUE_LABEL in (job.metadata.labels or {})
+        key = f"{job.metadata.namespace}/{job.metadata.name}"
+        return JobInfo(job.metadata.uid, group, begun, done, more, key if queued else None)
 
     def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:
         """Return a PodGroup of an API group. Raises DecodeError where the JSON is not one."""
@@ -134,11 +140,18 @@ class Decoder:
             uid=found.metadata.uid,
             min_resources=min_resources,
             schedule_timeout=float(timeout) if timeout and timeout > 0 else None,
-            created=_seconds(found.metadata.creation_timestamp),
+            created=seconds_of(found.metadata.creation_timestamp),
             on_partial=(found.metadata.annotations or {}).get(ON_PARTIAL_ANNOTATION),
             generation=found.metadata.generation,
             status=_status(found.status),
         )
+
+    def template(self, raw: bytes | Raw) -> Shape:
+        """Return the shape of a pod template's pods. Raises DecodeError where it is none."""
+        try:
+            return self._shape(_decode_pod(raw))
+        except (msgspec.MsgspecError, QuantityError) as error:
+            raise DecodeError(f"not a readable pod template: {error}") from error
 
     def _shape(self, pod: core.Pod) -> Shape:
         spec = pod.spec
@@ -165,16 +178,16 @@ class Decoder:
         return shape
 
 
-def _pods_of(spec: core.JobSpec, finished: int) -> tuple[int, int]:
-    """Return how many pods a Job begins with, and how many fewer are left to run at once.
+def _pods_of(spec: core.JobSpec, finished: int) -> tuple[int, int, int]:
+    """Return how many pods a Job begins with, how many fewer it runs at once now, and its others.
 
     A Job without `completions` is a work queue, of which nobody knows how much is left.
     """
     parallel, wanted = _or(spec.parallelism, 1), spec.completions
     if wanted is None:
-        return parallel, 0
+        return parallel, 0, 0
     begun = min(parallel, wanted)
-    return begun, begun - min(parallel, max(0, wanted - finished))
+    return begun, begun - min(parallel, max(0, wanted - finished)), wanted - begun
 
 
 def _or(value: int | None, default: int) -> int:
@@ -239,22 +252,28 @@ def _status(status: core.PodGroupStatus) -> PodGroupStatusInfo:
         running=status.running,
         succeeded=status.succeeded,
         failed=status.failed,
-        started=_seconds(started) if started else None,
-        conditions=tuple(
-            ConditionInfo(
-                c.type,
-                c.status,
-                c.reason,
-                c.message,
-                _seconds(c.last_transition_time),
-                c.observed_generation,
-            )
-            for c in status.conditions or ()
-        ),
+        started=seconds_of(started) if started else None,
+        conditions=conditions_of(status.conditions),
     )
 
 
-def _seconds(moment: datetime | None) -> float:
+def conditions_of(conditions: Sequence[core.Condition] | None) -> tuple[ConditionInfo, ...]:
+    """Return the conditions of a status."""
+    return tuple(
+        ConditionInfo(
+            c.type,
+            c.status,
+            c.reason,
+            c.message,
+            seconds_of(c.last_transition_time),
+            c.observed_generation,
+        )
+        for c in conditions or ()
+    )
+
+
+def seconds_of(moment: datetime | None) -> float:
+    """Return seconds since the epoch; 0 for no time."""
     return moment.timestamp() if moment else 0.0
 
 

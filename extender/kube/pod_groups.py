@@ -68,7 +68,7 @@ class ConditionWriter:
 
     async def apply_condition(self, pod_group: PodGroupInfo, condition: ConditionInfo) -> None:
         """Make this the one condition of a PodGroup that is the extender's."""
-        status = {"conditions": [_condition(condition)]}
+        status = {"conditions": [as_condition(condition)]}
         await _apply(self._client, pod_group, status, manager=EXTENDER_FIELD_MANAGER)
 
 
@@ -104,7 +104,7 @@ def as_json(status: PodGroupStatusInfo) -> dict[str, Any]:
         "running": status.running,
         "succeeded": status.succeeded,
         "failed": status.failed,
-        "conditions": [_condition(each) for each in status.conditions],
+        "conditions": [as_condition(each) for each in status.conditions],
     }
     if status.occupied_by:
         told["occupiedBy"] = status.occupied_by
@@ -118,12 +118,15 @@ def as_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _condition(condition: ConditionInfo) -> dict[str, Any]:
-    return {
+def as_condition(condition: ConditionInfo) -> dict[str, Any]:
+    """Return a condition as the API has it."""
+    told: dict[str, Any] = {
         "type": condition.type,
         "status": condition.status,
         "reason": condition.reason,
         "message": condition.message,
         "lastTransitionTime": as_time(condition.transition),
-        "observedGeneration": condition.generation,
     }
+    if condition.generation is not None:
+        told["observedGeneration"] = condition.generation
+    return told

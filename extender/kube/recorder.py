@@ -1,9 +1,9 @@
 """Events of events.k8s.io/v1: what people read with `kubectl describe` and `kubectl events`.
 
 Events help people and decide nothing. So recording one never waits and never fails: what is too
-much for the API server, or for the reader, is dropped and counted. The name of an Event says which
-occasion it tells of, so that a second process, or the same one after a restart, makes no second one
-of the same occasion.
+much for the API server, or for the reader, is dropped and counted. An Event's name is made from the
+word for its occasion. Notices that have a key are named after it: a second process, or the same one
+after a restart, makes no second Event of those. All others are named after their moment.
 """
 
 import asyncio

@@ -55,7 +55,8 @@ class Reflector(Generic[T]):
                 self._listing.extend(self._decode(raw))
             case InitDone():
                 self._listed(self._listing)
-                _log.info("listed", kind=self.kind, objects=len(self._listing))
+                if self._listing or not self.synced:
+                    _log.info("listed", kind=self.kind, objects=len(self._listing))
                 self._listing = []
                 self.first_list.set()
             case Apply(raw) | Delete(raw):

@@ -11,7 +11,7 @@ the last resource version -> (410) empty. Trouble is waited out with growing pau
 the stream; only the consumer does.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -21,12 +21,19 @@ import structlog
 from msgspec import Raw
 
 from extender.kube.client import KubeClient
-from extender.kube.errors import ApiError, GoneError, UnavailableError, from_response
+from extender.kube.errors import (
+    ApiError,
+    GoneError,
+    NotFoundError,
+    UnavailableError,
+    from_response,
+)
 from extender.runtime.backoff import Backoff
 
 PAGE_SIZE: Final = 1000
 WATCH_SECONDS: Final = 290
 """The server ends a watch after this; bookmarks keep the resource version fresh until then."""
+ABSENT_SECONDS: Final = 5.0
 IDLE_SECONDS: Final = 150.0
 """Bookmarks come about once a minute: a longer silence is a connection that died unnoticed."""
 
@@ -104,7 +111,12 @@ _decode_status = msgspec.json.Decoder(_Status).decode
 
 
 class Watcher:
-    """The stream of one resource, such as `/api/v1/pods`, narrowed by a field selector if given."""
+    """The stream of one resource, such as `/api/v1/pods`.
+
+    It is narrowed by `selectors`: a `fieldSelector`, a `labelSelector`, or both. With `optional`,
+    a resource that the server does not have counts as one without objects, and is looked for again
+    every five seconds.
+    """
 
     def __init__(
         self,
@@ -113,13 +125,16 @@ class Watcher:
         *,
         sleep: Callable[[float], Awaitable[None]],
         backoff: Backoff,
-        field_selector: str = "",
+        selectors: Mapping[str, str] | None = None,
+        optional: bool = False,
     ) -> None:
         self._client = client
         self._path = path
         self._sleep = sleep
         self._backoff = backoff
-        self._selector = f"&fieldSelector={quote(field_selector)}" if field_selector else ""
+        self._optional = optional
+        given = (selectors or {}).items()
+        self._selector = "".join(f"&{name}={quote(text)}" for name, text in given if text)
         self._version = ""
 
     async def events(self) -> AsyncIterator[WatchEvent]:
@@ -128,16 +143,27 @@ class Watcher:
             try:
                 async for event in self._once():
                     yield event
+            except NotFoundError as error:
+                if not self._optional:
+                    await self._interrupted(error)
+                    continue
+                yield Init()
+                yield InitDone()
+                self._version = ""
+                await self._sleep(ABSENT_SECONDS)
             except GoneError:
                 _log.info("watch fell behind, listing again", path=self._path)
                 self._version = ""
                 await self._sleep(self._backoff.next())
             except ApiError as error:
-                pause = self._backoff.next()
-                _log.warning(
-                    "watch interrupted", path=self._path, error=str(error), retry_in=round(pause, 2)
-                )
-                await self._sleep(pause)
+                await self._interrupted(error)
+
+    async def _interrupted(self, error: ApiError) -> None:
+        pause = self._backoff.next()
+        _log.warning(
+            "watch interrupted", path=self._path, error=str(error), retry_in=round(pause, 2)
+        )
+        await self._sleep(pause)
 
     async def _once(self) -> AsyncIterator[WatchEvent]:
         if not self._version:

@@ -49,14 +49,13 @@ class Controller(Generic[K]):
         self._settle = settle
         self._parallel = parallel
         self._queue: WorkQueue[K] = WorkQueue()
-        self._timers: dict[K, asyncio.TimerHandle] = {}
         self._backoffs: dict[K, Backoff] = {}
         self._busy: set[K] = set()
         self._again: set[K] = set()
 
     def notice(self, key: K) -> None:
         """Have a key looked at soon."""
-        self._after(key, self._settle)
+        self._queue.add_after(key, self._settle)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -64,31 +63,16 @@ class Controller(Generic[K]):
             for _ in range(self._parallel):
                 tasks.create_task(self._work())
 
-    def _after(self, key: K, seconds: float) -> None:
-        """Have a key looked at then, or earlier where that was asked for already."""
-        loop = asyncio.get_running_loop()
-        at = loop.time() + seconds
-        timer = self._timers.get(key)
-        if timer is not None:
-            if timer.when() <= at:
-                return
-            timer.cancel()
-        self._timers[key] = loop.call_at(at, self._due, key)
-
-    def _due(self, key: K) -> None:
-        del self._timers[key]
-        if key in self._busy:
-            self._again.add(key)
-        else:
-            self._queue.add(key)
-
     async def _work(self) -> None:
         while True:
             key = await self._queue.get()
-            # A look that has nothing to write awaits nothing: others get their turn here.
-            await asyncio.sleep(0)
+            if key in self._busy:
+                self._again.add(key)
+                continue
             self._busy.add(key)
             try:
+                # A look that has nothing to write awaits nothing: others get their turn here.
+                await asyncio.sleep(0)
                 await self._look(key)
             finally:
                 self._busy.discard(key)
@@ -104,9 +88,9 @@ class Controller(Generic[K]):
         except self._retried as error:
             pause = self._backoffs.setdefault(key, self._new_backoff()).next()
             self._observer.failed(key, error, pause)
-            self._after(key, pause)
+            self._queue.add_after(key, pause)
             return
         self._backoffs.pop(key, None)
         self._observer.done(loop.time() - began)
         if again is not None:
-            self._after(key, again)
+            self._queue.add_after(key, again)

@@ -23,7 +23,14 @@ from extender.api.extender_v1 import (
 from extender.api.wellknown import Reason
 from extender.gang import pre_filter, preemption
 from extender.gang.score import score
-from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Place, Refuse
+from extender.gang.verdicts import (
+    AnyNode,
+    FilterVerdict,
+    OneOf,
+    Place,
+    Refuse,
+    not_admitted,
+)
 from extender.kube.decode import Decoder, group_of
 from extender.server.group_memory import GroupMemory
 from extender.server.turns import Turns
@@ -76,9 +83,10 @@ class Filtering:
         sent = _names(args)
         pod = self._pod(head.uid, args)
         self._memory.schedulers.add(pod.scheduler)
-        if group is None and not self._snapshot.keeps_room:
+        held = self._snapshot.awaits_admission(pod)
+        if held is None and group is None and not self._snapshot.keeps_room:
             return _encode(FilterResult(node_names=args.node_names, nodes=args.nodes))
-        verdict = self._decide(pod, group, sent)
+        verdict = not_admitted(held) if held else self._decide(pod, group, sent)
         self._remember(pod, group, verdict)
         return _encode(_result(verdict, sent, args))
 

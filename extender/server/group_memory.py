@@ -1,11 +1,12 @@
 """What becomes of a verdict about a group: how long it counts, and what the state is told of it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from cachetools import LRUCache
 
 from extender.api.wellknown import Reason
 from extender.gang import plan
+from extender.gang.fit import Fit
 from extender.gang.options import Options
 from extender.gang.recent import MAX_GROUPS, Denied, HadNoRoom, Permitted
 from extender.gang.verdicts import Refuse
@@ -32,7 +33,8 @@ class GroupMemory:
         self._snapshot = cluster.snapshot()
         self._denied = Denied(options.denied, clock.monotonic)
         self._had_no_room = HadNoRoom()
-        self._last_failure: LRUCache[str, Refuse] = LRUCache(MAX_GROUPS)
+        self._last_failure: LRUCache[str, tuple[str, Refuse]] = LRUCache(MAX_GROUPS)
+        """By group: the UID of the PodGroup that failed, and why."""
         self._permitted = Permitted(clock.monotonic)
         self._fits_empty: LRUCache[str, int] = LRUCache(MAX_GROUPS)
         """By group: the version of the nodes that would take it if they were empty."""
@@ -48,7 +50,7 @@ class GroupMemory:
     def failed(self, group: str, refusal: Refuse) -> None:
         """Take note that the whole group failed."""
         self._permitted.discard(group)
-        self._last_failure[group] = refusal
+        self._last_failure[group] = self._uid(group), refusal
         if refusal.reason is Reason.NEVER_FITS:
             # Other nodes would help it, and time would not: there is no use in a window.
             self._had_no_room.add(group, refusal, snapshot=self._snapshot)
@@ -58,19 +60,39 @@ class GroupMemory:
             self._cluster.apply(ev.GroupFailed(group, self.clock.wall()))
 
     def last_failure(self, group: str) -> Refuse | None:
-        """Return why a group failed last, if it is still the same group."""
-        return self._last_failure.get(group)
+        """Return why a group failed last, if it is still the same group and has not started."""
+        uid, refusal = self._last_failure.get(group, ("", None))
+        return refusal if uid == self._uid(group) else None
 
     def forgive(self, group: str) -> None:
-        """Forget a group's failure: it started, or is another one now."""
+        """Let a group be looked at again: it is another one now."""
         self._denied.discard(group)
-        self._last_failure.pop(group, None)
         self._had_no_room.discard(group)
         self._fits_empty.pop(group, None)
+
+    def succeeded(self, group: str) -> None:
+        """Take note that a group started."""
+        self.forgive(group)
+        self._last_failure.pop(group, None)
 
     def pass_over(self, group: str, refusal: Refuse) -> None:
         """Take note that a group had no room when one behind it was tried, or its gate watched."""
         self._had_no_room.add(group, refusal, snapshot=self._snapshot)
+
+    def plan_ahead(self, pod_group: PodGroupInfo, *, schedulers: Collection[str]) -> float:
+        """Keep room for a group before its own turn, if there is some: `plan.make_ahead`.
+
+        Return how many seconds were spent in vain.
+        """
+        began = self.clock.monotonic()
+        found = plan.make_ahead(pod_group, snapshot=self._snapshot, schedulers=schedulers)
+        seconds = self.clock.monotonic() - began
+        if isinstance(found, Fit):
+            self.reserve(pod_group.key, found.placements)
+            return 0.0
+        if found is not None:
+            self.pass_over(pod_group.key, found)
+        return seconds
 
     def had_no_room(self, pod_group: PodGroupInfo) -> bool:
         """Return whether planning a group is not worth another look yet."""
@@ -106,3 +128,7 @@ class GroupMemory:
         pod_group = self._snapshot.pod_group(group)
         if pod_group is not None:
             self._permitted.add(pod_group, self.options.timeout(pod_group.schedule_timeout))
+
+    def _uid(self, group: str) -> str:
+        pod_group = self._snapshot.pod_group(group)
+        return pod_group.uid if pod_group is not None else ""

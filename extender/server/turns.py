@@ -7,8 +7,7 @@ for the groups that go first; or, in strict order, it is refused while there are
 from typing import Final
 
 from extender.api.wellknown import Reason
-from extender.gang import plan, queue_sort
-from extender.gang.fit import Fit
+from extender.gang import queue_sort
 from extender.gang.verdicts import Refuse, about
 from extender.server.group_memory import GroupMemory
 from extender.state.pod_groups import PodGroupInfo
@@ -52,22 +51,15 @@ class Turns:
 
     def _serve_first(self, pod_group: PodGroupInfo) -> None:
         memory, snapshot = self._memory, self._snapshot
-        began = now = memory.clock.monotonic()
+        began = memory.clock.monotonic()
         self._credit = min(AHEAD_SECONDS, self._credit + AHEAD_SHARE * (began - self._last))
         self._last = began
         if self._credit <= 0:
             return
         groups = queue_sort.ahead_of(pod_group, snapshot=snapshot, skip=self._is_passed)
         for other in groups:
-            found = plan.make_ahead(other, snapshot=snapshot, schedulers=memory.schedulers)
-            before, now = now, memory.clock.monotonic()
-            if isinstance(found, Fit):
-                memory.reserve(other.key, found.placements)
-            else:
-                self._credit -= now - before
-            if isinstance(found, Refuse):
-                memory.pass_over(other.key, found)
-            if self._credit <= 0 or now >= began + AHEAD_SECONDS:
+            self._credit -= memory.plan_ahead(other, schedulers=memory.schedulers)
+            if self._credit <= 0 or memory.clock.monotonic() >= began + AHEAD_SECONDS:
                 return
 
     def _is_passed(self, pod_group: PodGroupInfo) -> bool:

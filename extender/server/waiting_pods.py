@@ -234,7 +234,7 @@ class WaitingPods:
         if holds:
             self._metrics.decisions.labels("bind", Reason.QUORUM_REACHED).inc(len(holds))
             _log.info("gang released", group=group, pods=len(holds))
-        self._memory.forgive(group)
+        self._memory.succeeded(group)
         if not self._snapshot.tally(group).planned:
             self._clear_deadline(group)
         elif self._loop.time() >= self._deadlines[group].at:

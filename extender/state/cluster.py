@@ -230,25 +230,35 @@ class Cluster:
     def _job_applied(self, event: ev.JobApplied) -> Change:
         job, jobs = event.job, self._tables.jobs
         before = jobs.get(job.uid)
-        if before == job or (before is None and job.group is None):
+        if before == job or (before is None and job.group is None and not job.held_by_queue):
             return _NOTHING
-        change = self._job_deleted(ev.JobDeleted(job.uid))
-        if job.group is None:
-            return change
+        changes = [self._hold(before, job)]
+        if before is not None:
+            changes.append(self._count_job(before, -1))
         jobs[job.uid] = job
-        return _merge((change, self._count_job(job, 1)))
+        return _merge([*changes, self._count_job(job, 1)])
 
     def _job_deleted(self, event: ev.JobDeleted) -> Change:
         job = self._tables.jobs.pop(event.uid, None)
-        if job is None or job.group is None:
+        if job is None:
             return _NOTHING
-        return self._count_job(job, -1)
+        return _merge((self._hold(job, None), self._count_job(job, -1)))
 
     def _jobs_listed(self, event: ev.JobsListed) -> Change:
         listed = {job.uid for job in event.jobs}
         gone = [uid for uid in self._tables.jobs if uid not in listed]
         changes = [self._job_deleted(ev.JobDeleted(uid)) for uid in gone]
         return _merge(changes + [self._job_applied(ev.JobApplied(job)) for job in event.jobs])
+
+    def _hold(self, before: JobInfo | None, after: JobInfo | None) -> Change:
+        """Note whether a queue holds a Job's pods; one that lets go of them may give room."""
+        held, holds = (job.held_by_queue if job else None for job in (before, after))
+        queued = self._tables.queued_jobs
+        if before is not None and held and queued.get(held) == before.uid:
+            del queued[held]
+        if after is not None and holds:
+            queued[holds] = after.uid
+        return Change(room=True) if held and not holds else _NOTHING
 
     def _count_job(self, job: JobInfo, sign: int) -> Change:
         if job.group is None or not job.begun:

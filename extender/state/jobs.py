@@ -1,4 +1,4 @@
-"""What decisions know of a Job whose pods are members of a group."""
+"""What decisions know of a Job: of its group, and of its queue."""
 
 from dataclasses import dataclass
 
@@ -14,3 +14,7 @@ class JobInfo:
     """How many pods it begins with."""
     done: int = 0
     """How many of them it will not start again."""
+    more: int = 0
+    """How many pods it starts in the place of others that succeeded."""
+    held_by_queue: str | None = None
+    """`namespace/name` of itself where it has a queue: its pods start only when it is admitted."""

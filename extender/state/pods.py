@@ -51,8 +51,12 @@ class PodInfo:
     """Whether everything in it is ready, readiness gates aside (`ContainersReady`)."""
     owners: tuple[str, ...] = ()
     """`namespace/name` of what owns it."""
+    controller: str | None = None
+    """The UID of the owner that makes another one in its place."""
     readiness_gate: bool = False
     """Whether it waits for us to say that its gang is ready."""
+    admitted: bool = False
+    """Whether it was made from a template that a queue has admitted."""
     gang_ready: bool = False
     """Whether we have said so."""
 

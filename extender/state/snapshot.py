@@ -76,6 +76,8 @@ class Tables:
     """By node: what these ask for, added up by priority."""
     capacity_version: int = 0
     nodes_version: int = 0
+    queued_jobs: dict[str, str] = field(default_factory=dict)
+    """UIDs of unfinished Jobs that have a queue, by `namespace/name`."""
     ended: dict[str, PodInfo] = field(default_factory=dict)
     """Finished members by UID, as far as they are watched."""
     finished: dict[str, dict[str, PodInfo]] = field(default_factory=dict)
@@ -150,6 +152,10 @@ class Snapshot:
         """Return whether a Job whose pods are members has not ended."""
         return key in self._tables.work
 
+    def job(self, uid: str) -> JobInfo | None:
+        """Return a Job with members."""
+        return self._tables.jobs.get(uid)
+
     def finished(self, key: str) -> Mapping[str, PodInfo]:
         """Return the finished pods of a group by UID; none where those are not watched."""
         return self._tables.finished.get(key, _NO_PODS)
@@ -210,6 +216,16 @@ class Snapshot:
     def is_kept(self, node: str) -> bool:
         """Return whether anybody has room kept for it, or a claim to room, on a node."""
         return node in self._tables.reserved or node in self._tables.claimed
+
+    def awaits_admission(self, pod: PodInfo) -> str | None:
+        """Return the Job with a queue whose pod this is, if it was started without being admitted.
+
+        Pods of an admitted Job say so in a label that the queue writes into their template.
+        """
+        queued = self._tables.queued_jobs
+        if not queued or pod.admitted:
+            return None
+        return next((owner for owner in pod.owners if owner in queued), None)
 
     @property
     def keeps_room(self) -> bool:

@@ -22,7 +22,7 @@ from extender.controllers.aging import Aging
 from extender.controllers.pod_group import PodGroupController, touched
 from extender.kube.client import KubeClient, load_configuration
 from extender.kube.decode import Decoder
-from extender.kube.errors import ApiError
+from extender.kube.errors import ApiError, ConflictError
 from extender.kube.lease import LeadershipLost, LeaseElection, LeaseName
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.recorder import Recorder
@@ -31,9 +31,12 @@ from extender.runtime.controller import Controller
 from extender.server.health import health_app
 from extender.state.cluster import Cluster
 from extender.state.events import Change
+from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.reconciler import ReconcilerMetrics
 from extender.wiring import http
+from extender.wiring.queue import Given, Queue
 from extender.wiring.reflectors import ALL_PODS, backoff, reflectors
+from extender.wiring.webhooks import webhooks
 
 _log = structlog.get_logger(__name__)
 
@@ -51,7 +54,8 @@ class Reconciler:
         self.lost: LeadershipLost | None = None
         self._snapshot = cluster.snapshot()
         self._metrics = ReconcilerMetrics()
-        self.reflectors = reflectors(client, cluster, Decoder(), pods=ALL_PODS)
+        decoder = Decoder()
+        self.reflectors = reflectors(client, cluster, decoder, pods=ALL_PODS)
         self._recorder = Recorder(
             client,
             clock=clock,
@@ -70,8 +74,23 @@ class Reconciler:
             groups.reconcile,
             new_backoff=lambda: backoff(0.2, 30.0),
             retried=ApiError,
-            observer=_Observer(self._metrics),
+            observer=_Observer(self._metrics, NAME),
         )
+        self._queue: Queue | None = None
+        if settings.queue.enabled:
+            given = Given(
+                decoder,
+                self._recorder,
+                clock,
+                QueueMetrics(self._metrics.registry),
+                partial(_Observer, self._metrics),
+            )
+            self._queue = Queue(settings, client, given)
+            self.reflectors += self._queue.reflectors
+        self._webhooks = webhooks(settings, client, clock=clock, queue=self._queue)
+        if self._webhooks is not None:
+            certificates = self._webhooks.certificates
+            self._metrics.certificate_ends.set_function(lambda: certificates.ends)
         # What the extender claims for groups that have waited long is claimed here as well.
         self._aging = Aging(cluster, options=settings.gang.options(), clock=clock)
         self._election: LeaseElection | None = None
@@ -89,8 +108,9 @@ class Reconciler:
         self.app: FastAPI = health_app(self._metrics.render, self.ready)
 
     def ready(self) -> dict[str, bool]:
-        """Return which caches have been filled; whoever waits to lead is ready too."""
-        return {reflector.kind: reflector.synced for reflector in self.reflectors}
+        """Return what works: caches and webhooks; whoever waits to lead is ready too."""
+        checks = {reflector.kind: reflector.synced for reflector in self.reflectors}
+        return checks if self._webhooks is None else {**checks, "webhooks": self._webhooks.serving}
 
     async def run(self, serve: Callable[[], Awaitable[None]], stop: Callable[[], None]) -> None:
         """Run everything until `serve` returns; `stop` makes it. Raises LeadershipLost."""
@@ -98,6 +118,8 @@ class Reconciler:
             background = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
             background.append(tasks.create_task(self._age()))
             background.append(tasks.create_task(self._lead(stop)))
+            if self._webhooks is not None:
+                background.append(tasks.create_task(self._webhooks.run()))
             await serve()
             for task in background:
                 task.cancel()
@@ -138,17 +160,20 @@ class Reconciler:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._controller.run())
                 tasks.create_task(self._recorder.run())
+                if self._queue is not None:
+                    tasks.create_task(self._queue.run())
         finally:
             self._metrics.leader.set(0)
 
 
 class _Observer:
-    """Counts and logs how looks at groups went."""
+    """Counts and logs how looks of one controller went."""
 
-    def __init__(self, metrics: ReconcilerMetrics) -> None:
-        self._seconds = metrics.reconcile_seconds.labels(NAME)
-        self._done = metrics.reconciles.labels(NAME, "done")
-        self._failed = metrics.reconciles.labels(NAME, "failed")
+    def __init__(self, metrics: ReconcilerMetrics, controller: str) -> None:
+        self._controller = controller
+        self._seconds = metrics.reconcile_seconds.labels(controller)
+        self._done = metrics.reconciles.labels(controller, "done")
+        self._failed = metrics.reconciles.labels(controller, "failed")
 
     def done(self, seconds: float) -> None:
         """Take a look that went well."""
@@ -158,8 +183,13 @@ class _Observer:
     def failed(self, key: object, error: Exception, retry_in: float) -> None:
         """Take one that did not."""
         self._failed.inc()
-        _log.warning(
-            "could not reconcile", group=key, error=str(error), retry_in=round(retry_in, 2)
+        log = _log.debug if isinstance(error, ConflictError) else _log.warning
+        log(
+            "could not reconcile",
+            controller=self._controller,
+            key=key,
+            error=str(error),
+            retry_in=round(retry_in, 2),
         )
 
 

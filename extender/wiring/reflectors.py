@@ -37,7 +37,11 @@ def reflectors(
 
     def watcher(path: str, selector: str = "") -> Watcher:
         return Watcher(
-            client, path, sleep=asyncio.sleep, backoff=backoff(0.1, 5.0), field_selector=selector
+            client,
+            path,
+            sleep=asyncio.sleep,
+            backoff=backoff(0.1, 5.0),
+            selectors={"fieldSelector": selector},
         )
 
     members = Reflector[PodInfo](

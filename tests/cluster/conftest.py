@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from tests.cluster.gangs import PATIENT, Gangs
+from tests.cluster.queues import Queues
 from tests.harness import objects
 from tests.harness.client import Api, condition
 from tests.harness.control_plane import ControlPlane
@@ -143,3 +144,11 @@ def namespace(api: Api, nodes: NodeFactory) -> Iterator[str]:
 def gangs(api: Api, namespace: str) -> Gangs:
     """Gangs in a fresh namespace."""
     return Gangs(api, namespace)
+
+
+@pytest.fixture
+def queues(api: Api, namespace: str) -> Iterator[Queues]:
+    """Queues for jobs in a fresh namespace."""
+    made = Queues(api, namespace)
+    yield made
+    made.clean()

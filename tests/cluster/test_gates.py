@@ -98,7 +98,10 @@ def test_a_held_back_group_says_what_it_waits_for(
     api.create(gangs.pod("blocker", cpu="1", node_name=node))
     gangs.create("g", 2, cpu="2", **GATED)
 
-    text = "1 of the 2 pods that it still needs fit, short of cpu 2, on 1 usable of 1 nodes"
+    text = (
+        "2 pods exist, 1 of the 2 pods that it still needs fit, short of cpu 2, "
+        "on 1 usable of 1 nodes"
+    )
     Groups(api, gangs.namespace).await_told("NotEnoughResources", text)
 
 

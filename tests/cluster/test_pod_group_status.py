@@ -167,6 +167,30 @@ def test_a_failed_pod_that_the_job_replaces_is_counted_and_the_group_runs(
     groups.await_status(phase="Running", running=2, failed=1)
 
 
+def test_a_later_wave_of_a_job_that_waits_is_not_told_to_run(
+    api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    [node] = nodes(1)
+
+    def cordon(yes: bool) -> None:
+        api.patch("nodes", node, body={"spec": {"unschedulable": yes}})
+
+    gangs.create_group("g", 3)
+    api.create(objects.job("work", 3, 6, namespace=gangs.namespace, group="g", run_for="1h"))
+    groups.await_status(phase="Running", running=3)
+    cordon(True)
+    for pod in gangs.members("g"):
+        body = {"metadata": {"annotations": {objects.RUN_FOR: "1ms"}}}
+        api.patch("pods", pod["metadata"]["name"], gangs.namespace, body=body)
+
+    groups.await_status(phase="PreScheduling", running=0, succeeded=3)
+    assert groups.told()[0] == "False"
+    assert groups.told(kind="Running")[:2] == ("False", "NotScheduled")
+    cordon(False)
+    groups.await_status(phase="Running", running=3, succeeded=3)
+    assert groups.told()[:2] == ("True", "Scheduled")
+
+
 def test_what_a_group_waits_for_is_told_with_numbers_and_one_event_each(
     api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
 ) -> None:
@@ -176,7 +200,10 @@ def test_what_a_group_waits_for_is_told_with_numbers_and_one_event_each(
     gangs.add("g", 2, cpu="3")
     groups.await_told("NotEnoughPods", "2 of the 3 pods that it needs exist")
     gangs.add("g", 1, start=2, cpu="3")
-    short = "2 of the 3 pods that it still needs fit, short of cpu 3, on 3 usable of 3 nodes"
+    short = (
+        "3 pods exist, 2 of the 3 pods that it still needs fit, short of cpu 3, "
+        "on 3 usable of 3 nodes"
+    )
     groups.await_told("NotEnoughResources", short)
     gangs.delete(["guest"])
     groups.await_status(phase="Running")
@@ -259,6 +286,30 @@ def test_no_endpoint_is_ready_before_enough_members_are(
     gangs.add("g", 2, start=1, readinessGates=gate)
     api.wait_for("all are ready", lambda: ready() == [True] * 3, SECONDS)
     assert gang_ready() == ["True GangReady"] * 3
+
+
+def test_why_a_group_was_denied_is_told_until_it_starts(
+    api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    def await_permitted(status: str, reason: str) -> str:
+        def told() -> bool:
+            return groups.told(kind="Permitted")[:2] == (status, reason)
+
+        api.wait_for(f"{reason} is told", told, SECONDS)
+        return groups.told(kind="Permitted")[2]
+
+    nodes(1, "2")
+    gangs.create("g", 3, cpu="1")
+    said = await_permitted("False", "RecentlyDenied")
+    assert said.startswith("failed recently, 2 of the 3 pods that it still needs fit, short of cpu")
+    # Whatever happens to it meanwhile, it is the same group and has not started.
+    gangs.add("g", 1, start=3, cpu="1")
+    api.wait_for("it is seen", lambda: groups.told()[2].startswith("4 pods exist"), SECONDS)
+    assert groups.told(kind="Permitted")[:2] == ("False", "RecentlyDenied")
+
+    nodes(1, "2", prefix="new")
+    gangs.await_phases("g", Running=4)
+    assert await_permitted("True", "QuorumReached") == ""
 
 
 def test_what_the_extender_says_and_what_we_say_stand_side_by_side(

@@ -253,14 +253,15 @@ class Api:
             if not condition(crd, "Established"):
                 return False
             group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
-            versions = [each["name"] for each in crd["spec"]["versions"] if each["served"]]
-            for version in versions:  # established is said a moment before it is served
-                try:
-                    self.list(f"{group}/{version}/{plural}")
-                except ApiError as error:
-                    if error.status == httpx.codes.NOT_FOUND:
-                        return False
-                    raise
+            # Established is said a moment before it is served, and all versions are served at once;
+            # to list another one than that which is stored may need a webhook.
+            [version] = [each["name"] for each in crd["spec"]["versions"] if each["storage"]]
+            try:
+                self.list(f"{group}/{version}/{plural}")
+            except ApiError as error:
+                if error.status == httpx.codes.NOT_FOUND:
+                    return False
+                raise
             return True
 
         self.wait_for(f"{name} is served", served)

@@ -56,6 +56,14 @@ class Tables:
     by_cluster_queue: defaultdict[str, set[str]] = field(default_factory=_sets)
     """By ClusterQueue: its LocalQueues."""
     job_uids: dict[str, tuple[str, str]] = field(default_factory=dict)
+    units: defaultdict[tuple[str, str], set[tuple[str, str]]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
+    """By job, as it is looked at: its objects."""
+    children: defaultdict[str, set[tuple[str, str]]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
+    """By UID of an object: the jobs that it made."""
     structure_version: int = 0
 
 
@@ -150,6 +158,16 @@ class QueueSnapshot:
     def workloads_of(self, owner: str) -> Collection[str]:
         """Return the workloads of the job with a UID."""
         return self._tables.by_owner.get(owner, ())
+
+    @property
+    def units(self) -> Collection[tuple[str, str]]:
+        """The jobs, each of one object or of several."""
+        return self._tables.units
+
+    def unit(self, key: tuple[str, str]) -> list[JobObject]:
+        """Return the objects of one job, by name."""
+        keys = self._tables.units.get(key, ())
+        return [self._tables.jobs[each] for each in sorted(keys)]
 
     def job_of(self, uid: str) -> JobObject | None:
         """Return the job with a UID."""

@@ -9,7 +9,7 @@ Nothing here awaits, and nothing reads a clock; `validate` recounts everything f
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from extender.state.queues import events as ev
 from extender.state.queues.events import Change, Event, Record
@@ -26,6 +26,9 @@ from extender.state.queues.records import (
 )
 from extender.state.queues.snapshot import QueueSnapshot, Tables
 from extender.state.queues.usage import Usage, add, usage
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _NOTHING = Change()
 _REMEMBERED: Final = 10_000
@@ -149,7 +152,7 @@ class Queues:
             self._tables.structure_version += 1
         if isinstance(record, LocalQueueInfo):
             self._index_queue(before, after)
-            return self._touched_queue(record)
+            return self._touched_queue(record, moved=_shape(before) != _shape(after))
         return Change(
             structure=structure,
             cluster_queues=self._cluster_queues_with(record),
@@ -164,9 +167,9 @@ class Queues:
         if after is not None:
             self._tables.by_cluster_queue[after.cluster_queue].add(after.key)
 
-    def _touched_queue(self, queue: LocalQueueInfo) -> Change:
+    def _touched_queue(self, queue: LocalQueueInfo, *, moved: bool) -> Change:
         return Change(
-            workloads=frozenset(self._snapshot.waiting_in(queue.key)),
+            workloads=frozenset(self._snapshot.waiting_in(queue.key) if moved else ()),
             cluster_queues=frozenset((queue.cluster_queue,)),
             local_queues=frozenset((queue.key,)),
         )
@@ -204,8 +207,8 @@ class Queues:
         if before is not None:
             self._unindex(before)
         tables.workloads[key] = workload
-        if workload.owner is not None:
-            tables.by_owner[workload.owner.uid].add(key)
+        for owner in workload.owners:
+            tables.by_owner[owner.uid].add(key)
         if not workload.finished:
             tables.by_queue[workload.queue].add(key)
         return self._changed(workload, before, released=released, taken=self._count(key))
@@ -218,8 +221,8 @@ class Queues:
         return self._changed(workload, None, released=released, taken=(None, {}))
 
     def _unindex(self, workload: WorkloadInfo) -> None:
-        if workload.owner is not None:
-            _discard(self._tables.by_owner, workload.owner.uid, workload.key)
+        for owner in workload.owners:
+            _discard(self._tables.by_owner, owner.uid, workload.key)
         _discard(self._tables.by_queue, workload.queue, workload.key)
 
     def _assumed(self, event: ev.Assumed) -> Change:
@@ -286,10 +289,12 @@ class Queues:
     def _jobs_with(
         self, workload: WorkloadInfo, before: WorkloadInfo | None
     ) -> frozenset[tuple[str, str]]:
-        owners = {w.owner.uid for w in (workload, before) if w is not None and w.owner}
-        return frozenset(
-            self._tables.job_uids[uid] for uid in owners if uid in self._tables.job_uids
-        )
+        """Return the jobs that the change of a workload concerns: its own, and what that made."""
+        tables = self._tables
+        owners = {owner.uid for w in (workload, before) if w is not None for owner in w.owners}
+        keys = (tables.job_uids[uid] for uid in owners if uid in tables.job_uids)
+        own = {tables.jobs[key].unit for key in keys}
+        return frozenset(own.union(*(tables.children.get(uid, ()) for uid in owners)))
 
     # -- jobs
 
@@ -300,20 +305,29 @@ class Queues:
         if before is not None:
             if job.meta.version <= before.meta.version and job.meta.uid == before.meta.uid:
                 return _NOTHING
-            self._tables.job_uids.pop(before.meta.uid, None)
+            self._unindex_job(before)
         self._tables.jobs[job.key] = job
         self._tables.job_uids[job.meta.uid] = job.key
-        return Change(jobs=frozenset((job.key,)))
+        self._tables.units[job.unit].add(job.key)
+        if job.owner is not None:
+            self._tables.children[job.owner.uid].add(job.unit)
+        return Change(jobs=frozenset((job.unit,)))
 
     def _drop_job(self, job: JobObject) -> Change:
         before = self._tables.jobs.get(job.key)
         if before is None or before.meta.uid != job.meta.uid:
             return _NOTHING
         del self._tables.jobs[job.key]
-        self._tables.job_uids.pop(job.meta.uid, None)
+        self._unindex_job(before)
         self._remember(job.meta.uid)
         workloads = frozenset(self._snapshot.workloads_of(job.meta.uid))
-        return Change(jobs=frozenset((job.key,)), workloads=workloads)
+        return Change(jobs=frozenset((before.unit,)), workloads=workloads)
+
+    def _unindex_job(self, job: JobObject) -> None:
+        self._tables.job_uids.pop(job.meta.uid, None)
+        _discard(self._tables.units, job.unit, job.key)
+        if job.owner is not None:
+            _discard(self._tables.children, job.owner.uid, job.unit)
 
     def _jobs_listed(self, event: ev.JobsListed) -> Change:
         there = {job.key for job in event.jobs}
@@ -353,7 +367,7 @@ def _is_older(record: Record, than: Record) -> bool:
 def _shape(record: Record | None) -> object:
     """Return what of a record decides about others: what its users asked for, not its status."""
     match record:
-        case ClusterQueueInfo(meta=meta):
+        case ClusterQueueInfo(meta=meta) | LocalQueueInfo(meta=meta):
             return meta.uid, meta.generation, meta.terminating
         case FlavorInfo(meta=meta) | CohortInfo(meta=meta):
             return meta.uid, meta.generation
@@ -375,7 +389,7 @@ def _freed(released: tuple[str | None, Usage], taken: tuple[str | None, Usage]) 
     return frozenset((where,)) if freed else frozenset()
 
 
-def _discard(sets: dict[str, set[str]], key: str, value: str) -> None:
+def _discard(sets: dict[K, set[V]], key: K, value: V) -> None:
     found = sets.get(key)
     if found is not None:
         found.discard(value)

@@ -7,13 +7,15 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from extender.api.crds import (
-    DEFINITIONS,
     Column,
     Definition,
     StructuralSchemaError,
+    Version,
     crd,
+    needs_webhook,
     structural,
 )
+from extender.api.definitions import DEFINITIONS
 
 SERVER = {
     "apiVersion": {"type": "string", "description": "The group and version of this object."},
@@ -170,12 +172,12 @@ class ResourceFlavor(BaseModel):
 def test_a_whole_definition() -> None:
     definition = Definition(
         group="example.com",
-        version="v1",
         plural="resourceflavors",
-        model=ResourceFlavor,
+        versions=(
+            Version("v1", ResourceFlavor, columns=(Column("Quota", ".spec.quota", wide=True),)),
+        ),
         short_names=("rf",),
         categories=("queueing",),
-        columns=(Column("Quota", ".spec.quota", wide=True),),
         scope="Cluster",
     )
 
@@ -232,7 +234,49 @@ def test_a_whole_definition() -> None:
     }
 
 
+class Older(BaseModel):
+    kind: Literal["ResourceFlavor"]
+    data: Flavor
+
+
+def test_the_first_version_is_stored_and_older_ones_wait_for_who_converts() -> None:
+    versions = (
+        Version("v2", ResourceFlavor, selectable=(".spec.name",)),
+        Version("v1", Older, deprecation="v1 is old, say v2."),
+    )
+
+    spec = crd(Definition("example.com", "resourceflavors", versions))["spec"]
+
+    newer, older = spec["versions"]
+    assert (newer["served"], newer["storage"]) == (True, True)
+    assert newer["selectableFields"] == [{"jsonPath": ".spec.name"}]
+    assert "deprecated" not in newer
+    assert (older["served"], older["storage"]) == (False, False)
+    assert (older["deprecated"], older["deprecationWarning"]) == (True, "v1 is old, say v2.")
+    assert set(older["schema"]["openAPIV3Schema"]["properties"]) == {*SERVER, "data"}
+    assert "conversion" not in spec
+
+
+def test_versions_that_say_the_same_need_nobody_to_convert_them() -> None:
+    versions = (Version("v2", ResourceFlavor), Version("v1", ResourceFlavor, deprecation="Old."))
+
+    spec = crd(Definition("example.com", "resourceflavors", versions))["spec"]
+
+    found = [(each["name"], each["served"], each["storage"]) for each in spec["versions"]]
+    assert found == [("v2", True, True), ("v1", True, False)]
+    assert "conversion" not in spec
+
+
+def test_only_kinds_that_differ_are_converted_by_a_webhook() -> None:
+    assert {each.kind for each in DEFINITIONS if needs_webhook(each)} == {
+        "ClusterQueue",
+        "LocalQueue",
+        "Workload",
+    }
+
+
 CRDS = {definition.name: crd(definition) for definition in DEFINITIONS}
+POD_GROUPS = {name: manifest for name, manifest in CRDS.items() if name.startswith("podgroups.")}
 
 
 def version_of(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -250,8 +294,8 @@ def every_schema(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[
 
 
 def test_both_groups_of_pod_groups_are_served() -> None:
-    assert set(CRDS) == {"podgroups.scheduling.x-k8s.io", "podgroups.scheduling.sigs.k8s.io"}
-    for manifest in CRDS.values():
+    assert set(POD_GROUPS) == {"podgroups.scheduling.x-k8s.io", "podgroups.scheduling.sigs.k8s.io"}
+    for manifest in POD_GROUPS.values():
         version = version_of(manifest)
         assert (version["name"], version["served"], version["storage"]) == ("v1alpha1", True, True)
         assert version["subresources"] == {"status": {}}
@@ -259,14 +303,16 @@ def test_both_groups_of_pod_groups_are_served() -> None:
 
 
 def test_the_groups_differ_in_nothing_but_their_names_and_descriptions() -> None:
-    newer, older = (version_of(manifest)["schema"]["openAPIV3Schema"] for manifest in CRDS.values())
+    newer, older = (
+        version_of(manifest)["schema"]["openAPIV3Schema"] for manifest in POD_GROUPS.values()
+    )
 
     assert newer["properties"] == older["properties"]
 
 
 def test_pg_means_the_newer_group_alone_and_gang_means_both() -> None:
     # With the short names on both kubectl takes the older group, and warns on every call.
-    names = {name: manifest["spec"]["names"] for name, manifest in CRDS.items()}
+    names = {name: manifest["spec"]["names"] for name, manifest in POD_GROUPS.items()}
 
     assert names["podgroups.scheduling.x-k8s.io"]["shortNames"] == ["pg", "pgs"]
     assert "shortNames" not in names["podgroups.scheduling.sigs.k8s.io"]
@@ -274,7 +320,9 @@ def test_pg_means_the_newer_group_alone_and_gang_means_both() -> None:
 
 
 def test_only_the_protected_group_speaks_of_api_review() -> None:
-    annotations = {name: manifest["metadata"].get("annotations") for name, manifest in CRDS.items()}
+    annotations = {
+        name: manifest["metadata"].get("annotations") for name, manifest in POD_GROUPS.items()
+    }
 
     assert annotations["podgroups.scheduling.x-k8s.io"] is None
     [(key, value)] = annotations["podgroups.scheduling.sigs.k8s.io"].items()
@@ -282,12 +330,19 @@ def test_only_the_protected_group_speaks_of_api_review() -> None:
     assert value.startswith("unapproved")
 
 
-@pytest.mark.parametrize("name", CRDS)
-def test_every_field_says_what_it_is(name: str) -> None:
-    schema = version_of(CRDS[name])["schema"]["openAPIV3Schema"]
+SCHEMAS = {
+    f"{manifest['spec']['names']['kind']} of {version['name']}": version["schema"][
+        "openAPIV3Schema"
+    ]
+    for manifest in CRDS.values()
+    for version in manifest["spec"]["versions"]
+}
 
-    for path, field in every_schema(schema, "PodGroup"):
-        if path == "PodGroup.metadata":
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_every_field_says_what_it_is(name: str) -> None:
+    for path, field in every_schema(SCHEMAS[name], ""):
+        if path == ".metadata":
             continue
         assert ("type" in field) != ("x-kubernetes-int-or-string" in field), path
         assert field.get("description") or path.endswith("[]"), path

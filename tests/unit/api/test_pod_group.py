@@ -9,14 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from extender.api import scheduling_sigs_v1alpha1, scheduling_x_v1alpha1
-from extender.api.scheduling_x_v1alpha1 import (
-    Condition,
-    ObjectMeta,
-    Phase,
-    PodGroup,
-    PodGroupSpec,
-    PodGroupStatus,
-)
+from extender.api.meta_v1 import Condition, ObjectMeta
+from extender.api.scheduling_x_v1alpha1 import PodGroup, PodGroupSpec, PodGroupStatus
+from extender.api.wellknown import Phase
 
 X, SIGS = "scheduling.x-k8s.io/v1alpha1", "scheduling.sigs.k8s.io/v1alpha1"
 
@@ -170,7 +165,7 @@ def test_the_older_group_has_the_same_shape_under_its_own_name() -> None:
 
 
 def test_the_models_and_crds_import_nothing_that_acts() -> None:
-    code = "import sys, extender.api.crds as _; print(*sys.modules)"
+    code = "import sys, extender.api.definitions as _; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     forbidden = {"asyncio", "fastapi", "kubernetes", "aiohttp", "structlog", "prometheus_client"}

@@ -8,12 +8,19 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from extender.api.crds import DEFINITIONS, crd
+from extender.api.crds import crd
+from extender.api.definitions import DEFINITIONS
 from extender.cli.main import app
 from extender.cli.render import CRDS, HEADER, MEND, rendered_crds
 
 ROOT = Path(__file__).parents[3]
 CRD_FILES = {
+    "kueue.x-k8s.io_clusterqueues.yaml",
+    "kueue.x-k8s.io_cohorts.yaml",
+    "kueue.x-k8s.io_localqueues.yaml",
+    "kueue.x-k8s.io_resourceflavors.yaml",
+    "kueue.x-k8s.io_workloadpriorityclasses.yaml",
+    "kueue.x-k8s.io_workloads.yaml",
     "scheduling.sigs.k8s.io_podgroups.yaml",
     "scheduling.x-k8s.io_podgroups.yaml",
 }

@@ -80,14 +80,14 @@ async def test_who_is_planned(
 
 
 class Ticking(LoopClock):
-    """Every reading is later by a fifth of what one step may take."""
+    """Every reading is later by two fifths of what one step may take."""
 
     def __init__(self) -> None:
         self._ticks = 0
 
     def monotonic(self) -> float:
         self._ticks += 1
-        return self._ticks * gatekeeper.AT_ONCE_SECONDS / 5
+        return self._ticks * gatekeeper.AT_ONCE_SECONDS * 2 / 5
 
 
 async def test_a_long_queue_is_looked_at_in_steps(cluster: Cluster) -> None:
@@ -115,6 +115,24 @@ async def test_room_is_noticed_whoever_makes_it(cluster: Cluster) -> None:
     assert planned_groups(cluster) == ["a", "b"]
     assert key("a") not in cluster.snapshot().queue
     task.cancel()
+
+
+async def test_what_is_spent_in_vain_is_a_tenth_of_the_time(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+
+    def in_vain(*_: object, **__: object) -> float:
+        looks.append(asyncio.get_running_loop().time())
+        return 1.0
+
+    monkeypatch.setattr(GroupMemory, "plan_ahead", in_vain)
+    tell(cluster, node("n0", 2), group("a", 1.0))
+    task = asyncio.create_task(keeper(cluster).run())
+    await asyncio.sleep(12)
+    task.cancel()
+
+    assert looks == [1, 11]
 
 
 async def test_where_nothing_is_held_back_it_does_nothing(cluster: Cluster) -> None:

@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from extender.api.wellknown import Reason
 from extender.controllers.permit_reporter import PermitReporter
 from extender.gang.verdicts import Refuse
 from extender.kube.errors import ApiError, UnavailableError
 from extender.state import events as ev
 from extender.state.cluster import Cluster
-from extender.state.pod_groups import ConditionInfo, PodGroupInfo
+from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 from tests.makers import LoopClock, nodes, planned, pod_group, pods, tell
 
 pytestmark = pytest.mark.looptime
@@ -23,6 +24,7 @@ class Writer:
     def __init__(self) -> None:
         self.written: list[tuple[float, str, str]] = []
         self.failures: list[ApiError] = []
+        self.failure: Refuse | None = None
 
     async def apply_condition(self, pod_group: PodGroupInfo, condition: ConditionInfo) -> None:
         if self.failures:
@@ -32,7 +34,7 @@ class Writer:
 
     def last_failure(self, group: str) -> Refuse | None:
         del group
-        return None
+        return self.failure
 
 
 @pytest_asyncio.fixture
@@ -84,3 +86,36 @@ async def test_many_are_written_one_after_the_other(cluster: Cluster, writer: Wr
     await asyncio.sleep(6)
 
     assert [(when, name) for when, name, _ in writer.written] == [(5.0, "red"), (5.2, "blue")]
+
+
+def said(reason: Reason) -> PodGroupInfo:
+    """Return the gang's PodGroup as somebody told it to be not permitted."""
+    condition = ConditionInfo("Permitted", "False", reason, "")
+    return pod_group(status=PodGroupStatusInfo(conditions=(condition,)))
+
+
+async def test_that_one_waits_is_taken_back_by_who_saw_it(cluster: Cluster, writer: Writer) -> None:
+    tell(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n0"), ev.PodWaiting(A, "n0"))
+    await asyncio.sleep(6)
+    tell(cluster, said(Reason.WAITING_FOR_BIND), ev.Unreserved((A.uid, B.uid, C.uid)))
+    await asyncio.sleep(10)
+
+    assert [text for _, _, text in writer.written] == ["1/3", "nob"]
+
+
+async def test_a_denial_is_taken_back_by_who_made_it(cluster: Cluster, writer: Writer) -> None:
+    writer.failure = Refuse(Reason.NOT_ENOUGH_RESOURCES, "gang ns/gang: no room", deny=True)
+    tell(cluster, planned(gang_0="n0"))
+    await asyncio.sleep(6)
+    writer.failure = None
+    tell(cluster, said(Reason.RECENTLY_DENIED), ev.Unreserved((A.uid,)))
+    await asyncio.sleep(10)
+
+    assert [text for _, _, text in writer.written] == ["fai", "nob"]
+
+
+async def test_what_another_one_said_is_left_alone(cluster: Cluster, writer: Writer) -> None:
+    tell(cluster, said(Reason.WAITING_FOR_BIND), planned(gang_0="n0"))
+    await asyncio.sleep(20)
+
+    assert writer.written == []

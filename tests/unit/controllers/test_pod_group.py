@@ -225,3 +225,26 @@ async def test_a_refused_eviction_does_not_keep_the_others_and_is_tried_again(
     await bench.look()
     assert sorted(bench.writer.evicted) == ["gang-0", "gang-1", "gang-1"]
     assert bench.reasons.count("PartialGang") == 1
+
+
+async def test_it_watches_anew_when_others_have_the_nodes(bench: Bench) -> None:
+    await bench.look(pods(2, **RUNS), pod("gang-2", group="gang"))
+    bench.clock.now += 40
+    await bench.look(ev.PodDeleted("gang-1"), pod("gang-3", group="gang", **RUNS))
+    bench.clock.now += 30
+    await bench.look()
+    assert bench.writer.evicted == []
+
+    bench.clock.now += 31
+    await bench.look()
+    assert sorted(bench.writer.evicted) == ["gang-0", "gang-3"]
+
+
+async def test_it_watches_anew_when_the_group_was_gone(bench: Bench) -> None:
+    await bench.look(pods(2, **RUNS), pod("gang-2", group="gang"))
+    bench.seen()
+    bench.clock.now += 61
+    await bench.look(ev.PodGroupDeleted(bench.group.api_group, GROUP))
+    await bench.look(bench.group)
+
+    assert bench.writer.evicted == []

@@ -31,22 +31,24 @@ WANT: dict[str, tuple[Sequence[Any], Pending]] = {
         [pod_group(), THREE, nodes(4, 4, 4), pod("x", 1, on="n1"), node("c", unschedulable=True)],
         Pending(
             Reason.NOT_ENOUGH_RESOURCES,
-            "2 of the 3 pods that it still needs fit, short of cpu 4, on 3 usable of 4 nodes",
+            "3 pods exist, 2 of the 3 pods that it still needs fit, short of cpu 4, "
+            "on 3 usable of 4 nodes",
         ),
     ),
     "no room ever": (
         [pod_group(), THREE, nodes(4, 4), OLDER],
         Pending(
             Reason.NEVER_FITS,
-            "2 of the 3 pods that it still needs fit, short of cpu 4, even with all nodes empty, "
-            "on 2 usable of 2 nodes",
+            "3 pods exist, 2 of the 3 pods that it still needs fit, short of cpu 4, "
+            "even with all nodes empty, on 2 usable of 2 nodes",
         ),
     ),
     "minResources": (
         [pod_group(min_resources={"cpu": 13000}), THREE, nodes(8, 8), pod("x", 5, on="n0"), OLDER],
         Pending(
             Reason.NOT_ENOUGH_RESOURCES,
-            "its minResources are short of cpu 2, on 2 usable of 2 nodes; ahead of it: ns/older",
+            "3 pods exist, its minResources are short of cpu 2, on 2 usable of 2 nodes; "
+            "ahead of it: ns/older",
         ),
     ),
     "others go first": (
@@ -59,7 +61,7 @@ WANT: dict[str, tuple[Sequence[Any], Pending]] = {
         ],
         Pending(
             Reason.WAITING_FOR_TURN,
-            "2 of the 3 pods that it still needs fit beside gangs that go first, "
+            "3 pods exist, 2 of the 3 pods that it still needs fit beside gangs that go first, "
             "on 3 usable of 3 nodes; ahead of it: ns/older",
         ),
     ),
@@ -114,15 +116,15 @@ WANT: dict[str, tuple[Sequence[Any], Pending]] = {
 def test_decide(there: Sequence[Any], want: Pending) -> None:
     snapshot = cluster_of(there).snapshot()
 
-    assert decide(key("gang"), snapshot=snapshot, now=0.0, options=Options()) == want
+    assert decide(key("gang"), snapshot=snapshot, options=Options()) == want
 
 
 def test_in_strict_order_one_waits_for_those_ahead() -> None:
     snapshot = cluster_of(pod_group(min_member=1), pods(1), nodes(8, 8), OLDER).snapshot()
     strict = Options(strict_order=True)
 
-    assert decide(key("gang"), snapshot=snapshot, now=0.0, options=strict) == Pending(
+    assert decide(key("gang"), snapshot=snapshot, options=strict) == Pending(
         Reason.WAITING_FOR_TURN, "it would fit, but the order is strict; ahead of it: ns/older"
     )
-    first = decide(key("older"), snapshot=snapshot, now=0.0, options=strict)
+    first = decide(key("older"), snapshot=snapshot, options=strict)
     assert first.reason is Reason.WAITING_FOR_BIND

@@ -51,6 +51,12 @@ WANT: dict[str, tuple[Sequence[Any], ConditionInfo | None, Refuse | None, Condit
         None,
         ConditionInfo("Permitted", "Unknown", "NotTried", "nobody waits with a node now", 90.0, 7),
     ),
+    "denied, and it has too few pods since": (
+        [A, B],
+        DENIED,
+        TIMEOUT,
+        ConditionInfo("Permitted", "Unknown", "NotTried", "nobody waits with a node now", 90.0, 7),
+    ),
     "it started as it should": (WHOLE, None, None, None),
     "it started after a wait": (WHOLE, HELD, None, QUORUM),
     "that it started is known": (WHOLE, QUORUM, None, None),

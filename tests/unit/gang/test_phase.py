@@ -42,7 +42,8 @@ def decide(
     now: float = NOW,
     waiting: bool = False,
 ) -> PodGroupStatusInfo:
-    return phase.decide(pods, need=need, jobs_done=done, stored=stored, now=now, waiting=waiting)
+    jobs = None if done is None else phase.Jobs(done)
+    return phase.decide(pods, need=need, jobs=jobs, stored=stored, now=now, waiting=waiting)
 
 
 WANT = {

@@ -81,7 +81,7 @@ def test_too_few_pods_are_told_with_numbers(bench: Bench) -> None:
     bench.tell(pods(2))
 
     assert bench.told() == ("False", "NotEnoughPods", "2 of the 3 pods that it needs exist")
-    assert bench.told("Running") == ("False", "NotScheduled", "0 of 3 pods run, 0 have succeeded")
+    assert bench.told("Running") == ("False", "NotScheduled", "0 of 3 pods run, 0 are done")
     assert bench.told("Partial") == ("", "", "")
 
 
@@ -106,9 +106,9 @@ def test_a_scheduled_and_running_group(bench: Bench) -> None:
     bench.tell(pods(2, **RUNS), pod("gang-2", group="gang", on="n0"))
     text = "3 of the 3 pods that it needs have a node or are done"
     assert bench.told() == ("True", "Scheduled", text)
-    assert bench.told("Running") == ("False", "NotRunning", "2 of 3 pods run, 0 have succeeded")
+    assert bench.told("Running") == ("False", "NotRunning", "2 of 3 pods run, 0 are done")
     bench.tell(pods(3, **RUNS))
-    assert bench.told("Running") == ("True", "Running", "3 of 3 pods run, 0 have succeeded")
+    assert bench.told("Running") == ("True", "Running", "3 of 3 pods run, 0 are done")
 
 
 def test_the_ends(bench: Bench) -> None:
@@ -280,6 +280,26 @@ def test_a_running_gang_that_is_to_grow_is_not_evicted(bench: Bench) -> None:
     assert bench.report().evict
 
 
+def test_a_running_gang_that_grows_at_once_is_not_evicted(bench: Bench) -> None:
+    bench.on_partial = OnPartial.EVICT
+    bench.tell(pods(3, **RUNS))
+    tell(bench.cluster, pod("gang-3", group="gang"), pod("gang-4", group="gang"))
+    bench.apply(min_member=5, generation=2)
+    assert bench.told("Partial") == ("", "", "")
+    bench.now += 1000
+
+    assert bench.report().evict == ()
+
+
+def test_who_has_ended_has_no_say_in_whether_a_gang_has_begun(bench: Bench) -> None:
+    bench.on_partial = OnPartial.EVICT
+    ended = {"on": "n0", "phase": "Failed", "finished": True, "scheduler": "other"}
+    bench.tell(lost_one(), pod("gang-3", group="gang", **ended))
+    bench.now += 61
+
+    assert bench.report().evict
+
+
 def test_nobody_is_evicted_whom_this_process_has_not_watched(bench: Bench) -> None:
     bench.on_partial, bench.watched = OnPartial.EVICT, 0.0
     bench.tell(lost_one())
@@ -401,6 +421,12 @@ def test_members_on_a_node_that_is_not_heard_of_are_not_ready(bench: Bench) -> N
     said = bench.tell(node("n0", ready=False)).readiness
     assert said is not None
     assert not said.ready
+
+
+def test_a_node_that_is_not_known_is_not_broken(bench: Bench) -> None:
+    gated = [replace(each, readiness_gate=True) for each in pods(3, **{**RUNS, "on": "news"})]
+
+    assert ready_told(bench.tell(gated)) == (True, {"gang-0", "gang-1", "gang-2"})
 
 
 def test_a_finished_group_stays_scheduled_though_its_pods_are_gone(bench: Bench) -> None:

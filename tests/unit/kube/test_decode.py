@@ -87,6 +87,15 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
         pod(ownerReferences=[{"name": "a", "kind": "Job"}, {"name": "b"}]),
         {"owners": ("ns/a", "ns/b")},
     ),
+    "the owner that makes another one": (
+        pod(
+            ownerReferences=[
+                {"name": "a", "uid": "x"},
+                {"name": "b", "uid": "y", "controller": True},
+            ]
+        ),
+        {"owners": ("ns/a", "ns/b"), "controller": "y"},
+    ),
     "our readiness gate": (
         pod({"readinessGates": [{"conditionType": "x"}, {"conditionType": GANG_READY}]}),
         {"readiness_gate": True},
@@ -185,7 +194,7 @@ def test_where_a_pod_may_go_is_read() -> None:
     shape = decoded(pod(spec)).shape
 
     assert shape.node_selector == {"disk": "ssd"}
-    assert shape.tolerations == (Toleration("k", "Exists"),)
+    assert shape.tolerations == (Toleration("k", "Exists", toleration_seconds=300),)
     assert is_feasible(shape, node("n", labels={"zone": "a", "disk": "ssd"}))
     assert not is_feasible(shape, node("n", labels={"zone": "b", "disk": "ssd"}))
 
@@ -414,18 +423,18 @@ def test_no_label_no_group(labels: dict[str, str] | None) -> None:
 LABELLED = {"metadata": {"labels": {POD_GROUP_LABEL: "g"}}}
 ENDED = {"type": "Complete", "status": "True"}
 
-DONE: dict[str, tuple[Any, Any, tuple[int, int]]] = {
+DONE: dict[str, tuple[Any, Any, tuple[int, ...]]] = {
     "new": ({"parallelism": 4, "completions": 4}, {}, (4, 0)),
     "three of four": ({"parallelism": 4, "completions": 4}, {"succeeded": 3}, (4, 3)),
     "as many left as run at once": (
         {"parallelism": 4, "completions": 8},
         {"succeeded": 4},
-        (4, 0),
+        (4, 0, 4),
     ),
     "fewer left than run at once": (
         {"parallelism": 4, "completions": 8},
         {"succeeded": 5},
-        (4, 1),
+        (4, 1, 4),
     ),
     "more at once than are wanted": (
         {"parallelism": 9, "completions": 4},
@@ -454,7 +463,7 @@ DONE: dict[str, tuple[Any, Any, tuple[int, int]]] = {
 
 
 @pytest.mark.parametrize(("spec", "status", "work"), DONE.values(), ids=DONE)
-def test_what_a_job_has_behind_it_is_read(spec: Any, status: Any, work: tuple[int, int]) -> None:
+def test_what_a_job_has_behind_it_is_read(spec: Any, status: Any, work: tuple[int, ...]) -> None:
     body = {"metadata": HEAD, "spec": {**spec, "template": LABELLED}, "status": status}
 
     assert Decoder().job(raw(body)) == JobInfo("u", "ns/g", *work)

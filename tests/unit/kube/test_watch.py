@@ -143,7 +143,7 @@ async def test_a_list_and_then_a_watch() -> None:
 
 async def test_a_field_selector_is_sent_with_every_request() -> None:
     script = Script(page("a", more="t/="), page("b", version=5), [])
-    await script.run(field_selector="status.phase!=Failed")
+    await script.run(selectors={"fieldSelector": "status.phase!=Failed"})
 
     assert {asked["fieldSelector"] for asked in script.asked} == {"status.phase!=Failed"}
     assert script.asked[1]["continue"] == "t/="

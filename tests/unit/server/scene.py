@@ -56,7 +56,7 @@ class Scene:
         self.binder = ScriptedBinder()
         self.pauses: list[float] = []
         self.woken: list[tuple[str, float]] = []
-        memory = GroupMemory(cluster, options=self.options, clock=LoopClock())
+        memory = self.memory = GroupMemory(cluster, options=self.options, clock=LoopClock())
         self.waiting = WaitingPods(cluster, memory, metrics=self.metrics)
         self.binding = Binding(
             cluster,

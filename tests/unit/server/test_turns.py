@@ -11,8 +11,10 @@ from extender.gang import queue_sort
 from extender.gang.options import Options
 from extender.server import turns
 from extender.server.filtering import RESAMPLE_SECONDS, ROOM
+from extender.server.group_memory import GroupMemory
 from extender.state import events as ev
 from extender.state.cluster import Cluster
+from extender.state.pod_groups import PodGroupInfo
 from tests.makers import key, node, nodes, pod, pod_group, pods, shape, tell
 from tests.unit.server.scene import Scene
 
@@ -168,6 +170,26 @@ async def test_a_group_that_lacked_room_is_not_added_up_for_each_who_comes(
     tell(cluster, ev.PodDeleted("x"), group("last", 7.0))
     told(scene, "last-0", ["n0", "n1"], group="last")
     assert asked == ["large"]
+
+
+async def test_only_a_share_of_the_time_is_spent_in_vain(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What two looks in vain take comes back in ten times as long."""
+    asked: list[str] = []
+
+    def in_vain(_: GroupMemory, other: PodGroupInfo, **__: object) -> float:
+        asked.append(other.name)
+        return turns.AHEAD_SECONDS / 2
+
+    monkeypatch.setattr(GroupMemory, "plan_ahead", in_vain)
+    scene = Scene(cluster, nodes(9), *(group(name, float(n)) for n, name in enumerate("abcdef")))
+    for seconds, want in ((0.0, ["a", "b"]), (0.0, []), (0.11, ["a", "b"]), (0.2, ["a", "b"])):
+        asked.clear()
+        await asyncio.sleep(seconds)
+        told(scene, "f-0", ["n0"], group="f")
+        assert asked == want
+        tell(cluster, ev.Unreserved(tuple(scene.snapshot.tally(key("f")).planned)))
 
 
 async def test_in_strict_order_nobody_passes(cluster: Cluster) -> None:

@@ -76,6 +76,29 @@ async def test_the_group_is_denied_after_the_time_out_for_the_window(cluster: Cl
     assert scene.filter(B.uid, ["n0"], group="gang")["NodeNames"] == ["n0"]
 
 
+async def test_why_a_group_failed_last_is_known_until_it_starts(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    await scene.hold(A, "n0")
+    failure = scene.memory.last_failure(GANG)
+    tell(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n0"), pod("gang-3", group="gang"))
+    assert failure is not None
+    assert failure.reason is Reason.SCHEDULE_TIMEOUT
+    assert scene.memory.last_failure(GANG) == failure
+
+    await asyncio.gather(*(scene.hold(each, "n0") for each in (A, B, C)))
+    assert scene.memory.last_failure(GANG) is None
+
+
+async def test_the_failure_of_a_group_is_not_that_of_another_with_its_name(
+    cluster: Cluster,
+) -> None:
+    scene = Scene(cluster, FACTS)
+    await scene.hold(A, "n0")
+    tell(cluster, pod_group(uid="another"))
+
+    assert scene.memory.last_failure(GANG) is None
+
+
 @pytest.mark.parametrize(("asked", "want"), [(None, 60), (5.0, 5), (5000.0, 900)])
 async def test_the_time_out_is_the_pod_groups_within_limits(
     cluster: Cluster, asked: float | None, want: float

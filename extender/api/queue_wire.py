@@ -1,0 +1,277 @@
+"""The parts of queue objects, workloads and namespaces that decisions read, decoded by msgspec.
+
+They are lenient: the models of the API say what is right, this reads what is stored.
+"""
+
+from datetime import datetime
+
+from msgspec import Raw, field
+
+from extender.api.core_v1 import (
+    Amount,
+    Condition,
+    LabelSelector,
+    Taint,
+    Toleration,
+    Wire,
+)
+
+
+class Owner(Wire, frozen=True):
+    """metav1.OwnerReference."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Metadata(Wire, frozen=True):
+    """metav1.ObjectMeta."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = "0"
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+    owner_references: list[Owner] | None = None
+
+
+class FlavorSpec(Wire, frozen=True):
+    """ResourceFlavorSpec."""
+
+    node_labels: dict[str, str] | None = None
+    node_taints: list[Taint] | None = None
+    tolerations: list[Toleration] | None = None
+    topology_name: str | None = None
+
+
+class Flavor(Wire, frozen=True):
+    """ResourceFlavor."""
+
+    metadata: Metadata = Metadata()
+    spec: FlavorSpec = FlavorSpec()
+
+
+class ResourceQuota(Wire, frozen=True):
+    """Quota of one resource."""
+
+    name: str
+    nominal_quota: Amount = 0
+    borrowing_limit: Amount | None = None
+    lending_limit: Amount | None = None
+
+
+class FlavorQuota(Wire, frozen=True):
+    """Quotas of one flavor."""
+
+    name: str
+    resources: list[ResourceQuota] = field(default_factory=list)
+
+
+class Group(Wire, frozen=True):
+    """ResourceGroup."""
+
+    covered_resources: list[str] = field(default_factory=list)
+    flavors: list[FlavorQuota] = field(default_factory=list)
+
+
+class FlavorFungibility(Wire, frozen=True):
+    """FlavorFungibility, in the words of either version."""
+
+    when_can_borrow: str = "MayStopSearch"
+    when_can_preempt: str = "TryNextFlavor"
+    preference: str | None = None
+
+
+class BorrowWithinCohort(Wire, frozen=True):
+    """BorrowWithinCohort."""
+
+    policy: str = "Never"
+    max_priority_threshold: int | None = None
+
+
+class QueuePreemption(Wire, frozen=True):
+    """ClusterQueuePreemption."""
+
+    within_cluster_queue: str = "Never"
+    reclaim_within_cohort: str = "Never"
+    borrow_within_cohort: BorrowWithinCohort | None = None
+
+
+class Check(Wire, frozen=True):
+    """AdmissionCheckStrategyRule."""
+
+    name: str = ""
+
+
+class ChecksStrategy(Wire, frozen=True):
+    """AdmissionChecksStrategy."""
+
+    admission_checks: list[Check] | None = None
+
+
+class ClusterQueueSpec(Wire, frozen=True):
+    """ClusterQueueSpec."""
+
+    resource_groups: list[Group] | None = None
+    cohort_name: str | None = None
+    queueing_strategy: str = "BestEffortFIFO"
+    namespace_selector: LabelSelector | None = None
+    flavor_fungibility: FlavorFungibility | None = None
+    preemption: QueuePreemption | None = None
+    stop_policy: str | None = None
+    admission_checks_strategy: ChecksStrategy | None = None
+
+
+class Conditions(Wire, frozen=True):
+    """What is read of a status that is written as a whole."""
+
+    conditions: list[Condition] | None = None
+
+
+class ClusterQueue(Wire, frozen=True):
+    """ClusterQueue."""
+
+    metadata: Metadata = Metadata()
+    spec: ClusterQueueSpec = ClusterQueueSpec()
+    status: Raw = Raw()
+
+
+class CohortSpec(Wire, frozen=True):
+    """CohortSpec."""
+
+    parent_name: str | None = None
+    resource_groups: list[Group] | None = None
+
+
+class Cohort(Wire, frozen=True):
+    """Cohort."""
+
+    metadata: Metadata = Metadata()
+    spec: CohortSpec = CohortSpec()
+
+
+class LocalQueueSpec(Wire, frozen=True):
+    """LocalQueueSpec."""
+
+    cluster_queue: str = ""
+    stop_policy: str | None = None
+
+
+class LocalQueue(Wire, frozen=True):
+    """LocalQueue."""
+
+    metadata: Metadata = Metadata()
+    spec: LocalQueueSpec = LocalQueueSpec()
+    status: Raw = Raw()
+
+
+class PriorityClass(Wire, frozen=True):
+    """PriorityClass, and WorkloadPriorityClass."""
+
+    metadata: Metadata = Metadata()
+    value: int = 0
+
+
+class OnlyMetadata(Wire, frozen=True):
+    """Any object, for its metadata."""
+
+    metadata: Metadata = Metadata()
+
+
+class PodSet(Wire, frozen=True):
+    """PodSet."""
+
+    name: str = "main"
+    count: int = 1
+    min_count: int | None = None
+    template: Raw = Raw(b"{}")
+
+
+class ClassRef(Wire, frozen=True):
+    """PriorityClassRef."""
+
+    group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class WorkloadSpec(Wire, frozen=True):
+    """WorkloadSpec."""
+
+    pod_sets: list[PodSet] = field(default_factory=list)
+    queue_name: str = ""
+    priority: int | None = None
+    priority_class_ref: ClassRef | None = None
+    active: bool = True
+    maximum_execution_time_seconds: int | None = None
+
+
+class PodSetAssignment(Wire, frozen=True):
+    """PodSetAssignment."""
+
+    name: str = "main"
+    flavors: dict[str, str] | None = None
+    resource_usage: dict[str, Amount] | None = None
+    count: int | None = None
+
+
+class WorkloadAdmission(Wire, frozen=True):
+    """Admission."""
+
+    cluster_queue: str = ""
+    pod_set_assignments: list[PodSetAssignment] = field(default_factory=list)
+
+
+class Requeue(Wire, frozen=True):
+    """RequeueState."""
+
+    count: int | None = None
+    requeue_at: datetime | None = None
+
+
+class Reclaimable(Wire, frozen=True):
+    """ReclaimablePod."""
+
+    name: str
+    count: int = 0
+
+
+class Eviction(Wire, frozen=True):
+    """WorkloadSchedulingStatsEviction."""
+
+    reason: str = ""
+    underlying_cause: str = ""
+    count: int = 0
+
+
+class SchedulingStats(Wire, frozen=True):
+    """SchedulingStats."""
+
+    evictions: list[Eviction] | None = None
+
+
+class WorkloadStatus(Wire, frozen=True):
+    """WorkloadStatus."""
+
+    admission: WorkloadAdmission | None = None
+    conditions: list[Condition] | None = None
+    requeue_state: Requeue | None = None
+    reclaimable_pods: list[Reclaimable] | None = None
+    scheduling_stats: SchedulingStats | None = None
+    accumulated_past_execution_time_seconds: int | None = None
+
+
+class Workload(Wire, frozen=True):
+    """Workload."""
+
+    metadata: Metadata = Metadata()
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()

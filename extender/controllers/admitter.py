@@ -1,0 +1,268 @@
+"""Gives quota to workloads: the loop around `queueing.cycle`.
+
+Quota counts as taken from the moment of the decision, and is written once. Many writes are on
+their way at the same time; one that fails gives the quota back and queues the workload again.
+What only tells a person why a workload waits is written behind the rest, at a pace, and only when
+the reason is another one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import structlog
+
+from extender.controllers.workload_writer import Workloads, event
+from extender.kube.errors import ApiError, ConflictError
+from extender.kube.recorder import Event
+from extender.queueing import cycle
+from extender.queueing import transitions as to
+from extender.queueing.cycle import Admit, Outcome, Preempt, Wait
+from extender.queueing.options import Options
+from extender.queueing.pending import PendingQueues
+from extender.queueing.quota import QuotaTree
+from extender.runtime.clock import Clock
+from extender.runtime.workqueue import WorkQueue
+from extender.state.queues import events as ev
+from extender.state.queues.events import Change
+from extender.state.queues.records import WorkloadInfo
+from extender.state.queues.store import Queues
+
+_log = structlog.get_logger(__name__)
+
+SETTLE: Final = 0.005
+"""Seconds in which what comes together becomes one cycle."""
+WRITES: Final = 32
+TELL_AFTER: Final = 0.5
+"""Seconds that a workload waits before it is told why."""
+TELL_PAUSE: Final = 0.01
+AGAIN: Final = 1.0
+"""Seconds until a reason that could not be written is tried again."""
+REST: Final = 0.5
+LONGEST_REST: Final = 60.0
+"""Seconds for which a workload is left alone whose admission could not be written."""
+
+
+class Metrics(Protocol):
+    """Is told what became of workloads."""
+
+    def cycle(self, seconds: float, outcomes: tuple[Outcome, ...]) -> None:
+        """Take one cycle."""
+        ...
+
+    def admitted(self, workload: WorkloadInfo, cluster_queue: str, *, waited: float) -> None:
+        """Take an admission that is written; `waited` in seconds since it was queued."""
+        ...
+
+    def evicted(self, workload: WorkloadInfo, cluster_queue: str, reason: str) -> None:
+        """Take an eviction that is written."""
+        ...
+
+
+class Admitter:
+    """Runs cycles while somebody waits and something has changed."""
+
+    def __init__(
+        self,
+        queues: Queues,
+        workloads: Workloads,
+        *,
+        record: Callable[[Event], None],
+        clock: Clock,
+        options: Options,
+        metrics: Metrics,
+    ) -> None:
+        self._queues = queues
+        self._snapshot = queues.snapshot()
+        self._workloads = workloads
+        self._record = record
+        self._clock = clock
+        self._options = options
+        self._metrics = metrics
+        self.pending = PendingQueues(options)
+        self.tree = QuotaTree(self._snapshot)
+        self._wakeup = asyncio.Event()
+        self._writes = asyncio.Semaphore(WRITES)
+        self._waits: dict[str, Wait] = {}
+        self._to_tell: WorkQueue[str] = WorkQueue()
+        self._failures: dict[str, int] = {}
+        self._resting: set[str] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def on_change(self, change: Change) -> None:
+        """Take a change of the state."""
+        now = self._clock.wall()
+        if change.structure:
+            for name in self._snapshot.cluster_queues:
+                self.pending.refresh(name, self._snapshot, now)
+            self.pending.release_all(self._snapshot, now)
+        for key in change.workloads - self._resting:
+            self.pending.update(key, self._snapshot, now)
+        if change.released:
+            self.pending.release(change.released, self._snapshot, now)
+        if change.structure or change.workloads or change.released:
+            self._wakeup.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        now = self._clock.wall()
+        for key in self._snapshot.workloads:
+            self.pending.update(key, self._snapshot, now)
+        self._wakeup.set()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._tell())
+            while True:
+                await self._wakeup.wait()
+                await asyncio.sleep(SETTLE)
+                self._wakeup.clear()
+                await self._cycle(tasks)
+                self._wake_when_due()
+
+    async def _cycle(self, tasks: asyncio.TaskGroup) -> None:
+        began = self._clock.monotonic()
+        self.tree = QuotaTree.of(self._snapshot, self.tree)
+        outcomes = cycle.run(
+            self._snapshot,
+            self.pending,
+            tree=self.tree,
+            options=self._options,
+            now=self._clock.wall(),
+        )
+        preempting: list[Preempt] = []
+        for outcome in outcomes:
+            match outcome:
+                case Admit():
+                    self._queues.apply(ev.Assumed(outcome.workload, outcome.admission))
+                    self._waits.pop(outcome.workload, None)
+                    tasks.create_task(self._admit(outcome))
+                case Preempt():
+                    preempting.append(outcome)
+                case Wait():
+                    self._note(outcome)
+        self._metrics.cycle(self._clock.monotonic() - began, outcomes)
+        if preempting:
+            await self._preempt(preempting)
+        if outcomes:
+            self._wakeup.set()  # whoever stood behind these may be looked at now
+
+    async def _admit(self, outcome: Admit) -> None:
+        before = self._snapshot.workloads.get(outcome.workload)
+        if before is None:
+            return
+        now = self._clock.wall()
+        try:
+            async with self._writes:
+                await self._workloads.write_status(
+                    before, to.reserved(before, outcome.admission, now)
+                )
+        except ApiError as error:
+            _told(error, "could not admit", before.key)
+            self._give_back(before.key, rest=not isinstance(error, ConflictError))
+            return
+        self._failures.pop(before.key, None)
+        queue = outcome.admission.cluster_queue
+        waited = max(0.0, now - queued_since(before))
+        self._metrics.admitted(before, queue, waited=waited)
+        self._record(
+            event(
+                before,
+                "Admitted",
+                f"Admitted by ClusterQueue {queue}, wait time since queued was {waited:.0f}s",
+                occasion=str(now),
+            )
+        )
+
+    def _give_back(self, key: str, *, rest: bool) -> None:
+        """Take quota back that could not be written; after trouble leave the workload alone."""
+        if rest:
+            failures = self._failures.pop(key, 0)
+            self._failures[key] = failures + 1
+            pause = min(LONGEST_REST, REST * 2**failures)
+            self._resting.add(key)
+            self.pending.remove(key)
+            asyncio.get_running_loop().call_later(pause, self._rested, key)
+        self._queues.apply(ev.Forgotten(key))
+
+    def _rested(self, key: str) -> None:
+        self._resting.discard(key)
+        self.pending.update(key, self._snapshot, self._clock.wall())
+        self._wakeup.set()
+
+    async def _preempt(self, outcomes: list[Preempt]) -> None:
+        """Have all victims told before the next cycle looks for more."""
+        async with asyncio.TaskGroup() as tasks:
+            for outcome in outcomes:
+                self._note(Wait(outcome.workload, "WaitingForPreemptedWorkloads", outcome.message))
+                for victim in outcome.victims:
+                    tasks.create_task(
+                        self._evict(victim.workload, reason=victim.reason, message=victim.message)
+                    )
+
+    async def _evict(self, key: str, *, reason: str, message: str) -> None:
+        before = self._snapshot.workloads.get(key)
+        held = self._snapshot.admission(key)
+        if before is None or held is None or before.evicted:
+            return
+        try:
+            async with self._writes:
+                await self._workloads.write_status(
+                    before, to.preempted(before, reason, message, now=self._clock.wall())
+                )
+        except ApiError as error:
+            _told(error, "could not preempt", key)
+            self.pending.spared(key)
+            return
+        self._metrics.evicted(before, held.cluster_queue, to.PREEMPTED)
+        self._record(event(before, to.PREEMPTED, message))
+
+    def _note(self, wait: Wait) -> None:
+        self._waits[wait.workload] = wait
+        self._to_tell.add_after(wait.workload, TELL_AFTER)
+
+    async def _tell(self) -> None:
+        """Tell workloads why they wait, one after the other."""
+        while True:
+            key = await self._to_tell.get()
+            if await self._tell_one(key):
+                await asyncio.sleep(TELL_PAUSE)
+
+    async def _tell_one(self, key: str) -> bool:
+        wait, before = self._waits.get(key), self._snapshot.workloads.get(key)
+        if wait is None or before is None or self._snapshot.admission(key) is not None:
+            self._waits.pop(key, None)
+            return False
+        known = before.condition(to.QUOTA_RESERVED)
+        if known is not None and (known.status, known.reason) == ("False", wait.reason):
+            return False
+        after = to.waiting(before, wait.reason, wait.message, now=self._clock.wall())
+        try:
+            await self._workloads.write_status(before, after)
+        except ApiError as error:
+            _log.debug("could not say why it waits", workload=key, error=str(error))
+            self._to_tell.add_after(key, AGAIN)
+            return True
+        self._record(event(before, wait.reason, wait.message, warning=True))
+        return True
+
+    def _wake_when_due(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self.pending.next_due()
+        if due is not None:
+            pause = max(0.0, due - self._clock.wall())
+            self._timer = asyncio.get_running_loop().call_later(pause, self._wakeup.set)
+
+
+def _told(error: ApiError, what: str, workload: str) -> None:
+    """Log what could not be written; that somebody else was quicker is no trouble."""
+    log = _log.debug if isinstance(error, ConflictError) else _log.warning
+    log(what, workload=workload, error=str(error))
+
+
+def queued_since(workload: WorkloadInfo) -> float:
+    """Return when a workload was queued last: when it came, or was queued again."""
+    requeued = workload.condition(to.REQUEUED)
+    if requeued is not None and requeued.status == "True":
+        return max(workload.meta.created, requeued.transition)
+    return workload.meta.created

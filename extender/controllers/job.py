@@ -1,0 +1,260 @@
+"""Carries out what `jobs.decide` says of a job of any kind (KEP-369).
+
+Whatever is written is known here as soon as it is stored, so that the next look goes on from it; a
+look that fails half way leaves the rest to the next one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from extender.api.core_v1 import LabelSelector
+from extender.api.selectors import matches_selector
+from extender.api.wellknown import IN_USE_FINALIZER
+from extender.controllers.workload_writer import Workloads
+from extender.jobs import actions as do
+from extender.jobs.actions import Note
+from extender.jobs.context import Ancestor, Context
+from extender.jobs.decide import decide
+from extender.jobs.fields import text
+from extender.jobs.generic_job import GenericJob, Step
+from extender.jobs.registry import Integration
+from extender.jobs.workload import prebuilt_name
+from extender.kube.errors import NotFoundError
+from extender.kube.queues import objects as path_of
+from extender.kube.recorder import Event, ObjectRef
+from extender.queueing import transitions as to
+from extender.runtime.clock import Clock
+from extender.state.queues import events as ev
+from extender.state.queues.records import JobObject, WorkloadInfo
+from extender.state.queues.store import Queues
+
+_log = structlog.get_logger(__name__)
+_ANCESTORS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """Which kinds there are, and which jobs are managed."""
+
+    integrations: Mapping[str, Integration]
+    namespace_selector: LabelSelector
+    manage_without_queue_name: bool = False
+    wait_for_pods_ready: bool = False
+
+
+class Writer(Protocol):
+    """Writes; raises ApiError."""
+
+    async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
+        """Merge a change into an object or a subresource; return it as it is stored."""
+        ...
+
+    async def delete(self, path: str, options: Mapping[str, Any]) -> None:
+        """Delete an object."""
+        ...
+
+
+class JobController:
+    """Decides for one job at a time; keys are those of its `JobObject.unit`."""
+
+    def __init__(
+        self,
+        queues: Queues,
+        workloads: Workloads,
+        writer: Writer,
+        *,
+        record: Callable[[Event], None],
+        clock: Clock,
+        options: JobOptions,
+    ) -> None:
+        self._queues = queues
+        self._snapshot = queues.snapshot()
+        self._workloads = workloads
+        self._writer = writer
+        self._record = record
+        self._clock = clock
+        self._options = options
+        self._act: Mapping[type, Callable[[Any, JobObject], Any]] = {
+            do.CreateWorkload: lambda a, _: self._workloads.create(a.object),
+            do.UpdateWorkload: self._update,
+            do.AdoptWorkload: self._adopt,
+            do.DeleteWorkload: self._delete,
+            do.FinishWorkload: self._finish,
+            do.DropFinalizer: self._drop_finalizer,
+            do.StartJob: self._steps,
+            do.StopJob: self._steps,
+            do.FinalizeJob: self._steps,
+            do.ReleaseQuota: self._release,
+            do.SetReclaimable: self._reclaim,
+            do.SetPodsReady: self._ready,
+        }
+
+    async def reconcile(self, key: tuple[str, str]) -> float | None:
+        """Take the steps that are due for a job. Raises ApiError."""
+        objects = self._snapshot.unit(key)
+        if not objects:
+            return None
+        job = self._wrap(objects)
+        found = self._first(objects, job)
+        keys = {each for o in objects for each in self._snapshot.workloads_of(o.meta.uid)}
+        own = [self._snapshot.workloads[each] for each in sorted(keys)]
+        for action in decide(job, own, self._context(found, job)):
+            act = self._act.get(type(action))
+            if act is not None:
+                await act(action, found)
+            if action.note is not None:
+                self._tell(job, found, action.note)
+        return None
+
+    def _wrap(self, objects: Sequence[JobObject]) -> GenericJob:
+        integration = self._options.integrations[objects[0].kind]
+        sources = [msgspec.json.decode(each.raw) for each in objects]
+        return integration.wrap_all(sources) if integration.compose else integration.wrap(*sources)
+
+    def _first(self, objects: Sequence[JobObject], job: GenericJob) -> JobObject:
+        """Return the object that Events of a job are about."""
+        uid = text(job.object, "metadata", "uid")
+        return next(each for each in objects if each.meta.uid == uid)
+
+    def _context(self, found: JobObject, job: GenericJob) -> Context:
+        view, options = self._snapshot, self._options
+        namespace = view.namespaces.get(found.meta.namespace)
+        prebuilt = prebuilt_name(job.object)
+        return Context(
+            flavors=view.flavors,
+            workload_priority_classes=view.workload_priority_classes,
+            priority_classes=view.priority_classes,
+            manage_without_queue_name=options.manage_without_queue_name,
+            namespace_selected=namespace is not None
+            and matches_selector(options.namespace_selector, namespace.labels),
+            ancestor=self._ancestor(found),
+            prebuilt=view.workloads.get(f"{found.meta.namespace}/{prebuilt}") if prebuilt else None,
+            wait_for_pods_ready=options.wait_for_pods_ready,
+        )
+
+    def _ancestor(self, found: JobObject) -> Ancestor | None:
+        """Return the topmost job of the owners that is managed itself."""
+        top: JobObject | None = None
+        above = found
+        for _ in range(_ANCESTORS):
+            parent = self._snapshot.job_of(above.owner.uid) if above.owner else None
+            if parent is None:
+                break
+            if parent.queue_name or self._options.manage_without_queue_name:
+                top = parent
+            above = parent
+        if top is None:
+            return None
+        own = map(self._snapshot.workloads.get, self._snapshot.workloads_of(top.meta.uid))
+        admitted = any(w is not None and w.admitted and not w.evicted for w in own)
+        return Ancestor(f"{top.kind} {top.meta.name}", admitted=admitted)
+
+    # -- what actions do
+
+    def _workload(self, key: str, uid: str) -> WorkloadInfo | None:
+        """Return a workload as it is now: an action before may have changed it."""
+        found = self._snapshot.workloads.get(key)
+        return found if found is not None and found.meta.uid == uid else None
+
+    async def _update(self, action: do.UpdateWorkload, _: JobObject) -> None:
+        workload = self._workload(action.key, action.uid)
+        if workload is not None:
+            await self._workloads.patch(workload, {"spec": action.spec})
+
+    async def _adopt(self, action: do.AdoptWorkload, _: JobObject) -> None:
+        workload = self._workload(action.key, action.uid)
+        if workload is not None:
+            await self._workloads.patch(workload, {"metadata": action.metadata})
+
+    async def _delete(self, action: do.DeleteWorkload, _: JobObject) -> None:
+        workload = self._workload(action.key, action.uid)
+        if workload is not None:
+            await self._workloads.delete(workload)
+
+    async def _drop_finalizer(self, action: do.DropFinalizer, _: JobObject) -> None:
+        workload = self._workload(action.key, action.uid)
+        if workload is not None:
+            await self._workloads.drop_finalizer(workload, IN_USE_FINALIZER)
+
+    async def _finish(self, action: do.FinishWorkload, _: JobObject) -> None:
+        workload = self._workload(action.key, action.uid)
+        if workload is not None:
+            now = self._clock.wall()
+            after = to.finished(workload, action.reason, action.message, now=now)
+            await self._workloads.write_status(workload, after)
+
+    async def _release(self, action: do.ReleaseQuota, _: JobObject) -> None:
+        workload = self._workload(action.key, action.uid)
+        if workload is not None:
+            after = to.released(workload, self._clock.wall(), requeued=action.requeued)
+            await self._workloads.write_status(workload, after)
+
+    async def _reclaim(self, action: do.SetReclaimable, _: JobObject) -> None:
+        workload = self._workload(action.key, action.uid)
+        if workload is not None:
+            after = replace(workload, reclaimable=dict(action.counts))
+            await self._workloads.write_status(workload, after)
+
+    async def _ready(self, action: do.SetPodsReady, _: JobObject) -> None:
+        workload = self._workload(action.key, action.uid)
+        if workload is not None:
+            after = to.told(
+                workload,
+                to.PODS_READY,
+                holds=action.ready,
+                reason=action.reason,
+                message=action.message,
+                now=self._clock.wall(),
+            )
+            await self._workloads.write_status(workload, after)
+
+    async def _steps(
+        self, action: do.StartJob | do.StopJob | do.FinalizeJob, of: JobObject
+    ) -> None:
+        for step in action.steps:
+            await self._step(step, of)
+
+    async def _step(self, step: Step, of: JobObject) -> None:
+        integration = self._options.integrations[of.kind]
+        name = step.member or of.meta.name
+        path = path_of(
+            integration.group,
+            integration.version,
+            integration.plural,
+            namespace=of.meta.namespace,
+        )
+        path = f"{path}/{name}"
+        try:
+            if step.delete:
+                await self._writer.delete(path, step.patch)
+                return
+            where = f"{path}/{step.subresource}" if step.subresource else path
+            stored = await self._writer.patch(where, step.patch, kind=of.kind)
+        except NotFoundError:
+            return  # the watch tells
+        self._queues.apply(ev.JobApplied(stored))
+
+    def _tell(self, job: GenericJob, of: JobObject, note: Note) -> None:
+        integration = self._options.integrations[of.kind]
+        about = ObjectRef(
+            integration.api_version,
+            integration.kind,
+            of.meta.namespace,
+            of.meta.name,
+            of.meta.uid,
+        )
+        _log.debug("job", job=of.meta.key, reason=note.reason, message=note.message)
+        self._record(
+            Event(
+                about=about,
+                reason=note.reason,
+                note=note.message,
+                action=note.reason,
+                warning=note.warning,
+                occasion=note.message if note.warning else str(of.meta.version),
+            )
+        )

@@ -1,0 +1,171 @@
+"""batch/v1 Job, NonIndexed and Indexed."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import ClassVar, Final
+
+from typing_extensions import override
+
+from extender.api.indexes import count_below
+from extender.jobs import fields, names
+from extender.jobs.base import BaseJob
+from extender.jobs.fields import Object
+from extender.jobs.generic_job import Finished, PodSet, Slot, Step
+from extender.jobs.patch import merge_patch
+from extender.jobs.steps import guarded
+from extender.jobs.templates import Placement
+
+_POD_SET: Final = "main"
+_DONE: Final = ("completed", "failed")
+
+
+class BatchJob(BaseJob):
+    """A Job.
+
+    Its template may change while it is suspended, has no pods, and has no start time; servers
+    before 1.36 leave the time of the last start there. So a stop takes up to three writes, and
+    between the first and the second it waits; an annotation tells that there is more to do.
+    """
+
+    integration: ClassVar = "batch/job"
+    kind: ClassVar = "Job"
+    group: ClassVar = "batch"
+    version: ClassVar = "v1"
+    plural: ClassVar = "jobs"
+
+    @override
+    def slots(self) -> list[Slot]:
+        """Return the one template."""
+        template = fields.ensure(self._object, "spec", "template")
+        return [Slot(_POD_SET, self._pods(), template, self._min_count())]
+
+    @override
+    def inject_node_selectors(self, placements: Sequence[Placement]) -> None:
+        """Give the template its place, and the Job no more pods than it has quota for."""
+        super().inject_node_selectors(placements)
+        given = next((each.count for each in placements if each.name == _POD_SET), None)
+        if given is not None and self._least() and given < self._left(self._done()):
+            self._set_parallelism(given)
+
+    @override
+    def restore_node_selectors(self, pod_sets: Sequence[PodSet]) -> None:
+        """Take back the place, and the smaller number of pods."""
+        super().restore_node_selectors(pod_sets)
+        before = next((each.count for each in pod_sets if each.name == _POD_SET), None)
+        if before is not None and self._least() and before != self._pods():
+            self._set_parallelism(before)
+
+    @override
+    def finished(self) -> Finished | None:
+        """Return how it ended."""
+        return self.ended_by(succeeded="Complete", failed="Failed")
+
+    @override
+    def pods_ready(self) -> bool:
+        """Return whether as many pods are ready as can run now; earlier successes are no pods."""
+        uncounted = fields.value(self._object, "status", "uncountedTerminatedPods", "succeeded")
+        fresh = len(uncounted) if isinstance(uncounted, list) and not self._is_indexed() else 0
+        return fields.count(self._object, "status", "ready") >= self._left(self._done() + fresh)
+
+    @override
+    def is_active(self) -> bool:
+        """Return whether pods run; those that only take their time to end do not count."""
+        return fields.count(self._object, "status", "active") != 0
+
+    def reclaimable_pods(self) -> Mapping[str, int]:
+        """Return how many pods fewer it will run from now on than it began with."""
+        done = self._done()
+        spare = self._pods() - self._left(done) if done else 0
+        return {_POD_SET: spare} if spare else {}
+
+    # -- start and stop
+
+    def is_stopping(self) -> bool:
+        """Return whether a stop was begun and not ended."""
+        return bool(fields.annotation(self._object, names.STOPPING))
+
+    def start_steps(self, placements: Sequence[Placement]) -> list[Step]:
+        """Return the write that starts it, after one that forgets an earlier start."""
+        changed = BatchJob(deepcopy(self._object))
+        changed.inject_node_selectors(placements)
+        changed.unsuspend()
+        patch = merge_patch(self._object, changed.object)
+        forget = self._forget_start() if "template" in fields.mapping(patch, "spec") else []
+        if forget:  # the version is another one after it
+            return [*forget, self._unversioned(patch)]
+        return [guarded(patch, self._object)]
+
+    def stop_steps(self, pod_sets: Sequence[PodSet] | None) -> list[Step]:
+        """Return the writes that can be sent now: suspend it, or when no pod is left the rest.
+
+        Until then the API server takes no other template.
+        """
+        if not self.is_suspended():
+            mark: Object = {"metadata": {"annotations": {names.STOPPING: "true"}}}
+            return [self._unversioned({**mark, "spec": {"suspend": True}})]
+        if self.is_active():
+            return []
+        restored = BatchJob(deepcopy(self._object))
+        if pod_sets is not None:
+            restored.restore_node_selectors(pod_sets)
+        if self.is_stopping():
+            del fields.ensure(restored.object, "metadata", "annotations")[names.STOPPING]
+        restore = merge_patch(self._object, restored.object)
+        last = [self._unversioned(restore)] if restore else []
+        return [*self._forget_start(), *last]
+
+    def _forget_start(self) -> list[Step]:
+        if not fields.text(self._object, "status", "startTime"):
+            return []
+        return [guarded({"status": {"startTime": None}}, self._object, subresource="status")]
+
+    def _unversioned(self, patch: Object) -> Step:
+        uid = fields.text(self._object, "metadata", "uid")
+        return Step({**patch, "metadata": {**fields.mapping(patch, "metadata"), "uid": uid}})
+
+    # -- counts
+
+    def _parallelism(self) -> int:
+        return fields.count(self._object, "spec", "parallelism", default=1)
+
+    def _completions(self) -> int:
+        """Return how many successes it takes; of a work queue each pod is one."""
+        return fields.count(self._object, "spec", "completions", default=self._parallelism())
+
+    def _pods(self) -> int:
+        return min(self._parallelism(), self._completions())
+
+    def _left(self, done: int) -> int:
+        return min(self._pods(), max(0, self._completions() - done))
+
+    def _is_indexed(self) -> bool:
+        return fields.text(self._object, "spec", "completionMode") == "Indexed"
+
+    def _done(self) -> int:
+        """Return how many pods, or indexes, are done for good; failed ones that are retried not."""
+        if not self._is_indexed():
+            return fields.count(self._object, "status", "succeeded")
+        lists = (fields.text(self._object, "status", f"{what}Indexes") for what in _DONE)
+        return count_below(self._completions(), *lists)
+
+    def _min_count(self) -> int | None:
+        """Return with how few pods it can do, None where it needs all that are left.
+
+        Once an index is done, fewer completions would mean to leave out indexes that are not.
+        """
+        least = self._least()
+        settled = self._completions_follow() and self._done()
+        return None if settled or not 0 < least < self._pods() else least
+
+    def _least(self) -> int:
+        said = fields.annotation(self._object, names.MIN_PARALLELISM)
+        return int(said) if said.isascii() and said.isdigit() else 0
+
+    def _completions_follow(self) -> bool:
+        return fields.annotation(self._object, names.COMPLETIONS_EQUAL_PARALLELISM) == "true"
+
+    def _set_parallelism(self, count: int) -> None:
+        spec = fields.ensure(self._object, "spec")
+        spec["parallelism"] = count
+        if self._completions_follow():
+            spec["completions"] = count

@@ -1,0 +1,35 @@
+"""What a decision about a job needs to know besides the job and its workloads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from extender.state.queues.records import (
+    FlavorInfo,
+    PriorityClassInfo,
+    WorkloadInfo,
+    WorkloadPriorityClassInfo,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A job up the chain of owners that is queued itself."""
+
+    name: str
+    admitted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is asked for in the settings, and what the job refers to."""
+
+    flavors: Mapping[str, FlavorInfo] = field(default_factory=dict)
+    workload_priority_classes: Mapping[str, WorkloadPriorityClassInfo] = field(default_factory=dict)
+    priority_classes: Mapping[str, PriorityClassInfo] = field(default_factory=dict)
+    manage_without_queue_name: bool = False
+    namespace_selected: bool = True
+    """Whether the namespace is one of those in which jobs without a queue name are held."""
+    ancestor: Ancestor | None = None
+    prebuilt: WorkloadInfo | None = None
+    """The workload that the job names, where it names one and it is there."""
+    wait_for_pods_ready: bool = False

@@ -1,0 +1,259 @@
+"""What is to be done about one job: the reconcile of KEP-369, in its order, as a pure decision."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from extender.jobs import fields, names
+from extender.jobs.actions import (
+    NONE,
+    Actions,
+    CreateWorkload,
+    FinalizeJob,
+    Note,
+    Refuse,
+    ReleaseQuota,
+    SetReclaimable,
+    StartJob,
+)
+from extender.jobs.context import Context
+from extender.jobs.ensure import delete, drop_finalizer, ensure_one, finish, update
+from extender.jobs.generic_job import Composed, Finalizing, GenericJob, Reclaiming, Skipping
+from extender.jobs.names import Word
+from extender.jobs.placements import FlavorNotFoundError, placements_of
+from extender.jobs.readiness import readiness
+from extender.jobs.steps import is_stopping, start_steps
+from extender.jobs.stopping import stop
+from extender.jobs.templates import PlacementError
+from extender.jobs.workload import PriorityClassNotFoundError, build, priority_of
+from extender.state.queues.records import WorkloadInfo
+
+_DNS_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_AT_ONCE: Final = frozenset((Word.PREEMPTED, Word.NODE_FAILURES))
+"""Evictions after which a workload may be admitted again without waiting for anything."""
+_NEVER_RAN: Final = frozenset((Word.OUT_OF_SYNC, Word.FAILED_TO_START))
+
+
+def decide(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context) -> Actions:
+    """Return what is to be done, in order; nothing where all is as it should be.
+
+    `workloads` are those that the job owns. Time does not pass here: it is decided again when the
+    job, one of its workloads, or something that the context speaks of has changed.
+    """
+    if isinstance(job, Skipping) and job.skip():
+        return NONE
+    if fields.text(job.object, "metadata", "deletionTimestamp"):
+        # Of other kinds nobody may be left who would tell that the pods are gone.
+        return NONE if isinstance(job, Composed) and job.is_active() else _dropped(workloads)
+    if context.ancestor is not None:
+        return _held(job, workloads, context)
+    if _is_unmanaged(job, workloads, context):
+        return delete(workloads)
+    return _manage(job, workloads, context)
+
+
+def decide_orphan(workloads: Sequence[WorkloadInfo]) -> Actions:
+    """Return what becomes of the workloads of a job that is gone and left them."""
+    message = "The job is gone"
+    return tuple(
+        action
+        for each in workloads
+        for action in (
+            *(() if each.finished else (finish(each, Word.OWNER_NOT_FOUND, message),)),
+            *drop_finalizer(each),
+        )
+    )
+
+
+def _manage(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context) -> Actions:
+    tidy = job.tidy_steps() if isinstance(job, Composed) else ()
+    if tidy:
+        said = f"{len(tidy)} pods more than its group has are deleted"
+        return (FinalizeJob(tuple(tidy), Note(Word.EXCESS_POD_DELETED, said)),)
+    found = ensure_one(job, workloads, context)
+    if not found.settled:
+        return found.actions
+    if found.workload is None:
+        return (*found.actions, *_create(job, context))
+    return (*found.actions, *_follow(job, found.workload, context))
+
+
+def _dropped(workloads: Sequence[WorkloadInfo]) -> Actions:
+    return tuple(action for each in workloads for action in drop_finalizer(each))
+
+
+def _held(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context) -> Actions:
+    """Hold the child of a job that is queued itself; who lets it go is its parent."""
+    ancestor = context.ancestor
+    if ancestor is None or ancestor.admitted or job.finished() is not None:
+        return delete(workloads)
+    message = f"{ancestor.name}, which it is a part of, is not admitted"
+    return (*stop(job, Word.ANCESTOR_NOT_ADMITTED, message, workload=None), *delete(workloads))
+
+
+def _is_unmanaged(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context) -> bool:
+    if not job.ignore_from_queueing():
+        return False
+    if context.manage_without_queue_name and context.namespace_selected:
+        return False
+    # One whose name was taken away while it ran has quota until it ends.
+    return not any(each.admission or each.finished for each in workloads)
+
+
+# -- no workload yet
+
+
+def _create(job: GenericJob, context: Context) -> Actions:
+    if job.finished() is not None:
+        return NONE
+    if not job.is_suspended() or is_stopping(job):
+        return stop(job, Word.NO_MATCHING_WORKLOAD, "It has no workload yet", workload=None)
+    refused = _refusal(job)
+    if refused is not None:
+        return (refused,)
+    if job.is_active() or (isinstance(job, Composed) and job.incomplete()):
+        return NONE
+    try:
+        workload = build(job, priority_of(job, context))
+    except PriorityClassNotFoundError as error:
+        return (Refuse(Word.PRIORITY_CLASS_NOT_FOUND, str(error)),)
+    name = fields.text(workload, "metadata", "name")
+    return (CreateWorkload(workload, Note(Word.CREATED_WORKLOAD, f"Created the workload {name}")),)
+
+
+def _refusal(job: GenericJob) -> Refuse | None:
+    queue, pod_sets = job.queue_name(), len(job.pod_sets())
+    if isinstance(job, Composed) and job.problem():
+        return Refuse(Word.INVALID_GROUP, job.problem())
+    if queue and not _DNS_NAME.fullmatch(queue):
+        message = f"{queue!r} in label {names.QUEUE_NAME} cannot be the name of a LocalQueue"
+        return Refuse(Word.INVALID_QUEUE_NAME, message)
+    if not pod_sets:
+        return Refuse(Word.NO_PODS, "It has no pod template")
+    if pod_sets > names.MAX_POD_SETS:
+        message = f"It has {pod_sets} pod sets; a workload can have {names.MAX_POD_SETS}"
+        return Refuse(Word.TOO_MANY_POD_SETS, message)
+    return None
+
+
+# -- one workload
+
+
+def _follow(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
+    ended = job.finished()
+    if workload.finished:
+        return _after_the_end(job, workload)
+    if ended is not None:
+        reason = Word.SUCCEEDED if ended.success else Word.FAILED
+        done = finish(workload, reason, ended.message)
+        return (done, *drop_finalizer(workload), *_finalize(job))
+    if workload.meta.terminating:
+        stopped = stop(job, Word.WORKLOAD_DELETED, "Its workload is deleted", workload=workload)
+        return stopped or (NONE if job.is_active() else drop_finalizer(workload))
+    acting = _act(job, workload, context)
+    return (*acting, *_report(job, workload, context))
+
+
+def _after_the_end(job: GenericJob, workload: WorkloadInfo) -> Actions:
+    said = workload.condition("Finished")
+    stopped = NONE
+    never_ran = said is not None and said.reason in _NEVER_RAN
+    if said is not None and job.finished() is None and (never_ran or is_stopping(job)):
+        stopped = stop(job, said.reason, said.message, workload=workload)
+    return (*stopped, *drop_finalizer(workload), *_finalize(job))
+
+
+def _finalize(job: GenericJob) -> Actions:
+    steps = tuple(job.finalize_steps()) if isinstance(job, Finalizing) else ()
+    return (FinalizeJob(steps),) if steps else NONE
+
+
+def _act(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
+    if workload.evicted and (workload.admission is not None or not job.is_suspended()):
+        return _evict(job, workload)
+    if is_stopping(job):
+        return stop(job, Word.STOP_UNFINISHED, "A stop that was begun is ended", workload=workload)
+    if job.is_suspended():
+        if workload.admitted and workload.admission is not None:
+            return (*_prioritize(job, workload, context), *_start(job, workload, context))
+        return _requeue(job, workload, context)
+    if not workload.admitted:
+        return stop(
+            job, Word.NOT_ADMITTED, "It is not admitted by a ClusterQueue", workload=workload
+        )
+    late = _start(job, workload, context) if isinstance(job, Composed) else NONE
+    return (*_prioritize(job, workload, context), *late)
+
+
+def _evict(job: GenericJob, workload: WorkloadInfo) -> Actions:
+    """Stop the job; its quota is free when its pods are gone."""
+    said = workload.condition("Evicted")
+    reason, message = (said.reason, said.message) if said else ("", "")
+    stopped = stop(job, reason, message, workload=workload)
+    if not job.is_suspended() or job.is_active():
+        return stopped
+    at_once = reason in _AT_ONCE
+    release = ReleaseQuota(workload.key, workload.meta.uid, at_once, reason, message)
+    return (release, *stopped)
+
+
+def _start(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
+    admission = workload.admission
+    try:
+        steps = start_steps(job, placements_of(workload, context.flavors))
+    except FlavorNotFoundError as error:
+        message = f"There is no ResourceFlavor {error}, in which it has quota"
+        return (Refuse(Word.FLAVOR_NOT_FOUND, message),)
+    except PlacementError as error:
+        message = str(error)
+        return (finish(workload, Word.FAILED_TO_START, message), *drop_finalizer(workload))
+    if not steps:
+        return NONE
+    where = admission.cluster_queue if admission else ""
+    return (StartJob(steps, Note(Word.STARTED, f"Admitted by ClusterQueue {where}")),)
+
+
+def _requeue(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
+    """Follow the job to another queue; with quota a workload stays in the one that gave it."""
+    if workload.admission is None and job.queue_name() != workload.queue_name:
+        changed = (update(workload, {"queueName": job.queue_name()}),)
+        return (*changed, *_prioritize(job, workload, context))
+    return _prioritize(job, workload, context)
+
+
+def _prioritize(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
+    """Follow the job to another WorkloadPriorityClass."""
+    name = fields.label(job.object, names.PRIORITY_CLASS)
+    source = (*names.WORKLOAD_PRIORITY_CLASS, name)
+    has = workload.priority_class
+    other_kind = has is None or has[:2] != names.WORKLOAD_PRIORITY_CLASS
+    if not name or has == source or (workload.admission is not None and other_kind):
+        return NONE
+    try:
+        return (update(workload, priority_of(job, context).as_json()),)
+    except PriorityClassNotFoundError as error:
+        return (Refuse(Word.PRIORITY_CLASS_NOT_FOUND, str(error)),)
+
+
+# -- what is told of it
+
+
+def _report(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
+    said = _reclaim(job, workload)
+    ready = readiness(job, workload) if context.wait_for_pods_ready else None
+    return said if ready is None else (*said, ready)
+
+
+def _reclaim(job: GenericJob, workload: WorkloadInfo) -> Actions:
+    if not isinstance(job, Reclaiming) or (workload.evicted and workload.admission is not None):
+        return NONE  # what is given back as a whole needs no parts
+    most = {each.name: each.count for each in workload.pod_sets}
+    found = job.reclaimable_pods().items()
+    counts = {name: min(done, most[name]) for name, done in found if name in most}
+    before = workload.reclaimable
+    if workload.admission is not None:  # what was given back is not taken again
+        counts = {name: max(counts.get(name, 0), before.get(name, 0)) for name in most}
+    counts = {name: done for name, done in counts.items() if done}
+    if counts == {name: done for name, done in before.items() if done}:
+        return NONE
+    return (SetReclaimable(workload.key, workload.meta.uid, counts),)

@@ -1,0 +1,75 @@
+"""Names of Kueue's API that jobs, pods and workloads carry."""
+
+from enum import StrEnum
+from typing import Final
+
+GROUP: Final = "kueue.x-k8s.io"
+VERSION: Final = "v1beta2"
+
+QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
+PRIORITY_CLASS: Final = "kueue.x-k8s.io/priority-class"
+PREBUILT_WORKLOAD: Final = "kueue.x-k8s.io/prebuilt-workload-name"
+"""A label, or an annotation."""
+MAX_EXEC_TIME: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
+COMPLETIONS_EQUAL_PARALLELISM: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
+STOPPING: Final = "kueue.x-k8s.io/stopping"
+"""On a job whose stop has begun and not ended."""
+
+PODSET: Final = "kueue.x-k8s.io/podset"
+"""On pods: the pod set of the workload that they belong to."""
+JOB_UID: Final = "kueue.x-k8s.io/job-uid"
+RESOURCE_IN_USE: Final = "kueue.x-k8s.io/resource-in-use"
+"""The finalizer of workloads."""
+
+ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
+MANAGED: Final = "kueue.x-k8s.io/managed"
+POD_GROUP_NAME: Final = "kueue.x-k8s.io/pod-group-name"
+POD_GROUP_TOTAL_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
+RETRIABLE_IN_GROUP: Final = "kueue.x-k8s.io/retriable-in-group"
+ROLE_HASH: Final = "kueue.x-k8s.io/role-hash"
+
+WORKLOAD_PRIORITY_CLASS: Final = (GROUP, "WorkloadPriorityClass")
+POD_PRIORITY_CLASS: Final = ("scheduling.k8s.io", "PriorityClass")
+
+MAX_POD_SETS: Final = 18
+
+
+class Word(StrEnum):
+    """Reasons of conditions and Events about jobs and workloads."""
+
+    STARTED = "Started"
+    STOPPED = "Stopped"
+    CREATED_WORKLOAD = "CreatedWorkload"
+    UPDATED_WORKLOAD = "UpdatedWorkload"
+    DELETED_WORKLOAD = "DeletedWorkload"
+    FINISHED_WORKLOAD = "FinishedWorkload"
+
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    OUT_OF_SYNC = "OutOfSync"
+    OWNER_NOT_FOUND = "OwnerNotFound"
+    FAILED_TO_START = "FailedToStart"
+
+    PREEMPTED = "Preempted"
+    NODE_FAILURES = "NodeFailures"
+
+    WAIT_FOR_START = "WaitForStart"
+    WAIT_FOR_RECOVERY = "WaitForRecovery"
+    RECOVERED = "Recovered"
+
+    NOT_ADMITTED = "NotAdmitted"
+    NO_MATCHING_WORKLOAD = "NoMatchingWorkload"
+    WORKLOAD_DELETED = "WorkloadDeleted"
+    ANCESTOR_NOT_ADMITTED = "AncestorNotAdmitted"
+    STOP_UNFINISHED = "StopUnfinished"
+
+    INVALID_QUEUE_NAME = "InvalidQueueName"
+    TOO_MANY_POD_SETS = "TooManyPodSets"
+    NO_PODS = "NoPods"
+    INVALID_GROUP = "InvalidPodGroup"
+    EXCESS_POD_DELETED = "ExcessPodDeleted"
+    FLAVOR_NOT_FOUND = "FlavorNotFound"
+    PRIORITY_CLASS_NOT_FOUND = "PriorityClassNotFound"
+    WORKLOAD_NOT_FOUND = "WorkloadNotFound"
+    WORKLOAD_OWNED = "WorkloadOwnedByAnother"

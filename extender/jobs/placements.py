@@ -1,0 +1,55 @@
+"""What the flavors of an admission mean for the pods."""
+
+from collections.abc import Mapping
+
+from extender.api.core_v1 import Toleration
+from extender.jobs import names
+from extender.jobs.templates import Placement, PlacementError
+from extender.state.queues.records import Assignment, FlavorInfo, WorkloadInfo
+
+
+class FlavorNotFoundError(LookupError):
+    """A flavor that quota was given in is not there."""
+
+
+def placements_of(
+    workload: WorkloadInfo, flavors: Mapping[str, FlavorInfo]
+) -> tuple[Placement, ...]:
+    """Return what the pods of each pod set are given.
+
+    Raises PlacementError where two flavors of one pod set exclude each other, FlavorNotFoundError
+    where one is not there.
+    """
+    if workload.admission is None:
+        return ()
+    return tuple(_placement(each, flavors) for each in workload.admission.assignments)
+
+
+def _placement(given: Assignment, flavors: Mapping[str, FlavorInfo]) -> Placement:
+    selector: dict[str, str] = {}
+    tolerations: dict[Toleration, None] = {}
+    for name in sorted(set(given.flavors.values())):
+        flavor = flavors.get(name)
+        if flavor is None:
+            raise FlavorNotFoundError(name)
+        for key, text in flavor.node_labels.items():
+            if selector.setdefault(key, text) != text:
+                raise PlacementError(f"pod set {given.name}: its flavors differ in label {key}")
+        tolerations.update(dict.fromkeys(flavor.tolerations))
+    return Placement(
+        name=given.name,
+        count=given.count,
+        node_selector=selector,
+        tolerations=tuple(_as_json(each) for each in tolerations),
+        labels={names.PODSET: given.name},
+    )
+
+
+def _as_json(toleration: Toleration) -> dict[str, object]:
+    said = {
+        "key": toleration.key,
+        "operator": toleration.operator,
+        "value": toleration.value,
+        "effect": toleration.effect,
+    }
+    return {name: text for name, text in said.items() if text}

@@ -1,0 +1,125 @@
+"""The kinds of jobs that are queued, ours and those that others add."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Final, cast
+
+from extender.jobs.batch_job import BatchJob
+from extender.jobs.fields import Object
+from extender.jobs.generic_job import GenericJob
+from extender.jobs.jobset import JobSet
+from extender.jobs.kubeflow import MPIJob, PyTorchJob, TFJob, XGBoostJob
+from extender.jobs.pod_group import PodGroup, group_of
+from extender.jobs.ray import RayJob
+
+
+class IntegrationError(ValueError):
+    """What was named is no integration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Integration:
+    """One kind of job: where its objects are, and the class that wraps them."""
+
+    name: str
+    """As in settings, such as `batch/job`."""
+    kind: str
+    group: str
+    version: str
+    plural: str
+    build: Callable[[Object], GenericJob]
+    compose: Callable[[Sequence[Object]], GenericJob] | None = None
+    """Makes one job of several objects, where the kind can."""
+    group_of: Callable[[Object], str] | None = None
+    """Tells which objects of a namespace are one job; nothing is one alone."""
+
+    @property
+    def api_version(self) -> str:
+        """The `apiVersion` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def wrap(self, source: Object) -> GenericJob:
+        """Return an object as a job, which owns it from now on.
+
+        An object out of a list does not say of what kind it is: that is added.
+        """
+        return self.build(self._named(source))
+
+    def wrap_all(self, sources: Sequence[Object]) -> GenericJob:
+        """Return objects as one job, which owns them from now on; there is at least one."""
+        if self.compose is None:
+            raise TypeError(f"several objects are no job of kind {self.kind}")
+        return self.compose([self._named(each) for each in sources])
+
+    def _named(self, source: Object) -> Object:
+        source.setdefault("apiVersion", self.api_version)
+        source.setdefault("kind", self.kind)
+        return source
+
+
+_SAID: Final = ("integration", "kind", "group", "version", "plural")
+_CLASSES: Final[Sequence[type]] = (BatchJob, JobSet, MPIJob, PyTorchJob, TFJob, XGBoostJob, RayJob)
+
+
+def builtin() -> dict[str, Integration]:
+    """Return our own integrations by name."""
+    found = [described(each) for each in _CLASSES]
+    return {each.name: each for each in (*found, _pods())}
+
+
+def select(names: Sequence[str] | None, references: Sequence[str] = ()) -> list[Integration]:
+    """Return the integrations of these names, or all of ours, and those at these references.
+
+    IntegrationError says which one there is not.
+    """
+    ours = builtin()
+    unknown = [name for name in names or () if name not in ours]
+    if unknown:
+        there = ", ".join(ours)
+        raise IntegrationError(f"there is no integration {unknown[0]!r}; there are {there}")
+    return [*(ours[name] for name in (ours if names is None else names)), *map(load, references)]
+
+
+def load(reference: str) -> Integration:
+    """Return the integration `module:Class`; IntegrationError says what is wrong with it."""
+    module_name, colon, class_name = reference.partition(":")
+    if not (module_name and colon and class_name):
+        raise IntegrationError(f"{reference!r} is not of the form module:Class")
+    try:
+        module = import_module(module_name)
+    except ImportError as error:
+        raise IntegrationError(f"cannot import {module_name}: {error}") from error
+    found = getattr(module, class_name, None)
+    if found is None:
+        raise IntegrationError(f"there is no {class_name} in {module_name}")
+    return described(found)
+
+
+def described(found: object) -> Integration:
+    """Return the integration that a class is; IntegrationError where it does not say so."""
+    if not isinstance(found, type):
+        raise IntegrationError(f"{found!r} is not a class")
+    missing = [name for name in _SAID if not isinstance(getattr(found, name, None), str)]
+    if missing:
+        raise IntegrationError(f"{found.__name__} does not say its {', '.join(missing)}")
+    lacks = sorted(name for name in _required() if not callable(getattr(found, name, None)))
+    if lacks:
+        raise IntegrationError(f"{found.__name__} lacks {', '.join(lacks)}")
+    name, kind, group, version, plural = (str(getattr(found, each)) for each in _SAID)
+    build = cast("Callable[[Object], GenericJob]", found)
+    return Integration(name, kind, group, version, plural, build)
+
+
+def _required() -> set[str]:
+    return {name for name in vars(GenericJob) if not name.startswith("_")} - {"object"}
+
+
+def _pods() -> Integration:
+    said = (getattr(PodGroup, each) for each in _SAID)
+    name, kind, group, version, plural = map(str, said)
+
+    def alone(pod: Object) -> GenericJob:
+        return PodGroup([pod])
+
+    return Integration(name, kind, group, version, plural, alone, PodGroup, group_of)

@@ -1,0 +1,109 @@
+"""What a pod template is given when its job is admitted, and takes back when it is not.
+
+Only scheduling directives are touched: labels, annotations, node selector and tolerations.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.jobs import fields
+from extender.jobs.fields import Object
+
+_DIRECTIVES: Final = (
+    ("metadata", "labels"),
+    ("metadata", "annotations"),
+    ("spec", "nodeSelector"),
+)
+_TOLERATIONS: Final = ("spec", "tolerations")
+_GATES: Final = ("spec", "schedulingGates")
+
+
+class PlacementError(ValueError):
+    """A template asks for something else than what it would be given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What the pods of one pod set are given at the start."""
+
+    name: str
+    count: int
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, object], ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+def inject(template: Object, placement: Placement) -> None:
+    """Add to a template what its pods are given; PlacementError where it wants something else."""
+    given = (placement.labels, placement.annotations, placement.node_selector)
+    for (part, name), wanted in zip(_DIRECTIVES, given, strict=True):
+        if not wanted:
+            continue
+        has = fields.strings(template, part, name)
+        for key, text in wanted.items():
+            if has.get(key, text) != text:
+                raise PlacementError(
+                    f"pod set {placement.name}: {part}.{name} has {key}={has[key]},"
+                    f" but it is given {key}={text}"
+                )
+        fields.ensure(template, part)[name] = {**has, **wanted}
+    _tolerate(template, placement.tolerations)
+
+
+def restore(template: Object, original: Mapping[str, object]) -> None:
+    """Give a template the scheduling directives of the original again."""
+    for part, name in (*_DIRECTIVES, _TOLERATIONS, _GATES):
+        before = fields.value(original, part, name)
+        if before or fields.value(template, part, name):
+            fields.put(fields.ensure(template, part), name, before)
+
+
+def same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Return whether two templates ask for the same; nothing and an empty value are one."""
+    return one == other or _bare(one) == _bare(other)
+
+
+def extends(template: Mapping[str, object], original: Mapping[str, object]) -> bool:
+    """Return whether a template is the original with nothing but scheduling directives added."""
+    if same(template, original):
+        return True
+    return _stripped(template) == _stripped(original) and _has_all(template, original)
+
+
+def _has_all(template: Mapping[str, object], original: Mapping[str, object]) -> bool:
+    for path in _DIRECTIVES:
+        if not fields.strings(original, *path).items() <= fields.strings(template, *path).items():
+            return False
+    has = fields.objects(template, *_TOLERATIONS)
+    return all(each in has for each in fields.objects(original, *_TOLERATIONS))
+
+
+def _tolerate(template: Object, wanted: tuple[Mapping[str, object], ...]) -> None:
+    has = fields.objects(template, *_TOLERATIONS)
+    missing = [dict(each) for each in wanted if each not in has]
+    if missing:
+        fields.ensure(template, "spec")["tolerations"] = [*has, *missing]
+
+
+def _stripped(template: Mapping[str, object]) -> object:
+    paths = (*_DIRECTIVES, _TOLERATIONS, _GATES)
+    bare: Object = {}
+    for part, inside in template.items():
+        taken = {name for where, name in paths if where == part}
+        if isinstance(inside, dict) and taken:
+            bare[part] = {name: each for name, each in inside.items() if name not in taken}
+        else:
+            bare[part] = inside
+    return _bare(bare)
+
+
+def _bare(found: object) -> object:
+    """Return a value without what is empty inside."""
+    if isinstance(found, dict):
+        inside = {name: _bare(each) for name, each in found.items()}
+        return {name: each for name, each in inside.items() if each not in (None, {}, [])}
+    if isinstance(found, list):
+        return [_bare(each) for each in found]
+    return found

@@ -1,0 +1,132 @@
+"""The workload of a job: its name, its priority, and the object to be created."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha1
+from typing import Final
+
+from extender.jobs import fields, names
+from extender.jobs.context import Context
+from extender.jobs.equivalence import max_execution
+from extender.jobs.fields import Object
+from extender.jobs.generic_job import Composed, GenericJob, PodSet
+
+_LONGEST_NAME: Final = 253
+_HASH_LENGTH: Final = 5
+
+Source = tuple[str, str, str]
+"""Group, kind and name of the class that a priority comes from."""
+
+
+class PriorityClassNotFoundError(LookupError):
+    """A class that a job names is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Priority:
+    """A workload's priority, and where it comes from."""
+
+    value: int = 0
+    source: Source | None = None
+
+    def as_json(self) -> Object:
+        """Return the fields of a workload's spec."""
+        if self.source is None:
+            return {"priority": self.value}
+        group, kind, name = self.source
+        reference = {"group": group, "kind": kind, "name": name}
+        return {"priority": self.value, "priorityClassRef": reference}
+
+
+def priority_of(job: GenericJob, context: Context) -> Priority:
+    """Return the priority; PriorityClassNotFoundError where the named class is not there."""
+    name = fields.label(job.object, names.PRIORITY_CLASS)
+    if name:
+        found = context.workload_priority_classes.get(name)
+        if found is None:
+            raise PriorityClassNotFoundError(f"there is no WorkloadPriorityClass {name}")
+        return Priority(found.value, (*names.WORKLOAD_PRIORITY_CLASS, name))
+    name = job.priority_class()
+    if not name:
+        return Priority()
+    pods = context.priority_classes.get(name)
+    if pods is None:
+        raise PriorityClassNotFoundError(f"there is no PriorityClass {name}")
+    return Priority(pods.value, (*names.POD_PRIORITY_CLASS, name))
+
+
+def prebuilt_name(source: Object) -> str:
+    """Return the name of the workload that a job brings along, or nothing."""
+    wanted = names.PREBUILT_WORKLOAD
+    return fields.label(source, wanted) or fields.annotation(source, wanted)
+
+
+def workload_name(source: Object) -> str:
+    """Return the name of the workload of a job, which it has for all its life."""
+    group = fields.text(source, "apiVersion").rpartition("/")[0]
+    kind = fields.text(source, "kind")
+    name, uid = (fields.text(source, "metadata", each) for each in ("name", "uid"))
+    told = "\n".join((kind, group, name, uid))
+    suffix = sha1(told.encode(), usedforsecurity=False).hexdigest()[:_HASH_LENGTH]
+    prefix = f"{kind.lower()}-{name}"[: _LONGEST_NAME - _HASH_LENGTH - 1]
+    return f"{prefix}-{suffix}"
+
+
+def build(job: GenericJob, priority: Priority) -> Object:
+    """Return the workload to be created for a job."""
+    composed = isinstance(job, Composed)
+    metadata: Object = {
+        "name": job.workload_name() if isinstance(job, Composed) else workload_name(job.object),
+        "namespace": fields.text(job.object, "metadata", "namespace"),
+        "finalizers": [names.RESOURCE_IN_USE],
+        "ownerReferences": owners(job),
+    }
+    if not composed:
+        metadata["labels"] = {names.JOB_UID: fields.text(job.object, "metadata", "uid")}
+    return {
+        "apiVersion": f"{names.GROUP}/{names.VERSION}",
+        "kind": "Workload",
+        "metadata": metadata,
+        "spec": spec(job, priority),
+    }
+
+
+def spec(job: GenericJob, priority: Priority) -> Object:
+    """Return the spec of a job's workload."""
+    seconds = max_execution(job.object)
+    limit: Object = {} if seconds is None else {"maximumExecutionTimeSeconds": seconds}
+    return {
+        "podSets": pod_sets_as_json(job.pod_sets()),
+        "queueName": job.queue_name(),
+        **priority.as_json(),
+        **limit,
+    }
+
+
+def pod_sets_as_json(pod_sets: Sequence[PodSet]) -> list[Object]:
+    """Return `spec.podSets`."""
+    return [
+        {
+            "name": each.name,
+            "count": each.count,
+            **({} if each.min_count is None else {"minCount": each.min_count}),
+            "template": each.template,
+        }
+        for each in pod_sets
+    ]
+
+
+def owners(job: GenericJob) -> list[Object]:
+    """Return the owner references of a job's workload; of several owners none controls it."""
+    if isinstance(job, Composed):
+        return [_owner(each) for each in job.members()]
+    return [{**_owner(job.object), "controller": True, "blockOwnerDeletion": True}]
+
+
+def _owner(source: Object) -> Object:
+    return {
+        "apiVersion": fields.text(source, "apiVersion"),
+        "kind": fields.text(source, "kind"),
+        "name": fields.text(source, "metadata", "name"),
+        "uid": fields.text(source, "metadata", "uid"),
+    }

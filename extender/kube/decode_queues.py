@@ -1,0 +1,307 @@
+"""Raw JSON of queues, workloads and jobs to the records of the state."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final, Literal, TypeVar, cast
+
+import msgspec
+from cachetools import LRUCache
+from msgspec import Raw
+
+from extender.api import queue_wire as wire
+from extender.api.wellknown import QUEUE_LABEL
+from extender.kube.decode import DecodeError, Decoder, conditions_of, seconds_of
+from extender.resources.quantity import QuantityError, amount, parse_resources
+from extender.state.pods import Shape
+from extender.state.queues.records import (
+    Admission,
+    Assignment,
+    ClusterQueueInfo,
+    CohortInfo,
+    EvictionCount,
+    FlavorInfo,
+    FlavorQuotas,
+    Fungibility,
+    JobObject,
+    LocalQueueInfo,
+    Meta,
+    NamespaceInfo,
+    OwnerRef,
+    PodSetInfo,
+    PreemptionPolicy,
+    PriorityClassInfo,
+    Quota,
+    RequeueState,
+    ResourceGroup,
+    WorkloadInfo,
+    WorkloadPriorityClassInfo,
+)
+
+T = TypeVar("T")
+Labelled = dict[str, object]
+"""An object, as far as its labels."""
+_TEMPLATES: Final = 4096
+_PREFERENCES: Final = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
+"""What `v1beta1` calls it."""
+
+
+def _reader(kind: type[T]) -> Callable[[bytes | Raw], T]:
+    decode = msgspec.json.Decoder(kind).decode
+
+    def read(raw: bytes | Raw) -> T:
+        try:
+            return decode(raw)
+        except msgspec.MsgspecError as error:
+            raise DecodeError(f"not a readable {kind.__name__}: {error}") from error
+
+    return read
+
+
+_flavor = _reader(wire.Flavor)
+_cluster_queue = _reader(wire.ClusterQueue)
+_cohort = _reader(wire.Cohort)
+_local_queue = _reader(wire.LocalQueue)
+_priority_class = _reader(wire.PriorityClass)
+_workload = _reader(wire.Workload)
+_conditions = _reader(wire.Conditions)
+_metadata = _reader(wire.OnlyMetadata)
+
+
+class QueueDecoder:
+    """Decodes objects; equal pod templates come out as one, in memory too.
+
+    Every method raises DecodeError where the JSON is not what its API promises.
+    """
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._templates: LRUCache[bytes, tuple[bytes, Shape]] = LRUCache(_TEMPLATES)
+
+    def flavor(self, raw: bytes | Raw) -> FlavorInfo:
+        """Return a ResourceFlavor."""
+        found = _flavor(raw)
+        return FlavorInfo(
+            meta=_meta(found.metadata),
+            node_labels=found.spec.node_labels or {},
+            node_taints=tuple(found.spec.node_taints or ()),
+            tolerations=tuple(found.spec.tolerations or ()),
+            topology=found.spec.topology_name,
+        )
+
+    def cluster_queue(self, raw: bytes | Raw) -> ClusterQueueInfo:
+        """Return a ClusterQueue."""
+        found = _cluster_queue(raw)
+        spec = found.spec
+        checks = spec.admission_checks_strategy
+        return ClusterQueueInfo(
+            meta=_meta(found.metadata),
+            resource_groups=_groups(spec.resource_groups),
+            cohort=spec.cohort_name or None,
+            strategy=cast(Any, spec.queueing_strategy),
+            namespace_selector=spec.namespace_selector,
+            fungibility=_fungibility(spec.flavor_fungibility or wire.FlavorFungibility()),
+            preemption=_preemption(spec.preemption or wire.QueuePreemption()),
+            stop_policy=_stop_policy(spec.stop_policy),
+            admission_checks=tuple(
+                check.name for check in (checks.admission_checks if checks else None) or ()
+            ),
+            status=bytes(found.status),
+            conditions=conditions_of(_conditions(found.status or b"{}").conditions),
+        )
+
+    def cohort(self, raw: bytes | Raw) -> CohortInfo:
+        """Return a Cohort."""
+        found = _cohort(raw)
+        return CohortInfo(
+            meta=_meta(found.metadata),
+            parent=found.spec.parent_name or None,
+            resource_groups=_groups(found.spec.resource_groups),
+        )
+
+    def local_queue(self, raw: bytes | Raw) -> LocalQueueInfo:
+        """Return a LocalQueue."""
+        found = _local_queue(raw)
+        return LocalQueueInfo(
+            meta=_meta(found.metadata),
+            cluster_queue=found.spec.cluster_queue,
+            stop_policy=_stop_policy(found.spec.stop_policy),
+            status=bytes(found.status),
+            conditions=conditions_of(_conditions(found.status or b"{}").conditions),
+        )
+
+    def namespace(self, raw: bytes | Raw) -> NamespaceInfo:
+        """Return a namespace."""
+        found = _metadata(raw).metadata
+        return NamespaceInfo(found.name, found.labels or {})
+
+    def priority_class(self, raw: bytes | Raw) -> PriorityClassInfo:
+        """Return a PriorityClass of pods."""
+        found = _priority_class(raw)
+        return PriorityClassInfo(found.metadata.name, found.value)
+
+    def workload_priority_class(self, raw: bytes | Raw) -> WorkloadPriorityClassInfo:
+        """Return a WorkloadPriorityClass."""
+        found = _priority_class(raw)
+        return WorkloadPriorityClassInfo(found.metadata.name, found.value)
+
+    def workload(self, raw: bytes | Raw) -> WorkloadInfo:
+        """Return a Workload."""
+        found = _workload(raw)
+        spec, status, ref = found.spec, found.status, found.spec.priority_class_ref
+        requeue, stats = status.requeue_state, status.scheduling_stats
+        return WorkloadInfo(
+            meta=_meta(found.metadata),
+            pod_sets=tuple(map(self._pod_set, spec.pod_sets)),
+            queue_name=spec.queue_name,
+            priority=spec.priority or 0,
+            priority_class=(ref.group, ref.kind, ref.name) if ref else None,
+            active=spec.active,
+            max_execution=spec.maximum_execution_time_seconds,
+            owners=tuple(map(_ref, found.metadata.owner_references or ())),
+            admission=self._admission(status.admission),
+            conditions=conditions_of(status.conditions),
+            requeue=RequeueState(requeue.count or 0, _moment(requeue.requeue_at))
+            if requeue
+            else None,
+            reclaimable={pods.name: pods.count for pods in status.reclaimable_pods or ()},
+            past_execution=status.accumulated_past_execution_time_seconds or 0,
+            evictions=tuple(
+                EvictionCount(each.reason, each.underlying_cause, each.count)
+                for each in (stats.evictions if stats else None) or ()
+            ),
+        )
+
+    def job(
+        self, raw: bytes | Raw, *, kind: str, group_of: Callable[[Labelled], str] | None = None
+    ) -> JobObject:
+        """Return a job of any kind; `group_of` tells which objects are one job together."""
+        meta = _metadata(raw).metadata
+        return JobObject(
+            kind=kind,
+            meta=_meta(meta),
+            raw=bytes(raw),
+            queue_name=(meta.labels or {}).get(QUEUE_LABEL, ""),
+            owner=next((_ref(o) for o in meta.owner_references or () if o.controller), None),
+            group=group_of({"metadata": {"labels": meta.labels or {}}}) if group_of else "",
+        )
+
+    def _pod_set(self, found: wire.PodSet) -> PodSetInfo:
+        raw = bytes(found.template)
+        known = self._templates.get(raw)
+        if known is None:
+            known = self._templates[raw] = (raw, self._decoder.template(_with_requests(raw)))
+        template, shape = known
+        return PodSetInfo(found.name, found.count, shape, found.min_count, template)
+
+    def _admission(self, found: wire.WorkloadAdmission | None) -> Admission | None:
+        if found is None:
+            return None
+        try:
+            assignments = tuple(map(_assignment, found.pod_set_assignments))
+        except QuantityError as error:
+            raise DecodeError(f"not a readable Workload: {error}") from error
+        return Admission(found.cluster_queue, assignments)
+
+
+def _assignment(found: wire.PodSetAssignment) -> Assignment:
+    return Assignment(
+        found.name,
+        found.flavors or {},
+        parse_resources(found.resource_usage),
+        found.count or 0,
+    )
+
+
+def _meta(found: wire.Metadata) -> Meta:
+    version = found.resource_version
+    return Meta(
+        name=found.name,
+        namespace=found.namespace,
+        uid=found.uid,
+        version=int(version) if version.isdecimal() else 0,
+        generation=found.generation,
+        created=seconds_of(found.creation_timestamp),
+        terminating=found.deletion_timestamp is not None,
+        labels=found.labels or {},
+        annotations=found.annotations or {},
+        finalizers=tuple(found.finalizers or ()),
+    )
+
+
+def _ref(owner: wire.Owner) -> OwnerRef:
+    controller = bool(owner.controller)
+    return OwnerRef(owner.api_version, owner.kind, owner.name, owner.uid, controller)
+
+
+def _groups(found: Sequence[wire.Group] | None) -> tuple[ResourceGroup, ...]:
+    try:
+        return tuple(
+            ResourceGroup(tuple(group.covered_resources), tuple(map(_quotas, group.flavors)))
+            for group in found or ()
+        )
+    except QuantityError as error:
+        raise DecodeError(f"not a readable quota: {error}") from error
+
+
+def _quotas(found: wire.FlavorQuota) -> FlavorQuotas:
+    def limit(name: str, value: str | float | None) -> int | None:
+        return None if value is None else amount(name, value)
+
+    return FlavorQuotas(
+        found.name,
+        {
+            quota.name: Quota(
+                amount(quota.name, quota.nominal_quota),
+                limit(quota.name, quota.borrowing_limit),
+                limit(quota.name, quota.lending_limit),
+            )
+            for quota in found.resources
+        },
+    )
+
+
+def _fungibility(found: wire.FlavorFungibility) -> Fungibility:
+    borrow, preempt = found.when_can_borrow, found.when_can_preempt
+    return Fungibility(
+        cast(Any, _PREFERENCES.get(borrow, borrow)),
+        cast(Any, _PREFERENCES.get(preempt, preempt)),
+        found.preference,
+    )
+
+
+def _preemption(found: wire.QueuePreemption) -> PreemptionPolicy:
+    borrow = found.borrow_within_cohort or wire.BorrowWithinCohort()
+    return PreemptionPolicy(
+        cast(Any, found.within_cluster_queue),
+        cast(Any, found.reclaim_within_cohort),
+        cast(Any, borrow.policy),
+        borrow.max_priority_threshold,
+    )
+
+
+def _stop_policy(word: str | None) -> Literal["None", "Hold", "HoldAndDrain"]:
+    match word:
+        case "Hold" | "HoldAndDrain":
+            return word
+        case _:
+            return "None"
+
+
+def _moment(at: datetime | None) -> float | None:
+    return seconds_of(at) if at else None
+
+
+def _with_requests(raw: bytes) -> bytes:
+    """Return a template in which a limit without a request is one, as it will be in its pods."""
+    if b'"limits"' not in raw:
+        return raw
+    template = msgspec.json.decode(raw)
+    spec = template.get("spec") or {}
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        resources = container.get("resources") or {}
+        if resources.get("limits"):
+            container["resources"] = {
+                **resources,
+                "requests": {**resources["limits"], **(resources.get("requests") or {})},
+            }
+    return msgspec.json.encode(template)

@@ -1,0 +1,175 @@
+"""What is written of queues, workloads and jobs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from extender.api.wellknown import QUEUE_GROUP, QUEUE_VERSION
+from extender.kube.client import MERGE_PATCH, KubeClient
+from extender.kube.decode_queues import QueueDecoder
+from extender.kube.pod_groups import as_condition, as_time
+from extender.resources.quantity import amount, show
+from extender.state.queues.records import Admission, JobObject, Meta, WorkloadInfo
+
+API_VERSION: Final = f"{QUEUE_GROUP}/{QUEUE_VERSION}"
+Json = dict[str, Any]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class WorkloadWriter:
+    """Writes Workloads; every method raises ApiError, and ConflictError for what has changed."""
+
+    def __init__(self, client: KubeClient, decoder: QueueDecoder) -> None:
+        self._client = client
+        self._decoder = decoder
+
+    async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> WorkloadInfo:
+        """Make a workload's status what differs between the two; return it as it is stored."""
+        status = status_patch(before, after)
+        body = _patch(before.meta, status=status)
+        path = f"{_path('workloads', before.meta)}/status"
+        return self._decoder.workload(
+            await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        )
+
+    async def read(self, meta: Meta) -> WorkloadInfo:
+        """Return a workload as it is stored."""
+        path = _path("workloads", meta)
+        return self._decoder.workload(await self._client.request("GET", path))
+
+    async def create(self, workload: Json) -> WorkloadInfo:
+        """Create a Workload; return it as it is stored."""
+        path = collection("workloads", workload["metadata"]["namespace"])
+        return self._decoder.workload(
+            await self._client.request("POST", path, body=_encode(workload))
+        )
+
+    async def patch(self, meta: Meta, change: Mapping[str, Any]) -> WorkloadInfo:
+        """Merge a change of spec or metadata into a Workload; return it as it is stored."""
+        body = _patch(meta, **change)
+        path = _path("workloads", meta)
+        return self._decoder.workload(
+            await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        )
+
+    async def delete(self, meta: Meta) -> None:
+        """Delete a Workload."""
+        body = _encode({"preconditions": {"uid": meta.uid}, "propagationPolicy": "Background"})
+        await self._client.request("DELETE", _path("workloads", meta), body=body)
+
+
+class QueueWriter:
+    """Writes the status and the finalizers of queues and flavors; every method raises ApiError."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def write_status(self, plural: str, meta: Meta, status: Json) -> None:
+        """Replace the fields of a status that are given."""
+        await self._patch(f"{_path(plural, meta)}/status", _patch(meta, status=status))
+
+    async def set_finalizers(self, plural: str, meta: Meta, finalizers: Sequence[str]) -> None:
+        """Replace the finalizers."""
+        change = {"metadata": {"finalizers": list(finalizers)}}
+        await self._patch(_path(plural, meta), _patch(meta, **change))
+
+    async def _patch(self, path: str, body: bytes) -> None:
+        await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+
+
+class JobWriter:
+    """Writes jobs of any kind; every method raises ApiError."""
+
+    def __init__(self, client: KubeClient, decode: Callable[[bytes, str], JobObject]) -> None:
+        self._client = client
+        self._decode = decode
+
+    async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
+        """Merge a change into a job or a subresource; return the job as it is stored."""
+        body = _encode(change)
+        stored = await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        return self._decode(stored, kind)
+
+    async def delete(self, path: str, options: Mapping[str, Any]) -> None:
+        """Delete an object."""
+        await self._client.request("DELETE", path, body=_encode(options))
+
+
+def collection(plural: str, namespace: str) -> str:
+    """Return the path of our objects in a namespace, or of cluster-wide ones for ''."""
+    return objects(QUEUE_GROUP, QUEUE_VERSION, plural, namespace=namespace)
+
+
+def objects(group: str, version: str, plural: str, *, namespace: str = "") -> str:
+    """Return the path of a resource's objects in a namespace, or in all of them."""
+    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    where = f"/namespaces/{namespace}" if namespace else ""
+    return f"{root}{where}/{plural}"
+
+
+def _path(plural: str, meta: Meta) -> str:
+    return f"{collection(plural, meta.namespace)}/{meta.name}"
+
+
+def _patch(meta: Meta, **change: Any) -> bytes:  # noqa: ANN401
+    """Return a merge patch that holds only for the object as it was seen."""
+    seen = {"uid": meta.uid, "resourceVersion": str(meta.version)}
+    metadata = {**change.pop("metadata", {}), **seen}
+    return _encode({"metadata": metadata, **change})
+
+
+def status_patch(before: WorkloadInfo, after: WorkloadInfo) -> Json:
+    """Return the merge patch that makes the one status the other."""
+    patch: Json = {}
+    if before.conditions != after.conditions:
+        patch["conditions"] = [as_condition(each) for each in after.conditions]
+    if before.admission != after.admission:
+        patch["admission"] = _admission(after.admission)
+    if before.requeue != after.requeue:
+        patch["requeueState"] = _requeue(after)
+    if before.reclaimable != after.reclaimable:
+        patch["reclaimablePods"] = [
+            {"name": name, "count": count} for name, count in after.reclaimable.items()
+        ] or None
+    if before.past_execution != after.past_execution:
+        patch["accumulatedPastExecutionTimeSeconds"] = after.past_execution
+    if before.evictions != after.evictions:
+        patch["schedulingStats"] = {
+            "evictions": [
+                {"reason": each.reason, "underlyingCause": each.cause, "count": each.count}
+                for each in after.evictions
+            ]
+        }
+    return patch
+
+
+def _requeue(workload: WorkloadInfo) -> Json | None:
+    state = workload.requeue
+    if state is None:
+        return None
+    return {"count": state.count, "requeueAt": as_time(state.at) if state.at is not None else None}
+
+
+def _admission(admission: Admission | None) -> Json | None:
+    if admission is None:
+        return None
+    return {
+        "clusterQueue": admission.cluster_queue,
+        "podSetAssignments": [
+            {
+                "name": each.name,
+                "flavors": dict(each.flavors),
+                "resourceUsage": {n: as_quantity(n, value) for n, value in each.usage.items()},
+                "count": each.count,
+            }
+            for each in admission.assignments
+        ],
+    }
+
+
+def as_quantity(name: str, value: int) -> str:
+    """Return an amount as a person would write it where that is exact."""
+    short = show(name, value)
+    return short if amount(name, short) == value else str(value)

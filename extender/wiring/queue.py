@@ -1,0 +1,261 @@
+"""The queue inside `reconcile`: what feeds it, what decides, what writes."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+from extender.api.wellknown import QUEUE_LABEL
+from extender.config import Settings
+from extender.controllers.admitter import Admitter
+from extender.controllers.job import JobController, JobOptions
+from extender.controllers.queue_status import QueueStatusController
+from extender.controllers.workload import WorkloadController
+from extender.controllers.workload_writer import Workloads
+from extender.jobs import registry
+from extender.jobs.registry import Integration
+from extender.kube.client import KubeClient
+from extender.kube.decode import Decoder
+from extender.kube.decode_queues import QueueDecoder
+from extender.kube.errors import ApiError
+from extender.kube.queues import (
+    JobWriter,
+    QueueWriter,
+    WorkloadWriter,
+    collection,
+    objects,
+)
+from extender.kube.recorder import Recorder
+from extender.kube.reflector import Reflector
+from extender.kube.watch import Watcher
+from extender.queueing.options import Options
+from extender.runtime.clock import Clock
+from extender.runtime.controller import Controller, Observer
+from extender.state.queues import events as ev
+from extender.state.queues.events import Change, Record
+from extender.state.queues.records import (
+    ClusterQueueInfo,
+    CohortInfo,
+    FlavorInfo,
+    JobObject,
+    LocalQueueInfo,
+    NamespaceInfo,
+    PriorityClassInfo,
+    WorkloadInfo,
+    WorkloadPriorityClassInfo,
+)
+from extender.state.queues.store import Queues
+from extender.telemetry.queue import QueueMetrics
+from extender.wiring.reflectors import backoff
+
+R = TypeVar("R", bound=Record)
+
+SETTLE: Final = 0.01
+STATUS_SETTLE: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the queue shares with the rest of the process."""
+
+    decoder: Decoder
+    recorder: Recorder
+    clock: Clock
+    metrics: QueueMetrics
+    observer: Callable[[str], Observer]
+
+
+class Queue:
+    """Everything of the queue, around one client."""
+
+    def __init__(self, settings: Settings, client: KubeClient, given: Given) -> None:
+        chosen, recorder, clock = settings.queue, given.recorder, given.clock
+        self.queues = Queues()
+        self._snapshot = self.queues.snapshot()
+        selected = registry.select(chosen.integrations, chosen.external_integrations)
+        self.integrations = tuple(selected)
+        self._integrations = {each.name: each for each in selected}
+        self._decoder = QueueDecoder(given.decoder)
+        self._client = client
+        everything = chosen.manage_jobs_without_queue_name
+        self._job_selector = "" if everything else QUEUE_LABEL
+        self._job_reflectors = {each.name: self._jobs(each) for each in selected}
+        self.reflectors = [*self._records(), *self._job_reflectors.values()]
+        workloads = Workloads(self.queues, WorkloadWriter(client, self._decoder))
+        self.admitter = Admitter(
+            self.queues,
+            workloads,
+            record=recorder.record,
+            clock=clock,
+            options=Options(
+                heads_per_queue=chosen.heads_per_queue,
+                quota_check="IgnoreUndeclared"
+                if chosen.ignore_undeclared_resources
+                else "BlockUndeclared",
+            ),
+            metrics=given.metrics,
+        )
+        controller = partial(
+            Controller[Any], new_backoff=lambda: backoff(0.05, 30.0), retried=ApiError
+        )
+        self._workloads = controller(
+            WorkloadController(
+                self.queues,
+                workloads,
+                record=recorder.record,
+                clock=clock,
+                kinds=self._watched_kinds,
+            ).reconcile,
+            observer=given.observer("workload"),
+            settle=SETTLE,
+        )
+        self._jobs_controller = controller(
+            JobController(
+                self.queues,
+                workloads,
+                JobWriter(client, self._decode_job),
+                record=recorder.record,
+                clock=clock,
+                options=JobOptions(
+                    integrations=self._integrations,
+                    manage_without_queue_name=everything,
+                    namespace_selector=chosen.selector(),
+                ),
+            ).reconcile,
+            observer=given.observer("job"),
+            settle=SETTLE,
+        )
+        self._status = controller(
+            QueueStatusController(self.queues, QueueWriter(client), clock=clock).reconcile,
+            observer=given.observer("queue-status"),
+            settle=STATUS_SETTLE,
+        )
+        self._leads = False
+        self.queues.subscribe(self._on_change)
+
+    def _decode_job(self, raw: bytes, kind: str) -> JobObject:
+        integration = self._integrations[kind]
+        return self._decoder.job(raw, kind=kind, group_of=integration.group_of)
+
+    def _watched_kinds(self) -> set[str]:
+        """Return the kinds, as group/Kind, all of whose jobs are known."""
+        return {
+            f"{each.group}/{each.kind}"
+            for each in self._integrations.values()
+            if self._job_reflectors[each.name].synced
+        }
+
+    async def run(self) -> None:
+        """Work, as the leader, until cancelled."""
+        self._leads = True
+        try:
+            self._on_change(self._everything())
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._workloads.run())
+                tasks.create_task(self._jobs_controller.run())
+                tasks.create_task(self._status.run())
+                tasks.create_task(self.admitter.run())
+        finally:
+            self._leads = False
+
+    def _everything(self) -> Change:
+        view = self._snapshot
+        return Change(
+            workloads=frozenset(view.workloads),
+            cluster_queues=frozenset(view.cluster_queues),
+            local_queues=frozenset(view.local_queues),
+            flavors=frozenset(view.flavors),
+            jobs=frozenset(view.units),
+        )
+
+    def _on_change(self, change: Change) -> None:
+        if not self._leads:
+            return
+        self.admitter.on_change(change)
+        for key in change.workloads:
+            self._workloads.notice(key)
+        for job in change.jobs:
+            self._jobs_controller.notice(job)
+        for plural, names in (
+            ("clusterqueues", change.cluster_queues),
+            ("localqueues", change.local_queues),
+            ("resourceflavors", change.flavors),
+        ):
+            for name in names:
+                self._status.notice((plural, name))
+        if change.structure:
+            self._restructured()
+
+    def _restructured(self) -> None:
+        """Look at everybody for whom a queue's spec may have made a difference."""
+        for name in self._snapshot.cluster_queues:
+            self._status.notice(("clusterqueues", name))
+        for name in self._snapshot.local_queues:
+            self._status.notice(("localqueues", name))
+        for key, workload in self._snapshot.workloads.items():
+            if not workload.finished:
+                self._workloads.notice(key)
+
+    def _records(self) -> list[Reflector[Any]]:
+        decoder = self._decoder
+        return [
+            self._reflector("resourceflavors", FlavorInfo, decoder.flavor),
+            self._reflector("clusterqueues", ClusterQueueInfo, decoder.cluster_queue),
+            self._reflector("cohorts", CohortInfo, decoder.cohort),
+            self._reflector("localqueues", LocalQueueInfo, decoder.local_queue),
+            self._reflector("workloads", WorkloadInfo, decoder.workload),
+            self._reflector(
+                "workloadpriorityclasses",
+                WorkloadPriorityClassInfo,
+                decoder.workload_priority_class,
+            ),
+            self._reflector(
+                "namespaces", NamespaceInfo, decoder.namespace, path="/api/v1/namespaces"
+            ),
+            self._reflector(
+                "priorityclasses",
+                PriorityClassInfo,
+                decoder.priority_class,
+                path="/apis/scheduling.k8s.io/v1/priorityclasses",
+            ),
+        ]
+
+    def _reflector(
+        self, kind: str, record: type[R], decode: Callable[[bytes], R], *, path: str = ""
+    ) -> Reflector[R]:
+        return Reflector[R](
+            kind,
+            self._watcher(path or collection(kind, "")),
+            decode,
+            listed=lambda found: self._tell(ev.Listed(cast("type[Record]", record), found)),
+            applied=lambda found: self._tell(ev.Applied(found)),
+            deleted=lambda found: self._tell(ev.Deleted(found)),
+        )
+
+    def _jobs(self, integration: Integration) -> Reflector[JobObject]:
+        name = integration.name
+        return Reflector[JobObject](
+            f"jobs of {name}",
+            self._watcher(
+                objects(integration.group, integration.version, integration.plural),
+                self._job_selector,
+            ),
+            lambda raw: self._decode_job(raw, name),
+            listed=lambda found: self._tell(ev.JobsListed(name, found)),
+            applied=lambda found: self._tell(ev.JobApplied(found)),
+            deleted=lambda found: self._tell(ev.JobDeleted(found)),
+        )
+
+    def _watcher(self, path: str, label_selector: str = "") -> Watcher:
+        return Watcher(
+            self._client,
+            path,
+            sleep=asyncio.sleep,
+            backoff=backoff(0.1, 5.0),
+            selectors={"labelSelector": label_selector},
+            optional=True,
+        )
+
+    def _tell(self, event: ev.Event) -> None:
+        self.queues.apply(event)

@@ -1,0 +1,88 @@
+"""Suspended Jobs under quota: admitted, started in their flavor, run, and quota given back."""
+
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.queues import API, JOBS, Queues, condition
+from tests.harness.client import Api
+
+pytestmark = pytest.mark.usefixtures("gang", "reconciler")
+
+
+def test_a_suspended_job_is_admitted_runs_and_ends(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(1, "4", labels={"disk": "ssd"})
+    nodes(1, "4", prefix="other")
+    flavor = queues.flavor("ssd", nodeLabels={"disk": "ssd"})
+    cluster_queue, _ = queues.simple(cpu=4, flavor=flavor)
+    queues.job("job", 2, run_for="300ms")
+
+    queues.await_finished("job")
+
+    workload = queues.workload("job")
+    assert workload is not None
+    assert workload["status"]["admission"]["clusterQueue"] == cluster_queue
+    [given] = workload["status"]["admission"]["podSetAssignments"]
+    assert given == {
+        "name": "main",
+        "count": 2,
+        "flavors": {"cpu": flavor, "memory": flavor},
+        "resourceUsage": {"cpu": "2", "memory": "128Mi"},
+    }
+    assert condition(workload, "Finished")["reason"] == "Succeeded"
+    pods = api.list("pods", queues.namespace)
+    assert {pod["spec"]["nodeName"] for pod in pods} == {"node-0"}
+    assert condition(api.get(JOBS, "job", queues.namespace), "Complete")["status"] == "True"
+    api.wait_for(
+        "the numbers are told",
+        lambda: (
+            api.get(f"{API}/clusterqueues", cluster_queue)["status"].get("admittedWorkloads") == 0
+        ),
+    )
+
+
+def test_who_does_not_fit_the_quota_waits_until_somebody_ends(
+    queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(2, "4")
+    queues.simple(cpu=3)
+    queues.job("first", 2, run_for="1s")
+    queues.await_admitted("first")
+    queues.job("second", 2, run_for="100ms")
+
+    told = queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForQuota")
+    assert "cpu" in told["message"]
+    assert "1 more needed" in told["message"]
+    assert queues.is_suspended("second")
+
+    queues.await_finished("first", "second")
+
+
+def test_two_jobs_never_have_more_than_the_quota(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(2, "8")
+    cluster_queue, _ = queues.simple(cpu=4)
+    for number in range(6):
+        queues.job(f"job-{number}", 2, run_for="200ms")
+
+    def used() -> int:
+        status: dict[str, Any] = api.get(f"{API}/clusterqueues", cluster_queue).get("status", {})
+        rows = (status.get("flavorsReservation") or [{"resources": []}])[0]["resources"]
+        return next((int(row["total"]) for row in rows if row["name"] == "cpu"), 0)
+
+    most = 0
+
+    def all_finished() -> bool:
+        nonlocal most
+        most = max(most, used())
+        return all(
+            queues.condition(f"job-{number}", "Finished").get("status") == "True"
+            for number in range(6)
+        )
+
+    api.wait_for("all have ended", all_finished)
+    assert 0 < most <= 4

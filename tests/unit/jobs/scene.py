@@ -1,0 +1,130 @@
+"""Jobs and their workloads as the API server would have them, without one."""
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from extender.api.core_v1 import Toleration
+from extender.jobs.batch_job import BatchJob
+from extender.jobs.context import Context
+from extender.jobs.generic_job import GenericJob, Step
+from extender.jobs.registry import builtin
+from extender.jobs.workload import Priority, build
+from extender.state.pod_groups import ConditionInfo
+from extender.state.pods import Shape
+from extender.state.queues.records import (
+    Admission,
+    Assignment,
+    FlavorInfo,
+    Meta,
+    OwnerRef,
+    PodSetInfo,
+    WorkloadInfo,
+)
+from tests.harness import objects
+
+Object = dict[str, Any]
+
+NS, UID = "ns", "u1"
+FLAVOR = FlavorInfo(
+    Meta("spot"),
+    node_labels={"tier": "spot"},
+    tolerations=(Toleration(key="spot", operator="Exists", effect="NoSchedule"),),
+)
+CONTEXT = Context(flavors={"spot": FLAVOR})
+FINALIZER = "kueue.x-k8s.io/resource-in-use"
+
+
+def job(
+    name: str = "work",
+    parallelism: int = 2,
+    completions: int | None = None,
+    *,
+    queue: str | None = "q",
+    suspend: bool = True,
+    status: Mapping[str, Any] | None = None,
+    own_annotations: Mapping[str, str] | None = None,
+    **options: Any,
+) -> BatchJob:
+    made = objects.job(
+        name, parallelism, completions, namespace=NS, queue=queue, suspend=suspend, **options
+    )
+    made["metadata"]["uid"] = UID
+    if own_annotations:
+        made["metadata"]["annotations"] = dict(own_annotations)
+    made["status"] = dict(status or {})
+    wrapped = builtin()["batch/job"].wrap(made)
+    assert isinstance(wrapped, BatchJob)
+    return wrapped
+
+
+def workload(
+    of: GenericJob,
+    *holds: str | tuple[str, str, str],
+    admitted: bool = False,
+    reserved: bool = False,
+    counts: Mapping[str, int] | None = None,
+    **changes: Any,
+) -> WorkloadInfo:
+    """Return the workload of a job; conditions that hold by type, or (type, status, reason)."""
+    made: Any = build(of, Priority())
+    spec, meta = made["spec"], made["metadata"]
+    pod_sets = tuple(
+        PodSetInfo(
+            each["name"],
+            each["count"],
+            Shape(),
+            each.get("minCount"),
+            json.dumps(each["template"]).encode(),
+        )
+        for each in spec["podSets"]
+    )
+    assignments = tuple(
+        Assignment(s.name, {"cpu": "spot"}, {"cpu": 1}, (counts or {}).get(s.name, s.count))
+        for s in pod_sets
+    )
+    quota = ("QuotaReserved", "Admitted") if admitted else ("QuotaReserved",) if reserved else ()
+    fields = {
+        "meta": Meta(
+            meta["name"],
+            NS,
+            uid="w1",
+            labels=meta.get("labels", {}),
+            finalizers=tuple(meta["finalizers"]),
+        ),
+        "pod_sets": pod_sets,
+        "queue_name": spec["queueName"],
+        "max_execution": spec.get("maximumExecutionTimeSeconds"),
+        "owners": (OwnerRef("batch/v1", "Job", "work", UID),),
+        "admission": Admission("cq", assignments) if quota else None,
+        "conditions": tuple(map(condition, (*quota, *holds))),
+    }
+    return WorkloadInfo(**{**fields, **changes})
+
+
+def condition(said: str | tuple[str, str, str]) -> ConditionInfo:
+    kind, status, reason = (said, "True", said) if isinstance(said, str) else said
+    return ConditionInfo(kind, status, reason, f"because of {reason}")
+
+
+def sent(source: GenericJob | Object, *steps: Step) -> Object:
+    """Return what the API server makes of an object and patches; it checks no rules."""
+    result: Object = deepcopy(source if isinstance(source, dict) else source.object)
+    for step in steps:
+        assert not step.delete
+        result = merged(result, step.patch)
+    return result
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """RFC 7386, as its appendix has it."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result

@@ -1,0 +1,436 @@
+"""What is done about a job and its workload, case by case."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.jobs import actions as act
+from extender.jobs.actions import Action
+from extender.jobs.context import Ancestor, Context
+from extender.jobs.decide import decide, decide_orphan
+from extender.jobs.generic_job import Step
+from extender.state.queues.records import (
+    FlavorInfo,
+    Meta,
+    OwnerRef,
+    PriorityClassInfo,
+    WorkloadInfo,
+    WorkloadPriorityClassInfo,
+)
+from tests.unit.jobs.scene import CONTEXT, UID, condition, job, sent, workload
+
+RUNS = {"startTime": "2026-01-01T00:00:00Z", "active": 2, "ready": 2}
+DONE = {"conditions": [{"type": "Complete", "status": "True", "message": "all done"}]}
+LOST = {"conditions": [{"type": "Failed", "status": "True", "message": "too many"}]}
+EVICTED = ("Evicted", "True", "Preempted")
+STOPPING = {"kueue.x-k8s.io/stopping": "true"}
+LABEL = "kueue.x-k8s.io/priority-class"
+
+
+def words(actions: tuple[Action, ...]) -> list[str]:
+    return [type(each).__name__ for each in actions]
+
+
+def started(**options: Any) -> tuple[Any, WorkloadInfo]:
+    """Return a job that runs, and its workload."""
+    held = job(**options)
+    admitted = workload(held, admitted=True)
+    (start,) = decide(held, [admitted], CONTEXT)
+    assert isinstance(start, act.StartJob)
+    running = sent(held, *start.steps)
+    running["status"] = dict(RUNS)
+    return type(held)(running), admitted
+
+
+def stopped(running: Any, stored: WorkloadInfo, context: Context = CONTEXT) -> Any:
+    """Return a job that was stopped and has no pods left."""
+    actions = decide(running, [stored], context)
+    assert words(actions) == ["StopJob"]
+    half = sent(running, *steps_of(actions))
+    assert decide(type(running)(half), [stored], context) == ()  # pods still run
+    half["status"]["active"] = 0
+    return type(running)(half)
+
+
+def steps_of(actions: tuple[Action, ...]) -> tuple[Step, ...]:
+    found = [each.steps for each in actions if isinstance(each, act.StopJob | act.StartJob)]
+    assert len(found) == 1
+    return found[0]
+
+
+# -- who is ours
+
+
+def test_a_job_without_a_queue_is_left_alone() -> None:
+    assert decide(job(queue=None), [], CONTEXT) == ()
+    assert decide(job(queue=None, suspend=False), [], CONTEXT) == ()
+
+
+@pytest.mark.parametrize(("selected", "want"), [(True, ["StopJob"]), (False, [])])
+def test_a_job_without_a_queue_is_held_where_all_jobs_are(selected: bool, want: list[str]) -> None:
+    context = Context(manage_without_queue_name=True, namespace_selected=selected)
+    assert words(decide(job(queue=None, suspend=False), [], context)) == want
+
+
+def test_who_takes_the_queue_name_away_leaves_the_queue_unless_the_job_has_quota() -> None:
+    waits = workload(job())
+    assert words(decide(job(queue=None), [waits], CONTEXT)) == ["DropFinalizer", "DeleteWorkload"]
+    running, admitted = started()
+    del running.object["metadata"]["labels"]
+    assert decide(running, [admitted], CONTEXT) == ()
+    running.object["status"] = dict(DONE)
+    assert words(decide(running, [admitted], CONTEXT)) == ["FinishWorkload", "DropFinalizer"]
+
+
+def test_a_job_that_is_deleted_lets_its_workload_go() -> None:
+    gone = job(suspend=False)
+    gone.object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert words(decide(gone, [workload(gone, admitted=True)], CONTEXT)) == ["DropFinalizer"]
+
+
+def test_a_child_is_held_until_its_parent_is_admitted_and_has_no_workload() -> None:
+    child = job(suspend=False)
+    waits = replace(CONTEXT, ancestor=Ancestor("JobSet parent", admitted=False))
+    runs = replace(CONTEXT, ancestor=Ancestor("JobSet parent", admitted=True))
+    assert words(decide(child, [], waits)) == ["StopJob"]
+    assert decide(child, [], runs) == ()
+    assert decide(job(), [], waits) == ()
+    assert words(decide(job(), [workload(child)], waits)) == ["DropFinalizer", "DeleteWorkload"]
+
+
+# -- one workload
+
+
+def test_a_job_gets_a_workload() -> None:
+    (create,) = decide(job(), [], CONTEXT)
+    assert isinstance(create, act.CreateWorkload)
+    assert create.note.reason == "CreatedWorkload"
+    assert create.object["metadata"]["name"].startswith("job-work-")
+
+
+def test_a_job_that_runs_without_a_workload_is_stopped_and_gets_one_when_its_pods_are_gone() -> (
+    None
+):
+    (stop,) = decide(job(suspend=False, status=RUNS), [], CONTEXT)
+    assert isinstance(stop, act.StopJob)
+    assert decide(job(status={"active": 1}), [], CONTEXT) == ()
+    assert words(decide(job(status={"active": 0}), [], CONTEXT)) == ["CreateWorkload"]
+
+
+def test_a_job_that_ended_without_a_workload_gets_none() -> None:
+    assert decide(job(status=DONE, suspend=False), [], CONTEXT) == ()
+
+
+@pytest.mark.parametrize(
+    ("queue", "labels", "reason"),
+    [
+        ("Not a name", {}, "InvalidQueueName"),
+        ("q", {LABEL: "nowhere"}, "PriorityClassNotFound"),
+    ],
+)
+def test_what_no_workload_can_be_made_of_is_told(
+    queue: str, labels: dict[str, str], reason: str
+) -> None:
+    (refuse,) = decide(job(queue=queue, labels=labels), [], CONTEXT)
+    assert isinstance(refuse, act.Refuse)
+    assert (refuse.reason, refuse.note.warning) == (reason, True)
+
+
+def test_of_two_equal_workloads_the_one_with_quota_stays() -> None:
+    held = job()
+    has = workload(held, reserved=True)
+    spare = replace(workload(held), meta=Meta("spare", "ns", uid="w2", created=-1.0))
+    (delete,) = decide(held, [spare, has], CONTEXT)
+    assert isinstance(delete, act.DeleteWorkload)
+    assert (delete.key, delete.uid, delete.note.reason) == ("ns/spare", "w2", "DeletedWorkload")
+
+
+def test_a_held_job_that_was_changed_changes_its_workload_in_place() -> None:
+    before = workload(job())
+    (update,) = decide(job(parallelism=3), [before], CONTEXT)
+    assert isinstance(update, act.UpdateWorkload)
+    assert [each["count"] for each in update.spec["podSets"]] == [3]  # type: ignore[attr-defined]
+    assert update.note.reason == "UpdatedWorkload"
+    assert decide(job(), [before], CONTEXT) == ()
+
+
+def test_a_held_job_that_was_changed_loses_quota_for_something_else() -> None:
+    before = workload(job(), reserved=True)
+    assert words(decide(job(cpu="7"), [before], CONTEXT)) == ["DropFinalizer", "DeleteWorkload"]
+    assert decide(job(cpu="7", status={"active": 1}), [before], CONTEXT) == ()
+
+
+def test_a_running_job_that_was_changed_is_stopped_and_restored_first() -> None:
+    running, admitted = started()
+    running.object["spec"].update(parallelism=5, completions=5)
+    half = stopped(running, admitted)
+    rest = decide(half, [admitted], CONTEXT)
+    assert words(rest) == ["StopJob"]
+    whole = sent(half, *steps_of(rest))
+    assert whole["spec"]["template"] == job().object["spec"]["template"]
+    want = ["DropFinalizer", "DeleteWorkload"]
+    assert words(decide(type(running)(whole), [admitted], CONTEXT)) == want
+
+
+def test_a_workload_that_goes_takes_the_quota_with_it_when_the_pods_are_gone() -> None:
+    running, admitted = started()
+    goes = replace(admitted, meta=replace(admitted.meta, terminating=True))
+    half = stopped(running, goes)
+    rest = decide(half, [goes], CONTEXT)
+    assert words(rest) == ["StopJob"]
+    whole = type(running)(sent(half, *steps_of(rest)))
+    assert words(decide(whole, [goes], CONTEXT)) == ["DropFinalizer"]
+
+
+# -- the end
+
+
+@pytest.mark.parametrize(
+    ("status", "want"), [(DONE, ("Succeeded", "all done")), (LOST, ("Failed", "too many"))]
+)
+def test_a_job_that_ends_ends_its_workload(status: dict[str, Any], want: tuple[str, str]) -> None:
+    running, admitted = started()
+    running.object["status"] = status
+    finish, drop = decide(running, [admitted], CONTEXT)
+    assert isinstance(finish, act.FinishWorkload)
+    assert (finish.reason, finish.message) == want
+    assert isinstance(drop, act.DropFinalizer)
+    over = replace(admitted, conditions=(condition("Finished"),), meta=Meta(finish.key, "ns"))
+    assert decide(running, [over], CONTEXT) == ()
+
+
+def test_what_a_job_leaves_behind_has_ended() -> None:
+    finish, drop = decide_orphan([workload(job(), admitted=True)])
+    assert isinstance(finish, act.FinishWorkload)
+    assert finish.reason == "OwnerNotFound"
+    assert isinstance(drop, act.DropFinalizer)
+    assert words(decide_orphan([workload(job(), "Finished")])) == ["DropFinalizer"]
+
+
+# -- start
+
+
+def test_an_admitted_job_is_started_where_its_quota_is() -> None:
+    running, _ = started()
+    pod = running.object["spec"]["template"]
+    assert not running.is_suspended()
+    assert pod["spec"]["nodeSelector"] == {"tier": "spot"}
+    assert pod["spec"]["tolerations"] == [
+        {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
+    ]
+    assert pod["metadata"]["labels"] == {"kueue.x-k8s.io/podset": "main"}
+
+
+def test_a_started_job_is_left_alone() -> None:
+    running, admitted = started()
+    assert decide(running, [admitted], CONTEXT) == ()
+
+
+def test_quota_alone_starts_nothing() -> None:
+    held = job()
+    assert decide(held, [workload(held, reserved=True)], CONTEXT) == ()
+
+
+def test_a_flavor_that_is_edited_stops_nobody() -> None:
+    running, admitted = started()
+    other = FlavorInfo(Meta("spot"), node_labels={"tier": "other"})
+    assert decide(running, [admitted], Context(flavors={"spot": other})) == ()
+
+
+def test_a_job_that_wants_other_nodes_than_its_quota_never_starts() -> None:
+    held = job(pod_spec={"nodeSelector": {"tier": "reserved"}})
+    finish, drop = decide(held, [workload(held, admitted=True)], CONTEXT)
+    assert isinstance(finish, act.FinishWorkload)
+    assert finish.reason == "FailedToStart"
+    assert "tier=reserved" in finish.message
+    assert isinstance(drop, act.DropFinalizer)
+
+
+def test_a_flavor_that_is_not_there_is_waited_for() -> None:
+    held = job()
+    (refuse,) = decide(held, [workload(held, admitted=True)], Context())
+    assert isinstance(refuse, act.Refuse)
+    assert refuse.reason == "FlavorNotFound"
+
+
+# -- stop
+
+
+def test_a_running_job_that_is_not_admitted_is_stopped() -> None:
+    running = job(suspend=False, status=RUNS)
+    (stop,) = decide(running, [workload(running)], CONTEXT)
+    assert isinstance(stop, act.StopJob)
+    assert (stop.reason, stop.note.reason) == ("NotAdmitted", "Stopped")
+
+
+def test_an_evicted_job_is_stopped_and_gives_quota_back_when_its_pods_are_gone() -> None:
+    running, admitted = started()
+    evicted = replace(admitted, conditions=(*admitted.conditions, condition(EVICTED)))
+    (stop,) = decide(running, [evicted], CONTEXT)
+    assert isinstance(stop, act.StopJob)
+    assert (stop.reason, stop.message) == ("Preempted", "because of Preempted")
+    half = stopped(running, evicted)
+    release, rest = decide(half, [evicted], CONTEXT)
+    assert release == act.ReleaseQuota(
+        evicted.key, "w1", requeued=True, reason="Preempted", message="because of Preempted"
+    )
+    whole = type(running)(sent(half, *steps_of((rest,))))
+    assert whole.object["spec"] == job().object["spec"]
+    assert decide(whole, [evicted], CONTEXT) == (release,)
+    waits = replace(evicted, admission=None, conditions=(condition(EVICTED),))
+    assert decide(whole, [waits], CONTEXT) == ()
+
+
+@pytest.mark.parametrize(
+    ("reason", "want"), [("Preempted", True), ("PodsReadyTimeout", False), ("Deactivated", False)]
+)
+def test_only_who_made_room_may_come_again_at_once(reason: str, want: bool) -> None:
+    held = job()
+    evicted = workload(held, ("Evicted", "True", reason), admitted=True)
+    (release,) = decide(held, [evicted], CONTEXT)
+    assert isinstance(release, act.ReleaseQuota)
+    assert release.requeued is want
+
+
+def test_quota_is_given_back_before_anything_is_told() -> None:
+    held = job(status={"succeeded": 1})
+    ready = condition(("PodsReady", "True", "Started"))
+    evicted = workload(held, EVICTED, admitted=True)
+    evicted = replace(evicted, conditions=(*evicted.conditions, ready))
+    context = replace(CONTEXT, wait_for_pods_ready=True)
+    assert words(decide(held, [evicted], context)) == ["ReleaseQuota", "SetPodsReady"]
+
+
+def test_pods_that_are_done_give_their_quota_back_and_do_not_take_it_again() -> None:
+    def reclaimed(succeeded: int, **before: int) -> Any:
+        running = job("work", 4, suspend=False, status={"succeeded": succeeded})
+        stored = workload(job("work", 4), admitted=True, reclaimable=before)
+        return [each.counts for each in decide(running, [stored], CONTEXT)]  # type: ignore[union-attr]
+
+    assert reclaimed(0) == []
+    assert reclaimed(1) == [{"main": 1}]
+    assert reclaimed(1, main=1) == []
+    assert reclaimed(3, main=1) == [{"main": 3}]
+    assert reclaimed(1, main=3) == []
+    assert reclaimed(9) == [{"main": 4}]
+
+
+def test_without_quota_what_is_done_is_what_the_job_says() -> None:
+    held = job("work", 4, status={"succeeded": 1})
+    stored = workload(held, reclaimable={"main": 3})
+    (said,) = decide(held, [stored], CONTEXT)
+    assert said == act.SetReclaimable(stored.key, "w1", {"main": 1})
+    fresh = job("work", 4)
+    (said,) = decide(fresh, [stored], CONTEXT)
+    assert said == act.SetReclaimable(stored.key, "w1", {})
+
+
+@pytest.mark.parametrize("after", [0, 1])
+@pytest.mark.parametrize("is_evicted", [True, False], ids=["evicted", "admitted again"])
+def test_a_stop_goes_on_where_it_was_left(after: int, is_evicted: bool) -> None:
+    running, admitted = started()
+    evicted = replace(admitted, conditions=(*admitted.conditions, condition(EVICTED)))
+    half = stopped(running, evicted)
+    left = steps_of(decide(half, [evicted], CONTEXT))
+    assert [step.subresource for step in left] == ["status", ""]
+    half = type(running)(sent(half, *left[:after]))
+
+    rest = decide(half, [evicted if is_evicted else admitted], CONTEXT)
+    assert words(rest) == (["ReleaseQuota", "StopJob"] if is_evicted else ["StopJob"])
+    assert steps_of(rest) == left[after:]
+    whole = sent(half, *steps_of(rest))
+    assert whole["spec"] == job().object["spec"]
+    assert not whole["metadata"]["annotations"]
+
+
+def test_a_stop_is_told_once() -> None:
+    running, admitted = started()
+    evicted = replace(admitted, conditions=(*admitted.conditions, condition(EVICTED)))
+    (begin,) = decide(running, [evicted], CONTEXT)
+    assert begin.note == act.Note("Stopped", "because of Preempted")
+    _, rest = decide(stopped(running, evicted), [evicted], CONTEXT)
+    assert rest.note is None
+
+
+def test_a_stop_that_nobody_can_restore_ends_too() -> None:
+    half = job(own_annotations=STOPPING)
+    (stop,) = decide(half, [], CONTEXT)
+    assert isinstance(stop, act.StopJob)
+    assert stop.steps == (
+        Step({"metadata": {"annotations": {"kueue.x-k8s.io/stopping": None}, "uid": UID}}),
+    )
+
+
+# -- what changes on the way
+
+
+def test_a_held_job_moves_to_another_queue() -> None:
+    before = workload(job())
+    (update,) = decide(job(queue="other"), [before], CONTEXT)
+    assert isinstance(update, act.UpdateWorkload)
+    assert update.spec == {"queueName": "other"}
+    assert decide(job(queue="other"), [workload(job(), reserved=True)], CONTEXT) == ()
+
+
+def test_another_priority_class_changes_the_workload_even_with_quota() -> None:
+    classes = {
+        "high": WorkloadPriorityClassInfo("high", 9),
+        "low": WorkloadPriorityClassInfo("low", 1),
+    }
+    context = replace(CONTEXT, workload_priority_classes=classes)
+    held = job(labels={LABEL: "high"})
+    source = ("kueue.x-k8s.io", "WorkloadPriorityClass", "low")
+    low = workload(held, reserved=True, priority=1, priority_class=source)
+    (update,) = decide(held, [low], context)
+    assert isinstance(update, act.UpdateWorkload)
+    reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "high"}
+    assert update.spec == {"priority": 9, "priorityClassRef": reference}
+    pods = replace(low, priority_class=("scheduling.k8s.io", "PriorityClass", "low"))
+    assert decide(held, [pods], context) == ()
+
+
+def test_priority_comes_from_the_label_before_the_pods() -> None:
+    context = replace(
+        CONTEXT,
+        workload_priority_classes={"high": WorkloadPriorityClassInfo("high", 9)},
+        priority_classes={"pods": PriorityClassInfo("pods", 4)},
+    )
+    pod_spec = {"priorityClassName": "pods"}
+    for labels, want in (({LABEL: "high"}, 9), ({}, 4)):
+        (create,) = decide(job(labels=labels, pod_spec=pod_spec), [], context)
+        assert isinstance(create, act.CreateWorkload)
+        assert create.object["spec"]["priority"] == want  # type: ignore[index]
+
+
+# -- a workload that was there before
+
+
+PREBUILT = {"kueue.x-k8s.io/prebuilt-workload-name": "mine"}
+
+
+def test_a_prebuilt_workload_is_waited_for_and_taken() -> None:
+    held = job(labels=PREBUILT)
+    assert decide(held, [], CONTEXT) == ()
+    assert words(decide(job(labels=PREBUILT, suspend=False), [], CONTEXT)) == ["StopJob"]
+    free = replace(workload(held), meta=Meta("mine", "ns", uid="w9"), owners=())
+    (adopt,) = decide(held, [], replace(CONTEXT, prebuilt=free))
+    assert isinstance(adopt, act.AdoptWorkload)
+    assert adopt.metadata["labels"] == {"kueue.x-k8s.io/job-uid": UID}
+    mine = replace(free, owners=(OwnerRef("batch/v1", "Job", "work", UID),))
+    assert decide(held, [mine], replace(CONTEXT, prebuilt=mine)) == ()
+
+
+def test_a_prebuilt_workload_of_somebody_else_is_not_taken() -> None:
+    held = job(labels=PREBUILT)
+    others = replace(workload(held), owners=(OwnerRef("batch/v1", "Job", "other", "u2"),))
+    (refuse,) = decide(held, [], replace(CONTEXT, prebuilt=others))
+    assert isinstance(refuse, act.Refuse)
+
+
+def test_a_prebuilt_workload_that_asks_for_something_else_is_out_of_sync() -> None:
+    held = job(labels=PREBUILT, cpu="7")
+    mine = workload(job(), admitted=True)
+    (finish,) = decide(held, [mine], replace(CONTEXT, prebuilt=mine))
+    assert isinstance(finish, act.FinishWorkload)
+    assert finish.reason == "OutOfSync"

@@ -1,0 +1,459 @@
+"""Objects of the queue in both versions."""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from extender.api.kueue import v1beta1
+from extender.api.kueue.cluster_queue import ClusterQueue
+from extender.api.kueue.cohort import Cohort
+from extender.api.kueue.local_queue import LocalQueue
+from extender.api.kueue.resource_flavor import ResourceFlavor
+from extender.api.kueue.workload import Workload
+from extender.api.kueue.workload_priority_class import WorkloadPriorityClass
+from extender.webhooks.conversion import NEWER, OLDER, ConversionError, convert, review
+
+Object = dict[str, Any]
+MODELS: dict[tuple[str, str], type[BaseModel]] = {
+    (NEWER, "ClusterQueue"): ClusterQueue,
+    (NEWER, "Cohort"): Cohort,
+    (NEWER, "LocalQueue"): LocalQueue,
+    (NEWER, "ResourceFlavor"): ResourceFlavor,
+    (NEWER, "Workload"): Workload,
+    (NEWER, "WorkloadPriorityClass"): WorkloadPriorityClass,
+    (OLDER, "ClusterQueue"): v1beta1.ClusterQueue,
+    (OLDER, "Cohort"): v1beta1.Cohort,
+    (OLDER, "LocalQueue"): v1beta1.LocalQueue,
+    (OLDER, "ResourceFlavor"): v1beta1.ResourceFlavor,
+    (OLDER, "Workload"): v1beta1.Workload,
+    (OLDER, "WorkloadPriorityClass"): v1beta1.WorkloadPriorityClass,
+}
+NOW = "2026-11-21T08:54:00Z"
+TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "main"}]}}
+
+
+def of(kind: str, version: str, **parts: Any) -> Object:
+    """Return an object as the API server has it."""
+    metadata = {"name": "one", "uid": "1-2", "labels": {"team": "a"}}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **parts}
+
+
+def workload(version: str, spec: Object, **status: Any) -> Object:
+    spec = {"podSets": [{"name": "main", "count": 2, "template": TEMPLATE}], **spec}
+    return of("Workload", version, spec=spec, status=status)
+
+
+CHECK = "provisioning"
+USAGE = [{"name": "spot", "resources": [{"name": "cpu", "total": "4"}]}]
+WANT: dict[str, tuple[Object, Object]] = {
+    "the cohort": (
+        of("ClusterQueue", OLDER, spec={"cohort": "team", "queueingStrategy": "StrictFIFO"}),
+        of("ClusterQueue", NEWER, spec={"cohortName": "team", "queueingStrategy": "StrictFIFO"}),
+    ),
+    "checks for all flavors": (
+        of("ClusterQueue", OLDER, spec={"admissionChecks": [CHECK, "other"]}),
+        of(
+            "ClusterQueue",
+            NEWER,
+            spec={
+                "admissionChecksStrategy": {
+                    "admissionChecks": [
+                        {"name": CHECK, "onFlavors": []},
+                        {"name": "other", "onFlavors": []},
+                    ]
+                }
+            },
+        ),
+    ),
+    "checks by flavor": tuple(
+        of(
+            "ClusterQueue",
+            version,
+            spec={
+                "admissionChecksStrategy": {
+                    "admissionChecks": [{"name": CHECK, "onFlavors": ["spot"]}]
+                }
+            },
+        )
+        for version in (OLDER, NEWER)
+    ),
+    "a strategy without flavors": tuple(
+        of(
+            "ClusterQueue",
+            version,
+            spec={"admissionChecksStrategy": {"admissionChecks": [{"name": CHECK}]}},
+        )
+        for version in (OLDER, NEWER)
+    ),
+    "the flavor is taken": (
+        of(
+            "ClusterQueue",
+            OLDER,
+            spec={"flavorFungibility": {"whenCanBorrow": "Borrow", "whenCanPreempt": "Preempt"}},
+        ),
+        of(
+            "ClusterQueue",
+            NEWER,
+            spec={
+                "flavorFungibility": {
+                    "whenCanBorrow": "MayStopSearch",
+                    "whenCanPreempt": "MayStopSearch",
+                }
+            },
+        ),
+    ),
+    "the next flavor is tried": tuple(
+        of(
+            "ClusterQueue",
+            version,
+            spec={
+                "flavorFungibility": {
+                    "whenCanBorrow": "TryNextFlavor",
+                    "whenCanPreempt": "TryNextFlavor",
+                    "preference": "PreemptionOverBorrowing",
+                }
+            },
+        )
+        for version in (OLDER, NEWER)
+    ),
+    "what a local queue uses": (
+        of("LocalQueue", OLDER, spec={"clusterQueue": "a"}, status={"flavorUsage": USAGE}),
+        of("LocalQueue", NEWER, spec={"clusterQueue": "a"}, status={"flavorsUsage": USAGE}),
+    ),
+    "a class of workloads": (
+        workload(
+            OLDER,
+            {
+                "priority": 7,
+                "priorityClassName": "high",
+                "priorityClassSource": "kueue.x-k8s.io/workloadpriorityclass",
+            },
+        ),
+        workload(
+            NEWER,
+            {
+                "priority": 7,
+                "priorityClassRef": {
+                    "group": "kueue.x-k8s.io",
+                    "kind": "WorkloadPriorityClass",
+                    "name": "high",
+                },
+            },
+        ),
+    ),
+    "a class of pods": (
+        workload(
+            OLDER,
+            {
+                "priority": 7,
+                "priorityClassName": "high",
+                "priorityClassSource": "scheduling.k8s.io/priorityclass",
+            },
+        ),
+        workload(
+            NEWER,
+            {
+                "priority": 7,
+                "priorityClassRef": {
+                    "group": "scheduling.k8s.io",
+                    "kind": "PriorityClass",
+                    "name": "high",
+                },
+            },
+        ),
+    ),
+    "the time that it ran": (
+        workload(OLDER, {}, accumulatedPastExexcutionTimeSeconds=5),
+        workload(NEWER, {}, accumulatedPastExecutionTimeSeconds=5),
+    ),
+    "a flavor": tuple(
+        of("ResourceFlavor", version, spec={"nodeLabels": {"a": "b"}}) for version in (OLDER, NEWER)
+    ),
+    "a cohort": tuple(
+        of("Cohort", version, spec={"parentName": "all"}) for version in (OLDER, NEWER)
+    ),
+    "a priority": tuple(
+        of("WorkloadPriorityClass", version, value=-3) for version in (OLDER, NEWER)
+    ),
+    "an object without a spec": (of("ClusterQueue", OLDER), of("ClusterQueue", NEWER)),
+}
+
+
+@pytest.mark.parametrize(("older", "newer"), WANT.values(), ids=WANT)
+def test_both_versions_say_the_same(older: Object, newer: Object) -> None:
+    assert convert(older, NEWER) == newer
+    assert convert(newer, OLDER) == older
+    for each in (older, newer):
+        assert convert(each, each["apiVersion"]) == each
+        MODELS[each["apiVersion"], each["kind"]].model_validate(each)
+
+
+WANT_LOST: dict[str, tuple[Object, Object]] = {
+    "who waits first": (
+        of("ClusterQueue", OLDER, status={"pendingWorkloadsStatus": {"lastChangeTime": NOW}}),
+        of("ClusterQueue", NEWER, status={}),
+    ),
+    "the flavors of a local queue": (
+        of("LocalQueue", OLDER, status={"flavors": [{"name": "spot"}], "pendingWorkloads": 1}),
+        of("LocalQueue", NEWER, status={"pendingWorkloads": 1}),
+    ),
+    "a priority class of no kind": (
+        workload(OLDER, {"priorityClassName": "high", "priorityClassSource": ""}),
+        workload(NEWER, {}),
+    ),
+    "a kind of no priority class": (
+        workload(OLDER, {"priorityClassSource": "scheduling.k8s.io/priorityclass"}),
+        workload(NEWER, {}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("older", "newer"), WANT_LOST.values(), ids=WANT_LOST)
+def test_what_the_newer_version_cannot_say_is_lost(older: Object, newer: Object) -> None:
+    assert convert(older, NEWER) == newer
+
+
+def test_the_newer_word_in_the_older_version_is_understood() -> None:
+    policies = {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "MayStopSearch"}
+    older = of("ClusterQueue", OLDER, spec={"flavorFungibility": policies})
+
+    assert convert(older, NEWER)["spec"]["flavorFungibility"] == policies
+
+
+def test_parts_of_objects_are_taken_as_they_are() -> None:
+    """The API server converts what one writer owns, which may be any part of an object."""
+    nameless = {"admissionChecksStrategy": {"admissionChecks": [{"onFlavors": []}]}}
+
+    assert convert(of("ClusterQueue", NEWER, spec=nameless), OLDER)["spec"] == nameless
+    assert convert(of("ClusterQueue", NEWER, spec=None), OLDER)["spec"] is None
+    ref = {"kind": "PriorityClass"}
+    assert convert(of("Workload", NEWER, spec={"priorityClassRef": ref}), OLDER)["spec"] == {}
+
+
+def maybe(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Object]:
+    """Return objects with any of the fields."""
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+names = st.sampled_from(["a", "b", "spot", "on-demand"])
+usages = st.lists(
+    st.fixed_dictionaries({
+        "name": names,
+        "resources": st.just([{"name": "cpu", "total": "1", "borrowed": 0}]),
+    }),
+    max_size=2,
+)  # fmt: skip
+common_spec = {
+    "queueingStrategy": st.sampled_from(["StrictFIFO", "BestEffortFIFO"]),
+    "namespaceSelector": st.just({"matchLabels": {"a": "b"}}),
+    "stopPolicy": st.sampled_from(["None", "Hold", "HoldAndDrain"]),
+    "preemption": maybe(
+        reclaimWithinCohort=st.just("Any"),
+        borrowWithinCohort=maybe(policy=st.just("LowerPriority")),
+    ),
+    "concurrentAdmissionPolicy": st.just({"any": 1}),
+}
+strategy = st.fixed_dictionaries({
+    "admissionChecks": st.lists(
+        st.fixed_dictionaries({"name": names}, optional={"onFlavors": st.lists(names, max_size=2)}),
+        min_size=1,
+        max_size=3,
+    )
+})  # fmt: skip
+counts = {"pendingWorkloads": st.integers(0, 9), "admittedWorkloads": st.integers(0, 9)}
+workload_spec = {
+    "queueName": names,
+    "active": st.booleans(),
+    "preemptionGates": st.just([{"name": "a"}]),
+}
+workload_status = {
+    "reclaimablePods": st.just([{"name": "main", "count": 1}]),
+    "requeueState": maybe(count=st.integers(0, 3)),
+    "preemptionGates": st.just([{"name": "a", "position": "Open"}]),
+}
+
+
+def kinds(version: str, parts: dict[str, dict[str, st.SearchStrategy[Any]]]) -> Any:
+    """Return objects of that version, with any of their parts."""
+    return st.one_of(
+        *(
+            maybe(**fields).map(lambda more, kind=kind: of(kind, version, **more))
+            for kind, fields in parts.items()
+        )
+    )
+
+
+def fungibility(borrow: str, preempt: str) -> st.SearchStrategy[Object]:
+    return maybe(
+        whenCanBorrow=st.sampled_from([borrow, "TryNextFlavor"]),
+        whenCanPreempt=st.sampled_from([preempt, "TryNextFlavor"]),
+    )
+
+
+newer_objects = kinds(
+    NEWER,
+    {
+        "ClusterQueue": {
+            "spec": maybe(
+                cohortName=names,
+                flavorFungibility=fungibility("MayStopSearch", "MayStopSearch"),
+                admissionChecksStrategy=strategy,
+                **common_spec,
+            ),
+            "status": maybe(flavorsUsage=usages, flavorsReservation=usages, **counts),
+        },
+        "LocalQueue": {
+            "spec": maybe(clusterQueue=names),
+            "status": maybe(flavorsUsage=usages, flavorsReservation=usages, **counts),
+        },
+        "Workload": {
+            "spec": maybe(
+                priorityClassRef=st.one_of(
+                    st.builds(
+                        lambda name: {
+                            "group": "scheduling.k8s.io",
+                            "kind": "PriorityClass",
+                            "name": name,
+                        },
+                        names,
+                    ),
+                    st.builds(
+                        lambda name: {
+                            "group": "kueue.x-k8s.io",
+                            "kind": "WorkloadPriorityClass",
+                            "name": name,
+                        },
+                        names,
+                    ),
+                ),
+                **workload_spec,
+            ),
+            "status": maybe(
+                accumulatedPastExecutionTimeSeconds=st.integers(0, 9), **workload_status
+            ),
+        },
+        "Cohort": {"spec": maybe(parentName=names)},
+    },
+)
+classes = st.builds(
+    lambda name, source: {"priorityClassName": name, "priorityClassSource": source},
+    names,
+    st.sampled_from(["kueue.x-k8s.io/workloadpriorityclass", "scheduling.k8s.io/priorityclass"]),
+)
+older_objects = kinds(
+    OLDER,
+    {
+        "ClusterQueue": {
+            "spec": st.one_of(
+                maybe(
+                    cohort=names,
+                    flavorFungibility=fungibility("Borrow", "Preempt"),
+                    admissionChecks=st.lists(names, min_size=1, max_size=3),
+                    **common_spec,
+                ),
+                # A strategy in which every check has an empty list is how the newer version says
+                # `admissionChecks`, and so is not said in this one.
+                maybe(
+                    admissionChecksStrategy=strategy.filter(
+                        lambda s: any(rule.get("onFlavors") != [] for rule in s["admissionChecks"])
+                    )
+                ),
+            ),
+            "status": maybe(flavorsUsage=usages, **counts),
+        },
+        "LocalQueue": {
+            "spec": maybe(clusterQueue=names),
+            "status": maybe(flavorUsage=usages, **counts),
+        },
+        "Workload": {
+            "spec": st.builds(
+                lambda more, priority: {**more, **priority},
+                maybe(**workload_spec),
+                st.one_of(st.just({}), classes),
+            ),
+            "status": maybe(
+                accumulatedPastExexcutionTimeSeconds=st.integers(0, 9), **workload_status
+            ),
+        },
+    },
+)
+
+
+@given(newer_objects)
+def test_from_the_newer_version_and_back_nothing_is_lost(each: Object) -> None:
+    given_, older = copy.deepcopy(each), convert(each, OLDER)
+
+    assert convert(older, NEWER) == given_
+    assert each == given_
+
+
+@given(older_objects)
+def test_from_the_older_version_and_back_nothing_is_lost(each: Object) -> None:
+    given_, newer = copy.deepcopy(each), convert(each, NEWER)
+
+    assert convert(newer, OLDER) == given_
+    assert each == given_
+
+
+@given(st.one_of(newer_objects, older_objects))
+def test_the_metadata_is_never_touched(each: Object) -> None:
+    for version in (OLDER, NEWER):
+        converted = convert(each, version)
+        assert converted["metadata"] == each["metadata"]
+        assert (converted["apiVersion"], converted["kind"]) == (version, each["kind"])
+
+
+WANT_REFUSED: dict[str, tuple[Object, str]] = {
+    "another kind": (of("Topology", OLDER), NEWER),
+    "another group": (of("ClusterQueue", "example.com/v1"), NEWER),
+    "another version": (of("ClusterQueue", NEWER), "kueue.x-k8s.io/v1"),
+    "a version that is not named": (of("ClusterQueue", NEWER), ""),
+}
+
+
+@pytest.mark.parametrize(("each", "version"), WANT_REFUSED.values(), ids=WANT_REFUSED)
+def test_what_is_not_ours_is_refused_by_name(each: Object, version: str) -> None:
+    with pytest.raises(ConversionError, match="'one'"):
+        convert(each, version)
+
+
+def asked(version: str, *objects: Object) -> Object:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "ConversionReview",
+        "request": {"uid": "705ab4f5", "desiredAPIVersion": version, "objects": [*objects]},
+    }
+
+
+def test_a_review_gives_all_objects_in_their_order() -> None:
+    pairs = [WANT["the cohort"], WANT["a flavor"], WANT["a class of pods"]]
+
+    assert review(asked(NEWER, *(older for older, _ in pairs))) == {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "ConversionReview",
+        "response": {
+            "uid": "705ab4f5",
+            "convertedObjects": [newer for _, newer in pairs],
+            "result": {"status": "Success"},
+        },
+    }
+
+
+def test_one_object_that_cannot_be_converted_fails_the_review() -> None:
+    answer = review(asked(NEWER, of("ClusterQueue", OLDER), of("Topology", OLDER)))["response"]
+
+    assert (answer["uid"], answer["convertedObjects"]) == ("705ab4f5", [])
+    assert answer["result"]["status"] == "Failed"
+    assert "Topology 'one'" in answer["result"]["message"]
+
+
+def test_a_review_without_a_request_has_nothing_to_convert() -> None:
+    assert review({})["response"] == {
+        "uid": "",
+        "convertedObjects": [],
+        "result": {"status": "Success"},
+    }
