@@ -206,7 +206,7 @@ def test_a_flavor_concerns_the_queues_that_have_it(queues: Queues) -> None:
 
 def test_a_job_and_its_workload(queues: Queues) -> None:
     job = JobObject("batch/job", meta("j", "ns", uid="job"), b"{}")
-    owned = workload("w", owner=OwnerRef("batch/v1", "Job", "j", "job"))
+    owned = workload("w", owners=(OwnerRef("batch/v1", "Job", "j", "job"),))
     queues.apply(ev.JobApplied(job))
     assert queues.apply(ev.Applied(owned)).jobs == {job.key}
     assert queues.snapshot().workloads_of("job") == {key("w")}
