@@ -45,8 +45,10 @@ def reconcile(
 ) -> None:
     """Keep the status of PodGroups what their pods make of it, and act on gangs that fell apart.
 
-    Runs until SIGTERM or SIGINT. Endpoints: GET /livez /readyz /metrics. Exit codes: 0 stopped,
-    1 failed or no leader any more, 2 wrong use.
+    Runs until SIGTERM or SIGINT. Endpoints: GET /livez /readyz /metrics /openapi.json, and who
+    waits: /clusterqueues/{name}/pendingworkloads, /localqueues/{namespace}/{name}/pendingworkloads,
+    /workloads/{namespace}/{name}/explanation. Exit codes: 0 stopped, 1 failed or no leader any
+    more, 2 wrong use.
     """
     import uvloop
 
