@@ -945,6 +945,7 @@ WANT_SAMPLES = {
     "cohort.yaml": {"borrower", "owner"},
     "kueue.x-k8s.io_v1beta1.yaml": {"older"},
     "priority-classes.yaml": {"nightly", "urgent"},
+    "queued-gang.yaml": {"train"},
     "single-clusterqueue.yaml": {"first", "second"},
 }
 
