@@ -36,7 +36,7 @@ from extender.state.queues.records import (
     WorkloadInfo,
 )
 from extender.state.queues.store import Queues
-from tests.makers import NAMESPACE, key, shape
+from tests.makers import NAMESPACE, shape
 
 EVERYTHING = LabelSelector()
 _versions = count(1)
@@ -225,6 +225,3 @@ class Admissions:
     def waiting(self, cluster_queue: str = "cq") -> list[str]:
         """Return the names of those that wait, first to be served first."""
         return [name.split("/")[1] for name in self.pending.positions(cluster_queue)]
-
-
-__all__ = ["NAMESPACE", "key", "shape"]

@@ -9,7 +9,7 @@ or a model's `json_schema_extra`.
 Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, Literal
@@ -72,8 +72,9 @@ class Version:
 class Definition:
     """One kind of one group. The first version is stored and served.
 
-    Older ones that differ are not served before somebody converts: the process that does has them
-    served. Until then the API server would ask in vain, ten times a second for each kind.
+    Older ones that say the same are served too. Those that differ are not served before somebody
+    converts: the process that does has them served. Until then the API server would ask in vain,
+    ten times a second for each kind, and no list of the kind would be complete.
     """
 
     group: str
@@ -114,14 +115,7 @@ def crd(definition: Definition) -> dict[str, Any]:
                 **_if_any("categories", list(definition.categories)),
             },
             "scope": definition.scope,
-            "versions": [
-                _version(
-                    version,
-                    stored=version is definition.versions[0],
-                    served=version is definition.versions[0] or not needs_webhook(definition),
-                )
-                for version in definition.versions
-            ],
+            "versions": [*_versions(definition)],
         },
     }
 
@@ -153,7 +147,14 @@ def _metadata(definition: Definition) -> dict[str, Any]:
     return metadata
 
 
-def _version(version: Version, *, stored: bool, served: bool) -> dict[str, Any]:
+def _versions(definition: Definition) -> Iterator[dict[str, Any]]:
+    alike = not needs_webhook(definition)
+    for version in definition.versions:
+        stored = version is definition.versions[0]
+        yield _version(version, served=stored or alike, stored=stored)
+
+
+def _version(version: Version, *, served: bool, stored: bool) -> dict[str, Any]:
     deprecation = {"deprecated": True, "deprecationWarning": version.deprecation}
     return {
         "name": version.name,

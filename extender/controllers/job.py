@@ -4,7 +4,7 @@ Whatever is written is known here as soon as it is stored, so that the next look
 look that fails half way leaves the rest to the next one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -19,11 +19,12 @@ from extender.jobs import actions as do
 from extender.jobs.actions import Note
 from extender.jobs.context import Ancestor, Context
 from extender.jobs.decide import decide
+from extender.jobs.fields import text
 from extender.jobs.generic_job import GenericJob, Step
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name
 from extender.kube.errors import NotFoundError
-from extender.kube.queues import objects
+from extender.kube.queues import objects as path_of
 from extender.kube.recorder import Event, ObjectRef
 from extender.queueing import transitions as to
 from extender.runtime.clock import Clock
@@ -58,7 +59,7 @@ class Writer(Protocol):
 
 
 class JobController:
-    """Decides for one job at a time; keys are its integration and `namespace/name`."""
+    """Decides for one job at a time; keys are those of its `JobObject.unit`."""
 
     def __init__(
         self,
@@ -94,12 +95,13 @@ class JobController:
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
         """Take the steps that are due for a job. Raises ApiError."""
-        found = self._snapshot.jobs.get(key)
-        if found is None:
+        objects = self._snapshot.unit(key)
+        if not objects:
             return None
-        job = self._options.integrations[found.kind].wrap(msgspec.json.decode(found.raw))
-        keys = sorted(self._snapshot.workloads_of(found.meta.uid))
-        own = [self._snapshot.workloads[each] for each in keys]
+        job = self._wrap(objects)
+        found = self._first(objects, job)
+        keys = {each for o in objects for each in self._snapshot.workloads_of(o.meta.uid)}
+        own = [self._snapshot.workloads[each] for each in sorted(keys)]
         for action in decide(job, own, self._context(found, job)):
             act = self._act.get(type(action))
             if act is not None:
@@ -107,6 +109,16 @@ class JobController:
             if action.note is not None:
                 self._tell(job, found, action.note)
         return None
+
+    def _wrap(self, objects: Sequence[JobObject]) -> GenericJob:
+        integration = self._options.integrations[objects[0].kind]
+        sources = [msgspec.json.decode(each.raw) for each in objects]
+        return integration.wrap_all(sources) if integration.compose else integration.wrap(*sources)
+
+    def _first(self, objects: Sequence[JobObject], job: GenericJob) -> JobObject:
+        """Return the object that Events of a job are about."""
+        uid = text(job.object, "metadata", "uid")
+        return next(each for each in objects if each.meta.uid == uid)
 
     def _context(self, found: JobObject, job: GenericJob) -> Context:
         view, options = self._snapshot, self._options
@@ -209,7 +221,7 @@ class JobController:
     async def _step(self, step: Step, of: JobObject) -> None:
         integration = self._options.integrations[of.kind]
         name = step.member or of.meta.name
-        path = objects(
+        path = path_of(
             integration.group,
             integration.version,
             integration.plural,

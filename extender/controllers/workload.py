@@ -49,10 +49,10 @@ class WorkloadController:
         return step.again
 
     def _is_orphaned(self, workload: WorkloadInfo) -> bool:
-        """Return whether its job, of a kind that is watched, is not there."""
-        owner = workload.owner
-        if owner is None:
-            return False
-        group = owner.api_version.rpartition("/")[0]
-        watched = f"{group}/{owner.kind}" in self._kinds()
-        return watched and self._snapshot.job_of(owner.uid) is None
+        """Return whether all objects that are its job are of watched kinds, and not there."""
+        kinds = self._kinds()
+        return bool(workload.owners) and all(
+            f"{owner.api_version.rpartition('/')[0]}/{owner.kind}" in kinds
+            and self._snapshot.job_of(owner.uid) is None
+            for owner in workload.owners
+        )

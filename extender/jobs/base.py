@@ -99,6 +99,14 @@ class BaseJob:
         """Return whether the job has not asked to be queued."""
         return not self.queue_name()
 
+    def ended_by(self, *, succeeded: str, failed: str) -> Finished | None:
+        """Return how the job ended, where two conditions tell it."""
+        for kind, success in ((succeeded, True), (failed, False)):
+            found = fields.condition(self._object, kind)
+            if found is not None:
+                return Finished(success, fields.text(found, "message"))
+        return None
+
     def _set_suspended(self, *, suspended: bool) -> None:
         *path, last = self.suspend_path
         fields.ensure(self._object, *path)[last] = suspended

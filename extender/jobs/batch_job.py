@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Final
+from typing import ClassVar, Final
 
 from typing_extensions import override
 
@@ -26,6 +26,12 @@ class BatchJob(BaseJob):
     before 1.36 leave the time of the last start there. So a stop takes up to three writes, and
     between the first and the second it waits; an annotation tells that there is more to do.
     """
+
+    integration: ClassVar = "batch/job"
+    kind: ClassVar = "Job"
+    group: ClassVar = "batch"
+    version: ClassVar = "v1"
+    plural: ClassVar = "jobs"
 
     @override
     def slots(self) -> list[Slot]:
@@ -52,11 +58,7 @@ class BatchJob(BaseJob):
     @override
     def finished(self) -> Finished | None:
         """Return how it ended."""
-        for kind, success in (("Complete", True), ("Failed", False)):
-            found = fields.condition(self._object, kind)
-            if found is not None:
-                return Finished(success, fields.text(found, "message"))
-        return None
+        return self.ended_by(succeeded="Complete", failed="Failed")
 
     @override
     def pods_ready(self) -> bool:

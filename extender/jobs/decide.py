@@ -43,7 +43,8 @@ def decide(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context)
     if isinstance(job, Skipping) and job.skip():
         return NONE
     if fields.text(job.object, "metadata", "deletionTimestamp"):
-        return _dropped(workloads)
+        # Of other kinds nobody may be left who would tell that the pods are gone.
+        return NONE if isinstance(job, Composed) and job.is_active() else _dropped(workloads)
     if context.ancestor is not None:
         return _held(job, workloads, context)
     if _is_unmanaged(job, workloads, context):
@@ -67,7 +68,8 @@ def decide_orphan(workloads: Sequence[WorkloadInfo]) -> Actions:
 def _manage(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context) -> Actions:
     tidy = job.tidy_steps() if isinstance(job, Composed) else ()
     if tidy:
-        return (FinalizeJob(tuple(tidy)),)
+        said = f"{len(tidy)} pods more than its group has are deleted"
+        return (FinalizeJob(tuple(tidy), Note(Word.EXCESS_POD_DELETED, said)),)
     found = ensure_one(job, workloads, context)
     if not found.settled:
         return found.actions
@@ -106,11 +108,11 @@ def _create(job: GenericJob, context: Context) -> Actions:
         return NONE
     if not job.is_suspended() or is_stopping(job):
         return stop(job, Word.NO_MATCHING_WORKLOAD, "It has no workload yet", workload=None)
-    if job.is_active() or (isinstance(job, Composed) and job.incomplete()):
-        return NONE
     refused = _refusal(job)
     if refused is not None:
         return (refused,)
+    if job.is_active() or (isinstance(job, Composed) and job.incomplete()):
+        return NONE
     try:
         workload = build(job, priority_of(job, context))
     except PriorityClassNotFoundError as error:
@@ -121,6 +123,8 @@ def _create(job: GenericJob, context: Context) -> Actions:
 
 def _refusal(job: GenericJob) -> Refuse | None:
     queue, pod_sets = job.queue_name(), len(job.pod_sets())
+    if isinstance(job, Composed) and job.problem():
+        return Refuse(Word.INVALID_GROUP, job.problem())
     if queue and not _DNS_NAME.fullmatch(queue):
         message = f"{queue!r} in label {names.QUEUE_NAME} cannot be the name of a LocalQueue"
         return Refuse(Word.INVALID_QUEUE_NAME, message)
@@ -177,7 +181,8 @@ def _act(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
         return stop(
             job, Word.NOT_ADMITTED, "It is not admitted by a ClusterQueue", workload=workload
         )
-    return _prioritize(job, workload, context)
+    late = _start(job, workload, context) if isinstance(job, Composed) else NONE
+    return (*_prioritize(job, workload, context), *late)
 
 
 def _evict(job: GenericJob, workload: WorkloadInfo) -> Actions:
@@ -198,10 +203,12 @@ def _start(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
         steps = start_steps(job, placements_of(workload, context.flavors))
     except FlavorNotFoundError as error:
         message = f"There is no ResourceFlavor {error}, in which it has quota"
-        return (Refuse("FlavorNotFound", message),)
+        return (Refuse(Word.FLAVOR_NOT_FOUND, message),)
     except PlacementError as error:
         message = str(error)
         return (finish(workload, Word.FAILED_TO_START, message), *drop_finalizer(workload))
+    if not steps:
+        return NONE
     where = admission.cluster_queue if admission else ""
     return (StartJob(steps, Note(Word.STARTED, f"Admitted by ClusterQueue {where}")),)
 
@@ -238,8 +245,8 @@ def _report(job: GenericJob, workload: WorkloadInfo, context: Context) -> Action
 
 
 def _reclaim(job: GenericJob, workload: WorkloadInfo) -> Actions:
-    if not isinstance(job, Reclaiming):
-        return NONE
+    if not isinstance(job, Reclaiming) or (workload.evicted and workload.admission is not None):
+        return NONE  # what is given back as a whole needs no parts
     most = {each.name: each.count for each in workload.pod_sets}
     found = job.reclaimable_pods().items()
     counts = {name: min(done, most[name]) for name, done in found if name in most}

@@ -164,12 +164,16 @@ class Composed(Protocol):
         """Return the name of the workload, which no single object gives."""
         ...
 
+    def problem(self) -> str:
+        """Return why no workload can ever be made of it, or nothing."""
+        ...
+
     def incomplete(self) -> str:
         """Return why no workload can be made of it yet, or nothing."""
         ...
 
     def tidy_steps(self) -> Sequence[Step]:
-        """Return the writes that are due whatever becomes of it, such as pods too many."""
+        """Return the deletion of objects that are too many."""
         ...
 
 

@@ -3,11 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import cast
+from typing import Final, cast
 
 from extender.jobs.batch_job import BatchJob
 from extender.jobs.fields import Object
 from extender.jobs.generic_job import GenericJob
+from extender.jobs.jobset import JobSet
+from extender.jobs.kubeflow import MPIJob, PyTorchJob, TFJob, XGBoostJob
+from extender.jobs.pod_group import PodGroup, group_of
+from extender.jobs.ray import RayJob
 
 
 class IntegrationError(ValueError):
@@ -25,6 +29,10 @@ class Integration:
     version: str
     plural: str
     build: Callable[[Object], GenericJob]
+    compose: Callable[[Sequence[Object]], GenericJob] | None = None
+    """Makes one job of several objects, where the kind can."""
+    group_of: Callable[[Object], str] | None = None
+    """Tells which objects of a namespace are one job; nothing is one alone."""
 
     @property
     def api_version(self) -> str:
@@ -36,20 +44,28 @@ class Integration:
 
         An object out of a list does not say of what kind it is: that is added.
         """
+        return self.build(self._named(source))
+
+    def wrap_all(self, sources: Sequence[Object]) -> GenericJob:
+        """Return objects as one job, which owns them from now on; there is at least one."""
+        if self.compose is None:
+            raise TypeError(f"several objects are no job of kind {self.kind}")
+        return self.compose([self._named(each) for each in sources])
+
+    def _named(self, source: Object) -> Object:
         source.setdefault("apiVersion", self.api_version)
         source.setdefault("kind", self.kind)
-        return self.build(source)
+        return source
 
 
-_BUILTIN: Sequence[Integration] = (
-    Integration("batch/job", "Job", "batch", "v1", "jobs", BatchJob),
-)
-_SAID = ("integration", "kind", "group", "version", "plural")
+_SAID: Final = ("integration", "kind", "group", "version", "plural")
+_CLASSES: Final[Sequence[type]] = (BatchJob, JobSet, MPIJob, PyTorchJob, TFJob, XGBoostJob, RayJob)
 
 
 def builtin() -> dict[str, Integration]:
     """Return our own integrations by name."""
-    return {each.name: each for each in _BUILTIN}
+    found = [described(each) for each in _CLASSES]
+    return {each.name: each for each in (*found, _pods())}
 
 
 def select(names: Sequence[str] | None, references: Sequence[str] = ()) -> list[Integration]:
@@ -77,18 +93,19 @@ def load(reference: str) -> Integration:
     found = getattr(module, class_name, None)
     if found is None:
         raise IntegrationError(f"there is no {class_name} in {module_name}")
-    return _described(found, reference)
+    return described(found)
 
 
-def _described(found: object, reference: str) -> Integration:
+def described(found: object) -> Integration:
+    """Return the integration that a class is; IntegrationError where it does not say so."""
     if not isinstance(found, type):
-        raise IntegrationError(f"{reference} is not a class")
+        raise IntegrationError(f"{found!r} is not a class")
     missing = [name for name in _SAID if not isinstance(getattr(found, name, None), str)]
     if missing:
-        raise IntegrationError(f"{reference} does not say its {', '.join(missing)}")
+        raise IntegrationError(f"{found.__name__} does not say its {', '.join(missing)}")
     lacks = sorted(name for name in _required() if not callable(getattr(found, name, None)))
     if lacks:
-        raise IntegrationError(f"{reference} lacks {', '.join(lacks)}")
+        raise IntegrationError(f"{found.__name__} lacks {', '.join(lacks)}")
     name, kind, group, version, plural = (str(getattr(found, each)) for each in _SAID)
     build = cast("Callable[[Object], GenericJob]", found)
     return Integration(name, kind, group, version, plural, build)
@@ -96,3 +113,13 @@ def _described(found: object, reference: str) -> Integration:
 
 def _required() -> set[str]:
     return {name for name in vars(GenericJob) if not name.startswith("_")} - {"object"}
+
+
+def _pods() -> Integration:
+    said = (getattr(PodGroup, each) for each in _SAID)
+    name, kind, group, version, plural = map(str, said)
+
+    def alone(pod: Object) -> GenericJob:
+        return PodGroup([pod])
+
+    return Integration(name, kind, group, version, plural, alone, PodGroup, group_of)

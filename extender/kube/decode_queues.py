@@ -38,6 +38,8 @@ from extender.state.queues.records import (
 )
 
 T = TypeVar("T")
+Labelled = dict[str, object]
+"""An object, as far as its labels."""
 _TEMPLATES: Final = 4096
 _PREFERENCES: Final = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
 """What `v1beta1` calls it."""
@@ -155,7 +157,7 @@ class QueueDecoder:
             priority_class=(ref.group, ref.kind, ref.name) if ref else None,
             active=spec.active,
             max_execution=spec.maximum_execution_time_seconds,
-            owner=_owner(found.metadata),
+            owners=tuple(map(_ref, found.metadata.owner_references or ())),
             admission=self._admission(status.admission),
             conditions=conditions_of(status.conditions),
             requeue=RequeueState(requeue.count or 0, _moment(requeue.requeue_at))
@@ -169,15 +171,18 @@ class QueueDecoder:
             ),
         )
 
-    def job(self, raw: bytes | Raw, *, kind: str) -> JobObject:
-        """Return a job of any kind."""
+    def job(
+        self, raw: bytes | Raw, *, kind: str, group_of: Callable[[Labelled], str] | None = None
+    ) -> JobObject:
+        """Return a job of any kind; `group_of` tells which objects are one job together."""
         meta = _metadata(raw).metadata
         return JobObject(
             kind=kind,
             meta=_meta(meta),
             raw=bytes(raw),
             queue_name=(meta.labels or {}).get(QUEUE_LABEL, ""),
-            owner=_owner(meta),
+            owner=next((_ref(o) for o in meta.owner_references or () if o.controller), None),
+            group=group_of({"metadata": {"labels": meta.labels or {}}}) if group_of else "",
         )
 
     def _pod_set(self, found: wire.PodSet) -> PodSetInfo:
@@ -223,11 +228,9 @@ def _meta(found: wire.Metadata) -> Meta:
     )
 
 
-def _owner(found: wire.Metadata) -> OwnerRef | None:
-    for owner in found.owner_references or ():
-        if owner.controller:
-            return OwnerRef(owner.api_version, owner.kind, owner.name, owner.uid)
-    return None
+def _ref(owner: wire.Owner) -> OwnerRef:
+    controller = bool(owner.controller)
+    return OwnerRef(owner.api_version, owner.kind, owner.name, owner.uid, controller)
 
 
 def _groups(found: Sequence[wire.Group] | None) -> tuple[ResourceGroup, ...]:

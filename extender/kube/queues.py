@@ -1,6 +1,6 @@
 """What is written of queues, workloads and jobs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -77,15 +77,15 @@ class QueueWriter:
 class JobWriter:
     """Writes jobs of any kind; every method raises ApiError."""
 
-    def __init__(self, client: KubeClient, decoder: QueueDecoder) -> None:
+    def __init__(self, client: KubeClient, decode: Callable[[bytes, str], JobObject]) -> None:
         self._client = client
-        self._decoder = decoder
+        self._decode = decode
 
     async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
         """Merge a change into a job or a subresource; return the job as it is stored."""
         body = _encode(change)
         stored = await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
-        return self._decoder.job(stored, kind=kind)
+        return self._decode(stored, kind)
 
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
         """Delete an object."""

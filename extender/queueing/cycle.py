@@ -92,14 +92,14 @@ class _Cycle:
         if not ready:
             return
         roots = {self._tree.queue(name).root for name in ready}
+        barring = self._barring(roots)
         yield from self._round(self._in_flight(roots))
-        barred = self._barred(roots)
         for _ in range(self._options.heads_per_queue):
-            heads = [*barred, *filter(None, map(self._pending.head, self._pending.ready()))]
+            heads = [*barring, *filter(None, map(self._pending.head, self._pending.ready()))]
             if not heads:
                 return
             yield from self._round(heads)
-            barred = []
+            barring = []
 
     def _in_flight(self, roots: set[Node]) -> list[str]:
         """Return who waits for victims: what these leave is theirs before anybody else's."""
@@ -113,19 +113,25 @@ class _Cycle:
                 found.append(key)
         return found
 
-    def _barred(self, roots: set[Node]) -> list[str]:
+    def _barring(self, roots: set[Node]) -> list[str]:
         """Return the heads that bar the way in a strict queue: they may keep others out too."""
-        names = [name for name in self._pending.blocked() if self._tree.has(name)]
-        near = (name for name in sorted(names) if self._tree.queue(name).root in roots)
-        heads = (self._pending.head(name, blocked=True) for name in near)
-        return [key for key in heads if key and not self._pending.victims(key)]
+        found = sorted(self._pending.barring())
+        return [
+            key
+            for name, key in found
+            if self._tree.has(name)
+            and self._tree.queue(name).root in roots
+            and not self._pending.victims(key)
+        ]
 
     def _round(self, keys: Iterable[str]) -> Iterator[Outcome]:
         judged = [(self._nominator.nominate(key), self._seen(key)) for key in keys]
         judged.sort(key=lambda each: cycle_order(each[0].borrow, self._pending.order(each[0].key)))
         for nomination, seen in judged:
             current = nomination
-            if seen != self._seen(nomination.key):
+            # Usage only grows in a cycle: who found nothing before finds nothing now.
+            hopeful = nomination.fits or nomination.plan is not None
+            if hopeful and seen != self._seen(nomination.key):
                 current = self._nominator.nominate(nomination.key)
             yield self._serve(current)
 
@@ -148,7 +154,7 @@ class _Cycle:
             self._pending.preempts(key, ())
             return Wait(key, nomination.reason, nomination.message)
         self._take(nomination, nomination.proposal.usage)
-        self._nominator.leave(victim.workload for victim in plan.victims)
+        self._nominator.leaving.choose(victim.workload for victim in plan.victims)
         self._pending.preempts(key, {*plan.leaving, *(each.workload for each in plan.victims)})
         if plan.victims:
             return Preempt(key, plan.victims, nomination.message)

@@ -37,8 +37,9 @@ class Mode(IntEnum):
     FIT = 4
 
 
-Oracle = Callable[[FlavorResource, int], Mode]
-"""Says what preemption could do for so much of a resource: NO_CANDIDATES, PREEMPT or RECLAIM."""
+Oracle = Callable[[FlavorResource, int], tuple[Mode, int] | None]
+"""Says what preemption could do for so much of a resource: NO_CANDIDATES, PREEMPT or RECLAIM, and
+how far up the tree it would borrow then. None: it is not asked before the flavors are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +233,7 @@ class _Search:
         lack = Lack(Unadmitted.WAITING_FOR_QUOTA, text, what, missing)
         lends = self._queue.preemption.borrow_within_cohort != "Never"
         if amount <= node.quota(what).nominal or has_part or lends:
-            return self._quotas.oracle(what, amount), height, lack
+            return *(self._quotas.oracle(what, amount) or (Mode.PREEMPT, height)), lack
         return Mode.NO_FIT, height, lack
 
 

@@ -1,12 +1,10 @@
 """Who has quota, and who of them is about to give it back."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from extender.queueing.options import Options
-from extender.queueing.order import queue_time
-from extender.state.queues.records import WorkloadInfo
+from extender.state.queues.records import Admission, FlavorResource, WorkloadInfo
 from extender.state.queues.snapshot import QueueSnapshot
 from extender.state.queues.usage import Usage, usage
 
@@ -16,45 +14,84 @@ _ASSUMED: Final = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A workload that has quota."""
+    """A workload that has quota, and since when."""
 
     workload: WorkloadInfo
+    admission: Admission
     usage: Usage
     since: float
-    leaves: bool
+
+
+@dataclass(slots=True)
+class Held:
+    """The workloads that have quota in one ClusterQueue."""
+
+    holders: dict[str, Holder] = field(default_factory=dict)
+    leaving: frozenset[str] = frozenset()
+    """Who is evicted, and has not given it back yet."""
+    lowest: int = 0
+    """The lowest priority among them."""
+    uses: frozenset[FlavorResource] = frozenset()
+    version: int = -1
 
 
 class Holders:
-    """Who has quota in which ClusterQueue, looked up once for a cycle."""
+    """Who has quota in which ClusterQueue: looked at again when something of it has changed."""
 
-    def __init__(self, snapshot: QueueSnapshot, options: Options) -> None:
-        self._snapshot, self._options = snapshot, options
-        self._known: dict[str, list[Holder]] = {}
-        self._leaving: set[str] = set()
+    def __init__(self, snapshot: QueueSnapshot) -> None:
+        self._snapshot = snapshot
+        self._known: dict[str, Held] = {}
 
-    def time(self, workload: WorkloadInfo) -> float:
-        """Return since when a workload waits or would wait, in the sense of the queue."""
-        return queue_time(workload, self._options)
-
-    def leave(self, victims: Iterable[str]) -> None:
-        """Count these among those that leave."""
-        self._leaving.update(victims)
-
-    def of(self, cluster_queue: str) -> list[Holder]:
+    def of(self, cluster_queue: str) -> Held:
         """Return those with quota in a ClusterQueue."""
-        found = self._known.get(cluster_queue)
-        if found is None:
-            keys = sorted(self._snapshot.reserving(cluster_queue))
-            found = self._known[cluster_queue] = [self._holder(key) for key in keys]
-        return found
+        version = self._snapshot.usage_version(cluster_queue)
+        known = self._known.get(cluster_queue)
+        if known is None or known.version != version:
+            known = self._known[cluster_queue] = self._look(cluster_queue, known)
+            known.version = version
+        return known
 
-    def leaves(self, holder: Holder) -> bool:
-        """Return whether a workload gives its quota back already."""
-        return holder.leaves or holder.workload.key in self._leaving
+    def _look(self, cluster_queue: str, before: Held | None) -> Held:
+        known = before.holders if before else {}
+        holders: dict[str, Holder] = {}
+        for key in sorted(self._snapshot.reserving(cluster_queue)):
+            found, held = known.get(key), self._snapshot.admission(key)
+            workload = self._snapshot.workloads[key]
+            assert held is not None
+            if found is None or found.workload is not workload or found.admission is not held:
+                found = _holder(workload, held)
+            holders[key] = found
+        if not holders:
+            return Held()
+        return Held(
+            holders,
+            frozenset(key for key, each in holders.items() if each.workload.evicted),
+            min(each.workload.priority for each in holders.values()),
+            frozenset(what for each in holders.values() for what in each.usage),
+        )
 
-    def _holder(self, key: str) -> Holder:
-        workload, held = self._snapshot.workloads[key], self._snapshot.admission(key)
-        assert held is not None
-        reserved = workload.condition("QuotaReserved")
-        since = reserved.transition if reserved and reserved.status == "True" else _ASSUMED
-        return Holder(workload, usage(held, workload), since, workload.evicted)
+
+def _holder(workload: WorkloadInfo, held: Admission) -> Holder:
+    reserved = workload.condition("QuotaReserved")
+    since = reserved.transition if reserved and reserved.status == "True" else _ASSUMED
+    return Holder(workload, held, usage(held, workload), since)
+
+
+class Leaving:
+    """In one cycle: who gives quota back, by their conditions or because it was just decided."""
+
+    def __init__(self, snapshot: QueueSnapshot, holders: Holders) -> None:
+        self._snapshot, self._holders = snapshot, holders
+        self._chosen: dict[str, set[str]] = {}
+
+    def choose(self, victims: Iterable[str]) -> None:
+        """Count these among those that leave."""
+        for key in victims:
+            held = self._snapshot.admission(key)
+            if held is not None:
+                self._chosen.setdefault(held.cluster_queue, set()).add(key)
+
+    def of(self, cluster_queue: str) -> Iterable[str]:
+        """Return who leaves a ClusterQueue."""
+        known, chosen = self._holders.of(cluster_queue).leaving, self._chosen.get(cluster_queue)
+        return sorted(known | chosen) if chosen else known

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from extender.queueing import transitions as to
+from extender.queueing.standing import Absent, standing
 from extender.state.queues.records import ClusterQueueInfo, LocalQueueInfo, WorkloadInfo
 from extender.state.queues.snapshot import QueueSnapshot
 
@@ -47,7 +48,7 @@ def decide(workload: WorkloadInfo, snapshot: QueueSnapshot, now: float, *, orpha
     """Return the next step; `orphaned` tells that its job is known to be gone."""
     if workload.meta.terminating:
         held = bool(workload.meta.finalizers)
-        return Step(drop_finalizer=held and (orphaned or workload.owner is None))
+        return Step(drop_finalizer=held and (orphaned or not workload.owners))
     if orphaned:
         return _ended(workload, now)
     if workload.finished:
@@ -70,7 +71,7 @@ def _ended(workload: WorkloadInfo, now: float) -> Step:
 
 def _release(workload: WorkloadInfo, _: QueueSnapshot, now: float) -> Step | None:
     """Give back the quota of an evicted workload that has no job which would have to stop."""
-    if workload.evicted and workload.admission is not None and workload.owner is None:
+    if workload.evicted and workload.admission is not None and not workload.owners:
         return Step(to.released(workload, now))
     return None
 
@@ -178,10 +179,22 @@ def _time_limit(workload: WorkloadInfo, _: QueueSnapshot, now: float) -> Step | 
     return Step(after)
 
 
+def _nowhere(workload: WorkloadInfo, snapshot: QueueSnapshot, now: float) -> Step | None:
+    """Tell a workload that stands in no queue why it does not."""
+    found = standing(workload, snapshot, now=now)
+    if not isinstance(found, Absent) or found.reason is None:
+        return None
+    known = workload.condition(to.QUOTA_RESERVED)
+    if known is not None and (known.status, known.reason) == ("False", found.reason):
+        return None
+    return Step(to.waiting(workload, found.reason, found.message, now=now))
+
+
 _RULES: Final[tuple[Callable[[WorkloadInfo, QueueSnapshot, float], Step | None], ...]] = (
     _release,
     _deactivate,
     _stopped,
     _come_back,
     _time_limit,
+    _nowhere,
 )

@@ -1,17 +1,17 @@
 """What the usage as it is means for one head: it fits, others could go for it, or why not."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from extender.api.queue_reasons import Unadmitted
 from extender.queueing import preemption
 from extender.queueing.active import Activity, activity
 from extender.queueing.flavors import Mode, Proposal, Quotas, assign, counts
-from extender.queueing.holders import Holders
+from extender.queueing.holders import Leaving
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Plan, Preemptor
-from extender.queueing.quota import Node, QuotaTree
+from extender.queueing.quota import Node, QuotaTree, level
 from extender.queueing.standing import is_welcome
 from extender.state.queues.records import ClusterQueueInfo, FlavorResource
 from extender.state.queues.snapshot import QueueSnapshot
@@ -40,8 +40,8 @@ class Nomination:
 
     @property
     def borrow(self) -> int:
-        """How far up the tree it has to borrow."""
-        return self.proposal.borrow
+        """How far up the tree it has to borrow, once those are gone that have to go."""
+        return self.proposal.borrow if self.plan is None else self.plan.borrow
 
     @property
     def reason(self) -> Unadmitted:
@@ -71,14 +71,10 @@ class Nominator:
     ) -> None:
         self._snapshot, self._pending, self._tree = snapshot, pending, tree
         self._options = options
-        self._holders = Holders(snapshot, options)
+        self.leaving = Leaving(snapshot, tree.holders)
         self._active: dict[str, Activity] = {}
         for key in pending.preempting():
-            self._holders.leave(pending.victims(key))
-
-    def leave(self, victims: Iterable[str]) -> None:
-        """Count these among those that give their quota back."""
-        self._holders.leave(victims)
+            self.leaving.choose(pending.victims(key))
 
     def nominate(self, key: str) -> Nomination:
         """Return what can be done for a workload that waits."""
@@ -93,7 +89,7 @@ class Nominator:
             text = f"namespace {workload.meta.namespace} doesn't match ClusterQueue selector"
             proposal = _refused(Unadmitted.MISCONFIGURED, text)
             return Nomination(key, queue, node, proposal, unwelcome=True)
-        return self._judge(Preemptor(workload, queue, node))
+        return self._judge(Preemptor(workload, queue, node, self._options))
 
     def _activity(self, queue: ClusterQueueInfo) -> Activity:
         found = self._active.get(queue.name)
@@ -113,27 +109,33 @@ class Nominator:
         proposal = assign(head.workload, asked, queue=head.queue, quotas=quotas)
         plan = None
         if Mode.NO_CANDIDATES < proposal.mode < Mode.FIT:
-            plan = preemption.find(
-                head, proposal.usage, proposal.short, tree=self._tree, holders=self._holders
-            )
+            plan = self._find(head, proposal.usage, proposal.short)
         return Nomination(head.workload.key, head.queue, head.node, proposal, plan)
 
     def _quotas(self, preemptor: Preemptor) -> Quotas:
         one = all(len(group.flavors) == 1 for group in preemptor.queue.resource_groups)
 
-        def oracle(what: FlavorResource, amount: int) -> Mode:
+        def oracle(what: FlavorResource, amount: int) -> tuple[Mode, int] | None:
             # With one flavor there is nothing to choose: the question is asked for all at once.
-            return Mode.PREEMPT if one else self._possible(preemptor, what, amount)
+            return None if one else self._possible(preemptor, what, amount)
 
         return Quotas(self._tree, preemptor.node, self._snapshot, self._options, oracle)
 
-    def _possible(self, preemptor: Preemptor, what: FlavorResource, amount: int) -> Mode:
-        plan = preemption.find(
-            preemptor, {what: amount}, {what}, tree=self._tree, holders=self._holders
-        )
+    def _possible(
+        self, preemptor: Preemptor, what: FlavorResource, amount: int
+    ) -> tuple[Mode, int]:
+        plan = self._find(preemptor, {what: amount}, {what})
         if plan is None:
-            return Mode.NO_CANDIDATES
-        return Mode.RECLAIM if plan.only_others else Mode.PREEMPT
+            return Mode.NO_CANDIDATES, level(preemptor.node, what, amount)[0]
+        return Mode.RECLAIM if plan.only_others else Mode.PREEMPT, plan.borrow
+
+    def _find(
+        self,
+        preemptor: Preemptor,
+        request: Mapping[FlavorResource, int],
+        short: Collection[FlavorResource],
+    ) -> Plan | None:
+        return preemption.find(preemptor, request, short, tree=self._tree, leaving=self.leaving)
 
     def _reduced(self, head: Preemptor, asked: Mapping[str, int]) -> Nomination | None:
         """Return the most pods that can be had, if fewer than all are welcome."""

@@ -240,6 +240,10 @@ class PendingQueues:
         place = self._places.get(key)
         return place.cluster_queue if place else None
 
+    def is_late(self, key: str) -> bool:
+        """Return whether a workload was sent back and may not be tried yet."""
+        return key in self._late
+
     def is_parked(self, key: str) -> bool:
         """Return whether a workload waits for something to change."""
         place = self._places.get(key)
@@ -264,9 +268,11 @@ class PendingQueues:
             return None
         return order[-1] if blocked or queue.blocked != order[-1] else None
 
-    def blocked(self) -> Iterator[str]:
-        """Yield the ClusterQueues whose head bars the way."""
-        yield from (name for name, queue in self._queues.items() if queue.blocked)
+    def barring(self) -> Iterator[tuple[str, str]]:
+        """Yield the strict ClusterQueues whose head found nothing, and it."""
+        for name, queue in self._queues.items():
+            if queue.blocked is not None and queue.blocked == self.head(name, blocked=True):
+                yield name, queue.blocked
 
     def order(self, key: str) -> Order:
         """Return what a workload is sorted by."""

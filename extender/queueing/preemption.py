@@ -11,8 +11,10 @@ from enum import Enum
 from typing import Final
 
 from extender.api.queue_reasons import Preempted
-from extender.queueing.holders import Holder, Holders
-from extender.queueing.quota import Node, QuotaTree
+from extender.queueing.holders import Holder, Leaving
+from extender.queueing.options import Options
+from extender.queueing.order import queue_time
+from extender.queueing.quota import Node, QuotaTree, level
 from extender.state.queues.records import ClusterQueueInfo, FlavorResource, WorkloadInfo
 
 
@@ -31,6 +33,8 @@ class Plan:
 
     victims: tuple[Victim, ...] = ()
     leaving: tuple[str, ...] = ()
+    borrow: int = 0
+    """How far up the tree the preemptor has to borrow once they are gone."""
 
     @property
     def only_others(self) -> bool:
@@ -45,6 +49,7 @@ class Preemptor:
     workload: WorkloadInfo
     queue: ClusterQueueInfo
     node: Node
+    options: Options
 
 
 def find(
@@ -53,10 +58,10 @@ def find(
     short: Collection[FlavorResource],
     *,
     tree: QuotaTree,
-    holders: Holders,
+    leaving: Leaving,
 ) -> Plan | None:
     """Return whom it takes to make room, as few as possible; None if nobody can be made to go."""
-    search = _Search(preemptor, request, frozenset(short), tree=tree, holders=holders)
+    search = _Search(preemptor, request, frozenset(short), tree=tree, leaving=leaving)
     mark = tree.mark()
     try:
         return search.plan()
@@ -107,30 +112,38 @@ class _Search:
         short: frozenset[FlavorResource],
         *,
         tree: QuotaTree,
-        holders: Holders,
+        leaving: Leaving,
     ) -> None:
         self._preemptor, self._request, self._short = preemptor, request, short
-        self._tree, self._holders = tree, holders
+        self._tree, self._leaving = tree, leaving
         self._node = preemptor.node
         self._above = frozenset(_above(preemptor.node))
 
     def plan(self) -> Plan | None:
         leaving = tuple(self._without_leaving())
         if self._fits(borrowing=True):
-            return Plan((), leaving)
+            return Plan((), leaving, self._level())
         candidates = sorted([*self._own(), *self._others()], key=lambda each: each.rank)
         for borrowing in self._attempts(candidates):
             chosen = self._remove(candidates, borrowing=borrowing)
             if chosen:
-                return Plan(tuple(self._victim(each) for each in chosen), leaving)
+                for each in chosen:
+                    self._tree.give(each.node, each.holder.usage)
+                victims = tuple(self._victim(each) for each in chosen)
+                return Plan(victims, leaving, self._level())
         return None
 
+    def _level(self) -> int:
+        levels = (level(self._node, what, amount)[0] for what, amount in self._request.items())
+        return max(levels, default=0)
+
     def _without_leaving(self) -> Iterator[str]:
-        for queue in self._node.root.queues():
-            for holder in self._holders.of(queue.name):
-                if self._holders.leaves(holder) and self._concerns(holder):
+        for queue in self._node.root.queues:
+            for key in self._leaving.of(queue.name):
+                holder = self._tree.holders.of(queue.name).holders[key]
+                if self._concerns(holder):
                     self._tree.give(queue, holder.usage)
-                    yield holder.workload.key
+                    yield key
 
     def _concerns(self, holder: Holder) -> bool:
         return not self._short.isdisjoint(holder.usage)
@@ -150,7 +163,7 @@ class _Search:
         if policy == "Never":
             return
         equals = policy == "LowerOrNewerEqualPriority"
-        for holder in self._able(self._node):
+        for holder in self._able(self._node, lower=not equals):
             if self._is_lower(holder) or (equals and self._is_newer_equal(holder)):
                 yield _Candidate(holder, self._node, _Claim.OWN)
 
@@ -159,7 +172,7 @@ class _Search:
         if policy == "Never":
             return
         for node, entitled in self._borrowing():
-            for holder in self._able(node):
+            for holder in self._able(node, lower=policy != "Any"):
                 if policy == "Any" or self._is_lower(holder):
                     yield _Candidate(holder, node, self._claim(holder, entitled=entitled))
 
@@ -173,10 +186,14 @@ class _Search:
             return _Claim.PRIORITY
         return _Claim.NOMINAL
 
-    def _able(self, node: Node) -> Iterator[Holder]:
-        holders = self._holders
-        for holder in holders.of(node.name):
-            if self._concerns(holder) and not holders.leaves(holder):
+    def _able(self, node: Node, *, lower: bool) -> Iterator[Holder]:
+        """Yield who uses what is short and does not leave anyway, if any priority is low enough."""
+        held = self._tree.holders.of(node.name)
+        if lower and held.lowest >= self._preemptor.workload.priority:
+            return
+        leaving = frozenset(self._leaving.of(node.name))
+        for key, holder in held.holders.items():
+            if self._concerns(holder) and key not in leaving:
                 yield holder
 
     def _is_lower(self, holder: Holder) -> bool:
@@ -185,7 +202,8 @@ class _Search:
     def _is_newer_equal(self, holder: Holder) -> bool:
         mine = self._preemptor.workload
         same = holder.workload.priority == mine.priority
-        return same and self._holders.time(holder.workload) > self._holders.time(mine)
+        options = self._preemptor.options
+        return same and queue_time(holder.workload, options) > queue_time(mine, options)
 
     def _borrowing(self) -> Iterator[tuple[Node, bool]]:
         """Yield the queues that borrow, and whether our part of the tree is entitled to that.

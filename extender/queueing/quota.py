@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from extender.queueing.cohorts import path
+from extender.queueing.holders import Holders
 from extender.state.pods import Shape
 from extender.state.queues.records import FlavorResource, Quota, ResourceGroup
 from extender.state.queues.snapshot import QueueSnapshot
@@ -38,6 +39,10 @@ class Node:
     """What of that nobody else may use; none of it where nothing is said."""
     usage: dict[FlavorResource, int] = field(default_factory=dict)
     """Of a cohort: what its children use beyond what they keep."""
+    queues: "list[Node]" = field(default_factory=list)
+    """The ClusterQueues at and under it."""
+    version: int = -1
+    """Of a ClusterQueue: the usage that was read."""
 
     @property
     def root(self) -> "Node":
@@ -86,13 +91,6 @@ class Node:
             amount = max(0, after - kept) - max(0, before - kept)
             node = node.parent
 
-    def queues(self) -> Iterator["Node"]:
-        """Yield the ClusterQueues at and under it."""
-        if self.is_queue:
-            yield self
-        for child in self.children:
-            yield from child.queues()
-
 
 def level(node: Node, what: FlavorResource, amount: int) -> tuple[int, bool]:
     """Return the height of the smallest part of the tree that has quota for so much more.
@@ -112,6 +110,7 @@ class QuotaTree:
 
     def __init__(self, snapshot: QueueSnapshot) -> None:
         self.version = snapshot.structure_version
+        self.holders = Holders(snapshot)
         self.unfit: WeakKeyDictionary[Shape, dict[tuple[str, int], tuple[str | None, ...]]]
         """Why pods of a shape may not use the flavors of a group (by its id): asked once."""
         self.unfit = WeakKeyDictionary()
@@ -144,9 +143,8 @@ class QuotaTree:
     def cohort(self, name: str) -> Node | None:
         """Return a cohort with the usage of its whole tree, if it has members or an object."""
         node = self._cohorts.get(name)
-        first = next(node.root.queues(), None) if node else None
-        if first is not None:
-            self.queue(first.name)
+        if node is not None and node.queues:
+            self.queue(node.queues[0].name)
         return node
 
     def has(self, name: str) -> bool:
@@ -157,7 +155,7 @@ class QuotaTree:
         """Yield the ClusterQueues that share quota with one, itself among them."""
         node = self._queues.get(name)
         if node is not None:
-            yield from (queue.name for queue in node.root.queues())
+            yield from (queue.name for queue in node.root.queues)
 
     def take(self, node: Node, usage: Mapping[FlavorResource, int]) -> None:
         """Use quota on trial."""
@@ -180,12 +178,13 @@ class QuotaTree:
             node.use(what, -amount)
 
     def _refresh(self, root: Node) -> None:
-        for node in root.queues():
-            now = self._snapshot.usage(node.name)
-            if now != node.usage:
+        for node in root.queues:
+            version = self._snapshot.usage_version(node.name)
+            if version != node.version:
+                now = self._snapshot.usage(node.name)
                 for what in {*now, *node.usage}:
                     node.use(what, now.get(what, 0) - node.usage.get(what, 0))
-                node.usage = dict(now)
+                node.version = version
 
     def _build(self) -> None:
         snapshot = self._snapshot
@@ -229,8 +228,10 @@ def _quotas(groups: tuple[ResourceGroup, ...]) -> dict[FlavorResource, Quota]:
 def _sum_up(node: Node) -> None:
     """Fill in what follows from quotas, children first."""
     node.subtree = {what: quota.nominal for what, quota in node.quotas.items()}
+    node.queues = [node] if node.is_queue else []
     for child in node.children:
         _sum_up(child)
+        node.queues += child.queues
         node.height = max(node.height, child.height + 1)
         for what, amount in child.subtree.items():
             lent = amount - child.kept.get(what, 0)

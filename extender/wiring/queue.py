@@ -73,12 +73,13 @@ class Queue:
         chosen, recorder, clock = settings.queue, given.recorder, given.clock
         self.queues = Queues()
         self._snapshot = self.queues.snapshot()
-        self.integrations = registry.select(chosen.integrations, chosen.external_integrations)
+        selected = registry.select(chosen.integrations, chosen.external_integrations)
+        self._integrations = {each.name: each for each in selected}
         self._decoder = QueueDecoder(given.decoder)
         self._client = client
         everything = chosen.manage_jobs_without_queue_name
         self._job_selector = "" if everything else QUEUE_LABEL
-        self._job_reflectors = {each.name: self._jobs(each) for each in self.integrations}
+        self._job_reflectors = {each.name: self._jobs(each) for each in selected}
         self.reflectors = [*self._records(), *self._job_reflectors.values()]
         workloads = Workloads(self.queues, WorkloadWriter(client, self._decoder))
         self.admitter = Admitter(
@@ -112,11 +113,11 @@ class Queue:
             JobController(
                 self.queues,
                 workloads,
-                JobWriter(client, self._decoder),
+                JobWriter(client, self._decode_job),
                 record=recorder.record,
                 clock=clock,
                 options=JobOptions(
-                    integrations={each.name: each for each in self.integrations},
+                    integrations=self._integrations,
                     manage_without_queue_name=everything,
                     namespace_selector=chosen.selector(),
                 ),
@@ -132,11 +133,15 @@ class Queue:
         self._leads = False
         self.queues.subscribe(self._on_change)
 
+    def _decode_job(self, raw: bytes, kind: str) -> JobObject:
+        integration = self._integrations[kind]
+        return self._decoder.job(raw, kind=kind, group_of=integration.group_of)
+
     def _watched_kinds(self) -> set[str]:
         """Return the kinds, as group/Kind, all of whose jobs are known."""
         return {
             f"{each.group}/{each.kind}"
-            for each in self.integrations
+            for each in self._integrations.values()
             if self._job_reflectors[each.name].synced
         }
 
@@ -160,7 +165,7 @@ class Queue:
             cluster_queues=frozenset(view.cluster_queues),
             local_queues=frozenset(view.local_queues),
             flavors=frozenset(view.flavors),
-            jobs=frozenset(view.jobs),
+            jobs=frozenset(view.units),
         )
 
     def _on_change(self, change: Change) -> None:
@@ -235,7 +240,7 @@ class Queue:
                 objects(integration.group, integration.version, integration.plural),
                 self._job_selector,
             ),
-            partial(self._decoder.job, kind=name),
+            lambda raw: self._decode_job(raw, name),
             listed=lambda found: self._tell(ev.JobsListed(name, found)),
             applied=lambda found: self._tell(ev.JobApplied(found)),
             deleted=lambda found: self._tell(ev.JobDeleted(found)),

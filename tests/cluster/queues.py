@@ -116,6 +116,25 @@ class Queues:
         """Return whether a Job is suspended."""
         return bool(self.api.get(JOBS, job, self.namespace)["spec"].get("suspend"))
 
+    def made(self, plural: str, name: str) -> None:
+        """Have an object deleted with the others."""
+        self._made.append((f"{API}/{plural}", name))
+
+    def await_active(self, cluster_queue: str) -> None:
+        """Wait until a ClusterQueue can admit."""
+        self._await_activity(cluster_queue, "True", "Ready")
+
+    def await_inactive(self, cluster_queue: str, reason: str) -> None:
+        """Wait until a ClusterQueue cannot admit, for this reason."""
+        self._await_activity(cluster_queue, "False", reason)
+
+    def _await_activity(self, cluster_queue: str, status: str, reason: str) -> None:
+        def told() -> bool:
+            found = condition(self.api.get(f"{API}/clusterqueues", cluster_queue), "Active")
+            return (found.get("status"), found.get("reason")) == (status, reason)
+
+        self.api.wait_for(f"{cluster_queue} is Active={status}, {reason}", told)
+
     def clean(self) -> None:
         """Delete what is cluster-wide."""
         for resource, name in reversed(self._made):

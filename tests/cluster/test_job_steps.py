@@ -41,7 +41,7 @@ class Bench:
     def create(self, **options: Any) -> list[PodSet]:
         """Create the Job `work`, suspended, and return what it asks for."""
         pod_spec = {"schedulerName": "plain", **options.pop("pod_spec", {})}
-        settings = {"suspend": True, "run_for": "1h", "queue": "q", **options}
+        settings = {"suspend": True, "run_for": "1h", **options}
         settings["pod_spec"] = pod_spec
         made = objects.job(
             "work", settings.pop("parallelism", 2), namespace=self.namespace, **settings

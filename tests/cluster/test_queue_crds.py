@@ -8,6 +8,8 @@ from uuid import uuid4
 import pytest
 import yaml
 
+from extender.api.crds import Definition, Version, crd
+from extender.api.kueue import v1beta1
 from extender.webhooks.conversion import convert
 from tests.harness.client import Api, ApiError
 from tests.harness.objects import Object
@@ -15,13 +17,27 @@ from tests.harness.objects import Object
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 GROUP = "kueue.x-k8s.io"
 NEWER, OLDER = f"{GROUP}/v1beta2", f"{GROUP}/v1beta1"
-WORKLOADS = f"{NEWER}/workloads"
+ALONE = "older.example.com/v1beta1"
+"""The older version of what needs a webhook, as the only version of a group of its own."""
 SINCE = "2026-11-21T08:54:00Z"
 
 
 @pytest.fixture(autouse=True, scope="module")
-def crds(api: Api) -> None:
+def crds(api: Api) -> Iterator[None]:
     api.apply(MANIFESTS / "crds")
+    group, version = ALONE.split("/")
+    alone = [
+        crd(Definition(group, plural, [Version(version, model)], scope=scope))
+        for plural, model, scope in (
+            ("clusterqueues", v1beta1.ClusterQueue, "Cluster"),
+            ("workloads", v1beta1.Workload, "Namespaced"),
+        )
+    ]
+    api.apply(alone)
+    yield
+    for each in alone:
+        name = each["metadata"]["name"]
+        api.delete("apiextensions.k8s.io/v1/customresourcedefinitions", name)
 
 
 @pytest.fixture
@@ -119,6 +135,18 @@ WANT_DEFAULTS: dict[str, tuple[Object, Object]] = {
             "podSets": [{"name": "main", "count": 1, "template": {"spec": {"containers": []}}}],
         },
     ),
+    "an older cluster queue": (
+        of("ClusterQueue", {"cohort": "team"}, ALONE),
+        {
+            **QUEUE_DEFAULTS,
+            "cohort": "team",
+            "flavorFungibility": {"whenCanBorrow": "Borrow", "whenCanPreempt": "TryNextFlavor"},
+        },
+    ),
+    "an older workload": (
+        of("Workload", {"podSets": [pod_set()]}, ALONE),
+        {"active": True, "podSets": [pod_set()], "priorityClassSource": ""},
+    ),
     "a flavor has none": (of("ResourceFlavor", {}), {}),
     "a cohort has none": (of("Cohort", {}), {}),
 }
@@ -201,6 +229,37 @@ WANT_TAKEN: dict[str, Object] = {
         fairSharing={"weight": "1500m"},
         admissionScope={"admissionMode": "UsageBasedAdmissionFairSharing"},
         concurrentAdmissionPolicy={"anything": {"at": "all"}},
+    ),
+    "an older cluster queue with everything": of(
+        "ClusterQueue",
+        {
+            "resourceGroups": [covers(flavor("a", quota(borrowingLimit=1, lendingLimit=1)))],
+            "cohort": "team",
+            "flavorFungibility": {"whenCanBorrow": "Borrow", "whenCanPreempt": "Preempt"},
+            "admissionChecks": ["a", "b"],
+        },
+        ALONE,
+    ),
+    "an older cluster queue with the newer words": of(
+        "ClusterQueue",
+        {
+            "flavorFungibility": {
+                "whenCanBorrow": "MayStopSearch",
+                "whenCanPreempt": "MayStopSearch",
+            },
+            "admissionChecksStrategy": {"admissionChecks": [{"name": "a"}]},
+        },
+        ALONE,
+    ),
+    "an older workload with a class": of(
+        "Workload",
+        {
+            "podSets": [pod_set()],
+            "priorityClassName": "high",
+            "priorityClassSource": "kueue.x-k8s.io/workloadpriorityclass",
+            "priority": 1,
+        },
+        ALONE,
     ),
     "a weight of nothing": queue(fairSharing={"weight": 0}),
     "as many groups as there may be": queue(*MANY[:16]),
@@ -362,6 +421,10 @@ WANT_REFUSED: dict[str, tuple[Object, str]] = {
         queue(covers(flavor("a", quota(lendingLimit=1)))),
         "lendingLimit is only for those with cohortName",
     ),
+    "more is lent than there is": (
+        queue(covers(flavor("a", quota(nominal=1, lendingLimit=2))), cohortName="team"),
+        "lendingLimit is at most nominalQuota",
+    ),
     "a cohort that borrows from nobody": (
         of("Cohort", {"resourceGroups": [covers(flavor("a", quota(borrowingLimit=1)))]}),
         "borrowingLimit is only for those with parentName",
@@ -475,7 +538,7 @@ WANT_REFUSED: dict[str, tuple[Object, str]] = {
         of(
             "ClusterQueue",
             {"resourceGroups": [covers(flavor("a", quota(borrowingLimit=1)))]},
-            OLDER,
+            ALONE,
         ),
         "borrowingLimit is only for those with cohort",
     ),
@@ -486,16 +549,24 @@ WANT_REFUSED: dict[str, tuple[Object, str]] = {
                 "admissionChecks": ["a"],
                 "admissionChecksStrategy": {"admissionChecks": [{"name": "a"}]},
             },
-            OLDER,
+            ALONE,
         ),
         "exclude each other",
     ),
     "an older class without a priority": (
-        of("Workload", {"podSets": [pod_set()], "priorityClassName": "a"}, OLDER),
+        of("Workload", {"podSets": [pod_set()], "priorityClassName": "a"}, ALONE),
         "with priorityClassName there is a priority",
     ),
+    "an older word that there never was": (
+        of("ClusterQueue", {"flavorFungibility": {"whenCanBorrow": "Preempt"}}, ALONE),
+        "spec.flavorFungibility.whenCanBorrow",
+    ),
+    "an older class of a kind that there is not": (
+        of("Workload", {"podSets": [pod_set()], "priorityClassSource": "mine"}, ALONE),
+        "spec.priorityClassSource",
+    ),
     "two older pod sets that could be smaller": (
-        of("Workload", {"podSets": [pod_set("a", minCount=1), pod_set("b", minCount=1)]}, OLDER),
+        of("Workload", {"podSets": [pod_set("a", minCount=1), pod_set("b", minCount=1)]}, ALONE),
         "only one pod set has a minCount",
     ),
 }
@@ -576,25 +647,33 @@ SPEC = {"queueName": "users", "maximumExecutionTimeSeconds": 9, "priority": 1}
 class Stored:
     """A workload on the API server, as far as it has come."""
 
-    def __init__(self, api: Api, namespace: str) -> None:
-        self._api, self._namespace = api, namespace
+    def __init__(self, api: Api, namespace: str, version: str) -> None:
+        self._api, self._namespace, self._version = api, namespace, version
+        self._plural = f"{version}/workloads"
 
     def create(self, status: Object, **spec: Any) -> None:
-        made = workload(**{**SPEC, **spec})
+        made = {**workload(**{**SPEC, **spec}), "apiVersion": self._version}
         self._api.create({**made, "metadata": {"name": "one", "namespace": self._namespace}})
         self.status(status)
 
     def status(self, status: Object) -> Object:
         body = {"status": status}
-        return self._api.patch(WORKLOADS, "one", self._namespace, body=body, subresource="status")
+        return self._api.patch(
+            self._plural, "one", self._namespace, body=body, subresource="status"
+        )
 
     def spec(self, spec: Object) -> Object:
-        return self._api.patch(WORKLOADS, "one", self._namespace, body={"spec": spec})
+        return self._api.patch(self._plural, "one", self._namespace, body={"spec": spec})
 
 
 @pytest.fixture
 def stored(api: Api, namespace: str) -> Stored:
-    return Stored(api, namespace)
+    return Stored(api, namespace, NEWER)
+
+
+@pytest.fixture
+def older(api: Api, namespace: str) -> Stored:
+    return Stored(api, namespace, ALONE)
 
 
 MORE_PODS = {"podSets": [pod_set(count=4)]}
@@ -802,6 +881,46 @@ def test_a_workload_goes_through_its_life(stored: Stored) -> None:
     stored.status({"conditions": [*ended["status"]["conditions"], told("Finished")]})
 
 
+OLDER_OF_QUEUE = {
+    "priorityClassName": "high",
+    "priorityClassSource": "kueue.x-k8s.io/workloadpriorityclass",
+}
+OLDER_OF_PODS = {
+    "priorityClassName": "high",
+    "priorityClassSource": "scheduling.k8s.io/priorityclass",
+}
+
+
+def test_the_older_version_has_the_same_rules(older: Stored) -> None:
+    older.create(ADMITTED, **OLDER_OF_QUEUE)
+
+    for change, want in (
+        (MORE_PODS, "podSets cannot be changed"),
+        ({"queueName": "b"}, "queueName cannot be changed"),
+        ({"maximumExecutionTimeSeconds": 10}, "maximumExecutionTimeSeconds cannot be changed"),
+        ({"priorityClassSource": ""}, "priorityClassSource cannot be changed"),
+        (OLDER_OF_PODS, "priorityClassSource cannot be changed"),
+    ):
+        with pytest.raises(ApiError, match=want):
+            older.spec(change)
+    for change, want in (
+        ({"admission": None}, "QuotaReserved needs status.admission"),
+        ({"admission": {"clusterQueue": "b"}}, "set or cleared, but not edited"),
+        ({"reclaimablePods": []}, "reclaimablePods cannot become fewer"),
+    ):
+        with pytest.raises(ApiError, match=want):
+            older.status(change)
+    older.spec({"priorityClassName": "low", "priority": 0})
+    older.status({**LATER, "accumulatedPastExexcutionTimeSeconds": 3})
+
+
+def test_the_older_version_keeps_the_class_of_pods(older: Stored) -> None:
+    older.create(RESERVED, **OLDER_OF_PODS)
+
+    with pytest.raises(ApiError, match="another PriorityClass cannot be named"):
+        older.spec({"priorityClassName": "low"})
+
+
 def table(api: Api, path: str) -> tuple[list[tuple[str, int]], dict[str, Any]]:
     """Return the columns of a list with their priorities, and the cells of its only row."""
     answer = api._http.get(
@@ -886,7 +1005,7 @@ def test_workloads_are_selected_by_the_queue_that_admitted_them(
     api.create({**workload(), "metadata": {"name": "two", "namespace": namespace}})
 
     def found(selector: str) -> set[str]:
-        listed = api.list(WORKLOADS, namespace, fields=selector)
+        listed = api.list(f"{NEWER}/workloads", namespace, fields=selector)
         return {each["metadata"]["name"] for each in listed}
 
     assert found("status.admission.clusterQueue=all") == {"one"}
@@ -915,24 +1034,25 @@ WANT_NAMES = {
 }
 
 
-def test_the_kinds_are_found_by_their_names_in_both_versions(api: Api) -> None:
-    for version in (NEWER, OLDER):
-        resources = api.request("GET", f"/apis/{version}").json()["resources"]
-        found = {
-            each["name"]: (each["namespaced"], set(each.get("shortNames", ())))
-            for each in resources
-            if "/" not in each["name"]
-        }
-        assert found == WANT_NAMES
+def test_the_kinds_are_found_by_their_names(api: Api) -> None:
+    resources = api.request("GET", f"/apis/{NEWER}").json()["resources"]
+
+    assert {
+        each["name"]: (each["namespaced"], set(each.get("shortNames", ())))
+        for each in resources
+        if "/" not in each["name"]
+    } == WANT_NAMES
 
 
-def test_the_newer_version_is_preferred_and_stored(api: Api) -> None:
+def test_the_newer_version_is_preferred_and_stored_and_the_older_one_deprecated(api: Api) -> None:
     group = api.request("GET", f"/apis/{GROUP}").json()
 
     assert group["preferredVersion"]["version"] == "v1beta2"
     for plural in WANT_NAMES:
-        crd = api.get("apiextensions.k8s.io/v1/customresourcedefinitions", f"{plural}.{GROUP}")
-        versions = {each["name"]: each for each in crd["spec"]["versions"]}
+        definition = api.get(
+            "apiextensions.k8s.io/v1/customresourcedefinitions", f"{plural}.{GROUP}"
+        )
+        versions = {each["name"]: each for each in definition["spec"]["versions"]}
         assert {name: each["storage"] for name, each in versions.items()} == {
             "v1beta2": True,
             "v1beta1": False,

@@ -14,6 +14,19 @@ _LIMITS: Final = "self.resourceGroups.all(g, g.flavors.all(f, f.resources.all(r,
 class ResourceQuota(Written):
     """How much of one resource there is in one flavor."""
 
+    # Of whole numbers only: the API server bounds the cost of a rule by the longest amount that
+    # could be written as text, a request of megabytes, and there may be 65,536 of these. What is
+    # lent beyond nominalQuota is nothing: the rule is for the writer, nobody relies on it.
+    model_config = ConfigDict(
+        json_schema_extra=rules({
+            "lendingLimit is at most nominalQuota": (
+                "!has(self.lendingLimit) || type(self.lendingLimit) != int "
+                "|| type(self.nominalQuota) != int "
+                "|| int(self.lendingLimit) <= int(self.nominalQuota)"
+            )
+        })
+    )  # fmt: skip
+
     name: ResourceName = Field(description="The resource, such as cpu or nvidia.com/gpu.")
     nominal_quota: Quantity = Field(
         description="How much is there for those who own this quota, while nobody borrows."

@@ -216,12 +216,13 @@ class RequeueState:
 
 @dataclass(frozen=True, slots=True)
 class OwnerRef:
-    """Who controls an object."""
+    """Who owns an object."""
 
     api_version: str
     kind: str
     name: str
     uid: str
+    controller: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,8 @@ class WorkloadInfo:
     active: bool = True
     max_execution: int | None = None
     """Seconds."""
-    owner: OwnerRef | None = None
+    owners: tuple[OwnerRef, ...] = ()
+    """Its job, or the objects that are its job together."""
     admission: Admission | None = None
     conditions: tuple[ConditionInfo, ...] = ()
     requeue: RequeueState | None = None
@@ -255,6 +257,11 @@ class WorkloadInfo:
     past_execution: int = 0
     """Seconds that it ran in earlier admissions."""
     evictions: tuple[EvictionCount, ...] = ()
+
+    @property
+    def owner(self) -> OwnerRef | None:
+        """The job, where it is one object."""
+        return next((owner for owner in self.owners if owner.controller), None)
 
     @property
     def key(self) -> str:
@@ -301,8 +308,17 @@ class JobObject:
     raw: bytes = field(repr=False)
     queue_name: str = ""
     owner: OwnerRef | None = None
+    group: str = ""
+    """The name that all objects have which are one job together; nothing for one alone."""
 
     @property
     def key(self) -> tuple[str, str]:
         """Integration, and `namespace/name`."""
         return self.kind, self.meta.key
+
+    @property
+    def unit(self) -> tuple[str, str]:
+        """Integration, and what is one job: the object, or the group that it is a part of."""
+        if self.group:
+            return self.kind, f"{self.meta.namespace}/group/{self.group}"
+        return self.key

@@ -45,6 +45,8 @@ class Tables:
     assumed: dict[str, Admission] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
     """By ClusterQueue: quota taken, in fact or by assumption."""
+    usage_versions: dict[str, int] = field(default_factory=dict)
+    """By ClusterQueue: grows when its usage, or a workload that takes quota in it, changes."""
     reserving: defaultdict[str, set[str]] = field(default_factory=_sets)
     """By ClusterQueue: workloads that take quota in it."""
     by_queue: defaultdict[str, set[str]] = field(default_factory=_sets)
@@ -54,10 +56,14 @@ class Tables:
     by_cluster_queue: defaultdict[str, set[str]] = field(default_factory=_sets)
     """By ClusterQueue: its LocalQueues."""
     job_uids: dict[str, tuple[str, str]] = field(default_factory=dict)
+    units: defaultdict[tuple[str, str], set[tuple[str, str]]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
+    """By job, as it is looked at: its objects."""
     children: defaultdict[str, set[tuple[str, str]]] = field(
         default_factory=lambda: defaultdict(set)
     )
-    """By UID of a job: the jobs that it made."""
+    """By UID of an object: the jobs that it made."""
     structure_version: int = 0
 
 
@@ -121,6 +127,10 @@ class QueueSnapshot:
         """Return the quota that is taken in a ClusterQueue."""
         return self._tables.usage.get(cluster_queue, _NOTHING)
 
+    def usage_version(self, cluster_queue: str) -> int:
+        """Grows when the usage of a ClusterQueue changes, or a workload that has quota in it."""
+        return self._tables.usage_versions.get(cluster_queue, 0)
+
     def reserving(self, cluster_queue: str) -> Collection[str]:
         """Return the workloads that take quota in a ClusterQueue."""
         return self._tables.reserving.get(cluster_queue, ())
@@ -148,6 +158,16 @@ class QueueSnapshot:
     def workloads_of(self, owner: str) -> Collection[str]:
         """Return the workloads of the job with a UID."""
         return self._tables.by_owner.get(owner, ())
+
+    @property
+    def units(self) -> Collection[tuple[str, str]]:
+        """The jobs, each of one object or of several."""
+        return self._tables.units
+
+    def unit(self, key: tuple[str, str]) -> list[JobObject]:
+        """Return the objects of one job, by name."""
+        keys = self._tables.units.get(key, ())
+        return [self._tables.jobs[each] for each in sorted(keys)]
 
     def job_of(self, uid: str) -> JobObject | None:
         """Return the job with a UID."""

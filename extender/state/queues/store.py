@@ -27,6 +27,7 @@ from extender.state.queues.records import (
 from extender.state.queues.snapshot import QueueSnapshot, Tables
 from extender.state.queues.usage import Usage, add, usage
 
+K = TypeVar("K")
 V = TypeVar("V")
 
 _NOTHING = Change()
@@ -206,8 +207,8 @@ class Queues:
         if before is not None:
             self._unindex(before)
         tables.workloads[key] = workload
-        if workload.owner is not None:
-            tables.by_owner[workload.owner.uid].add(key)
+        for owner in workload.owners:
+            tables.by_owner[owner.uid].add(key)
         if not workload.finished:
             tables.by_queue[workload.queue].add(key)
         return self._changed(workload, before, released=released, taken=self._count(key))
@@ -220,8 +221,8 @@ class Queues:
         return self._changed(workload, None, released=released, taken=(None, {}))
 
     def _unindex(self, workload: WorkloadInfo) -> None:
-        if workload.owner is not None:
-            _discard(self._tables.by_owner, workload.owner.uid, workload.key)
+        for owner in workload.owners:
+            _discard(self._tables.by_owner, owner.uid, workload.key)
         _discard(self._tables.by_queue, workload.queue, workload.key)
 
     def _assumed(self, event: ev.Assumed) -> Change:
@@ -248,6 +249,7 @@ class Queues:
         taken = usage(held, self._tables.workloads[key])
         add(self._tables.usage.setdefault(held.cluster_queue, {}), taken)
         self._tables.reserving[held.cluster_queue].add(key)
+        self._tick(held.cluster_queue)
         return held.cluster_queue, taken
 
     def _uncount(self, key: str, before: WorkloadInfo | None) -> tuple[str | None, Usage]:
@@ -258,7 +260,12 @@ class Queues:
         given = usage(held, before)
         add(self._tables.usage[held.cluster_queue], given, sign=-1)
         _discard(self._tables.reserving, held.cluster_queue, key)
+        self._tick(held.cluster_queue)
         return held.cluster_queue, given
+
+    def _tick(self, cluster_queue: str) -> None:
+        versions = self._tables.usage_versions
+        versions[cluster_queue] = versions.get(cluster_queue, 0) + 1
 
     def _changed(
         self,
@@ -284,8 +291,9 @@ class Queues:
     ) -> frozenset[tuple[str, str]]:
         """Return the jobs that the change of a workload concerns: its own, and what that made."""
         tables = self._tables
-        owners = {w.owner.uid for w in (workload, before) if w is not None and w.owner}
-        own = {tables.job_uids[uid] for uid in owners if uid in tables.job_uids}
+        owners = {owner.uid for w in (workload, before) if w is not None for owner in w.owners}
+        keys = (tables.job_uids[uid] for uid in owners if uid in tables.job_uids)
+        own = {tables.jobs[key].unit for key in keys}
         return frozenset(own.union(*(tables.children.get(uid, ()) for uid in owners)))
 
     # -- jobs
@@ -300,9 +308,10 @@ class Queues:
             self._unindex_job(before)
         self._tables.jobs[job.key] = job
         self._tables.job_uids[job.meta.uid] = job.key
+        self._tables.units[job.unit].add(job.key)
         if job.owner is not None:
-            self._tables.children[job.owner.uid].add(job.key)
-        return Change(jobs=frozenset((job.key,)))
+            self._tables.children[job.owner.uid].add(job.unit)
+        return Change(jobs=frozenset((job.unit,)))
 
     def _drop_job(self, job: JobObject) -> Change:
         before = self._tables.jobs.get(job.key)
@@ -312,12 +321,13 @@ class Queues:
         self._unindex_job(before)
         self._remember(job.meta.uid)
         workloads = frozenset(self._snapshot.workloads_of(job.meta.uid))
-        return Change(jobs=frozenset((job.key,)), workloads=workloads)
+        return Change(jobs=frozenset((before.unit,)), workloads=workloads)
 
     def _unindex_job(self, job: JobObject) -> None:
         self._tables.job_uids.pop(job.meta.uid, None)
+        _discard(self._tables.units, job.unit, job.key)
         if job.owner is not None:
-            _discard(self._tables.children, job.owner.uid, job.key)
+            _discard(self._tables.children, job.owner.uid, job.unit)
 
     def _jobs_listed(self, event: ev.JobsListed) -> Change:
         there = {job.key for job in event.jobs}
@@ -379,7 +389,7 @@ def _freed(released: tuple[str | None, Usage], taken: tuple[str | None, Usage]) 
     return frozenset((where,)) if freed else frozenset()
 
 
-def _discard(sets: dict[str, set[V]], key: str, value: V) -> None:
+def _discard(sets: dict[K, set[V]], key: K, value: V) -> None:
     found = sets.get(key)
     if found is not None:
         found.discard(value)

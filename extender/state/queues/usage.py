@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from extender.state.queues.records import Admission, FlavorResource, WorkloadInfo
+from extender.state.queues.records import Admission, Assignment, FlavorResource, WorkloadInfo
 
 Usage = dict[FlavorResource, int]
 
@@ -14,11 +14,8 @@ def usage(admission: Admission, workload: WorkloadInfo) -> Usage:
     done already, or because it takes part of what it wants.
     """
     taken: Usage = {}
-    counts = {each.name: each.count for each in workload.pod_sets}
     for assignment in admission.assignments:
-        done = workload.reclaimable.get(assignment.name, 0)
-        asked = counts.get(assignment.name, assignment.count)
-        left = max(0, min(assignment.count, asked - done))
+        left = _left(assignment, workload) if workload.reclaimable else assignment.count
         for resource, amount in assignment.usage.items():
             flavor = assignment.flavors.get(resource)
             if flavor is None or not assignment.count or not amount * left:
@@ -26,6 +23,12 @@ def usage(admission: Admission, workload: WorkloadInfo) -> Usage:
             key = (flavor, resource)
             taken[key] = taken.get(key, 0) + amount * left // assignment.count
     return taken
+
+
+def _left(assignment: Assignment, workload: WorkloadInfo) -> int:
+    asked = {each.name: each.count for each in workload.pod_sets}
+    most = asked.get(assignment.name, assignment.count)
+    return max(0, min(assignment.count, most - workload.reclaimable.get(assignment.name, 0)))
 
 
 def add(into: Usage, more: Mapping[FlavorResource, int], *, sign: int = 1) -> None:

@@ -262,8 +262,8 @@ def test_versions_that_say_the_same_need_nobody_to_convert_them() -> None:
 
     spec = crd(Definition("example.com", "resourceflavors", versions))["spec"]
 
-    assert [version["name"] for version in spec["versions"]] == ["v2", "v1"]
-    assert [version["served"] for version in spec["versions"]] == [True, True]
+    found = [(each["name"], each["served"], each["storage"]) for each in spec["versions"]]
+    assert found == [("v2", True, True), ("v1", True, False)]
     assert "conversion" not in spec
 
 

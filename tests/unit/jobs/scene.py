@@ -96,7 +96,7 @@ def workload(
         "pod_sets": pod_sets,
         "queue_name": spec["queueName"],
         "max_execution": spec.get("maximumExecutionTimeSeconds"),
-        "owner": OwnerRef("batch/v1", "Job", "work", UID),
+        "owners": (OwnerRef("batch/v1", "Job", "work", UID),),
         "admission": Admission("cq", assignments) if quota else None,
         "conditions": tuple(map(condition, (*quota, *holds))),
     }

@@ -299,8 +299,31 @@ def test_quota_is_given_back_before_anything_is_told() -> None:
     evicted = workload(held, EVICTED, admitted=True)
     evicted = replace(evicted, conditions=(*evicted.conditions, ready))
     context = replace(CONTEXT, wait_for_pods_ready=True)
-    want = ["ReleaseQuota", "SetReclaimable", "SetPodsReady"]
-    assert words(decide(held, [evicted], context)) == want
+    assert words(decide(held, [evicted], context)) == ["ReleaseQuota", "SetPodsReady"]
+
+
+def test_pods_that_are_done_give_their_quota_back_and_do_not_take_it_again() -> None:
+    def reclaimed(succeeded: int, **before: int) -> Any:
+        running = job("work", 4, suspend=False, status={"succeeded": succeeded})
+        stored = workload(job("work", 4), admitted=True, reclaimable=before)
+        return [each.counts for each in decide(running, [stored], CONTEXT)]  # type: ignore[union-attr]
+
+    assert reclaimed(0) == []
+    assert reclaimed(1) == [{"main": 1}]
+    assert reclaimed(1, main=1) == []
+    assert reclaimed(3, main=1) == [{"main": 3}]
+    assert reclaimed(1, main=3) == []
+    assert reclaimed(9) == [{"main": 4}]
+
+
+def test_without_quota_what_is_done_is_what_the_job_says() -> None:
+    held = job("work", 4, status={"succeeded": 1})
+    stored = workload(held, reclaimable={"main": 3})
+    (said,) = decide(held, [stored], CONTEXT)
+    assert said == act.SetReclaimable(stored.key, "w1", {"main": 1})
+    fresh = job("work", 4)
+    (said,) = decide(fresh, [stored], CONTEXT)
+    assert said == act.SetReclaimable(stored.key, "w1", {})
 
 
 @pytest.mark.parametrize("after", [0, 1])
@@ -390,17 +413,17 @@ def test_a_prebuilt_workload_is_waited_for_and_taken() -> None:
     held = job(labels=PREBUILT)
     assert decide(held, [], CONTEXT) == ()
     assert words(decide(job(labels=PREBUILT, suspend=False), [], CONTEXT)) == ["StopJob"]
-    free = replace(workload(held), meta=Meta("mine", "ns", uid="w9"), owner=None)
+    free = replace(workload(held), meta=Meta("mine", "ns", uid="w9"), owners=())
     (adopt,) = decide(held, [], replace(CONTEXT, prebuilt=free))
     assert isinstance(adopt, act.AdoptWorkload)
     assert adopt.metadata["labels"] == {"kueue.x-k8s.io/job-uid": UID}
-    mine = replace(free, owner=OwnerRef("batch/v1", "Job", "work", UID))
+    mine = replace(free, owners=(OwnerRef("batch/v1", "Job", "work", UID),))
     assert decide(held, [mine], replace(CONTEXT, prebuilt=mine)) == ()
 
 
 def test_a_prebuilt_workload_of_somebody_else_is_not_taken() -> None:
     held = job(labels=PREBUILT)
-    others = replace(workload(held), owner=OwnerRef("batch/v1", "Job", "other", "u2"))
+    others = replace(workload(held), owners=(OwnerRef("batch/v1", "Job", "other", "u2"),))
     (refuse,) = decide(held, [], replace(CONTEXT, prebuilt=others))
     assert isinstance(refuse, act.Refuse)
 

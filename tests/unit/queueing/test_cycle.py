@@ -3,10 +3,10 @@
 from extender.queueing.cycle import Admit, Preempt, Wait
 from extender.state.queues import events as ev
 from extender.state.queues.records import Admission, Assignment
+from tests.makers import key
 from tests.queue_makers import (
     Admissions,
     cluster_queue,
-    key,
     local_queue,
     pod_set,
     quota,

@@ -1,0 +1,82 @@
+"""JobSet (jobset.x-k8s.io): several groups of equal Jobs, each a pod set."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from typing_extensions import override
+
+from extender.jobs import fields
+from extender.jobs.base import BaseJob
+from extender.jobs.fields import Object
+from extender.jobs.generic_job import Finished, Slot
+
+
+class JobSet(BaseJob):
+    """A JobSet; what it does with the Jobs that it owns is its controller's business."""
+
+    integration: ClassVar = "jobset.x-k8s.io/jobset"
+    kind: ClassVar = "JobSet"
+    group: ClassVar = "jobset.x-k8s.io"
+    version: ClassVar = "v1alpha2"
+    plural: ClassVar = "jobsets"
+
+    @override
+    def slots(self) -> list[Slot]:
+        """Return the template of each of the replicated jobs."""
+        return [
+            Slot(
+                fields.text(each, "name"),
+                _replicas(each) * _pods(each),
+                fields.ensure(each, "template", "spec", "template"),
+            )
+            for each in self._replicated_jobs()
+        ]
+
+    @override
+    def finished(self) -> Finished | None:
+        """Return how it ended."""
+        return self.ended_by(succeeded="Completed", failed="Failed")
+
+    @override
+    def pods_ready(self) -> bool:
+        """Return whether each Job is ready or has succeeded."""
+        told = self._told()
+        return all(
+            fields.count(told.get(fields.text(each, "name"), {}), "ready")
+            + fields.count(told.get(fields.text(each, "name"), {}), "succeeded")
+            >= _replicas(each)
+            for each in self._replicated_jobs()
+        )
+
+    @override
+    def is_active(self) -> bool:
+        """Return whether a Job has pods."""
+        return any(fields.count(each, "active") for each in self._told().values())
+
+    def reclaimable_pods(self) -> Mapping[str, int]:
+        """Return the pods of the Jobs that have succeeded."""
+        told = self._told()
+        done: dict[str, int] = {}
+        for each in self._replicated_jobs():
+            name = fields.text(each, "name")
+            succeeded = fields.count(told.get(name, {}), "succeeded")
+            done[name] = min(succeeded, _replicas(each)) * _pods(each)
+        return {name: count for name, count in done.items() if count}
+
+    def _replicated_jobs(self) -> list[Object]:
+        return fields.objects(self.object, "spec", "replicatedJobs")
+
+    def _told(self) -> dict[str, Object]:
+        found = fields.objects(self.object, "status", "replicatedJobsStatus")
+        return {fields.text(each, "name"): each for each in found}
+
+
+def _replicas(replicated: Mapping[str, object]) -> int:
+    return fields.count(replicated, "replicas", default=1)
+
+
+def _pods(replicated: Mapping[str, object]) -> int:
+    """Return how many pods one of the Jobs begins with."""
+    spec = fields.mapping(replicated, "template", "spec")
+    parallelism = fields.count(spec, "parallelism", default=1)
+    return min(parallelism, fields.count(spec, "completions", default=parallelism))

@@ -1,0 +1,92 @@
+"""RayJob (ray.io): the head of its cluster, its groups of workers, and the pod that submits."""
+
+from typing import ClassVar, Final
+
+from typing_extensions import override
+
+from extender.jobs import fields
+from extender.jobs.base import BaseJob
+from extender.jobs.fields import Object
+from extender.jobs.generic_job import Finished, Slot
+
+_HEAD: Final = "head"
+_SUBMITTER: Final = "submitter"
+_NOT_BEGUN: Final = frozenset(("", "Suspended"))
+_ENDED: Final = frozenset(("Complete", "Failed"))
+_DEFAULT_MODE: Final = "K8sJobMode"
+
+
+class RayJob(BaseJob):
+    """A RayJob with a cluster of its own."""
+
+    integration: ClassVar = "ray.io/rayjob"
+    kind: ClassVar = "RayJob"
+    group: ClassVar = "ray.io"
+    version: ClassVar = "v1"
+    plural: ClassVar = "rayjobs"
+
+    def skip(self) -> bool:
+        """Return whether it only uses a cluster that is there: then it needs no room."""
+        return bool(fields.mapping(self.object, "spec", "clusterSelector"))
+
+    @override
+    def slots(self) -> list[Slot]:
+        """Return the templates of the head, of each group of workers, and of the submitter."""
+        cluster = fields.ensure(self.object, "spec", "rayClusterSpec")
+        head = Slot(_HEAD, 1, fields.ensure(cluster, "headGroupSpec", "template"))
+        workers = (
+            Slot(fields.text(each, "groupName").lower(), _hosts(each), _template(each))
+            for each in fields.objects(cluster, "workerGroupSpecs")
+        )
+        mode = fields.text(self.object, "spec", "submissionMode") or _DEFAULT_MODE
+        submitter = [Slot(_SUBMITTER, 1, self._submitter(head))] if mode == _DEFAULT_MODE else []
+        return [head, *workers, *submitter]
+
+    @override
+    def finished(self) -> Finished | None:
+        """Return how it ended."""
+        if self._deployment() not in _ENDED:
+            return None
+        success = fields.text(self.object, "status", "jobStatus") == "SUCCEEDED"
+        return Finished(success, fields.text(self.object, "status", "message"))
+
+    @override
+    def pods_ready(self) -> bool:
+        """Return whether its cluster is ready."""
+        return fields.text(self.object, "status", "rayClusterStatus", "state") == "ready"
+
+    @override
+    def is_active(self) -> bool:
+        """Return whether it has a cluster."""
+        return self._deployment() not in _NOT_BEGUN
+
+    def _deployment(self) -> str:
+        return fields.text(self.object, "status", "jobDeploymentStatus")
+
+    def _submitter(self, head: Slot) -> Object:
+        """Return the submitter's template, or what the operator makes where there is none.
+
+        That one cannot be given a place: what is injected into it is lost.
+        """
+        own = fields.value(self.object, "spec", "submitterPodTemplate")
+        if isinstance(own, dict):
+            return own
+        first = next(iter(fields.objects(head.template, "spec", "containers")), {})
+        container = {
+            "name": "ray-job-submitter",
+            "image": fields.text(first, "image"),
+            "resources": {
+                "requests": {"cpu": "500m", "memory": "200Mi"},
+                "limits": {"cpu": "1", "memory": "1Gi"},
+            },
+        }
+        return {"spec": {"containers": [container], "restartPolicy": "Never"}}
+
+
+def _template(workers: Object) -> Object:
+    return fields.ensure(workers, "template")
+
+
+def _hosts(workers: Object) -> int:
+    each = max(1, fields.count(workers, "numOfHosts", default=1))
+    return fields.count(workers, "replicas", default=1) * each

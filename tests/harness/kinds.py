@@ -1,0 +1,92 @@
+"""Objects of the kinds that others' operators look after; `status` tells what those would."""
+
+from typing import Any
+
+Object = dict[str, Any]
+QUEUE = "kueue.x-k8s.io/queue-name"
+
+
+def template(cpu: str = "1", **spec: Any) -> Object:
+    """Return a pod template of one container."""
+    resources = {"requests": {"cpu": cpu, "memory": "64Mi"}}
+    container = {"name": "main", "image": "example.invalid/nothing", "resources": resources}
+    return {"spec": {"containers": [container], **spec}}
+
+
+def made(api_version: str, kind: str, spec: Object) -> Object:
+    """Return an object as it would be stored in the namespace `ns`."""
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": "work", "namespace": "ns", "uid": "u1", "labels": {QUEUE: "q"}},
+        "spec": spec,
+    }
+
+
+def fresh(source: Object, *, namespace: str, queue: str | None = None) -> Object:
+    """Return an object as it is before it is stored, in a namespace and a queue."""
+    labels = {QUEUE: queue} if queue else {}
+    return {**source, "metadata": {"name": "work", "namespace": namespace, "labels": labels}}
+
+
+def jobset() -> Object:
+    """Return a JobSet of a driver and two Jobs of workers."""
+
+    def replicated(name: str, replicas: int, **spec: Any) -> Object:
+        return {"name": name, "replicas": replicas, "template": {"spec": spec}}
+
+    jobs = [
+        replicated("driver", 1, template=template()),
+        replicated("workers", 2, parallelism=3, completions=2, template=template("2")),
+    ]
+    spec = {"suspend": True, "replicatedJobs": jobs}
+    return made("jobset.x-k8s.io/v1alpha2", "JobSet", spec)
+
+
+def kubeflow(kind: str, field: str, version: str = "v1", **replicas: Any) -> Object:
+    """Return a training job; `replicas` by type."""
+    specs = {name: {"replicas": count, "template": template()} for name, count in replicas.items()}
+    spec = {"runPolicy": {"suspend": True}, field: specs}
+    return made(f"kubeflow.org/{version}", kind, spec)
+
+
+def mpijob() -> Object:
+    """Return an MPIJob."""
+    return kubeflow("MPIJob", "mpiReplicaSpecs", "v2beta1", Worker=3, Launcher=1)
+
+
+def pytorchjob() -> Object:
+    """Return a PyTorchJob."""
+    return kubeflow("PyTorchJob", "pytorchReplicaSpecs", Worker=3, Master=1)
+
+
+def tfjob() -> Object:
+    """Return a TFJob."""
+    return kubeflow("TFJob", "tfReplicaSpecs", Evaluator=1, Worker=3, PS=2, Chief=1)
+
+
+def xgboostjob() -> Object:
+    """Return an XGBoostJob."""
+    return kubeflow("XGBoostJob", "xgbReplicaSpecs", Worker=3, Master=1)
+
+
+def rayjob() -> Object:
+    """Return a RayJob with two groups of workers."""
+    workers = [
+        {"groupName": "CPU", "replicas": 2, "template": template("2")},
+        {"groupName": "tpu", "replicas": 2, "numOfHosts": 4, "template": template("4")},
+    ]
+    cluster = {"headGroupSpec": {"template": template()}, "workerGroupSpecs": workers}
+    spec = {"suspend": True, "entrypoint": "python job.py", "rayClusterSpec": cluster}
+    return made("ray.io/v1", "RayJob", {**spec, "submitterPodTemplate": template("500m")})
+
+
+POD_SETS: dict[str, tuple[Any, dict[str, int]]] = {
+    "jobset.x-k8s.io/jobset": (jobset, {"driver": 1, "workers": 4}),
+    "kubeflow.org/mpijob": (mpijob, {"launcher": 1, "worker": 3}),
+    "kubeflow.org/pytorchjob": (pytorchjob, {"master": 1, "worker": 3}),
+    "kubeflow.org/tfjob": (tfjob, {"chief": 1, "ps": 2, "worker": 3, "evaluator": 1}),
+    "kubeflow.org/xgboostjob": (xgboostjob, {"master": 1, "worker": 3}),
+    "ray.io/rayjob": (rayjob, {"head": 1, "cpu": 2, "tpu": 8, "submitter": 1}),
+}
+"""By integration: its maker, and the pod sets that its object has, in order."""

@@ -1,0 +1,464 @@
+"""No order of events gives more quota than there is, lets one pass, or leaves anybody behind."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from extender.queueing.cycle import Admit, Outcome, Preempt
+from extender.queueing.flavors import counts
+from extender.queueing.nomination import Nomination, Nominator
+from extender.queueing.order import queue_order
+from extender.queueing.standing import Queued, standing
+from extender.state.queues import events as ev
+from extender.state.queues.records import (
+    Admission,
+    FlavorResource,
+    Fungibility,
+    Quota,
+    RequeueState,
+    ResourceGroup,
+    WorkloadInfo,
+)
+from tests.queue_makers import (
+    Admissions,
+    cluster_queue,
+    cohort,
+    condition,
+    flavor,
+    group,
+    local_queue,
+    pod_set,
+    quota,
+    workload,
+)
+
+INDEX = st.integers(0, 30)
+LIMIT = st.sampled_from([None, None, 0, 1, 3])
+POLICY = st.fixed_dictionaries(
+    {
+        "within_cluster_queue": st.sampled_from(
+            ["LowerOrNewerEqualPriority", "LowerPriority", "LowerPriority", "Never"]
+        ),
+        "reclaim_within_cohort": st.sampled_from(["Any", "Any", "LowerPriority", "Never"]),
+        "borrow_within_cohort": st.sampled_from(["LowerPriority", "Never"]),
+        "borrow_max_priority": st.sampled_from([None, 1]),
+    }
+)
+STEP = st.sampled_from(["MayStopSearch", "TryNextFlavor"])
+
+
+@dataclass
+class Part:
+    """A ClusterQueue or a cohort, counted here once more and more simply."""
+
+    quotas: Mapping[FlavorResource, Quota]
+    usage: Mapping[FlavorResource, int] = field(default_factory=dict)
+    children: list["Part"] = field(default_factory=list)
+
+    def has(self, what: FlavorResource) -> int:
+        own = self.quotas.get(what, Quota()).nominal
+        return own + sum(child.has(what) - child.keeps(what) for child in self.children)
+
+    def keeps(self, what: FlavorResource) -> int:
+        limit = self.quotas.get(what, Quota()).lending_limit
+        return 0 if limit is None else max(0, self.has(what) - limit)
+
+    def used(self, what: FlavorResource) -> int:
+        lent = (max(0, child.used(what) - child.keeps(what)) for child in self.children)
+        return self.usage.get(what, 0) + sum(lent)
+
+    def check(self, what: FlavorResource, *, top: bool) -> None:
+        limit = 0 if top else self.quotas.get(what, Quota()).borrowing_limit
+        if limit is not None:
+            assert self.used(what) <= self.has(what) + limit, f"{what} is exceeded in {self}"
+        for child in self.children:
+            child.check(what, top=False)
+
+
+class Queueing(RuleBasedStateMachine):
+    """A few queues in cohorts, their workloads, and a shell that is late now and then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = Admissions()
+        self.made = 0
+        self.names: list[str] = []
+
+    @initialize(data=st.data(), queues=st.integers(1, 4), parents=st.integers(0, 2))
+    def begin(self, data: st.DataObject, queues: int, parents: int) -> None:
+        draw = data.draw
+        self.world.put(flavor("other"))
+        names = [f"co{number}" for number in range(3)]
+        for number in range(parents):
+            own = draw(st.builds(quota, st.integers(0, 3), LIMIT))
+            self.world.put(cohort(names[number], names[number + 1], own))
+        for number in range(queues):
+            name = f"q{number}"
+            inside = draw(st.sampled_from([*names[: parents + 1], None]))
+            self.names.append(name)
+            fungibility = Fungibility(
+                draw(STEP), draw(STEP), draw(st.sampled_from([None, "PreemptionOverBorrowing"]))
+            )
+            self.world.put(
+                cluster_queue(
+                    name,
+                    self.group(data, inside=inside is not None),
+                    inside,
+                    strategy=draw(st.sampled_from(["BestEffortFIFO", "StrictFIFO"])),
+                    preemption=draw(POLICY),
+                    fungibility=fungibility,
+                ),
+                local_queue(name),
+            )
+
+    def group(self, data: st.DataObject, *, inside: bool) -> ResourceGroup:
+        limit = LIMIT if inside else st.none()
+        amount = st.sampled_from([3, 2, 4, 1, 0])
+        flavors = {"default": data.draw(st.builds(quota, amount, limit, limit))}
+        if data.draw(st.booleans()):
+            flavors["other"] = data.draw(st.builds(quota, amount, limit, limit))
+        return group(**flavors)
+
+    # --- what users do ------------------------------------------------------------------------
+
+    @rule(
+        index=INDEX,
+        cpu=st.integers(1, 3),
+        pods=st.integers(1, 3),
+        least=st.sampled_from([None, None, 1]),
+        priority=st.integers(0, 2),
+        again=st.integers(1, 4),
+    )
+    def create(
+        self, index: int, cpu: int, pods: int, least: int | None, priority: int, again: int
+    ) -> None:
+        for number in range(again):
+            self.made += 1
+            queue = self.names[(index + number) % len(self.names)]
+            pod = pod_set(cpu, pods, least=least)
+            self.world.put(workload(f"w{self.made}", pod, queue, priority))
+
+    @rule(index=INDEX, cpu=st.integers(1, 3), priority=st.integers(0, 1), pods=st.integers(1, 6))
+    def fill(self, index: int, cpu: int, priority: int, pods: int) -> None:
+        """Leave no quota over, so that the next has to wait or to push others out."""
+        for _ in range(pods):
+            self.create(index, cpu, 1, None, priority, 1)
+        self.cycle(late=False)
+
+    @rule(index=INDEX, cpu=st.integers(1, 4), priority=st.integers(1, 3))
+    def press(self, index: int, cpu: int, priority: int) -> None:
+        self.create(index, cpu, 1, None, priority, 1)
+        self.victims_are_needed(index)
+        self.cycle(late=False)
+
+    @precondition(lambda self: self.waiting())
+    @rule(index=INDEX)
+    def delete_waiting(self, index: int) -> None:
+        self.world.drop(pick(self.waiting(), index))
+
+    @precondition(lambda self: self.waiting())
+    @rule(index=INDEX, priority=st.integers(0, 3))
+    def change_priority(self, index: int, priority: int) -> None:
+        self.change(pick(self.waiting(), index), priority=priority)
+
+    @precondition(lambda self: self.waiting())
+    @rule(index=INDEX, seconds=st.sampled_from([5, 50]))
+    def back_off(self, index: int, seconds: int) -> None:
+        until = RequeueState(1, self.world.now + seconds)
+        self.change(pick(self.waiting(), index), requeue=until)
+
+    @rule(index=INDEX, more=st.integers(0, 2))
+    def enlarge(self, index: int, more: int) -> None:
+        before = self.world.snapshot.cluster_queues[self.names[index % len(self.names)]]
+        (old,) = before.resource_groups
+        quotas = {
+            x.flavor: replace(x.resources["cpu"], nominal=x.resources["cpu"].nominal + more * 1000)
+            for x in old.flavors
+        }
+        newer = cluster_queue(before.name).meta
+        self.world.put(replace(before, meta=newer, resource_groups=(group(**quotas),)))
+
+    # --- what jobs, and the other controllers do ----------------------------------------------
+
+    @precondition(lambda self: self.holding())
+    @rule(index=INDEX)
+    def finish(self, index: int) -> None:
+        done = pick(self.holding(), index)
+        self.change(done, conditions=(*done.conditions, condition("Finished")))
+
+    @precondition(lambda self: self.holding())
+    @rule(index=INDEX)
+    def delete_holding(self, index: int) -> None:
+        self.world.drop(pick(self.holding(), index))
+
+    @precondition(lambda self: self.holding())
+    @rule(index=INDEX)
+    def end_a_pod(self, index: int) -> None:
+        found = pick(self.holding(), index)
+        done = min(found.pod_sets[0].count, found.reclaimable.get("main", 0) + 1)
+        self.change(found, reclaimable={"main": done})
+
+    @precondition(lambda self: self.leaving())
+    @rule(index=INDEX)
+    def leave(self, index: int) -> None:
+        self.let_go(pick(self.leaving(), index))
+
+    # --- what our own shell does --------------------------------------------------------------
+
+    @rule(late=st.booleans())
+    def cycle(self, late: bool) -> None:
+        self.take(self.world.decide(), late=late)
+        if not late:
+            again = self.world.decide()
+            assert not [x for x in again if isinstance(x, Preempt)], "victims twice"
+            self.take(again, late=False)
+
+    @rule()
+    def settle(self) -> None:
+        self.run_down()
+        self.world.pending.release_all(self.world.snapshot, self.world.now)
+        assert not gives(self.world.decide()), "something changed though nothing had"
+
+    @precondition(lambda self: self.assumed())
+    @rule(index=INDEX, written=st.booleans())
+    def answer(self, index: int, written: bool) -> None:
+        found = pick(self.assumed(), index)
+        if written:
+            self.confirm(found)
+        else:
+            self.world.apply(ev.Forgotten(found.key))
+
+    @rule(seconds=st.sampled_from([1, 10, 100]))
+    def advance(self, seconds: int) -> None:
+        self.world.now += seconds
+        self.world.pending.due(self.world.now)
+
+    @rule(index=INDEX)
+    def victims_are_needed(self, index: int) -> None:
+        head = self.world.pending.head(self.names[index % len(self.names)], blocked=True)
+        if head is not None:
+            nomination = self.nominate(head)
+            if nomination.plan is not None and nomination.plan.victims:
+                assert any(self.is_minimal(nomination, borrowing=b) for b in (True, False))
+
+    # --- what must hold -----------------------------------------------------------------------
+
+    @invariant()
+    def books_are_right(self) -> None:
+        self.world.queues.validate()
+        for top, part in self.parts():
+            for what in (("default", "cpu"), ("other", "cpu")):
+                part.check(what, top=top)
+
+    @invariant()
+    def who_may_be_queued_is(self) -> None:
+        world, snapshot = self.world, self.world.snapshot
+        want = {
+            key
+            for key, each in snapshot.workloads.items()
+            if isinstance(standing(each, snapshot, now=world.now), Queued)
+        }
+        have = {key for name in self.names for key in world.pending.positions(name)}
+        assert have == want
+        sizes = [world.pending.counts(name) for name in self.names]
+        assert sum(x.active + x.inadmissible for x in sizes) == len(want)
+
+    def teardown(self) -> None:
+        if not self.names:
+            return
+        self.world.now += 1000
+        for _ in range(2 * self.made + 2):
+            self.run_down()
+            if not self.holding():
+                break
+            for each in self.holding():
+                self.world.drop(each)
+        assert not self.holding()
+        for name in self.names:
+            waiting = self.world.pending.positions(name)
+            strict = self.world.snapshot.cluster_queues[name].strategy == "StrictFIFO"
+            for key in waiting[:1] if strict else waiting:
+                assert not self.nominate(key).fits, f"{key} was forgotten"
+
+    # --- pieces -------------------------------------------------------------------------------
+
+    def take(self, outcomes: tuple[Outcome, ...], *, late: bool) -> None:
+        told = [each.workload for each in outcomes]
+        assert len(told) == len(set(told)), "two answers for one"
+        self.nobody_passes(outcomes)
+        for outcome in outcomes:
+            if isinstance(outcome, Admit):
+                self.world.apply(ev.Assumed(outcome.workload, outcome.admission))
+            elif isinstance(outcome, Preempt) and not late:
+                self.evict(outcome)
+            elif isinstance(outcome, Preempt):
+                for victim in outcome.victims:
+                    self.world.pending.spared(victim.workload)
+
+    def nobody_passes(self, outcomes: tuple[Outcome, ...]) -> None:
+        world = self.world
+        for outcome in outcomes:
+            if not isinstance(outcome, Admit):
+                continue
+            name = outcome.admission.cluster_queue
+            if world.snapshot.cluster_queues[name].strategy != "StrictFIFO":
+                continue
+            mine = queue_order(world.snapshot.workloads[outcome.workload], world.options)
+            for other in world.pending.positions(name):
+                info = world.snapshot.workloads[other]
+                if info.requeue is None or (info.requeue.at or 0) <= world.now:
+                    assert queue_order(info, world.options) > mine, f"{other} was passed"
+
+    def evict(self, outcome: Preempt) -> None:
+        for victim in outcome.victims:
+            found = self.world.snapshot.workloads[victim.workload]
+            assert not found.evicted, "evicted twice"
+            held = self.world.snapshot.admission(found.key)
+            evicted = condition("Evicted", "Preempted", at=self.world.now)
+            self.change(found, admission=held, conditions=(evicted,))
+
+    def run_down(self) -> None:
+        """Run cycles, and let victims go, until nothing happens any more."""
+        for _ in range(4 * self.made + 4):
+            outcomes = self.world.decide()
+            self.take(outcomes, late=False)
+            gone = self.leaving()
+            for each in gone:
+                self.let_go(each)
+            if not outcomes and not gone and not self.world.pending.ready():
+                return
+        raise AssertionError("it never comes to rest")
+
+    def let_go(self, found: WorkloadInfo) -> None:
+        self.change(found, admission=None, reclaimable={})
+
+    def confirm(self, found: WorkloadInfo) -> None:
+        held = self.world.snapshot.admission(found.key)
+        reserved = condition("QuotaReserved", at=self.world.now)
+        self.change(found, admission=held, conditions=(reserved,))
+
+    def change(self, found: WorkloadInfo, **fields: object) -> None:
+        newer = replace(workload(found.meta.name).meta, created=found.meta.created)
+        self.world.put(replace(found, meta=newer, **fields))  # type: ignore[arg-type]
+
+    def waiting(self) -> list[WorkloadInfo]:
+        found = (key for name in self.names for key in self.world.pending.positions(name))
+        return [self.world.snapshot.workloads[key] for key in found]
+
+    def holding(self) -> list[WorkloadInfo]:
+        return [w for w in self.workloads() if self.held(w) is not None]
+
+    def leaving(self) -> list[WorkloadInfo]:
+        return [w for w in self.holding() if w.evicted and w.admission]
+
+    def assumed(self) -> list[WorkloadInfo]:
+        return [w for w in self.workloads() if self.world.snapshot.is_assumed(w.key)]
+
+    def workloads(self) -> list[WorkloadInfo]:
+        return list(self.world.snapshot.workloads.values())
+
+    def held(self, found: WorkloadInfo) -> Admission | None:
+        return self.world.snapshot.admission(found.key)
+
+    def parts(self) -> Iterator[tuple[bool, Part]]:
+        """Yield the tops of the trees, counted anew."""
+        snapshot = self.world.snapshot
+        cohorts: dict[str, Part] = {}
+        tops: dict[str, Part] = {}
+        for name, found in snapshot.cohorts.items():
+            cohorts[name] = Part(quotas(found.resource_groups))
+        for queue in snapshot.cluster_queues.values():
+            part = Part(quotas(queue.resource_groups), snapshot.usage(queue.name))
+            if queue.cohort is None:
+                yield True, part
+            else:
+                cohorts.setdefault(queue.cohort, Part({})).children.append(part)
+        for name, found in snapshot.cohorts.items():
+            if found.parent:
+                cohorts.setdefault(found.parent, Part({})).children.append(cohorts[name])
+        tops = {
+            name: part
+            for name, part in cohorts.items()
+            if name not in snapshot.cohorts or snapshot.cohorts[name].parent is None
+        }
+        yield from ((True, part) for part in tops.values())
+
+    def nominate(self, key: str) -> Nomination:
+        world = self.world
+        world.tree = world.tree.of(world.snapshot, world.tree)
+        world.tree.begin()
+        nominator = Nominator(world.snapshot, world.pending, tree=world.tree, options=world.options)
+        return nominator.nominate(key)
+
+    def is_minimal(self, nomination: Nomination, *, borrowing: bool) -> bool:
+        """Return whether it fits without all victims, and with any one of them it does not."""
+        assert nomination.plan is not None
+        tree, plan = self.world.tree, nomination.plan
+        for key in plan.leaving:
+            self.give(key)
+        victims = [victim.workload for victim in plan.victims]
+        for key in victims:
+            self.give(key)
+        enough = self.fits(nomination, borrowing=borrowing)
+        spare = []
+        for key in victims:
+            mark = tree.mark()
+            self.give(key, back=True)
+            spare += [key] if self.fits(nomination, borrowing=borrowing) else []
+            tree.undo(mark)
+        tree.undo(0)
+        return enough and not spare
+
+    def give(self, key: str, *, back: bool = False) -> None:
+        tree, held = self.world.tree, self.world.snapshot.admission(key)
+        assert held is not None
+        node = tree.queue(held.cluster_queue)
+        usage = tree.holders.of(held.cluster_queue).holders[key].usage
+        (tree.take if back else tree.give)(node, usage)
+
+    def fits(self, nomination: Nomination, *, borrowing: bool) -> bool:
+        node = nomination.node
+        return all(
+            node.available(what) >= amount and (borrowing or not node.borrows(what, amount))
+            for what, amount in nomination.proposal.usage.items()
+            if amount
+        )
+
+
+def quotas(groups: tuple[ResourceGroup, ...]) -> dict[FlavorResource, Quota]:
+    return {(x.flavor, "cpu"): x.resources["cpu"] for each in groups for x in each.flavors}
+
+
+def gives(outcomes: tuple[Outcome, ...]) -> list[Outcome]:
+    return [x for x in outcomes if isinstance(x, Admit | Preempt)]
+
+
+def pick(options: list[WorkloadInfo], index: int) -> WorkloadInfo:
+    return options[index % len(options)]
+
+
+def test_no_order_of_events_exceeds_quota() -> None:
+    run_state_machine_as_test(
+        Queueing,
+        settings=settings(
+            max_examples=60,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+        ),
+    )
+
+
+def test_pods_that_are_done_are_not_asked_for() -> None:
+    done = replace(workload("a", pod_set(1, 5)), reclaimable={"main": 2})
+    assert counts(done) == {"main": 3}

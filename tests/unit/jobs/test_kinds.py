@@ -1,0 +1,225 @@
+"""The kinds that other operators look after: pod sets, start, stop, and what their status says."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from extender.jobs import actions as act
+from extender.jobs import templates
+from extender.jobs.decide import decide
+from extender.jobs.generic_job import GenericJob, Reclaiming, Skipping
+from extender.jobs.registry import builtin
+from extender.jobs.steps import start_steps, stop_steps
+from extender.jobs.templates import Placement
+from tests.harness.kinds import POD_SETS, jobset, kubeflow, made, mpijob, rayjob, template
+from tests.unit.jobs.scene import CONTEXT, sent, workload
+
+KINDS = sorted(POD_SETS)
+
+
+def wrap(name: str, source: Any, **status: Any) -> GenericJob:
+    return builtin()[name].wrap({**deepcopy(source), **({"status": status} if status else {})})
+
+
+def job(name: str, **status: Any) -> GenericJob:
+    return wrap(name, POD_SETS[name][0](), **status)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_has_its_pod_sets_in_order(name: str) -> None:
+    found = job(name).pod_sets()
+    assert [(each.name, each.count) for each in found] == list(POD_SETS[name][1].items())
+    assert all(each.template["spec"]["containers"] for each in found)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_is_queued_started_kept_and_stopped(name: str) -> None:
+    held = job(name)
+    (create,) = decide(held, [], CONTEXT)
+    assert isinstance(create, act.CreateWorkload)
+
+    admitted = workload(held, admitted=True)
+    (start,) = decide(held, [admitted], CONTEXT)
+    assert isinstance(start, act.StartJob)
+    assert len(start.steps) == 1
+    running = wrap(name, sent(held, *start.steps))
+    assert not running.is_suspended()
+    assert all(
+        each.template["spec"]["nodeSelector"] == {"tier": "spot"}  # type: ignore[index]
+        and each.template["metadata"]["labels"] == {"kueue.x-k8s.io/podset": each.name}  # type: ignore[index]
+        for each in running.pod_sets()
+    )
+    assert decide(running, [admitted], CONTEXT) == ()
+
+    evicted = workload(held, "Evicted", admitted=True)
+    (stop,) = decide(running, [evicted], CONTEXT)
+    assert isinstance(stop, act.StopJob)
+    stopped = wrap(name, sent(running, *stop.steps))
+    assert stopped.is_suspended()
+    pairs = zip(stopped.pod_sets(), held.pod_sets(), strict=True)
+    assert all(templates.same(after.template, before.template) for after, before in pairs)
+    (release,) = decide(stopped, [evicted], CONTEXT)
+    assert isinstance(release, act.ReleaseQuota)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_that_asks_for_more_asks_anew(name: str) -> None:
+    held = job(name)
+    before = workload(held)
+    more = job(name)
+    slot = more.slots()[-1]  # type: ignore[attr-defined]
+    slot.template["spec"]["priorityClassName"] = "high"
+    assert held.equivalent_to_workload(before)
+    assert not more.equivalent_to_workload(before)
+
+
+CONDITIONS = {
+    "jobset.x-k8s.io/jobset": ("Completed", "Failed"),
+    **{name: ("Succeeded", "Failed") for name in KINDS if name.startswith("kubeflow")},
+}
+
+
+@pytest.mark.parametrize("name", sorted(CONDITIONS))
+def test_a_condition_tells_the_end(name: str) -> None:
+    for kind, success in zip(CONDITIONS[name], (True, False), strict=True):
+        said = {"type": kind, "status": "True", "message": "m"}
+        ended = job(name, conditions=[said]).finished()
+        assert ended is not None
+        assert (ended.success, ended.message) == (success, "m")
+        assert job(name, conditions=[{**said, "status": "False"}]).finished() is None
+
+
+@pytest.mark.parametrize(
+    ("deployment", "status", "want"),
+    [
+        ("Running", "RUNNING", None),
+        ("Complete", "SUCCEEDED", True),
+        ("Complete", "FAILED", False),
+        ("Failed", "", False),
+        ("", "", None),
+    ],
+)
+def test_a_rayjob_tells_its_end(deployment: str, status: str, want: bool | None) -> None:
+    found = job("ray.io/rayjob", jobDeploymentStatus=deployment, jobStatus=status, message="m")
+    ended = found.finished()
+    assert (None if ended is None else ended.success) is want
+
+
+REPLICAS = {"replicaStatuses": {"Worker": {"active": 0}, "Launcher": {"active": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("name", "active", "idle"),
+    [
+        (
+            "jobset.x-k8s.io/jobset",
+            {"replicatedJobsStatus": [{"name": "workers", "active": 1}]},
+            {"replicatedJobsStatus": [{"name": "workers", "active": 0}]},
+        ),
+        ("kubeflow.org/mpijob", REPLICAS, {"replicaStatuses": {"Worker": {"active": 0}}}),
+        ("kubeflow.org/tfjob", REPLICAS, {"replicaStatuses": {"Worker": {}}}),
+        (
+            "ray.io/rayjob",
+            {"jobDeploymentStatus": "Running"},
+            {"jobDeploymentStatus": "Suspended"},
+        ),
+        ("ray.io/rayjob", {"jobDeploymentStatus": "Suspending"}, {}),
+    ],
+)
+def test_a_kind_tells_whether_pods_run(name: str, active: Any, idle: Any) -> None:
+    assert job(name, **active).is_active()
+    assert not job(name, **idle).is_active()
+
+
+def test_a_jobset_is_ready_when_each_job_is_or_has_succeeded() -> None:
+    def ready(driver: dict[str, int], workers: dict[str, int]) -> bool:
+        told = [{"name": "driver", **driver}, {"name": "workers", **workers}]
+        return job("jobset.x-k8s.io/jobset", replicatedJobsStatus=told).pods_ready()
+
+    assert ready({"ready": 1}, {"ready": 2})
+    assert ready({"succeeded": 1}, {"ready": 1, "succeeded": 1})
+    assert not ready({"ready": 1}, {"ready": 1})
+    assert not ready({"ready": 0}, {"ready": 3})
+    assert not job("jobset.x-k8s.io/jobset").pods_ready()
+
+
+def test_a_jobset_needs_no_quota_for_jobs_that_have_succeeded() -> None:
+    def spare(**workers: int) -> Any:
+        told = [{"name": "workers", **workers}]
+        found = job("jobset.x-k8s.io/jobset", replicatedJobsStatus=told)
+        assert isinstance(found, Reclaiming)
+        return found.reclaimable_pods()
+
+    assert spare(succeeded=1) == {"workers": 2}
+    assert spare(succeeded=3) == {"workers": 4}
+    assert spare(active=1) == {}
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name.startswith("kubeflow")])
+def test_a_training_job_is_ready_when_it_runs(name: str) -> None:
+    assert job(name, conditions=[{"type": "Running", "status": "True"}]).pods_ready()
+    assert not job(name, conditions=[{"type": "Running", "status": "False"}]).pods_ready()
+
+
+def test_a_rayjob_is_ready_with_its_cluster() -> None:
+    assert job("ray.io/rayjob", rayClusterStatus={"state": "ready"}).pods_ready()
+    assert not job("ray.io/rayjob", rayClusterStatus={"state": "suspended"}).pods_ready()
+
+
+def test_the_scheduling_policy_names_the_class_before_the_pods() -> None:
+    source = mpijob()
+    worker = source["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+    worker["priorityClassName"] = "pods"
+    assert wrap("kubeflow.org/mpijob", source).priority_class() == "pods"
+    source["spec"]["runPolicy"]["schedulingPolicy"] = {"priorityClass": "policy"}
+    assert wrap("kubeflow.org/mpijob", source).priority_class() == "policy"
+
+
+def test_replica_types_that_nobody_knows_are_no_pod_sets() -> None:
+    source = kubeflow("PyTorchJob", "pytorchReplicaSpecs", Master=1, Sidekick=1)
+    found = wrap("kubeflow.org/pytorchjob", source).pod_sets()
+    assert [each.name for each in found] == ["master"]
+
+
+def test_a_rayjob_that_uses_a_cluster_is_not_ours() -> None:
+    source = made("ray.io/v1", "RayJob", {"clusterSelector": {"ray.io/cluster": "c"}})
+    found = wrap("ray.io/rayjob", source)
+    assert isinstance(found, Skipping)
+    assert found.skip()
+    assert decide(found, [], CONTEXT) == ()
+
+
+@pytest.mark.parametrize(
+    ("mode", "want"), [("", ["submitter"]), ("K8sJobMode", ["submitter"]), ("HTTPMode", [])]
+)
+def test_a_submitter_counts_where_it_is_a_pod_of_its_own(mode: str, want: list[str]) -> None:
+    source = rayjob()
+    source["spec"]["submissionMode"] = mode
+    del source["spec"]["submitterPodTemplate"]
+    found = wrap("ray.io/rayjob", source)
+    assert [each.name for each in found.pod_sets()][3:] == want
+    places = [Placement(each.name, each.count, {"a": "b"}) for each in found.pod_sets()]
+    assert "submitterPodTemplate" not in sent(found, *start_steps(found, places))["spec"]
+
+
+def test_a_list_is_replaced_only_in_the_version_that_was_read() -> None:
+    source = jobset()
+    source["metadata"]["resourceVersion"] = "7"
+    held = wrap("jobset.x-k8s.io/jobset", source)
+    places = [Placement(each.name, each.count, {"a": "b"}) for each in held.pod_sets()]
+    (start,) = start_steps(held, places)
+    assert start.patch["metadata"] == {"uid": "u1", "resourceVersion": "7"}
+    (stop,) = stop_steps(wrap("jobset.x-k8s.io/jobset", sent(held, start)), None)
+    assert stop.patch["metadata"] == {"uid": "u1"}
+
+
+def test_pods_that_want_other_nodes_keep_the_whole_job_from_starting() -> None:
+    source = jobset()
+    workers = source["spec"]["replicatedJobs"][1]["template"]["spec"]
+    workers["template"] = template(nodeSelector={"tier": "other"})
+    held = wrap("jobset.x-k8s.io/jobset", source)
+    finish, _ = decide(held, [workload(held, admitted=True)], CONTEXT)
+    assert isinstance(finish, act.FinishWorkload)
+    assert finish.reason == "FailedToStart"
+    assert held.is_suspended()

@@ -1,0 +1,316 @@
+"""Plain pods as a job: alone, and in groups."""
+
+from typing import Any
+
+import pytest
+
+from extender.jobs import actions as act
+from extender.jobs.actions import Action
+from extender.jobs.decide import decide
+from extender.jobs.generic_job import Step
+from extender.jobs.pod_group import PodGroup
+from extender.jobs.registry import builtin
+from extender.state.queues.records import FlavorInfo, Meta
+from tests.harness import objects
+from tests.unit.jobs.scene import CONTEXT, sent, workload
+
+GATE = "kueue.x-k8s.io/admission"
+TOTAL = "kueue.x-k8s.io/pod-group-total-count"
+MANAGED = {"kueue.x-k8s.io/managed": "true"}
+LAST = {"kueue.x-k8s.io/retriable-in-group": "false"}
+INTEGRATION = builtin()["pod"]
+
+
+def pod(
+    name: str,
+    cpu: str = "100m",
+    *,
+    group: str | None = "g",
+    total: int | str = 2,
+    held: bool = True,
+    phase: str = "Pending",
+    ready: bool = False,
+    leaving: bool = False,
+    age: int = 0,
+    annotations: Any = None,
+    labels: Any = None,
+    label: str = "kueue.x-k8s.io/pod-group-name",
+    **options: Any,
+) -> Any:
+    made = objects.pod(
+        name,
+        cpu,
+        namespace="ns",
+        group=group,
+        label=label,
+        labels={"kueue.x-k8s.io/queue-name": "q", **({} if held else MANAGED), **(labels or {})},
+        annotations={**({TOTAL: str(total)} if group else {}), **(annotations or {})},
+        gates=[GATE] if held else [],
+        **options,
+    )
+    made["metadata"].update(uid=f"uid-{name}", creationTimestamp=f"2026-01-01T00:00:{60 - age:02}Z")
+    if leaving:
+        made["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z"
+    made["status"] = {"phase": phase}
+    if ready:
+        made["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    return made
+
+
+def group(*pods: Any) -> PodGroup:
+    found = INTEGRATION.wrap_all(list(pods))
+    assert isinstance(found, PodGroup)
+    return found
+
+
+def running(name: str, **options: Any) -> Any:
+    return pod(name, held=False, phase="Running", ready=True, **options)
+
+
+def words(actions: tuple[Action, ...]) -> list[str]:
+    return [type(each).__name__ for each in actions]
+
+
+def steps(action: Action) -> tuple[Step, ...]:
+    assert isinstance(action, act.StartJob | act.StopJob | act.FinalizeJob)
+    return action.steps
+
+
+def test_the_older_label_of_groups_counts_first_and_ours_too() -> None:
+    assert INTEGRATION.group_of is not None
+    assert INTEGRATION.group_of(pod("a")) == "g"
+    assert INTEGRATION.group_of(pod("a", label="scheduling.x-k8s.io/pod-group")) == "g"
+    assert INTEGRATION.group_of(pod("a", group=None)) == ""
+
+
+# -- one alone
+
+
+def test_a_pod_alone_is_a_job() -> None:
+    alone = INTEGRATION.wrap(pod("solo", group=None))
+    (create,) = decide(alone, [], CONTEXT)
+    assert isinstance(create, act.CreateWorkload)
+    name: Any = create.object["metadata"]
+    assert name["name"].startswith("pod-solo-")
+    (start,) = decide(alone, [workload(alone, admitted=True)], CONTEXT)
+    (step,) = steps(start)
+    assert step.member == "solo"
+    after = sent(alone, step)
+    assert "schedulingGates" not in after["spec"]
+    assert after["spec"]["nodeSelector"] == {"tier": "spot"}
+    assert after["metadata"]["labels"] | MANAGED == after["metadata"]["labels"]
+
+
+@pytest.mark.parametrize(("phase", "want"), [("Succeeded", True), ("Failed", False)])
+def test_a_pod_alone_ends_as_it_does(phase: str, want: bool) -> None:
+    ended = group(pod("solo", group=None, held=False, phase=phase)).finished()
+    assert ended is not None
+    assert ended.success is want
+
+
+# -- the workload of a group
+
+
+def test_a_group_waits_until_all_its_pods_are_there() -> None:
+    assert decide(group(pod("a")), [], CONTEXT) == ()
+    (create,) = decide(group(pod("a"), pod("b")), [], CONTEXT)
+    assert isinstance(create, act.CreateWorkload)
+    metadata: Any = create.object["metadata"]
+    assert metadata["name"] == "g"
+    assert [each["name"] for each in metadata["ownerReferences"]] == ["a", "b"]
+    assert not any("controller" in each for each in metadata["ownerReferences"])
+
+
+def test_pods_that_ask_for_the_same_are_one_pod_set() -> None:
+    found = group(
+        pod("a", total=3), pod("b", total=3, labels={"index": "1"}), pod("c", "2", total=3)
+    )
+    counts = sorted((each.count, each.template["spec"]["containers"]) for each in found.pod_sets())  # type: ignore[index]
+    assert [count for count, _ in counts] == [1, 2]
+    requests = [containers[0]["resources"]["requests"]["cpu"] for _, containers in counts]
+    assert requests == ["2", "100m"]
+    assert all("schedulingGates" not in each.template["spec"] for each in found.pod_sets())  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        [pod("a", total=2), pod("b", total=3)],
+        [pod("a", total="many")],
+        [pod("a", total=0)],
+        [pod("a"), pod("b", labels={"kueue.x-k8s.io/queue-name": "other"})],
+    ],
+    ids=["two counts", "no number", "none", "two queues"],
+)
+def test_pods_that_make_no_group_are_told(pods: list[Any]) -> None:
+    (refuse,) = decide(group(*pods), [], CONTEXT)
+    assert isinstance(refuse, act.Refuse)
+    assert refuse.reason == "InvalidPodGroup"
+
+
+@pytest.mark.parametrize(
+    "owner", [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u"}]
+)
+def test_pods_that_nobody_held_and_those_of_jobs_are_not_ours(owner: Any) -> None:
+    free = pod("a", group=None, held=False)
+    del free["metadata"]["labels"]["kueue.x-k8s.io/managed"]
+    assert group(free).skip()
+    of_a_job = pod("a", group=None)
+    of_a_job["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    assert group(of_a_job).skip()
+    assert decide(group(of_a_job), [], CONTEXT) == ()
+
+
+# -- start and stop
+
+
+def admitted(*pods: Any, **options: Any) -> Any:
+    return workload(group(*pods), admitted=True, **options)
+
+
+def test_all_pods_are_let_go_and_are_known_afterwards() -> None:
+    pods = [pod("a"), pod("b", "2")]
+    held = admitted(*pods)
+    (start,) = decide(group(*pods), [held], CONTEXT)
+    assert sorted(step.member for step in steps(start)) == ["a", "b"]
+    after = [
+        sent(each, step)
+        for each in pods
+        for step in steps(start)
+        if step.member == each["metadata"]["name"]
+    ]
+    assert decide(group(*after), [held], CONTEXT) == ()
+    assert group(*after).pod_sets() != []
+    roles = [each.name for each in group(*after).pod_sets()]
+    assert roles == [each.name for each in held.pod_sets]
+
+
+def test_a_start_that_was_left_half_way_goes_on() -> None:
+    held = admitted(pod("a"), pod("b"))
+    half = group(running("a"), pod("b"))
+    (start,) = decide(half, [held], CONTEXT)
+    assert [step.member for step in steps(start)] == ["b"]
+
+
+def test_no_more_pods_are_let_go_than_have_quota() -> None:
+    pods = [pod("a"), pod("b")]
+    role = group(*pods).pod_sets()[0].name
+    held = admitted(*pods, counts={role: 1})
+    (start,) = decide(group(*pods), [held], CONTEXT)
+    assert len(steps(start)) == 1
+    assert decide(group(running("a"), pod("b")), [held], CONTEXT) == ()
+
+
+def test_other_gates_stay() -> None:
+    both = pod("a", group=None)
+    both["spec"]["schedulingGates"].append({"name": "scheduling.x-k8s.io/gang"})
+    (start,) = decide(group(both), [admitted(both)], CONTEXT)
+    after = sent(both, *steps(start))
+    assert after["spec"]["schedulingGates"] == [{"name": "scheduling.x-k8s.io/gang"}]
+    assert decide(group(after), [admitted(both)], CONTEXT) == ()
+
+
+def test_a_pod_that_wants_other_nodes_keeps_the_group_from_starting() -> None:
+    other = pod("a", nodeSelector={"tier": "other"})
+    finish, _ = decide(group(other, pod("b")), [admitted(other, pod("b"))], CONTEXT)
+    assert isinstance(finish, act.FinishWorkload)
+    assert finish.reason == "FailedToStart"
+
+
+def test_an_evicted_group_is_deleted_and_its_quota_kept_until_it_is_gone() -> None:
+    evicted = workload(group(pod("a"), pod("b")), "Evicted", admitted=True)
+    done = pod("b", held=False, phase="Succeeded")
+    (stop,) = decide(group(running("a"), done), [evicted], CONTEXT)
+    (delete,) = steps(stop)
+    assert delete == Step({"preconditions": {"uid": "uid-a"}}, member="a", delete=True)
+    leaving = group(running("a", leaving=True), done)
+    assert decide(leaving, [evicted], CONTEXT) == ()
+    assert words(decide(group(done), [evicted], CONTEXT)) == ["ReleaseQuota"]
+
+
+def test_pods_that_run_without_quota_are_deleted() -> None:
+    waits = workload(group(pod("a"), pod("b")))
+    (stop,) = decide(group(running("a"), pod("b")), [waits], CONTEXT)
+    assert isinstance(stop, act.StopJob)
+    assert sorted(step.member for step in stop.steps) == ["a", "b"]
+
+
+def test_a_group_that_is_deleted_keeps_its_quota_until_it_is_gone() -> None:
+    held = admitted(pod("a"), pod("b"))
+    leaving = [running("a", leaving=True), running("b", leaving=True)]
+    assert decide(group(*leaving), [held], CONTEXT) == ()
+    for each in leaving:
+        each["status"]["phase"] = "Succeeded"
+    assert words(decide(group(*leaving), [held], CONTEXT)) == ["DropFinalizer"]
+
+
+# -- members that come and go
+
+
+def test_pods_too_many_are_deleted_the_held_and_youngest_first() -> None:
+    pods = [running("old", age=9), pod("held", age=8), running("new", age=1)]
+    (tidy,) = decide(group(*pods), [admitted(*pods[:2])], CONTEXT)
+    assert tidy.note is not None
+    assert tidy.note.reason == "ExcessPodDeleted"
+    assert [step.member for step in steps(tidy)] == ["held"]
+    pods = [running("old", age=9), running("middle", age=8), running("new", age=1)]
+    (tidy,) = decide(group(*pods), [admitted(*pods[:2])], CONTEXT)
+    assert [step.member for step in steps(tidy)] == ["new"]
+
+
+def test_a_pod_that_failed_is_replaced() -> None:
+    held = admitted(pod("a"), pod("b"))
+    failed = pod("b", held=False, phase="Failed")
+    assert group(running("a"), failed).finished() is None
+    assert decide(group(running("a"), failed), [held], CONTEXT) == ()
+    (start,) = decide(group(running("a"), failed, pod("c")), [held], CONTEXT)
+    assert [step.member for step in steps(start)] == ["c"]
+
+
+def test_a_pod_of_another_shape_waits_beside_a_group_that_runs() -> None:
+    held = admitted(pod("a"), pod("b"))
+    failed = pod("b", held=False, phase="Failed")
+    assert decide(group(running("a"), failed, pod("c", "7")), [held], CONTEXT) == ()
+
+
+def test_a_held_group_that_was_changed_changes_its_workload() -> None:
+    before = workload(group(pod("a"), pod("b")))
+    (update,) = decide(group(pod("a"), pod("c", "7")), [before], CONTEXT)
+    assert isinstance(update, act.UpdateWorkload)
+
+
+@pytest.mark.parametrize(
+    ("phases", "annotations", "want"),
+    [
+        (("Succeeded", "Succeeded"), None, True),
+        (("Succeeded", "Running"), None, None),
+        (("Succeeded", "Failed"), None, None),
+        (("Succeeded", "Failed"), LAST, False),
+        (("Running", "Failed"), LAST, None),
+    ],
+)
+def test_a_group_ends_when_all_succeeded_or_nobody_is_to_come(
+    phases: tuple[str, str], annotations: Any, want: bool | None
+) -> None:
+    pods = [
+        pod(name, held=False, phase=phase, annotations=annotations)
+        for name, phase in zip("ab", phases, strict=True)
+    ]
+    ended = group(*pods).finished()
+    assert (None if ended is None else ended.success) is want
+
+
+def test_pods_that_succeeded_need_no_quota_and_count_as_ready() -> None:
+    done = pod("b", held=False, phase="Succeeded")
+    some = group(running("a"), done)
+    assert list(some.reclaimable_pods().values()) == [1]
+    assert some.pods_ready()
+    assert not group(pod("a", held=False, phase="Running"), done).pods_ready()
+    assert not group(running("a")).pods_ready()
+
+
+def test_a_flavor_without_labels_only_lets_go() -> None:
+    plain = CONTEXT.__class__(flavors={"spot": FlavorInfo(Meta("spot"))})
+    (start,) = decide(group(pod("a", group=None)), [admitted(pod("a", group=None))], plain)
+    (step,) = steps(start)
+    assert step.patch["spec"] == {"schedulingGates": None}

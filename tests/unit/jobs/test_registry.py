@@ -1,0 +1,106 @@
+"""Which kinds there are, and how others are added."""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from extender.jobs import actions as act
+from extender.jobs.batch_job import BatchJob
+from extender.jobs.decide import decide
+from extender.jobs.registry import IntegrationError, builtin, load
+from tests.harness.kinds import template
+from tests.unit.jobs.scene import CONTEXT, sent, workload
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def test_our_own_kinds_are_there_by_the_names_that_settings_have() -> None:
+    where = {name: f"{each.api_version}/{each.plural}" for name, each in builtin().items()}
+    assert where == {
+        "batch/job": "batch/v1/jobs",
+        "jobset.x-k8s.io/jobset": "jobset.x-k8s.io/v1alpha2/jobsets",
+        "kubeflow.org/mpijob": "kubeflow.org/v2beta1/mpijobs",
+        "kubeflow.org/pytorchjob": "kubeflow.org/v1/pytorchjobs",
+        "kubeflow.org/tfjob": "kubeflow.org/v1/tfjobs",
+        "kubeflow.org/xgboostjob": "kubeflow.org/v1/xgboostjobs",
+        "ray.io/rayjob": "ray.io/v1/rayjobs",
+        "pod": "v1/pods",
+    }
+
+
+def test_an_object_out_of_a_list_is_told_what_it_is() -> None:
+    found = builtin()["batch/job"].wrap({"metadata": {"name": "x"}})
+    assert (found.object["apiVersion"], found.object["kind"]) == ("batch/v1", "Job")
+
+
+def test_several_objects_are_a_job_only_of_a_kind_that_is_made_of_several() -> None:
+    with pytest.raises(TypeError, match="Job"):
+        builtin()["batch/job"].wrap_all([{}])
+
+
+@pytest.mark.parametrize(
+    ("reference", "want"),
+    [
+        ("nothing", "module:Class"),
+        (":Class", "module:Class"),
+        ("no.such.module:Kind", "cannot import no.such.module"),
+        ("kinds_of_others:Missing", "there is no Missing in kinds_of_others"),
+        ("kinds_of_others:value", "is not a class"),
+        ("kinds_of_others:Nameless", "Nameless does not say its integration, kind"),
+        ("kinds_of_others:Half", "Half lacks equivalent_to_workload, finished"),
+    ],
+)
+def test_what_is_no_integration_is_told(
+    reference: str, want: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = dict(zip(("integration", "kind", "group", "version", "plural"), "abcde", strict=True))
+    module: Any = ModuleType("kinds_of_others")
+    module.value, module.Nameless = 1, type("Nameless", (), {})
+    module.Half = type("Half", (), {**said, "is_active": lambda _: True})
+    monkeypatch.setitem(sys.modules, "kinds_of_others", module)
+    with pytest.raises(IntegrationError, match=want):
+        load(reference)
+
+
+def test_a_class_of_ours_can_be_named_too() -> None:
+    assert load("extender.jobs.batch_job:BatchJob").build is BatchJob
+
+
+def test_the_page_shows_the_example_as_it_is() -> None:
+    example = (DOCS / "examples" / "render_farm.py").read_text()
+    assert f"```python\n{example}```" in (DOCS / "integrations.md").read_text()
+
+
+def test_the_example_is_queued_started_and_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS / "examples"))
+    integration = load("render_farm:Render")
+    source = {
+        "metadata": {
+            "name": "film",
+            "namespace": "ns",
+            "uid": "u1",
+            "labels": {"kueue.x-k8s.io/queue-name": "q"},
+        },
+        "spec": {"paused": True, "frames": {"workers": 3, "template": template()}},
+    }
+    held = integration.wrap(source)
+    (create,) = decide(held, [], CONTEXT)
+    assert isinstance(create, act.CreateWorkload)
+    assert [(each.name, each.count) for each in held.pod_sets()] == [("frames", 3)]
+
+    admitted = workload(held, admitted=True)
+    (start,) = decide(held, [admitted], CONTEXT)
+    assert isinstance(start, act.StartJob)
+    running = integration.wrap({**sent(held, *start.steps), "status": {"running": 3}})
+    assert running.pods_ready()
+    assert decide(running, [admitted], CONTEXT) == ()
+    (stop,) = decide(running, [workload(held, "Evicted", admitted=True)], CONTEXT)
+    assert isinstance(stop, act.StopJob)
+
+    rendered = integration.wrap({**running.object, "status": {"rendered": True}})
+    finish, _ = decide(rendered, [admitted], CONTEXT)
+    assert isinstance(finish, act.FinishWorkload)
+    assert finish.reason == "Succeeded"

@@ -1,0 +1,93 @@
+"""Pod templates: what is injected, restored and compared."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from extender.jobs import templates
+from extender.jobs.templates import Placement, PlacementError
+
+TEMPLATE: dict[str, Any] = {
+    "metadata": {"labels": {"app": "x"}, "creationTimestamp": None},
+    "spec": {
+        "containers": [{"name": "main", "image": "i", "env": []}],
+        "nodeSelector": {"zone": "a"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    },
+}
+PLACE = Placement(
+    "main",
+    1,
+    node_selector={"tier": "spot"},
+    tolerations=({"key": "gpu", "operator": "Exists"}, {"key": "spot", "operator": "Exists"}),
+    labels={"kueue.x-k8s.io/podset": "main"},
+    annotations={"note": "1"},
+)
+
+
+def injected(template: dict[str, Any] = TEMPLATE) -> dict[str, Any]:
+    result = deepcopy(template)
+    templates.inject(result, PLACE)
+    return result
+
+
+def test_what_was_there_stays() -> None:
+    result = injected()
+    assert result["metadata"]["labels"] == {"app": "x", "kueue.x-k8s.io/podset": "main"}
+    assert result["metadata"]["annotations"] == {"note": "1"}
+    assert result["spec"]["nodeSelector"] == {"zone": "a", "tier": "spot"}
+    assert [each["key"] for each in result["spec"]["tolerations"]] == ["gpu", "spot"]
+
+
+@pytest.mark.parametrize("template", [TEMPLATE, {"spec": {"containers": []}}])
+def test_what_is_restored_is_as_before(template: dict[str, Any]) -> None:
+    result = injected(template)
+    templates.restore(result, template)
+    assert templates.same(result, template)
+    assert result["spec"] == template["spec"]
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "key"),
+    [
+        ("spec", "nodeSelector", "tier"),
+        ("metadata", "labels", "kueue.x-k8s.io/podset"),
+        ("metadata", "annotations", "note"),
+    ],
+)
+def test_what_is_there_with_another_value_is_a_conflict(part: str, name: str, key: str) -> None:
+    template = deepcopy(TEMPLATE)
+    template[part].setdefault(name, {})[key] = "other"
+    with pytest.raises(PlacementError, match=f"pod set main: {part}.{name} has {key}=other"):
+        templates.inject(template, PLACE)
+
+
+def change(part: str, name: str, value: Any) -> dict[str, Any]:
+    result = injected()
+    result[part][name] = value
+    return result
+
+
+@pytest.mark.parametrize(
+    ("template", "want"),
+    [
+        (TEMPLATE, True),
+        (injected(), True),
+        (change("spec", "containers", [{"name": "main", "image": "other"}]), False),
+        (change("spec", "nodeSelector", {"tier": "spot"}), False),
+        (change("spec", "tolerations", []), False),
+        (change("metadata", "labels", {}), False),
+        (change("spec", "priorityClassName", "high"), False),
+        (change("spec", "nodeSelector", {"zone": "b", "tier": "spot"}), False),
+    ],
+    ids=["equal", "injected", "image", "selector", "tolerations", "labels", "class", "zone"],
+)
+def test_a_template_that_was_injected_is_still_the_same(template: Any, want: bool) -> None:
+    assert templates.extends(template, TEMPLATE) is want
+
+
+def test_nothing_and_an_empty_value_are_one() -> None:
+    bare = {"metadata": {"labels": {"app": "x"}}, "spec": {**TEMPLATE["spec"], "volumes": []}}
+    assert templates.same(bare, TEMPLATE)
+    assert not templates.same(injected(), TEMPLATE)

@@ -1,0 +1,90 @@
+"""The workload of a job: its name and the object that is created."""
+
+from dataclasses import replace
+from hashlib import sha1
+from typing import Any
+
+import pytest
+
+from extender.jobs.placements import placements_of
+from extender.jobs.templates import PlacementError
+from extender.jobs.workload import Priority, build, workload_name
+from extender.state.queues.records import Assignment, FlavorInfo, Meta
+from tests.unit.jobs.scene import FLAVOR, UID, job, workload
+
+
+def test_a_workload_is_named_after_its_job_and_nobody_else() -> None:
+    want = sha1(f"Job\nbatch\nwork\n{UID}".encode()).hexdigest()[:5]
+    assert workload_name(job().object) == f"job-work-{want}"
+    other = job()
+    other.object["metadata"]["uid"] = "u2"
+    assert workload_name(other.object) != workload_name(job().object)
+
+
+def test_a_long_name_is_cut_before_what_makes_it_unique() -> None:
+    name = workload_name(job("w" * 300).object)
+    assert len(name) == 253
+    assert name[:-5] == ("job-" + "w" * 300)[:247] + "-"
+
+
+def test_a_workload_asks_for_what_the_job_does() -> None:
+    labels = {"kueue.x-k8s.io/max-exec-time-seconds": "60"}
+    work = job(labels=labels, own_annotations={"kueue.x-k8s.io/job-min-parallelism": "1"})
+    source = ("kueue.x-k8s.io", "WorkloadPriorityClass", "high")
+    made: Any = build(work, Priority(9, source))
+    name = workload_name(work.object)
+    assert made == {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "labels": {"kueue.x-k8s.io/job-uid": UID},
+            "finalizers": ["kueue.x-k8s.io/resource-in-use"],
+            "ownerReferences": [
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "name": "work",
+                    "uid": UID,
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": {
+            "podSets": [
+                {
+                    "name": "main",
+                    "count": 2,
+                    "minCount": 1,
+                    "template": work.object["spec"]["template"],
+                }
+            ],
+            "queueName": "q",
+            "priority": 9,
+            "priorityClassRef": dict(zip(("group", "kind", "name"), source, strict=True)),
+            "maximumExecutionTimeSeconds": 60,
+        },
+    }
+
+
+@pytest.mark.parametrize("said", ["0", "-1", "soon", "1.5", ""])
+def test_a_limit_that_is_none_is_left_out(said: str) -> None:
+    made: Any = build(job(labels={"kueue.x-k8s.io/max-exec-time-seconds": said}), Priority())
+    assert "maximumExecutionTimeSeconds" not in made["spec"]
+    assert "priorityClassRef" not in made["spec"]
+
+
+def test_pods_get_the_labels_of_all_flavors_of_their_pod_set() -> None:
+    held = workload(job(), admitted=True)
+    disk = FlavorInfo(Meta("disk"), node_labels={"disk": "ssd"})
+    both = Assignment("main", {"cpu": "spot", "storage": "disk", "memory": "spot"}, {}, 2)
+    assert held.admission is not None
+    held = replace(held, admission=replace(held.admission, assignments=(both,)))
+    (place,) = placements_of(held, {"spot": FLAVOR, "disk": disk})
+    assert place.node_selector == {"tier": "spot", "disk": "ssd"}
+    assert len(place.tolerations) == 1
+
+    with pytest.raises(PlacementError, match="tier"):
+        placements_of(held, {"spot": FLAVOR, "disk": replace(disk, node_labels={"tier": "x"})})

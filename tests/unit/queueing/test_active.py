@@ -1,0 +1,83 @@
+"""Whether a queue is active, and why not."""
+
+from typing import Any
+
+import pytest
+
+from extender.queueing.active import activity, local_activity
+from extender.state.queues.events import Record
+from extender.state.queues.records import FlavorInfo
+from tests.queue_makers import Admissions, cluster_queue, cohort, group, local_queue, meta
+
+TOPOLOGY = FlavorInfo(meta("racked"), topology="racks")
+NO = "Can't admit new workloads"
+
+WANT: dict[str, tuple[dict[str, Any], list[Record], tuple[bool, str, str]]] = {
+    "all is well": ({}, [], (True, "Ready", "Can admit new workloads")),
+    "stopped": ({"stop_policy": "Hold"}, [], (False, "Stopped", f"{NO}: is stopped.")),
+    "drained": ({"stop_policy": "HoldAndDrain"}, [], (False, "Stopped", f"{NO}: is stopped.")),
+    "going": (
+        {"meta": meta("cq", terminating=True), "stop_policy": "Hold"},
+        [],
+        (False, "Terminating", f"{NO}; clusterQueue is terminating"),
+    ),
+    "flavors that are not there": (
+        {"cpu": group(default=1, a=1, b=2)},
+        [],
+        (False, "FlavorNotFound", f"{NO}: references missing ResourceFlavor(s): a,b."),
+    ),
+    "a flavor with a topology": (
+        {"cpu": group(racked=1)},
+        [TOPOLOGY],
+        (False, "TopologyNotFound", f"{NO}: references missing Topology(ies): racks."),
+    ),
+    "checks that nobody makes": (
+        {"admission_checks": ("budget",)},
+        [],
+        (False, "AdmissionCheckNotFound", f"{NO}: references missing AdmissionCheck(s): budget."),
+    ),
+    "cohorts in a circle": (
+        {"cohort": "x"},
+        [cohort("x", "y"), cohort("y", "x")],
+        (False, "Unknown", f"{NO}: cohort x is among its own parents."),
+    ),
+    "two things at once": (
+        {"stop_policy": "Hold", "admission_checks": ("budget",)},
+        [],
+        (
+            False,
+            "Stopped",
+            f"{NO}: is stopped, references missing AdmissionCheck(s): budget.",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "records", "want"), WANT.values(), ids=WANT)
+def test_activity(
+    fields: dict[str, Any], records: list[Record], want: tuple[bool, str, str]
+) -> None:
+    queue = cluster_queue(**fields)
+    found = activity(queue, Admissions(queue, *records).snapshot)
+    assert (found.active, found.reason, found.message) == want
+
+
+WANT_LOCAL: dict[str, tuple[dict[str, Any], list[Record], tuple[bool, str]]] = {
+    "all is well": ({}, [cluster_queue()], (True, "Ready")),
+    "stopped": ({"stop_policy": "Hold"}, [cluster_queue()], (False, "Stopped")),
+    "it leads nowhere": ({}, [], (False, "ClusterQueueDoesNotExist")),
+    "it leads to a stopped queue": (
+        {},
+        [cluster_queue(stop_policy="Hold")],
+        (False, "ClusterQueueIsInactive"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "records", "want"), WANT_LOCAL.values(), ids=WANT_LOCAL)
+def test_local_activity(
+    fields: dict[str, Any], records: list[Record], want: tuple[bool, str]
+) -> None:
+    queue = local_queue(**fields)
+    found = local_activity(queue, Admissions(queue, *records).snapshot)
+    assert (found.active, found.reason) == want

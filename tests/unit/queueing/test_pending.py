@@ -1,0 +1,218 @@
+"""Who waits in which queue, and when they are tried again."""
+
+from dataclasses import replace
+
+import pytest
+
+from extender.api.core_v1 import LabelSelector
+from extender.queueing.cycle import Admit, Wait
+from extender.queueing.options import Options
+from extender.queueing.pending import Counts
+from extender.state.queues import events as ev
+from extender.state.queues.records import NamespaceInfo, RequeueState, WorkloadInfo
+from tests.makers import key
+from tests.queue_makers import (
+    Admissions,
+    admission,
+    cluster_queue,
+    condition,
+    local_queue,
+    meta,
+    pod_set,
+    workload,
+)
+
+
+@pytest.fixture
+def queues() -> Admissions:
+    return Admissions(cluster_queue(), local_queue())
+
+
+def changed(before: WorkloadInfo, **fields: object) -> WorkloadInfo:
+    newer = replace(meta(before.meta.name, "ns"), created=before.meta.created)
+    return replace(before, **{"meta": newer, **fields})  # type: ignore[arg-type]
+
+
+NOT_QUEUED: dict[str, dict[str, object]] = {
+    "has quota": {"admission": admission(workload("w"))},
+    "is evicted and has quota still": {
+        "admission": admission(workload("w")),
+        "conditions": (condition("Evicted", "Preempted"),),
+    },
+    "has ended": {"conditions": (condition("Finished"),)},
+    "is not active": {"active": False},
+    "is being deleted": {"meta": meta("w", "ns", version=10**9, terminating=True)},
+    "asks for a queue that is not there": {"queue_name": "elsewhere"},
+}
+
+
+@pytest.mark.parametrize("fields", NOT_QUEUED.values(), ids=NOT_QUEUED)
+def test_not_queued(queues: Admissions, fields: dict[str, object]) -> None:
+    queues.put(workload("w"))
+    assert queues.waiting() == ["w"]
+    queues.put(changed(queues.snapshot.workloads[key("w")], **fields))
+    assert queues.waiting() == []
+    assert queues.run() == ()
+
+
+def test_a_stopped_local_queue_is_empty(queues: Admissions) -> None:
+    queues.put(workload("w"), local_queue(stop_policy="Hold"))
+    assert queues.waiting() == []
+    queues.put(local_queue())
+    assert queues.admitted() == ["w"]
+
+
+def test_a_stopped_cluster_queue_is_empty(queues: Admissions) -> None:
+    queues.put(workload("w"), cluster_queue(stop_policy="Hold"))
+    assert queues.waiting() == []
+    queues.put(cluster_queue())
+    assert queues.admitted() == ["w"]
+
+
+def test_workloads_may_be_there_before_their_queues() -> None:
+    queues = Admissions(workload("w"))
+    queues.put(local_queue())
+    assert queues.waiting() == []
+    queues.put(cluster_queue())
+    assert queues.admitted() == ["w"]
+
+
+def test_who_lost_its_quota_is_queued_again_where_it_was(queues: Admissions) -> None:
+    first = workload("first", 4)
+    queues.put(first, workload("second", 4))
+    assert queues.admitted() == ["first"]
+    evicted = (condition("Evicted", "Preempted", at=queues.now),)
+    queues.put(changed(first, conditions=evicted, admission=admission(first)))
+    assert queues.waiting() == ["second"]
+    queues.put(changed(first, conditions=evicted))
+    assert queues.waiting() == ["first", "second"]
+    assert queues.admitted() == ["first"]
+
+
+def test_equals_are_parked_together(queues: Admissions) -> None:
+    queues.put(*(workload(f"big{number}", 5) for number in range(3)), workload("small"))
+
+    assert [type(x) for x in queues.run()] == [Wait, Admit]
+    assert queues.pending.counts("cq") == Counts(active=0, inadmissible=3)
+    queues.put(workload("big3", 5))
+    assert queues.run() == ()
+    assert queues.waiting() == ["big0", "big1", "big2", "big3"]
+
+
+def test_an_older_equal_is_tried(queues: Admissions) -> None:
+    queues.put(workload("big", 5, created=9))
+    assert len(queues.run()) == 1
+    queues.put(workload("older", 5, created=1))
+    assert queues.pending.counts("cq") == Counts(active=1, inadmissible=1)
+    assert [x.workload for x in queues.run()] == [key("older")]
+
+
+def test_a_change_of_status_is_no_reason_to_try_again(queues: Admissions) -> None:
+    queues.put(workload("big", 5))
+    assert len(queues.run()) == 1
+    told = (condition("QuotaReserved", "ExceedsMaxQuota", true=False),)
+    queues.put(changed(queues.snapshot.workloads[key("big")], conditions=told))
+    assert queues.pending.is_parked(key("big"))
+    assert queues.run() == ()
+
+
+def test_another_priority_or_size_is(queues: Admissions) -> None:
+    queues.put(workload("big", 5))
+    assert len(queues.run()) == 1
+    queues.put(changed(queues.snapshot.workloads[key("big")], priority=1))
+    assert len(queues.run()) == 1
+    queues.put(changed(queues.snapshot.workloads[key("big")], pod_sets=(pod_set(4),)))
+    assert queues.admitted() == ["big"]
+
+
+def test_quota_that_comes_back_concerns_only_who_shares_it() -> None:
+    queues = Admissions(
+        *(cluster_queue(name, 1, "all") for name in "ab"),
+        cluster_queue("c", 1),
+        *(local_queue(name) for name in "abc"),
+    )
+    queues.put(*(workload(f"{name}-big", 5, name) for name in "abc"), workload("a-small", 1, "a"))
+    assert queues.admitted() == ["a-small"]
+    queues.drop(queues.snapshot.workloads[key("a-small")])
+
+    assert queues.pending.ready() == ["a", "b"]
+    assert queues.pending.is_parked(key("c-big"))
+
+
+def test_who_is_sent_back_waits_until_its_time() -> None:
+    queues = Admissions(cluster_queue(), local_queue())
+    queues.put(workload("w", requeue=RequeueState(1, queues.now + 60)))
+    assert queues.run() == ()
+    assert queues.pending.counts("cq") == Counts(inadmissible=1)
+    assert queues.pending.next_due() == queues.now + 60
+    queues.pending.release_all(queues.snapshot, queues.now)
+    assert queues.run() == ()
+
+    queues.now += 60
+    assert queues.pending.due(queues.now) == (key("w"),)
+    assert queues.pending.next_due() is None
+    assert queues.admitted() == ["w"]
+
+
+def test_who_is_not_requeued_waits_for_its_condition(queues: Admissions) -> None:
+    made = workload("w", conditions=(condition("Requeued", "PodsReadyTimeout", true=False),))
+    queues.put(made)
+    queues.pending.release_all(queues.snapshot, queues.now)
+    assert queues.run() == ()
+    assert queues.waiting() == ["w"]
+    queues.put(changed(made, conditions=(condition("Requeued", "BackoffFinished"),)))
+    assert queues.admitted() == ["w"]
+
+
+@pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
+def test_a_namespace_that_is_not_selected_bars_nobody(strategy: str) -> None:
+    queues = Admissions(
+        cluster_queue(strategy=strategy, namespace_selector=LabelSelector({"team": "a"})),
+        local_queue(),
+    )
+    queues.put(workload("w"), workload("x"))
+    assert queues.run() == (
+        Wait(key("w"), "Misconfigured", "namespace ns doesn't match ClusterQueue selector"),
+    )
+    queues.pending.release_all(queues.snapshot, queues.now)
+    assert queues.run() == ()
+    queues.put(NamespaceInfo("ns", {"team": "a"}))
+    assert queues.admitted() == ["w", "x"]
+
+
+def test_a_queue_that_lacks_a_flavor_admits_nobody() -> None:
+    queues = Admissions(cluster_queue(admission_checks=("budget",)), local_queue(), workload("w"))
+    (outcome,) = queues.run()
+    assert isinstance(outcome, Wait)
+    assert outcome.reason == "Suspended"
+    queues.put(cluster_queue())
+    assert queues.admitted() == ["w"]
+
+
+def test_counts_by_local_queue(queues: Admissions) -> None:
+    queues.put(local_queue("other", "cq"), workload("a", 9), workload("b", 1, "other"))
+    queues.put(workload("late", 1, "other", requeue=RequeueState(1, queues.now + 60)))
+    assert queues.pending.counts("cq") == Counts(active=2, inadmissible=1)
+    assert queues.pending.counts("cq", "ns/other") == Counts(active=1, inadmissible=1)
+    queues.run()
+    assert queues.pending.counts("cq", "ns/cq") == Counts(inadmissible=1)
+    assert queues.pending.counts("nowhere") == Counts()
+
+
+def test_no_more_heads_than_agreed_in_one_cycle() -> None:
+    queues = Admissions(cluster_queue(cpu=9), local_queue(), options=Options(heads_per_queue=2))
+    queues.put(*(workload(name) for name in "abcde"))
+    assert queues.admitted() == ["a", "b"]
+    assert queues.pending.ready() == ["cq"]
+    assert queues.admitted() == ["c", "d"]
+
+
+def test_a_new_head_of_a_strict_queue_is_tried() -> None:
+    queues = Admissions(cluster_queue(strategy="StrictFIFO"), local_queue(), workload("big", 5))
+    assert len(queues.run()) == 1
+    queues.put(workload("behind"))
+    assert queues.run() == ()
+    queues.put(workload("urgent", priority=1))
+    assert queues.admitted() == ["urgent"]
+    queues.apply(ev.Deleted(queues.snapshot.workloads[key("big")]))
+    assert queues.admitted() == ["behind"]
