@@ -1,6 +1,6 @@
 """What the demo knows of the workloads of a namespace, and of the quota that they have."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,12 +86,18 @@ def _decode(document: dict[str, Any]) -> Workload:
     return Workload(
         name=metadata["name"],
         job=owners[0] if owners else "",
-        state=next(
-            (word for word in ("Finished", "Evicted", "Admitted") if word in holds), "Waiting"
-        ),
+        state=_state(holds, has_quota="admission" in status),
         cpu=0 if "Finished" in holds else _cpu(status),
         conditions=conditions,
     )
+
+
+def _state(holds: Set[str], *, has_quota: bool) -> str:
+    if "Finished" in holds:
+        return "Finished"
+    if has_quota and "Evicted" in holds:
+        return "Evicted"  # it says so until it has quota again
+    return "Admitted" if "Admitted" in holds else "Waiting"
 
 
 def _cpu(status: Mapping[str, Any]) -> int:
