@@ -18,10 +18,10 @@ export UV_SYSTEM_CERTS ?= $(if $(SYSTEM_CERTIFICATES),true,false)
 unexport VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean environment toolchain
+.PHONY: help demo test check bench bench-queue clean environment toolchain
 
 help: ## say what can be made
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: toolchain ## show gangs being scheduled on a control plane of its own (ARGS=...)
 	$(BIN)/gang-extender demo $(ARGS)
@@ -39,6 +39,9 @@ check: environment ## look at format, lint, types, layers and rendered manifests
 
 bench: toolchain ## measure throughput and latency on a control plane of its own (ARGS=...)
 	$(BIN)/python -m tests.bench $(ARGS)
+
+bench-queue: toolchain ## measure how Workloads are admitted under quota (ARGS=...)
+	$(BIN)/python -m tests.bench.queue $(ARGS)
 
 clean: ## remove the environment and what tools leave behind (not the built binaries)
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist

@@ -250,6 +250,55 @@ class Queue(_Section):
         return msgspec.convert(wanted, core_v1.LabelSelector)
 
 
+class WebhookCertificate(_Section):
+    """A certificate for the webhooks that somebody else renews."""
+
+    cert_file: Path = Field(description="PEM certificate chain")
+    key_file: Path = Field(description="PEM key of that certificate")
+    ca_file: Path | None = Field(
+        None,
+        description="PEM authorities that the API server is told to trust; without it whoever "
+        "gives the certificate tells it, and has old versions served",
+    )
+
+
+class Webhooks(_Section):
+    """What the API server calls: conversion between versions, and jobs at their creation."""
+
+    enabled: Literal["auto"] | bool = Field(
+        "auto", description="whether to serve; auto: in a pod, or where a url is given"
+    )
+    host: str = Field("", description="address; empty: all")
+    port: int = Field(9443, ge=0, le=65535)
+    older_versions: bool = Field(
+        default=True,
+        description="whether to have v1beta1 served; the API server then asks at every write of a "
+        "ClusterQueue, a LocalQueue or a Workload",
+    )
+    certificate: WebhookCertificate | None = Field(
+        None, description="files; without them the process makes its own and keeps it in a Secret"
+    )
+    certificate_days: float = Field(
+        365, gt=0, allow_inf_nan=False, description="its life; it is renewed after two thirds"
+    )
+    check_seconds: float = Field(
+        30, gt=0, allow_inf_nan=False, description="how often the certificate is looked after"
+    )
+    namespace: str = Field("gang-extender-system", min_length=1)
+    secret: str = Field("gang-reconciler-webhooks-tls", min_length=1)
+    service: str = Field("gang-reconciler-webhooks", min_length=1)
+    configuration: str = Field(
+        "gang-queue",
+        min_length=1,
+        description="name of the optional webhook configurations that are told the authority",
+    )
+    url: str | None = Field(
+        None,
+        pattern=r"^https://[^/]+$",
+        description="where the API server finds the webhooks instead of the Service",
+    )
+
+
 class Log(_Section):
     """What is logged, to standard error."""
 
@@ -264,6 +313,7 @@ class Settings(_Section):
     gang: Gang = Gang()
     reconcile: Reconcile = Reconcile()
     queue: Queue = Queue()
+    webhooks: Webhooks = Webhooks()
     kube: Kube = Kube()
     log: Log = Log()
 

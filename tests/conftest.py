@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Generator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.harness.control_plane import ControlPlane
@@ -12,6 +13,10 @@ from tests.harness.toolchain import ToolchainError, ensure_binaries
 # Python 3.11 makes an event loop when pytest-asyncio asks whether there is one, and nobody closes
 # it. Said once that there is none, it makes none.
 asyncio.set_event_loop(None)
+
+# A machine that has much to do is no counterexample.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 CLUSTER = Path(__file__).parent / "cluster"
 CLUSTER_TIMEOUT_SECONDS = 180

@@ -36,6 +36,11 @@ class ReconcilerMetrics:
             "1 while this process leads, else 0.",
             registry=self.registry,
         )
+        self.certificate_ends = Gauge(
+            "gang_extender_webhooks_certificate_end_timestamp_seconds",
+            "When the certificate of the webhooks ends; 0 where none is served.",
+            registry=self.registry,
+        )
         self.events = Counter(
             "gang_extender_events_total",
             "Events by what became of them: written, known, dropped or failed.",

@@ -35,9 +35,18 @@ class Server(uvicorn.Server):
 
 
 def config(
-    app: FastAPI, *, host: str, port: int, keep_alive: int, tls: Tls | None = None
+    app: FastAPI,
+    *,
+    host: str,
+    port: int,
+    keep_alive: int,
+    tls: Tls | None = None,
+    context: ssl.SSLContext | None = None,
 ) -> uvicorn.Config:
-    """Return how to serve an application; `keep_alive` in seconds."""
+    """Return how to serve an application; `keep_alive` in seconds.
+
+    With `tls` clients show a certificate; a `context` is taken as it is.
+    """
     certificates: dict[str, Any] = {}
     if tls is not None:
         certificates = {
@@ -46,6 +55,8 @@ def config(
             "ssl_ca_certs": str(tls.client_ca_file),
             "ssl_cert_reqs": ssl.CERT_REQUIRED,
         }
+    if context is not None:
+        certificates = {"ssl_context_factory": lambda _config, _default: context}
     return uvicorn.Config(
         app,
         host=host,

@@ -36,6 +36,7 @@ from extender.telemetry.reconciler import ReconcilerMetrics
 from extender.wiring import http
 from extender.wiring.queue import Given, Queue
 from extender.wiring.reflectors import ALL_PODS, backoff, reflectors
+from extender.wiring.webhooks import webhooks
 
 _log = structlog.get_logger(__name__)
 
@@ -86,6 +87,10 @@ class Reconciler:
             )
             self._queue = Queue(settings, client, given)
             self.reflectors += self._queue.reflectors
+        self._webhooks = webhooks(settings, client, clock=clock, queue=self._queue)
+        if self._webhooks is not None:
+            certificates = self._webhooks.certificates
+            self._metrics.certificate_ends.set_function(lambda: certificates.ends)
         # What the extender claims for groups that have waited long is claimed here as well.
         self._aging = Aging(cluster, options=settings.gang.options(), clock=clock)
         self._election: LeaseElection | None = None
@@ -103,8 +108,9 @@ class Reconciler:
         self.app: FastAPI = health_app(self._metrics.render, self.ready)
 
     def ready(self) -> dict[str, bool]:
-        """Return which caches have been filled; whoever waits to lead is ready too."""
-        return {reflector.kind: reflector.synced for reflector in self.reflectors}
+        """Return what works: caches and webhooks; whoever waits to lead is ready too."""
+        checks = {reflector.kind: reflector.synced for reflector in self.reflectors}
+        return checks if self._webhooks is None else {**checks, "webhooks": self._webhooks.serving}
 
     async def run(self, serve: Callable[[], Awaitable[None]], stop: Callable[[], None]) -> None:
         """Run everything until `serve` returns; `stop` makes it. Raises LeadershipLost."""
@@ -112,6 +118,8 @@ class Reconciler:
             background = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
             background.append(tasks.create_task(self._age()))
             background.append(tasks.create_task(self._lead(stop)))
+            if self._webhooks is not None:
+                background.append(tasks.create_task(self._webhooks.run()))
             await serve()
             for task in background:
                 task.cancel()

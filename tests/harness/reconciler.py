@@ -15,9 +15,11 @@ SERVICE_ACCOUNT = "gang-reconciler"
 
 
 class Reconciler:
-    """One replica; it can be stopped, killed and started and keeps its port.
+    """One replica; it can be stopped, killed and started and keeps its ports.
 
-    A second one in the same control plane needs a `name` of its own.
+    A second one in the same control plane needs a `name` of its own. With `webhooks` it serves
+    those too, and tells the API server its URL in place of the Service; `webhooks_url` is another
+    replica's, whose place this one can take.
     """
 
     def __init__(
@@ -26,6 +28,8 @@ class Reconciler:
         *,
         name: str = "reconciler",
         settings: Mapping[str, Any] | None = None,
+        webhooks: bool = False,
+        webhooks_url: str = "",
     ) -> None:
         self._control_plane = control_plane
         install(control_plane)
@@ -33,7 +37,18 @@ class Reconciler:
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         config = control_plane.folder / f"{name}.yaml"
-        config.write_text(yaml.safe_dump(dict(settings or {})))
+        settings = dict(settings or {})
+        if webhooks:
+            webhooks_port = free_port()
+            self.webhooks_url = f"https://127.0.0.1:{webhooks_port}"
+            serving = {
+                "host": "127.0.0.1",
+                "port": webhooks_port,
+                "url": webhooks_url or self.webhooks_url,
+                "checkSeconds": 0.5,
+            }
+            settings["webhooks"] = serving | settings.get("webhooks", {})
+        config.write_text(yaml.safe_dump(settings))
         self.process: Component = control_plane.spawn(
             name,
             [

@@ -1,0 +1,86 @@
+"""The webhooks that the API server calls: conversion, and jobs when they are created or changed."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+
+from extender.webhooks import conversion, jobs, reviews
+from extender.webhooks.jobs import Kinds, Queues
+from extender.webhooks.reviews import Verdict
+
+Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Takes a review and returns the one that goes back; ValueError for what is no review."""
+
+_JSON: Final = "application/json"
+_LARGEST_REVIEW: Final = 8 * 2**20
+_LARGEST_CONVERSION: Final = 64 * 2**20
+"""A list is converted in one go."""
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class TooLargeError(ValueError):
+    """A request is larger than any that the API server has cause to send."""
+
+
+def webhooks_app(kinds: Kinds, queues: Queues, *, ready: Callable[[], bool]) -> FastAPI:
+    """Return the application; jobs are judged when `ready`, conversion does not wait for it."""
+    app = FastAPI(title="gang-extender webhooks", docs_url=None, redoc_url=None)
+
+    def judged(verdict: Callable[[reviews.Request, Kinds, Queues], Verdict]) -> Answer:
+        def answer(review: Mapping[str, Any]) -> Mapping[str, Any]:
+            request = reviews.read(review)
+            return reviews.answer(request, verdict(request, kinds, queues))
+
+        return answer
+
+    for path, answer, summary in (
+        ("/mutate-job", judged(jobs.mutate), "Hold new jobs of a queue"),
+        ("/validate-job", judged(jobs.validate), "Refuse what is wrong with a job's queue"),
+    ):
+        route = _route(answer, limit=_LARGEST_REVIEW, ready=ready)
+        app.add_api_route(path, route, methods=["POST"], summary=summary, response_class=Response)
+    app.add_api_route(
+        "/convert",
+        _route(_converted, limit=_LARGEST_CONVERSION, ready=lambda: True),
+        methods=["POST"],
+        summary="Say objects in the words of another version",
+        response_class=Response,
+    )
+    return app
+
+
+def _converted(review: Mapping[str, Any]) -> Mapping[str, Any]:
+    if review.get("kind") != "ConversionReview" or not isinstance(review.get("request"), dict):
+        raise ValueError("should be a ConversionReview with a request")
+    return conversion.review(review)
+
+
+def _route(
+    answer: Answer, *, limit: int, ready: Callable[[], bool]
+) -> Callable[[Request], Awaitable[Response]]:
+    async def route(request: Request) -> Response:
+        if not ready():
+            return Response("the queues are not known yet\n", 503, media_type="text/plain")
+        try:
+            review = _decode(await _body(request, limit))
+            return Response(_encode(answer(review)), media_type=_JSON)
+        except TooLargeError as error:
+            return Response(f"{error}\n", 413, media_type="text/plain")
+        except ValueError as error:  # msgspec's are of this kind too
+            return Response(f"{error}\n", 400, media_type="text/plain")
+
+    return route
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise TooLargeError(f"the body is over the limit of {limit} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)

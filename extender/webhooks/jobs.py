@@ -1,0 +1,118 @@
+"""Jobs of a queue when they are created: held, put in the default queue, refused when wrong.
+
+The same rules as the policies in `manifests/optional`, for API servers that cannot evaluate those,
+and for kinds of jobs that others have added.
+"""
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from typing import Final, Protocol
+
+from extender.api.wellknown import DEFAULT_QUEUE
+from extender.jobs import fields, names
+from extender.jobs.fields import Object
+from extender.jobs.registry import Integration
+from extender.webhooks import job_rules
+from extender.webhooks.reviews import Request, Verdict
+
+GroupKind = tuple[str, str]
+Kinds = Mapping[GroupKind, Integration]
+
+_NOTHING: Final = Verdict()
+_MADE_BY_RAY_JOBS: Final = ("ray.io", "RayCluster")
+
+
+class Queues(Protocol):
+    """What has to be known of the cluster."""
+
+    def has_local_queue(self, namespace: str, name: str) -> bool:
+        """Return whether there is a LocalQueue."""
+        ...
+
+    def holds_all(self, namespace: str) -> bool:
+        """Return whether jobs without a queue name are held in a namespace as well."""
+        ...
+
+
+def by_kind(integrations: Iterable[Integration]) -> Kinds:
+    """Return the integrations by the group and kind of their objects."""
+    return {(each.group, each.kind): each for each in integrations}
+
+
+def mutate(request: Request, kinds: Kinds, queues: Queues) -> Verdict:
+    """Return how a new object is changed: its queue, and that it has to wait."""
+    if request.operation != "CREATE" or _is_made_by_a_job(request.object, kinds):
+        return _NOTHING
+    if (request.group, request.kind) == ("", "Pod"):
+        return Verdict(patch=_gate(request.object))
+    integration = kinds.get((request.group, request.kind))
+    if integration is None:
+        return _NOTHING
+    job = deepcopy(request.object)
+    if not fields.label(job, names.QUEUE_NAME):
+        if queues.has_local_queue(request.namespace, DEFAULT_QUEUE):
+            fields.ensure(job, "metadata", "labels")[names.QUEUE_NAME] = DEFAULT_QUEUE
+        elif not queues.holds_all(request.namespace):
+            return _NOTHING
+    integration.wrap(job).suspend()
+    return Verdict(patch=_difference(request.object, job))
+
+
+def validate(request: Request, kinds: Kinds, queues: Queues) -> Verdict:
+    """Return what is wrong with a new or changed job, or what its owner should know."""
+    integration = kinds.get((request.group, request.kind))
+    if integration is None or request.operation not in {"CREATE", "UPDATE"}:
+        return _NOTHING
+    has_default = queues.has_local_queue(request.namespace, DEFAULT_QUEUE)
+    refusals = job_rules.broken(
+        integration.wrap(deepcopy(request.object)),
+        integration.wrap(deepcopy(request.old)) if request.old is not None else None,
+        has_default_queue=has_default,
+    )
+    return Verdict(refusals, warnings=() if refusals else _warnings(request, queues))
+
+
+def _warnings(request: Request, queues: Queues) -> tuple[str, ...]:
+    queue = fields.label(request.object, names.QUEUE_NAME)
+    before = fields.label(request.old, names.QUEUE_NAME) if request.old is not None else ""
+    if queue in {"", before} or queues.has_local_queue(request.namespace, queue):
+        return ()
+    where = f"{request.namespace}/{queue}"
+    return (f"there is no LocalQueue {where}: the job waits until it is created",)
+
+
+def _is_made_by_a_job(source: Object, kinds: Kinds) -> bool:
+    """Return whether a job controls the object: it is held, and counted, with that job."""
+    for owner in fields.objects(source, "metadata", "ownerReferences"):
+        group = fields.text(owner, "apiVersion").rpartition("/")[0]
+        kind = (group, fields.text(owner, "kind"))
+        if fields.flag(owner, "controller") and (kind in kinds or kind == _MADE_BY_RAY_JOBS):
+            return True
+    return False
+
+
+def _gate(pod: Object) -> list[Object]:
+    """Return the patch that holds a plain pod of a queue: it cannot be suspended."""
+    gates = fields.objects(pod, "spec", "schedulingGates")
+    if (
+        not fields.label(pod, names.QUEUE_NAME)
+        # A pod that comes with its node is not scheduled, and may have no gates.
+        or fields.text(pod, "spec", "nodeName")
+        or any(fields.text(gate, "name") == names.ADMISSION_GATE for gate in gates)
+    ):
+        return []
+    ours: Object = {"name": names.ADMISSION_GATE}
+    return [{"op": "add", "path": "/spec/schedulingGates", "value": [*gates, ours]}]
+
+
+def _difference(before: Mapping[str, object], after: Object, path: str = "") -> list[Object]:
+    """Return the JSON patch for what was added or replaced; nothing is taken away here."""
+    patch: list[Object] = []
+    for name, new in after.items():
+        old = before.get(name)
+        where = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
+        if isinstance(old, dict) and isinstance(new, dict):
+            patch += _difference(old, new, where)
+        elif old != new:
+            patch.append({"op": "add", "path": where, "value": new})
+    return patch

@@ -1,0 +1,193 @@
+"""The HTTPS server of the reconciler that the API server calls, in every replica."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import uvicorn
+from typing_extensions import override
+
+from extender.api.crds import needs_webhook
+from extender.api.definitions import DEFINITIONS
+from extender.api.selectors import matches_selector
+from extender.config import Settings
+from extender.config import Webhooks as Section
+from extender.controllers.certificates import Certificates, GivenFiles, MadeByUs, Source
+from extender.kube.certificates import Address, CertificateSecret, WebhookClients
+from extender.kube.client import KubeClient
+from extender.runtime.clock import Clock
+from extender.server.webhooks import webhooks_app
+from extender.state.queues.snapshot import QueueSnapshot
+from extender.state.queues.store import Queues
+from extender.webhooks.certificates import Bundle
+from extender.webhooks.jobs import Kinds, by_kind
+from extender.wiring import http
+from extender.wiring.queue import Queue
+from extender.wiring.reflectors import backoff
+
+KEEP_ALIVE_SECONDS: Final = 120
+"""Longer than the 90 seconds for which the API server keeps a connection that is idle."""
+_ASKED: Final = ("localqueues", "namespaces")
+
+
+def webhooks(
+    settings: Settings, client: KubeClient, *, clock: Clock, queue: Queue | None
+) -> "Webhooks | None":
+    """Return the webhooks of a process with that queue, None where they are not wanted."""
+    if not _wanted(settings.webhooks):
+        return None
+    reflectors = [each for each in queue.reflectors if each.kind in _ASKED] if queue else []
+    return Webhooks(
+        settings.webhooks,
+        client,
+        clock=clock,
+        kinds=by_kind(queue.integrations if queue else ()),
+        queues=KnownQueues(queue.queues.snapshot() if queue else Queues().snapshot(), settings),
+        ready=lambda: all(each.synced for each in reflectors),
+    )
+
+
+class KnownQueues:
+    """What the webhooks ask about queues, out of the snapshot."""
+
+    def __init__(self, snapshot: QueueSnapshot, settings: Settings) -> None:
+        self._snapshot = snapshot
+        self._all = settings.queue.manage_jobs_without_queue_name
+        self._where = settings.queue.selector()
+
+    def has_local_queue(self, namespace: str, name: str) -> bool:
+        """Return whether there is a LocalQueue."""
+        return f"{namespace}/{name}" in self._snapshot.local_queues
+
+    def holds_all(self, namespace: str) -> bool:
+        """Return whether jobs without a queue name are held in a namespace as well."""
+        found = self._snapshot.namespaces.get(namespace) if self._all else None
+        return found is not None and matches_selector(self._where, found.labels)
+
+
+def _wanted(section: Section) -> bool:
+    """Return whether to serve: where it is left open, if the API server can find this process."""
+    if section.enabled == "auto":
+        return section.url is not None or "KUBERNETES_SERVICE_HOST" in os.environ
+    return section.enabled
+
+
+class Webhooks:
+    """The server and its certificate; serves from when there is one until it is cancelled."""
+
+    def __init__(
+        self,
+        section: Section,
+        client: KubeClient,
+        *,
+        clock: Clock,
+        kinds: Kinds,
+        queues: KnownQueues,
+        ready: Callable[[], bool],
+    ) -> None:
+        self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._has_certificate = asyncio.Event()
+        self._server = _Server(
+            http.config(
+                webhooks_app(kinds, queues, ready=ready),
+                host=section.host,
+                port=section.port,
+                keep_alive=KEEP_ALIVE_SECONDS,
+                context=self._tls,
+            )
+        )
+        address = Address(section.namespace, section.service, section.url)
+        callers = WebhookClients(
+            client,
+            address,
+            crds=_converted() if section.older_versions else (),
+            configuration=section.configuration,
+        )
+        self.certificates = Certificates(
+            _source(section, client, clock),
+            tell=callers.tell,
+            adopt=self._adopt,
+            clock=clock,
+            backoff=backoff(0.2, 30.0),
+            every=section.check_seconds,
+        )
+
+    @property
+    def serving(self) -> bool:
+        """Whether requests are answered."""
+        return self._server.listening.is_set()
+
+    async def run(self) -> None:
+        """Serve, and look after the certificate."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.certificates.run())
+            await self._has_certificate.wait()
+            await self._server.serve()
+
+    async def _adopt(self, bundle: Bundle) -> None:
+        """Serve a certificate to whoever connects from now on; return when somebody can."""
+        _load(self._tls, bundle)
+        self._has_certificate.set()
+        await self._server.listening.wait()
+
+
+class _Server(uvicorn.Server):
+    """A second server of the process: signals are for the first one."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    @override
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave them alone."""
+        yield
+
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup()
+        self.listening.set()
+
+    @override
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until cancelled, then let requests end."""
+        try:
+            await super().serve()
+        finally:
+            if self.started:
+                await self.shutdown()
+
+
+def _converted() -> list[str]:
+    return [each.name for each in DEFINITIONS if needs_webhook(each)]
+
+
+def _source(section: Section, client: KubeClient, clock: Clock) -> Source:
+    given = section.certificate
+    if given is not None:
+        return GivenFiles(given.cert_file, given.key_file, given.ca_file, clock)
+    names = [f"{section.service}.{section.namespace}.svc"]
+    host = urlsplit(section.url).hostname if section.url else None
+    return MadeByUs(
+        CertificateSecret(client, namespace=section.namespace, name=section.secret),
+        names=[*names, *([host] if host else [])],
+        days=section.certificate_days,
+        clock=clock,
+    )
+
+
+def _load(context: ssl.SSLContext, bundle: Bundle) -> None:
+    # There is no way but through a file. It is readable for us alone, and gone at once.
+    with tempfile.NamedTemporaryFile(prefix="gang-extender-") as file:
+        file.write(bundle.certificate + b"\n" + bundle.key)
+        file.flush()
+        context.load_cert_chain(Path(file.name))

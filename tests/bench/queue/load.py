@@ -1,0 +1,214 @@
+"""The load, as a file tells it: cohorts of queues, and streams of Workloads into each queue.
+
+The terms are those of Kueue's performance tests. Quotas and requests are CPU as Kubernetes writes
+it, and thousandths of a core once read.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from extender.resources.quantity import CPU, amount
+
+LOADS = Path(__file__).parent / "loads"
+BASELINE = LOADS / "baseline.yaml"
+SMALL = LOADS / "small.yaml"
+_MOST_WORKLOADS = 100_000
+
+
+class LoadError(ValueError):
+    """The file is not a load; the text says where and why, one line for each fault."""
+
+
+def _milli(value: object) -> object:
+    """Return thousandths of a core; pydantic refuses what is no quantity by our ValueError."""
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return amount(CPU, value)
+    raise ValueError("not a quantity of CPU such as 500m or 2")
+
+
+_CPU = (BeforeValidator(_milli), PlainSerializer(lambda milli: f"{milli}m", when_used="json"))
+Milli = Annotated[int, *_CPU, Field(gt=0)]
+MilliOrZero = Annotated[int, *_CPU, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="forbid", frozen=True, strict=True, validate_by_name=True
+    )
+
+
+class WorkloadClass(_Model):
+    """What one Workload asks for, and how long it runs once it is admitted."""
+
+    class_name: Name
+    request: Milli
+    runtime_ms: Annotated[int, Field(ge=0)]
+    priority: int = 0
+
+
+class WorkloadsSet(_Model):
+    """A stream: every interval one of each class, `count` times. A late one is not made up for."""
+
+    count: Count
+    creation_interval_ms: Annotated[int, Field(ge=0)] = 0
+    workloads: Annotated[list[WorkloadClass], Field(min_length=1)]
+
+
+class QueuesSet(_Model):
+    """Equal ClusterQueues, each with the same streams into it."""
+
+    class_name: Name
+    count: Count
+    nominal_quota: MilliOrZero
+    borrowing_limit: MilliOrZero | None = None
+    reclaim_within_cohort: Literal["Never", "LowerPriority", "Any"] = "Never"
+    within_cluster_queue: Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"] = "Never"
+    workloads_sets: list[WorkloadsSet] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A ClusterQueue and its LocalQueue, which have the same name."""
+
+    name: str
+    cohort: str
+    settings: QueuesSet
+
+    @property
+    def limit(self) -> int | None:
+        """The most that it may use; None where its cohort alone limits it."""
+        borrowing = self.settings.borrowing_limit
+        return None if borrowing is None else self.settings.nominal_quota + borrowing
+
+    @property
+    def count(self) -> int:
+        """Number of Workloads that it gets."""
+        return sum(each.count * len(each.workloads) for each in self.settings.workloads_sets)
+
+
+class CohortsSet(_Model):
+    """Equal cohorts of queues."""
+
+    class_name: Name
+    count: Count
+    queues_sets: Annotated[list[QueuesSet], Field(min_length=1)]
+
+    def members(self, cohort: str) -> Iterator[Queue]:
+        """Yield the queues of the cohort of that name."""
+        for queues in self.queues_sets:
+            for number in range(queues.count):
+                yield Queue(f"{cohort}-{queues.class_name}-{number}", cohort, queues)
+
+    @property
+    def nominal(self) -> int:
+        """Quota of all queues of one cohort."""
+        return sum(each.count * each.nominal_quota for each in self.queues_sets)
+
+    @model_validator(mode="after")
+    def _all_can_be_admitted(self) -> Self:
+        for queues in self.queues_sets:
+            most = self.nominal
+            if queues.borrowing_limit is not None:
+                most = min(most, queues.nominal_quota + queues.borrowing_limit)
+            for each in (kind for stream in queues.workloads_sets for kind in stream.workloads):
+                if each.request > most:
+                    raise ValueError(
+                        f"{each.class_name} requests {each.request}m of CPU, "
+                        f"a queue of {queues.class_name} never has more than {most}m"
+                    )
+        return self
+
+
+class Load(_Model):
+    """All of a file."""
+
+    cohorts: Annotated[list[CohortsSet], Field(min_length=1)]
+
+    def queues(self) -> Iterator[Queue]:
+        """Yield every queue, cohort by cohort."""
+        for cohorts in self.cohorts:
+            for number in range(cohorts.count):
+                yield from cohorts.members(f"{cohorts.class_name}-{number}")
+
+    def classes(self) -> dict[str, WorkloadClass]:
+        """Return the classes by name, in the order of the file."""
+        return {each.class_name: each for each in self._classes()}
+
+    @property
+    def workloads(self) -> int:
+        """Number of Workloads in all."""
+        return sum(queue.count for queue in self.queues())
+
+    @property
+    def nominal(self) -> int:
+        """Quota of all queues."""
+        return sum(each.count * each.nominal for each in self.cohorts)
+
+    @property
+    def planned_seconds(self) -> float:
+        """How long the longest stream takes when nobody is late."""
+        return max((_seconds(stream) for stream in self._streams()), default=0.0)
+
+    def _streams(self) -> Iterator[WorkloadsSet]:
+        for cohorts in self.cohorts:
+            for queues in cohorts.queues_sets:
+                yield from queues.workloads_sets
+
+    def _classes(self) -> Iterator[WorkloadClass]:
+        for stream in self._streams():
+            yield from stream.workloads
+
+    @model_validator(mode="after")
+    def _names_say_one_thing(self) -> Self:
+        for one, other in product(list(self._classes()), repeat=2):
+            if one.class_name == other.class_name and one != other:
+                raise ValueError(f"two different classes are called {one.class_name}")
+        names = [queue.name for queue in self.queues()]
+        if len(names) > len(set(names)):
+            raise ValueError("two queues would have the same name: name the classes differently")
+        if not 0 < self.workloads <= _MOST_WORKLOADS:
+            raise ValueError(f"{self.workloads} Workloads, not between 1 and {_MOST_WORKLOADS}")
+        return self
+
+
+def read(path: Path) -> Load:
+    """Return the load of a YAML file. Raises LoadError."""
+    try:
+        return parse(yaml.safe_load(path.read_text()))
+    except yaml.YAMLError as error:
+        raise LoadError(f"not YAML: {error}") from error
+
+
+def parse(document: Any) -> Load:
+    """Return the load that a document tells. Raises LoadError."""
+    try:
+        return Load.model_validate(document)
+    except ValidationError as error:
+        raise LoadError("\n".join(_sentence(each) for each in error.errors())) from error
+
+
+def _sentence(fault: Any) -> str:
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
+    text = fault["msg"].removeprefix("Value error, ")
+    return f"{where.lstrip('.') or 'the file'}: {text}"
+
+
+def _seconds(stream: WorkloadsSet) -> float:
+    return (stream.count - 1) * stream.creation_interval_ms / 1000

@@ -1,0 +1,88 @@
+"""The objects of a load. All queues and Workloads are in one namespace."""
+
+from typing import Any
+
+from extender.resources.quantity import CPU
+from tests.bench.queue.load import Load, Queue, WorkloadClass
+
+NAMESPACE = "bench"
+API_VERSION = "kueue.x-k8s.io/v1beta2"
+WORKLOADS = f"/apis/{API_VERSION}/namespaces/{NAMESPACE}/workloads"
+FLAVOR = "default"
+CLASS = "bench.gang-extender/class"
+RUNTIME_MS = "bench.gang-extender/runtime-ms"
+
+Object = dict[str, Any]
+
+
+def setting(load: Load) -> list[Object]:
+    """Return what is there before the first Workload."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    flavor = {"kind": "ResourceFlavor", "metadata": {"name": FLAVOR}, "spec": {}}
+    queues = list(load.queues())
+    return [
+        namespace,
+        {"apiVersion": API_VERSION, **flavor},
+        *(_cluster_queue(each) for each in queues),
+        *(_local_queue(each) for each in queues),
+    ]
+
+
+def workload(name: str, queue: str, kind: WorkloadClass) -> Object:
+    """Return a Workload that nobody owns: nothing but the benchmark runs it."""
+    container = {
+        "name": "main",
+        "image": "example.invalid/nothing",
+        "resources": {"requests": {CPU: _cpu(kind.request)}},
+    }
+    pod = {"containers": [container], "restartPolicy": "Never"}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Workload",
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "labels": {CLASS: kind.class_name},
+            "annotations": {RUNTIME_MS: str(kind.runtime_ms)},
+        },
+        "spec": {
+            "queueName": queue,
+            "priority": kind.priority,
+            "podSets": [{"name": "main", "count": 1, "template": {"spec": pod}}],
+        },
+    }
+
+
+def _cluster_queue(queue: Queue) -> Object:
+    settings = queue.settings
+    quota = {"name": CPU, "nominalQuota": _cpu(settings.nominal_quota)}
+    if settings.borrowing_limit is not None:
+        quota["borrowingLimit"] = _cpu(settings.borrowing_limit)
+    flavor = {"name": FLAVOR, "resources": [quota]}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ClusterQueue",
+        "metadata": {"name": queue.name},
+        "spec": {
+            "cohortName": queue.cohort,
+            "namespaceSelector": {},
+            "resourceGroups": [{"coveredResources": [CPU], "flavors": [flavor]}],
+            "preemption": {
+                "reclaimWithinCohort": settings.reclaim_within_cohort,
+                "withinClusterQueue": settings.within_cluster_queue,
+            },
+        },
+    }
+
+
+def _local_queue(queue: Queue) -> Object:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "LocalQueue",
+        "metadata": {"name": queue.name, "namespace": NAMESPACE},
+        "spec": {"clusterQueue": queue.name},
+    }
+
+
+def _cpu(milli: int) -> str:
+    return f"{milli}m" if milli % 1000 else str(milli // 1000)

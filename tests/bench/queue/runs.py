@@ -1,0 +1,244 @@
+"""One measured run: a fresh control plane, the controller, the queues, then the load.
+
+The generator, the runner and the controller are processes of their own, so that each one's CPU is
+known. The clock begins when the watch shows the first Workload and ends when it shows the last
+one finished.
+"""
+
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench.load import Progress
+from tests.bench.meter import Meter
+from tests.bench.queue import history, manifests, measures, status, writes
+from tests.bench.queue.controllers import Controller, stop
+from tests.bench.queue.load import Load, read
+from tests.bench.queue.measures import Measures
+from tests.bench.queue.status import Status
+from tests.harness.client import Api, condition
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import ROOT
+from tests.harness.process import Component
+
+_POLL_SECONDS = 0.2
+_ACTIVE_SECONDS = 120.0
+_CHILD_SECONDS = 60.0
+_SETTLE_SECONDS, _QUIET_SECONDS = 15.0, 1.0
+_LATE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When a run is ended although Workloads are not finished, in seconds."""
+
+    run: float = 900.0
+    stall: float = 60.0  # in which nothing happened to any of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What one run gave; CPU seconds and MiB by process, times in seconds."""
+
+    controller: str
+    title: str
+    repeat: int
+    workloads: int  # of the load
+    measures: Measures
+    generation_seconds: float
+    writes: Mapping[str, int]  # of the controller, by "VERB resource"
+    cpu_seconds: Mapping[str, float]
+    peak_mib: Mapping[str, float]
+    notes: Sequence[str] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Time from the first creation to the last finish."""
+        return self.measures.end - self.measures.start
+
+    @property
+    def workloads_per_second(self) -> float:
+        """Rate of finished Workloads in that time."""
+        return self.measures.finished / self.seconds if self.seconds else 0.0
+
+    @property
+    def writes_per_workload(self) -> float | None:
+        """Requests of the controller that write."""
+        finished = self.measures.finished
+        return sum(self.writes.values()) / finished if finished else None
+
+    @property
+    def faults(self) -> list[str]:
+        """What must not be, as sentences."""
+        found = []
+        if self.measures.finished < self.workloads:
+            found.append(f"{self.measures.finished} of {self.workloads} Workloads finished")
+        if self.measures.broken:
+            found.append(f"quota was exceeded at {self.measures.broken} events:")
+            found += self.measures.violations
+        return found
+
+
+def measure(
+    file: Path, controller: Controller, *, repeat: int, limits: Limits, progress: Progress
+) -> Result:
+    """Return what the controller made of the load. RuntimeError when it never began."""
+    load = read(file)
+    progress("starting a control plane")
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-queue-") as folder,
+        ControlPlane(kubelet=False, controllers=False) as control_plane,
+        Meter() as meter,
+    ):
+        record = Path(folder) / "history"
+        run = _Run(control_plane, meter, file, record)
+        try:
+            run.prepare(load, controller, progress)
+            before = writes.parse(_metrics(control_plane))
+            ended = run.go(limits, progress)
+            progress("waiting for the last writes")
+            after = _settled(control_plane)
+        finally:
+            run.stop()
+        measured = measures.measure(history.read(record), load)
+        if ended:
+            progress(f"{ended}\n{control_plane.tails()}")
+    notes = [ended] if ended else []
+    late = run.generated.seconds - load.planned_seconds
+    if late > _LATE_SECONDS:
+        notes.append(f"the load came {late:.0f} s later than its intervals say: all were busy")
+    own = Counter(run.generated.writes) + Counter(run.ran.writes)
+    return Result(
+        controller=controller.key,
+        title=controller.title,
+        repeat=repeat,
+        workloads=load.workloads,
+        measures=measured,
+        generation_seconds=run.generated.seconds,
+        writes=writes.between(before, after, own),
+        cpu_seconds=meter.cpu_seconds(measured.start, measured.end),
+        peak_mib=meter.peak_mib(),
+        notes=tuple(notes),
+    )
+
+
+class _Run:
+    """The processes of one run."""
+
+    def __init__(self, control_plane: ControlPlane, meter: Meter, file: Path, record: Path) -> None:
+        self.generated = Status(text="")
+        self.ran = Status(text="")
+        self._control_plane = control_plane
+        self._meter = meter
+        self._file = file.absolute()
+        self._record = record
+        self._started: dict[str, Component] = {}
+
+    def prepare(self, load: Load, controller: Controller, progress: Progress) -> None:
+        """Return when the controller serves all queues and the runner looks."""
+        plane = self._control_plane
+        self._meter.add("apiserver", plane.apiserver.pid)
+        self._meter.add("etcd", plane.etcd.pid)
+        progress("starting the controller")
+        self._add("controller", controller.start(plane))
+        with Api(plane.admin_kubeconfig) as api:
+            api.create(*manifests.setting(load))
+            progress("waiting for the queues to be active")
+            plane.wait_until("all queues are active", lambda: self._active(api), _ACTIVE_SECONDS)
+        self._spawn("runner", str(self._record))
+        self._await("runner")
+
+    def go(self, limits: Limits, progress: Progress) -> str:
+        """Return "" when all Workloads are finished, and otherwise why it is not waited longer."""
+        self._spawn("generator")
+        began = changed = time.monotonic()
+        before: tuple[str, str] | None = None
+        while not self.ran.done:
+            time.sleep(_POLL_SECONDS)
+            self._look()
+            now = time.monotonic()
+            text = (self.generated.text, self.ran.text)
+            if text != before:
+                before, changed = text, now
+            told = "; ".join(filter(None, text))
+            progress(f"{told} in {now - began:.0f} s")
+            gone = self._gone()
+            if gone:
+                return f"{gone}, {told}"
+            if now - began > limits.run:
+                return f"ended at the limit of {limits.run:g} s: {told}"
+            if now - changed > limits.stall:
+                return f"stalled for {limits.stall:g} s: {told}"
+        return ""
+
+    def stop(self) -> None:
+        """Stop the load and then the controller; what they told last is known then."""
+        for name in ("generator", "runner", "controller"):
+            if name in self._started:
+                stop(self._started[name])
+        self._look()
+
+    def _spawn(self, name: str, *args: str) -> None:
+        kubeconfig = str(self._control_plane.admin_kubeconfig)
+        argv = [sys.executable, "-m", f"tests.bench.queue.{name}", kubeconfig, str(self._file)]
+        env = {"PYTHONPATH": str(ROOT)}
+        self._add(name, self._control_plane.spawn(name, [*argv, *args], env=env))
+
+    def _add(self, name: str, component: Component) -> None:
+        self._started[name] = component
+        self._meter.add(name, component.pid)
+
+    def _await(self, name: str) -> None:
+        def told() -> bool:
+            if gone := self._gone():
+                raise RuntimeError(f"{gone}\n{self._started[name].tail(40)}")
+            return self._status(name) is not None
+
+        self._control_plane.wait_until(f"the {name} has begun", told, _CHILD_SECONDS)
+
+    def _active(self, api: Api) -> bool:
+        if gone := self._gone():
+            raise RuntimeError(f"{gone}\n{self._started['controller'].tail(40)}")
+        queues = [
+            *api.list(f"{manifests.API_VERSION}/clusterqueues"),
+            *api.list(f"{manifests.API_VERSION}/localqueues", manifests.NAMESPACE),
+        ]
+        return all(condition(each, "Active") for each in queues)
+
+    def _look(self) -> None:
+        self.generated = self._status("generator") or self.generated
+        self.ran = self._status("runner") or self.ran
+
+    def _status(self, name: str) -> Status | None:
+        lines = self._started[name].tail(1).splitlines() if name in self._started else []
+        return status.read(lines[-1]) if lines else None
+
+    def _gone(self) -> str:
+        """Return which process ended before its time, "" when none did."""
+        for name, component in self._started.items():
+            code = component.exit_code
+            if code or (code == 0 and name == "controller"):
+                return f"the {name} ended with {code}"
+        return ""
+
+
+def _metrics(control_plane: ControlPlane) -> str:
+    """Return the API server's page of metrics."""
+    with Api(control_plane.admin_kubeconfig) as api:
+        return api.request("GET", "/metrics").text
+
+
+def _settled(control_plane: ControlPlane) -> Counter[str]:
+    """Return the count of writes once nobody writes any more, or after some seconds."""
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    count = writes.parse(_metrics(control_plane))
+    while time.monotonic() < deadline:
+        time.sleep(_QUIET_SECONDS)
+        before, count = count, writes.parse(_metrics(control_plane))
+        if before == count:
+            break
+    return count

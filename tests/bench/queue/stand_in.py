@@ -1,0 +1,205 @@
+"""`python -m tests.bench.queue.stand_in`: the smallest controller that admits Workloads.
+
+It shows what `--external` asks of a program, and lets the benchmark be tested by itself. The
+oldest of the highest priority goes first, whoever does not fit is passed by, and each admission
+is one write. It preempts nobody.
+"""
+
+import asyncio
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import aiohttp
+import msgspec
+import typer
+import uvloop
+
+from extender.resources.quantity import CPU, amount
+from tests.bench.load import session
+from tests.bench.queue import watching
+from tests.bench.queue.manifests import API_VERSION, FLAVOR, NAMESPACE, WORKLOADS
+from tests.bench.queue.mimic import merged, timestamp
+from tests.bench.queue.wire import Condition, Event, Workload
+
+_CONNECTIONS = 16
+_CYCLE_SECONDS = 0.02
+_LOOK_SECONDS = 0.2
+_CLUSTER_QUEUES = f"/apis/{API_VERSION}/clusterqueues"
+_LOCAL_QUEUES = f"/apis/{API_VERSION}/namespaces/{NAMESPACE}/localqueues"
+_CONFLICT = 409
+
+
+class StandIn:
+    """Admits while it runs; `overcommit` more than the quota, and evicts the first `evict`."""
+
+    def __init__(
+        self, http: aiohttp.ClientSession, tasks: asyncio.TaskGroup, *, evict: int, overcommit: int
+    ) -> None:
+        self._http = http
+        self._tasks = tasks
+        self._evict = evict
+        self._overcommit = overcommit
+        self._changed = asyncio.Event()
+        self._cohorts: dict[str, str] = {}  # by queue
+        self._limits: dict[str, int] = {}
+        self._quota: Counter[str] = Counter()  # by cohort
+        self._pending: dict[str, Workload] = {}
+        self._assumed: dict[str, Workload] = {}  # admitted by us, not seen yet
+        self._held: dict[str, tuple[str, int]] = {}  # queue and amount
+
+    async def follow(self) -> None:
+        """Take in what happens to Workloads, without end."""
+        version = await watching.newest(self._http)
+        async for event in watching.events(self._http, version):
+            self._take(event)
+            self._changed.set()
+
+    async def activate(self) -> None:
+        """Say of each queue that it is active, without end."""
+        while True:
+            for each in await self._list(_CLUSTER_QUEUES):
+                self._learn(each)
+                await self._activate(_CLUSTER_QUEUES, each)
+            for each in await self._list(_LOCAL_QUEUES):
+                await self._activate(_LOCAL_QUEUES, each)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def admit(self) -> None:
+        """Admit what fits whenever something changed, without end."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            self._cycle()
+            await asyncio.sleep(_CYCLE_SECONDS)
+
+    def _take(self, event: Event) -> None:
+        workload = event.object
+        name = workload.metadata.name
+        self._pending.pop(name, None)
+        self._held.pop(name, None)
+        if event.type == "DELETED" or workload.is_true("Finished"):
+            self._assumed.pop(name, None)
+            return
+        if workload.held:
+            self._held[name] = workload.spec.queue_name, workload.held
+            self._assumed.pop(name, None)
+        elif name not in self._assumed:
+            self._pending[name] = workload
+
+    def _cycle(self) -> None:
+        by_queue: Counter[str] = Counter()
+        for queue, held in self._held.values():
+            by_queue[queue] += held
+        for each in self._assumed.values():
+            by_queue[each.spec.queue_name] += each.request
+        by_cohort: Counter[str] = Counter()
+        for queue, held in by_queue.items():
+            by_cohort[self._cohorts[queue]] += held
+        refused = set()
+        for each in sorted(self._pending.values(), key=lambda one: -one.spec.priority):
+            queue, request = each.spec.queue_name, each.request
+            if (queue, request) in refused:
+                continue
+            cohort = self._cohorts[queue]
+            if (
+                by_queue[queue] + request > self._limits[queue] + self._overcommit
+                or by_cohort[cohort] + request > self._quota[cohort] + self._overcommit
+            ):
+                refused.add((queue, request))
+                continue
+            by_queue[queue] += request
+            by_cohort[cohort] += request
+            self._assume(each)
+
+    def _assume(self, workload: Workload) -> None:
+        name = workload.metadata.name
+        self._assumed[name] = self._pending.pop(name)
+        self._tasks.create_task(self._reserve(workload))
+
+    async def _reserve(self, workload: Workload) -> None:
+        assignment = {
+            "name": "main",
+            "count": 1,
+            "flavors": {CPU: FLAVOR},
+            "resourceUsage": {CPU: f"{workload.request}m"},
+        }
+        queue = workload.spec.queue_name
+        admission = {"clusterQueue": queue, "podSetAssignments": [assignment]}
+        changed = [
+            Condition("QuotaReserved", "True", "QuotaReserved", f"Quota reserved in {queue}"),
+            Condition("Admitted", "True", "Admitted", "The Workload is admitted"),
+        ]
+        if self._evict:
+            self._evict -= 1
+            changed.append(Condition("Evicted", "True", "Preempted", "It was asked for"))
+        elif workload.condition("Evicted"):
+            changed.append(Condition("Evicted", "False", "QuotaReserved", "It has quota again"))
+        if await self._patch(workload, changed, admission=admission) == _CONFLICT:
+            self._assumed.pop(workload.metadata.name, None)
+            self._changed.set()
+
+    async def _patch(self, workload: Workload, changed: list[Condition], **status: object) -> int:
+        name = workload.metadata.name
+        conditions = merged(workload.status.conditions, changed, timestamp())
+        version = {"resourceVersion": workload.metadata.resource_version}
+        body = {"metadata": version, "status": {**status, "conditions": conditions}}
+        return await self._send(f"{WORKLOADS}/{name}/status", body)
+
+    def _learn(self, queue: dict[str, Any]) -> None:
+        name, spec = queue["metadata"]["name"], queue["spec"]
+        if name in self._cohorts:
+            return
+        quota = spec["resourceGroups"][0]["flavors"][0]["resources"][0]
+        nominal = amount(CPU, quota["nominalQuota"])
+        self._cohorts[name] = spec["cohortName"]
+        self._limits[name] = nominal + amount(CPU, quota.get("borrowingLimit", "1000000"))
+        self._quota[spec["cohortName"]] += nominal
+
+    async def _activate(self, path: str, queue: dict[str, Any]) -> None:
+        if not queue.get("status", {}).get("conditions"):
+            condition = Condition("Active", "True", "Ready", "It is served", timestamp())
+            body = {"status": {"conditions": [condition]}}
+            await self._send(f"{path}/{queue['metadata']['name']}/status", body)
+
+    async def _list(self, path: str) -> list[dict[str, Any]]:
+        async with self._http.get(path) as answer:
+            answer.raise_for_status()
+            return cast("list[dict[str, Any]]", msgspec.json.decode(await answer.read())["items"])
+
+    async def _send(self, path: str, body: object) -> int:
+        headers = {"Content-Type": "application/merge-patch+json"}
+        data = msgspec.json.encode(body)
+        async with self._http.patch(path, data=data, headers=headers) as answer:
+            if not answer.ok and answer.status != _CONFLICT:
+                raise RuntimeError(f"PATCH {path}: {answer.status} {await answer.text()}")
+            await answer.read()
+            return answer.status
+
+
+async def run(kubeconfig: Path, *, evict: int, overcommit: int) -> None:
+    """Admit until stopped."""
+    async with (
+        session(kubeconfig, connections=_CONNECTIONS) as http,
+        asyncio.TaskGroup() as tasks,
+    ):
+        stand_in = StandIn(http, tasks, evict=evict, overcommit=overcommit)
+        tasks.create_task(stand_in.follow())
+        tasks.create_task(stand_in.activate())
+        tasks.create_task(stand_in.admit())
+
+
+def main(
+    evict: Annotated[
+        int, typer.Option(help="Evict the first so many in the write that admits them.")
+    ] = 0,
+    overcommit: Annotated[
+        int, typer.Option(help="Thousandths of a core that each cohort and queue may have more.")
+    ] = 0,
+) -> None:
+    uvloop.run(run(Path(os.environ["KUBECONFIG"]), evict=evict, overcommit=overcommit))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,44 @@
+"""One watch of all Workloads of the load, continued where the API server closed it."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import aiohttp
+import msgspec
+
+from tests.bench.queue.manifests import WORKLOADS
+from tests.bench.queue.wire import Event, Metadata
+
+
+class _List(msgspec.Struct):
+    metadata: Metadata
+
+
+async def newest(http: aiohttp.ClientSession) -> str:
+    """Return the resourceVersion from which a watch shows all that comes."""
+    async with http.get(WORKLOADS, params={"limit": "1"}) as answer:
+        answer.raise_for_status()
+        return msgspec.json.decode(await answer.read(), type=_List).metadata.resource_version
+
+
+async def events(http: aiohttp.ClientSession, version: str) -> AsyncIterator[Event]:
+    """Yield every event after that version, without end. RuntimeError when some are lost."""
+    while True:
+        params = {"watch": "true", "resourceVersion": version}
+        async with http.get(WORKLOADS, params=params) as answer:
+            answer.raise_for_status()
+            async for event in _decoded(answer):
+                version = event.object.metadata.resource_version
+                yield event
+
+
+async def _decoded(answer: aiohttp.ClientResponse) -> AsyncIterator[Event]:
+    """Yield the events of one answer until the API server closes it."""
+    decoder = msgspec.json.Decoder(Event)
+    # Closed in the middle of the stream: what is missing is asked for.
+    with contextlib.suppress(aiohttp.ClientPayloadError):
+        async for line in answer.content:
+            event = decoder.decode(line)
+            if event.type == "ERROR":
+                raise RuntimeError(f"events were lost: {line.decode()}")
+            yield event

@@ -1,0 +1,40 @@
+"""How often the API server was asked to write, by its own count."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+_LINE = re.compile(r"apiserver_request_total\{(?P<labels>.*)\} (?P<value>\S+)")
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+_WRITE = {
+    "POST": "POST",
+    "PUT": "PUT",
+    "PATCH": "PATCH",
+    "APPLY": "PATCH",  # server-side apply is told as a verb of its own
+    "DELETE": "DELETE",
+    "DELETECOLLECTION": "DELETE",
+}
+# Renewed by the API server itself, and by whoever is elected: they tell of time and not of work.
+_NO_WORK = {"leases"}
+
+
+def parse(page: str) -> Counter[str]:
+    """Return the requests that write, refused ones too, of a page of metrics: by "VERB resource".
+
+    The page has tens of thousands of lines, so only these few are looked at.
+    """
+    counts: Counter[str] = Counter()
+    for found in _LINE.finditer(page):
+        labels = dict(_LABEL.findall(found["labels"]))
+        verb = _WRITE.get(labels["verb"])
+        if verb is None or labels["resource"] in _NO_WORK or labels.get("dry_run"):
+            continue
+        resource = "/".join(filter(None, (labels["resource"], labels["subresource"])))
+        counts[f"{verb} {resource}"] += round(float(found["value"]))
+    return counts
+
+
+def between(before: Counter[str], after: Counter[str], own: Mapping[str, int]) -> dict[str, int]:
+    """Return what was written between two counts by others, the most frequent first."""
+    others = after - before - Counter(own)
+    return dict(others.most_common())

@@ -1,0 +1,437 @@
+"""The webhooks of the reconciler, called by a real API server.
+
+On a control plane of their own: their configurations hold jobs of all namespaces.
+"""
+
+import base64
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+import yaml
+
+from extender.api.crds import needs_webhook
+from extender.api.definitions import DEFINITIONS
+from extender.webhooks.certificates import Bundle, fault, issue
+from tests.harness import objects
+from tests.harness.client import Api, ApiError
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import NAMESPACE
+from tests.harness.objects import Object
+from tests.harness.reconciler import Reconciler
+from tests.job_rules import QUEUE, Said, label
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+SECRET = "gang-reconciler-webhooks-tls"
+OLDER, NEWER = "kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"
+CRDS = "apiextensions.k8s.io/v1/customresourcedefinitions"
+CONVERTED = [f"{plural}.kueue.x-k8s.io" for plural in ("clusterqueues", "localqueues", "workloads")]
+CONFIGURATIONS = [
+    f"admissionregistration.k8s.io/v1/{kind}webhookconfigurations"
+    for kind in ("mutating", "validating")
+]
+SECONDS = 60.0
+DAY = 86400.0
+ELECTED = {"reconcile": {"leaseSeconds": 3, "renewSeconds": 2, "retrySeconds": 0.3}}
+
+
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[ControlPlane]:
+    with ControlPlane(kubelet=False, controllers=False) as control_plane:
+        yield control_plane
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: ControlPlane) -> Iterator[Api]:
+    with Api(control_plane.admin_kubeconfig) as api:
+        yield api
+
+
+@pytest.fixture(scope="module")
+def replica(control_plane: ControlPlane, api: Api) -> Iterator[Reconciler]:
+    """The replica that leads, and that the API server calls."""
+    reconciler = Reconciler(control_plane, settings=ELECTED, webhooks=True)
+    reconciler.wait_leading()
+    await_served(api)
+    yield reconciler
+    reconciler.stop()
+
+
+@pytest.fixture
+def namespace(api: Api) -> str:
+    name = f"test-{uuid4().hex[:8]}"
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return name
+
+
+def await_served(api: Api) -> None:
+    def served() -> bool:
+        try:
+            api.list(f"{OLDER}/clusterqueues")
+        except ApiError as error:
+            if error.status != httpx.codes.NOT_FOUND:
+                raise  # where it passes, it is waited out
+            return False
+        return True
+
+    api.wait_for("the older version is served", served, SECONDS)
+
+
+def queue(version: str, name: str) -> Object:
+    field = "cohort" if version == OLDER else "cohortName"
+    return {
+        "apiVersion": version,
+        "kind": "ClusterQueue",
+        "metadata": {"name": name},
+        "spec": {"namespaceSelector": {}, field: "c"},
+    }
+
+
+def bundle(api: Api) -> Bundle | None:
+    secret = api.find("secrets", SECRET, NAMESPACE)
+    if secret is None:
+        return None
+    parts = (secret["data"].get(part, "") for part in ("ca.crt", "tls.crt", "tls.key"))
+    return Bundle(*map(base64.b64decode, parts))
+
+
+def put(api: Api, found: Bundle) -> None:
+    parts = {"ca.crt": found.authorities, "tls.crt": found.certificate, "tls.key": found.key}
+    data = {name: base64.b64encode(part).decode() for name, part in parts.items()}
+    api.patch("secrets", SECRET, NAMESPACE, body={"data": data})
+
+
+def served(replica: Reconciler, authorities: bytes) -> bytes | None:
+    """Return the certificate that a replica serves, None if it is not to be believed."""
+    host, port = replica.webhooks_url.removeprefix("https://").split(":")
+    context = ssl.create_default_context(cadata=authorities.decode())
+    try:
+        with (
+            socket.create_connection((host, int(port)), timeout=10) as plain,
+            context.wrap_socket(plain, server_hostname=host) as secure,
+        ):
+            der = secure.getpeercert(binary_form=True)
+    except ssl.SSLCertVerificationError:
+        return None
+    assert der is not None
+    return ssl.DER_cert_to_PEM_cert(der).encode()
+
+
+def told(api: Api) -> list[bytes]:
+    """Return whom the API server was told to trust for conversion."""
+    crds = (api.get(CRDS, name)["spec"]["conversion"] for name in CONVERTED)
+    return [base64.b64decode(crd["webhook"]["clientConfig"]["caBundle"]) for crd in crds]
+
+
+def test_what_was_written_for_the_older_version_applies_and_is_there_in_both(
+    api: Api, replica: Reconciler, namespace: str
+) -> None:
+    text = (MANIFESTS / "samples" / "kueue.x-k8s.io_v1beta1.yaml").read_text()
+    documents = [each for each in yaml.safe_load_all(text) if each["kind"] != "Job"]
+    for each in documents:
+        if each["kind"] == "LocalQueue":
+            each["metadata"]["namespace"] = namespace
+    api.apply(documents)
+
+    older = api.get(f"{OLDER}/clusterqueues", "older-queue")["spec"]
+    newer = api.get(f"{NEWER}/clusterqueues", "older-queue")["spec"]
+    assert (older["cohort"], newer["cohortName"]) == ("older-cohort", "older-cohort")
+    assert "cohortName" not in older
+    assert older["flavorFungibility"]["whenCanPreempt"] == "Preempt"
+    assert newer["flavorFungibility"]["whenCanPreempt"] == "MayStopSearch"
+    assert api.apply(documents)[2]["metadata"]["generation"] == 1
+    for version in (OLDER, NEWER):
+        local = api.get(f"{version}/localqueues", "older-queue", namespace)
+        assert local["spec"]["clusterQueue"] == "older-queue"
+
+
+@pytest.mark.usefixtures("replica")
+def test_what_is_written_in_the_newer_version_is_read_in_the_older(api: Api) -> None:
+    name = f"newer-{uuid4().hex[:8]}"
+    api.create(queue(NEWER, name))
+
+    assert api.get(f"{OLDER}/clusterqueues", name)["spec"]["cohort"] == "c"
+    body = {"spec": {"cohort": "d"}}
+    api.patch(f"{OLDER}/clusterqueues", name, body=body)
+    assert api.get(f"{NEWER}/clusterqueues", name)["spec"]["cohortName"] == "d"
+
+
+def test_the_certificate_is_kept_and_its_authoritys_key_is_not(
+    api: Api, replica: Reconciler
+) -> None:
+    secret = api.get("secrets", SECRET, NAMESPACE)
+    found = bundle(api)
+
+    assert secret["type"] == "kubernetes.io/tls"
+    assert set(secret["data"]) == {"ca.crt", "tls.crt", "tls.key"}
+    assert found is not None
+    names = ["gang-reconciler-webhooks.gang-extender-system.svc", "127.0.0.1"]
+    assert fault(found, names, now=time.time()) == ""
+    assert served(replica, found.authorities) == found.certificate
+    assert told(api) == [found.authorities] * len(CONVERTED)
+
+
+def test_a_second_replica_serves_the_same_certificate_and_does_not_lead(
+    api: Api, control_plane: ControlPlane, replica: Reconciler
+) -> None:
+    before = api.get("secrets", SECRET, NAMESPACE)["metadata"]["resourceVersion"]
+    second = Reconciler(
+        control_plane,
+        name="second",
+        settings=ELECTED,
+        webhooks=True,
+        webhooks_url=replica.webhooks_url,
+    )
+    try:
+        found = bundle(api)
+        assert found is not None
+        assert served(second, found.authorities) == found.certificate
+        review = {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "ConversionReview",
+            "request": {
+                "uid": "1",
+                "desiredAPIVersion": NEWER,
+                "objects": [queue(OLDER, "q")],
+            },
+        }
+        context = ssl.create_default_context(cadata=found.authorities.decode())
+        with httpx.Client(verify=context, trust_env=False) as client:
+            answer = client.post(f"{second.webhooks_url}/convert", json=review).json()
+        assert answer["response"]["convertedObjects"] == [queue(NEWER, "q")]
+        assert (replica.leads, second.leads) == (True, False)
+        assert api.get("secrets", SECRET, NAMESPACE)["metadata"]["resourceVersion"] == before
+    finally:
+        second.stop()
+    assert second.process.exit_code == 0
+
+
+def await_another(api: Api, replica: Reconciler, before: Bundle) -> Bundle:
+    """Return the bundle in the Secret once it is another one, served and believed throughout."""
+
+    def renewed() -> Bundle | None:
+        api.list(f"{OLDER}/clusterqueues")  # through the webhook, each time
+        found = bundle(api)
+        if found in {None, before}:
+            return None
+        assert found is not None
+        # A moment in which the Secret is new and nobody has told the API server is fine.
+        everywhere = told(api) == [found.authorities] * len(CONVERTED)
+        return (
+            found
+            if everywhere and served(replica, found.authorities) == found.certificate
+            else None
+        )
+
+    return api.wait_for("another certificate is served", renewed, SECONDS)
+
+
+NAMES = ["gang-reconciler-webhooks.gang-extender-system.svc", "127.0.0.1"]
+
+
+def test_a_certificate_is_renewed_before_its_end(api: Api, replica: Reconciler) -> None:
+    first = bundle(api)
+    assert first is not None
+    due = issue(NAMES, now=time.time() - 70 * DAY, days=100, former=[first.authorities])
+    put(api, due)
+
+    found = await_another(api, replica, due)
+
+    assert fault(found, NAMES, now=time.time()) == ""
+    for authority in (due.authorities, first.authorities):
+        newest = authority.split(b"-----END")[0]
+        assert newest in found.authorities
+    assert api.wait_for(
+        "conversion works", lambda: api.list(f"{OLDER}/clusterqueues") is not None, SECONDS
+    )
+
+
+BROKEN: dict[str, Any] = {
+    "a key of another": {
+        "data": {"tls.key": base64.b64encode(issue(NAMES, now=0, days=1).key).decode()}
+    },
+    "garbage": {"data": {"tls.crt": base64.b64encode(b"garbage").decode()}},
+    "an empty part": {"data": {"ca.crt": ""}},
+    "a part that is gone": {"data": {"ca.crt": None}},
+}
+
+
+@pytest.mark.parametrize("change", [*BROKEN.values(), None], ids=[*BROKEN, "no Secret at all"])
+def test_a_broken_secret_is_replaced_and_nobody_notices(
+    api: Api, replica: Reconciler, change: Object | None
+) -> None:
+    before = bundle(api)
+    assert before is not None
+    if change is None:
+        api.delete("secrets", SECRET, NAMESPACE)
+    else:
+        api.patch("secrets", SECRET, NAMESPACE, body=change)
+    broken = bundle(api)
+
+    found = await_another(api, replica, broken or before)
+
+    assert fault(found, NAMES, now=time.time()) == ""
+    assert found.certificate != before.certificate
+
+
+@pytest.mark.usefixtures("replica")
+def test_older_versions_are_served_again_after_the_crds_were_applied_anew(api: Api) -> None:
+    applied = {each["metadata"]["name"]: each["spec"] for each in api.apply(MANIFESTS / "crds")}
+    assert [version["served"] for version in applied[CONVERTED[0]]["versions"]] == [True, False]
+
+    await_served(api)
+
+
+@pytest.fixture
+def hooks(api: Api, replica: Reconciler) -> Iterator[None]:
+    """The optional configurations, once the process has told them where it is."""
+    api.apply(MANIFESTS / "optional" / "webhooks.yaml")
+
+    def know() -> bool:
+        configs = [api.get(each, "gang-queue") for each in CONFIGURATIONS]
+        webhooks = [webhook for each in configs for webhook in each["webhooks"]]
+        return all(
+            webhook["clientConfig"].get("url", "").startswith(replica.webhooks_url)
+            and "service" not in webhook["clientConfig"]
+            for webhook in webhooks
+        )
+
+    api.wait_for("the configurations know where we are", know, SECONDS)
+    yield
+    for each in CONFIGURATIONS:
+        api.delete(each, "gang-queue")
+
+
+def refusal(api: Api, job: Object) -> str:
+    path = f"/apis/batch/v1/namespaces/{job['metadata']['namespace']}/jobs"
+    try:
+        api.request("POST", path, body=job, params={"dryRun": "All"})
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+RUNS: dict[str, Any] = {"spec": {"suspend": False}}
+
+
+@pytest.mark.usefixtures("hooks")
+def test_jobs_and_pods_are_held_and_bad_queues_refused(api: Api, namespace: str) -> None:
+    bad = Said(queue="Bad").job(namespace=namespace)
+    api.wait_for("the configurations are in force", lambda: refusal(api, bad), SECONDS)
+    assert "metadata.labels[kueue.x-k8s.io/queue-name]: 'Bad'" in refusal(api, bad)
+    job = Said(**RUNS).job("held", namespace)
+
+    def held() -> bool:
+        params = {"dryRun": "All"}
+        path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        tried = api.request("POST", path, body=job, params=params).json()
+        return tried["spec"]["suspend"] is True
+
+    api.wait_for("jobs are held", held, SECONDS)
+
+    answer = api.request("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", body=job)
+    assert answer.json()["spec"]["suspend"] is True
+    assert f"there is no LocalQueue {namespace}/q" in answer.headers["Warning"]
+    pod = api.create(objects.pod("p", labels={QUEUE: "q"}, namespace=namespace))
+    assert pod["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/admission"}]
+    plain = api.create(Said(queue=None, **RUNS).job("plain", namespace))
+    assert plain["spec"]["suspend"] is False
+    system = api.create(Said(queue="Bad", **RUNS).job(f"j-{uuid4().hex[:8]}", "kube-system"))
+    assert system["spec"]["suspend"] is False
+
+
+@pytest.mark.usefixtures("hooks")
+def test_the_default_queue_is_given_and_cannot_be_left(api: Api, namespace: str) -> None:
+    api.create(
+        {
+            "apiVersion": NEWER,
+            "kind": "LocalQueue",
+            "metadata": {"name": "default", "namespace": namespace},
+            "spec": {"clusterQueue": "q"},
+        }
+    )
+
+    def given() -> Object | None:
+        body = Said(queue=None, **RUNS).job(f"job-{uuid4().hex[:8]}", namespace)
+        job = api.create(body)
+        return job if QUEUE in job["metadata"]["labels"] else None
+
+    job = api.wait_for("the default queue is known", given, SECONDS)
+
+    assert job["metadata"]["labels"][QUEUE] == "default"
+    assert job["spec"]["suspend"] is True
+    with pytest.raises(ApiError, match="cannot be removed"):
+        api.patch("batch/v1/jobs", job["metadata"]["name"], namespace, body=label(QUEUE, None))
+
+
+@pytest.mark.usefixtures("hooks")
+def test_while_nobody_answers_no_job_of_a_queue_slips_through(
+    api: Api, replica: Reconciler, namespace: str
+) -> None:
+    job = Said(**RUNS).job(namespace=namespace)
+    bad = Said(queue="Bad").job(namespace=namespace)
+    api.wait_for("the configurations are in force", lambda: refusal(api, bad), SECONDS)
+    replica.process.kill()
+    try:
+        api.wait_for(
+            "it is refused", lambda: "failed calling webhook" in refusal(api, job), SECONDS
+        )
+        system = api.create(Said(**RUNS).job(f"j-{uuid4().hex[:8]}", "kube-system"))
+        assert system["spec"]["suspend"] is False
+    finally:
+        replica.start()
+    api.wait_for("it is taken again", lambda: refusal(api, job) == "", SECONDS)
+
+
+MAY: dict[tuple[str, str, str, str], set[str]] = {
+    ("", "secrets", NAMESPACE, SECRET): {"get", "create", "patch"},
+    ("", "secrets", NAMESPACE, "other"): {"create"},
+    ("", "secrets", "default", SECRET): set(),
+    ("apiextensions.k8s.io", "customresourcedefinitions", "", CONVERTED[0]): {"get", "patch"},
+    ("apiextensions.k8s.io", "customresourcedefinitions", "", "podgroups.scheduling.x-k8s.io"): (
+        set()
+    ),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "gang-queue"): {
+        "get",
+        "patch",
+    },
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "", "other"): set(),
+}
+
+
+@pytest.mark.usefixtures("replica")
+def test_the_reconciler_may_touch_what_is_its_own_and_no_more(control_plane: ControlPlane) -> None:
+    kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, "gang-reconciler")
+    with Api(kubeconfig) as reconciler:
+        found = {what: allowed(reconciler, what) for what in MAY}
+
+    assert found == MAY
+
+
+def allowed(api: Api, what: tuple[str, str, str, str]) -> set[str]:
+    group, resource, namespace, name = what
+    verbs = ("get", "list", "watch", "create", "update", "patch", "delete")
+
+    def may(verb: str) -> bool:
+        attributes = {"group": group, "resource": resource, "namespace": namespace, "name": name}
+        review = api.create(
+            {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SelfSubjectAccessReview",
+                "metadata": {},
+                "spec": {"resourceAttributes": {**attributes, "verb": verb}},
+            }
+        )
+        return bool(review["status"]["allowed"])
+
+    return {verb for verb in verbs if may(verb)}
+
+
+def test_the_role_names_the_kinds_that_are_converted() -> None:
+    assert {each.name for each in DEFINITIONS if needs_webhook(each)} == set(CONVERTED)

@@ -1,0 +1,327 @@
+"""The webhooks for jobs: the cases of the policies, and what only they can know."""
+
+import base64
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from extender.jobs.registry import Integration, builtin
+from extender.webhooks.jobs import by_kind, mutate, validate
+from extender.webhooks.reviews import MalformedReviewError, Verdict, answer, read
+from tests.harness import objects
+from tests.harness.objects import Object
+from tests.job_rules import CREATED, MAX_SECONDS, QUEUE, RUNNING, SUSPENDED, Said, label
+
+SUSPEND = {"op": "add", "path": "/spec/suspend", "value": True}
+GATE = {"name": "kueue.x-k8s.io/admission"}
+ESCAPED = "/metadata/labels/kueue.x-k8s.io~1queue-name"
+
+
+class Known:
+    """LocalQueues by `namespace/name`, and namespaces in which all jobs are held."""
+
+    def __init__(self, *queues: str, all_in: str = "") -> None:
+        self._queues, self._all_in = queues, all_in
+
+    def has_local_queue(self, namespace: str, name: str) -> bool:
+        return f"{namespace}/{name}" in self._queues
+
+    def holds_all(self, namespace: str) -> bool:
+        return namespace == self._all_in
+
+
+class Other:
+    """A kind of somebody else's."""
+
+    def __init__(self, source: Object) -> None:
+        self.object = source
+
+    def is_suspended(self) -> bool:
+        return bool(self.object["spec"].get("paused"))
+
+    def suspend(self) -> None:
+        self.object["spec"]["paused"] = True
+
+
+OTHER = Integration("example.com/other", "Other", "example.com", "v1", "others", Other)  # type: ignore[arg-type]
+KINDS = by_kind([*builtin().values(), OTHER])
+NOBODY = Known()
+
+
+def review(
+    new: Object, old: Object | None = None, *, kind: str = "Job", group: str = "batch"
+) -> Object:
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "42",
+            "operation": "CREATE" if old is None else "UPDATE",
+            "kind": {"group": group, "version": "v1", "kind": kind},
+            "namespace": "default",
+            "object": new,
+            "oldObject": old,
+        },
+    }
+
+
+def merged(before: Any, change: Any) -> Any:
+    """Return what a merge patch makes of an object."""
+    if not isinstance(change, dict):
+        return change
+    result = dict(before) if isinstance(before, dict) else {}
+    for name, value in change.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
+
+
+def stored(said: Said) -> Object:
+    """Return a job as the API server keeps it: without what is null."""
+    job: Object = merged({}, said.job())
+    return job
+
+
+def told(verdict: Verdict) -> str:
+    return "; ".join(map(str, verdict.refusals))
+
+
+@pytest.mark.parametrize(("said", "want"), CREATED.values(), ids=CREATED)
+def test_a_new_job_is_taken_or_refused_with_the_field(said: Said, want: str) -> None:
+    verdict = validate(read(review(stored(said))), KINDS, NOBODY)
+
+    assert bool(verdict.refusals) == bool(want), told(verdict)
+    assert want in told(verdict)
+
+
+CHANGES = {
+    **{f"suspended: {name}": (*case, False) for name, case in SUSPENDED.items()},
+    **{f"running: {name}": (*case, True) for name, case in RUNNING.items()},
+}
+
+
+@pytest.mark.parametrize(("said", "change", "want", "runs"), CHANGES.values(), ids=CHANGES)
+def test_a_change_is_taken_or_refused_with_the_field(
+    said: Said, change: Object, want: str, *, runs: bool
+) -> None:
+    old = merged(stored(said), {"spec": {"suspend": not runs}})
+
+    verdict = validate(read(review(merged(old, change), old)), KINDS, NOBODY)
+
+    assert bool(verdict.refusals) == bool(want), told(verdict)
+    assert want in told(verdict)
+
+
+def test_what_was_bad_before_is_let_be() -> None:
+    old = stored(Said({MAX_SECONDS: "-1"}, queue="Bad"))
+
+    assert validate(read(review(merged(old, label("x", "y")), old)), KINDS, NOBODY) == Verdict()
+
+
+def test_a_refusal_tells_all_that_is_wrong_with_its_code() -> None:
+    request = read(review(stored(Said({MAX_SECONDS: "0"}, queue="Bad"))))
+
+    response = answer(request, validate(request, KINDS, NOBODY))["response"]
+
+    assert isinstance(response, dict)
+    assert response["uid"] == "42"
+    assert response["allowed"] is False
+    assert response["status"]["code"] == 422
+    assert QUEUE in response["status"]["message"]
+    assert MAX_SECONDS in response["status"]["message"]
+
+
+def test_a_forbidden_change_has_another_code() -> None:
+    old = merged(stored(Said()), {"spec": {"suspend": False}})
+    request = read(review(merged(old, label(QUEUE, "other")), old))
+
+    response = answer(request, validate(request, KINDS, NOBODY))["response"]
+
+    assert isinstance(response, dict)
+    assert response["status"]["code"] == 403
+
+
+@pytest.mark.parametrize("has_default", [False, True])
+def test_a_queue_can_only_be_left_where_there_is_no_default_one(*, has_default: bool) -> None:
+    known = Known("default/default") if has_default else Known("other/default")
+    old = stored(Said())
+
+    verdict = validate(read(review(merged(old, label(QUEUE, None)), old)), KINDS, known)
+
+    assert bool(verdict.refusals) is has_default
+    assert ("name another queue" in told(verdict)) is has_default
+
+
+def test_a_queue_that_there_is_not_is_warned_of_and_taken() -> None:
+    request = read(review(stored(Said())))
+
+    assert validate(request, KINDS, Known("default/q")) == Verdict()
+    verdict = validate(request, KINDS, Known("other/q"))
+    assert verdict.refusals == ()
+    assert verdict.warnings == (
+        "there is no LocalQueue default/q: the job waits until it is created",
+    )
+    response = answer(request, verdict)["response"]
+    assert response == {"uid": "42", "allowed": True, "warnings": list(verdict.warnings)}
+
+
+def test_it_is_warned_of_once() -> None:
+    old = stored(Said())
+
+    assert validate(read(review(merged(old, label("x", "y")), old)), KINDS, NOBODY) == Verdict()
+
+
+def owned(by: str, kind: str, *, controller: bool = True) -> Object:
+    owner = {"apiVersion": by, "kind": kind, "name": "o", "uid": "1", "controller": controller}
+    job = stored(Said(spec={"suspend": False}))
+    job["metadata"]["ownerReferences"] = [owner]
+    return job
+
+
+WANT_MUTATED: dict[str, tuple[Object, Known, list[Object]]] = {
+    "of a queue": (stored(Said(spec={"suspend": False})), NOBODY, [SUSPEND]),
+    "of a queue, without suspend": (stored(Said(spec={"suspend": None})), NOBODY, [SUSPEND]),
+    "suspended": (stored(Said()), NOBODY, []),
+    "of no queue": (stored(Said(queue=None, spec={"suspend": False})), NOBODY, []),
+    "of no queue, where there is a default one": (
+        stored(Said(queue=None, spec={"suspend": False})),
+        Known("default/default"),
+        [{"op": "add", "path": ESCAPED, "value": "default"}, SUSPEND],
+    ),
+    "of an empty queue, where there is a default one": (
+        stored(Said(queue="")),
+        Known("default/default"),
+        [{"op": "add", "path": ESCAPED, "value": "default"}],
+    ),
+    "of a queue, where there is a default one": (stored(Said()), Known("default/default"), []),
+    "of no queue, where all are held": (
+        stored(Said(queue=None, spec={"suspend": False})),
+        Known(all_in="default"),
+        [SUSPEND],
+    ),
+    "of no queue, where all are held elsewhere": (
+        stored(Said(queue=None, spec={"suspend": False})),
+        Known(all_in="other"),
+        [],
+    ),
+    "of a CronJob": (owned("batch/v1", "CronJob"), NOBODY, [SUSPEND]),
+    "of another kind of job": (owned("example.com/v2", "Other"), NOBODY, []),
+    "owned by another kind of job": (
+        owned("example.com/v1", "Other", controller=False),
+        NOBODY,
+        [SUSPEND],
+    ),
+    "of a kind of another group": (owned("example.org/v1", "Other"), NOBODY, [SUSPEND]),
+}
+
+
+@pytest.mark.parametrize(("job", "known", "want"), WANT_MUTATED.values(), ids=WANT_MUTATED)
+def test_a_new_job_is_held(job: Object, known: Known, want: list[Object]) -> None:
+    before = deepcopy(job)
+
+    verdict = mutate(read(review(job)), KINDS, known)
+
+    assert (verdict.refusals, list(verdict.patch), verdict.warnings) == ((), want, ())
+    assert job == before
+
+
+def test_a_job_without_labels_gets_them_with_the_default_queue() -> None:
+    job = stored(Said(queue=None))
+    del job["metadata"]["labels"]
+
+    [operation] = mutate(read(review(job)), KINDS, Known("default/default")).patch
+
+    assert operation == {"op": "add", "path": "/metadata/labels", "value": {QUEUE: "default"}}
+
+
+def test_a_kind_of_somebody_elses_is_held_in_its_own_way() -> None:
+    named = {"apiVersion": "example.com/v1", "kind": "Other"}
+    body: Object = {**named, "metadata": {"labels": {QUEUE: "q"}}, "spec": {}}
+    request = read(review(body, kind="Other", group="example.com"))
+
+    want = {"op": "add", "path": "/spec/paused", "value": True}
+    assert mutate(request, KINDS, NOBODY).patch == [want]
+
+
+def test_a_change_is_not_held_and_nor_is_a_kind_that_nobody_queues() -> None:
+    job = stored(Said(spec={"suspend": False}))
+
+    assert mutate(read(review(job, job)), KINDS, NOBODY) == Verdict()
+    unknown = read(review(job, kind="CronJob"))
+    assert mutate(unknown, KINDS, NOBODY) == Verdict()
+    assert validate(unknown, KINDS, NOBODY) == Verdict()
+
+
+WANT_GATES: dict[str, tuple[Object, list[Object] | None]] = {
+    "of a queue": (objects.pod("p", labels={QUEUE: "q"}), [GATE]),
+    "of no queue": (objects.pod("p"), None),
+    "with a gate": (
+        objects.pod("p", labels={QUEUE: "q"}, gates=["example.com/own"]),
+        [{"name": "example.com/own"}, GATE],
+    ),
+    "with the gate": (objects.pod("p", labels={QUEUE: "q"}, gates=[GATE["name"]]), None),
+    "with its node": (objects.pod("p", labels={QUEUE: "q"}, node_name="n"), None),
+    "of a Job": (
+        merged(
+            objects.pod("p", labels={QUEUE: "q"}),
+            {
+                "metadata": {
+                    "ownerReferences": [
+                        {"apiVersion": "batch/v1", "kind": "Job", "controller": True}
+                    ]
+                }
+            },
+        ),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("pod", "want"), WANT_GATES.values(), ids=WANT_GATES)
+def test_a_plain_pod_of_a_queue_is_gated(pod: Object, want: list[Object] | None) -> None:
+    request = read(review(pod, kind="Pod", group=""))
+
+    patch = mutate(request, KINDS, NOBODY).patch
+
+    operation = {"op": "add", "path": "/spec/schedulingGates", "value": want}
+    assert list(patch) == ([] if want is None else [operation])
+
+
+def test_a_patch_is_answered_in_base64() -> None:
+    request = read(review(stored(Said(spec={"suspend": False}))))
+
+    response = answer(request, mutate(request, KINDS, NOBODY))["response"]
+
+    assert isinstance(response, dict)
+    assert response["patchType"] == "JSONPatch"
+    assert json.loads(base64.b64decode(response["patch"])) == [SUSPEND]
+
+
+def test_without_a_patch_there_is_no_type_of_one() -> None:
+    request = read(review(stored(Said())))
+
+    want = {"uid": "42", "allowed": True}
+    assert answer(request, mutate(request, KINDS, NOBODY))["response"] == want
+
+
+MALFORMED: dict[str, Object] = {
+    "nothing": {},
+    "another version": {**review({}), "apiVersion": "admission.k8s.io/v1beta1"},
+    "another kind": {**review({}), "kind": "ConversionReview"},
+    "no request": {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"},
+    "a request that is none": {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": [],
+    },
+}
+
+
+@pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED)
+def test_what_is_no_review_is_said_to_be_none(body: Object) -> None:
+    with pytest.raises(MalformedReviewError):
+        read(body)
