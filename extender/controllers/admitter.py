@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import structlog
 
 from extender.controllers.workload_writer import Workloads, event
-from extender.kube.errors import ApiError
+from extender.kube.errors import ApiError, ConflictError
 from extender.kube.recorder import Event
 from extender.queueing import cycle
 from extender.queueing import transitions as to
@@ -37,7 +37,10 @@ TELL_AFTER: Final = 0.5
 """Seconds that a workload waits before it is told why."""
 TELL_PAUSE: Final = 0.01
 AGAIN: Final = 1.0
-"""Seconds until a workload whose write failed is queued again."""
+"""Seconds until a reason that could not be written is tried again."""
+REST: Final = 0.5
+LONGEST_REST: Final = 60.0
+"""Seconds for which a workload is left alone whose admission could not be written."""
 
 
 class Metrics(Protocol):
@@ -82,6 +85,8 @@ class Admitter:
         self._writes = asyncio.Semaphore(WRITES)
         self._waits: dict[str, Wait] = {}
         self._to_tell: WorkQueue[str] = WorkQueue()
+        self._failures: dict[str, int] = {}
+        self._resting: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     def on_change(self, change: Change) -> None:
@@ -91,7 +96,7 @@ class Admitter:
             for name in self._snapshot.cluster_queues:
                 self.pending.refresh(name, self._snapshot, now)
             self.pending.release_all(self._snapshot, now)
-        for key in change.workloads:
+        for key in change.workloads - self._resting:
             self.pending.update(key, self._snapshot, now)
         if change.released:
             self.pending.release(change.released, self._snapshot, now)
@@ -151,10 +156,10 @@ class Admitter:
                     before, to.reserved(before, outcome.admission, now)
                 )
         except ApiError as error:
-            _log.warning("could not admit", workload=before.key, error=str(error))
-            self._queues.apply(ev.Forgotten(before.key))
-            asyncio.get_running_loop().call_later(AGAIN, self._again, before.key)
+            _told(error, "could not admit", before.key)
+            self._give_back(before.key, rest=not isinstance(error, ConflictError))
             return
+        self._failures.pop(before.key, None)
         queue = outcome.admission.cluster_queue
         waited = max(0.0, now - queued_since(before))
         self._metrics.admitted(before, queue, waited=waited)
@@ -167,7 +172,19 @@ class Admitter:
             )
         )
 
-    def _again(self, key: str) -> None:
+    def _give_back(self, key: str, *, rest: bool) -> None:
+        """Take quota back that could not be written; after trouble leave the workload alone."""
+        if rest:
+            failures = self._failures.pop(key, 0)
+            self._failures[key] = failures + 1
+            pause = min(LONGEST_REST, REST * 2**failures)
+            self._resting.add(key)
+            self.pending.remove(key)
+            asyncio.get_running_loop().call_later(pause, self._rested, key)
+        self._queues.apply(ev.Forgotten(key))
+
+    def _rested(self, key: str) -> None:
+        self._resting.discard(key)
         self.pending.update(key, self._snapshot, self._clock.wall())
         self._wakeup.set()
 
@@ -192,7 +209,7 @@ class Admitter:
                     before, to.preempted(before, reason, message, now=self._clock.wall())
                 )
         except ApiError as error:
-            _log.warning("could not preempt", workload=key, error=str(error))
+            _told(error, "could not preempt", key)
             self.pending.spared(key)
             return
         self._metrics.evicted(before, held.cluster_queue, to.PREEMPTED)
@@ -235,6 +252,12 @@ class Admitter:
         if due is not None:
             pause = max(0.0, due - self._clock.wall())
             self._timer = asyncio.get_running_loop().call_later(pause, self._wakeup.set)
+
+
+def _told(error: ApiError, what: str, workload: str) -> None:
+    """Log what could not be written; that somebody else was quicker is no trouble."""
+    log = _log.debug if isinstance(error, ConflictError) else _log.warning
+    log(what, workload=workload, error=str(error))
 
 
 def queued_since(workload: WorkloadInfo) -> float:

@@ -24,7 +24,7 @@ from extender.state.queues.store import Queues
 
 Json = dict[str, Any]
 
-PAUSE: Final = 2.0
+PAUSE: Final = 5.0
 """Seconds between two writes of one queue's status: the numbers change with every workload."""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from extender.kube.errors import NotFoundError
+from extender.kube.errors import ConflictError, NotFoundError
 from extender.kube.recorder import Event, ObjectRef
 from extender.state.queues import events as ev
 from extender.state.queues.records import Meta, WorkloadInfo
@@ -17,6 +17,10 @@ class Writer(Protocol):
 
     async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> WorkloadInfo:
         """Make a workload's status what differs between the two."""
+        ...
+
+    async def read(self, meta: Meta) -> WorkloadInfo:
+        """Return a workload as it is stored."""
         ...
 
     async def create(self, workload: dict[str, Any]) -> WorkloadInfo:
@@ -51,6 +55,9 @@ class Workloads:
             self._know(await self._writer.write_status(before, after))
         except NotFoundError:
             self._queues.apply(ev.Deleted(before))
+        except ConflictError:
+            await self._read_again(before)
+            raise
 
     async def create(self, workload: dict[str, Any]) -> None:
         """Create a workload. Raises ApiError."""
@@ -62,6 +69,9 @@ class Workloads:
             self._know(await self._writer.patch(workload.meta, change))
         except NotFoundError:
             self._queues.apply(ev.Deleted(workload))
+        except ConflictError:
+            await self._read_again(workload)
+            raise
 
     async def drop_finalizer(self, workload: WorkloadInfo, finalizer: str) -> None:
         """Let a workload go. Raises ApiError."""
@@ -74,6 +84,13 @@ class Workloads:
         """Delete a workload. Raises ApiError."""
         try:
             await self._writer.delete(workload.meta)
+        except NotFoundError:
+            self._queues.apply(ev.Deleted(workload))
+
+    async def _read_again(self, workload: WorkloadInfo) -> None:
+        """Know at once what somebody else wrote, which the watch has not told yet."""
+        try:
+            self._know(await self._writer.read(workload.meta))
         except NotFoundError:
             self._queues.apply(ev.Deleted(workload))
 

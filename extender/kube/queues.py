@@ -34,6 +34,11 @@ class WorkloadWriter:
             await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
         )
 
+    async def read(self, meta: Meta) -> WorkloadInfo:
+        """Return a workload as it is stored."""
+        path = _path("workloads", meta)
+        return self._decoder.workload(await self._client.request("GET", path))
+
     async def create(self, workload: Json) -> WorkloadInfo:
         """Create a Workload; return it as it is stored."""
         path = collection("workloads", workload["metadata"]["namespace"])

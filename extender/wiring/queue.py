@@ -74,6 +74,7 @@ class Queue:
         self.queues = Queues()
         self._snapshot = self.queues.snapshot()
         selected = registry.select(chosen.integrations, chosen.external_integrations)
+        self.integrations = tuple(selected)
         self._integrations = {each.name: each for each in selected}
         self._decoder = QueueDecoder(given.decoder)
         self._client = client

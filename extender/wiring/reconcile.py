@@ -22,7 +22,7 @@ from extender.controllers.aging import Aging
 from extender.controllers.pod_group import PodGroupController, touched
 from extender.kube.client import KubeClient, load_configuration
 from extender.kube.decode import Decoder
-from extender.kube.errors import ApiError
+from extender.kube.errors import ApiError, ConflictError
 from extender.kube.lease import LeadershipLost, LeaseElection, LeaseName
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.recorder import Recorder
@@ -183,7 +183,8 @@ class _Observer:
     def failed(self, key: object, error: Exception, retry_in: float) -> None:
         """Take one that did not."""
         self._failed.inc()
-        _log.warning(
+        log = _log.debug if isinstance(error, ConflictError) else _log.warning
+        log(
             "could not reconcile",
             controller=self._controller,
             key=key,

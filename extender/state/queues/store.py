@@ -152,7 +152,7 @@ class Queues:
             self._tables.structure_version += 1
         if isinstance(record, LocalQueueInfo):
             self._index_queue(before, after)
-            return self._touched_queue(record)
+            return self._touched_queue(record, moved=_shape(before) != _shape(after))
         return Change(
             structure=structure,
             cluster_queues=self._cluster_queues_with(record),
@@ -167,9 +167,9 @@ class Queues:
         if after is not None:
             self._tables.by_cluster_queue[after.cluster_queue].add(after.key)
 
-    def _touched_queue(self, queue: LocalQueueInfo) -> Change:
+    def _touched_queue(self, queue: LocalQueueInfo, *, moved: bool) -> Change:
         return Change(
-            workloads=frozenset(self._snapshot.waiting_in(queue.key)),
+            workloads=frozenset(self._snapshot.waiting_in(queue.key) if moved else ()),
             cluster_queues=frozenset((queue.cluster_queue,)),
             local_queues=frozenset((queue.key,)),
         )
@@ -367,7 +367,7 @@ def _is_older(record: Record, than: Record) -> bool:
 def _shape(record: Record | None) -> object:
     """Return what of a record decides about others: what its users asked for, not its status."""
     match record:
-        case ClusterQueueInfo(meta=meta):
+        case ClusterQueueInfo(meta=meta) | LocalQueueInfo(meta=meta):
             return meta.uid, meta.generation, meta.terminating
         case FlavorInfo(meta=meta) | CohortInfo(meta=meta):
             return meta.uid, meta.generation
