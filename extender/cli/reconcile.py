@@ -1,4 +1,4 @@
-"""`gang-extender reconcile`: keeps the status of PodGroups, elected among its replicas."""
+"""`gang-extender reconcile`: admits jobs and keeps the status of PodGroups, as the leader."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,8 @@ def reconcile(
     config: Annotated[
         Path | None,
         typer.Option(
-            help="YAML settings: sections reconcile, gang, kube and log. Flags win over it."
+            help="YAML settings: sections reconcile, gang, queue, webhooks, kube and log. Flags "
+            "win over it."
         ),
     ] = None,
     host: Annotated[
@@ -40,10 +41,33 @@ def reconcile(
     lease_name: Annotated[
         str | None, typer.Option(help="Name of the Lease, gang-extender-reconciler.")
     ] = None,
+    queue: Annotated[
+        bool | None,
+        typer.Option("--queue/--no-queue", help="Whether to admit jobs under quota; on."),
+    ] = None,
+    integration: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE:CLASS",
+            help="A kind of job that is not built in, to be queued as well; may be repeated. See "
+            "docs/integrations.md.",
+        ),
+    ] = None,
+    manage_jobs_without_queue_name: Annotated[
+        bool | None,
+        typer.Option(
+            "--manage-jobs-without-queue-name/--no-manage-jobs-without-queue-name",
+            help="Whether jobs without the label kueue.x-k8s.io/queue-name are held back too; off.",
+        ),
+    ] = None,
     log_level: Annotated[Level | None, typer.Option(help="Least level to log, info.")] = None,
     log_format: Annotated[Format | None, typer.Option(help="Form of the log, console.")] = None,
 ) -> None:
-    """Keep the status of PodGroups what their pods make of it, and act on gangs that fell apart.
+    """Admit suspended jobs under quota, keep the status of PodGroups, act on gangs that fell apart.
+
+    Jobs that name a LocalQueue wait, suspended, until their ClusterQueue has quota for them
+    (kueue.x-k8s.io/v1beta2); they are started, preempted and stopped here. Not to be run beside
+    another controller of that API, unless with --no-queue.
 
     Runs until SIGTERM or SIGINT. Endpoints: GET /livez /readyz /metrics /openapi.json, and who
     waits: /clusterqueues/{name}/pendingworkloads, /localqueues/{namespace}/{name}/pendingworkloads,
@@ -53,6 +77,7 @@ def reconcile(
     import uvloop
 
     from extender import config as settings_module
+    from extender.jobs.registry import IntegrationError
     from extender.kube.errors import ConfigurationError
     from extender.kube.lease import LeadershipLost
     from extender.telemetry import logs
@@ -66,6 +91,11 @@ def reconcile(
             "lease_namespace": lease_namespace,
             "lease_name": lease_name,
         },
+        "queue": {
+            "enabled": queue,
+            "external_integrations": integration or None,
+            "manage_jobs_without_queue_name": manage_jobs_without_queue_name,
+        },
         "log": {"level": log_level, "format": log_format},
     }
     try:
@@ -76,6 +106,9 @@ def reconcile(
     logs.configure(settings.log.level, as_json=settings.log.format == "json")
     try:
         uvloop.run(wiring.reconcile(settings, kubeconfig))
+    except IntegrationError as error:
+        typer.echo(f"gang-extender: {error}", err=True)
+        raise typer.Exit(2) from None
     except (ConfigurationError, LeadershipLost, OSError) as error:
         typer.echo(f"gang-extender: {error}", err=True)
         raise typer.Exit(1) from None

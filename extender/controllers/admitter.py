@@ -94,8 +94,7 @@ class Admitter:
         """Take a change of the state."""
         now = self._clock.wall()
         if change.structure:
-            for name in self._snapshot.cluster_queues:
-                self.pending.refresh(name, self._snapshot, now)
+            self.pending.refresh_all(self._snapshot, now)
             self.pending.release_all(self._snapshot, now)
         for key in change.workloads - self._resting:
             self.pending.update(key, self._snapshot, now)

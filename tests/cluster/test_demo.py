@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from tests.harness.gang_scheduler import ROOT
 
 DEMO = (sys.executable, "-m", "extender", "demo")
-SECONDS = 85
+SECONDS = 150
 CONTROL_CHARACTERS = {chr(number) for number in range(32)} - {"\n"}
 # FORCE_COLOR asks for colours even in a pipe; the demo must not listen.
 ENVIRONMENT = {**os.environ, "FORCE_COLOR": "1", "PYTHONUTF8": "1"}
@@ -62,6 +63,24 @@ def test_the_story_is_told_and_every_step_is_as_expected() -> None:
         "4 of blue, then 4 of green",
         "4 of green, then 4 of blue",
     }
+    assert seen["4a", "quota is given to one"] in {
+        "first Admitted, second Waiting",
+        "second Admitted, first Waiting",
+    }
+    waits = "second" if seen["4a", "quota is given to one"].startswith("first") else "first"
+    assert seen["4a", f"why {waits} waits"] == "WaitingForQuota, 3 more needed"
+    assert seen["4a", f"{waits} stays suspended"] == f"{waits} Waiting, its pods: none"
+    assert seen["4b", "its PodGroup tells why it waits"] == "NeverFits"
+    assert seen["4b", "no pod of it starts alone"] == "0 Running, 4 Pending"
+    assert seen["4b", "why train waits"] == "WaitingForQuota, 6 more needed"
+    assert seen["4b", "quota was given to"] == "train, then urgent, then train"
+    for scene, cpus in (("4a", 9), ("4b", 12)):
+        for what in ("that had quota", "that pods had"):
+            most = seen[scene, f"the most {what} at one time"]
+            assert 0 < float(most.removesuffix(" CPUs")) <= cpus
+    steps = Counter(scene for scene, *_ in rows)
+    assert steps == {"-": 2, "1": 2, "2": 5, "3a": 2, "3b": 7, "4a": 11, "4b": 14}
+    assert f"All {steps.total()} steps were as expected" in done.stdout
 
 
 @pytest.fixture

@@ -1065,6 +1065,7 @@ WANT_SAMPLES = {
     "cohort.yaml": {"borrower", "owner"},
     "kueue.x-k8s.io_v1beta1.yaml": {"older"},
     "priority-classes.yaml": {"nightly", "urgent"},
+    "queued-gang.yaml": {"train"},
     "single-clusterqueue.yaml": {"first", "second"},
 }
 

@@ -9,6 +9,7 @@ import json
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
+from itertools import compress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
@@ -121,6 +122,23 @@ class Api:
             "items"
         ]
         return items
+
+    def table(self, resource: str, namespace: str | None = None) -> builtins.list[tuple[str, ...]]:
+        """Return what `kubectl get` shows of the objects, the head first."""
+        response = self._http.get(
+            _path(resource, namespace),
+            headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"},
+        )
+        if not response.is_success:
+            raise ApiError(response)
+        table = response.json()
+        shown = [not column["priority"] for column in table["columnDefinitions"]]
+        heads = [column["name"].upper() for column in table["columnDefinitions"]]
+        rows = [heads, *(row["cells"] for row in table["rows"])]
+        return [
+            tuple("" if cell is None else str(cell) for cell in compress(row, shown))
+            for row in rows
+        ]
 
     def create(self, *objects: Object) -> Object:
         """Create the objects in order and return the last one as it was stored."""

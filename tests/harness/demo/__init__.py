@@ -1,1 +1,1 @@
-"""The story behind `gang-extender demo`: three scenes on a control plane of its own."""
+"""The story behind `gang-extender demo`: its scenes on a control plane of its own."""

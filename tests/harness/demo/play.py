@@ -1,7 +1,7 @@
 """What a scene is made with: nodes, a namespace that is watched, and waits that are recorded."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,16 +11,20 @@ import yaml
 from tests.harness import objects
 from tests.harness.client import Api, condition
 from tests.harness.control_plane import ControlPlane
+from tests.harness.demo.follow import Follower
 from tests.harness.demo.pods import Pod, PodWatch
 from tests.harness.demo.record import Record, UnexpectedError
 from tests.harness.demo.screen import Screen, duration
 from tests.harness.gang_scheduler import ROOT, GangScheduler
-from tests.harness.objects import Object
+from tests.harness.objects import RUN_FOR, Object
 
-SAMPLE = ROOT / "manifests" / "samples" / "scheduling.x-k8s.io.yaml"
+SAMPLES = ROOT / "manifests" / "samples"
+SAMPLE = SAMPLES / "scheduling.x-k8s.io.yaml"
 STEP_SECONDS = 30.0
 PARTIAL_SECONDS = 2.0
 """For so long the API may show a gang whose binds, released together, have not all arrived."""
+FOR_EVER = "1h"
+_WORK_SECONDS = 1
 
 
 @dataclass(slots=True)
@@ -55,6 +59,19 @@ class Play:
                 yield scene
             finally:
                 self.screen.view = None
+
+    def tell(
+        self, what: str, *, want: str, seen: str, since: float, held: bool | None = None
+    ) -> None:
+        """Record a step that began at `since`, and show it whether it held or not."""
+        record, screen = self.record, self.screen
+        try:
+            record.add(what, want=want, seen=seen, seconds=time.monotonic() - since, held=held)
+        except UnexpectedError:
+            screen.step(record.steps[-1])
+            screen.pods()
+            raise
+        screen.step(record.steps[-1])
 
     def _clear(self, scene: "Scene") -> None:
         # The namespace first: nothing can be created in it any more, and no pod is replaced.
@@ -92,17 +109,28 @@ class Scene:
             )
 
     def apply(self, file: Path) -> None:
-        """Apply a manifest in this namespace."""
+        """Apply a manifest in this namespace.
+
+        No container is run here: pods of Jobs work until they are told to `work` to the end.
+        """
         documents: list[Object] = [doc for doc in yaml.safe_load_all(file.read_text()) if doc]
         for document in documents:
             document["metadata"]["namespace"] = self.namespace
+            if document["kind"] == "Job":
+                metadata = document["spec"]["template"].setdefault("metadata", {})
+                metadata["annotations"] = {RUN_FOR: FOR_EVER}
         self.play.api.apply(documents)
 
-    def sees(self, what: str, seen: Callable[[], str], want: str) -> None:
-        """Wait until something is as it should be, and record how long that took."""
+    def sees(
+        self, what: str, seen: Callable[[], str], want: str, on: Follower | None = None
+    ) -> None:
+        """Wait until something is as it should be, and record how long that took.
+
+        `seen` is asked whenever something changed on what is followed: `on`, or the pods.
+        """
         started = time.monotonic()
         with self.play.screen.waiting(f"{what}: {want}"):
-            self.watch.wait_for(lambda: seen() == want, STEP_SECONDS)
+            (on or self.watch).wait_for(lambda: seen() == want, STEP_SECONDS)
         self.tell(what, want=want, seen=seen(), since=started)
 
     def still_sees(self, what: str, seen: Callable[[], str], want: str, seconds: float) -> None:
@@ -116,19 +144,29 @@ class Scene:
         self, what: str, *, want: str, seen: str, since: float, held: bool | None = None
     ) -> None:
         """Record a step that began at `since`, and show it whether it held or not."""
-        record, screen = self.play.record, self.play.screen
-        try:
-            record.add(what, want=want, seen=seen, seconds=time.monotonic() - since, held=held)
-        except UnexpectedError:
-            screen.step(record.steps[-1])
-            screen.pods()
-            raise
-        screen.step(record.steps[-1])
+        self.play.tell(what, want=want, seen=seen, since=since, held=held)
 
-    def all_or_nothing(self, needs: dict[str, int]) -> None:
-        """Record for how long the API showed a gang that was partial: while its binds arrived."""
+    def work(self, group: str) -> None:
+        """Let the pods of a group, or of a Job, that is whole come to an end.
+
+        Like the ranks of MPI they get nowhere before all of them run, which is why their time is
+        not set from the beginning.
+        """
+        body = {"metadata": {"annotations": {RUN_FOR: f"{_WORK_SECONDS}s"}}}
+        for pod in self.watch.pods(group):
+            self.play.api.patch("pods", pod.name, self.namespace, body=body)
+
+    def all_or_nothing(self, needs: dict[str, int], *, starts: int = 1) -> None:
+        """Record for how long the API showed a gang that was partial: while its binds arrived.
+
+        A gang that started several times has no other pods than those that it needs.
+        """
         started = time.monotonic()
-        longest = max(self.watch.partial_seconds(group, need) for group, need in needs.items())
+        longest = max(
+            self.watch.partial_seconds(group, need, earlier=need * start)
+            for group, need in needs.items()
+            for start in range(starts)
+        )
         self.tell(
             "time from a gang's first bind to its last",
             want=f"less than {duration(PARTIAL_SECONDS)}",
@@ -140,11 +178,20 @@ class Scene:
     def get_pods(self) -> None:
         """Show the pods as kubectl does."""
         now = time.monotonic()
-        rows = [("NAME", "READY", "STATUS", "RESTARTS", "AGE")]
+        rows: list[Sequence[str]] = [("NAME", "READY", "STATUS", "RESTARTS", "AGE")]
         rows += [_kubectl_row(pod, now) for pod in self.watch.pods()]
+        self.table("kubectl get pods", rows)
+
+    def table(self, command: str, rows: Sequence[Sequence[str]]) -> None:
+        """Show the rows that a command of kubectl would; the first one is the head."""
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = ["   ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        self.play.screen.command("kubectl get pods", lines)
+        self.play.screen.command(command, lines)
+
+
+def samples(name: str) -> Path:
+    """Return the path of a manifest that is shipped as a sample."""
+    return SAMPLES / name
 
 
 def _kubectl_row(pod: Pod, now: float) -> tuple[str, str, str, str, str]:

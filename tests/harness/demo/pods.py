@@ -1,32 +1,28 @@
-"""What the demo knows of the pods of a namespace: every change, in the order of the API server.
+"""What the demo knows of the pods of a namespace."""
 
-It is a watch and not a poll because of what must never happen: a gang that was partial for a
-moment between two looks would not be noticed.
-"""
-
-import json
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
-import httpx
+from typing_extensions import override
 
-from tests.harness.client import Api
+from extender.resources.quantity import amount
+from tests.harness.demo.follow import Follower
 from tests.harness.objects import POD_GROUP_LABEL
 
-_WATCH_SECONDS = 2  # after each the watch goes on where it was, unless it has been told to end
-_PAUSE_SECONDS = 0.1
+_JOB_LABEL = "batch.kubernetes.io/job-name"
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One pod, as a table shows it; `since` is when we saw it first, in monotonic seconds."""
+    """One pod, as a table shows it; `since` is when we saw it first, in monotonic seconds.
+
+    `group` is its Job where it is in no PodGroup, and `cpu` what it has while it is not told to
+    end, in thousandths.
+    """
 
     uid: str
     name: str
@@ -36,6 +32,7 @@ class Pod:
     node: str
     reason: str
     since: float
+    cpu: int
 
 
 class Placement(NamedTuple):
@@ -56,36 +53,20 @@ def phases(pods: Iterable[Pod]) -> str:
     return ", ".join(f"{counts[phase]} {phase}" for phase in shown)
 
 
-class PodWatch:
-    """Follows the pods of one namespace from its start on, in a thread of its own."""
+class PodWatch(Follower):
+    """Follows the pods of one namespace."""
 
     def __init__(self, kubeconfig: Path, namespace: str) -> None:
-        self._api = Api(kubeconfig)
-        self._path = f"/api/v1/namespaces/{namespace}/pods"
-        self._changed = threading.Condition()
+        super().__init__(kubeconfig, f"/api/v1/namespaces/{namespace}/pods")
         self._pods: dict[str, Pod] = {}
         self._placed: dict[str, Placement] = {}
-        self._ending = threading.Event()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="pod-watch")
-        self._followed: Future[None] | None = None
+        self._most_cpu = 0
 
-    def __enter__(self) -> Self:
-        pods = self._api.request("GET", self._path).json()
-        for pod in pods["items"]:
-            self._apply("ADDED", pod)
-        self._followed = self._pool.submit(self._follow, pods["metadata"]["resourceVersion"])
-        self._followed.add_done_callback(lambda _: self._tell())
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # Nobody waits for it: it notices at its next look.
-        self._ending.set()
-        self._pool.shutdown(wait=False)
+    @property
+    def most_cpu(self) -> int:
+        """How many thousandths of a CPU all pods had at most at one time."""
+        with self._changed:
+            return self._most_cpu
 
     def pods(self, group: str | None = None) -> list[Pod]:
         """Return the pods that there are, or those of a group, by group and name."""
@@ -102,69 +83,32 @@ class PodWatch:
         """Return how many pods of a group have ever had a node."""
         return sum(placement.group == group for placement in self.placements())
 
-    def partial_seconds(self, group: str, need: int) -> float:
-        """Return for how long some, but fewer than `need` pods of a group have had a node."""
+    def partial_seconds(self, group: str, need: int, *, earlier: int = 0) -> float:
+        """Return for how long some, but fewer than `need` pods of a group have had a node.
+
+        The placements of `earlier` pods, which had theirs in starts before this one, are left out.
+        """
         times = [placement.at for placement in self.placements() if placement.group == group]
+        times = times[earlier:]
         if not times:
             return 0.0
         end = times[need - 1] if len(times) >= need else time.monotonic()
         return end - times[0]
 
-    def wait_for(self, predicate: Callable[[], bool], timeout: float) -> bool:
-        """Return whether `predicate`, asked after each change, came true within the time."""
-        with self._changed:
-            reached = self._changed.wait_for(lambda: self._broken() or predicate(), timeout)
-        if self._broken():
-            assert self._followed is not None
-            self._followed.result()  # raises what it died of
-        return reached
-
-    def _broken(self) -> bool:
-        return self._followed is not None and self._followed.done() and not self._ending.is_set()
-
-    def _tell(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
-
-    def _follow(self, version: str) -> None:
-        with self._api:
-            while not self._ending.is_set():
-                try:
-                    version = self._read(version)
-                except httpx.TransportError:
-                    self._ending.wait(_PAUSE_SECONDS)
-
-    def _read(self, version: str) -> str:
-        params = {
-            "watch": "true",
-            "resourceVersion": version,
-            "timeoutSeconds": str(_WATCH_SECONDS),
-        }
-        with self._api._http.stream("GET", self._path, params=params) as response:
-            response.raise_for_status()
-            for line in response.iter_lines():
-                event = json.loads(line)
-                if event["type"] == "ERROR":
-                    raise RuntimeError(f"the watch of the pods broke: {event['object']}")
-                self._apply(event["type"], event["object"])
-                version = event["object"]["metadata"]["resourceVersion"]
-                if self._ending.is_set():
-                    break
-        return version
-
-    def _apply(self, kind: str, document: dict[str, Any]) -> None:
+    @override
+    def take(self, kind: str, document: dict[str, Any]) -> None:
+        """Take one change of a pod."""
         now = time.monotonic()
         uid = document["metadata"]["uid"]
-        with self._changed:
-            before = self._pods.get(uid)
-            pod = _decode(document, since=before.since if before else now)
-            if pod.node and uid not in self._placed:
-                self._placed[uid] = Placement(now, pod.group, pod.name)
-            if kind == "DELETED":
-                self._pods.pop(uid, None)
-            else:
-                self._pods[uid] = pod
-            self._changed.notify_all()
+        before = self._pods.get(uid)
+        pod = _decode(document, since=before.since if before else now)
+        if pod.node and uid not in self._placed:
+            self._placed[uid] = Placement(now, pod.group, pod.name)
+        if kind == "DELETED":
+            self._pods.pop(uid, None)
+        else:
+            self._pods[uid] = pod
+        self._most_cpu = max(self._most_cpu, sum(pod.cpu for pod in self._pods.values()))
 
 
 def by_group(pods: Sequence[Pod]) -> str:
@@ -179,13 +123,20 @@ def _decode(document: dict[str, Any], *, since: float) -> Pod:
     metadata, status = document["metadata"], document.get("status", {})
     conditions = {each["type"]: each for each in status.get("conditions", ())}
     ready = conditions.get("Ready", {}).get("status") == "True"
+    labels, phase = metadata.get("labels", {}), status.get("phase", "")
+    ended = phase in {"Succeeded", "Failed"} or "deletionTimestamp" in metadata
     return Pod(
         uid=metadata["uid"],
         name=metadata["name"],
-        group=metadata.get("labels", {}).get(POD_GROUP_LABEL, ""),
-        phase=status.get("phase", ""),
+        group=labels.get(POD_GROUP_LABEL) or labels.get(_JOB_LABEL, ""),
+        phase=phase,
         ready=ready,
         node=document["spec"].get("nodeName", ""),
         reason=conditions.get("PodScheduled", {}).get("message", ""),
         since=since,
+        cpu=0 if ended else sum(map(_cpu, document["spec"]["containers"])),
     )
+
+
+def _cpu(container: dict[str, Any]) -> int:
+    return amount("cpu", container.get("resources", {}).get("requests", {}).get("cpu", 0))

@@ -1,4 +1,4 @@
-"""The three scenes: each shows one thing, and records what it expected and saw."""
+"""The scenes of gangs: each shows one thing, and records what it expected and saw."""
 
 import time
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from tests.harness import objects
 from tests.harness.demo.play import SAMPLE, STEP_SECONDS, Play, Scene
 from tests.harness.demo.pods import Pod, phases
 from tests.harness.gang_scheduler import GangScheduler
-from tests.harness.objects import RUN_FOR, Object
+from tests.harness.objects import Object
 
 NEED = 4  # minMember of every gang here
 NGINX = "nginx"
@@ -16,7 +16,6 @@ BLUE, GREEN = GANGS = ("blue", "green")
 _STILL_SECONDS = 2.0
 _DEADLOCK_SECONDS = 4.0
 _DONE = f"{NEED} Succeeded"
-_WORK_SECONDS = 2
 
 
 def room_for_four(play: Play) -> None:
@@ -81,12 +80,12 @@ def two_gangs_with(play: Play) -> None:
         want = f"{first} 4 of 4, {second} 0 of 4"
         scene.sees("one gang runs", lambda: _running(scene, first, second), want)
         play.screen.pods()
-        _work(scene, first)
+        scene.work(first)
         scene.sees(f"{first} does its work", lambda: phases(scene.watch.pods(first)), _DONE)
         want = f"{second} 4 of 4"
         scene.sees("the other one runs", lambda: _running(scene, second), want)
         play.screen.pods()
-        _work(scene, second)
+        scene.work(second)
         scene.sees(f"{second} does its work", lambda: phases(scene.watch.pods(second)), _DONE)
         _in_turn(scene, first, second)
         scene.all_or_nothing(dict.fromkeys(GANGS, NEED))
@@ -110,17 +109,6 @@ def _submit_interleaved(scene: Scene) -> None:
     ]
     scene.play.api.create(*groups, *pods)
     scene.play.screen.say("  submitted: " + ", ".join(f"{gang}-{number}" for gang, number in turns))
-
-
-def _work(scene: Scene, gang: str) -> None:
-    """Let the members of a gang that is whole come to an end.
-
-    Like the ranks of MPI they get nowhere before all of them run, which is why their time is
-    not set from the beginning.
-    """
-    body = {"metadata": {"annotations": {RUN_FOR: f"{_WORK_SECONDS}s"}}}
-    for pod in scene.watch.pods(gang):
-        scene.play.api.patch("pods", pod.name, scene.namespace, body=body)
 
 
 def _refused(scene: Scene) -> Pod:

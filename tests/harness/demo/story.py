@@ -15,7 +15,8 @@ import httpx
 from tests.harness import kubeconfig as kubeconfigs
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
-from tests.harness.demo.play import SAMPLE, Play
+from tests.harness.demo.play import SAMPLE, SAMPLES, Play
+from tests.harness.demo.queue_scenes import QUEUE_SCENES
 from tests.harness.demo.record import Record, UnexpectedError
 from tests.harness.demo.scenes import SCENES
 from tests.harness.demo.screen import Screen, duration
@@ -85,7 +86,7 @@ def _tell_story(screen: Screen, record: Record, control_plane: ControlPlane, *, 
     _ready(screen, record, "gang-extender and kube-scheduler start", since=started)
     with Api(control_plane.admin_kubeconfig) as api:
         play = Play(screen, record, control_plane, api, gang)
-        for scene in SCENES:
+        for scene in (*SCENES, *QUEUE_SCENES):
             scene(play)
         screen.summary(record.steps)
         if keep:
@@ -129,6 +130,9 @@ def _how_to_look(play: Play) -> Iterator[str]:
     yield "  kubectl describe pods"
     yield "  kubectl scale deployment nginx --replicas=0"
     yield "  kubectl scale deployment nginx --replicas=6"
+    yield "Jobs under quota:"
+    yield f"  kubectl apply -f {(SAMPLES / 'single-clusterqueue.yaml').relative_to(ROOT)}"
+    yield "  kubectl get workloads"
     if shutil.which("kubectl") is None:
         yield "kubectl is not on PATH: https://kubernetes.io/docs/tasks/tools/ tells how to get it."
     if config.certificate is not None:

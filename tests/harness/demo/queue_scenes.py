@@ -1,0 +1,219 @@
+"""The chapter of the queue: suspended Jobs that are admitted under quota, a gang among them."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.harness import objects
+from tests.harness.demo.play import FOR_EVER, STEP_SECONDS, Play, Scene, samples
+from tests.harness.demo.pods import phases
+from tests.harness.demo.workloads import RESOURCE, WorkloadWatch
+from tests.harness.reconciler import Reconciler
+
+JOBS = FIRST, SECOND = ("first", "second")
+TRAIN, URGENT = "train", "urgent"
+NEED = 4  # minMember of the gang
+
+_GROUPS = f"{objects.POD_GROUP_V1ALPHA1}/podgroups"
+_STILL_SECONDS = 1.5
+_SIX = 6000
+_NINE = 9000
+_TWELVE = 12000
+
+
+def quota_for_one(play: Play) -> None:
+    """Two suspended Jobs, nodes for both, and quota for one."""
+    title = "two suspended Jobs of 6 CPUs each, 16 CPUs on the nodes, a quota of 9"
+    with play.scene("4a", title, nodes=4) as scene, _queue(scene) as workloads:
+        _reconciler(play)
+        scene.apply(samples("single-clusterqueue.yaml"))
+        first = _first_admitted(scene, workloads)
+        second = SECOND if first == FIRST else FIRST
+        want = f"{first} Admitted, {second} Waiting"
+        scene.sees(
+            "quota is given to one", lambda: workloads.states(first, second), want, workloads
+        )
+        scene.sees(f"{first} runs", lambda: _phases(scene, first), "3 Running, 0 Pending")
+        _get(scene, RESOURCE)
+        _describe(scene, workloads, second, want="3 more needed")
+        want = f"{second} Waiting, its pods: none"
+        scene.still_sees(
+            f"{second} stays suspended",
+            lambda: f"{workloads.states(second)}, its pods: {_count(scene, second)}",
+            want,
+            _STILL_SECONDS,
+        )
+        scene.work(first)
+        scene.sees(f"{first} does its work", lambda: _phases(scene, first), "3 Succeeded")
+        want = f"{first} Finished, {second} Admitted"
+        scene.sees("its quota goes on", lambda: workloads.states(first, second), want, workloads)
+        scene.sees(f"{second} runs", lambda: _phases(scene, second), "3 Running, 0 Pending")
+        scene.work(second)
+        want = f"{first} Finished, {second} Finished"
+        scene.sees("both are through", lambda: workloads.states(first, second), want, workloads)
+        _get(scene, RESOURCE)
+        _never_more(scene, workloads, least=_SIX, most=_NINE)
+
+
+def gang_under_quota(play: Play) -> None:
+    """A gang that has quota and lacks a node; then a Job that is more important takes its quota."""
+    title = "a gang of 4 with quota for 4, room for 3; then a node is added, then a Job goes first"
+    with play.scene("4b", title, nodes=3) as scene, _queue(scene) as workloads:
+        scene.apply(samples("queued-gang.yaml"))
+        scene.sees(
+            "the gang has quota", lambda: workloads.states(TRAIN), f"{TRAIN} Admitted", workloads
+        )
+        _lacks_a_node(scene)
+        scene.add_nodes(1)
+        play.screen.say("  a fourth node is there")
+        scene.sees("the gang runs", lambda: _phases(scene, TRAIN), "4 Running, 0 Pending")
+        _preempted_by_urgent(scene, workloads)
+        scene.work(URGENT)
+        want = f"{URGENT} Finished, {TRAIN} Admitted"
+        scene.sees(
+            "the gang has quota again", lambda: workloads.states(URGENT, TRAIN), want, workloads
+        )
+        scene.sees("it runs again", lambda: _phases(scene, TRAIN), "4 Running, 0 Pending")
+        scene.work(TRAIN)
+        want = f"{URGENT} Finished, {TRAIN} Finished"
+        scene.sees("both are through", lambda: workloads.states(URGENT, TRAIN), want, workloads)
+        _get(scene, RESOURCE)
+        started = time.monotonic()
+        want = f"{TRAIN}, then {URGENT}, then {TRAIN}"
+        scene.tell("quota was given to", want=want, seen=workloads.admitted, since=started)
+        _never_more(scene, workloads, least=_TWELVE, most=_TWELVE)
+        scene.all_or_nothing({TRAIN: NEED}, starts=2)
+
+
+QUEUE_SCENES = (quota_for_one, gang_under_quota)
+
+
+@contextmanager
+def _queue(scene: Scene) -> Iterator[WorkloadWatch]:
+    with WorkloadWatch(scene.play.control_plane.admin_kubeconfig, scene.namespace) as workloads:
+        yield workloads
+
+
+def _reconciler(play: Play) -> None:
+    """Start the process that admits; it goes on until the end of the demo."""
+    started = time.monotonic()
+    with play.screen.waiting("gang-extender reconcile starts"):
+        reconciler = Reconciler(play.control_plane)
+        reconciler.wait_leading()
+    play.tell("gang-extender reconcile starts", want="leads", seen="leads", since=started)
+
+
+def _first_admitted(scene: Scene, workloads: WorkloadWatch) -> str:
+    """Return the Job that has quota: created in one second, either may be the first."""
+    with scene.play.screen.waiting("one of the Jobs has quota"):
+        workloads.wait_for(lambda: bool(workloads.admitted), STEP_SECONDS)
+    return SECOND if workloads.admitted == SECOND else FIRST
+
+
+def _lacks_a_node(scene: Scene) -> None:
+    """Show that a gang with quota waits for the room that it needs as a whole."""
+
+    def reason() -> str:
+        status = scene.play.api.get(_GROUPS, TRAIN, scene.namespace).get("status", {})
+        told = [
+            each["reason"] for each in status.get("conditions", ()) if each["type"] == "Scheduled"
+        ]
+        return told[0] if told else ""
+
+    started = time.monotonic()
+    want = "NeverFits"  # four nodes are needed, and there are three
+    with scene.play.screen.waiting("its PodGroup tells why it waits"):
+        scene.play.api.wait_for("its PodGroup has a reason", lambda: reason() == want, STEP_SECONDS)
+    scene.tell("its PodGroup tells why it waits", want=want, seen=reason(), since=started)
+    _get(scene, _GROUPS)
+    scene.still_sees(
+        "no pod of it starts alone",
+        lambda: _phases(scene, TRAIN),
+        "0 Running, 4 Pending",
+        _STILL_SECONDS,
+    )
+
+
+def _preempted_by_urgent(scene: Scene, workloads: WorkloadWatch) -> None:
+    """Submit a Job that is more important than the gang."""
+    labels = {"kueue.x-k8s.io/priority-class": "interactive"}
+    scene.play.api.create(
+        objects.job(
+            URGENT,
+            2,
+            namespace=scene.namespace,
+            cpu="3",
+            suspend=True,
+            queue="gangs",
+            labels=labels,
+            run_for=FOR_EVER,
+        )
+    )
+    scene.play.screen.say(f"  submitted: {URGENT}, 2 pods of 3 CPUs, priority class interactive")
+    want = f"{URGENT} Admitted, {TRAIN} Waiting"
+    scene.sees(
+        f"{URGENT} takes the quota", lambda: workloads.states(URGENT, TRAIN), want, workloads
+    )
+    want = f"{URGENT}: 2 Running, 0 Pending; {TRAIN}: none"
+    scene.sees(
+        "and the gang has stopped as a whole",
+        lambda: f"{URGENT}: {_phases(scene, URGENT)}; {TRAIN}: {_count(scene, TRAIN)}",
+        want,
+    )
+    _get(scene, RESOURCE)
+    _describe(scene, workloads, TRAIN, want="6 more needed")
+
+
+def _describe(scene: Scene, workloads: WorkloadWatch, job: str, *, want: str) -> None:
+    """Show what `kubectl describe workload` says of the reason, and record it."""
+    started = time.monotonic()
+
+    def told() -> str:
+        workload = workloads.of(job)
+        waits = workload.waits if workload else {}
+        return f"{waits.get('reason')}: {waits.get('message')}"
+
+    with scene.play.screen.waiting("the workload is told why it waits"):
+        workloads.wait_for(lambda: want in told(), STEP_SECONDS)
+    reason, _, message = told().partition(": ")
+    workload = workloads.of(job)
+    scene.play.screen.command(
+        f"kubectl describe workload {workload.name if workload else job}",
+        [
+            "Conditions:",
+            "  Type            Status   Reason            Message",
+            f"  QuotaReserved   False    {reason}   {message}",
+        ],
+    )
+    seen = f"{reason}, {want}" if message.endswith(want) else told()
+    scene.tell(f"why {job} waits", want=f"WaitingForQuota, {want}", seen=seen, since=started)
+
+
+def _never_more(scene: Scene, workloads: WorkloadWatch, *, least: int, most: int) -> None:
+    """Record the most that was in use at one time, by the book and by the pods."""
+    started = time.monotonic()
+    for what, seen in (
+        ("the most that had quota", workloads.most_cpu),
+        ("the most that pods had", scene.watch.most_cpu),
+    ):
+        scene.tell(
+            f"{what} at one time",
+            want=f"not above {most // 1000} CPUs",
+            seen=f"{seen / 1000:g} CPUs",
+            since=started,
+            held=least <= seen <= most,
+        )
+
+
+def _phases(scene: Scene, job: str) -> str:
+    return phases(scene.watch.pods(job))
+
+
+def _count(scene: Scene, job: str) -> str:
+    return str(len(scene.watch.pods(job)) or "none")
+
+
+def _get(scene: Scene, resource: str) -> None:
+    """Show objects as kubectl does."""
+    rows = scene.play.api.table(resource, scene.namespace)
+    scene.table(f"kubectl get {resource.rpartition('/')[2]}", rows)
