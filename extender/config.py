@@ -14,6 +14,7 @@ from extender.api import core_v1
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial
 from extender.kube.lease import LeaseTimes
+from extender.queueing import options as queueing
 
 
 class SettingsError(Exception):
@@ -243,6 +244,15 @@ class Queue(_Section):
         default=False,
         description="whether resources that a ClusterQueue does not cover are let through",
     )
+
+    def options(self) -> queueing.Options:
+        """Return what decisions about admission take."""
+        return queueing.Options(
+            heads_per_queue=self.heads_per_queue,
+            quota_check="IgnoreUndeclared"
+            if self.ignore_undeclared_resources
+            else "BlockUndeclared",
+        )
 
     def selector(self) -> core_v1.LabelSelector:
         """Return the selector as decisions take it."""

@@ -62,8 +62,8 @@ class AmbiguousError(Exception):
     """Several jobs have the name."""
 
 
-async def explained(asked: Asked, kubeconfig: Path | None) -> Explanation:
-    """Return why a workload, or that of a job, is where it is.
+async def explained(asked: Asked, kubeconfig: Path | None, options: Options) -> Explanation:
+    """Return why a workload, or that of a job, is where it is; `options` are the reconciler's.
 
     Raises NothingToExplainError, AmbiguousError, ApiError and ConfigurationError.
     """
@@ -76,14 +76,14 @@ async def explained(asked: Asked, kubeconfig: Path | None) -> Explanation:
         if asked.is_job:
             key = _workload_of(asked, snapshot) or await _absent(client, asked, decoder)
         await _read_pods(client, cluster, decoder, namespace=asked.namespace)
-        found = explain(key, _view(snapshot, cluster))
+        found = explain(key, _view(snapshot, cluster, options))
         if found is None:
             raise NothingToExplainError(f"there is no Workload {key}")
         return found
 
 
-def _view(snapshot: QueueSnapshot, cluster: Cluster) -> View:
-    now, options = SystemClock().wall(), Options()
+def _view(snapshot: QueueSnapshot, cluster: Cluster, options: Options) -> View:
+    now = SystemClock().wall()
     pending = PendingQueues(options)
     for key in snapshot.workloads:
         pending.update(key, snapshot, now)
