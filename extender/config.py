@@ -188,7 +188,7 @@ def _all_but_system() -> LabelSelector:
 class Reconcile(_Section):
     """Where the reconciler tells of itself, and which of several leads."""
 
-    host: str = Field("127.0.0.1", description="address; it serves health and metrics, no more")
+    host: str = Field("127.0.0.1", description="address; it serves health, metrics, and what waits")
     port: int = Field(8889, ge=0, le=65535, description="port; 0 takes a free one")
     leader_elect: bool = Field(
         default=True, description="whether several may run, of which one works"

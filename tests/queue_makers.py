@@ -198,8 +198,7 @@ class Admissions:
         for name in sorted(change.workloads):
             self.pending.update(name, self.snapshot, self.now)
         if change.structure:
-            for name in sorted(change.cluster_queues):
-                self.pending.refresh(name, self.snapshot, self.now)
+            self.pending.refresh_all(self.snapshot, self.now)
             self.pending.release_all(self.snapshot, self.now)
         self.pending.release(change.released, self.snapshot, self.now)
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from extender.cli import render
+from extender.cli import explain, render
 from extender.cli.demo import demo
 from extender.cli.reconcile import reconcile
 from extender.cli.serve import serve
@@ -21,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # locals may hold tokens
 )
 app.add_typer(render.app)
+app.add_typer(explain.app)
 app.command()(serve)
 app.command()(reconcile)
 app.command()(demo)

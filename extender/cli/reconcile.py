@@ -69,8 +69,10 @@ def reconcile(
     (kueue.x-k8s.io/v1beta2); they are started, preempted and stopped here. Not to be run beside
     another controller of that API, unless with --no-queue.
 
-    Runs until SIGTERM or SIGINT. Endpoints: GET /livez /readyz /metrics. Exit codes: 0 stopped,
-    1 failed or no leader any more, 2 wrong use.
+    Runs until SIGTERM or SIGINT. Endpoints: GET /livez /readyz /metrics /openapi.json, and who
+    waits: /clusterqueues/{name}/pendingworkloads, /localqueues/{namespace}/{name}/pendingworkloads,
+    /workloads/{namespace}/{name}/explanation. Exit codes: 0 stopped, 1 failed or no leader any
+    more, 2 wrong use.
     """
     import uvloop
 

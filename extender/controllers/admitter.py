@@ -20,6 +20,7 @@ from extender.queueing import transitions as to
 from extender.queueing.cycle import Admit, Outcome, Preempt, Wait
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
+from extender.queueing.preemption import Victim
 from extender.queueing.quota import QuotaTree
 from extender.runtime.clock import Clock
 from extender.runtime.workqueue import WorkQueue
@@ -54,8 +55,8 @@ class Metrics(Protocol):
         """Take an admission that is written; `waited` in seconds since it was queued."""
         ...
 
-    def evicted(self, workload: WorkloadInfo, cluster_queue: str, reason: str) -> None:
-        """Take an eviction that is written."""
+    def preempted(self, preempting_cluster_queue: str, reason: str) -> None:
+        """Take a preemption that is written."""
         ...
 
 
@@ -93,8 +94,7 @@ class Admitter:
         """Take a change of the state."""
         now = self._clock.wall()
         if change.structure:
-            for name in self._snapshot.cluster_queues:
-                self.pending.refresh(name, self._snapshot, now)
+            self.pending.refresh_all(self._snapshot, now)
             self.pending.release_all(self._snapshot, now)
         for key in change.workloads - self._resting:
             self.pending.update(key, self._snapshot, now)
@@ -102,6 +102,11 @@ class Admitter:
             self.pending.release(change.released, self._snapshot, now)
         if change.structure or change.workloads or change.released:
             self._wakeup.set()
+
+    def why(self, key: str) -> tuple[str, str] | None:
+        """Return the reason and the words with which a cycle left a workload waiting last."""
+        wait = self._waits.get(key)
+        return (wait.reason, wait.message) if wait else None
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -194,14 +199,12 @@ class Admitter:
             for outcome in outcomes:
                 self._note(Wait(outcome.workload, "WaitingForPreemptedWorkloads", outcome.message))
                 for victim in outcome.victims:
-                    tasks.create_task(
-                        self._evict(victim.workload, reason=victim.reason, message=victim.message)
-                    )
+                    tasks.create_task(self._evict(victim, by=outcome.workload))
 
-    async def _evict(self, key: str, *, reason: str, message: str) -> None:
-        before = self._snapshot.workloads.get(key)
-        held = self._snapshot.admission(key)
-        if before is None or held is None or before.evicted:
+    async def _evict(self, victim: Victim, *, by: str) -> None:
+        key, reason, message = victim.workload, victim.reason, victim.message
+        before, queue = self._snapshot.workloads.get(key), self.pending.cluster_queue_of(by)
+        if before is None or self._snapshot.admission(key) is None or before.evicted:
             return
         try:
             async with self._writes:
@@ -212,7 +215,7 @@ class Admitter:
             _told(error, "could not preempt", key)
             self.pending.spared(key)
             return
-        self._metrics.evicted(before, held.cluster_queue, to.PREEMPTED)
+        self._metrics.preempted(queue or "", reason)
         self._record(event(before, to.PREEMPTED, message))
 
     def _note(self, wait: Wait) -> None:

@@ -9,7 +9,6 @@ import msgspec
 from extender.api.wellknown import IN_USE_FINALIZER
 from extender.kube.errors import NotFoundError
 from extender.kube.pod_groups import as_condition
-from extender.kube.queues import as_quantity
 from extender.queueing.active import Activity, activity, local_activity
 from extender.queueing.status import (
     QueueStatus,
@@ -17,6 +16,7 @@ from extender.queueing.status import (
     cluster_queue_status,
     local_queue_status,
 )
+from extender.resources.quantity import exact
 from extender.runtime.clock import Clock
 from extender.state.pod_groups import ConditionInfo
 from extender.state.queues.records import ClusterQueueInfo, FlavorInfo, LocalQueueInfo, Meta
@@ -176,9 +176,9 @@ def _numbers(found: QueueStatus) -> Json:
 def _rows(used: Sequence[Used], *, borrowed: bool) -> list[Json]:
     rows: dict[str, list[Json]] = {}
     for each in used:
-        row: Json = {"name": each.resource, "total": as_quantity(each.resource, each.total)}
+        row: Json = {"name": each.resource, "total": exact(each.resource, each.total)}
         if borrowed:
-            row["borrowed"] = as_quantity(each.resource, each.borrowed)
+            row["borrowed"] = exact(each.resource, each.borrowed)
         rows.setdefault(each.flavor, []).append(row)
     return [{"name": flavor, "resources": resources} for flavor, resources in rows.items()]
 

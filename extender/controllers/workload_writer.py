@@ -1,6 +1,6 @@
 """One door for every change of a workload: written once, and known here as soon as it is stored."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from extender.kube.errors import ConflictError, NotFoundError
@@ -8,6 +8,9 @@ from extender.kube.recorder import Event, ObjectRef
 from extender.state.queues import events as ev
 from extender.state.queues.records import Meta, WorkloadInfo
 from extender.state.queues.store import Queues
+
+Written = Callable[[WorkloadInfo, WorkloadInfo], None]
+"""Is told of each status that is stored: what it was, and what it is."""
 
 API_VERSION = "kueue.x-k8s.io/v1beta2"
 
@@ -43,21 +46,27 @@ class Workloads:
     version that was seen: ConflictError says that there is a newer one. What is gone is no error.
     """
 
-    def __init__(self, queues: Queues, writer: Writer) -> None:
+    def __init__(
+        self, queues: Queues, writer: Writer, *, written: Written = lambda _before, _after: None
+    ) -> None:
         self._queues = queues
         self._writer = writer
+        self._written = written
 
     async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
         """Write what differs between the two statuses, if anything. Raises ApiError."""
         if before == after:
             return
         try:
-            self._know(await self._writer.write_status(before, after))
+            stored = await self._writer.write_status(before, after)
         except NotFoundError:
             self._queues.apply(ev.Deleted(before))
+            return
         except ConflictError:
             await self._read_again(before)
             raise
+        self._know(stored)
+        self._written(before, stored)
 
     async def create(self, workload: dict[str, Any]) -> None:
         """Create a workload. Raises ApiError."""

@@ -28,7 +28,8 @@ from extender.jobs.templates import PlacementError
 from extender.jobs.workload import PriorityClassNotFoundError, build, priority_of
 from extender.state.queues.records import WorkloadInfo
 
-_DNS_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS_NAME: Final = re.compile(rf"(?=.{{1,253}}$){_DNS_LABEL}(\.{_DNS_LABEL})*")
 _AT_ONCE: Final = frozenset((Word.PREEMPTED, Word.NODE_FAILURES))
 """Evictions after which a workload may be admitted again without waiting for anything."""
 _NEVER_RAN: Final = frozenset((Word.OUT_OF_SYNC, Word.FAILED_TO_START))

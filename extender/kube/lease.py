@@ -96,6 +96,11 @@ class LeaseElection:
         self._held: _Lease | None = None
         self._renewed = 0.0
 
+    @property
+    def leader(self) -> str | None:
+        """Who held the Lease when it was looked at last."""
+        return (self._record.holder_identity if self._record else None) or None
+
     async def acquire(self) -> None:
         """Return once we lead."""
         while not await self._tried():
@@ -118,7 +123,7 @@ class LeaseElection:
             if await self._tried():
                 return
             if self._held is None:
-                raise LeadershipLost(f"{self._holder()} leads now")
+                raise LeadershipLost(f"{self.leader or 'nobody'} leads now")
 
     async def release(self) -> None:
         """Let the next one lead at once; failing that, it has to wait."""
@@ -202,9 +207,6 @@ class LeaseElection:
             "metadata": metadata,
             "spec": spec,
         })  # fmt: skip
-
-    def _holder(self) -> str:
-        return (self._record.holder_identity if self._record else None) or "nobody"
 
     def _now(self) -> str:
         moment = datetime.fromtimestamp(self._clock.wall(), UTC)

@@ -9,7 +9,7 @@ from extender.api.wellknown import QUEUE_GROUP, QUEUE_VERSION
 from extender.kube.client import MERGE_PATCH, KubeClient
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.pod_groups import as_condition, as_time
-from extender.resources.quantity import amount, show
+from extender.resources.quantity import exact
 from extender.state.queues.records import Admission, JobObject, Meta, WorkloadInfo
 
 API_VERSION: Final = f"{QUEUE_GROUP}/{QUEUE_VERSION}"
@@ -161,15 +161,9 @@ def _admission(admission: Admission | None) -> Json | None:
             {
                 "name": each.name,
                 "flavors": dict(each.flavors),
-                "resourceUsage": {n: as_quantity(n, value) for n, value in each.usage.items()},
+                "resourceUsage": {n: exact(n, value) for n, value in each.usage.items()},
                 "count": each.count,
             }
             for each in admission.assignments
         ],
     }
-
-
-def as_quantity(name: str, value: int) -> str:
-    """Return an amount as a person would write it where that is exact."""
-    short = show(name, value)
-    return short if amount(name, short) == value else str(value)

@@ -21,16 +21,10 @@ import structlog
 from msgspec import Raw
 
 from extender.kube.client import KubeClient
-from extender.kube.errors import (
-    ApiError,
-    GoneError,
-    NotFoundError,
-    UnavailableError,
-    from_response,
-)
+from extender.kube.errors import ApiError, GoneError, NotFoundError, from_response
+from extender.kube.lists import decoded, pages
 from extender.runtime.backoff import Backoff
 
-PAGE_SIZE: Final = 1000
 WATCH_SECONDS: Final = 290
 """The server ends a watch after this; bookmarks keep the resource version fresh until then."""
 ABSENT_SECONDS: Final = 5.0
@@ -76,16 +70,6 @@ class Delete:
 WatchEvent = Init | InitApply | InitDone | Apply | Delete
 
 
-class _ListMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    resource_version: str = ""
-    continue_token: str = msgspec.field(default="", name="continue")
-
-
-class _List(msgspec.Struct, frozen=True, gc=False):
-    metadata: _ListMeta
-    items: list[Raw] | None = None
-
-
 class _Event(msgspec.Struct, frozen=True, gc=False):
     type: str
     object: Raw
@@ -104,7 +88,6 @@ class _Status(msgspec.Struct, frozen=True, gc=False):
     message: str = ""
 
 
-_decode_list = msgspec.json.Decoder(_List).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_version = msgspec.json.Decoder(_Versioned).decode
 _decode_status = msgspec.json.Decoder(_Status).decode
@@ -176,18 +159,12 @@ class Watcher:
 
     async def _list(self) -> AsyncIterator[WatchEvent]:
         yield Init()
-        token = ""
-        while True:
-            query = f"?limit={PAGE_SIZE}{self._selector}"
-            if token:
-                query += f"&continue={quote(token)}"
-            page = _decode(_decode_list, await self._client.request("GET", self._path + query))
+        version = ""
+        async for page in pages(self._client, self._path, self._selector):
             for item in page.items or ():
                 yield InitApply(bytes(item))
-            token = page.metadata.continue_token
-            if not token:
-                break
-        self._version = page.metadata.resource_version
+            version = page.metadata.resource_version
+        self._version = version
         self._backoff.reset()
         yield InitDone()
 
@@ -204,11 +181,11 @@ class Watcher:
                     yield event
 
     def _event(self, line: bytes) -> WatchEvent | None:
-        raw = _decode(_decode_event, line)
+        raw = decoded(_decode_event, line)
         if raw.type == "ERROR":
-            status = _decode(_decode_status, raw.object)
+            status = decoded(_decode_status, raw.object)
             raise from_response(status.code, bytes(raw.object), doing=f"WATCH {self._path}")
-        self._version = _decode(_decode_version, raw.object).metadata.resource_version
+        self._version = decoded(_decode_version, raw.object).metadata.resource_version
         match raw.type:
             case "ADDED" | "MODIFIED":
                 return Apply(bytes(raw.object))
@@ -225,10 +202,3 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         for line in lines:
             if line:
                 yield line
-
-
-def _decode(decode: Callable[[bytes | Raw], T], raw: bytes | Raw) -> T:
-    try:
-        return decode(raw)
-    except msgspec.MsgspecError as error:
-        raise UnavailableError(f"the API server sent something unreadable: {error}") from error

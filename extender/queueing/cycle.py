@@ -62,7 +62,11 @@ def run(
     options: Options,
     now: float,
 ) -> tuple[Outcome, ...]:
-    """Return what becomes of the heads of all ClusterQueues, in the order of the decisions."""
+    """Return what becomes of the heads of all ClusterQueues, in the order of the decisions.
+
+    The tree is of the snapshot's structure (`QuotaTree.of`).
+    """
+    assert tree.version == snapshot.structure_version, "the tree is of another structure"
     pending.due(now)
     tree.begin()
     try:
@@ -88,18 +92,20 @@ class _Cycle:
 
     def outcomes(self) -> Iterator[Outcome]:
         """Yield what is decided, one workload after the other."""
-        ready = [name for name in self._pending.ready() if self._tree.has(name)]
-        if not ready:
+        roots = {self._tree.queue(name).root for name in self._ready()}
+        if not roots:
             return
-        roots = {self._tree.queue(name).root for name in ready}
         barring = self._barring(roots)
         yield from self._round(self._in_flight(roots))
         for _ in range(self._options.heads_per_queue):
-            heads = [*barring, *filter(None, map(self._pending.head, self._pending.ready()))]
+            heads = [*barring, *filter(None, map(self._pending.head, self._ready()))]
             if not heads:
                 return
             yield from self._round(heads)
             barring = []
+
+    def _ready(self) -> list[str]:
+        return [name for name in self._pending.ready() if self._tree.has(name)]
 
     def _in_flight(self, roots: set[Node]) -> list[str]:
         """Return who waits for victims: what these leave is theirs before anybody else's."""

@@ -140,11 +140,16 @@ class PendingQueues:
 
     def refresh(self, cluster_queue: str, snapshot: QueueSnapshot, now: float) -> None:
         """Update all workloads of a ClusterQueue: it came, went, stopped or goes on."""
-        for key in [k for k, p in self._places.items() if p.cluster_queue == cluster_queue]:
+        for key in self.positions(cluster_queue):
             self.update(key, snapshot, now)
         for local_queue in snapshot.local_queues_of(cluster_queue):
             for key in sorted(snapshot.waiting_in(local_queue)):
                 self.update(key, snapshot, now)
+
+    def refresh_all(self, snapshot: QueueSnapshot, now: float) -> None:
+        """Update the workloads of all ClusterQueues, of those too that are gone."""
+        for name in sorted({*self._queues, *snapshot.cluster_queues}):
+            self.refresh(name, snapshot, now)
 
     def remove(self, key: str) -> None:
         """Forget a workload: it has quota, has ended or is gone."""

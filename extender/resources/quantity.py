@@ -118,3 +118,12 @@ def show(name: str, value: int) -> str:
             if abs(value) >= 10 * unit:
                 return f"{-(-value // unit)}{suffix}"
     return str(value)
+
+
+def exact(name: str, value: int) -> str:
+    """Return an amount as a person would write it, but never rounded."""
+    short = show(name, value)
+    if amount(name, short) == value:
+        return short
+    units = ((suffix, int(_SUFFIXES[suffix])) for suffix in ("Ti", "Gi", "Mi", "Ki"))
+    return next((f"{value // unit}{s}" for s, unit in units if value % unit == 0), str(value))

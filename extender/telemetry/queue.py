@@ -1,8 +1,11 @@
 """Metrics of the queue, under the names that dashboards know where they mean the same."""
 
+import platform
+import sys
+from importlib.metadata import version
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from extender.queueing.cycle import Admit, Outcome
 from extender.state.queues.records import WorkloadInfo
@@ -54,10 +57,33 @@ class QueueMetrics:
         )
         self._evicted = Counter(
             "kueue_evicted_workloads",
-            "Workloads that had to give their quota back.",
-            ["cluster_queue", "reason"],
+            "Workloads that had to give their quota back, by why and by what led to it.",
+            ["cluster_queue", "reason", "underlying_cause", "priority_class"],
             registry=registry,
         )
+        self._preempted = Counter(
+            "kueue_preempted_workloads",
+            "Workloads that had to give way, by the ClusterQueue of those for whom they did.",
+            ["preempting_cluster_queue", "reason"],
+            registry=registry,
+        )
+        self._finished = Counter(
+            "kueue_finished_workloads",
+            "Workloads that have ended for good.",
+            ["cluster_queue", "priority_class"],
+            registry=registry,
+        )
+        build = Gauge(
+            "kueue_build_info",
+            "1; the labels tell what this is.",
+            ["git_version", "compiler", "platform"],
+            registry=registry,
+        )
+        build.labels(
+            f"v{version('gang-extender')}",
+            sys.implementation.name,
+            f"{sys.platform}/{platform.machine()}",
+        ).set(1)
 
     def cycle(self, seconds: float, outcomes: tuple[Outcome, ...]) -> None:
         """Take one cycle."""
@@ -75,7 +101,25 @@ class QueueMetrics:
         self._waited.labels(cluster_queue).observe(waited)
         self._reserve_waited.labels(cluster_queue).observe(waited)
 
-    def evicted(self, workload: WorkloadInfo, cluster_queue: str, reason: str) -> None:
-        """Take an eviction that is written."""
-        del workload
-        self._evicted.labels(cluster_queue, reason).inc()
+    def changed(self, before: WorkloadInfo, after: WorkloadInfo, cluster_queue: str) -> None:
+        """Take a status that is written: an eviction, an end, or neither."""
+        if after.evicted and not before.evicted:
+            eviction = after.condition("Evicted")
+            reason = eviction.reason if eviction else ""
+            self._evicted.labels(cluster_queue, reason, _cause(before, after), _class(after)).inc()
+        if after.finished and not before.finished:
+            self._finished.labels(cluster_queue, _class(after)).inc()
+
+    def preempted(self, preempting_cluster_queue: str, reason: str) -> None:
+        """Take a preemption that is written."""
+        self._preempted.labels(preempting_cluster_queue, reason).inc()
+
+
+def _class(workload: WorkloadInfo) -> str:
+    return workload.priority_class[2] if workload.priority_class else ""
+
+
+def _cause(before: WorkloadInfo, after: WorkloadInfo) -> str:
+    """Return what led to the eviction that the one counts and the other does not."""
+    new = (each for each in after.evictions if each not in before.evictions)
+    return next((each.cause for each in new), "")

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from extender.api.wellknown import DEFAULT_QUEUE
 from extender.jobs import fields, names
 from extender.jobs.fields import Object
+from extender.jobs.generic_job import Skipping
 from extender.jobs.registry import Integration
 from extender.webhooks import job_rules
 from extender.webhooks.reviews import Request, Verdict
@@ -41,13 +42,15 @@ def by_kind(integrations: Iterable[Integration]) -> Kinds:
 
 def mutate(request: Request, kinds: Kinds, queues: Queues) -> Verdict:
     """Return how a new object is changed: its queue, and that it has to wait."""
-    if request.operation != "CREATE" or _is_made_by_a_job(request.object, kinds):
-        return _NOTHING
-    if (request.group, request.kind) == ("", "Pod"):
-        return Verdict(patch=_gate(request.object))
     integration = kinds.get((request.group, request.kind))
-    if integration is None:
+    if (
+        integration is None
+        or request.operation != "CREATE"
+        or _is_made_by_a_job(request.object, kinds)
+    ):
         return _NOTHING
+    if integration.kind == "Pod":
+        return Verdict(patch=_gate(request.object, integration))
     job = deepcopy(request.object)
     if not fields.label(job, names.QUEUE_NAME):
         if queues.has_local_queue(request.namespace, DEFAULT_QUEUE):
@@ -91,7 +94,7 @@ def _is_made_by_a_job(source: Object, kinds: Kinds) -> bool:
     return False
 
 
-def _gate(pod: Object) -> list[Object]:
+def _gate(pod: Object, integration: Integration) -> list[Object]:
     """Return the patch that holds a plain pod of a queue: it cannot be suspended."""
     gates = fields.objects(pod, "spec", "schedulingGates")
     if (
@@ -101,8 +104,12 @@ def _gate(pod: Object) -> list[Object]:
         or any(fields.text(gate, "name") == names.ADMISSION_GATE for gate in gates)
     ):
         return []
-    ours: Object = {"name": names.ADMISSION_GATE}
-    return [{"op": "add", "path": "/spec/schedulingGates", "value": [*gates, ours]}]
+    held = deepcopy(pod)
+    fields.ensure(held, "spec")["schedulingGates"] = [*gates, {"name": names.ADMISSION_GATE}]
+    job = integration.wrap(held)
+    if isinstance(job, Skipping) and job.skip():
+        return []  # nobody would ever let it go
+    return _difference(pod, held)
 
 
 def _difference(before: Mapping[str, object], after: Object, path: str = "") -> list[Object]:

@@ -13,6 +13,7 @@ from extender.controllers.job import JobController, JobOptions
 from extender.controllers.queue_status import QueueStatusController
 from extender.controllers.workload import WorkloadController
 from extender.controllers.workload_writer import Workloads
+from extender.explain.view import View
 from extender.jobs import registry
 from extender.jobs.registry import Integration
 from extender.kube.client import KubeClient
@@ -30,6 +31,7 @@ from extender.kube.recorder import Recorder
 from extender.kube.reflector import Reflector
 from extender.kube.watch import Watcher
 from extender.queueing.options import Options
+from extender.queueing.quota import QuotaTree
 from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
 from extender.state.queues import events as ev
@@ -46,7 +48,9 @@ from extender.state.queues.records import (
     WorkloadPriorityClassInfo,
 )
 from extender.state.queues.store import Queues
+from extender.state.snapshot import Snapshot
 from extender.telemetry.queue import QueueMetrics
+from extender.telemetry.queue_gauges import Seen
 from extender.wiring.reflectors import backoff
 
 R = TypeVar("R", bound=Record)
@@ -82,18 +86,22 @@ class Queue:
         self._job_selector = "" if everything else QUEUE_LABEL
         self._job_reflectors = {each.name: self._jobs(each) for each in selected}
         self.reflectors = [*self._records(), *self._job_reflectors.values()]
-        workloads = Workloads(self.queues, WorkloadWriter(client, self._decoder))
+        self._metrics = given.metrics
+        workloads = Workloads(
+            self.queues, WorkloadWriter(client, self._decoder), written=self._count
+        )
+        options = Options(
+            heads_per_queue=chosen.heads_per_queue,
+            quota_check="IgnoreUndeclared"
+            if chosen.ignore_undeclared_resources
+            else "BlockUndeclared",
+        )
         self.admitter = Admitter(
             self.queues,
             workloads,
             record=recorder.record,
             clock=clock,
-            options=Options(
-                heads_per_queue=chosen.heads_per_queue,
-                quota_check="IgnoreUndeclared"
-                if chosen.ignore_undeclared_resources
-                else "BlockUndeclared",
-            ),
+            options=options,
             metrics=given.metrics,
         )
         controller = partial(
@@ -131,6 +139,8 @@ class Queue:
             observer=given.observer("queue-status"),
             settle=STATUS_SETTLE,
         )
+        self._clock, self._options = clock, options
+        self._tree: QuotaTree | None = None
         self._leads = False
         self.queues.subscribe(self._on_change)
 
@@ -145,6 +155,31 @@ class Queue:
             for each in self._integrations.values()
             if self._job_reflectors[each.name].synced
         }
+
+    def seen(self) -> Seen | None:
+        """Return the state for gauges, on the leader."""
+        return Seen(self._snapshot, self.admitter.pending) if self._leads else None
+
+    def view(self, cluster: Snapshot) -> View | None:
+        """Return the state for explanations, on the leader; not to be kept across an `await`."""
+        if not self._leads:
+            return None
+        self._tree = QuotaTree.of(self._snapshot, self._tree)
+        self._tree.begin()
+        return View(
+            self._snapshot,
+            self.admitter.pending,
+            self._tree,
+            self._options,
+            cluster,
+            self._clock.wall(),
+            self.admitter.why,
+        )
+
+    def _count(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
+        held = before.admission or after.admission
+        queue = held.cluster_queue if held else self._snapshot.cluster_queue_of(after)
+        self._metrics.changed(before, after, queue or "")
 
     async def run(self) -> None:
         """Work, as the leader, until cancelled."""

@@ -29,9 +29,11 @@ from extender.kube.recorder import Recorder
 from extender.runtime.clock import SystemClock
 from extender.runtime.controller import Controller
 from extender.server.health import health_app
+from extender.server.visibility import Visibility, add_visibility
 from extender.state.cluster import Cluster
 from extender.state.events import Change
 from extender.telemetry.queue import QueueMetrics
+from extender.telemetry.queue_gauges import QueueGauges
 from extender.telemetry.reconciler import ReconcilerMetrics
 from extender.wiring import http
 from extender.wiring.queue import Given, Queue
@@ -106,6 +108,20 @@ class Reconciler:
             count = partial(lambda word: groups.phases()[word], phase)
             self._metrics.groups.labels(phase).set_function(count)
         self.app: FastAPI = health_app(self._metrics.render, self.ready)
+        if self._queue is not None:
+            self._show(self._queue)
+
+    def _show(self, queue: Queue) -> None:
+        """Tell of the queue, over HTTP and in metrics."""
+        self._metrics.registry.register(QueueGauges(queue.seen))
+        election = self._election
+        add_visibility(
+            self.app,
+            Visibility(
+                view=lambda: queue.view(self._snapshot),
+                leader=lambda: election.leader if election else None,
+            ),
+        )
 
     def ready(self) -> dict[str, bool]:
         """Return what works: caches and webhooks; whoever waits to lead is ready too."""

@@ -20,6 +20,7 @@ from extender.api.selectors import matches_selector
 from extender.config import Settings
 from extender.config import Webhooks as Section
 from extender.controllers.certificates import Certificates, GivenFiles, MadeByUs, Source
+from extender.jobs import registry
 from extender.kube.certificates import Address, CertificateSecret, WebhookClients
 from extender.kube.client import KubeClient
 from extender.runtime.clock import Clock
@@ -44,11 +45,13 @@ def webhooks(
     if not _wanted(settings.webhooks):
         return None
     reflectors = [each for each in queue.reflectors if each.kind in _ASKED] if queue else []
+    chosen = settings.queue
+    kinds = registry.select(chosen.integrations, chosen.external_integrations) if queue else ()
     return Webhooks(
         settings.webhooks,
         client,
         clock=clock,
-        kinds=by_kind(queue.integrations if queue else ()),
+        kinds=by_kind(kinds),
         queues=KnownQueues(queue.queues.snapshot() if queue else Queues().snapshot(), settings),
         ready=lambda: all(each.synced for each in reflectors),
     )

@@ -4,11 +4,13 @@ import os
 import signal
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import Gangs
 from tests.cluster.groups import SECONDS, Groups
+from tests.cluster.queues import Queues
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE
@@ -96,3 +98,25 @@ def test_whoever_waits_is_ready_and_writes_nothing(
     assert first.looks > 0
     assert second.looks == 0
     assert second.metric('gang_extender_events_total{result="written"}') == 0
+
+
+def test_whoever_waits_says_who_leads_and_has_no_numbers_of_queues(
+    pair: tuple[Reconciler, Reconciler], api: Api, queues: Queues
+) -> None:
+    first, second = pair
+    cluster_queue, _ = queues.simple()
+    path = f"/clusterqueues/{cluster_queue}/pendingworkloads"
+
+    def asked(replica: Reconciler) -> httpx.Response:
+        return httpx.get(replica.url + path, trust_env=False)
+
+    def says_who() -> bool:
+        told = asked(second)
+        return told.status_code == 503 and holder(api) in told.json()["message"]
+
+    api.wait_for("the leader knows the queue", lambda: asked(first).status_code == 200, SECONDS)
+    api.wait_for("the other one knows the leader", says_who, SECONDS)
+    number = f'kueue_cluster_queue_status{{cluster_queue="{cluster_queue}",status="active"}}'
+    assert [replica.metric(number) for replica in pair] == [1, 0]
+    pages = [httpx.get(f"{each.url}/metrics", trust_env=False).text for each in pair]
+    assert ["kueue_pending_workloads" in page for page in pages] == [True, False]

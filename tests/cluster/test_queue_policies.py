@@ -305,6 +305,24 @@ def test_a_job_without_a_queue_gets_the_default_one(
         assert bool(suspended(stored)) is bool(want)
 
 
+def test_the_default_queue_holds_by_itself(api: Api, with_default: str) -> None:
+    """Policies are evaluated in any order, and the other one may have passed the job already."""
+    runs = {"suspend": False}
+    bindings = "admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
+
+    def held(queue: str | None) -> bool:
+        body = Said(queue=queue, spec=runs).job(f"job-{uuid4().hex[:8]}", with_default)
+        return api.create(body)["spec"]["suspend"] is True
+
+    api.delete(bindings, "gang-queue-suspend")
+    try:
+        api.wait_for("the other policy is off", lambda: not held("q"), SECONDS)
+        assert held(None)
+    finally:
+        api.apply(MANIFESTS / "optional" / "queue-policies.yaml")
+    api.wait_for("the other policy is on", lambda: held("q"), SECONDS)
+
+
 def test_the_default_queue_leaves_other_jobs_alone(api: Api, with_default: str) -> None:
     named = api.create(Said(queue="mine").job("named", with_default))
     body = Said(queue=None, spec={"suspend": False}).job("child", with_default)
@@ -340,6 +358,7 @@ def test_no_job_leaves_the_queues_where_there_is_a_default_one(
 def test_plain_pods_of_a_queue_wait_behind_the_gate(api: Api, namespace: str) -> None:
     job = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1", "controller": True}
     replicas = {**job, "apiVersion": "apps/v1", "kind": "ReplicaSet"}
+    paddle = {**job, "apiVersion": "kubeflow.org/v1", "kind": "PaddleJob"}
     queued: dict[str, Any] = {"labels": {QUEUE: "q"}}
     want: dict[str, tuple[Object, list[Object], list[Object]]] = {
         "alone": (objects.pod("p", **queued), [], [GATE]),
@@ -352,6 +371,7 @@ def test_plain_pods_of_a_queue_wait_behind_the_gate(api: Api, namespace: str) ->
         "with the gate": (objects.pod("p", gates=[GATE["name"]], **queued), [], [GATE]),
         "of a ReplicaSet": (objects.pod("p", **queued), [replicas], [GATE]),
         "of a Job": (objects.pod("p", **queued), [job], []),
+        "of a job of a kind that is not queued": (objects.pod("p", **queued), [paddle], []),
         "with its node": (objects.pod("p", node_name="node", **queued), [], []),
         "of no queue": (objects.pod("p"), [], []),
     }

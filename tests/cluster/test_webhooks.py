@@ -18,6 +18,7 @@ import yaml
 
 from extender.api.crds import needs_webhook
 from extender.api.definitions import DEFINITIONS
+from extender.config import Webhooks
 from extender.webhooks.certificates import Bundle, fault, issue
 from tests.harness import objects
 from tests.harness.client import Api, ApiError
@@ -435,3 +436,24 @@ def allowed(api: Api, what: tuple[str, str, str, str]) -> set[str]:
 
 def test_the_role_names_the_kinds_that_are_converted() -> None:
     assert {each.name for each in DEFINITIONS if needs_webhook(each)} == set(CONVERTED)
+
+
+def test_the_service_is_the_one_that_the_process_names(api: Api) -> None:
+    api.apply(MANIFESTS / "namespace.yaml")
+    service = yaml.safe_load((MANIFESTS / "reconciler" / "service.yaml").read_text())
+    deployment = yaml.safe_load((MANIFESTS / "reconciler" / "deployment.yaml").read_text())
+    named = Webhooks()
+
+    params = {"dryRun": "All", "fieldValidation": "Strict"}
+    path = f"/api/v1/namespaces/{NAMESPACE}/services"
+    taken = api.request("POST", path, body=service, params=params).json()
+
+    assert (service["metadata"]["namespace"], service["metadata"]["name"]) == (
+        named.namespace,
+        named.service,
+    )
+    [port] = taken["spec"]["ports"]
+    ports = deployment["spec"]["template"]["spec"]["containers"][0]["ports"]
+    assert {"name": port["targetPort"], "containerPort": named.port} in ports
+    pod = deployment["spec"]["template"]["metadata"]["labels"]
+    assert taken["spec"]["selector"].items() <= pod.items()

@@ -30,7 +30,8 @@ CORE_PRIORITY_GROUP: Final = "scheduling.k8s.io"
 
 
 # The API server bounds the cost of a rule before it takes it, and knows the size of a list only
-# where it is named by its path: hence `has` where an optional would be shorter.
+# where it is named by its path: hence `has` where an optional would be shorter. Every rule is
+# evaluated at every write: what is cheap and mostly true comes first.
 
 
 def _holds(condition: str, owner: str = "self") -> str:
@@ -65,43 +66,47 @@ RULES: Final = {
         f"!{_WAS_RESERVED} || self.spec.podSets == oldSelf.spec.podSets"
     ),
     "queueName cannot be changed while quota is reserved": (
-        f"!({STAYS_RESERVED}) || {_same('queueName', _NOTHING)}"
+        f"{_same('queueName', _NOTHING)} || !({STAYS_RESERVED})"
     ),
     "maximumExecutionTimeSeconds cannot be changed while the workload is admitted": (
-        f"!({_STAYS_ADMITTED}) || {_same('maximumExecutionTimeSeconds', '0')}"
+        f"{_same('maximumExecutionTimeSeconds', '0')} || !({_STAYS_ADMITTED})"
     ),
-    "QuotaReserved needs status.admission": f"!{_RESERVED} || has(self.status.admission)",
+    "QuotaReserved needs status.admission": (
+        f"(has(self.status) && has(self.status.admission)) || !{_RESERVED}"
+    ),
     "admission is for each of the pod sets, and for nothing else": (
-        f"!{_RESERVED} || !has(self.status.admission) || (has({_ASSIGNED}) "
+        f"!has(self.status) || !has(self.status.admission) || (has({_ASSIGNED}) "
         f"&& size({_ASSIGNED}) == size(self.spec.podSets) "
-        f"&& {_ASSIGNED}.all(a, self.spec.podSets.exists(p, p.name == a.name)))"
+        f"&& {_ASSIGNED}.all(a, self.spec.podSets.exists(p, p.name == a.name))) || !{_RESERVED}"
     ),
     "reclaimablePods are of pod sets, and not more than those have": (
         f"{_NONE_RECLAIMABLE} || self.status.reclaimablePods.all(r, "
         "self.spec.podSets.exists(p, p.name == r.name && r.count <= p.count))"
     ),
     "reclaimablePods cannot become fewer while quota is reserved": (
-        f"!({STAYS_RESERVED}) || {_NONE_WERE} || size(oldSelf.status.reclaimablePods) == 0 "
-        "|| (has(self.status.reclaimablePods) && oldSelf.status.reclaimablePods.all(o, "
-        "self.status.reclaimablePods.exists(r, r.name == o.name && r.count >= o.count)))"
+        f"{_NONE_WERE} || size(oldSelf.status.reclaimablePods) == 0 "
+        "|| (has(self.status) && has(self.status.reclaimablePods) "
+        "&& oldSelf.status.reclaimablePods.all(o, self.status.reclaimablePods"
+        f".exists(r, r.name == o.name && r.count >= o.count))) || !({STAYS_RESERVED})"
     ),
 }
 """The rules of the whole object, in the words that both versions share."""
 
-_KEPT: Final = f"!({STAYS_RESERVED}) || "
+_OTHERWISE: Final = f" || !({STAYS_RESERVED})"
 _BOTH: Final = "!has(self.spec.priorityClassRef) || !has(oldSelf.spec.priorityClassRef) || "
 
 REF_RULES: Final = {
     "priorityClassRef cannot come or go while quota is reserved": (
-        f"{_KEPT}has(self.spec.priorityClassRef) == has(oldSelf.spec.priorityClassRef)"
+        "has(self.spec.priorityClassRef) == has(oldSelf.spec.priorityClassRef)"
+        f"{_OTHERWISE}"
     ),
     "group and kind of priorityClassRef cannot be changed while quota is reserved": (
-        f"{_KEPT}{_BOTH}self.spec.priorityClassRef.group == oldSelf.spec.priorityClassRef.group "
-        "&& self.spec.priorityClassRef.kind == oldSelf.spec.priorityClassRef.kind"
+        f"{_BOTH}(self.spec.priorityClassRef.group == oldSelf.spec.priorityClassRef.group "
+        f"&& self.spec.priorityClassRef.kind == oldSelf.spec.priorityClassRef.kind){_OTHERWISE}"
     ),
     "another PriorityClass cannot be named while quota is reserved": (
-        f"{_KEPT}{_BOTH}self.spec.priorityClassRef.kind != 'PriorityClass' "
-        "|| self.spec.priorityClassRef.name == oldSelf.spec.priorityClassRef.name"
+        f"{_BOTH}self.spec.priorityClassRef.kind != 'PriorityClass' "
+        f"|| self.spec.priorityClassRef.name == oldSelf.spec.priorityClassRef.name{_OTHERWISE}"
     ),
 }
 

@@ -123,9 +123,9 @@ class Queues:
     def _drop(self, record: Record) -> Change:
         table, key = self._by_type[type(record)], _key(record)
         before = table.get(key)
+        self._remember(_uid(record))
         if before is None or _uid(before) != _uid(record):
             return _NOTHING
-        self._remember(_uid(before))
         if isinstance(before, WorkloadInfo):
             return self._drop_workload(before)
         del table[key]
@@ -315,11 +315,11 @@ class Queues:
 
     def _drop_job(self, job: JobObject) -> Change:
         before = self._tables.jobs.get(job.key)
+        self._remember(job.meta.uid)
         if before is None or before.meta.uid != job.meta.uid:
             return _NOTHING
         del self._tables.jobs[job.key]
         self._unindex_job(before)
-        self._remember(job.meta.uid)
         workloads = frozenset(self._snapshot.workloads_of(job.meta.uid))
         return Change(jobs=frozenset((before.unit,)), workloads=workloads)
 

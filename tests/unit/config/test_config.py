@@ -116,6 +116,24 @@ def test_any_other_address_needs_tls(host: str) -> None:
     assert load(None, {"listen": {"host": host, "tls": TLS}}).listen.host == host
 
 
+def test_webhooks_are_for_the_shipped_service_and_renewed_each_year(tmp_path: Path) -> None:
+    section = Settings().webhooks
+    assert (section.enabled, section.port, section.certificate) == ("auto", 9443, None)
+
+    given = {"certFile": "c.pem", "keyFile": "k.pem"}
+    path = written(tmp_path, {"webhooks": {"enabled": False, "certificate": given}})
+    section = load(path, {}).webhooks
+    assert section.enabled is False
+    assert section.certificate is not None
+    assert section.certificate.ca_file is None
+
+
+@pytest.mark.parametrize("url", ["http://hooks", "hooks:9443", "https://hooks/path", "https://"])
+def test_the_url_of_the_webhooks_is_one_of_https_without_a_path(tmp_path: Path, url: str) -> None:
+    with pytest.raises(SettingsError, match=r"webhooks\.url"):
+        load(written(tmp_path, {"webhooks": {"url": url}}), {})
+
+
 WANT_WRONG: dict[str, tuple[Any, list[str]]] = {
     "an unknown section": ({"listne": {}}, ["listne: there is no such field"]),
     "an unknown field": ({"listen": {"prot": 1}}, ["listen.prot: there is no such field"]),

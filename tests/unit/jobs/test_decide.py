@@ -155,6 +155,42 @@ def test_a_held_job_that_was_changed_changes_its_workload_in_place() -> None:
     assert decide(job(), [before], CONTEXT) == ()
 
 
+LEAST = {"kueue.x-k8s.io/job-min-parallelism": "1"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "want"),
+    [
+        (
+            {"labels": {"kueue.x-k8s.io/max-exec-time-seconds": "9"}},
+            "maximumExecutionTimeSeconds",
+            9,
+        ),
+        ({"own_annotations": LEAST}, "minCount", 1),
+        ({"pod_spec": {"nodeSelector": {"a": "b"}}}, "template", {"a": "b"}),
+    ],
+    ids=["limit", "fewest", "selector"],
+)
+def test_whatever_is_changed_of_a_held_job_its_workload_follows(
+    changed: Any, field: str, want: Any
+) -> None:
+    (update,) = decide(job(**changed), [workload(job())], CONTEXT)
+    assert isinstance(update, act.UpdateWorkload)
+    spec: Any = update.spec
+    found = spec.get(field) or spec["podSets"][0][field]
+    assert found == want or found["spec"]["nodeSelector"] == want
+    (back,) = decide(job(), [workload(job(**changed))], CONTEXT)
+    assert isinstance(back, act.UpdateWorkload)
+
+
+def test_a_job_that_runs_with_fewer_pods_is_left_alone() -> None:
+    held = job("work", 4, own_annotations=LEAST)
+    admitted = workload(held, admitted=True, counts={"main": 2})
+    running = sent(held, *steps_of(decide(held, [admitted], CONTEXT)))
+    assert running["spec"]["parallelism"] == 2
+    assert decide(type(held)(running), [admitted], CONTEXT) == ()
+
+
 def test_a_held_job_that_was_changed_loses_quota_for_something_else() -> None:
     before = workload(job(), reserved=True)
     assert words(decide(job(cpu="7"), [before], CONTEXT)) == ["DropFinalizer", "DeleteWorkload"]

@@ -309,6 +309,14 @@ def test_pods_that_succeeded_need_no_quota_and_count_as_ready() -> None:
     assert not group(running("a")).pods_ready()
 
 
+def test_no_more_is_reclaimed_than_was_asked_for() -> None:
+    held = admitted(pod("a", total=3))
+    done = [pod(name, total=3, held=False, phase="Succeeded") for name in "bc"]
+    (said,) = decide(group(running("a", total=3), *done), [held], CONTEXT)
+    assert isinstance(said, act.SetReclaimable)
+    assert list(said.counts.values()) == [1]
+
+
 def test_a_flavor_without_labels_only_lets_go() -> None:
     plain = CONTEXT.__class__(flavors={"spot": FlavorInfo(Meta("spot"))})
     (start,) = decide(group(pod("a", group=None)), [admitted(pod("a", group=None))], plain)

@@ -69,6 +69,15 @@ def test_a_stopped_cluster_queue_is_empty(queues: Admissions) -> None:
     assert queues.admitted() == ["w"]
 
 
+def test_a_cluster_queue_that_is_gone_is_empty(queues: Admissions) -> None:
+    queues.put(workload("w"))
+    queues.drop(queues.snapshot.cluster_queues["cq"])
+    assert queues.waiting() == []
+    assert queues.pending.counts("cq") == Counts()
+    queues.put(cluster_queue(meta=meta("cq", uid="second")))
+    assert queues.admitted() == ["w"]
+
+
 def test_workloads_may_be_there_before_their_queues() -> None:
     queues = Admissions(workload("w"))
     queues.put(local_queue())

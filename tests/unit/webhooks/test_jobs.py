@@ -256,6 +256,12 @@ def test_a_change_is_not_held_and_nor_is_a_kind_that_nobody_queues() -> None:
     assert validate(unknown, KINDS, NOBODY) == Verdict()
 
 
+def controlled(by: str, kind: str) -> Object:
+    pod = objects.pod("p", labels={QUEUE: "q"})
+    pod["metadata"]["ownerReferences"] = [{"apiVersion": by, "kind": kind, "controller": True}]
+    return pod
+
+
 WANT_GATES: dict[str, tuple[Object, list[Object] | None]] = {
     "of a queue": (objects.pod("p", labels={QUEUE: "q"}), [GATE]),
     "of no queue": (objects.pod("p"), None),
@@ -265,19 +271,10 @@ WANT_GATES: dict[str, tuple[Object, list[Object] | None]] = {
     ),
     "with the gate": (objects.pod("p", labels={QUEUE: "q"}, gates=[GATE["name"]]), None),
     "with its node": (objects.pod("p", labels={QUEUE: "q"}, node_name="n"), None),
-    "of a Job": (
-        merged(
-            objects.pod("p", labels={QUEUE: "q"}),
-            {
-                "metadata": {
-                    "ownerReferences": [
-                        {"apiVersion": "batch/v1", "kind": "Job", "controller": True}
-                    ]
-                }
-            },
-        ),
-        None,
-    ),
+    "of a Job": (controlled("batch/v1", "Job"), None),
+    "of a kind that others have added": (controlled("example.com/v1", "Other"), None),
+    "of a job of a kind that is not queued": (controlled("kubeflow.org/v1", "PaddleJob"), None),
+    "of a ReplicaSet": (controlled("apps/v1", "ReplicaSet"), [GATE]),
 }
 
 
@@ -289,6 +286,23 @@ def test_a_plain_pod_of_a_queue_is_gated(pod: Object, want: list[Object] | None)
 
     operation = {"op": "add", "path": "/spec/schedulingGates", "value": want}
     assert list(patch) == ([] if want is None else [operation])
+
+
+def test_without_the_integration_of_pods_none_is_gated() -> None:
+    only_jobs = by_kind([builtin()["batch/job"]])
+    pod = objects.pod("p", labels={QUEUE: "q"})
+
+    assert mutate(read(review(pod, kind="Pod", group="")), only_jobs, NOBODY) == Verdict()
+
+
+@pytest.mark.parametrize("kind", ["MPIJob", "TFJob"])
+def test_a_training_job_is_suspended_where_it_can_be(kind: str) -> None:
+    body = {"metadata": {"labels": {QUEUE: "q"}}, "spec": {"runPolicy": {"suspend": False}}}
+    named = {"apiVersion": "kubeflow.org/v1", "kind": kind, **body}
+    request = read(review(named, kind=kind, group="kubeflow.org"))
+
+    want = {"op": "add", "path": "/spec/runPolicy/suspend", "value": True}
+    assert list(mutate(request, KINDS, NOBODY).patch) == [want]
 
 
 def test_a_patch_is_answered_in_base64() -> None:

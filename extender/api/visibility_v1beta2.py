@@ -1,0 +1,173 @@
+"""What is told of workloads that wait: `visibility.kueue.x-k8s.io/v1beta2`, and more than that.
+
+The fields of PendingWorkload up to its positions are that API's; the others are ours. Amounts are
+quantities as in manifests, positions count from 0.
+"""
+
+from datetime import datetime
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+API_VERSION: Final = "visibility.kueue.x-k8s.io/v1beta2"
+
+
+class Told(BaseModel):
+    """What we say ourselves; it never changes."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True, frozen=True
+    )
+
+
+class OwnerReference(Told):
+    """The job of a workload."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = True
+
+
+class PendingMeta(Told):
+    """Which workload."""
+
+    name: str
+    namespace: str
+    creation_timestamp: datetime
+    owner_references: list[OwnerReference] = []
+
+
+class Holder(Told):
+    """A workload that has quota which somebody else waits for."""
+
+    namespace: str
+    name: str
+    job: str | None = Field(None, description="Kind and name of its job, such as Job/train.")
+    cluster_queue: str
+    amount: str
+    priority: int
+    since: datetime | None = Field(None, description="When it got the quota; null: just now.")
+    leaving: bool = Field(description="Whether it is evicted and about to give its quota back.")
+
+
+class WaitingFor(Told):
+    """Quota that a workload lacks."""
+
+    flavor: str
+    resource: str
+    missing: str
+    holders: list[Holder] = Field(description="Who has it, those with the most first.")
+    more_holders: int = Field(0, description="How many others have some.")
+
+
+class PendingWorkload(Told):
+    """A workload that waits."""
+
+    metadata: PendingMeta
+    priority: int
+    local_queue_name: str
+    position_in_cluster_queue: int
+    position_in_local_queue: int
+    reason: str
+    message: str
+    waiting_for: list[WaitingFor]
+
+
+class PendingWorkloadsSummary(Told):
+    """The workloads that wait in a queue, first to be served first."""
+
+    api_version: Literal["visibility.kueue.x-k8s.io/v1beta2"] = API_VERSION
+    kind: Literal["PendingWorkloadsSummary"] = "PendingWorkloadsSummary"
+    metadata: dict[str, str] = {}
+    items: list[PendingWorkload]
+
+
+class PodSetAsked(Told):
+    """Equal pods of a workload, and what they ask for."""
+
+    name: str
+    count: int = Field(description="Pods that have still to run.")
+    each: dict[str, str]
+    total: dict[str, str]
+    flavors: dict[str, str] = Field({}, description="What it was given, by resource.")
+
+
+class FlavorQuota(Told):
+    """What a ClusterQueue has of one resource of one flavor."""
+
+    flavor: str
+    resource: str
+    asked: str
+    nominal: str
+    borrowing_limit: str | None = Field(None, description="null: no limit.")
+    used: str = Field(description="By everybody in the ClusterQueue.")
+    available: str = Field(description="What the ClusterQueue may still use, borrowing included.")
+    missing: str
+    unfit: str | None = Field(None, description="Why its pods may not use the flavor at all.")
+
+
+class TimedCondition(Told):
+    """A condition of the workload."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    last_transition_time: datetime
+
+
+class GroupProgress(Told):
+    """How far the PodGroup of its pods is."""
+
+    name: str
+    phase: str
+    min_member: int
+    scheduled: int
+    running: int
+
+
+class Position(Told):
+    """A place in a queue, and how many wait in it."""
+
+    index: int
+    of: int
+
+
+class Explanation(Told):
+    """Everything that says why a workload is where it is."""
+
+    namespace: str
+    name: str
+    job: OwnerReference | None
+    local_queue: str
+    cluster_queue: str | None
+    cohort: str | None = None
+    priority: int
+    priority_class: str | None = None
+    created: datetime
+    state: Literal["Pending", "QuotaReserved", "Admitted", "Evicted", "Finished", "Terminating"]
+    reason: str
+    message: str
+    position_in_cluster_queue: Position | None = None
+    position_in_local_queue: Position | None = None
+    pod_sets: list[PodSetAsked]
+    quotas: list[FlavorQuota]
+    waiting_for: list[WaitingFor]
+    conditions: list[TimedCondition]
+    nodes: dict[str, int] = Field({}, description="How many of its pods each node has.")
+    pod_group: GroupProgress | None = None
+
+
+class Status(Told):
+    """An error, as the API server says it."""
+
+    api_version: Literal["v1"] = "v1"
+    kind: Literal["Status"] = "Status"
+    metadata: dict[str, str] = {}
+    status: Literal["Failure"] = "Failure"
+    message: str
+    reason: str
+    code: int

@@ -1,0 +1,114 @@
+"""Everything about one workload that says why it is where it is."""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from extender.api.visibility_v1beta2 import (
+    Explanation,
+    PodSetAsked,
+    Position,
+    TimedCondition,
+    WaitingFor,
+)
+from extender.explain.outlook import fully
+from extender.explain.quotas import rows
+from extender.explain.running import nodes_of, pod_group_of
+from extender.explain.summary import position
+from extender.explain.view import View, moment, owner_of
+from extender.explain.waiting_for import Lacks
+from extender.queueing.flavors import counts
+from extender.resources.quantity import PODS, exact
+from extender.state.queues.records import Admission, PodSetInfo, WorkloadInfo
+
+_State = Literal["Pending", "QuotaReserved", "Admitted", "Evicted", "Finished", "Terminating"]
+_HELD: Final[tuple[_State, ...]] = ("Evicted", "Admitted", "QuotaReserved")
+"""What a workload with quota is: the first of these conditions that holds."""
+
+
+def explain(key: str, view: View) -> Explanation | None:
+    """Return what there is to say of a workload, `namespace/name`; None where there is none."""
+    workload = view.queues.workloads.get(key)
+    if workload is None:
+        return None
+    name = view.queues.cluster_queue_of(workload)
+    queue = view.queues.cluster_queues.get(name) if name else None
+    held = view.queues.admission(key)
+    state, reason, message, waiting_for = _state(workload, held, view)
+    places = position(key, queue.name, view) if queue else None
+    klass = workload.priority_class
+    alive = state not in ("Finished", "Terminating")
+    return Explanation(
+        namespace=workload.meta.namespace,
+        name=workload.meta.name,
+        job=owner_of(workload),
+        local_queue=workload.queue_name,
+        cluster_queue=name,
+        cohort=queue.cohort if queue else None,
+        priority=workload.priority,
+        priority_class=klass[2] if klass else None,
+        created=moment(workload.meta.created),
+        state=state,
+        reason=reason,
+        message=message,
+        position_in_cluster_queue=_position(places[0]) if places else None,
+        position_in_local_queue=_position(places[1]) if places else None,
+        pod_sets=[_pod_set(each, workload, held) for each in workload.pod_sets],
+        quotas=list(rows(workload, queue, held, view=view)) if queue and alive else [],
+        waiting_for=waiting_for,
+        conditions=[
+            TimedCondition(
+                type=each.type,
+                status=each.status,
+                reason=each.reason,
+                message=each.message,
+                last_transition_time=moment(each.transition),
+            )
+            for each in sorted(workload.conditions, key=lambda each: each.transition)
+        ],
+        nodes=nodes_of(workload, view) if held is not None else {},
+        pod_group=pod_group_of(workload, view),
+    )
+
+
+def _position(place: tuple[int, int]) -> Position:
+    return Position(index=place[0], of=place[1])
+
+
+def _state(
+    workload: WorkloadInfo, held: Admission | None, view: View
+) -> tuple[_State, str, str, list[WaitingFor]]:
+    if workload.meta.terminating:
+        return "Terminating", "Deleted", "It is being deleted", []
+    if workload.finished:
+        return "Finished", *_said(workload, "Finished"), []
+    if held is None:
+        outlook = fully(workload, view)
+        name = view.pending.cluster_queue_of(workload.key)
+        missing = Lacks(view).waiting_for(outlook.lacks, name) if name and outlook.lacks else []
+        return "Pending", outlook.reason, outlook.message, missing
+    for state in _HELD:
+        if workload.holds(state):
+            return state, *_said(workload, state), []
+    return "QuotaReserved", "QuotaReserved", "Its quota is just being written", []
+
+
+def _said(workload: WorkloadInfo, kind: str) -> tuple[str, str]:
+    found = workload.condition(kind)
+    return (found.reason, found.message) if found else (kind, "")
+
+
+def _pod_set(pod_set: PodSetInfo, workload: WorkloadInfo, held: Admission | None) -> PodSetAsked:
+    given = next((x for x in held.assignments if x.name == pod_set.name), None) if held else None
+    count = counts(workload)[pod_set.name]
+    each = {name: amount for name, amount in pod_set.shape.requests.items() if name != PODS}
+    return PodSetAsked(
+        name=pod_set.name,
+        count=count,
+        each=_shown(each),
+        total=_shown({name: amount * count for name, amount in each.items()}),
+        flavors=dict(given.flavors) if given else {},
+    )
+
+
+def _shown(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {name: exact(name, amount) for name, amount in amounts.items()}

@@ -1,0 +1,92 @@
+"""Why a workload has no quota: as its queues, its turn and the quota are now."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from extender.api.queue_reasons import Unadmitted
+from extender.explain.view import View
+from extender.explain.waiting_for import Lacks
+from extender.queueing.active import activity
+from extender.queueing.flavors import Lack, Mode, Proposal
+from extender.queueing.nomination import Nominator
+from extender.queueing.standing import Absent, Queued, is_welcome, standing
+from extender.state.queues.records import ClusterQueueInfo, WorkloadInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Why it waits, and the quota that it lacks."""
+
+    reason: str
+    message: str
+    lacks: Sequence[Lack] = ()
+
+
+def briefly(workload: WorkloadInfo, view: View, lacks: Lacks) -> Outlook:
+    """Return why a workload waits; what the last cycle said of it goes first."""
+    barred = _barred(workload, view)
+    if barred is not None:
+        return barred
+    queue = _queue(workload, view)
+    proposal = lacks.proposal(workload, queue)
+    told = view.why(workload.key)
+    if told is not None and proposal.mode is not Mode.FIT:
+        return Outlook(*told, lacks=proposal.lacks)
+    return _judged(workload, proposal, view, message=proposal.message)
+
+
+def fully(workload: WorkloadInfo, view: View) -> Outlook:
+    """Return the same, looking also at who could be made to go."""
+    barred = _barred(workload, view)
+    if barred is not None:
+        return barred
+    nominator = Nominator(view.queues, view.pending, tree=view.tree, options=view.options)
+    found = nominator.nominate(workload.key)
+    if found.plan is not None:
+        reason = Unadmitted.WAITING_FOR_PREEMPTED
+        return Outlook(reason, found.message, found.proposal.lacks)
+    return _judged(workload, found.proposal, view, message=found.message)
+
+
+def _barred(workload: WorkloadInfo, view: View) -> Outlook | None:
+    """Return why it is not tried, however much quota there is."""
+    found = standing(workload, view.queues, now=view.now)
+    if isinstance(found, Absent):
+        reason = found.reason or Unadmitted.PENDING_EVALUATION
+        return Outlook(reason, found.message or "The queue does not know it yet")
+    if view.pending.cluster_queue_of(workload.key) is None:
+        return Outlook(Unadmitted.PENDING_EVALUATION, "The queue does not know it yet")
+    queue = view.queues.cluster_queues[found.cluster_queue]
+    active = activity(queue, view.queues)
+    if not active.active:
+        return Outlook(Unadmitted.SUSPENDED, active.message)
+    namespace = workload.meta.namespace
+    if not is_welcome(namespace, queue, view.queues):
+        text = f"namespace {namespace} doesn't match ClusterQueue selector"
+        return Outlook(Unadmitted.MISCONFIGURED, text)
+    return _on_hold(workload, found) if found.backing_off else None
+
+
+def _on_hold(workload: WorkloadInfo, found: Queued) -> Outlook:
+    requeued = workload.condition("Requeued")
+    after = f" after {requeued.reason}" if requeued is not None else ""
+    if found.until is None:
+        return Outlook(Unadmitted.ON_HOLD, f"It is out of the queue{after}")
+    until = datetime.fromtimestamp(found.until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Outlook(Unadmitted.ON_HOLD, f"It is tried again at {until}{after}")
+
+
+def _judged(workload: WorkloadInfo, proposal: Proposal, view: View, *, message: str) -> Outlook:
+    if proposal.mode is not Mode.FIT:
+        return Outlook(proposal.reason, message, proposal.lacks)
+    queue = _queue(workload, view)
+    first = view.pending.head(queue.name, blocked=True)
+    if queue.strategy == "StrictFIFO" and first not in (None, workload.key):
+        text = f"there is quota, but {first} is before it and the ClusterQueue is StrictFIFO"
+        return Outlook(Unadmitted.WAITING_FOR_QUOTA, text)
+    return Outlook(Unadmitted.PENDING_EVALUATION, "there is quota: it is tried when its turn comes")
+
+
+def _queue(workload: WorkloadInfo, view: View) -> ClusterQueueInfo:
+    return view.queues.cluster_queues[view.pending.cluster_queue_of(workload.key) or ""]

@@ -1,0 +1,111 @@
+"""What quota a workload lacks, and who has it."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from extender.api.visibility_v1beta2 import Holder, WaitingFor
+from extender.explain.view import View, moment
+from extender.queueing.flavors import Lack, Mode, Proposal, Quotas, assign, counts
+from extender.queueing.quota import Node
+from extender.resources.quantity import exact
+from extender.state.queues.records import ClusterQueueInfo, FlavorResource, WorkloadInfo
+from extender.state.queues.usage import usage
+
+HOLDERS: Final = 5
+"""How many are named."""
+
+_Held = tuple[int, WorkloadInfo, str]
+"""Amount, who has it, and in which ClusterQueue."""
+
+
+class Lacks:
+    """Answers about one view; equal pods are judged once."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._proposals: dict[object, Proposal] = {}
+        self._held: dict[tuple[FlavorResource, tuple[str, ...]], list[_Held]] = {}
+
+    def proposal(self, workload: WorkloadInfo, queue: ClusterQueueInfo) -> Proposal:
+        """Return which flavors there are for a workload now if nobody has to go for it."""
+        left = counts(workload)
+        equals = (queue.name, *((x.name, left[x.name], x.shape) for x in workload.pod_sets))
+        found = self._proposals.get(equals)
+        if found is None:
+            view = self._view
+            quotas = Quotas(
+                view.tree,
+                view.tree.queue(queue.name),
+                view.queues,
+                view.options,
+                lambda *_: Mode.NO_CANDIDATES,
+            )
+            found = assign(workload, left, queue=queue, quotas=quotas)
+            self._proposals[equals] = found
+        return found
+
+    def waiting_for(self, lacks: Iterable[Lack], cluster_queue: str) -> list[WaitingFor]:
+        """Return what is missing, and who has it."""
+        missing: dict[FlavorResource, int] = {}
+        for lack in lacks:
+            if lack.what is not None and lack.missing > 0:
+                missing[lack.what] = max(missing.get(lack.what, 0), lack.missing)
+        node = self._view.tree.queue(cluster_queue)
+        return [self._waiting_for(node, what, amount) for what, amount in missing.items()]
+
+    def _waiting_for(self, node: Node, what: FlavorResource, missing: int) -> WaitingFor:
+        flavor, resource = what
+        held = self._holders(what, self._within(node, what))
+        return WaitingFor(
+            flavor=flavor,
+            resource=resource,
+            missing=exact(resource, missing),
+            holders=[self._holder(each, resource) for each in held[:HOLDERS]],
+            more_holders=max(0, len(held) - HOLDERS),
+        )
+
+    def _within(self, node: Node, what: FlavorResource) -> tuple[str, ...]:
+        """Return the queues of which somebody would have to end.
+
+        Where the cohort has more than the queue may use it is its own limit that holds it back.
+        """
+        if node.parent is None:
+            return (node.name,)
+        own = max(0, node.kept.get(what, 0) - node.usage.get(what, 0))
+        if node.available(what) < own + node.parent.available(what):
+            return (node.name,)
+        return tuple(self._view.tree.together(node.name))
+
+    def _holders(self, what: FlavorResource, names: tuple[str, ...]) -> list[_Held]:
+        found = self._held.get((what, names))
+        if found is None:
+            found = sorted(
+                (each for name in names for each in self._of(name, what)),
+                key=lambda each: (-each[0], each[1].priority, each[1].key),
+            )
+            self._held[what, names] = found
+        return found
+
+    def _of(self, cluster_queue: str, what: FlavorResource) -> Iterable[_Held]:
+        queues = self._view.queues
+        for key in queues.reserving(cluster_queue):
+            workload, held = queues.workloads[key], queues.admission(key)
+            amount = usage(held, workload).get(what, 0) if held is not None else 0
+            if amount:
+                yield amount, workload, cluster_queue
+
+    def _holder(self, each: _Held, resource: str) -> Holder:
+        amount, workload, cluster_queue = each
+        reserved = workload.condition("QuotaReserved")
+        known = reserved is not None and reserved.status == "True"
+        owner = workload.owner
+        return Holder(
+            namespace=workload.meta.namespace,
+            name=workload.meta.name,
+            job=f"{owner.kind}/{owner.name}" if owner else None,
+            cluster_queue=cluster_queue,
+            amount=exact(resource, amount),
+            priority=workload.priority,
+            since=moment(reserved.transition) if reserved is not None and known else None,
+            leaving=workload.evicted,
+        )

@@ -1,0 +1,70 @@
+"""Lists, page by page."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Final, TypeVar
+from urllib.parse import quote
+
+import msgspec
+import structlog
+from msgspec import Raw
+
+from extender.kube.client import KubeClient
+from extender.kube.decode import DecodeError
+from extender.kube.errors import UnavailableError
+
+PAGE_SIZE: Final = 1000
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+class _ListMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    resource_version: str = ""
+    continue_token: str = msgspec.field(default="", name="continue")
+
+
+class Page(msgspec.Struct, frozen=True, gc=False):
+    """Some of the objects of a resource, as raw JSON."""
+
+    metadata: _ListMeta
+    items: list[Raw] | None = None
+
+
+_decode_page = msgspec.json.Decoder(Page).decode
+
+
+async def pages(client: KubeClient, path: str, selector: str = "") -> AsyncIterator[Page]:
+    """Yield all objects; `selector` is more of the query, from an `&` on. Raises ApiError."""
+    token = ""
+    while True:
+        query = f"?limit={PAGE_SIZE}{selector}"
+        if token:
+            query += f"&continue={quote(token)}"
+        page = decoded(_decode_page, await client.request("GET", path + query))
+        yield page
+        token = page.metadata.continue_token
+        if not token:
+            return
+
+
+async def everything(
+    client: KubeClient, path: str, decode: Callable[[bytes], T], *, selector: str = ""
+) -> list[T]:
+    """Return all objects of a resource that can be read. Raises ApiError."""
+    found: list[T] = []
+    async for page in pages(client, path, selector):
+        for item in page.items or ():
+            try:
+                found.append(decode(bytes(item)))
+            except DecodeError as error:
+                _log.warning("object ignored", path=path, error=str(error))
+    return found
+
+
+def decoded(decode: Callable[[bytes | Raw], T], raw: bytes | Raw) -> T:
+    """Return what the API server sent; raises UnavailableError for what cannot be read."""
+    try:
+        return decode(raw)
+    except msgspec.MsgspecError as error:
+        raise UnavailableError(f"the API server sent something unreadable: {error}") from error

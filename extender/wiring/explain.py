@@ -1,0 +1,166 @@
+"""What `gang-extender explain` does: reads the API once, and judges as the reconciler would.
+
+Nothing of the reconciler is asked, so that it also helps where that does not run.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar, cast
+
+from extender.api.visibility_v1beta2 import Explanation
+from extender.api.wellknown import POD_GROUP_GROUPS, QUEUE_LABEL
+from extender.explain.explanation import explain
+from extender.explain.view import View
+from extender.jobs import registry
+from extender.kube.client import KubeClient, load_configuration
+from extender.kube.decode import Decoder
+from extender.kube.decode_queues import QueueDecoder
+from extender.kube.errors import NotFoundError
+from extender.kube.lists import everything
+from extender.kube.queues import collection, objects
+from extender.queueing.options import Options
+from extender.queueing.pending import PendingQueues
+from extender.queueing.quota import QuotaTree
+from extender.runtime.clock import SystemClock
+from extender.state import events as cluster_events
+from extender.state.cluster import Cluster
+from extender.state.queues import events as ev
+from extender.state.queues.events import Record
+from extender.state.queues.records import (
+    ClusterQueueInfo,
+    CohortInfo,
+    FlavorInfo,
+    LocalQueueInfo,
+    NamespaceInfo,
+    WorkloadInfo,
+)
+from extender.state.queues.snapshot import QueueSnapshot
+from extender.state.queues.store import Queues
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be explained."""
+
+    namespace: str
+    name: str
+    is_job: bool
+    kind: str | None = None
+    """Of the job, as `Job` or `batch/job`; None: whichever there is."""
+
+
+class NothingToExplainError(Exception):
+    """There is no such object, or nothing queues it."""
+
+
+class AmbiguousError(Exception):
+    """Several jobs have the name."""
+
+
+async def explained(asked: Asked, kubeconfig: Path | None) -> Explanation:
+    """Return why a workload, or that of a job, is where it is.
+
+    Raises NothingToExplainError, AmbiguousError, ApiError and ConfigurationError.
+    """
+    async with KubeClient(await load_configuration(kubeconfig)) as client:
+        decoder = Decoder()
+        queues, cluster = Queues(), Cluster()
+        await _read_queues(client, queues, QueueDecoder(decoder))
+        snapshot = queues.snapshot()
+        key = f"{asked.namespace}/{asked.name}"
+        if asked.is_job:
+            key = _workload_of(asked, snapshot) or await _absent(client, asked, decoder)
+        await _read_pods(client, cluster, decoder, namespace=asked.namespace)
+        found = explain(key, _view(snapshot, cluster))
+        if found is None:
+            raise NothingToExplainError(f"there is no Workload {key}")
+        return found
+
+
+def _view(snapshot: QueueSnapshot, cluster: Cluster) -> View:
+    now, options = SystemClock().wall(), Options()
+    pending = PendingQueues(options)
+    for key in snapshot.workloads:
+        pending.update(key, snapshot, now)
+    return View(snapshot, pending, QuotaTree(snapshot), options, cluster.snapshot(), now)
+
+
+async def _read_queues(client: KubeClient, queues: Queues, decoder: QueueDecoder) -> None:
+    async def read(plural: str, kind: type[R], decode: Callable[[bytes], R]) -> None:
+        path = collection(plural, "")
+        if kind is NamespaceInfo:
+            path = "/api/v1/namespaces"
+        queues.apply(ev.Listed(cast("type[Record]", kind), await everything(client, path, decode)))
+
+    try:
+        await read("namespaces", NamespaceInfo, decoder.namespace)
+        await read("resourceflavors", FlavorInfo, decoder.flavor)
+        await read("cohorts", CohortInfo, decoder.cohort)
+        await read("clusterqueues", ClusterQueueInfo, decoder.cluster_queue)
+        await read("localqueues", LocalQueueInfo, decoder.local_queue)
+        await read("workloads", WorkloadInfo, decoder.workload)
+    except NotFoundError as error:
+        raise NothingToExplainError(f"the cluster has no queues: {error}") from error
+
+
+async def _read_pods(
+    client: KubeClient, cluster: Cluster, decoder: Decoder, *, namespace: str
+) -> None:
+    path = objects("", "v1", "pods", namespace=namespace)
+    pods = await everything(client, path, decoder.pod)
+    cluster.apply(cluster_events.PodsListed(pods))
+    for group in POD_GROUP_GROUPS:
+        path = objects(group, "v1alpha1", "podgroups", namespace=namespace)
+        decode = partial(decoder.pod_group, api_group=group)
+        try:
+            found = await everything(client, path, decode)
+        except NotFoundError:
+            continue
+        cluster.apply(cluster_events.PodGroupsListed(group, found))
+
+
+def _workload_of(asked: Asked, snapshot: QueueSnapshot) -> str | None:
+    """Return the workload of a job: one that has not ended before those that have."""
+    found = [w for w in snapshot.workloads.values() if _is_of(asked, w)]
+    kinds = sorted({w.owner.kind for w in found if w.owner})
+    if len(kinds) > 1:
+        raise AmbiguousError(f"there are several jobs {asked.name}, say --kind: {', '.join(kinds)}")
+    found.sort(key=lambda w: (w.finished, -w.meta.created, w.meta.name))
+    return found[0].key if found else None
+
+
+def _is_of(asked: Asked, workload: WorkloadInfo) -> bool:
+    owner = workload.owner
+    if owner is None or (workload.meta.namespace, owner.name) != (asked.namespace, asked.name):
+        return False
+    group = owner.api_version.rpartition("/")[0]
+    return _is_kind(asked.kind, owner.kind, f"{group}/{owner.kind}")
+
+
+def _is_kind(wanted: str | None, *names: str) -> bool:
+    return wanted is None or wanted.lower() in {name.lower() for name in names}
+
+
+async def _absent(client: KubeClient, asked: Asked, decoder: Decoder) -> str:
+    """Say why a job has no workload; always raises NothingToExplainError."""
+    reader = QueueDecoder(decoder)
+    for each in registry.builtin().values():
+        if not _is_kind(asked.kind, each.kind, each.name, f"{each.group}/{each.kind}"):
+            continue
+        path = objects(each.group, each.version, each.plural, namespace=asked.namespace)
+        try:
+            raw = await client.request("GET", f"{path}/{asked.name}")
+        except NotFoundError:
+            continue
+        job, what = reader.job(raw, kind=each.name), f"{each.kind} {asked.namespace}/{asked.name}"
+        if not job.queue_name:
+            text = f"{what} has no label {QUEUE_LABEL}: nothing queues it"
+        else:
+            text = f"{what} has no Workload yet: is the reconciler running?"
+        raise NothingToExplainError(text)
+    kind = asked.kind or "job"
+    raise NothingToExplainError(f"there is no {kind} {asked.namespace}/{asked.name}")

@@ -1,0 +1,341 @@
+"""What people are told of the queue: over HTTP, on the command line, in metrics and by kubectl."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.queues import API, WORKLOADS, Queues
+from tests.harness import objects
+from tests.harness.client import Api, Object
+from tests.harness.control_plane import ControlPlane
+from tests.harness.reconciler import Reconciler
+
+LONG = "10m"
+VISIBILITY = "/apis/visibility.kueue.x-k8s.io/v1beta2"
+
+pytestmark = pytest.mark.usefixtures("gang", "reconciler")
+
+
+def get(reconciler: Reconciler, path: str, **params: int) -> tuple[int, Object]:
+    answer = httpx.get(f"{reconciler.url}{path}", params=params, trust_env=False)
+    return answer.status_code, answer.json()
+
+
+def explain(control_plane: ControlPlane, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "extender", "explain", *words]
+    kubeconfig = str(control_plane.admin_kubeconfig)
+    return subprocess.run(
+        [*command, "--kubeconfig", kubeconfig], capture_output=True, text=True, timeout=60
+    )
+
+
+def name_of(queues: Queues, job: str) -> str:
+    workload = queues.workload(job)
+    assert workload is not None
+    return str(workload["metadata"]["name"])
+
+
+@pytest.fixture
+def two_jobs(queues: Queues, nodes: NodeFactory) -> tuple[str, str]:
+    """A queue of three CPUs, of which `first` has two, so that `second` waits for one more."""
+    nodes(2, "4")
+    cluster_queue, local_queue = queues.simple(cpu=3)
+    queues.job("first", 2, run_for=LONG)
+    queues.await_admitted("first")
+    queues.job("second", 2, run_for=LONG)
+    queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForQuota")
+    return cluster_queue, local_queue
+
+
+def test_who_waits_is_told_with_its_place_and_who_has_what_it_needs(
+    queues: Queues, reconciler: Reconciler, two_jobs: tuple[str, str]
+) -> None:
+    cluster_queue, local_queue = two_jobs
+    first, second = name_of(queues, "first"), queues.workload("second")
+    assert second is not None
+
+    status, told = get(reconciler, f"/clusterqueues/{cluster_queue}/pendingworkloads")
+
+    assert status == 200
+    assert (told["apiVersion"], told["kind"]) == (
+        "visibility.kueue.x-k8s.io/v1beta2",
+        "PendingWorkloadsSummary",
+    )
+    [item] = told["items"]
+    owner = second["metadata"]["ownerReferences"][0]
+    assert item["metadata"] == {
+        "name": second["metadata"]["name"],
+        "namespace": queues.namespace,
+        "creationTimestamp": second["metadata"]["creationTimestamp"],
+        "ownerReferences": [
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "name": "second",
+                "uid": owner["uid"],
+                "controller": True,
+            }
+        ],
+    }
+    assert (item["priority"], item["localQueueName"]) == (0, local_queue)
+    assert (item["positionInClusterQueue"], item["positionInLocalQueue"]) == (0, 0)
+    assert item["reason"] == "WaitingForQuota"
+    assert "1 more needed" in item["message"]
+    [lack] = item["waitingFor"]
+    assert (lack["resource"], lack["missing"]) == ("cpu", "1")
+    [holder] = lack["holders"]
+    assert (holder["name"], holder["job"], holder["amount"]) == (first, "Job/first", "2")
+
+    ways = (
+        f"/localqueues/{queues.namespace}/{local_queue}/pendingworkloads",
+        f"{VISIBILITY}/clusterqueues/{cluster_queue}/pendingworkloads",
+        f"{VISIBILITY}/namespaces/{queues.namespace}/localqueues/{local_queue}/pendingworkloads",
+    )
+    assert [get(reconciler, way) for way in ways] == [(200, told)] * 3
+
+
+def test_part_of_a_queue(queues: Queues, reconciler: Reconciler) -> None:
+    cluster_queue = queues.cluster_queue(cpu=0)
+    queues.local_queue("one", cluster_queue)
+    queues.local_queue("two", cluster_queue)
+    for number in range(4):
+        name = f"job-{number}"
+        queues.job(name, queue="one" if number % 2 else "two")
+        queues.api.wait_for("it has a workload", lambda name=name: queues.workload(name))
+    path = f"/clusterqueues/{cluster_queue}/pendingworkloads"
+
+    def places(where: str, **params: int) -> list[tuple[int, int]]:
+        _, told = get(reconciler, where, **params)
+        return [
+            (each["positionInClusterQueue"], each["positionInLocalQueue"]) for each in told["items"]
+        ]
+
+    queues.api.wait_for("all are told", lambda: len(places(path)) == 4)
+    everybody = places(path)
+    assert [index for index, _ in everybody] == [0, 1, 2, 3]
+    assert sorted(beside for _, beside in everybody) == [0, 0, 1, 1]
+    assert places(path, offset=1, limit=2) == everybody[1:3]
+    mine = places(f"/localqueues/{queues.namespace}/one/pendingworkloads")
+    assert [beside for _, beside in mine] == [0, 1]
+    assert set(mine) < set(everybody)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/clusterqueues/nothing/pendingworkloads",
+        "/localqueues/default/nothing/pendingworkloads",
+        "/workloads/default/nothing/explanation",
+    ],
+)
+def test_what_is_not_there_is_not_found(reconciler: Reconciler, path: str) -> None:
+    status, told = get(reconciler, path)
+
+    assert status == 404
+    assert (told["kind"], told["reason"], told["code"]) == ("Status", "NotFound", 404)
+    assert "nothing" in told["message"]
+
+
+def test_a_number_that_is_none_is_a_bad_request(reconciler: Reconciler) -> None:
+    status, told = get(reconciler, "/clusterqueues/any/pendingworkloads", limit=-1)
+
+    assert (status, told["reason"]) == (400, "BadRequest")
+    assert "limit" in told["message"]
+
+
+def test_the_command_says_what_a_job_waits_for(
+    control_plane: ControlPlane, queues: Queues, two_jobs: tuple[str, str]
+) -> None:
+    cluster_queue, _ = two_jobs
+    here = ("-n", queues.namespace)
+
+    said = explain(control_plane, "job", "second", *here)
+    told = explain(control_plane, "job", "second", *here, "-o", "json")
+
+    assert (said.returncode, said.stderr) == (0, "")
+    lines = [" ".join(line.split()) for line in said.stdout.splitlines()]
+    assert "Job Job/second" in lines
+    assert "State Pending (WaitingForQuota)" in lines
+    assert "Position 1 of 1 in the ClusterQueue, 1 of 1 in the LocalQueue" in lines
+    flavor = f"{cluster_queue.replace('cq-', 'cq-flavor-')}"
+    assert f"Waits for 1 more cpu of flavor {flavor}. Held by:" in lines
+    first = f"{queues.namespace}/{name_of(queues, 'first')} Job/first {cluster_queue} 2 0"
+    assert any(line.startswith(first) for line in lines)
+    assert f"{flavor} cpu 2 3 - 2 1 1" in lines
+    document = json.loads(told.stdout)
+    assert (document["state"], document["reason"]) == ("Pending", "WaitingForQuota")
+    assert document["waitingFor"][0]["holders"][0]["job"] == "Job/first"
+
+
+def test_what_the_command_and_the_reconciler_say_is_the_same(
+    control_plane: ControlPlane,
+    queues: Queues,
+    reconciler: Reconciler,
+    two_jobs: tuple[str, str],
+) -> None:
+    for job in ("first", "second"):
+        name = name_of(queues, job)
+        _, served = get(reconciler, f"/workloads/{queues.namespace}/{name}/explanation")
+        read = explain(control_plane, "workload", name, "-n", queues.namespace, "-o", "json")
+
+        assert json.loads(read.stdout) == served
+
+
+def test_the_command_says_where_an_admitted_gang_runs(
+    control_plane: ControlPlane, api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(1, "4")
+    cluster_queue, _ = queues.simple(cpu=3)
+    api.create(objects.pod_group("gang", 2, namespace=queues.namespace))
+    queues.job("job", 2, group="gang", run_for=LONG)
+
+    def told() -> Object:
+        said = explain(control_plane, "job", "job", "-n", queues.namespace, "-o", "json")
+        return json.loads(said.stdout) if said.returncode == 0 else {}
+
+    def runs() -> bool:
+        group = told().get("podGroup") or {}
+        return (group.get("scheduled"), group.get("running")) == (2, 2)
+
+    api.wait_for("the gang runs", runs, timeout=60)
+    document = told()
+    assert (document["state"], document["clusterQueue"]) == ("Admitted", cluster_queue)
+    assert document["nodes"] == {"node-0": 2}
+    assert document["podGroup"]["minMember"] == 2
+    [cpu] = [row for row in document["quotas"] if row["resource"] == "cpu"]
+    assert (cpu["asked"], cpu["used"], cpu["missing"]) == ("2", "2", "0")
+
+
+def test_the_command_says_what_is_not_there(control_plane: ControlPlane, queues: Queues) -> None:
+    queues.job("plain", queue=None, suspend=True)
+    here = ("-n", queues.namespace)
+
+    gone, plain, wrong = (
+        explain(control_plane, "job", "nothing", *here),
+        explain(control_plane, "job", "plain", *here),
+        explain(control_plane, "job", "plain", *here, "-o", "xml"),
+    )
+
+    assert (gone.returncode, plain.returncode, wrong.returncode) == (1, 1, 2)
+    assert f"there is no job {queues.namespace}/nothing" in gone.stderr
+    assert "has no label kueue.x-k8s.io/queue-name" in plain.stderr
+
+
+def test_the_numbers_are_in_the_metrics(
+    queues: Queues, reconciler: Reconciler, two_jobs: tuple[str, str]
+) -> None:
+    cluster_queue, local_queue = two_jobs
+    flavor = cluster_queue.replace("cq-", "cq-flavor-")
+    queue = f'cluster_queue="{cluster_queue}"'
+    amount = f'cluster_queue="{cluster_queue}",cohort="",flavor="{flavor}"'
+    local = f'name="{local_queue}",namespace="{queues.namespace}"'
+    want = {
+        f'kueue_pending_workloads{{{queue},status="inadmissible"}}': 1,
+        f'kueue_pending_workloads{{{queue},status="active"}}': 0,
+        f"kueue_reserving_active_workloads{{{queue}}}": 1,
+        f"kueue_admitted_active_workloads{{{queue}}}": 1,
+        f'kueue_cluster_queue_status{{{queue},status="active"}}': 1,
+        f'kueue_cluster_queue_status{{{queue},status="pending"}}': 0,
+        f'kueue_cluster_queue_nominal_quota{{{amount},resource="cpu"}}': 3,
+        f'kueue_cluster_queue_resource_reservation{{{amount},resource="cpu"}}': 2,
+        f'kueue_cluster_queue_resource_usage{{{amount},resource="memory"}}': 2 * 64 * 2**20,
+        f'kueue_local_queue_pending_workloads{{{local},status="inadmissible"}}': 1,
+        f"kueue_local_queue_admitted_active_workloads{{{local}}}": 1,
+    }
+
+    assert samples(reconciler, want) == want
+
+    queues.api.delete("batch/v1/jobs", "first", queues.namespace)
+    ended = f'kueue_finished_workloads_total{{{queue},priority_class=""}}'
+    queues.await_admitted("second")
+    gone = {f'kueue_pending_workloads{{{queue},status="inadmissible"}}': 0.0}
+    assert samples(reconciler, gone) == gone
+    queues.api.wait_for("its end is counted", lambda: reconciler.metric(ended) == 1)
+
+
+def samples(reconciler: Reconciler, names: Any) -> dict[str, float]:
+    page = httpx.get(f"{reconciler.url}/metrics", trust_env=False).text
+    found = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+    return {name: float(found[name]) if name in found else -1.0 for name in names}
+
+
+def test_evictions_are_counted(queues: Queues, reconciler: Reconciler, nodes: NodeFactory) -> None:
+    nodes(1, "4")
+    cluster_queue, _ = queues.simple(cpu=3)
+    queues.job("job", 2, run_for=LONG)
+    queues.await_admitted("job")
+
+    stop = {"spec": {"stopPolicy": "HoldAndDrain"}}
+    queues.api.patch(f"{API}/clusterqueues", cluster_queue, body=stop)
+
+    counted = (
+        f'kueue_evicted_workloads_total{{cluster_queue="{cluster_queue}",priority_class="",'
+        'reason="ClusterQueueStopped",underlying_cause=""}'
+    )
+    queues.api.wait_for("the eviction is counted", lambda: reconciler.metric(counted) == 1)
+
+
+def test_the_columns_that_kubectl_shows(
+    api: Api, queues: Queues, two_jobs: tuple[str, str]
+) -> None:
+    cluster_queue, local_queue = two_jobs
+    first, second = name_of(queues, "first"), name_of(queues, "second")
+    named = f"?fieldSelector=metadata.name={cluster_queue}"
+
+    def shows(path: str, **want: Any) -> None:
+        def reached() -> bool:
+            shown = {str(row["Name"]): row for row in table(api, path)}
+            return all(
+                {key: shown.get(name, {}).get(key) for key in cells} == cells
+                for name, cells in want.items()
+            )
+
+        api.wait_for(f"{path} shows {want}", reached)
+
+    workloads = f"/apis/{API}/namespaces/{queues.namespace}/workloads"
+    shows(
+        workloads,
+        **{
+            first: {
+                "Queue": local_queue,
+                "Reserved in": cluster_queue,
+                "Admitted": "True",
+                "Finished": None,
+            },
+            second: {"Queue": local_queue, "Reserved in": None, "Admitted": None},
+        },
+    )
+    shows(
+        f"/apis/{API}/clusterqueues{named}",
+        **{cluster_queue: {"Pending Workloads": 1, "Admitted Workloads": 1}},
+    )
+    shows(
+        f"/apis/{API}/namespaces/{queues.namespace}/localqueues",
+        **{
+            local_queue: {
+                "ClusterQueue": cluster_queue,
+                "Pending Workloads": 1,
+                "Admitted Workloads": 1,
+            }
+        },
+    )
+
+    for pod in api.list("pods", queues.namespace):
+        meta = pod["metadata"]
+        done = {"status": {"phase": "Succeeded"}}
+        api.patch("pods", meta["name"], queues.namespace, body=done, subresource="status")
+    shows(workloads, **{first: {"Finished": "True"}, second: {"Admitted": "True"}})
+    assert len(api.list(WORKLOADS, queues.namespace)) == 2
+
+
+def table(api: Api, path: str) -> list[dict[str, Any]]:
+    """Return the rows that kubectl would print, by column."""
+    accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    answer = api._http.get(path, headers=accept).json()
+    names = [each["name"] for each in answer["columnDefinitions"]]
+    return [dict(zip(names, row["cells"], strict=True)) for row in answer["rows"]]

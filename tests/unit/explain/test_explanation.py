@@ -1,0 +1,219 @@
+"""Everything that is said of one workload."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from extender.api.visibility_v1beta2 import Explanation
+from extender.explain.explanation import explain
+from extender.explain.text import text
+from extender.state import events as cluster_events
+from extender.state.cluster import Cluster
+from extender.state.pod_groups import PodGroupInfo, PodGroupStatusInfo
+from extender.state.pods import PodInfo
+from extender.state.queues.records import OwnerRef
+from tests.queue_makers import (
+    Admissions,
+    admission,
+    cluster_queue,
+    condition,
+    flavor,
+    group,
+    key,
+    local_queue,
+    meta,
+    pod_set,
+    quota,
+    shape,
+    workload,
+)
+from tests.unit.explain.scene import holding, view
+
+OWNER = OwnerRef("batch/v1", "Job", "train", "job-uid")
+
+
+def told(queues: Admissions, name: str, **more: object) -> Explanation:
+    found = explain(key(name), view(queues, **more))  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def test_nothing_of_what_is_not_there() -> None:
+    assert explain("ns/none", view(Admissions())) is None
+
+
+def test_what_a_workload_waits_for() -> None:
+    small, large = quota(4, borrow=0), quota("1Gi", resource="memory")
+    flavors = group(
+        fast={"cpu": small, "memory": large},
+        slow={"cpu": quota(2), "memory": large},
+    )
+    records = cluster_queue(cpu=flavors, cohort="team"), local_queue()
+    queues = Admissions(flavor("fast"), flavor("slow"), *records)
+    pods = pod_set(shape(1, memory="100Mi"), 3)
+    has = workload("has", pods, priority=7)
+    queues.put(
+        workload(
+            "has",
+            pods,
+            priority=7,
+            admission=admission(has, flavor="fast"),
+            conditions=(condition("QuotaReserved", at=1),),
+        ),
+        workload("before", 9, priority=3),
+        workload("waits", pods, owner=OWNER, priority_class=("g", "k", "low")),
+    )
+
+    found = told(queues, "waits")
+
+    assert (found.state, found.reason) == ("Pending", "WaitingForQuota")
+    assert found.job is not None
+    assert (found.job.kind, found.job.name) == ("Job", "train")
+    assert (found.cluster_queue, found.cohort, found.priority_class) == ("cq", "team", "low")
+    assert found.position_in_cluster_queue is not None
+    place = found.position_in_cluster_queue
+    assert (place.index, place.of) == (1, 2)
+    rows = {(row.flavor, row.resource): row for row in found.quotas}
+    assert set(rows) == {(f, r) for f in ("fast", "slow") for r in ("cpu", "memory")}
+    cpu = rows["fast", "cpu"]
+    assert (cpu.asked, cpu.nominal, cpu.borrowing_limit) == ("3", "4", "0")
+    assert (cpu.used, cpu.available, cpu.missing) == ("3", "1", "2")
+    memory = rows["fast", "memory"]
+    assert (memory.used, memory.available, memory.missing) == ("300Mi", "724Mi", "0")
+    assert rows["slow", "cpu"].borrowing_limit is None
+    fast = next(each for each in found.waiting_for if each.flavor == "fast")
+    assert (fast.missing, [each.name for each in fast.holders]) == ("2", ["has"])
+    [asked] = found.pod_sets
+    assert (asked.count, asked.each["memory"], asked.total["cpu"]) == (3, "100Mi", "3")
+
+
+def test_who_is_to_go_is_told_of_one_that_may_preempt() -> None:
+    queues = Admissions(
+        cluster_queue(cpu=2, preemption={"within_cluster_queue": "LowerPriority"}), local_queue()
+    )
+    queues.put(holding("low", 2), workload("high", 2, priority=1))
+
+    found = told(queues, "high")
+
+    assert found.reason == "WaitingForPreemptedWorkloads"
+    assert "preemption of 1 workload" in found.message
+    assert [each.name for each in found.waiting_for[0].holders] == ["low"]
+
+
+def test_where_an_admitted_workload_runs() -> None:
+    template = b'{"metadata":{"labels":{"scheduling.x-k8s.io/pod-group":"gang"}}}'
+    queues, cluster = Admissions(cluster_queue(), local_queue()), Cluster()
+    pods = pod_set(1, 2)
+    asks = workload("runs", type(pods)(pods.name, 2, pods.shape, None, template))
+    queues.put(
+        workload(
+            "runs",
+            asks.pod_sets,
+            owner=OWNER,
+            admission=admission(asks),
+            conditions=(condition("QuotaReserved"), condition("Admitted")),
+        )
+    )
+    status = PodGroupStatusInfo(phase="Running", scheduled=2, running=1)
+    cluster.apply(cluster_events.PodGroupApplied(_group(status)))
+    for number, controller in enumerate(("job-uid", "job-uid", "other")):
+        cluster.apply(
+            cluster_events.PodApplied(
+                PodInfo(
+                    f"p{number}",
+                    "ns",
+                    f"p{number}",
+                    pods.shape,
+                    node=f"node-{number}",
+                    controller=controller,
+                )
+            )
+        )
+
+    found = told(queues, "runs", cluster=cluster)
+
+    assert (found.state, found.nodes) == ("Admitted", {"node-0": 1, "node-1": 1})
+    assert found.pod_group is not None
+    assert (found.pod_group.min_member, found.pod_group.scheduled) == (2, 2)
+    [row] = found.quotas
+    assert (row.flavor, row.asked, row.used, row.missing) == ("default", "2", "2", "0")
+    assert found.pod_sets[0].flavors == {"cpu": "default"}
+    assert found.position_in_cluster_queue is None
+
+
+def _group(status: PodGroupStatusInfo) -> PodGroupInfo:
+    return PodGroupInfo("ns", "gang", "scheduling.x-k8s.io", 2, status=status)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "more", "state", "reason"),
+    [
+        pytest.param(("Finished",), {}, "Finished", "Finished", id="finished"),
+        pytest.param(
+            ("Admitted", "Evicted", "QuotaReserved"), {}, "Evicted", "Evicted", id="evicted"
+        ),
+        pytest.param(("QuotaReserved",), {}, "QuotaReserved", "QuotaReserved", id="reserved"),
+        pytest.param((), {"admission": None, "active": False}, "Pending", "Deactivated", id="off"),
+        pytest.param(
+            (), {"admission": None, "queue": "none"}, "Pending", "Misconfigured", id="no queue"
+        ),
+        pytest.param(
+            (), {"meta": meta("w", "ns", terminating=True)}, "Terminating", "Deleted", id="going"
+        ),
+    ],
+)
+def test_states(
+    conditions: tuple[str, ...], more: dict[str, object], state: str, reason: str
+) -> None:
+    queues = Admissions(cluster_queue(), local_queue())
+    fields = {"admission": admission(workload("w")), **more}
+    queues.put(workload("w", conditions=tuple(map(condition, conditions)), **fields))  # type: ignore[arg-type]
+
+    found = told(queues, "w")
+
+    assert (found.state, found.reason) == (state, reason)
+
+
+def test_the_text() -> None:
+    queues = Admissions(cluster_queue("cq", 4, "team"), local_queue())
+    queues.put(
+        holding("has", 3, owner=OWNER),
+        workload(
+            "waits",
+            pod_set(1, 2),
+            meta=meta("waits", "ns", created=1000),
+            conditions=(condition("QuotaReserved", "WaitingForQuota", true=False, at=1010),),
+        ),
+    )
+
+    said = text(told(queues, "waits"), datetime.fromtimestamp(1000 + 3725, UTC))
+
+    assert (
+        said
+        == """\
+Workload      ns/waits
+Queue         LocalQueue cq, ClusterQueue cq, cohort team
+Priority      0
+Created       1h2m ago
+State         Pending (WaitingForQuota)
+              couldn't assign flavors to pod set main: insufficient unused quota for cpu in \
+flavor default, 1 more needed
+Position      1 of 1 in the ClusterQueue, 1 of 1 in the LocalQueue
+
+Waits for 1 more cpu of flavor default. Held by:
+  WORKLOAD  JOB        CLUSTERQUEUE  CPU  PRIORITY  SINCE
+  ns/has    Job/train  cq            3    0         1h17m ago
+
+Quota of ClusterQueue cq
+  FLAVOR   RESOURCE  ASKED  NOMINAL  BORROWING LIMIT  USED  AVAILABLE  MISSING
+  default  cpu       2      4        none             3     1          1
+
+Pods
+  POD SET  PODS  EACH   TOGETHER  FLAVORS
+  main     2     cpu 1  cpu 2     -
+
+Conditions
+  TYPE           STATUS  REASON           SINCE     MESSAGE
+  QuotaReserved  False   WaitingForQuota  1h1m ago
+"""
+    )

@@ -1,0 +1,169 @@
+"""Who waits in a queue, with which reason and for whose quota."""
+
+import pytest
+
+from extender.api.visibility_v1beta2 import PendingWorkloadsSummary, WaitingFor
+from extender.explain import summary
+from tests.queue_makers import (
+    Admissions,
+    cluster_queue,
+    condition,
+    local_queue,
+    pod_set,
+    quota,
+    workload,
+)
+from tests.unit.explain.scene import holding, view
+
+
+def plain(cpu: object = 4, **more: object) -> Admissions:
+    return Admissions(cluster_queue(cpu=cpu, **more), local_queue())  # type: ignore[arg-type]
+
+
+def told(queues: Admissions, name: str = "cq", **how: object) -> PendingWorkloadsSummary:
+    found = summary.of_cluster_queue(name, view(queues), **how)  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def names(found: PendingWorkloadsSummary) -> list[str]:
+    return [each.metadata.name for each in found.items]
+
+
+def held_by(lack: WaitingFor) -> list[tuple[str, str]]:
+    return [(each.name, each.amount) for each in lack.holders]
+
+
+def test_places_in_both_queues_and_a_part_of_them() -> None:
+    queues = Admissions(cluster_queue(cpu=0), local_queue("x", "cq"), local_queue("y", "cq"))
+    queues.put(
+        *(workload(name, 1, queue) for name, queue in zip("abcd", "xyxy", strict=True)),
+        workload("first", 1, "y", priority=1),
+    )
+
+    places = [
+        (each.metadata.name, each.position_in_cluster_queue, each.position_in_local_queue)
+        for each in told(queues).items
+    ]
+
+    assert places == [("first", 0, 0), ("a", 1, 0), ("b", 2, 1), ("c", 3, 1), ("d", 4, 2)]
+    assert names(told(queues, offset=1, limit=2)) == ["a", "b"]
+    assert names(told(queues, limit=0)) == []
+    mine = summary.of_local_queue("ns/y", view(queues), offset=1)
+    assert mine is not None
+    assert names(mine) == ["b", "d"]
+
+
+def test_queues_that_are_not_there() -> None:
+    queues = plain()
+
+    assert summary.of_cluster_queue("other", view(queues)) is None
+    assert summary.of_local_queue("ns/other", view(queues)) is None
+
+
+def test_what_is_missing_and_who_has_the_most_of_it() -> None:
+    queues = plain(6)
+    queues.put(holding("small", 1), holding("large", 3), holding("same", 1, priority=5))
+    queues.put(workload("waits", 3))
+
+    [item] = told(queues).items
+
+    assert item.reason == "WaitingForQuota"
+    assert item.message.endswith(
+        "insufficient unused quota for cpu in flavor default, 2 more needed"
+    )
+    [lack] = item.waiting_for
+    assert (lack.flavor, lack.resource, lack.missing, lack.more_holders) == (
+        "default",
+        "cpu",
+        "2",
+        0,
+    )
+    assert held_by(lack) == [("large", "3"), ("small", "1"), ("same", "1")]
+    assert lack.holders[0].since is not None
+    assert lack.holders[0].since.timestamp() == 100
+
+
+def test_only_the_largest_holders_are_named() -> None:
+    queues = plain(8)
+    queues.put(*(holding(f"h{number}", 1) for number in range(8)), workload("waits", 1))
+
+    [lack] = told(queues).items[0].waiting_for
+
+    assert [name for name, _ in held_by(lack)] == ["h0", "h1", "h2", "h3", "h4"]
+    assert lack.more_holders == 3
+
+
+@pytest.mark.parametrize(
+    ("mine", "holders"),
+    [
+        pytest.param(quota(2), ["other"], id="the cohort is short"),
+        pytest.param(quota(2, borrow=0), [], id="its own limit keeps it back"),
+    ],
+)
+def test_who_has_it_in_a_cohort(mine: object, holders: list[str]) -> None:
+    queues = Admissions(
+        cluster_queue("x", mine, "all"),  # type: ignore[arg-type]
+        cluster_queue("y", 4, "all"),
+        local_queue("x"),
+        local_queue("y"),
+    )
+    queues.put(holding("other", 3, "y"), workload("waits", 4, "x"))
+    if not holders:
+        queues.put(holding("own", 1, "x"), workload("waits", 2, "x"))
+        holders = ["own"]
+
+    [item] = told(queues, "x").items
+
+    assert [name for name, _ in held_by(item.waiting_for[0])] == holders
+
+
+def test_what_the_last_cycle_said_goes_first_while_there_is_no_quota() -> None:
+    queues = plain(1)
+    queues.put(holding("has", 1), workload("waits", 1))
+    said = view(queues, why=lambda key: ("Told", f"of {key}"))
+
+    found = summary.of_cluster_queue("cq", said)
+    queues.drop(queues.snapshot.workloads["ns/has"])
+    free = summary.of_cluster_queue("cq", view(queues, why=lambda _: ("Told", "before")))
+
+    assert found is not None
+    assert (found.items[0].reason, found.items[0].message) == ("Told", "of ns/waits")
+    assert held_by(found.items[0].waiting_for[0]) == [("has", "1")]
+    assert free is not None
+    assert (free.items[0].reason, free.items[0].waiting_for) == ("PendingEvaluation", [])
+
+
+def test_behind_the_head_of_a_strict_queue() -> None:
+    queues = plain(2, strategy="StrictFIFO")
+    queues.put(holding("has", 1), workload("head", 2), workload("next", 1))
+
+    head, after = told(queues).items
+
+    assert [name for name, _ in held_by(head.waiting_for[0])] == ["has"]
+    assert after.reason == "WaitingForQuota"
+    assert "ns/head is before it" in after.message
+
+
+def test_reasons_that_are_no_lack_of_quota() -> None:
+    queues = plain()
+    queues.put(
+        workload("late", 1, conditions=(condition("Requeued", "PodsReadyTimeout", true=False),)),
+        workload("huge", pod_set(5)),
+    )
+
+    found = {each.metadata.name: each for each in told(queues).items}
+
+    assert (found["late"].reason, found["late"].waiting_for) == ("OnHold", [])
+    assert "PodsReadyTimeout" in found["late"].message
+    assert found["huge"].reason == "ExceedsMaxQuota"
+
+
+def test_a_queue_that_can_admit_nothing() -> None:
+    queues = plain(cohort="all", admission_checks=("check",))
+    queues.put(workload("waits", 1))
+
+    [item] = told(queues).items
+
+    assert (item.reason, item.waiting_for) == ("Suspended", [])
+    assert "check" in item.message

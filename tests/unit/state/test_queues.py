@@ -1,0 +1,216 @@
+"""What is known of queues, from facts that come late, twice or not at all."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from extender.state.queues import events as ev
+from extender.state.queues.events import Change
+from extender.state.queues.records import JobObject, NamespaceInfo, OwnerRef, WorkloadInfo
+from extender.state.queues.store import Queues
+from tests.makers import key
+from tests.queue_makers import (
+    admission,
+    cluster_queue,
+    cohort,
+    condition,
+    flavor,
+    local_queue,
+    meta,
+    pod_set,
+    workload,
+)
+
+CPU = ("default", "cpu")
+NOTHING = Change()
+
+
+@pytest.fixture
+def queues() -> Iterator[Queues]:
+    queues = Queues()
+    yield queues
+    queues.validate()
+
+
+def held(queues: Queues) -> int:
+    return queues.snapshot().usage("cq").get(CPU, 0)
+
+
+def after(before: WorkloadInfo, **fields: object) -> WorkloadInfo:
+    """Return a newer version of a workload."""
+    return replace(before, meta=meta(before.meta.name, "ns"), **fields)  # type: ignore[arg-type]
+
+
+def with_quota(queues: Queues, pods: int = 2) -> WorkloadInfo:
+    made = workload("w", pod_set(1, pods))
+    found = after(made, admission=admission(made))
+    queues.apply(ev.Applied(found))
+    return found
+
+
+def test_an_older_version_changes_nothing(queues: Queues) -> None:
+    old = workload("w")
+    newer = after(old, priority=5)
+    queues.apply(ev.Applied(newer))
+    assert queues.apply(ev.Applied(old)) == NOTHING
+    assert queues.snapshot().workloads[key("w")].priority == 5
+
+
+def test_what_is_gone_does_not_come_back(queues: Queues) -> None:
+    made = workload("w")
+    queues.apply(ev.Applied(made))
+    queues.apply(ev.Deleted(made))
+    assert queues.apply(ev.Applied(after(made))) == NOTHING
+    assert key("w") not in queues.snapshot().workloads
+
+
+def test_a_new_object_of_an_old_name_is_another_one(queues: Queues) -> None:
+    made = workload("w")
+    queues.apply(ev.Applied(made))
+    again = workload("w", meta=meta("w", "ns", uid="second"))
+    queues.apply(ev.Applied(again))
+    assert queues.apply(ev.Deleted(made)) == NOTHING
+    assert queues.snapshot().workloads[key("w")].meta.uid == "second"
+
+
+def test_quota_is_taken_and_given_back(queues: Queues) -> None:
+    found = with_quota(queues)
+    assert held(queues) == 2000
+    assert set(queues.snapshot().reserving("cq")) == {key("w")}
+    change = queues.apply(ev.Applied(after(found, admission=None)))
+    assert change.released == {"cq"}
+    assert held(queues) == 0
+    assert not queues.snapshot().reserving("cq")
+
+
+@pytest.mark.parametrize("ends", ["finished", "deleted"])
+def test_who_ends_gives_quota_back(queues: Queues, ends: str) -> None:
+    found = with_quota(queues)
+    done = after(found, conditions=(condition("Finished"),))
+    event = ev.Applied(done) if ends == "finished" else ev.Deleted(found)
+    assert queues.apply(event).released == {"cq"}
+    assert held(queues) == 0
+
+
+def test_who_is_evicted_keeps_quota_until_it_is_taken(queues: Queues) -> None:
+    found = with_quota(queues)
+    change = queues.apply(ev.Applied(after(found, conditions=(condition("Evicted"),))))
+    assert change.released == frozenset()
+    assert held(queues) == 2000
+
+
+@pytest.mark.parametrize(("done", "want"), [(0, 5000), (2, 3000), (5, 0), (9, 0)])
+def test_pods_that_are_done_give_their_part_back(queues: Queues, done: int, want: int) -> None:
+    found = with_quota(queues, pods=5)
+    change = queues.apply(ev.Applied(after(found, reclaimable={"main": done})))
+    assert held(queues) == want
+    assert change.released == ({"cq"} if done else set())
+
+
+@pytest.mark.parametrize(("done", "want"), [(2, 3000), (3, 2000)])
+def test_pods_that_were_done_before_are_not_given_back_twice(
+    queues: Queues, done: int, want: int
+) -> None:
+    made = workload("w", pod_set(1, 5), reclaimable={"main": done})
+    part = admission(workload("part", pod_set(1, 3)))
+    queues.apply(ev.Applied(replace(made, admission=part)))
+    assert held(queues) == want
+
+
+def test_what_is_assumed_counts_at_once(queues: Queues) -> None:
+    made = workload("w", 3)
+    queues.apply(ev.Applied(made))
+    queues.apply(ev.Assumed(key("w"), admission(made)))
+    assert queues.snapshot().is_assumed(key("w"))
+    assert held(queues) == 3000
+    queues.apply(ev.Applied(after(made, priority=1)))
+    assert held(queues) == 3000
+    fact = after(made, admission=admission(made))
+    assert queues.apply(ev.Applied(fact)).released == frozenset()
+    assert not queues.snapshot().is_assumed(key("w"))
+    assert held(queues) == 3000
+
+
+def test_what_was_not_taken_is_forgotten(queues: Queues) -> None:
+    made = workload("w", 3)
+    queues.apply(ev.Applied(made))
+    queues.apply(ev.Assumed(key("w"), admission(made)))
+    assert queues.apply(ev.Forgotten(key("w"))).released == {"cq"}
+    assert held(queues) == 0
+    assert queues.apply(ev.Forgotten(key("w"))) == NOTHING
+
+
+def test_who_is_deleted_is_not_assumed_any_more(queues: Queues) -> None:
+    made = workload("w", 3)
+    queues.apply(ev.Applied(made))
+    queues.apply(ev.Assumed(key("w"), admission(made)))
+    queues.apply(ev.Deleted(made))
+    assert not queues.snapshot().is_assumed(key("w"))
+    assert held(queues) == 0
+
+
+def test_the_version_of_usage_tells_what_changed(queues: Queues) -> None:
+    snapshot = queues.snapshot()
+    found = with_quota(queues)
+    taken = snapshot.usage_version("cq")
+    queues.apply(ev.Applied(workload("waits")))
+    assert snapshot.usage_version("cq") == taken
+    queues.apply(ev.Applied(after(found, conditions=(condition("Evicted"),))))
+    assert snapshot.usage_version("cq") > taken
+    assert snapshot.usage_version("other") == 0
+
+
+def test_a_list_replaces_all_of_its_type(queues: Queues) -> None:
+    queues.apply(ev.Applied(workload("gone", 1)))
+    stays = workload("stays", 1)
+    queues.apply(ev.Applied(stays))
+    queues.apply(ev.Applied(cluster_queue()))
+    came = workload("came", 1)
+    change = queues.apply(ev.Listed(WorkloadInfo, [stays, came]))
+    assert change.workloads == {key("gone"), key("came")}
+    assert set(queues.snapshot().workloads) == {key("stays"), key("came")}
+    assert set(queues.snapshot().cluster_queues) == {"cq"}
+
+
+def test_who_waits_where(queues: Queues) -> None:
+    made = workload("w")
+    queues.apply(ev.Applied(made))
+    queues.apply(ev.Applied(local_queue()))
+    snapshot = queues.snapshot()
+    assert snapshot.waiting_in(key("cq")) == {key("w")}
+    assert snapshot.cluster_queue_of(made) == "cq"
+    assert snapshot.local_queues_of("cq") == {key("cq")}
+    queues.apply(ev.Applied(after(made, conditions=(condition("Finished"),))))
+    assert not snapshot.waiting_in(key("cq"))
+
+
+def test_what_changes_the_structure(queues: Queues) -> None:
+    snapshot = queues.snapshot()
+    for record in (flavor(), cohort("all"), cluster_queue(), NamespaceInfo("ns", {"a": "b"})):
+        before = snapshot.structure_version
+        assert queues.apply(ev.Applied(record)).structure
+        assert snapshot.structure_version > before
+    same = snapshot.cluster_queues["cq"]
+    status = replace(same, meta=replace(same.meta, version=same.meta.version + 1), status=b"{}")
+    change = queues.apply(ev.Applied(status))
+    assert not change.structure
+    assert snapshot.cluster_queues["cq"].status == b"{}"
+
+
+def test_a_flavor_concerns_the_queues_that_have_it(queues: Queues) -> None:
+    queues.apply(ev.Applied(cluster_queue()))
+    assert queues.apply(ev.Applied(flavor())).cluster_queues == {"cq"}
+    assert queues.apply(ev.Applied(flavor("other"))).cluster_queues == frozenset()
+
+
+def test_a_job_and_its_workload(queues: Queues) -> None:
+    job = JobObject("batch/job", meta("j", "ns", uid="job"), b"{}")
+    owned = workload("w", owners=(OwnerRef("batch/v1", "Job", "j", "job"),))
+    queues.apply(ev.JobApplied(job))
+    assert queues.apply(ev.Applied(owned)).jobs == {job.key}
+    assert queues.snapshot().workloads_of("job") == {key("w")}
+    assert queues.snapshot().job_of("job") == job
+    assert queues.apply(ev.JobsListed("batch/job", [])).workloads == {key("w")}
+    assert queues.snapshot().job_of("job") is None
+    assert queues.apply(ev.JobApplied(job)) == NOTHING

@@ -1,0 +1,132 @@
+"""Metrics of the queue, under Kueue's names."""
+
+import re
+from dataclasses import replace
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from extender.queueing import transitions as to
+from extender.telemetry.queue import QueueMetrics
+from extender.telemetry.queue_gauges import QueueGauges, Seen
+from tests.queue_makers import (
+    Admissions,
+    admission,
+    cluster_queue,
+    group,
+    local_queue,
+    meta,
+    quota,
+    workload,
+)
+from tests.unit.explain.scene import holding
+
+
+def gauges(queues: Admissions | None) -> dict[str, float]:
+    registry = CollectorRegistry()
+    seen = Seen(queues.snapshot, queues.pending) if queues else None
+    registry.register(QueueGauges(lambda: seen))
+    return samples(registry)
+
+
+def samples(registry: CollectorRegistry) -> dict[str, float]:
+    lines = generate_latest(registry).decode().splitlines()
+    found = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in found}
+
+
+def test_nothing_is_told_by_a_replica_that_does_not_lead() -> None:
+    assert gauges(None) == {}
+
+
+def test_how_full_queues_are() -> None:
+    flavors = group(
+        default={
+            "cpu": quota("2500m", borrow=1, lend=2),
+            "memory": quota("1Gi", resource="memory"),
+        }
+    )
+    queues = Admissions(cluster_queue(cpu=flavors, cohort="team"), local_queue())
+    queues.put(holding("has", 2))
+    queues.put(workload("parked", 3), workload("too", 1))
+    queues.decide()
+    queues.put(workload("active", 1, priority=9))
+
+    found = gauges(queues)
+
+    of = 'cluster_queue="cq",cohort="team",flavor="default"'
+    local = 'name="cq",namespace="ns"'
+    want = {
+        'kueue_pending_workloads{cluster_queue="cq",status="active"}': 1,
+        'kueue_pending_workloads{cluster_queue="cq",status="inadmissible"}': 2,
+        'kueue_reserving_active_workloads{cluster_queue="cq"}': 1,
+        'kueue_admitted_active_workloads{cluster_queue="cq"}': 1,
+        'kueue_cluster_queue_status{cluster_queue="cq",status="active"}': 1,
+        'kueue_cluster_queue_status{cluster_queue="cq",status="pending"}': 0,
+        'kueue_cluster_queue_status{cluster_queue="cq",status="terminating"}': 0,
+        f'kueue_cluster_queue_nominal_quota{{{of},resource="cpu"}}': 2.5,
+        f'kueue_cluster_queue_nominal_quota{{{of},resource="memory"}}': 2**30,
+        f'kueue_cluster_queue_borrowing_limit{{{of},resource="cpu"}}': 1,
+        f'kueue_cluster_queue_lending_limit{{{of},resource="cpu"}}': 2,
+        f'kueue_cluster_queue_resource_reservation{{{of},resource="cpu"}}': 2,
+        f'kueue_cluster_queue_resource_reservation{{{of},resource="memory"}}': 0,
+        f'kueue_cluster_queue_resource_usage{{{of},resource="cpu"}}': 2,
+        f'kueue_cluster_queue_resource_usage{{{of},resource="memory"}}': 0,
+        f'kueue_local_queue_pending_workloads{{{local},status="active"}}': 1,
+        f'kueue_local_queue_pending_workloads{{{local},status="inadmissible"}}': 2,
+        f"kueue_local_queue_reserving_active_workloads{{{local}}}": 1,
+        f"kueue_local_queue_admitted_active_workloads{{{local}}}": 1,
+    }
+    assert found == want
+
+
+def test_the_status_of_a_queue() -> None:
+    queues = Admissions(
+        cluster_queue("stopped", stop_policy="Hold"),
+        cluster_queue("going", meta=meta("going", terminating=True)),
+    )
+
+    found = gauges(queues)
+
+    def states(name: str) -> list[str]:
+        pattern = rf'kueue_cluster_queue_status{{cluster_queue="{name}",status="(\w+)"}}'
+        return [m[1] for key, value in found.items() if value and (m := re.fullmatch(pattern, key))]
+
+    assert (states("stopped"), states("going")) == (["pending"], ["terminating"])
+
+
+def test_evictions_and_ends_are_counted_once() -> None:
+    registry = CollectorRegistry()
+    metrics = QueueMetrics(registry)
+    before = workload("w", priority_class=("g", "k", "high"))
+    before = to.reserved(before, admission(before), 1)
+    evicted = to.evicted(before, "PodsReadyTimeout", "late", now=2, cause="WaitForStart")
+    ended = to.finished(before, "Succeeded", "done", now=3)
+
+    metrics.changed(before, before, "cq")
+    metrics.changed(before, evicted, "cq")
+    metrics.changed(evicted, replace(evicted, past_execution=1), "cq")
+    metrics.changed(before, ended, "cq")
+    metrics.changed(ended, replace(ended, reclaimable={"main": 1}), "cq")
+    metrics.preempted("cq", "InCohortReclamation")
+
+    found = {name: value for name, value in samples(registry).items() if "_total" in name}
+    labels = 'cluster_queue="cq",priority_class="high"'
+    assert found == {
+        f'kueue_evicted_workloads_total{{{labels},reason="PodsReadyTimeout",'
+        'underlying_cause="WaitForStart"}': 1,
+        f"kueue_finished_workloads_total{{{labels}}}": 1,
+        'kueue_preempted_workloads_total{preempting_cluster_queue="cq",'
+        'reason="InCohortReclamation"}': 1,
+    }
+
+
+def test_names_and_help_are_as_prometheus_wants_them() -> None:
+    registry = CollectorRegistry()
+    QueueMetrics(registry)
+    queues = Admissions(cluster_queue(), local_queue())
+    registry.register(QueueGauges(lambda: Seen(queues.snapshot, queues.pending)))
+
+    for family in registry.collect():
+        assert re.fullmatch(r"kueue(_[a-z]+)+", family.name), family.name
+        assert family.documentation.endswith("."), family.name
+        assert not family.name.endswith(("_total", "_count", "_sum", "_bucket")), family.name
