@@ -38,7 +38,7 @@ class Lacks:
                 view.tree.queue(queue.name),
                 view.queues,
                 view.options,
-                lambda *_: Mode.NO_CANDIDATES,
+                lambda *_: (Mode.NO_CANDIDATES, 0),
             )
             found = assign(workload, left, queue=queue, quotas=quotas)
             self._proposals[equals] = found
