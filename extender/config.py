@@ -266,7 +266,8 @@ class Webhooks(_Section):
     """What the API server calls: conversion between versions, and jobs at their creation."""
 
     enabled: Literal["auto"] | bool = Field(
-        "auto", description="whether to serve; auto: in a pod, or where a url is given"
+        "auto",
+        description="whether to serve; auto: with the queue, in a pod or where a url is given",
     )
     host: str = Field("", description="address; empty: all")
     port: int = Field(9443, ge=0, le=65535)
