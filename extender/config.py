@@ -152,7 +152,9 @@ class Gang(_Section):
 class Kube(_Section):
     """How the API server is used."""
 
-    connections: int = Field(64, ge=8, description="connections to it; the watches take five")
+    connections: int = Field(
+        64, ge=32, description="connections to it; the watches of the reconciler take up to twenty"
+    )
     timeout_seconds: float = Field(
         10, gt=0, allow_inf_nan=False, description="time-out of one request"
     )
