@@ -153,7 +153,9 @@ class Gang(_Section):
 class Kube(_Section):
     """How the API server is used."""
 
-    connections: int = Field(64, ge=8, description="connections to it; the watches take five")
+    connections: int = Field(
+        64, ge=32, description="connections to it; the watches of the reconciler take up to twenty"
+    )
     timeout_seconds: float = Field(
         10, gt=0, allow_inf_nan=False, description="time-out of one request"
     )
@@ -276,7 +278,8 @@ class Webhooks(_Section):
     """What the API server calls: conversion between versions, and jobs at their creation."""
 
     enabled: Literal["auto"] | bool = Field(
-        "auto", description="whether to serve; auto: in a pod, or where a url is given"
+        "auto",
+        description="whether to serve; auto: with the queue, in a pod or where a url is given",
     )
     host: str = Field("", description="address; empty: all")
     port: int = Field(9443, ge=0, le=65535)
