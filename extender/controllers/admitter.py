@@ -37,6 +37,7 @@ WRITES: Final = 32
 TELL_AFTER: Final = 0.5
 """Seconds that a workload waits before it is told why."""
 TELL_PAUSE: Final = 0.01
+LONGEST_TELL_PAUSE: Final = 1.0
 AGAIN: Final = 1.0
 """Seconds until a reason that could not be written is tried again."""
 REST: Final = 0.5
@@ -226,8 +227,11 @@ class Admitter:
         """Tell workloads why they wait, one after the other."""
         while True:
             key = await self._to_tell.get()
+            began = self._clock.monotonic()
             if await self._tell_one(key):
-                await asyncio.sleep(TELL_PAUSE)
+                # An API server that takes its time has more important things to write.
+                took = self._clock.monotonic() - began
+                await asyncio.sleep(min(LONGEST_TELL_PAUSE, max(TELL_PAUSE, 4 * took)))
 
     async def _tell_one(self, key: str) -> bool:
         wait, before = self._waits.get(key), self._snapshot.workloads.get(key)
