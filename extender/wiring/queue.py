@@ -1,7 +1,7 @@
 """The queue inside `reconcile`: what feeds it, what decides, what writes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -259,28 +259,34 @@ class Queue:
     def _reflector(
         self, kind: str, record: type[R], decode: Callable[[bytes], R], *, path: str = ""
     ) -> Reflector[R]:
-        return Reflector[R](
+        def listed(found: Sequence[R]) -> None:
+            of = cast("type[Record]", record)
+            self._tell(ev.Listed(of, found, reflector.version))
+
+        reflector = Reflector[R](
             kind,
             self._watcher(path or collection(kind, "")),
             decode,
-            listed=lambda found: self._tell(ev.Listed(cast("type[Record]", record), found)),
+            listed=listed,
             applied=lambda found: self._tell(ev.Applied(found)),
             deleted=lambda found: self._tell(ev.Deleted(found)),
         )
+        return reflector
 
     def _jobs(self, integration: Integration) -> Reflector[JobObject]:
         name = integration.name
-        return Reflector[JobObject](
+        reflector = Reflector[JobObject](
             f"jobs of {name}",
             self._watcher(
                 objects(integration.group, integration.version, integration.plural),
                 self._job_selector,
             ),
             lambda raw: self._decode_job(raw, name),
-            listed=lambda found: self._tell(ev.JobsListed(name, found)),
+            listed=lambda found: self._tell(ev.JobsListed(name, found, reflector.version)),
             applied=lambda found: self._tell(ev.JobApplied(found)),
             deleted=lambda found: self._tell(ev.JobDeleted(found)),
         )
+        return reflector
 
     def _watcher(self, path: str, label_selector: str = "") -> Watcher:
         return Watcher(

@@ -97,8 +97,7 @@ _BOTH: Final = "!has(self.spec.priorityClassRef) || !has(oldSelf.spec.priorityCl
 
 REF_RULES: Final = {
     "priorityClassRef cannot come or go while quota is reserved": (
-        "has(self.spec.priorityClassRef) == has(oldSelf.spec.priorityClassRef)"
-        f"{_OTHERWISE}"
+        f"has(self.spec.priorityClassRef) == has(oldSelf.spec.priorityClassRef){_OTHERWISE}"
     ),
     "group and kind of priorityClassRef cannot be changed while quota is reserved": (
         f"{_BOTH}(self.spec.priorityClassRef.group == oldSelf.spec.priorityClassRef.group "
