@@ -102,6 +102,10 @@ class JobController:
         found = self._first(objects, job)
         keys = {each for o in objects for each in self._snapshot.workloads_of(o.meta.uid)}
         own = [self._snapshot.workloads[each] for each in sorted(keys)]
+        if not own and not self._is_watched(objects):
+            for each in objects:  # nobody would tell of its end
+                self._queues.apply(ev.JobDeleted(each))
+            return None
         for action in decide(job, own, self._context(found, job)):
             act = self._act.get(type(action))
             if act is not None:
@@ -109,6 +113,11 @@ class JobController:
             if action.note is not None:
                 self._tell(job, found, action.note)
         return None
+
+    def _is_watched(self, objects: Sequence[JobObject]) -> bool:
+        """Return whether the watch shows a job: without a workload nobody else asks for it."""
+        everything = self._options.manage_without_queue_name
+        return everything or any(each.queue_name for each in objects)
 
     def _wrap(self, objects: Sequence[JobObject]) -> GenericJob:
         integration = self._options.integrations[objects[0].kind]

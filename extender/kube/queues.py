@@ -92,6 +92,10 @@ class JobWriter:
         stored = await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
         return self._decode(stored, kind)
 
+    async def read(self, path: str, *, kind: str) -> JobObject:
+        """Return a job as it is stored."""
+        return self._decode(await self._client.request("GET", path), kind)
+
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
         """Delete an object."""
         await self._client.request("DELETE", path, body=_encode(options))

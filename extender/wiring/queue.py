@@ -19,7 +19,7 @@ from extender.jobs.registry import Integration
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
-from extender.kube.errors import ApiError
+from extender.kube.errors import ApiError, NotFoundError
 from extender.kube.queues import (
     JobWriter,
     QueueWriter,
@@ -43,6 +43,7 @@ from extender.state.queues.records import (
     JobObject,
     LocalQueueInfo,
     NamespaceInfo,
+    OwnerRef,
     PriorityClassInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
@@ -104,6 +105,7 @@ class Queue:
             options=options,
             metrics=given.metrics,
         )
+        self._job_writer = JobWriter(client, self._decode_job)
         controller = partial(
             Controller[Any], new_backoff=lambda: backoff(0.05, 30.0), retried=ApiError
         )
@@ -114,6 +116,7 @@ class Queue:
                 record=recorder.record,
                 clock=clock,
                 kinds=self._watched_kinds,
+                jobs=self,
             ).reconcile,
             observer=given.observer("workload"),
             settle=SETTLE,
@@ -122,7 +125,7 @@ class Queue:
             JobController(
                 self.queues,
                 workloads,
-                JobWriter(client, self._decode_job),
+                self._job_writer,
                 record=recorder.record,
                 clock=clock,
                 options=JobOptions(
@@ -155,6 +158,23 @@ class Queue:
             for each in self._integrations.values()
             if self._job_reflectors[each.name].synced
         }
+
+    async def read(self, owner: OwnerRef, namespace: str) -> JobObject | None:
+        """Return a job as it is stored, None where it is gone. Raises ApiError."""
+        group = owner.api_version.rpartition("/")[0]
+        of = next(
+            i for i in self._integrations.values() if (i.group, i.kind) == (group, owner.kind)
+        )
+        path = objects(of.group, of.version, of.plural, namespace=namespace)
+        try:
+            found = await self._job_writer.read(f"{path}/{owner.name}", kind=of.name)
+        except NotFoundError:
+            return None
+        return found if found.meta.uid == owner.uid else None
+
+    def is_watched(self, job: JobObject) -> bool:
+        """Return whether the watch shows a job as it is now."""
+        return bool(job.queue_name) or not self._job_selector
 
     def seen(self) -> Seen | None:
         """Return the state for gauges, on the leader."""

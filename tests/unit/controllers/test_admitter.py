@@ -66,7 +66,7 @@ class Scene:
     async def until(self, what: Callable[[], object]) -> None:
         """Wait for a condition, in virtual time."""
         async with asyncio.timeout(300):
-            while not what():
+            while not what():  # noqa: ASYNC110 - virtual
                 await asyncio.sleep(0.01)
         assert len(self.admitted()) <= 1, "quota is exceeded"
         self.queues.validate()
@@ -196,4 +196,4 @@ async def test_nothing_is_kept_of_who_is_gone(scene: Scene) -> None:
         for name in ("first", "third"):
             scene.queues.apply(ev.Deleted(scene.server.stored.pop(key(name))))
         assert scene.admitter.why(key("third")) is None
-        assert not scene.admitter._failures  # noqa: SLF001
+        assert not scene.admitter._failures
