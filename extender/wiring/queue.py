@@ -249,8 +249,20 @@ class Queue:
         for name in self._snapshot.local_queues:
             self._status.notice(("localqueues", name))
         for key, workload in self._snapshot.workloads.items():
-            if not workload.finished:
-                self._workloads.notice(key)
+            if workload.finished:
+                continue
+            self._workloads.notice(key)
+            if workload.admission is not None:  # its flavor may have been missing
+                self._notice_jobs(workload)
+        if not self._job_selector:  # their namespace may be selected now
+            for unit in self._snapshot.units:
+                self._jobs_controller.notice(unit)
+
+    def _notice_jobs(self, workload: WorkloadInfo) -> None:
+        for owner in workload.owners:
+            job = self._snapshot.job_of(owner.uid)
+            if job is not None:
+                self._jobs_controller.notice(job.unit)
 
     def _records(self) -> list[Reflector[Any]]:
         decoder = self._decoder

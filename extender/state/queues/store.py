@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any, Final, TypeVar
 
+from extender.api.wellknown import PRIORITY_CLASS_LABEL
 from extender.state.queues import events as ev
 from extender.state.queues.events import Change, Event, Record
 from extender.state.queues.records import (
@@ -165,6 +166,19 @@ class Queues:
             structure=structure,
             cluster_queues=self._cluster_queues_with(record),
             flavors=self._flavors_with(before, after),
+            jobs=self._jobs_without(record) if before is None else frozenset(),
+        )
+
+    def _jobs_without(self, record: Record) -> frozenset[tuple[str, str]]:
+        """Return the jobs that may have waited for a priority class."""
+        if not isinstance(record, PriorityClassInfo | WorkloadPriorityClassInfo):
+            return frozenset()
+        tables, name = self._tables, record.name
+        return frozenset(
+            job.unit
+            for job in tables.jobs.values()
+            if not tables.by_owner.get(job.meta.uid)
+            or job.meta.labels.get(PRIORITY_CLASS_LABEL) == name
         )
 
     def _index_queue(self, before: Record | None, after: Record | None) -> None:
@@ -298,12 +312,16 @@ class Queues:
     def _jobs_with(
         self, workload: WorkloadInfo, before: WorkloadInfo | None
     ) -> frozenset[tuple[str, str]]:
-        """Return the jobs that the change of a workload concerns: its own, and what that made."""
+        """Return the jobs that the change of a workload concerns.
+
+        Its own, what that made, and who waits for a workload of this name.
+        """
         tables = self._tables
         owners = {owner.uid for w in (workload, before) if w is not None for owner in w.owners}
-        keys = (tables.job_uids[uid] for uid in owners if uid in tables.job_uids)
-        own = {tables.jobs[key].unit for key in keys}
-        return frozenset(own.union(*(tables.children.get(uid, ()) for uid in owners)))
+        keys = {tables.job_uids[uid] for uid in owners if uid in tables.job_uids}
+        keys.update(*(tables.children.get(uid, ()) for uid in owners))
+        keys.update(tables.by_prebuilt.get(workload.key, ()))
+        return frozenset(tables.jobs[key].unit for key in keys)
 
     # -- jobs
 
@@ -319,7 +337,9 @@ class Queues:
         self._tables.job_uids[job.meta.uid] = job.key
         self._tables.units[job.unit].add(job.key)
         if job.owner is not None:
-            self._tables.children[job.owner.uid].add(job.unit)
+            self._tables.children[job.owner.uid].add(job.key)
+        if job.prebuilt:
+            self._tables.by_prebuilt[job.prebuilt].add(job.key)
         return Change(jobs=frozenset((job.unit,)))
 
     def _drop_job(self, job: JobObject, news: float) -> Change:
@@ -337,7 +357,9 @@ class Queues:
         self._tables.job_uids.pop(job.meta.uid, None)
         _discard(self._tables.units, job.unit, job.key)
         if job.owner is not None:
-            _discard(self._tables.children, job.owner.uid, job.unit)
+            _discard(self._tables.children, job.owner.uid, job.key)
+        if job.prebuilt:
+            _discard(self._tables.by_prebuilt, job.prebuilt, job.key)
 
     def _jobs_listed(self, event: ev.JobsListed) -> Change:
         there = {job.key for job in event.jobs}

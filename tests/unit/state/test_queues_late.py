@@ -7,7 +7,13 @@ import pytest
 
 from extender.state.queues import events as ev
 from extender.state.queues.events import Change
-from extender.state.queues.records import JobObject, WorkloadInfo
+from extender.state.queues.records import (
+    JobObject,
+    OwnerRef,
+    PriorityClassInfo,
+    WorkloadInfo,
+    WorkloadPriorityClassInfo,
+)
 from extender.state.queues.store import Queues
 from tests.makers import key
 from tests.queue_makers import admission, meta, workload
@@ -89,3 +95,49 @@ def test_what_was_assumed_of_a_workload_is_not_of_its_namesake(queues: Queues) -
     assert change.released == {"cq"}
     assert not queues.snapshot().is_assumed(key("w"))
     assert queues.apply(ev.Applied(replace(made, meta=meta("w", "ns")))) == NOTHING
+
+
+UNIT = ("batch/job", "ns/j")
+
+
+def owned(by: str = "job") -> WorkloadInfo:
+    return workload("w", owners=(OwnerRef("batch/v1", "Job", "j", by),))
+
+
+@pytest.mark.parametrize("kind", [PriorityClassInfo, WorkloadPriorityClassInfo])
+def test_a_priority_class_concerns_the_jobs_that_may_wait_for_it(
+    queues: Queues, kind: type[PriorityClassInfo] | type[WorkloadPriorityClassInfo]
+) -> None:
+    queues.apply(ev.JobApplied(job(version=1)))
+    assert queues.apply(ev.Applied(kind("high", 10))).jobs == {UNIT}
+    assert queues.apply(ev.Applied(kind("high", 20))) == NOTHING
+    queues.apply(ev.Applied(owned()))
+    assert queues.apply(ev.Applied(kind("low", 1))).jobs == frozenset()
+
+
+def test_a_priority_class_concerns_the_jobs_that_name_it(queues: Queues) -> None:
+    labels = {"kueue.x-k8s.io/priority-class": "high"}
+    found = job(version=1)
+    queues.apply(ev.JobApplied(replace(found, meta=replace(found.meta, labels=labels))))
+    queues.apply(ev.Applied(owned()))
+    assert queues.apply(ev.Applied(WorkloadPriorityClassInfo("high", 10))).jobs == {UNIT}
+
+
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+def test_a_workload_concerns_the_jobs_that_bring_it_along(queues: Queues, where: str) -> None:
+    said = {"kueue.x-k8s.io/prebuilt-workload-name": "w"}
+    found = job(version=1)
+    queues.apply(ev.JobApplied(replace(found, meta=replace(found.meta, **{where: said}))))
+    assert queues.apply(ev.Applied(workload("other"))).jobs == frozenset()
+    assert queues.apply(ev.Applied(workload("w"))).jobs == {UNIT}
+    queues.apply(ev.JobDeleted(found))
+    assert queues.apply(ev.Applied(workload("w"))).jobs == frozenset()
+
+
+def test_a_parent_concerns_what_is_left_of_a_group_that_it_made(queues: Queues) -> None:
+    parent = OwnerRef("batch/v1", "Job", "parent", "parent")
+    for version, name in ((1, "a"), (2, "b")):
+        made = job(name, version=version, uid=name)
+        queues.apply(ev.JobApplied(replace(made, owner=parent, group="g")))
+    queues.apply(ev.JobDeleted(job("a", version=3, uid="a")))
+    assert queues.apply(ev.Applied(owned("parent"))).jobs == {("batch/job", "ns/group/g")}
