@@ -2,9 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar, cast
+from urllib.parse import quote
+
+import structlog
 
 from extender.api.wellknown import QUEUE_LABEL
 from extender.config import Settings
@@ -20,6 +24,7 @@ from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ApiError, NotFoundError
+from extender.kube.lists import everything
 from extender.kube.queues import (
     JobWriter,
     QueueWriter,
@@ -54,6 +59,8 @@ from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.queue_gauges import Seen
 from extender.wiring.reflectors import backoff
 
+_log = structlog.get_logger(__name__)
+
 R = TypeVar("R", bound=Record)
 
 SETTLE: Final = 0.01
@@ -83,8 +90,8 @@ class Queue:
         self._integrations = {each.name: each for each in selected}
         self._decoder = QueueDecoder(given.decoder)
         self._client = client
-        everything = chosen.manage_jobs_without_queue_name
-        self._job_selector = "" if everything else QUEUE_LABEL
+        manages_all = chosen.manage_jobs_without_queue_name
+        self._job_selector = "" if manages_all else QUEUE_LABEL
         self._job_reflectors = {each.name: self._jobs(each) for each in selected}
         self.reflectors = [*self._records(), *self._job_reflectors.values()]
         self._metrics = given.metrics
@@ -130,7 +137,7 @@ class Queue:
                 clock=clock,
                 options=JobOptions(
                     integrations=self._integrations,
-                    manage_without_queue_name=everything,
+                    manage_without_queue_name=manages_all,
                     namespace_selector=chosen.selector(),
                 ),
             ).reconcile,
@@ -201,8 +208,10 @@ class Queue:
         queue = held.cluster_queue if held else self._snapshot.cluster_queue_of(after)
         self._metrics.changed(before, after, queue or "")
 
-    async def run(self) -> None:
-        """Work, as the leader, until cancelled."""
+    async def run(self, *, after_another: bool) -> None:
+        """Work, as the leader, until cancelled; there may have been another one before."""
+        if after_another:
+            await self._catch_up()
         self._leads = True
         try:
             self._on_change(self._everything())
@@ -213,6 +222,28 @@ class Queue:
                 tasks.create_task(self.admitter.run())
         finally:
             self._leads = False
+
+    async def _catch_up(self) -> None:
+        """Know all that another leader wrote: a watch may be behind, and not notice for minutes."""
+        pauses = backoff(0.2, 5.0)
+        while True:
+            try:
+                return await self._read_all()
+            except ApiError as error:
+                _log.warning("could not read what there is", error=str(error))
+                await asyncio.sleep(pauses.next())
+
+    async def _read_all(self) -> None:
+        path = collection("workloads", "")
+        for workload in await everything(self._client, path, self._decoder.workload):
+            self._tell(ev.Applied(workload))
+        for each in self._integrations.values():
+            path = objects(each.group, each.version, each.plural)
+            decode = partial(self._decode_job, kind=each.name)
+            selector = f"&labelSelector={quote(self._job_selector)}" if self._job_selector else ""
+            with suppress(NotFoundError):  # there may be no such kind
+                for job in await everything(self._client, path, decode, selector=selector):
+                    self._tell(ev.JobApplied(job))
 
     def _everything(self) -> Change:
         view = self._snapshot
