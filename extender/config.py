@@ -14,6 +14,7 @@ from extender.api import core_v1
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial
 from extender.kube.lease import LeaseTimes
+from extender.queueing import options as queueing
 
 
 class SettingsError(Exception):
@@ -152,7 +153,9 @@ class Gang(_Section):
 class Kube(_Section):
     """How the API server is used."""
 
-    connections: int = Field(64, ge=8, description="connections to it; the watches take five")
+    connections: int = Field(
+        64, ge=32, description="connections to it; the watches of the reconciler take up to twenty"
+    )
     timeout_seconds: float = Field(
         10, gt=0, allow_inf_nan=False, description="time-out of one request"
     )
@@ -244,6 +247,15 @@ class Queue(_Section):
         description="whether resources that a ClusterQueue does not cover are let through",
     )
 
+    def options(self) -> queueing.Options:
+        """Return what decisions about admission take."""
+        return queueing.Options(
+            heads_per_queue=self.heads_per_queue,
+            quota_check="IgnoreUndeclared"
+            if self.ignore_undeclared_resources
+            else "BlockUndeclared",
+        )
+
     def selector(self) -> core_v1.LabelSelector:
         """Return the selector as decisions take it."""
         wanted = self.managed_jobs_namespace_selector.model_dump(by_alias=True)
@@ -266,7 +278,8 @@ class Webhooks(_Section):
     """What the API server calls: conversion between versions, and jobs at their creation."""
 
     enabled: Literal["auto"] | bool = Field(
-        "auto", description="whether to serve; auto: in a pod, or where a url is given"
+        "auto",
+        description="whether to serve; auto: with the queue, in a pod or where a url is given",
     )
     host: str = Field("", description="address; empty: all")
     port: int = Field(9443, ge=0, le=65535)

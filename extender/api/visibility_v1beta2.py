@@ -16,19 +16,17 @@ API_VERSION: Final = "visibility.kueue.x-k8s.io/v1beta2"
 class Told(BaseModel):
     """What we say ourselves; it never changes."""
 
-    model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True, frozen=True
-    )
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
 
 class OwnerReference(Told):
-    """The job of a workload."""
+    """The job of a workload, or one of the objects that are its job together."""
 
     api_version: str
     kind: str
     name: str
     uid: str
-    controller: bool = True
+    controller: bool
 
 
 class PendingMeta(Told):
@@ -141,7 +139,7 @@ class Explanation(Told):
 
     namespace: str
     name: str
-    job: OwnerReference | None
+    owners: list[OwnerReference] = Field(description="Its job first.")
     local_queue: str
     cluster_queue: str | None
     cohort: str | None = None

@@ -34,6 +34,9 @@ Kubeconfig = Annotated[
         "~/.kube/config."
     ),
 ]
+Config = Annotated[
+    Path | None, typer.Option(help="YAML settings of the reconciler, if it has some.")
+]
 Form = Annotated[Output, typer.Option("--output", "-o", help="Form of the answer.")]
 
 
@@ -46,12 +49,13 @@ def job(
         str | None, typer.Option(help="Its kind, such as Job or batch/job. Default: any.")
     ] = None,
     kubeconfig: Kubeconfig = None,
+    config: Config = None,
     output: Form = Output.TEXT,
 ) -> None:
     """Explain the workload of a job."""
     from extender.wiring.explain import Asked
 
-    _explain(Asked(namespace, name, is_job=True, kind=kind), kubeconfig, output)
+    _explain(Asked(namespace, name, is_job=True, kind=kind), kubeconfig, config, output=output)
 
 
 @app.command()
@@ -60,15 +64,19 @@ def workload(
     *,
     namespace: Namespace = "default",
     kubeconfig: Kubeconfig = None,
+    config: Config = None,
     output: Form = Output.TEXT,
 ) -> None:
     """Explain a Workload."""
     from extender.wiring.explain import Asked
 
-    _explain(Asked(namespace, name, is_job=False), kubeconfig, output)
+    _explain(Asked(namespace, name, is_job=False), kubeconfig, config, output=output)
 
 
-def _explain(asked: "Asked", kubeconfig: Path | None, output: Output) -> None:
+def _explain(
+    asked: "Asked", kubeconfig: Path | None, config: Path | None, *, output: Output
+) -> None:
+    from extender import config as settings_module
     from extender.explain.text import text
     from extender.explain.view import moment
     from extender.kube.errors import ApiError, ConfigurationError
@@ -78,8 +86,9 @@ def _explain(asked: "Asked", kubeconfig: Path | None, output: Output) -> None:
 
     logs.configure("warning", as_json=False)
     try:
-        told = asyncio.run(explained(asked, kubeconfig))
-    except AmbiguousError as error:
+        options = settings_module.load(config, {}).queue.options()
+        told = asyncio.run(explained(asked, kubeconfig, options))
+    except (AmbiguousError, settings_module.SettingsError) as error:
         typer.echo(f"gang-extender: {error}", err=True)
         raise typer.Exit(2) from None
     except (NothingToExplainError, ApiError, ConfigurationError, OSError) as error:

@@ -47,7 +47,7 @@ class QueueStatusController:
         self._snapshot = queues.snapshot()
         self._writer = writer
         self._clock = clock
-        self._written: dict[tuple[str, str], tuple[float, Json]] = {}
+        self._written: dict[tuple[str, str], tuple[float, tuple[bool, str, str]]] = {}
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
         """Bring one object up to date; return in how many seconds to look again.
@@ -75,13 +75,17 @@ class QueueStatusController:
         used = bool(self._snapshot.reserving(queue.name))
         if await self._finalize("clusterqueues", queue.meta, in_use=used):
             return None
+        active = activity(queue, self._snapshot)
+        pause = self._pause(key, queue, active)
+        if pause:
+            return pause
         found = cluster_queue_status(queue, self._snapshot)
         status = {
             **_numbers(found),
             "flavorsReservation": _rows(found.reservation, borrowed=True),
             "flavorsUsage": _rows(found.usage, borrowed=True),
         }
-        return await self._write(key, queue, status=status, active=activity(queue, self._snapshot))
+        return await self._write(key, queue, status=status, active=active)
 
     async def _local_queue(
         self, key: tuple[str, str], queue: LocalQueueInfo | None
@@ -89,6 +93,10 @@ class QueueStatusController:
         if queue is None:
             self._written.pop(key, None)
             return None
+        active = local_activity(queue, self._snapshot)
+        pause = self._pause(key, queue, active)
+        if pause:
+            return pause
         parent = self._snapshot.cluster_queues.get(queue.cluster_queue)
         listed = [
             (quotas.flavor, resource)
@@ -102,7 +110,6 @@ class QueueStatusController:
             "flavorsReservation": _rows(found.reservation, borrowed=False),
             "flavorsUsage": _rows(found.usage, borrowed=False),
         }
-        active = local_activity(queue, self._snapshot)
         return await self._write(key, queue, status=status, active=active)
 
     async def _flavor(self, flavor: FlavorInfo | None) -> float | None:
@@ -140,14 +147,20 @@ class QueueStatusController:
         wanted = {**status, "conditions": self._conditions(queue, active)}
         if _said(queue.status, wanted):
             return None
-        now = asyncio.get_running_loop().time()
-        at, before = self._written.get(key, (-PAUSE, {}))
-        changed = before.get("conditions") != wanted["conditions"]
-        if not changed and now < at + PAUSE:
-            return at + PAUSE - now
         await self._writer.write_status(key[0], queue.meta, wanted)
-        self._written[key] = (now, wanted)
+        told = active.active, active.reason, active.message
+        self._written[key] = (asyncio.get_running_loop().time(), told)
         return None
+
+    def _pause(
+        self, key: tuple[str, str], queue: ClusterQueueInfo | LocalQueueInfo, active: Activity
+    ) -> float | None:
+        """Return for how many seconds more only the numbers have changed; they can wait."""
+        at, told = self._written.get(key, (-PAUSE, None))
+        left = at + PAUSE - asyncio.get_running_loop().time()
+        if told != (active.active, active.reason, active.message) or queue.meta.terminating:
+            return None
+        return left if left > 0 else None
 
     def _conditions(self, queue: ClusterQueueInfo | LocalQueueInfo, active: Activity) -> list[Json]:
         before = next((c for c in queue.conditions if c.type == "Active"), None)

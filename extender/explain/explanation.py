@@ -14,7 +14,7 @@ from extender.explain.outlook import fully
 from extender.explain.quotas import rows
 from extender.explain.running import nodes_of, pod_group_of
 from extender.explain.summary import position
-from extender.explain.view import View, moment, owner_of
+from extender.explain.view import View, moment, owners_of
 from extender.explain.waiting_for import Lacks
 from extender.queueing.flavors import counts
 from extender.resources.quantity import PODS, exact
@@ -40,7 +40,7 @@ def explain(key: str, view: View) -> Explanation | None:
     return Explanation(
         namespace=workload.meta.namespace,
         name=workload.meta.name,
-        job=owner_of(workload),
+        owners=owners_of(workload),
         local_queue=workload.queue_name,
         cluster_queue=name,
         cohort=queue.cohort if queue else None,
@@ -82,9 +82,10 @@ def _state(
     if workload.finished:
         return "Finished", *_said(workload, "Finished"), []
     if held is None:
-        outlook = fully(workload, view)
+        lacks = Lacks(view)
+        outlook = fully(workload, view, lacks)
         name = view.pending.cluster_queue_of(workload.key)
-        missing = Lacks(view).waiting_for(outlook.lacks, name) if name and outlook.lacks else []
+        missing = lacks.waiting_for(outlook.lacks, name) if name and outlook.lacks else []
         return "Pending", outlook.reason, outlook.message, missing
     for state in _HELD:
         if workload.holds(state):

@@ -8,8 +8,8 @@ from extender.api.queue_reasons import Unadmitted
 from extender.explain.view import View
 from extender.explain.waiting_for import Lacks
 from extender.queueing.active import activity
+from extender.queueing.explain import why
 from extender.queueing.flavors import Lack, Mode, Proposal
-from extender.queueing.nomination import Nominator
 from extender.queueing.standing import Absent, Queued, is_welcome, standing
 from extender.state.queues.records import ClusterQueueInfo, WorkloadInfo
 
@@ -33,20 +33,24 @@ def briefly(workload: WorkloadInfo, view: View, lacks: Lacks) -> Outlook:
     told = view.why(workload.key)
     if told is not None and proposal.mode is not Mode.FIT:
         return Outlook(*told, lacks=proposal.lacks)
-    return _judged(workload, proposal, view, message=proposal.message)
+    return _judged(workload, proposal, view)
 
 
-def fully(workload: WorkloadInfo, view: View) -> Outlook:
+def fully(workload: WorkloadInfo, view: View, lacks: Lacks) -> Outlook:
     """Return the same, looking also at who could be made to go."""
     barred = _barred(workload, view)
     if barred is not None:
         return barred
-    nominator = Nominator(view.queues, view.pending, tree=view.tree, options=view.options)
-    found = nominator.nominate(workload.key)
-    if found.plan is not None:
-        reason = Unadmitted.WAITING_FOR_PREEMPTED
-        return Outlook(reason, found.message, found.proposal.lacks)
-    return _judged(workload, found.proposal, view, message=found.message)
+    found = why(
+        workload.key,
+        view.queues,
+        view.pending,
+        tree=view.tree,
+        now=view.now,
+        options=view.options,
+    )
+    proposal = lacks.proposal(workload, _queue(workload, view))
+    return Outlook(found.reason, found.message, proposal.lacks)
 
 
 def _barred(workload: WorkloadInfo, view: View) -> Outlook | None:
@@ -77,9 +81,9 @@ def _on_hold(workload: WorkloadInfo, found: Queued) -> Outlook:
     return Outlook(Unadmitted.ON_HOLD, f"It is tried again at {until}{after}")
 
 
-def _judged(workload: WorkloadInfo, proposal: Proposal, view: View, *, message: str) -> Outlook:
+def _judged(workload: WorkloadInfo, proposal: Proposal, view: View) -> Outlook:
     if proposal.mode is not Mode.FIT:
-        return Outlook(proposal.reason, message, proposal.lacks)
+        return Outlook(proposal.reason, proposal.message, proposal.lacks)
     queue = _queue(workload, view)
     first = view.pending.head(queue.name, blocked=True)
     if queue.strategy == "StrictFIFO" and first not in (None, workload.key):

@@ -24,19 +24,20 @@ def _group(workload: WorkloadInfo) -> str | None:
 
 def nodes_of(workload: WorkloadInfo, view: View) -> dict[str, int]:
     """Return how many pods of a workload each node has."""
-    group, owner = _group(workload), workload.owner
-    uid, namespace = owner.uid if owner else None, workload.meta.namespace
+    group, namespace = _group(workload), workload.meta.namespace
+    owners = {owner.uid for owner in workload.owners}
     names = Counter(
         pod.node
         for pod in view.cluster.pods.values()
-        if pod.node and pod.namespace == namespace and _is_of(pod, uid, group)
+        if pod.node and pod.namespace == namespace and _is_of(pod, owners, group)
     )
     return {name: names[name] for name in sorted(names)}
 
 
-def _is_of(pod: PodInfo, owner: str | None, group: str | None) -> bool:
-    by_owner = owner is not None and owner in (pod.controller, pod.uid)
-    return by_owner or (group is not None and pod.group == group)
+def _is_of(pod: PodInfo, owners: set[str], group: str | None) -> bool:
+    if group is not None and pod.group == group:
+        return True
+    return pod.uid in owners or (pod.controller is not None and pod.controller in owners)
 
 
 def pod_group_of(workload: WorkloadInfo, view: View) -> GroupProgress | None:

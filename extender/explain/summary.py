@@ -5,7 +5,7 @@ from typing import Final
 
 from extender.api.visibility_v1beta2 import PendingMeta, PendingWorkload, PendingWorkloadsSummary
 from extender.explain.outlook import briefly
-from extender.explain.view import View, moment, owner_of
+from extender.explain.view import View, moment, owners_of
 from extender.explain.waiting_for import Lacks
 
 DEFAULT_LIMIT: Final = 1000
@@ -67,7 +67,7 @@ def _summary(
 def _item(place: _Place, view: View, lacks: Lacks) -> PendingWorkload:
     key, in_cluster_queue, in_local_queue = place
     workload = view.queues.workloads[key]
-    meta, owner = workload.meta, owner_of(workload)
+    meta = workload.meta
     outlook = briefly(workload, view, lacks)
     cluster_queue = view.pending.cluster_queue_of(key) or ""
     return PendingWorkload(
@@ -75,7 +75,7 @@ def _item(place: _Place, view: View, lacks: Lacks) -> PendingWorkload:
             name=meta.name,
             namespace=meta.namespace,
             creation_timestamp=moment(meta.created),
-            owner_references=[owner] if owner else [],
+            owner_references=owners_of(workload),
         ),
         priority=workload.priority,
         local_queue_name=workload.queue_name,

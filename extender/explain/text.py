@@ -23,8 +23,10 @@ def text(told: Explanation, now: datetime) -> str:
 
 def _headline(told: Explanation, now: datetime) -> Iterator[str]:
     yield _line("Workload", f"{told.namespace}/{told.name}")
-    if told.job:
-        yield _line("Job", f"{told.job.kind}/{told.job.name}")
+    if told.owners:
+        others = len(told.owners) - 1
+        more = f" and {others} more" if others else ""
+        yield _line("Job", f"{told.owners[0].kind}/{told.owners[0].name}{more}")
     yield _line("Queue", _queue(told))
     named = f" ({told.priority_class})" if told.priority_class else ""
     yield _line("Priority", f"{told.priority}{named}")

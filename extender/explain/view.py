@@ -35,11 +35,22 @@ def moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(int(seconds), UTC)
 
 
-def owner_of(workload: WorkloadInfo) -> OwnerReference | None:
-    """Return the job of a workload."""
-    owner = workload.owner
-    if owner is None:
-        return None
-    return OwnerReference(
-        api_version=owner.api_version, kind=owner.kind, name=owner.name, uid=owner.uid
-    )
+def owners_of(workload: WorkloadInfo) -> list[OwnerReference]:
+    """Return the job of a workload first, then whatever else owns it."""
+    owners = sorted(workload.owners, key=lambda owner: not owner.controller)
+    return [
+        OwnerReference(
+            api_version=owner.api_version,
+            kind=owner.kind,
+            name=owner.name,
+            uid=owner.uid,
+            controller=owner.controller,
+        )
+        for owner in owners
+    ]
+
+
+def job_of(workload: WorkloadInfo) -> str | None:
+    """Return kind and name of the job, or of the first of the objects that are it together."""
+    owners = owners_of(workload)
+    return f"{owners[0].kind}/{owners[0].name}" if owners else None

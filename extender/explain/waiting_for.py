@@ -4,18 +4,19 @@ from collections.abc import Iterable
 from typing import Final
 
 from extender.api.visibility_v1beta2 import Holder, WaitingFor
-from extender.explain.view import View, moment
+from extender.explain.view import View, job_of, moment
 from extender.queueing.flavors import Lack, Mode, Proposal, Quotas, assign, counts
 from extender.queueing.quota import Node
 from extender.resources.quantity import exact
 from extender.state.queues.records import ClusterQueueInfo, FlavorResource, WorkloadInfo
-from extender.state.queues.usage import usage
 
 HOLDERS: Final = 5
 """How many are named."""
 
 _Held = tuple[int, WorkloadInfo, str]
 """Amount, who has it, and in which ClusterQueue."""
+_Named = tuple[list[Holder], int]
+"""Those who are named, and how many are not."""
 
 
 class Lacks:
@@ -24,7 +25,7 @@ class Lacks:
     def __init__(self, view: View) -> None:
         self._view = view
         self._proposals: dict[object, Proposal] = {}
-        self._held: dict[tuple[FlavorResource, tuple[str, ...]], list[_Held]] = {}
+        self._named: dict[tuple[FlavorResource, tuple[str, ...]], _Named] = {}
 
     def proposal(self, workload: WorkloadInfo, queue: ClusterQueueInfo) -> Proposal:
         """Return which flavors there are for a workload now if nobody has to go for it."""
@@ -55,13 +56,13 @@ class Lacks:
 
     def _waiting_for(self, node: Node, what: FlavorResource, missing: int) -> WaitingFor:
         flavor, resource = what
-        held = self._holders(what, self._within(node, what))
+        holders, more = self._holders(what, self._within(node, what))
         return WaitingFor(
             flavor=flavor,
             resource=resource,
             missing=exact(resource, missing),
-            holders=[self._holder(each, resource) for each in held[:HOLDERS]],
-            more_holders=max(0, len(held) - HOLDERS),
+            holders=holders,
+            more_holders=more,
         )
 
     def _within(self, node: Node, what: FlavorResource) -> tuple[str, ...]:
@@ -76,36 +77,35 @@ class Lacks:
             return (node.name,)
         return tuple(self._view.tree.together(node.name))
 
-    def _holders(self, what: FlavorResource, names: tuple[str, ...]) -> list[_Held]:
-        found = self._held.get((what, names))
+    def _holders(self, what: FlavorResource, names: tuple[str, ...]) -> _Named:
+        found = self._named.get((what, names))
         if found is None:
-            found = sorted(
+            held = sorted(
                 (each for name in names for each in self._of(name, what)),
                 key=lambda each: (-each[0], each[1].priority, each[1].key),
             )
-            self._held[what, names] = found
+            first = [_holder(each, what[1]) for each in held[:HOLDERS]]
+            found = self._named[what, names] = first, max(0, len(held) - HOLDERS)
         return found
 
     def _of(self, cluster_queue: str, what: FlavorResource) -> Iterable[_Held]:
-        queues = self._view.queues
-        for key in queues.reserving(cluster_queue):
-            workload, held = queues.workloads[key], queues.admission(key)
-            amount = usage(held, workload).get(what, 0) if held is not None else 0
+        for holder in self._view.tree.holders.of(cluster_queue).holders.values():
+            amount = holder.usage.get(what, 0)
             if amount:
-                yield amount, workload, cluster_queue
+                yield amount, holder.workload, cluster_queue
 
-    def _holder(self, each: _Held, resource: str) -> Holder:
-        amount, workload, cluster_queue = each
-        reserved = workload.condition("QuotaReserved")
-        known = reserved is not None and reserved.status == "True"
-        owner = workload.owner
-        return Holder(
-            namespace=workload.meta.namespace,
-            name=workload.meta.name,
-            job=f"{owner.kind}/{owner.name}" if owner else None,
-            cluster_queue=cluster_queue,
-            amount=exact(resource, amount),
-            priority=workload.priority,
-            since=moment(reserved.transition) if reserved is not None and known else None,
-            leaving=workload.evicted,
-        )
+
+def _holder(each: _Held, resource: str) -> Holder:
+    amount, workload, cluster_queue = each
+    reserved = workload.condition("QuotaReserved")
+    known = reserved is not None and reserved.status == "True"
+    return Holder(
+        namespace=workload.meta.namespace,
+        name=workload.meta.name,
+        job=job_of(workload),
+        cluster_queue=cluster_queue,
+        amount=exact(resource, amount),
+        priority=workload.priority,
+        since=moment(reserved.transition) if reserved is not None and known else None,
+        leaving=workload.evicted,
+    )

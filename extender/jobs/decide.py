@@ -18,7 +18,13 @@ from extender.jobs.actions import (
 )
 from extender.jobs.context import Context
 from extender.jobs.ensure import delete, drop_finalizer, ensure_one, finish, update
-from extender.jobs.generic_job import Composed, Finalizing, GenericJob, Reclaiming, Skipping
+from extender.jobs.generic_job import (
+    GenericJob,
+    is_composed,
+    is_finalizing,
+    is_reclaiming,
+    is_skipping,
+)
 from extender.jobs.names import Word
 from extender.jobs.placements import FlavorNotFoundError, placements_of
 from extender.jobs.readiness import readiness
@@ -41,11 +47,11 @@ def decide(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context)
     `workloads` are those that the job owns. Time does not pass here: it is decided again when the
     job, one of its workloads, or something that the context speaks of has changed.
     """
-    if isinstance(job, Skipping) and job.skip():
+    if is_skipping(job) and job.skip():
         return NONE
     if fields.text(job.object, "metadata", "deletionTimestamp"):
         # Of other kinds nobody may be left who would tell that the pods are gone.
-        return NONE if isinstance(job, Composed) and job.is_active() else _dropped(workloads)
+        return NONE if is_composed(job) and job.is_active() else _dropped(workloads)
     if context.ancestor is not None:
         return _held(job, workloads, context)
     if _is_unmanaged(job, workloads, context):
@@ -67,7 +73,7 @@ def decide_orphan(workloads: Sequence[WorkloadInfo]) -> Actions:
 
 
 def _manage(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context) -> Actions:
-    tidy = job.tidy_steps() if isinstance(job, Composed) else ()
+    tidy = job.tidy_steps() if is_composed(job) else ()
     if tidy:
         said = f"{len(tidy)} pods more than its group has are deleted"
         return (FinalizeJob(tuple(tidy), Note(Word.EXCESS_POD_DELETED, said)),)
@@ -112,7 +118,7 @@ def _create(job: GenericJob, context: Context) -> Actions:
     refused = _refusal(job)
     if refused is not None:
         return (refused,)
-    if job.is_active() or (isinstance(job, Composed) and job.incomplete()):
+    if job.is_active() or (is_composed(job) and job.incomplete()):
         return NONE
     try:
         workload = build(job, priority_of(job, context))
@@ -124,7 +130,7 @@ def _create(job: GenericJob, context: Context) -> Actions:
 
 def _refusal(job: GenericJob) -> Refuse | None:
     queue, pod_sets = job.queue_name(), len(job.pod_sets())
-    if isinstance(job, Composed) and job.problem():
+    if is_composed(job) and job.problem():
         return Refuse(Word.INVALID_GROUP, job.problem())
     if queue and not _DNS_NAME.fullmatch(queue):
         message = f"{queue!r} in label {names.QUEUE_NAME} cannot be the name of a LocalQueue"
@@ -165,7 +171,7 @@ def _after_the_end(job: GenericJob, workload: WorkloadInfo) -> Actions:
 
 
 def _finalize(job: GenericJob) -> Actions:
-    steps = tuple(job.finalize_steps()) if isinstance(job, Finalizing) else ()
+    steps = tuple(job.finalize_steps()) if is_finalizing(job) else ()
     return (FinalizeJob(steps),) if steps else NONE
 
 
@@ -182,7 +188,7 @@ def _act(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
         return stop(
             job, Word.NOT_ADMITTED, "It is not admitted by a ClusterQueue", workload=workload
         )
-    late = _start(job, workload, context) if isinstance(job, Composed) else NONE
+    late = _start(job, workload, context) if is_composed(job) else NONE
     return (*_prioritize(job, workload, context), *late)
 
 
@@ -246,7 +252,7 @@ def _report(job: GenericJob, workload: WorkloadInfo, context: Context) -> Action
 
 
 def _reclaim(job: GenericJob, workload: WorkloadInfo) -> Actions:
-    if not isinstance(job, Reclaiming) or (workload.evicted and workload.admission is not None):
+    if not is_reclaiming(job) or (workload.evicted and workload.admission is not None):
         return NONE  # what is given back as a whole needs no parts
     most = {each.name: each.count for each in workload.pod_sets}
     found = job.reclaimable_pods().items()

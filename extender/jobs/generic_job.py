@@ -6,7 +6,9 @@ clock. The methods that change something change the wrapped object and nothing e
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
+
+from typing_extensions import TypeIs
 
 from extender.jobs.fields import Object
 from extender.jobs.templates import Placement
@@ -185,3 +187,41 @@ class Slot:
     count: int
     template: Object = field(repr=False)
     min_count: int | None = None
+
+
+# Whether a class has a side is asked for each job at each look, and costs as much as the rest.
+
+
+def is_skipping(job: object) -> TypeIs[Skipping]:
+    """Return whether the kind has objects that are not ours."""
+    return _has(type(job), Skipping)
+
+
+def is_reclaiming(job: object) -> TypeIs[Reclaiming]:
+    """Return whether the kind can say which pods are done."""
+    return _has(type(job), Reclaiming)
+
+
+def is_stepping(job: object) -> TypeIs[Stepping]:
+    """Return whether the kind has steps of its own."""
+    return _has(type(job), Stepping)
+
+
+def is_finalizing(job: object) -> TypeIs[Finalizing]:
+    """Return whether the kind has something to tidy up."""
+    return _has(type(job), Finalizing)
+
+
+def is_composed(job: object) -> TypeIs[Composed]:
+    """Return whether the kind is made of several objects."""
+    return _has(type(job), Composed)
+
+
+_ANSWERS: Final[dict[tuple[type, type], bool]] = {}
+
+
+def _has(kind: type, side: type) -> bool:
+    asked = (kind, side)
+    if asked not in _ANSWERS:
+        _ANSWERS[asked] = issubclass(kind, side)
+    return _ANSWERS[asked]

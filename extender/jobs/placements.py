@@ -52,4 +52,7 @@ def _as_json(toleration: Toleration) -> dict[str, object]:
         "value": toleration.value,
         "effect": toleration.effect,
     }
-    return {name: text for name, text in said.items() if text}
+    given: dict[str, object] = {name: text for name, text in said.items() if text}
+    if toleration.toleration_seconds is not None:
+        given["tolerationSeconds"] = toleration.toleration_seconds
+    return given

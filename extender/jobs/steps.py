@@ -5,14 +5,14 @@ from copy import deepcopy
 
 from extender.jobs import fields
 from extender.jobs.fields import Object
-from extender.jobs.generic_job import GenericJob, PodSet, Step, Stepping
+from extender.jobs.generic_job import GenericJob, PodSet, Step, is_stepping
 from extender.jobs.patch import merge_patch, replaces_list
 from extender.jobs.templates import Placement
 
 
 def start_steps(job: GenericJob, placements: Sequence[Placement]) -> tuple[Step, ...]:
     """Return the writes that start a job; PlacementError where it cannot run as it was placed."""
-    if isinstance(job, Stepping):
+    if is_stepping(job):
         return tuple(job.start_steps(placements))
 
     def start(changed: GenericJob) -> None:
@@ -24,7 +24,7 @@ def start_steps(job: GenericJob, placements: Sequence[Placement]) -> tuple[Step,
 
 def stop_steps(job: GenericJob, pod_sets: Sequence[PodSet] | None) -> tuple[Step, ...]:
     """Return the writes that stop a job and restore its templates, if it is known how they were."""
-    if isinstance(job, Stepping):
+    if is_stepping(job):
         return tuple(job.stop_steps(pod_sets))
 
     def stop(changed: GenericJob) -> None:
@@ -37,7 +37,7 @@ def stop_steps(job: GenericJob, pod_sets: Sequence[PodSet] | None) -> tuple[Step
 
 def is_stopping(job: GenericJob) -> bool:
     """Return whether a stop was begun and not ended."""
-    return isinstance(job, Stepping) and job.is_stopping()
+    return is_stepping(job) and job.is_stopping()
 
 
 def one_step(job: GenericJob, change: Callable[[GenericJob], None]) -> tuple[Step, ...]:

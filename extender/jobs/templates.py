@@ -17,6 +17,10 @@ _DIRECTIVES: Final = (
 )
 _TOLERATIONS: Final = ("spec", "tolerations")
 _GATES: Final = ("spec", "schedulingGates")
+_MAY_DIFFER: Final[Mapping[str, frozenset[str]]] = {
+    "metadata": frozenset(("labels", "annotations")),
+    "spec": frozenset(("nodeSelector", "tolerations", "schedulingGates")),
+}
 
 
 class PlacementError(ValueError):
@@ -67,9 +71,10 @@ def same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
 
 def extends(template: Mapping[str, object], original: Mapping[str, object]) -> bool:
     """Return whether a template is the original with nothing but scheduling directives added."""
-    if same(template, original):
+    if template == original:
         return True
-    return _stripped(template) == _stripped(original) and _has_all(template, original)
+    parts = template.keys() | original.keys()
+    return all(_agree(part, template, original) for part in parts) and _has_all(template, original)
 
 
 def _has_all(template: Mapping[str, object], original: Mapping[str, object]) -> bool:
@@ -87,16 +92,17 @@ def _tolerate(template: Object, wanted: tuple[Mapping[str, object], ...]) -> Non
         fields.ensure(template, "spec")["tolerations"] = [*has, *missing]
 
 
-def _stripped(template: Mapping[str, object]) -> object:
-    paths = (*_DIRECTIVES, _TOLERATIONS, _GATES)
-    bare: Object = {}
-    for part, inside in template.items():
-        taken = {name for where, name in paths if where == part}
-        if isinstance(inside, dict) and taken:
-            bare[part] = {name: each for name, each in inside.items() if name not in taken}
-        else:
-            bare[part] = inside
-    return _bare(bare)
+def _agree(part: str, one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Return whether a part of two templates is the same apart from scheduling directives."""
+    left, right = fields.mapping(one, part), fields.mapping(other, part)
+    if not left and not right:
+        return _equal(one.get(part), other.get(part))
+    names = (left.keys() | right.keys()) - _MAY_DIFFER.get(part, frozenset())
+    return all(_equal(left.get(name), right.get(name)) for name in names)
+
+
+def _equal(one: object, other: object) -> bool:
+    return one == other or _bare({"it": one}) == _bare({"it": other})
 
 
 def _bare(found: object) -> object:

@@ -9,7 +9,7 @@ from extender.jobs import fields, names
 from extender.jobs.context import Context
 from extender.jobs.equivalence import max_execution
 from extender.jobs.fields import Object
-from extender.jobs.generic_job import Composed, GenericJob, PodSet
+from extender.jobs.generic_job import GenericJob, PodSet, is_composed
 
 _LONGEST_NAME: Final = 253
 _HASH_LENGTH: Final = 5
@@ -74,9 +74,9 @@ def workload_name(source: Object) -> str:
 
 def build(job: GenericJob, priority: Priority) -> Object:
     """Return the workload to be created for a job."""
-    composed = isinstance(job, Composed)
+    composed = is_composed(job)
     metadata: Object = {
-        "name": job.workload_name() if isinstance(job, Composed) else workload_name(job.object),
+        "name": job.workload_name() if is_composed(job) else workload_name(job.object),
         "namespace": fields.text(job.object, "metadata", "namespace"),
         "finalizers": [names.RESOURCE_IN_USE],
         "ownerReferences": owners(job),
@@ -118,7 +118,7 @@ def pod_sets_as_json(pod_sets: Sequence[PodSet]) -> list[Object]:
 
 def owners(job: GenericJob) -> list[Object]:
     """Return the owner references of a job's workload; of several owners none controls it."""
-    if isinstance(job, Composed):
+    if is_composed(job):
         return [_owner(each) for each in job.members()]
     return [{**_owner(job.object), "controller": True, "blockOwnerDeletion": True}]
 

@@ -32,26 +32,26 @@ class QueueMetrics:
         self._admitted = Counter(
             "kueue_admitted_workloads",
             "Workloads that were admitted.",
-            ["cluster_queue"],
+            ["cluster_queue", "priority_class"],
             registry=registry,
         )
         self._reserved = Counter(
             "kueue_quota_reserved_workloads",
             "Workloads that were given quota.",
-            ["cluster_queue"],
+            ["cluster_queue", "priority_class"],
             registry=registry,
         )
         self._waited = Histogram(
             "kueue_admission_wait_time_seconds",
             "Time from when a workload was created or queued again to its admission.",
-            ["cluster_queue"],
+            ["cluster_queue", "priority_class"],
             buckets=_WAITS,
             registry=registry,
         )
         self._reserve_waited = Histogram(
             "kueue_quota_reserved_wait_time_seconds",
             "Time from when a workload was created or queued again to its quota.",
-            ["cluster_queue"],
+            ["cluster_queue", "priority_class"],
             buckets=_WAITS,
             registry=registry,
         )
@@ -95,11 +95,11 @@ class QueueMetrics:
 
     def admitted(self, workload: WorkloadInfo, cluster_queue: str, *, waited: float) -> None:
         """Take an admission that is written; `waited` in seconds since it was queued."""
-        del workload
-        self._admitted.labels(cluster_queue).inc()
-        self._reserved.labels(cluster_queue).inc()
-        self._waited.labels(cluster_queue).observe(waited)
-        self._reserve_waited.labels(cluster_queue).observe(waited)
+        labels = cluster_queue, _class(workload)
+        self._admitted.labels(*labels).inc()
+        self._reserved.labels(*labels).inc()
+        self._waited.labels(*labels).observe(waited)
+        self._reserve_waited.labels(*labels).observe(waited)
 
     def changed(self, before: WorkloadInfo, after: WorkloadInfo, cluster_queue: str) -> None:
         """Take a status that is written: an eviction, an end, or neither."""

@@ -34,6 +34,7 @@ from extender.state.queues.records import (
     FlavorInfo,
     LocalQueueInfo,
     NamespaceInfo,
+    OwnerRef,
     WorkloadInfo,
 )
 from extender.state.queues.snapshot import QueueSnapshot
@@ -61,8 +62,8 @@ class AmbiguousError(Exception):
     """Several jobs have the name."""
 
 
-async def explained(asked: Asked, kubeconfig: Path | None) -> Explanation:
-    """Return why a workload, or that of a job, is where it is.
+async def explained(asked: Asked, kubeconfig: Path | None, options: Options) -> Explanation:
+    """Return why a workload, or that of a job, is where it is; `options` are the reconciler's.
 
     Raises NothingToExplainError, AmbiguousError, ApiError and ConfigurationError.
     """
@@ -75,14 +76,14 @@ async def explained(asked: Asked, kubeconfig: Path | None) -> Explanation:
         if asked.is_job:
             key = _workload_of(asked, snapshot) or await _absent(client, asked, decoder)
         await _read_pods(client, cluster, decoder, namespace=asked.namespace)
-        found = explain(key, _view(snapshot, cluster))
+        found = explain(key, _view(snapshot, cluster, options))
         if found is None:
             raise NothingToExplainError(f"there is no Workload {key}")
         return found
 
 
-def _view(snapshot: QueueSnapshot, cluster: Cluster) -> View:
-    now, options = SystemClock().wall(), Options()
+def _view(snapshot: QueueSnapshot, cluster: Cluster, options: Options) -> View:
+    now = SystemClock().wall()
     pending = PendingQueues(options)
     for key in snapshot.workloads:
         pending.update(key, snapshot, now)
@@ -125,20 +126,24 @@ async def _read_pods(
 
 def _workload_of(asked: Asked, snapshot: QueueSnapshot) -> str | None:
     """Return the workload of a job: one that has not ended before those that have."""
-    found = [w for w in snapshot.workloads.values() if _is_of(asked, w)]
-    kinds = sorted({w.owner.kind for w in found if w.owner})
+    found = [w for w in snapshot.workloads.values() if _asked_for(asked, w)]
+    kinds = sorted({each.kind for w in found for each in _asked_for(asked, w)})
     if len(kinds) > 1:
         raise AmbiguousError(f"there are several jobs {asked.name}, say --kind: {', '.join(kinds)}")
     found.sort(key=lambda w: (w.finished, -w.meta.created, w.meta.name))
     return found[0].key if found else None
 
 
-def _is_of(asked: Asked, workload: WorkloadInfo) -> bool:
-    owner = workload.owner
-    if owner is None or (workload.meta.namespace, owner.name) != (asked.namespace, asked.name):
-        return False
-    group = owner.api_version.rpartition("/")[0]
-    return _is_kind(asked.kind, owner.kind, f"{group}/{owner.kind}")
+def _asked_for(asked: Asked, workload: WorkloadInfo) -> list[OwnerRef]:
+    """Return those owners of a workload that may be meant."""
+    if workload.meta.namespace != asked.namespace:
+        return []
+    return [
+        owner
+        for owner in workload.owners
+        if owner.name == asked.name
+        and _is_kind(asked.kind, owner.kind, f"{owner.api_version.rpartition('/')[0]}/{owner.kind}")
+    ]
 
 
 def _is_kind(wanted: str | None, *names: str) -> bool:

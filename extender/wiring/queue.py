@@ -35,7 +35,6 @@ from extender.kube.queues import (
 from extender.kube.recorder import Recorder
 from extender.kube.reflector import Reflector
 from extender.kube.watch import Watcher
-from extender.queueing.options import Options
 from extender.queueing.quota import QuotaTree
 from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
@@ -98,12 +97,7 @@ class Queue:
         workloads = Workloads(
             self.queues, WorkloadWriter(client, self._decoder), written=self._count
         )
-        options = Options(
-            heads_per_queue=chosen.heads_per_queue,
-            quota_check="IgnoreUndeclared"
-            if chosen.ignore_undeclared_resources
-            else "BlockUndeclared",
-        )
+        options = chosen.options()
         self.admitter = Admitter(
             self.queues,
             workloads,

@@ -42,7 +42,7 @@ def webhooks(
     settings: Settings, client: KubeClient, *, clock: Clock, queue: Queue | None
 ) -> "Webhooks | None":
     """Return the webhooks of a process with that queue, None where they are not wanted."""
-    if not _wanted(settings.webhooks):
+    if not wanted(settings):
         return None
     reflectors = [each for each in queue.reflectors if each.kind in _ASKED] if queue else []
     chosen = settings.queue
@@ -75,10 +75,15 @@ class KnownQueues:
         return found is not None and matches_selector(self._where, found.labels)
 
 
-def _wanted(section: Section) -> bool:
-    """Return whether to serve: where it is left open, if the API server can find this process."""
+def wanted(settings: Settings) -> bool:
+    """Return whether to serve: where it is left open, if we have the queue and can be found.
+
+    Without it somebody else has, and CRDs whose conversion we must not take over.
+    """
+    section = settings.webhooks
     if section.enabled == "auto":
-        return section.url is not None or "KUBERNETES_SERVICE_HOST" in os.environ
+        found = section.url is not None or "KUBERNETES_SERVICE_HOST" in os.environ
+        return settings.queue.enabled and found
     return section.enabled
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import httpx
 import pytest
 
 from extender.jobs.generic_job import GenericJob, PodSet, Step
@@ -11,7 +12,7 @@ from extender.jobs.steps import start_steps, stop_steps
 from extender.jobs.templates import Placement
 from tests.cluster.conftest import NodeFactory
 from tests.harness import objects
-from tests.harness.client import Api
+from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
 from tests.harness.objects import Object
 
@@ -68,7 +69,17 @@ class Bench:
 
     def start(self, count: int = 2) -> None:
         placement = Placement("main", count, TIER, (TOLERATION,), {"kueue.x-k8s.io/podset": "main"})
-        self.send(start_steps(self.job(), [placement]))
+
+        def started() -> bool:
+            try:
+                self.send(start_steps(self.job(), [placement]))
+            except ApiError as error:
+                if error.status != httpx.codes.CONFLICT:
+                    raise
+                return False  # the Job's controller was quicker: read it again
+            return True
+
+        self.api.wait_for("the Job is started", started, SECONDS)
 
     def pods(self) -> list[Object]:
         found = self.api.list("pods", self.namespace)

@@ -40,6 +40,20 @@ def name_of(queues: Queues, job: str) -> str:
     return str(workload["metadata"]["name"])
 
 
+def end(queues: Queues, job: str) -> None:
+    """Have all pods of a job succeed; return when its workload has ended."""
+
+    def ended() -> bool:
+        for pod in queues.api.list("pods", queues.namespace, labels=f"job-name={job}"):
+            if pod["status"].get("phase") != "Succeeded":
+                done = {"status": {"phase": "Succeeded"}}
+                name = pod["metadata"]["name"]
+                queues.api.patch("pods", name, queues.namespace, body=done, subresource="status")
+        return queues.condition(job, "Finished").get("status") == "True"
+
+    queues.api.wait_for(f"{job} ends", ended)
+
+
 @pytest.fixture
 def two_jobs(queues: Queues, nodes: NodeFactory) -> tuple[str, str]:
     """A queue of three CPUs, of which `first` has two, so that `second` waits for one more."""
@@ -250,7 +264,7 @@ def test_the_numbers_are_in_the_metrics(
 
     assert samples(reconciler, want) == want
 
-    queues.api.delete("batch/v1/jobs", "first", queues.namespace)
+    end(queues, "first")
     ended = f'kueue_finished_workloads_total{{{queue},priority_class=""}}'
     queues.await_admitted("second")
     gone = {f'kueue_pending_workloads{{{queue},status="inadmissible"}}': 0.0}
@@ -325,10 +339,7 @@ def test_the_columns_that_kubectl_shows(
         },
     )
 
-    for pod in api.list("pods", queues.namespace):
-        meta = pod["metadata"]
-        done = {"status": {"phase": "Succeeded"}}
-        api.patch("pods", meta["name"], queues.namespace, body=done, subresource="status")
+    end(queues, "first")
     shows(workloads, **{first: {"Finished": "True"}, second: {"Admitted": "True"}})
     assert len(api.list(WORKLOADS, queues.namespace)) == 2
 

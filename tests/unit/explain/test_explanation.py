@@ -12,6 +12,7 @@ from extender.state.cluster import Cluster
 from extender.state.pod_groups import PodGroupInfo, PodGroupStatusInfo
 from extender.state.pods import PodInfo
 from extender.state.queues.records import OwnerRef
+from tests.makers import key, shape
 from tests.queue_makers import (
     Admissions,
     admission,
@@ -19,12 +20,10 @@ from tests.queue_makers import (
     condition,
     flavor,
     group,
-    key,
     local_queue,
     meta,
     pod_set,
     quota,
-    shape,
     workload,
 )
 from tests.unit.explain.scene import holding, view
@@ -61,14 +60,15 @@ def test_what_a_workload_waits_for() -> None:
             conditions=(condition("QuotaReserved", at=1),),
         ),
         workload("before", 9, priority=3),
-        workload("waits", pods, owner=OWNER, priority_class=("g", "k", "low")),
+        workload("waits", pods, owners=(OWNER,), priority_class=("g", "k", "low")),
     )
 
     found = told(queues, "waits")
 
     assert (found.state, found.reason) == ("Pending", "WaitingForQuota")
-    assert found.job is not None
-    assert (found.job.kind, found.job.name) == ("Job", "train")
+    assert [(each.kind, each.name, each.controller) for each in found.owners] == [
+        ("Job", "train", True)
+    ]
     assert (found.cluster_queue, found.cohort, found.priority_class) == ("cq", "team", "low")
     assert found.position_in_cluster_queue is not None
     place = found.position_in_cluster_queue
@@ -95,7 +95,6 @@ def test_who_is_to_go_is_told_of_one_that_may_preempt() -> None:
 
     found = told(queues, "high")
 
-    assert found.reason == "WaitingForPreemptedWorkloads"
     assert "preemption of 1 workload" in found.message
     assert [each.name for each in found.waiting_for[0].holders] == ["low"]
 
@@ -109,7 +108,7 @@ def test_where_an_admitted_workload_runs() -> None:
         workload(
             "runs",
             asks.pod_sets,
-            owner=OWNER,
+            owners=(OWNER,),
             admission=admission(asks),
             conditions=(condition("QuotaReserved"), condition("Admitted")),
         )
@@ -177,7 +176,7 @@ def test_states(
 def test_the_text() -> None:
     queues = Admissions(cluster_queue("cq", 4, "team"), local_queue())
     queues.put(
-        holding("has", 3, owner=OWNER),
+        holding("has", 3, owners=(OWNER,)),
         workload(
             "waits",
             pod_set(1, 2),

@@ -94,7 +94,7 @@ def test_the_status_of_a_queue() -> None:
     assert (states("stopped"), states("going")) == (["pending"], ["terminating"])
 
 
-def test_evictions_and_ends_are_counted_once() -> None:
+def test_what_happens_to_a_workload_is_counted_once() -> None:
     registry = CollectorRegistry()
     metrics = QueueMetrics(registry)
     before = workload("w", priority_class=("g", "k", "high"))
@@ -102,6 +102,7 @@ def test_evictions_and_ends_are_counted_once() -> None:
     evicted = to.evicted(before, "PodsReadyTimeout", "late", now=2, cause="WaitForStart")
     ended = to.finished(before, "Succeeded", "done", now=3)
 
+    metrics.admitted(before, "cq", waited=2.0)
     metrics.changed(before, before, "cq")
     metrics.changed(before, evicted, "cq")
     metrics.changed(evicted, replace(evicted, past_execution=1), "cq")
@@ -114,6 +115,8 @@ def test_evictions_and_ends_are_counted_once() -> None:
     assert found == {
         f'kueue_evicted_workloads_total{{{labels},reason="PodsReadyTimeout",'
         'underlying_cause="WaitForStart"}': 1,
+        f"kueue_admitted_workloads_total{{{labels}}}": 1,
+        f"kueue_quota_reserved_workloads_total{{{labels}}}": 1,
         f"kueue_finished_workloads_total{{{labels}}}": 1,
         'kueue_preempted_workloads_total{preempting_cluster_queue="cq",'
         'reason="InCohortReclamation"}': 1,

@@ -1,0 +1,31 @@
+"""Workloads of the reconciler on an API server that is strict about owners."""
+
+from tests.cluster.queues import WORKLOADS
+from tests.harness import objects
+from tests.harness.client import Api
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import ROOT
+from tests.harness.kinds import POD_SETS, QUEUE, fresh
+from tests.harness.reconciler import Reconciler
+
+STRICT = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
+KINDS = {"Job", "JobSet", "MPIJob", "PyTorchJob", "TFJob", "XGBoostJob", "RayJob", "Pod"}
+
+
+def test_the_service_account_may_make_jobs_owners_of_workloads() -> None:
+    jobs = [fresh(maker(), namespace="default", queue="queue") for maker, _ in POD_SETS.values()]
+    jobs.append(objects.job("work", queue="queue", suspend=True))
+    jobs.append(objects.pod("work", labels={QUEUE: "queue"}, gates=["kueue.x-k8s.io/admission"]))
+    with (
+        ControlPlane(kubelet=False, controllers=False, apiserver_args=[STRICT]) as strict,
+        Api(strict.admin_kubeconfig) as api,
+    ):
+        api.apply(ROOT / "tests" / "harness" / "crds")
+        Reconciler(strict).wait_leading()
+        api.create(*jobs)
+
+        def owners() -> set[str]:
+            found = [each["metadata"]["ownerReferences"] for each in api.list(WORKLOADS, "default")]
+            return {owner["kind"] for owners in found for owner in owners}
+
+        api.wait_for("all have workloads", lambda: owners() == KINDS)
