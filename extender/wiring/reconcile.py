@@ -177,7 +177,7 @@ class Reconciler:
                 tasks.create_task(self._controller.run())
                 tasks.create_task(self._recorder.run())
                 if self._queue is not None:
-                    tasks.create_task(self._queue.run())
+                    tasks.create_task(self._queue.run(after_another=self._election is not None))
         finally:
             self._metrics.leader.set(0)
 
