@@ -181,6 +181,21 @@ def test_answers_that_are_lost_exceed_no_quota(
     assert lossy.process.running
 
 
+def test_when_nothing_is_heard_for_a_while_no_quota_is_given_twice(
+    lossy: Reconciler, proxy: LossyProxy, queues: Queues
+) -> None:
+    """Neither answers nor watches tell that an admission was taken; requests go on to arrive."""
+    burst = Burst(queues, 12)
+    burst.create()
+    burst.await_finished(2)
+    with proxy.silence():
+        before = proxy.lost
+        queues.api.wait_for("nothing is heard", lambda: proxy.lost >= before + 12, LONG)
+
+    burst.judge()
+    assert lossy.process.running
+
+
 @pytest.mark.usefixtures("own")
 def test_another_writer_of_workloads_delays_nobody_for_good(queues: Queues) -> None:
     burst = Burst(queues, 15)
