@@ -123,6 +123,7 @@ class Queue:
                     integrations=self._integrations,
                     manage_without_queue_name=everything,
                     namespace_selector=chosen.selector(),
+                    release_quota=chosen.release_quota,
                 ),
             ).reconcile,
             observer=given.observer("job"),
