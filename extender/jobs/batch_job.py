@@ -162,8 +162,7 @@ class BatchJob(BaseJob):
         return None if settled or not 0 < least < self._pods() else least
 
     def _least(self) -> int:
-        said = fields.annotation(self._object, names.MIN_PARALLELISM)
-        return int(said) if said.isascii() and said.isdigit() else 0
+        return fields.whole(fields.annotation(self._object, names.MIN_PARALLELISM))
 
     def _completions_follow(self) -> bool:
         return fields.annotation(self._object, names.COMPLETIONS_EQUAL_PARALLELISM) == "true"
