@@ -20,6 +20,9 @@ GANG_READY: Final = "scheduling.x-k8s.io/gang-ready"
 WOKEN_ANNOTATION: Final = "scheduling.x-k8s.io/woken-at"
 """Patched on a pod to make kube-scheduler try it again: any change to a pod's metadata does."""
 
+INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
+"""Which part of an Indexed Job's work a pod does."""
+
 
 class Reason(StrEnum):
     """Why a pod or a group is where it is: the same word in answers, Events, metrics and logs."""

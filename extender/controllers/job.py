@@ -18,10 +18,11 @@ from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
 from extender.jobs.actions import Actions, Note
-from extender.jobs.context import Ancestor, Context
+from extender.jobs.context import Ancestor, Context, ReleaseQuota
 from extender.jobs.decide import decide
 from extender.jobs.fields import text
 from extender.jobs.generic_job import GenericJob, Step
+from extender.jobs.reclaim import release_strategy
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name
 from extender.kube.errors import NotFoundError, UnavailableError
@@ -45,6 +46,7 @@ class JobOptions:
     namespace_selector: LabelSelector
     manage_without_queue_name: bool = False
     wait_for_pods_ready: bool = False
+    release_quota: ReleaseQuota = "OnTerminating"
 
 
 class Writer(Protocol):
@@ -179,7 +181,18 @@ class JobController:
             ancestor=self._ancestor(found),
             prebuilt=view.workloads.get(f"{found.meta.namespace}/{prebuilt}") if prebuilt else None,
             wait_for_pods_ready=options.wait_for_pods_ready,
+            release_quota=self._release_quota(found),
         )
+
+    def _release_quota(self, found: JobObject) -> ReleaseQuota:
+        """Return when quota is released, as says the ClusterQueue that a job has quota from."""
+        view, chosen = self._snapshot, self._options.release_quota
+        for key in view.workloads_of(found.meta.uid):
+            admission = view.workloads[key].admission
+            queue = view.cluster_queues.get(admission.cluster_queue) if admission else None
+            if queue is not None:
+                return release_strategy(queue.meta.annotations, chosen)
+        return chosen
 
     def _ancestor(self, found: JobObject) -> Ancestor | None:
         """Return the topmost job of the owners that is managed itself."""

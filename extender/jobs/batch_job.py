@@ -78,6 +78,10 @@ class BatchJob(BaseJob):
         spare = self._pods() - self._left(done) if done else 0
         return {_POD_SET: spare} if spare else {}
 
+    def terminating_pods(self) -> Mapping[str, int]:
+        """Return how many pods are being deleted and have not ended."""
+        return {_POD_SET: fields.count(self._object, "status", "terminating")}
+
     # -- start and stop
 
     def is_stopping(self) -> bool:

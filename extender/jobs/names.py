@@ -15,6 +15,8 @@ PREBUILT_WORKLOAD: Final = "kueue.x-k8s.io/prebuilt-workload-name"
 MAX_EXEC_TIME: Final = "kueue.x-k8s.io/max-exec-time-seconds"
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
 COMPLETIONS_EQUAL_PARALLELISM: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
+RELEASE_QUOTA: Final = "kueue.x-k8s.io/release-quota"
+"""On a job or a ClusterQueue: OnTerminating or OnTerminal."""
 STOPPING: Final = "kueue.x-k8s.io/stopping"
 """On a job whose stop has begun and not ended."""
 

@@ -14,6 +14,7 @@ from extender.api.wellknown import QUEUE_LABEL
 from extender.config import Settings
 from extender.controllers.admitter import Admitter
 from extender.controllers.job import JobController, JobOptions
+from extender.controllers.job_counts import JobCounts
 from extender.controllers.queue_status import QueueStatusController
 from extender.controllers.workload import WorkloadController
 from extender.controllers.workload_writer import Workloads
@@ -54,6 +55,7 @@ from extender.state.queues.records import (
 )
 from extender.state.queues.store import Queues
 from extender.state.snapshot import Snapshot
+from extender.telemetry.jobs import JobMetrics
 from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.queue_gauges import Seen
 from extender.wiring.reflectors import backoff
@@ -74,6 +76,7 @@ class Given:
     recorder: Recorder
     clock: Clock
     metrics: QueueMetrics
+    job_metrics: JobMetrics
     observer: Callable[[str], Observer]
 
 
@@ -94,6 +97,7 @@ class Queue:
         self._job_reflectors = {each.name: self._jobs(each) for each in selected}
         self.reflectors = [*self._records(), *self._job_reflectors.values()]
         self._metrics = given.metrics
+        self._job_counts = JobCounts(self._snapshot, given.job_metrics, clock)
         workloads = Workloads(
             self.queues, WorkloadWriter(client, self._decoder), written=self._count
         )
@@ -123,18 +127,21 @@ class Queue:
             settle=SETTLE,
         )
         self._jobs_controller = controller(
-            JobController(
-                self.queues,
-                workloads,
-                self._job_writer,
-                record=recorder.record,
-                clock=clock,
-                options=JobOptions(
-                    integrations=self._integrations,
-                    manage_without_queue_name=manages_all,
-                    namespace_selector=chosen.selector(),
-                ),
-            ).reconcile,
+            self._job_counts.counting(
+                JobController(
+                    self.queues,
+                    workloads,
+                    self._job_writer,
+                    record=recorder.record,
+                    clock=clock,
+                    options=JobOptions(
+                        integrations=self._integrations,
+                        manage_without_queue_name=manages_all,
+                        namespace_selector=chosen.selector(),
+                        release_quota=chosen.release_quota,
+                    ),
+                ).reconcile
+            ),
             observer=given.observer("job"),
             settle=SETTLE,
         )
@@ -201,6 +208,7 @@ class Queue:
         held = before.admission or after.admission
         queue = held.cluster_queue if held else self._snapshot.cluster_queue_of(after)
         self._metrics.changed(before, after, queue or "")
+        self._job_counts.changed(before, after)
 
     async def run(self, *, after_another: bool) -> None:
         """Work, as the leader, until cancelled; there may have been another one before."""
