@@ -178,6 +178,7 @@ spec:
 """
 
 
+
 def template(cpu: Any = 1) -> Object:
     resources = {"requests": {"cpu": cpu, "memory": "200Mi"}}
     container = {"name": "work", "image": "example.invalid/work:1", "resources": resources}
@@ -488,7 +489,9 @@ def test_a_job_of_each_kind(user: User, kind: str) -> None:
         "namespace": user.namespace,
         "labels": {"kueue.x-k8s.io/queue-name": "user-queue"},
     }
-    job = user.api.create({"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec})
+    job = user.api.create(
+        {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
+    )
     operator = Operator(user.api, job)
 
     user.await_told("work", "Admitted", "Admitted")
