@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.history import History, Judge
+from tests.cluster.history import Judge, versions
 from tests.cluster.queues import API, JOBS, QUEUE, WORKLOADS, Queues, condition
 from tests.harness.client import Api, ApiError, Object
 from tests.harness.control_plane import ControlPlane
@@ -73,28 +73,21 @@ class Burst:
         api = self.queues.api
         api.wait_for(f"{count} have finished", lambda: self.finished() >= count, LONG)
 
-    def judge(self, history: History, *, gaps: bool = False) -> Judge:
+    def judge(self) -> Judge:
         """Have the whole story judged, in which everybody finished."""
         self.await_finished(len(self.names))
-        api = self.queues.api
-        api.wait_for("the history is whole", lambda: history.caught_up(api))
-        judge = Judge(QUOTA * 1000).replay(history)
+        api, namespace = self.queues.api, self.queues.namespace
+        judge = Judge(QUOTA * 1000).replay(versions(api, namespace))
         assert judge.faults == []
         assert {name: judge.workloads_of(name) for name in self.names} == dict.fromkeys(
             self.names, 1
         )
-        assert gaps or history.gaps == 0
+        assert not api.list("events.k8s.io/v1/events", namespace, fields="reason=DeletedWorkload")
         assert judge.most == QUOTA * 1000
         for name in self.names:
-            job = api.get(JOBS, name, self.queues.namespace)
+            job = api.get(JOBS, name, namespace)
             assert condition(job, "Complete")["status"] == "True"
         return judge
-
-
-@pytest.fixture
-def history(control_plane: ControlPlane, namespace: str) -> Iterator[History]:
-    with History(control_plane.admin_kubeconfig, namespace) as history:
-        yield history
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +96,7 @@ def _room(nodes: NodeFactory) -> None:
 
 
 def test_a_burst_goes_on_wherever_the_reconciler_was_killed(
-    own: Reconciler, queues: Queues, history: History
+    own: Reconciler, queues: Queues
 ) -> None:
     burst = Burst(queues, 30)
     burst.create()
@@ -111,12 +104,12 @@ def test_a_burst_goes_on_wherever_the_reconciler_was_killed(
         burst.await_finished(done)
         own.restart()
 
-    judge = burst.judge(history)
+    judge = burst.judge()
     assert judge.stops == 0
 
 
 def test_a_burst_goes_on_while_it_is_being_created_and_the_reconciler_is_killed(
-    own: Reconciler, queues: Queues, history: History
+    own: Reconciler, queues: Queues
 ) -> None:
     burst = Burst(queues, 12)
     api, namespace = queues.api, queues.namespace
@@ -127,11 +120,11 @@ def test_a_burst_goes_on_while_it_is_being_created_and_the_reconciler_is_killed(
     creating.join(60)
     own.start()
 
-    burst.judge(history)
+    burst.judge()
 
 
 def test_another_replica_goes_on_where_the_leader_died(
-    pair: tuple[Reconciler, Reconciler], queues: Queues, history: History
+    pair: tuple[Reconciler, Reconciler], queues: Queues
 ) -> None:
     first, second = pair
     burst = Burst(queues, 15)
@@ -141,11 +134,11 @@ def test_another_replica_goes_on_where_the_leader_died(
     first.process.kill()
     second.wait_leading()
 
-    burst.judge(history)
+    burst.judge()
 
 
 def test_a_burst_goes_on_when_the_api_server_was_away(
-    own: Reconciler, control_plane: ControlPlane, queues: Queues, history: History
+    own: Reconciler, control_plane: ControlPlane, queues: Queues
 ) -> None:
     burst = Burst(queues, 15)
     burst.create()
@@ -154,7 +147,7 @@ def test_a_burst_goes_on_when_the_api_server_was_away(
     control_plane.apiserver.start()
     control_plane.wait_ready()
 
-    burst.judge(history, gaps=True)
+    burst.judge()
     assert own.process.running
 
 
@@ -175,7 +168,7 @@ def lossy(control_plane: ControlPlane, proxy: LossyProxy) -> Iterator[Reconciler
 
 
 def test_answers_that_are_lost_exceed_no_quota(
-    lossy: Reconciler, proxy: LossyProxy, queues: Queues, history: History
+    lossy: Reconciler, proxy: LossyProxy, queues: Queues
 ) -> None:
     burst = Burst(queues, 18)
     burst.create()
@@ -183,15 +176,28 @@ def test_answers_that_are_lost_exceed_no_quota(
         burst.await_finished(done)
         proxy.lose(6)
 
-    burst.judge(history)
+    burst.judge()
     assert proxy.lost >= 6
     assert lossy.process.running
 
 
-@pytest.mark.usefixtures("own")
-def test_another_writer_of_workloads_delays_nobody_for_good(
-    queues: Queues, history: History
+def test_when_nothing_is_heard_for_a_while_no_quota_is_given_twice(
+    lossy: Reconciler, proxy: LossyProxy, queues: Queues
 ) -> None:
+    """Neither answers nor watches tell that an admission was taken; requests go on to arrive."""
+    burst = Burst(queues, 12)
+    burst.create()
+    burst.await_finished(2)
+    with proxy.silence():
+        before = proxy.lost
+        queues.api.wait_for("nothing is heard", lambda: proxy.lost >= before + 12, LONG)
+
+    burst.judge()
+    assert lossy.process.running
+
+
+@pytest.mark.usefixtures("own")
+def test_another_writer_of_workloads_delays_nobody_for_good(queues: Queues) -> None:
     burst = Burst(queues, 15)
     ended = threading.Event()
     written = 0
@@ -225,7 +231,7 @@ def test_another_writer_of_workloads_delays_nobody_for_good(
     finally:
         ended.set()
         meddling.join(60)
-    burst.judge(history)
+    burst.judge()
     assert written > 15
 
 

@@ -1,7 +1,7 @@
 """The reconciler as a user would run it, with the token of its own service account."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -32,6 +32,8 @@ class Reconciler:
         webhooks: bool = False,
         webhooks_url: str = "",
         api_port: int | None = None,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self._control_plane = control_plane
         install(control_plane)
@@ -62,8 +64,9 @@ class Reconciler:
             [
                 *(sys.executable, "-m", "extender", "reconcile"),
                 *("--kubeconfig", kubeconfig, "--config", config, "--port", str(port)),
+                *args,
             ],
-            env={"PYTHONFAULTHANDLER": "1"},
+            env={"PYTHONFAULTHANDLER": "1", **(env or {})},
             url=self.url,
         )
         self.wait_ready()
