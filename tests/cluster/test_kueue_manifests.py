@@ -89,7 +89,7 @@ spec:
     whenCanBorrow: {fungible}
     whenCanPreempt: TryNextFlavor
   resourceGroups:
-  - coveredResources: [cpu]
+  - coveredResources: [cpu, memory]
     flavors:
     - name: shared-{id}
       resources:
@@ -97,6 +97,8 @@ spec:
         nominalQuota: 2
         borrowingLimit: 1
         lendingLimit: 1
+      - name: memory
+        nominalQuota: 36Gi
 ---
 apiVersion: {version}
 kind: ClusterQueue
@@ -106,12 +108,14 @@ spec:
   namespaceSelector: {{}}
   {cohort}: both-{id}
   resourceGroups:
-  - coveredResources: [cpu]
+  - coveredResources: [cpu, memory]
     flavors:
     - name: shared-{id}
       resources:
       - name: cpu
         nominalQuota: "2"
+      - name: memory
+        nominalQuota: 1e9
 ---
 apiVersion: {version}
 kind: LocalQueue
@@ -299,9 +303,18 @@ def are_held(api: Api) -> bool:
         for path, body in (
             ("/apis/batch/v1/namespaces/default/jobs", job),
             ("/api/v1/namespaces/default/pods", pod),
+            *(written(kind) for kind in WRITTEN),
         )
     ]
     return tried[0]["suspend"] is True and "schedulingGates" in tried[1]
+
+
+def written(kind: str) -> tuple[str, Object]:
+    """Return a path, and a job of a kind to be tried there: a new kind is not known at once."""
+    api_version, spec, _ = WRITTEN[kind]
+    meta = {"name": "tried", "labels": {"kueue.x-k8s.io/queue-name": "none"}}
+    path = f"/apis/{api_version}/namespaces/default/{kind.lower()}s"
+    return path, {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
 
 
 class User:
