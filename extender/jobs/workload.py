@@ -96,9 +96,10 @@ def spec(job: GenericJob, priority: Priority) -> Object:
     """Return the spec of a job's workload."""
     seconds = max_execution(job.object)
     limit: Object = {} if seconds is None else {"maximumExecutionTimeSeconds": seconds}
+    name = job.queue_name()  # a job that is managed without one has none, and waits for one
     return {
         "podSets": pod_sets_as_json(job.pod_sets()),
-        "queueName": job.queue_name(),
+        **({"queueName": name} if name else {}),
         **priority.as_json(),
         **limit,
     }
