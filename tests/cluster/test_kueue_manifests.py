@@ -182,7 +182,6 @@ spec:
 """
 
 
-
 def template(cpu: Any = 1) -> Object:
     resources = {"requests": {"cpu": cpu, "memory": "200Mi"}}
     container = {"name": "work", "image": "example.invalid/work:1", "resources": resources}
@@ -376,6 +375,7 @@ class User:
             raise AssertionError(f"{error}: {self.workload(owner)}") from None
 
     def pods(self) -> list[Object]:
+        """Return the pods of the namespace."""
         return self.api.list("pods", self.namespace)
 
     def await_running(self, count: int) -> None:
@@ -502,9 +502,7 @@ def test_a_job_of_each_kind(user: User, kind: str) -> None:
         "namespace": user.namespace,
         "labels": {"kueue.x-k8s.io/queue-name": "user-queue"},
     }
-    job = user.api.create(
-        {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
-    )
+    job = user.api.create({"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec})
     operator = Operator(user.api, job)
 
     user.await_told("work", "Admitted", "Admitted")
@@ -536,6 +534,21 @@ def test_a_job_of_each_kind(user: User, kind: str) -> None:
         lambda: user.status("clusterqueues", f"all-{user.id}")["reservingWorkloads"] == 0,
         SECONDS,
     )
+
+
+def test_what_the_readme_shows(api: Api) -> None:
+    """Its manifests as they stand there, and a Job as it says."""
+    blocks = (REPO / "README.md").read_text().split("```yaml\n")[1:]
+    [text] = [each for block in blocks if "ClusterQueue" in (each := block.partition("```")[0])]
+    api.apply([each for each in yaml.safe_load_all(text) if each])
+    job = yaml.safe_load(JOB.format(namespace="default", queue="team", pods=3))
+
+    name = api.create(job)["metadata"]["name"]
+
+    api.wait_for("it ends", lambda: condition(api.get(JOBS, name, "default"), "Complete"), SECONDS)
+    [shown] = api.table(f"{NEWER}/workloads", "default")[1:]
+    assert shown[0].startswith(f"job-{name}-")
+    assert shown[1:4] == ("team", "team", "True")
 
 
 def deactivate(user: User, *, active: bool) -> None:
