@@ -22,10 +22,11 @@ from extender.jobs.context import Ancestor, Context, ReleaseQuota
 from extender.jobs.decide import decide
 from extender.jobs.fields import text
 from extender.jobs.generic_job import GenericJob, Step
+from extender.jobs.names import Word
 from extender.jobs.reclaim import release_strategy
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name
-from extender.kube.errors import NotFoundError, UnavailableError
+from extender.kube.errors import InvalidError, NotFoundError, UnavailableError
 from extender.kube.queues import objects as path_of
 from extender.kube.recorder import Event, ObjectRef
 from extender.queueing import transitions as to
@@ -135,7 +136,11 @@ class JobController:
         for action in actions:
             act = self._act.get(type(action))
             if act is not None:
-                await act(action, found)
+                try:
+                    await act(action, found)
+                except InvalidError as error:  # nobody else would tell whoever made the job
+                    self._tell(job, found, Note(Word.INVALID, str(error), warning=True))
+                    raise
             if action.note is not None:
                 self._tell(job, found, action.note)
 

@@ -222,7 +222,7 @@ def _start(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
 def _requeue(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
     """Follow the job to another queue; with quota a workload stays in the one that gave it."""
     if workload.admission is None and job.queue_name() != workload.queue_name:
-        changed = (update(workload, {"queueName": job.queue_name()}),)
+        changed = (update(workload, {"queueName": job.queue_name() or None}),)
         return (*changed, *_prioritize(job, workload, context))
     return _prioritize(job, workload, context)
 

@@ -7,6 +7,7 @@ Source: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta2/
 from dataclasses import replace
 from typing import Final
 
+from extender.api.queue_reasons import Unadmitted
 from extender.state.pod_groups import ConditionInfo
 from extender.state.queues.records import Admission, EvictionCount, RequeueState, WorkloadInfo
 
@@ -21,6 +22,7 @@ PENDING: Final = "Pending"
 
 _AT_ONCE: Final = frozenset((PREEMPTED,))
 """Evictions after which a workload is queued again as soon as its quota is back."""
+_STOPPED: Final = frozenset(("ClusterQueueStopped", "LocalQueueStopped"))
 
 
 def told(
@@ -98,7 +100,7 @@ def released(workload: WorkloadInfo, now: float, *, requeued: bool | None = None
     after = replace(
         workload, admission=None, past_execution=workload.past_execution + ran(workload, now)
     )
-    after = told(after, QUOTA_RESERVED, holds=False, reason=PENDING, message=message, now=now)
+    after = waiting(after, _without(reason), message, now=now)
     if workload.condition(ADMITTED) is not None:
         after = told(
             after,
@@ -110,6 +112,13 @@ def released(workload: WorkloadInfo, now: float, *, requeued: bool | None = None
         )
     again = reason in _AT_ONCE if requeued is None else requeued
     return told(after, REQUEUED, holds=again, reason=reason, message=message, now=now)
+
+
+def _without(eviction: str) -> str:
+    """Return the reason for which a workload has no quota after an eviction."""
+    if eviction.startswith(Unadmitted.DEACTIVATED):
+        return Unadmitted.DEACTIVATED
+    return Unadmitted.SUSPENDED if eviction in _STOPPED else PENDING
 
 
 def requeued(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadInfo:
