@@ -15,9 +15,9 @@ import structlog
 from extender.controllers.workload_writer import Workloads, event
 from extender.kube.errors import ApiError, ConflictError
 from extender.kube.recorder import Event
-from extender.queueing import cycle
+from extender.queueing import cycle, readiness
 from extender.queueing import transitions as to
-from extender.queueing.cycle import Admit, Outcome, Preempt, Wait
+from extender.queueing.cycle import Admit, Outcome, Preempt, Wait, is_held
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Victim
@@ -100,7 +100,8 @@ class Admitter:
             self.pending.update(key, self._snapshot, now)
         if change.released:
             self.pending.release(change.released, self._snapshot, now)
-        if change.structure or change.workloads or change.released:
+        exempt = change.jobs if self._options.pods_ready.block_admission else ()
+        if change.structure or change.workloads or change.released or exempt:
             self._wakeup.set()
 
     def why(self, key: str) -> tuple[str, str] | None:
@@ -147,7 +148,7 @@ class Admitter:
         self._metrics.cycle(self._clock.monotonic() - began, outcomes)
         if preempting:
             await self._preempt(preempting)
-        if outcomes:
+        if any(not is_held(outcome) for outcome in outcomes):
             self._wakeup.set()  # whoever stood behind these may be looked at now
 
     async def _admit(self, outcome: Admit) -> None:
@@ -157,16 +158,14 @@ class Admitter:
         now = self._clock.wall()
         try:
             async with self._writes:
-                await self._workloads.write_status(
-                    before, to.reserved(before, outcome.admission, now)
-                )
+                await self._workloads.write_status(before, self._admitted(before, outcome, now))
         except ApiError as error:
             _told(error, "could not admit", before.key)
             self._give_back(before.key, rest=not isinstance(error, ConflictError))
             return
         self._failures.pop(before.key, None)
         queue = outcome.admission.cluster_queue
-        waited = max(0.0, now - queued_since(before))
+        waited = max(0.0, now - to.queued_since(before))
         self._metrics.admitted(before, queue, waited=waited)
         self._record(
             event(
@@ -176,6 +175,10 @@ class Admitter:
                 occasion=str(now),
             )
         )
+
+    def _admitted(self, before: WorkloadInfo, outcome: Admit, now: float) -> WorkloadInfo:
+        policy = readiness.policy_of(before, self._snapshot, self._options)
+        return to.reserved(before, outcome.admission, now, pods_ready=policy.enabled)
 
     def _give_back(self, key: str, *, rest: bool) -> None:
         """Take quota back that could not be written; after trouble leave the workload alone."""
@@ -261,11 +264,3 @@ def _told(error: ApiError, what: str, workload: str) -> None:
     """Log what could not be written; that somebody else was quicker is no trouble."""
     log = _log.debug if isinstance(error, ConflictError) else _log.warning
     log(what, workload=workload, error=str(error))
-
-
-def queued_since(workload: WorkloadInfo) -> float:
-    """Return when a workload was queued last: when it came, or was queued again."""
-    requeued = workload.condition(to.REQUEUED)
-    if requeued is not None and requeued.status == "True":
-        return max(workload.meta.created, requeued.transition)
-    return workload.meta.created

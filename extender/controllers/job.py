@@ -5,7 +5,7 @@ look that fails half way leaves the rest to the next one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import msgspec
@@ -26,7 +26,9 @@ from extender.jobs.workload import prebuilt_name
 from extender.kube.errors import NotFoundError
 from extender.kube.queues import objects as path_of
 from extender.kube.recorder import Event, ObjectRef
+from extender.queueing import readiness
 from extender.queueing import transitions as to
+from extender.queueing.options import Options
 from extender.runtime.clock import Clock
 from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, WorkloadInfo
@@ -43,7 +45,7 @@ class JobOptions:
     integrations: Mapping[str, Integration]
     namespace_selector: LabelSelector
     manage_without_queue_name: bool = False
-    wait_for_pods_ready: bool = False
+    admission: Options = field(default_factory=Options)
 
 
 class Writer(Protocol):
@@ -102,13 +104,22 @@ class JobController:
         found = self._first(objects, job)
         keys = {each for o in objects for each in self._snapshot.workloads_of(o.meta.uid)}
         own = [self._snapshot.workloads[each] for each in sorted(keys)]
-        for action in decide(job, own, self._context(found, job)):
+        for action in decide(job, own, self._context(found, job, own)):
             act = self._act.get(type(action))
             if act is not None:
                 await act(action, found)
             if action.note is not None:
                 self._tell(job, found, action.note)
         return None
+
+    def pods_ready(self, workload: WorkloadInfo) -> bool:
+        """Return whether the pods of a workload's job are ready, by what is known of the job."""
+        owners = (self._snapshot.job_of(owner.uid) for owner in workload.owners)
+        first = next((job for job in owners if job is not None), None)
+        if first is None:
+            return False
+        job = self._wrap(self._snapshot.unit(first.unit))
+        return not job.is_suspended() and job.pods_ready()
 
     def _wrap(self, objects: Sequence[JobObject]) -> GenericJob:
         integration = self._options.integrations[objects[0].kind]
@@ -120,7 +131,7 @@ class JobController:
         uid = text(job.object, "metadata", "uid")
         return next(each for each in objects if each.meta.uid == uid)
 
-    def _context(self, found: JobObject, job: GenericJob) -> Context:
+    def _context(self, found: JobObject, job: GenericJob, own: Sequence[WorkloadInfo]) -> Context:
         view, options = self._snapshot, self._options
         namespace = view.namespaces.get(found.meta.namespace)
         prebuilt = prebuilt_name(job.object)
@@ -133,7 +144,9 @@ class JobController:
             and matches_selector(options.namespace_selector, namespace.labels),
             ancestor=self._ancestor(found),
             prebuilt=view.workloads.get(f"{found.meta.namespace}/{prebuilt}") if prebuilt else None,
-            wait_for_pods_ready=options.wait_for_pods_ready,
+            wait_for_pods_ready=any(
+                readiness.policy_of(each, view, options.admission).enabled for each in own
+            ),
         )
 
     def _ancestor(self, found: JobObject) -> Ancestor | None:

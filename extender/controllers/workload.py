@@ -6,6 +6,7 @@ from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.workload_writer import Workloads, event
 from extender.kube.recorder import Event
 from extender.queueing import lifecycle
+from extender.queueing.lifecycle import Given
 from extender.runtime.clock import Clock
 from extender.state.queues.records import WorkloadInfo
 from extender.state.queues.store import Queues
@@ -22,12 +23,14 @@ class WorkloadController:
         record: Callable[[Event], None],
         clock: Clock,
         kinds: Callable[[], Collection[str]],
+        given: Given,
     ) -> None:
         self._snapshot = queues.snapshot()
         self._workloads = workloads
         self._record = record
         self._clock = clock
         self._kinds = kinds
+        self._given = given
 
     async def reconcile(self, key: str) -> float | None:
         """Take the next step; return in how many seconds to look again. Raises ApiError."""
@@ -35,7 +38,11 @@ class WorkloadController:
         if workload is None:
             return None
         step = lifecycle.decide(
-            workload, self._snapshot, self._clock.wall(), orphaned=self._is_orphaned(workload)
+            workload,
+            self._snapshot,
+            self._clock.wall(),
+            orphaned=self._is_orphaned(workload),
+            given=self._given,
         )
         if step.after is not None:
             await self._workloads.write_status(workload, step.after)

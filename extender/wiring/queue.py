@@ -30,6 +30,7 @@ from extender.kube.queues import (
 from extender.kube.recorder import Recorder
 from extender.kube.reflector import Reflector
 from extender.kube.watch import Watcher
+from extender.queueing import lifecycle
 from extender.queueing.quota import QuotaTree
 from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
@@ -101,6 +102,19 @@ class Queue:
         controller = partial(
             Controller[Any], new_backoff=lambda: backoff(0.05, 30.0), retried=ApiError
         )
+        jobs = JobController(
+            self.queues,
+            workloads,
+            JobWriter(client, self._decode_job),
+            record=recorder.record,
+            clock=clock,
+            options=JobOptions(
+                integrations=self._integrations,
+                manage_without_queue_name=everything,
+                namespace_selector=chosen.selector(),
+                admission=options,
+            ),
+        )
         self._workloads = controller(
             WorkloadController(
                 self.queues,
@@ -108,25 +122,13 @@ class Queue:
                 record=recorder.record,
                 clock=clock,
                 kinds=self._watched_kinds,
+                given=lifecycle.Given(options, jobs.pods_ready),
             ).reconcile,
             observer=given.observer("workload"),
             settle=SETTLE,
         )
         self._jobs_controller = controller(
-            JobController(
-                self.queues,
-                workloads,
-                JobWriter(client, self._decode_job),
-                record=recorder.record,
-                clock=clock,
-                options=JobOptions(
-                    integrations=self._integrations,
-                    manage_without_queue_name=everything,
-                    namespace_selector=chosen.selector(),
-                ),
-            ).reconcile,
-            observer=given.observer("job"),
-            settle=SETTLE,
+            jobs.reconcile, observer=given.observer("job"), settle=SETTLE
         )
         self._status = controller(
             QueueStatusController(self.queues, QueueWriter(client), clock=clock).reconcile,
@@ -205,7 +207,7 @@ class Queue:
         for key in change.workloads:
             self._workloads.notice(key)
         for job in change.jobs:
-            self._jobs_controller.notice(job)
+            self._notice_job(job)
         for plural, names in (
             ("clusterqueues", change.cluster_queues),
             ("localqueues", change.local_queues),
@@ -215,6 +217,13 @@ class Queue:
                 self._status.notice((plural, name))
         if change.structure:
             self._restructured()
+
+    def _notice_job(self, job: tuple[str, str]) -> None:
+        """Look at a job, and at its workload: what is said of its time-outs may be new."""
+        self._jobs_controller.notice(job)
+        for each in self._snapshot.unit(job):
+            for key in self._snapshot.workloads_of(each.meta.uid):
+                self._workloads.notice(key)
 
     def _restructured(self) -> None:
         """Look at everybody for whom a queue's spec may have made a difference."""
