@@ -6,7 +6,7 @@ look that fails half way leaves the rest to the next one.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
@@ -16,11 +16,12 @@ from extender.api.selectors import matches_selector
 from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
-from extender.jobs.actions import Note
+from extender.jobs.actions import Action, Actions, Note
 from extender.jobs.context import Ancestor, Context
 from extender.jobs.decide import decide
 from extender.jobs.fields import text
 from extender.jobs.generic_job import GenericJob, Step
+from extender.jobs.names import Word
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name
 from extender.kube.errors import NotFoundError
@@ -36,6 +37,8 @@ from extender.state.queues.store import Queues
 
 _log = structlog.get_logger(__name__)
 _ANCESTORS = 10
+RECOVERS: Final = 5.0
+"""Seconds that pods may be missing before it is told that they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,8 @@ class JobController:
         self._record = record
         self._clock = clock
         self._options = options
+        self._shaken: dict[tuple[str, str], float] = {}
+        """Since when, on the monotonic clock, jobs lack pods that they had."""
         self._act: Mapping[type, Callable[[Any, JobObject], Any]] = {
             do.CreateWorkload: lambda a, _: self._workloads.create(a.object),
             do.UpdateWorkload: self._update,
@@ -99,18 +104,35 @@ class JobController:
         """Take the steps that are due for a job. Raises ApiError."""
         objects = self._snapshot.unit(key)
         if not objects:
+            self._shaken.pop(key, None)
             return None
         job = self._wrap(objects)
         found = self._first(objects, job)
         keys = {each for o in objects for each in self._snapshot.workloads_of(o.meta.uid)}
         own = [self._snapshot.workloads[each] for each in sorted(keys)]
-        for action in decide(job, own, self._context(found, job, own)):
+        actions = decide(job, own, self._context(found, job, own))
+        pause = self._pause(key, actions)
+        for action in actions:
+            if pause is not None and _is_loss(action):
+                continue
             act = self._act.get(type(action))
             if act is not None:
                 await act(action, found)
             if action.note is not None:
                 self._tell(job, found, action.note)
-        return None
+        return pause
+
+    def _pause(self, key: tuple[str, str], actions: Actions) -> float | None:
+        """Return for how long a loss of pods is not told of yet: it may be made good at once.
+
+        So it is each time that a pod has done its part and the next one takes its place.
+        """
+        if not any(map(_is_loss, actions)):
+            self._shaken.pop(key, None)
+            return None
+        now = self._clock.monotonic()
+        left = self._shaken.setdefault(key, now) + RECOVERS - now
+        return left if left > 0 else None
 
     def pods_ready(self, workload: WorkloadInfo) -> bool:
         """Return whether the pods of a workload's job are ready, by what is known of the job."""
@@ -271,3 +293,7 @@ class JobController:
                 occasion=note.message if note.warning else str(of.meta.version),
             )
         )
+
+
+def _is_loss(action: Action) -> bool:
+    return isinstance(action, do.SetPodsReady) and action.reason == Word.WAIT_FOR_RECOVERY

@@ -20,7 +20,7 @@ from extender.queueing.order import cycle_order
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Victim
 from extender.queueing.quota import Node, QuotaTree
-from extender.queueing.readiness import policy_of, unready
+from extender.queueing.readiness import policy_of, unready, waits_for
 from extender.state.queues.records import Admission, FlavorResource
 from extender.state.queues.snapshot import QueueSnapshot
 
@@ -98,6 +98,8 @@ class _Cycle:
         self._blocking = options.pods_ready.block_admission
         self._unready = sum(1 for _ in unready(snapshot, options)) if self._blocking else 0
         """For whose pods everybody else waits, with those that are admitted here."""
+        self._held: set[str] = set()
+        """Who waits for them: their quota is taken on trial, so they are not judged again."""
 
     def outcomes(self) -> Iterator[Outcome]:
         """Yield what is decided, one workload after the other."""
@@ -107,13 +109,17 @@ class _Cycle:
         barring = self._barring(roots)
         yield from self._round(self._in_flight(roots))
         for _ in range(self._options.heads_per_queue):
-            heads = [*barring, *filter(None, map(self._pending.head, self._ready()))]
+            heads = [*barring, *self._heads()]
             if not heads:
                 return
             yield from self._round(heads)
             if self._unready:
                 return
             barring = []
+
+    def _heads(self) -> list[str]:
+        found = map(self._pending.head, self._ready())
+        return [key for key in found if key is not None and key not in self._held]
 
     def _ready(self) -> list[str]:
         return [name for name in self._pending.ready() if self._tree.has(name)]
@@ -187,8 +193,8 @@ class _Cycle:
         """Leave a head where it is: it is the next one as soon as those before it are ready."""
         self._pending.preempts(key, ())
         self._pending.retry(key)
-        text = f"waiting until the pods of {self._unready} admitted workload(s) are ready"
-        return Wait(key, Unadmitted.WAITING_FOR_PODS_READY, text)
+        self._held.add(key)
+        return Wait(key, Unadmitted.WAITING_FOR_PODS_READY, waits_for(self._unready))
 
     def _leave_alone(self, nomination: Nomination) -> None:
         if nomination.unwelcome:

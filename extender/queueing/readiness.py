@@ -83,6 +83,18 @@ def unready(snapshot: QueueSnapshot, options: Options) -> Iterator[str]:
             yield key
 
 
+def held_back(snapshot: QueueSnapshot, options: Options) -> str:
+    """Return for what everybody waits who has quota; nothing where nobody has to."""
+    if not options.pods_ready.block_admission:
+        return ""
+    return waits_for(sum(1 for _ in unready(snapshot, options)))
+
+
+def waits_for(number: int) -> str:
+    """Say for the pods of how many workloads one waits."""
+    return f"waiting until the pods of {number} admitted workload(s) are ready" if number else ""
+
+
 def _told_by(workload: WorkloadInfo, snapshot: QueueSnapshot) -> Iterator[Meta]:
     """Yield who has a say, the last one the last word."""
     name = snapshot.cluster_queue_of(workload)
