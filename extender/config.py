@@ -21,6 +21,7 @@ from pydantic.alias_generators import to_camel
 from extender.api import core_v1
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial
+from extender.jobs.context import ReleaseQuota
 from extender.kube.lease import LeaseTimes
 from extender.queueing import options as queueing
 from extender.queueing.readiness import seconds
@@ -319,6 +320,12 @@ class Queue(_Section):
     )
     heads_per_queue: int = Field(
         16, ge=1, description="how many workloads of one ClusterQueue a cycle looks at, at most"
+    )
+    release_quota: ReleaseQuota = Field(
+        "OnTerminating",
+        description="whether pods that are being deleted give their quota back at once, or when "
+        "they have ended; a ClusterQueue or a Job may say so too, with the annotation "
+        "kueue.x-k8s.io/release-quota",
     )
     ignore_undeclared_resources: bool = Field(
         default=False,

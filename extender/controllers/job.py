@@ -1,7 +1,8 @@
 """Carries out what `jobs.decide` says of a job of any kind (KEP-369).
 
 Whatever is written is known here as soon as it is stored, so that the next look goes on from it; a
-look that fails half way leaves the rest to the next one.
+look that fails half way leaves the rest to the next one, which asks first for what a write without
+an answer may have changed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,14 +18,15 @@ from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
 from extender.jobs.actions import Action, Actions, Note
-from extender.jobs.context import Ancestor, Context
+from extender.jobs.context import Ancestor, Context, ReleaseQuota
 from extender.jobs.decide import decide
 from extender.jobs.fields import text
 from extender.jobs.generic_job import GenericJob, Step
 from extender.jobs.names import Word
+from extender.jobs.reclaim import release_strategy
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name
-from extender.kube.errors import NotFoundError
+from extender.kube.errors import NotFoundError, UnavailableError
 from extender.kube.queues import objects as path_of
 from extender.kube.recorder import Event, ObjectRef
 from extender.queueing import readiness
@@ -49,6 +51,7 @@ class JobOptions:
     namespace_selector: LabelSelector
     manage_without_queue_name: bool = False
     admission: Options = field(default_factory=Options)
+    release_quota: ReleaseQuota = "OnTerminating"
 
 
 class Writer(Protocol):
@@ -56,6 +59,10 @@ class Writer(Protocol):
 
     async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
         """Merge a change into an object or a subresource; return it as it is stored."""
+        ...
+
+    async def read(self, path: str, *, kind: str) -> JobObject:
+        """Return an object as it is stored."""
         ...
 
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
@@ -85,6 +92,8 @@ class JobController:
         self._options = options
         self._shaken: dict[tuple[str, str], float] = {}
         """Since when, on the monotonic clock, jobs lack pods that they had."""
+        self._unsure: dict[tuple[str, str], set[str]] = {}
+        """By job: names of its objects of which nobody knows what was written."""
         self._act: Mapping[type, Callable[[Any, JobObject], Any]] = {
             do.CreateWorkload: lambda a, _: self._workloads.create(a.object),
             do.UpdateWorkload: self._update,
@@ -102,25 +111,46 @@ class JobController:
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
         """Take the steps that are due for a job. Raises ApiError."""
+        if key in self._unsure:
+            await self._make_sure(key)
         objects = self._snapshot.unit(key)
         if not objects:
             self._shaken.pop(key, None)
             return None
-        job = self._wrap(objects)
-        found = self._first(objects, job)
         keys = {each for o in objects for each in self._snapshot.workloads_of(o.meta.uid)}
         own = [self._snapshot.workloads[each] for each in sorted(keys)]
-        actions = decide(job, own, self._context(found, job, own))
+        if not own and not self._is_watched(objects):
+            for each in objects:  # nobody would tell of its end
+                self._queues.apply(ev.JobDeleted(each))
+            return None
+        decided = self._decide(objects, own)
+        if decided is None:
+            return None
+        job, found, actions = decided
         pause = self._pause(key, actions)
+        if pause is not None:
+            actions = tuple(each for each in actions if not _is_loss(each))
+        await self._carry_out(job, found, actions)
+        return pause
+
+    def _decide(
+        self, objects: Sequence[JobObject], own: Sequence[WorkloadInfo]
+    ) -> tuple[GenericJob, JobObject, Actions] | None:
+        try:
+            job = self._wrap(objects)
+            found = self._first(objects, job)
+            return job, found, decide(job, own, self._context(found, job, own))
+        except Exception:  # noqa: BLE001 - a kind that others added, or data nobody thought of
+            _log.exception("cannot decide about a job", job=objects[0].unit)
+            return None  # it harms itself alone
+
+    async def _carry_out(self, job: GenericJob, found: JobObject, actions: Actions) -> None:
         for action in actions:
-            if pause is not None and _is_loss(action):
-                continue
             act = self._act.get(type(action))
             if act is not None:
                 await act(action, found)
             if action.note is not None:
                 self._tell(job, found, action.note)
-        return pause
 
     def _pause(self, key: tuple[str, str], actions: Actions) -> float | None:
         """Return for how long a loss of pods is not told of yet: it may be made good at once.
@@ -140,8 +170,30 @@ class JobController:
         first = next((job for job in owners if job is not None), None)
         if first is None:
             return False
-        job = self._wrap(self._snapshot.unit(first.unit))
-        return not job.is_suspended() and job.pods_ready()
+        try:
+            job = self._wrap(self._snapshot.unit(first.unit))
+            return not job.is_suspended() and job.pods_ready()
+        except Exception:  # noqa: BLE001 - as where it is decided about a job
+            _log.exception("cannot tell whether pods are ready", job=first.unit)
+            return False
+
+    async def _make_sure(self, key: tuple[str, str]) -> None:
+        """Learn how objects are of which a write had no answer."""
+        for known in self._snapshot.unit(key):
+            if known.meta.name in self._unsure[key]:
+                path = f"{self._collection(known)}/{known.meta.name}"
+                try:
+                    stored = await self._writer.read(path, kind=known.kind)
+                except NotFoundError:
+                    self._queues.apply(ev.JobDeleted(known, for_good=True))
+                else:
+                    self._queues.apply(ev.JobApplied(stored))
+        del self._unsure[key]
+
+    def _is_watched(self, objects: Sequence[JobObject]) -> bool:
+        """Return whether the watch shows a job: without a workload nobody else asks for it."""
+        everything = self._options.manage_without_queue_name
+        return everything or any(each.queue_name for each in objects)
 
     def _wrap(self, objects: Sequence[JobObject]) -> GenericJob:
         integration = self._options.integrations[objects[0].kind]
@@ -169,7 +221,18 @@ class JobController:
             wait_for_pods_ready=any(
                 readiness.policy_of(each, view, options.admission).enabled for each in own
             ),
+            release_quota=self._release_quota(found),
         )
+
+    def _release_quota(self, found: JobObject) -> ReleaseQuota:
+        """Return when quota is released, as says the ClusterQueue that a job has quota from."""
+        view, chosen = self._snapshot, self._options.release_quota
+        for key in view.workloads_of(found.meta.uid):
+            admission = view.workloads[key].admission
+            queue = view.cluster_queues.get(admission.cluster_queue) if admission else None
+            if queue is not None:
+                return release_strategy(queue.meta.annotations, chosen)
+        return chosen
 
     def _ancestor(self, found: JobObject) -> Ancestor | None:
         """Return the topmost job of the owners that is managed itself."""
@@ -254,15 +317,8 @@ class JobController:
             await self._step(step, of)
 
     async def _step(self, step: Step, of: JobObject) -> None:
-        integration = self._options.integrations[of.kind]
         name = step.member or of.meta.name
-        path = path_of(
-            integration.group,
-            integration.version,
-            integration.plural,
-            namespace=of.meta.namespace,
-        )
-        path = f"{path}/{name}"
+        path = f"{self._collection(of)}/{name}"
         try:
             if step.delete:
                 await self._writer.delete(path, step.patch)
@@ -271,7 +327,15 @@ class JobController:
             stored = await self._writer.patch(where, step.patch, kind=of.kind)
         except NotFoundError:
             return  # the watch tells
+        except UnavailableError:
+            self._unsure.setdefault(of.unit, set()).add(name)
+            raise
         self._queues.apply(ev.JobApplied(stored))
+
+    def _collection(self, of: JobObject) -> str:
+        """Return the path of the objects among which a job is."""
+        found = self._options.integrations[of.kind]
+        return path_of(found.group, found.version, found.plural, namespace=of.meta.namespace)
 
     def _tell(self, job: GenericJob, of: JobObject, note: Note) -> None:
         integration = self._options.integrations[of.kind]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from extender.state.queues.records import (
     FlavorInfo,
@@ -9,6 +10,9 @@ from extender.state.queues.records import (
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
+
+ReleaseQuota = Literal["OnTerminating", "OnTerminal"]
+"""Whether pods that are being deleted give their quota back, or only when they have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +37,5 @@ class Context:
     prebuilt: WorkloadInfo | None = None
     """The workload that the job names, where it names one and it is there."""
     wait_for_pods_ready: bool = False
+    release_quota: ReleaseQuota = "OnTerminating"
+    """As the ClusterQueue says, or the settings; the job may say otherwise."""

@@ -1,0 +1,199 @@
+"""The admitter where the API server refuses, is away, loses answers, or others write too."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from extender.controllers.admitter import Admitter
+from extender.controllers.workload_writer import Workloads
+from extender.kube.errors import ForbiddenError, UnavailableError
+from extender.kube.recorder import Event
+from extender.queueing.cycle import Outcome
+from extender.queueing.options import Options
+from extender.state.queues import events as ev
+from extender.state.queues.records import NamespaceInfo, WorkloadInfo
+from extender.state.queues.store import Queues
+from tests.makers import NAMESPACE, ManualClock, key
+from tests.queue_makers import cluster_queue, flavor, local_queue, meta, workload
+from tests.unit.controllers.queue_server import DOWN, LOST, LostError, Server
+
+pytestmark = pytest.mark.looptime
+
+
+class NoMetrics:
+    def cycle(self, seconds: float, outcomes: tuple[Outcome, ...]) -> None: ...
+    def admitted(self, workload: WorkloadInfo, cluster_queue: str, *, waited: float) -> None: ...
+    def preempted(self, preempting_cluster_queue: str, reason: str) -> None: ...
+
+
+class Scene:
+    """One ClusterQueue with one CPU, and an admitter whose watch tells when the test says so."""
+
+    def __init__(self) -> None:
+        self.queues, self.server = Queues(), Server()
+        self.view = self.queues.snapshot()
+        self.events: list[Event] = []
+        for record in (NamespaceInfo(NAMESPACE), flavor(), cluster_queue("cq", 1), local_queue()):
+            self.queues.apply(ev.Applied(record))
+        self.admitter = Admitter(
+            self.queues,
+            Workloads(self.queues, self.server),
+            record=self.events.append,
+            clock=ManualClock(),
+            options=Options(),
+            metrics=NoMetrics(),
+        )
+        self.queues.subscribe(self.admitter.on_change)
+
+    def add(self, *names: str) -> None:
+        """Create workloads of one CPU each."""
+        for name in names:
+            made = workload(name)
+            self.server.stored[made.key] = made
+            self.queues.apply(ev.Applied(made))
+
+    def watch(self, name: str) -> None:
+        """Have the watch tell how a workload is."""
+        self.queues.apply(ev.Applied(self.server.stored[key(name)]))
+
+    def admitted(self) -> set[str]:
+        """Return who has quota, as it is stored."""
+        held = (w for w in self.server.stored.values() if w.admission and not w.finished)
+        return {each.meta.name for each in held}
+
+    async def until(self, what: Callable[[], object]) -> None:
+        """Wait for a condition, in virtual time."""
+        async with asyncio.timeout(300):
+            while not what():  # noqa: ASYNC110 - virtual
+                await asyncio.sleep(0.01)
+        assert len(self.admitted()) <= 1, "quota is exceeded"
+        self.queues.validate()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.admitter.run())
+        yield
+        if task.done():
+            task.result()
+        task.cancel()
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+async def test_quota_of_a_write_without_an_answer_is_given_to_nobody_else(scene: Scene) -> None:
+    scene.server.script = [LOST]
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes >= 2)
+        await asyncio.sleep(100)
+        assert scene.admitted() == {"first"}
+        assert [e.reason for e in scene.events if e.about.name == "first"] == ["Admitted"]
+
+
+async def test_while_the_api_server_is_away_quota_is_kept_for_who_got_it(scene: Scene) -> None:
+    scene.server.script = [DOWN] * 5
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes >= 4)
+        assert scene.view.is_assumed(key("first"))
+        assert not scene.view.is_assumed(key("second"))
+        await scene.until(lambda: scene.admitted() == {"first"})
+
+
+@pytest.mark.parametrize("unknown", [0, 2])
+async def test_after_an_error_of_the_server_the_truth_is_read(scene: Scene, unknown: int) -> None:
+    scene.server.script = [LostError("etcd took too long", status=500)]
+    scene.server.reads = [DOWN] * unknown
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes >= 2)
+        await asyncio.sleep(10)
+        assert scene.admitted() == {"first"}
+
+
+async def test_an_error_of_the_server_that_was_a_no_is_one(scene: Scene) -> None:
+    scene.server.script = [UnavailableError("webhook failed", status=500)]
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"second"})
+
+
+async def test_who_cannot_be_written_is_left_alone_and_the_next_one_goes(scene: Scene) -> None:
+    scene.server.script = [ForbiddenError("no", status=403)]
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"second"})
+        scene.queues.apply(ev.Applied(flavor("other")))
+        assert scene.admitter.pending.cluster_queue_of(key("first")) is None
+        await scene.until(lambda: scene.admitter.pending.cluster_queue_of(key("first")) == "cq")
+
+
+async def test_somebody_elses_change_only_costs_another_try(scene: Scene) -> None:
+    scene.add("first")
+    scene.server.touch(key("first"))
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"first"})
+        assert scene.server.writes == 2
+
+
+async def test_a_workload_that_changes_after_the_decision_is_decided_on_again(scene: Scene) -> None:
+    scene.server.go_on.clear()
+    scene.add("first")
+    async with scene.running():
+        await scene.until(lambda: scene.view.is_assumed(key("first")))
+        scene.server.touch(key("first"), active=False)
+        scene.watch("first")
+        scene.server.go_on.set()
+        await scene.until(lambda: not scene.view.is_assumed(key("first")))
+        await asyncio.sleep(10)
+        assert scene.admitted() == set()
+
+
+async def test_the_decision_is_written_for_the_version_that_it_was_made_on(scene: Scene) -> None:
+    """The change comes in the moment between the decision and the write."""
+    scene.add("first")
+    scene.queues.subscribe(lambda _: change())
+    changed: list[bool] = []
+
+    def change() -> None:
+        if scene.view.is_assumed(key("first")) and not changed:
+            changed.append(True)
+            scene.server.touch(key("first"), active=False)
+            scene.watch("first")
+
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes and not scene.view.is_assumed(key("first")))
+        assert scene.admitted() == set()
+
+
+async def test_a_late_refusal_leaves_the_namesake_its_quota(scene: Scene) -> None:
+    scene.add("first")
+    scene.server.go_on.clear()
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes == 1)
+        old = scene.server.stored.pop(key("first"))
+        scene.queues.apply(ev.Deleted(old))
+        again = workload("first", meta=meta("first", NAMESPACE, uid="again"))
+        scene.server.stored[key("first")] = again
+        scene.queues.apply(ev.Applied(again))
+        await scene.until(lambda: scene.server.writes == 2)
+        scene.server.script = [ForbiddenError("no", status=403), DOWN, DOWN, DOWN]
+        scene.server.go_on.set()
+        await scene.until(lambda: len(scene.server.script) <= 1)
+        assert scene.view.is_assumed(key("first"))
+
+
+async def test_nothing_is_kept_of_who_is_gone(scene: Scene) -> None:
+    scene.server.script = [ForbiddenError("no", status=403)]
+    scene.add("first", "second", "third")
+    async with scene.running():
+        await scene.until(lambda: scene.admitter.why(key("third")))
+        for name in ("first", "third"):
+            scene.queues.apply(ev.Deleted(scene.server.stored.pop(key(name))))
+        assert scene.admitter.why(key("third")) is None
+        assert not scene.admitter._failures
