@@ -279,9 +279,9 @@ class Queue:
     def _notice_job(self, job: tuple[str, str]) -> None:
         """Look at a job, and at its workload: what is said of its time-outs may be new."""
         self._jobs_controller.notice(job)
-        for each in self._snapshot.unit(job):
-            for key in self._snapshot.workloads_of(each.meta.uid):
-                self._workloads.notice(key)
+        objects = self._snapshot.unit(job)
+        for key in self._snapshot.workloads_of(objects[0].meta.uid) if objects else ():
+            self._workloads.notice(key)
 
     def _restructured(self) -> None:
         """Look at everybody for whom a queue's spec may have made a difference."""
