@@ -11,6 +11,8 @@ class Unadmitted(StrEnum):
     EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
     """More than its queue could have if nobody else had anything."""
     WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
+    WAITING_FOR_PODS_READY = "WaitingForPodsReady"
+    """There is quota, and admitted workloads whose pods are not ready yet go first."""
     MISCONFIGURED = "Misconfigured"
     SUSPENDED = "Suspended"
     """A queue of its is stopped, or can admit nothing."""

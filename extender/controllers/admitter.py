@@ -18,9 +18,9 @@ import structlog
 from extender.controllers.workload_writer import Workloads, event
 from extender.kube.errors import ApiError, ConflictError, UnavailableError
 from extender.kube.recorder import Event
-from extender.queueing import cycle
+from extender.queueing import cycle, readiness
 from extender.queueing import transitions as to
-from extender.queueing.cycle import Admit, Outcome, Preempt, Wait
+from extender.queueing.cycle import Admit, Outcome, Preempt, Wait, is_held
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Victim
@@ -112,7 +112,8 @@ class Admitter:
             self.pending.update(key, self._snapshot, now)
         if change.released:
             self.pending.release(change.released, self._snapshot, now)
-        if change.structure or change.workloads or change.released:
+        exempt = change.jobs if self._options.pods_ready.block_admission else ()
+        if change.structure or change.workloads or change.released or exempt:
             self._wakeup.set()
 
     def why(self, key: str) -> tuple[str, str] | None:
@@ -160,13 +161,13 @@ class Admitter:
         self._metrics.cycle(self._clock.monotonic() - began, outcomes)
         if preempting:
             await self._preempt(preempting)
-        if outcomes:
+        if any(not is_held(outcome) for outcome in outcomes):
             self._wakeup.set()  # whoever stood behind these may be looked at now
 
     async def _admit(self, before: WorkloadInfo, admission: Admission) -> None:
         now = self._clock.wall()
         try:
-            await self._insist(before, to.reserved(before, admission, now))
+            await self._insist(before, self._admitted(before, admission, now))
         except ApiError as error:
             if not self._has(before, admission):
                 _told(error, "could not admit", before.key)
@@ -176,7 +177,7 @@ class Admitter:
         if not self._has(before, admission):
             return  # it is gone
         queue = admission.cluster_queue
-        waited = max(0.0, now - queued_since(before))
+        waited = max(0.0, now - to.queued_since(before))
         self._metrics.admitted(before, queue, waited=waited)
         self._record(
             event(
@@ -186,6 +187,10 @@ class Admitter:
                 occasion=str(now),
             )
         )
+
+    def _admitted(self, before: WorkloadInfo, admission: Admission, now: float) -> WorkloadInfo:
+        policy = readiness.policy_of(before, self._snapshot, self._options)
+        return to.reserved(before, admission, now, pods_ready=policy.enabled)
 
     async def _insist(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
         """Write until the API server says yes or no. Raises ApiError where it says no."""
@@ -305,11 +310,3 @@ def _told(error: ApiError, what: str, workload: str) -> None:
     """Log what could not be written; that somebody else was quicker is no trouble."""
     log = _log.debug if isinstance(error, ConflictError) else _log.warning
     log(what, workload=workload, error=str(error))
-
-
-def queued_since(workload: WorkloadInfo) -> float:
-    """Return when a workload was queued last: when it came, or was queued again."""
-    requeued = workload.condition(to.REQUEUED)
-    if requeued is not None and requeued.status == "True":
-        return max(workload.meta.created, requeued.transition)
-    return workload.meta.created

@@ -20,6 +20,7 @@ from extender.queueing.order import cycle_order
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Victim
 from extender.queueing.quota import Node, QuotaTree
+from extender.queueing.readiness import policy_of, unready, waits_for
 from extender.state.queues.records import Admission, FlavorResource
 from extender.state.queues.snapshot import QueueSnapshot
 
@@ -52,6 +53,11 @@ class Wait:
 
 
 Outcome = Admit | Preempt | Wait
+
+
+def is_held(outcome: Outcome) -> bool:
+    """Return whether there is quota, and only the pods of others have to become ready first."""
+    return isinstance(outcome, Wait) and outcome.reason == Unadmitted.WAITING_FOR_PODS_READY
 
 
 def run(
@@ -89,6 +95,11 @@ class _Cycle:
         self._nominator = Nominator(snapshot, pending, tree=tree, options=options)
         self._served: dict[Node, int] = {}
         """How many got quota on trial in each tree."""
+        self._blocking = options.pods_ready.block_admission
+        self._unready = sum(1 for _ in unready(snapshot, options)) if self._blocking else 0
+        """For whose pods everybody else waits, with those that are admitted here."""
+        self._held: set[str] = set()
+        """Who waits for them: their quota is taken on trial, so they are not judged again."""
 
     def outcomes(self) -> Iterator[Outcome]:
         """Yield what is decided, one workload after the other."""
@@ -98,11 +109,17 @@ class _Cycle:
         barring = self._barring(roots)
         yield from self._round(self._in_flight(roots))
         for _ in range(self._options.heads_per_queue):
-            heads = [*barring, *filter(None, map(self._pending.head, self._ready()))]
+            heads = [*barring, *self._heads()]
             if not heads:
                 return
             yield from self._round(heads)
+            if self._unready:
+                return
             barring = []
+
+    def _heads(self) -> list[str]:
+        found = map(self._pending.head, self._ready())
+        return [key for key in found if key is not None and key not in self._held]
 
     def _ready(self) -> list[str]:
         return [name for name in self._pending.ready() if self._tree.has(name)]
@@ -150,9 +167,7 @@ class _Cycle:
         key = nomination.key
         if nomination.fits:
             self._take(nomination, nomination.proposal.usage)
-            self._pending.remove(key)
-            admission = Admission(nomination.queue.name, nomination.proposal.assignments)
-            return Admit(key, admission, borrows=nomination.borrow > 0)
+            return self._hold(key) if self._unready else self._admit(nomination)
         self._leave_alone(nomination)
         plan = nomination.plan
         if plan is None:
@@ -165,6 +180,21 @@ class _Cycle:
         if plan.victims:
             return Preempt(key, plan.victims, nomination.message)
         return Wait(key, Unadmitted.WAITING_FOR_PREEMPTED, nomination.message)
+
+    def _admit(self, nomination: Nomination) -> Admit:
+        key = nomination.key
+        policy = policy_of(self._snapshot.workloads[key], self._snapshot, self._options)
+        self._unready += self._blocking and policy.enabled
+        self._pending.remove(key)
+        admission = Admission(nomination.queue.name, nomination.proposal.assignments)
+        return Admit(key, admission, borrows=nomination.borrow > 0)
+
+    def _hold(self, key: str) -> Wait:
+        """Leave a head where it is: it is the next one as soon as those before it are ready."""
+        self._pending.preempts(key, ())
+        self._pending.retry(key)
+        self._held.add(key)
+        return Wait(key, Unadmitted.WAITING_FOR_PODS_READY, waits_for(self._unready))
 
     def _leave_alone(self, nomination: Nomination) -> None:
         if nomination.unwelcome:

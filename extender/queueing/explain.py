@@ -10,6 +10,7 @@ from extender.queueing.nomination import Nomination, Nominator
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import Node, QuotaTree
+from extender.queueing.readiness import held_back
 from extender.queueing.standing import Absent, standing
 from extender.resources.quantity import show
 from extender.state.queues.records import FlavorResource
@@ -37,6 +38,8 @@ class _View:
     snapshot: QueueSnapshot
     pending: PendingQueues
     tree: QuotaTree
+    held: str
+    """For what those wait who have quota."""
 
 
 def why(
@@ -61,9 +64,11 @@ def why(
         text = "It was sent back and may not be tried yet"
         return Explanation(position, name, Unadmitted.ON_HOLD, text)
     tree.begin()
+    chosen = options or Options()
+    view = _View(snapshot, pending, tree, held_back(snapshot, chosen))
     try:
-        nominator = Nominator(snapshot, pending, tree=tree, options=options or Options())
-        return _explained(nominator.nominate(workload), position, _View(snapshot, pending, tree))
+        nominator = Nominator(snapshot, pending, tree=tree, options=chosen)
+        return _explained(nominator.nominate(workload), position, view)
     finally:
         tree.undo(0)
 
@@ -71,6 +76,9 @@ def why(
 def _explained(nomination: Nomination, position: int, view: _View) -> Explanation:
     lines = tuple(_lines(nomination, view))
     name, plan = nomination.queue.name, nomination.plan
+    if nomination.fits and view.held:
+        text = f"there is quota for it; {view.held}"
+        return Explanation(position, name, Unadmitted.WAITING_FOR_PODS_READY, text, lines)
     if nomination.fits:
         text = f"there is quota for it; {position} workload(s) are before it"
         return Explanation(position, name, Unadmitted.PENDING_EVALUATION, text, lines)

@@ -36,6 +36,7 @@ from extender.kube.queues import (
 from extender.kube.recorder import Recorder
 from extender.kube.reflector import Reflector
 from extender.kube.watch import Watcher
+from extender.queueing import lifecycle
 from extender.queueing.quota import QuotaTree
 from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
@@ -114,34 +115,34 @@ class Queue:
         controller = partial(
             Controller[Any], new_backoff=lambda: backoff(0.05, 30.0), retried=ApiError
         )
+        jobs = JobController(
+            self.queues,
+            workloads,
+            self._job_writer,
+            record=recorder.record,
+            clock=clock,
+            options=JobOptions(
+                integrations=self._integrations,
+                manage_without_queue_name=manages_all,
+                namespace_selector=chosen.selector(),
+                admission=options,
+                release_quota=chosen.release_quota,
+            ),
+        )
         self._workloads = controller(
             WorkloadController(
                 self.queues,
                 workloads,
                 record=recorder.record,
                 clock=clock,
-                kinds=self._watched_kinds,
+                given=lifecycle.Given(options, jobs.pods_ready),
                 jobs=self,
             ).reconcile,
             observer=given.observer("workload"),
             settle=SETTLE,
         )
         self._jobs_controller = controller(
-            self._job_counts.counting(
-                JobController(
-                    self.queues,
-                    workloads,
-                    self._job_writer,
-                    record=recorder.record,
-                    clock=clock,
-                    options=JobOptions(
-                        integrations=self._integrations,
-                        manage_without_queue_name=manages_all,
-                        namespace_selector=chosen.selector(),
-                        release_quota=chosen.release_quota,
-                    ),
-                ).reconcile
-            ),
+            self._job_counts.counting(jobs.reconcile),
             observer=given.observer("job"),
             settle=SETTLE,
         )
@@ -159,7 +160,7 @@ class Queue:
         integration = self._integrations[kind]
         return self._decoder.job(raw, kind=kind, group_of=integration.group_of)
 
-    def _watched_kinds(self) -> set[str]:
+    def kinds(self) -> set[str]:
         """Return the kinds, as group/Kind, all of whose jobs are known."""
         return {
             f"{each.group}/{each.kind}"
@@ -264,7 +265,7 @@ class Queue:
         for key in change.workloads:
             self._workloads.notice(key)
         for job in change.jobs:
-            self._jobs_controller.notice(job)
+            self._notice_job(job)
         for plural, names in (
             ("clusterqueues", change.cluster_queues),
             ("localqueues", change.local_queues),
@@ -274,6 +275,13 @@ class Queue:
                 self._status.notice((plural, name))
         if change.structure:
             self._restructured()
+
+    def _notice_job(self, job: tuple[str, str]) -> None:
+        """Look at a job, and at its workload: what is said of its time-outs may be new."""
+        self._jobs_controller.notice(job)
+        objects = self._snapshot.unit(job)
+        for key in self._snapshot.workloads_of(objects[0].meta.uid) if objects else ():
+            self._workloads.notice(key)
 
     def _restructured(self) -> None:
         """Look at everybody for whom a queue's spec may have made a difference."""
