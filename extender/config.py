@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 import msgspec
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from extender.api import core_v1
@@ -188,6 +188,11 @@ def _all_but_system() -> LabelSelector:
     )
 
 
+def _off(said: object) -> object:
+    """Return the word for what YAML takes Off for."""
+    return "Off" if said is False else said
+
+
 class Reconcile(_Section):
     """Where the reconciler tells of itself, and which of several leads."""
 
@@ -242,6 +247,15 @@ class Queue(_Section):
     heads_per_queue: int = Field(
         16, ge=1, description="how many workloads of one ClusterQueue a cycle looks at, at most"
     )
+    require_room: bool = Field(
+        default=False,
+        description="whether a workload is admitted only when its pods fit on nodes now; the "
+        "annotation scheduling.x-k8s.io/require-room of a ClusterQueue goes before it",
+    )
+    pod_groups: Annotated[Literal["Auto", "Off"], BeforeValidator(_off)] = Field(
+        "Auto",
+        description="Auto: jobs that are admitted by room get a PodGroup where they bring none",
+    )
     ignore_undeclared_resources: bool = Field(
         default=False,
         description="whether resources that a ClusterQueue does not cover are let through",
@@ -251,6 +265,7 @@ class Queue(_Section):
         """Return what decisions about admission take."""
         return queueing.Options(
             heads_per_queue=self.heads_per_queue,
+            require_room=self.require_room,
             quota_check="IgnoreUndeclared"
             if self.ignore_undeclared_resources
             else "BlockUndeclared",

@@ -43,6 +43,8 @@ class JobOptions:
     integrations: Mapping[str, Integration]
     namespace_selector: LabelSelector
     manage_without_queue_name: bool = False
+    makes_pod_groups: Callable[[str], bool] = lambda _: False
+    """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
     wait_for_pods_ready: bool = False
 
 
@@ -55,6 +57,12 @@ class Writer(Protocol):
 
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
         """Delete an object."""
+        ...
+
+    async def make_pod_group(
+        self, namespace: str, name: str, *, min_member: int, owners: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Have a PodGroup with so many members."""
         ...
 
 
@@ -85,6 +93,7 @@ class JobController:
             do.DeleteWorkload: self._delete,
             do.FinishWorkload: self._finish,
             do.DropFinalizer: self._drop_finalizer,
+            do.MakePodGroup: self._make_pod_group,
             do.StartJob: self._steps,
             do.StopJob: self._steps,
             do.FinalizeJob: self._steps,
@@ -133,6 +142,7 @@ class JobController:
             and matches_selector(options.namespace_selector, namespace.labels),
             ancestor=self._ancestor(found),
             prebuilt=view.workloads.get(f"{found.meta.namespace}/{prebuilt}") if prebuilt else None,
+            makes_pod_groups=options.makes_pod_groups,
             wait_for_pods_ready=options.wait_for_pods_ready,
         )
 
@@ -211,6 +221,11 @@ class JobController:
                 now=self._clock.wall(),
             )
             await self._workloads.write_status(workload, after)
+
+    async def _make_pod_group(self, action: do.MakePodGroup, _: JobObject) -> None:
+        await self._writer.make_pod_group(
+            action.namespace, action.name, min_member=action.min_member, owners=action.owners
+        )
 
     async def _steps(
         self, action: do.StartJob | do.StopJob | do.FinalizeJob, of: JobObject

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 from extender.api.wellknown import QUEUE_LABEL
 from extender.config import Settings
@@ -31,8 +31,11 @@ from extender.kube.recorder import Recorder
 from extender.kube.reflector import Reflector
 from extender.kube.watch import Watcher
 from extender.queueing.quota import QuotaTree
+from extender.queueing.room import requires_room
+from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
+from extender.state.cluster import Cluster
 from extender.state.queues import events as ev
 from extender.state.queues.events import Change, Record
 from extender.state.queues.records import (
@@ -67,6 +70,7 @@ class Given:
     clock: Clock
     metrics: QueueMetrics
     observer: Callable[[str], Observer]
+    cluster: Cluster
 
 
 class Queue:
@@ -98,6 +102,8 @@ class Queue:
             options=options,
             metrics=given.metrics,
         )
+        self.admitter.room = NodeRoom(self._snapshot, given.cluster.snapshot())
+        given.cluster.watch_room(self._on_room)
         controller = partial(
             Controller[Any], new_backoff=lambda: backoff(0.05, 30.0), retried=ApiError
         )
@@ -123,6 +129,7 @@ class Queue:
                     integrations=self._integrations,
                     manage_without_queue_name=everything,
                     namespace_selector=chosen.selector(),
+                    makes_pod_groups=self._makes_pod_groups(chosen.pod_groups),
                 ),
             ).reconcile,
             observer=given.observer("job"),
@@ -141,6 +148,15 @@ class Queue:
     def _decode_job(self, raw: bytes, kind: str) -> JobObject:
         integration = self._integrations[kind]
         return self._decoder.job(raw, kind=kind, group_of=integration.group_of)
+
+    def _makes_pod_groups(self, mode: Literal["Auto", "Off"]) -> Callable[[str], bool]:
+        """Return whether jobs of a ClusterQueue get PodGroups: where they also need room."""
+
+        def makes(name: str) -> bool:
+            queue = self._snapshot.cluster_queues.get(name)
+            return mode == "Auto" and queue is not None and requires_room(queue, self._options)
+
+        return makes
 
     def _watched_kinds(self) -> set[str]:
         """Return the kinds, as group/Kind, all of whose jobs are known."""
@@ -168,6 +184,7 @@ class Queue:
             cluster,
             self._clock.wall(),
             self.admitter.why,
+            NodeRoom(self._snapshot, cluster),
         )
 
     def _count(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
@@ -197,6 +214,10 @@ class Queue:
             flavors=frozenset(view.flavors),
             jobs=frozenset(view.units),
         )
+
+    def _on_room(self) -> None:
+        if self._leads:
+            self.admitter.on_room()
 
     def _on_change(self, change: Change) -> None:
         if not self._leads:

@@ -86,6 +86,7 @@ class Reconciler:
                 clock,
                 QueueMetrics(self._metrics.registry),
                 partial(_Observer, self._metrics),
+                cluster,
             )
             self._queue = Queue(settings, client, given)
             self.reflectors += self._queue.reflectors
