@@ -33,7 +33,7 @@ def asked(workload: WorkloadInfo, given: tuple[Assignment, ...]) -> list[Some]:
 def unplaced(workload: WorkloadInfo, held: Admission, cluster: Snapshot) -> list[Some]:
     """Return the pods of an admitted workload that have no node, made or not made yet.
 
-    One that is evicted or deleted gets no more pods; one whose pod is being deleted gets another one for it.
+    One that is evicted or deleted gets no more pods; a pod that is being deleted gets a successor.
     """
     if workload.evicted or workload.meta.terminating:
         return []
