@@ -20,7 +20,7 @@ from extender.queueing.order import cycle_order
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Victim
 from extender.queueing.quota import Node, QuotaTree
-from extender.queueing.room import Room
+from extender.queueing.room import Room, requires_room
 from extender.state.queues.records import Admission, FlavorResource
 from extender.state.queues.snapshot import QueueSnapshot
 
@@ -151,7 +151,10 @@ class _Cycle:
         name = self._pending.cluster_queue_of(key) or ""
         root = self._tree.queue(name).root if self._tree.has(name) else None
         served = self._served.get(root, 0) if root else 0
-        return served, self._room.version if self._room is not None else 0
+        queue = self._snapshot.cluster_queues.get(name)
+        if self._room is None or queue is None or not requires_room(queue, self._options):
+            return served, 0
+        return served, self._room.version
 
     def _serve(self, nomination: Nomination) -> Outcome:
         key = nomination.key

@@ -32,6 +32,8 @@ class NodeRoom:
     def __init__(self, queues: QueueSnapshot, cluster: Snapshot) -> None:
         self._queues, self._cluster = queues, cluster
         self._shapes = _Shapes(queues)
+        self._groups: set[str] = set()
+        """Those of admitted workloads."""
         self._packing: Packing | None = None
         self._placed: dict[str, list[tuple[str, Shape]]] = {}
         self._taken: list[tuple[WorkloadInfo, tuple[Assignment, ...]]] = []

@@ -20,8 +20,8 @@ _JOB_LABEL = "batch.kubernetes.io/job-name"
 class Pod:
     """One pod, as a table shows it; `since` is when we saw it first, in monotonic seconds.
 
-    `group` is its Job, or its PodGroup where it has no Job, and `cpu` what it has while it is not told to
-    end, in thousandths.
+    `group` is its Job, or its PodGroup where it has no Job, and `cpu` what it has while it is not
+    told to end, in thousandths.
     """
 
     uid: str

@@ -289,3 +289,16 @@ def test_a_certificate_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
         2,
         f"gang-extender: listen.tls.certFile: {missing} is not a file\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "mode"), [("", "Auto"), ("podGroups: Off", "Off"), ("podGroups: Auto", "Auto")]
+)
+def test_off_is_a_word_though_yaml_has_another_name_for_it(
+    tmp_path: Path, said: str, mode: str
+) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(f"queue:\n  requireRoom: true\n  {said}\n")
+    queue = load(path, {}).queue
+    assert queue.pod_groups == mode
+    assert queue.options().require_room

@@ -251,7 +251,8 @@ def test_pod_sets_before_count_for_the_flavors_of_the_next() -> None:
 
 
 def test_the_nodes_of_other_flavors_are_no_room() -> None:
-    queues = queues_of(cluster_of(SPOT_NODE, FAST_NODE), group(spot=8), SPOT)
+    other = node("o", 4, labels={"kind": "other"})
+    queues = queues_of(cluster_of(SPOT_NODE, other), group(spot=8), SPOT)
     queues.put(gang("w", 3))
     text = "quota yes; room for 2 of 3: 1 cpu short on 1 node"
     assert flavored(queues) == ("WaitingForRoom", text)
