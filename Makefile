@@ -18,7 +18,7 @@ export UV_SYSTEM_CERTS ?= $(if $(SYSTEM_CERTIFICATES),true,false)
 unexport VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-queue clean environment toolchain
+.PHONY: help demo test check bench bench-queue bench-indexed clean environment toolchain
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -42,6 +42,9 @@ bench: toolchain ## measure throughput and latency on a control plane of its own
 
 bench-queue: toolchain ## measure how Workloads are admitted under quota (ARGS=...)
 	$(BIN)/python -m tests.bench.queue $(ARGS)
+
+bench-indexed: environment ## measure what it costs when an index of a Job is done (ARGS=...)
+	$(BIN)/python -m tests.bench.indexed $(ARGS)
 
 clean: ## remove the environment and what tools leave behind (not the built binaries)
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist

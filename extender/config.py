@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 from extender.api import core_v1
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial
+from extender.jobs.context import ReleaseQuota
 from extender.kube.lease import LeaseTimes
 from extender.queueing import options as queueing
 
@@ -255,6 +256,12 @@ class Queue(_Section):
     pod_groups: Annotated[Literal["Auto", "Off"], BeforeValidator(_off)] = Field(
         "Auto",
         description="Auto: jobs that are admitted by room get a PodGroup where they bring none",
+    )
+    release_quota: ReleaseQuota = Field(
+        "OnTerminating",
+        description="whether pods that are being deleted give their quota back at once, or when "
+        "they have ended; a ClusterQueue or a Job may say so too, with the annotation "
+        "kueue.x-k8s.io/release-quota",
     )
     ignore_undeclared_resources: bool = Field(
         default=False,

@@ -19,13 +19,6 @@ from pydantic import BaseModel
 Schema = dict[str, Any]
 
 _UNAPPROVED: Final = "unapproved, served by gang-extender for clusters that still use this group"
-CONVERSION_SERVICE: Final[Mapping[str, str | int]] = {
-    "namespace": "gang-extender-system",
-    "name": "gang-reconciler-webhooks",
-    "path": "/convert",
-    "port": 443,
-}
-"""Where the API server asks for an object of one version in the words of another."""
 
 _REFERENCE: Final = "#/$defs/"
 _KEPT: Final = frozenset({

@@ -20,6 +20,9 @@ GANG_READY: Final = "scheduling.x-k8s.io/gang-ready"
 WOKEN_ANNOTATION: Final = "scheduling.x-k8s.io/woken-at"
 """Patched on a pod to make kube-scheduler try it again: any change to a pod's metadata does."""
 
+INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
+"""Which part of an Indexed Job's work a pod does."""
+
 
 class Reason(StrEnum):
     """Why a pod or a group is where it is: the same word in answers, Events, metrics and logs."""
@@ -103,10 +106,7 @@ QUEUE_VERSION: Final = "v1beta2"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 PRIORITY_CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
 PREBUILT_LABEL: Final = "kueue.x-k8s.io/prebuilt-workload-name"
-MAX_EXECUTION_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
-JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
 PODSET_LABEL: Final = "kueue.x-k8s.io/podset"
-STOPPING_ANNOTATION: Final = "kueue.x-k8s.io/stopping"
 ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
 REQUIRE_ROOM_ANNOTATION: Final = "scheduling.x-k8s.io/require-room"
 """On a ClusterQueue: whether its workloads are admitted only when they fit on nodes, true or

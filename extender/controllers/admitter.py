@@ -4,6 +4,9 @@ Quota counts as taken from the moment of the decision, and is written once. Many
 their way at the same time; one that fails gives the quota back and queues the workload again.
 What only tells a person why a workload waits is written behind the rest, at a pace, and only when
 the reason is another one.
+
+A write that nobody answered may have been done. Its quota counts as taken until the API server says
+yes or no: the write holds for one version only, so that it can be sent again.
 """
 
 import asyncio
@@ -14,7 +17,7 @@ import structlog
 
 from extender.api.queue_reasons import Unadmitted
 from extender.controllers.workload_writer import Workloads, event
-from extender.kube.errors import ApiError, ConflictError
+from extender.kube.errors import ApiError, ConflictError, UnavailableError
 from extender.kube.recorder import Event
 from extender.queueing import cycle
 from extender.queueing import transitions as to
@@ -28,7 +31,7 @@ from extender.runtime.clock import Clock
 from extender.runtime.workqueue import WorkQueue
 from extender.state.queues import events as ev
 from extender.state.queues.events import Change
-from extender.state.queues.records import WorkloadInfo
+from extender.state.queues.records import Admission, WorkloadInfo
 from extender.state.queues.store import Queues
 
 _log = structlog.get_logger(__name__)
@@ -39,9 +42,9 @@ WRITES: Final = 32
 TELL_AFTER: Final = 0.5
 """Seconds that a workload waits before it is told why."""
 TELL_PAUSE: Final = 0.01
+LONGEST_TELL_PAUSE: Final = 1.0
 AGAIN: Final = 1.0
 """Seconds until a reason that could not be written is tried again."""
-REST: Final = 0.5
 ROOM_PAUSE: Final = 0.1
 ROOM_SHARE: Final = 5
 """Who lacks room is tried again after this pause, or so many times what the last cycle took."""
@@ -49,8 +52,11 @@ ROOM_ROUND: Final = 10.0
 """Seconds after which it is in any case."""
 RETELL: Final = 10.0
 """Seconds after which other numbers of the same reason are told."""
+REST: Final = 0.5
 LONGEST_REST: Final = 60.0
 """Seconds for which a workload is left alone whose admission could not be written."""
+LONGEST_DOUBT: Final = 5.0
+"""Seconds after which a write that nobody answered is sent again, at most."""
 
 
 class Metrics(Protocol):
@@ -106,9 +112,15 @@ class Admitter:
     def on_change(self, change: Change) -> None:
         """Take a change of the state."""
         now = self._clock.wall()
+        for key in change.workloads:
+            if key not in self._snapshot.workloads:
+                self._waits.pop(key, None)
+                self._failures.pop(key, None)
         if change.structure:
             self.pending.refresh_all(self._snapshot, now)
             self.pending.release_all(self._snapshot, now)
+            for key in self._resting:
+                self.pending.remove(key)
         for key in change.workloads - self._resting:
             self.pending.update(key, self._snapshot, now)
         if change.released:
@@ -171,9 +183,10 @@ class Admitter:
         for outcome in outcomes:
             match outcome:
                 case Admit():
+                    decided_on = self._snapshot.workloads[outcome.workload]
                     self._queues.apply(ev.Assumed(outcome.workload, outcome.admission))
                     self._waits.pop(outcome.workload, None)
-                    tasks.create_task(self._admit(outcome))
+                    tasks.create_task(self._admit(decided_on, outcome.admission))
                 case Preempt():
                     preempting.append(outcome)
                 case Wait():
@@ -185,22 +198,19 @@ class Admitter:
         if outcomes:
             self._wakeup.set()  # whoever stood behind these may be looked at now
 
-    async def _admit(self, outcome: Admit) -> None:
-        before = self._snapshot.workloads.get(outcome.workload)
-        if before is None:
-            return
+    async def _admit(self, before: WorkloadInfo, admission: Admission) -> None:
         now = self._clock.wall()
         try:
-            async with self._writes:
-                await self._workloads.write_status(
-                    before, to.reserved(before, outcome.admission, now)
-                )
+            await self._insist(before, to.reserved(before, admission, now))
         except ApiError as error:
-            _told(error, "could not admit", before.key)
-            self._give_back(before.key, rest=not isinstance(error, ConflictError))
-            return
+            if not self._has(before, admission):
+                _told(error, "could not admit", before.key)
+                self._give_back(before.key, admission, rest=not isinstance(error, ConflictError))
+                return
         self._failures.pop(before.key, None)
-        queue = outcome.admission.cluster_queue
+        if not self._has(before, admission):
+            return  # it is gone
+        queue = admission.cluster_queue
         waited = max(0.0, now - queued_since(before))
         self._metrics.admitted(before, queue, waited=waited)
         self._record(
@@ -212,7 +222,38 @@ class Admitter:
             )
         )
 
-    def _give_back(self, key: str, *, rest: bool) -> None:
+    async def _insist(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
+        """Write until the API server says yes or no. Raises ApiError where it says no."""
+        pause = REST
+        while True:
+            try:
+                async with self._writes:
+                    await self._workloads.write_status(before, after)
+            except UnavailableError as error:
+                if await self._is_no(error, before):
+                    raise
+            else:
+                return
+            await asyncio.sleep(pause)
+            pause = min(LONGEST_DOUBT, 2 * pause)
+
+    async def _is_no(self, error: UnavailableError, workload: WorkloadInfo) -> bool:
+        """Return whether it is known now what became of a write that failed."""
+        if not error.status:
+            return False
+        try:
+            await self._workloads.read_again(workload)
+        except ApiError:
+            return False
+        return True
+
+    def _has(self, workload: WorkloadInfo, admission: Admission) -> bool:
+        """Return whether a workload is known to have been given just this."""
+        found = self._snapshot.workloads.get(workload.key)
+        same = found is not None and found.meta.uid == workload.meta.uid
+        return same and found is not None and found.admission == admission
+
+    def _give_back(self, key: str, admission: Admission, *, rest: bool) -> None:
         """Take quota back that could not be written; after trouble leave the workload alone."""
         if rest:
             failures = self._failures.pop(key, 0)
@@ -221,7 +262,7 @@ class Admitter:
             self._resting.add(key)
             self.pending.remove(key)
             asyncio.get_running_loop().call_later(pause, self._rested, key)
-        self._queues.apply(ev.Forgotten(key))
+        self._queues.apply(ev.Forgotten(key, admission))
 
     def _rested(self, key: str) -> None:
         self._resting.discard(key)
@@ -263,8 +304,11 @@ class Admitter:
         """Tell workloads why they wait, one after the other."""
         while True:
             key = await self._to_tell.get()
+            began = self._clock.monotonic()
             if await self._tell_one(key):
-                await asyncio.sleep(TELL_PAUSE)
+                # An API server that takes its time has more important things to write.
+                took = self._clock.monotonic() - began
+                await asyncio.sleep(min(LONGEST_TELL_PAUSE, max(TELL_PAUSE, 4 * took)))
 
     async def _tell_one(self, key: str) -> bool:
         wait, before = self._waits.get(key), self._snapshot.workloads.get(key)

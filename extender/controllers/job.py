@@ -1,7 +1,8 @@
 """Carries out what `jobs.decide` says of a job of any kind (KEP-369).
 
 Whatever is written is known here as soon as it is stored, so that the next look goes on from it; a
-look that fails half way leaves the rest to the next one.
+look that fails half way leaves the rest to the next one, which asks first for what a write without
+an answer may have changed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +17,15 @@ from extender.api.selectors import matches_selector
 from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
-from extender.jobs.actions import Note
-from extender.jobs.context import Ancestor, Context
+from extender.jobs.actions import Actions, Note
+from extender.jobs.context import Ancestor, Context, ReleaseQuota
 from extender.jobs.decide import decide
 from extender.jobs.fields import text
 from extender.jobs.generic_job import GenericJob, Step
+from extender.jobs.reclaim import release_strategy
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name
-from extender.kube.errors import NotFoundError
+from extender.kube.errors import NotFoundError, UnavailableError
 from extender.kube.queues import objects as path_of
 from extender.kube.recorder import Event, ObjectRef
 from extender.queueing import transitions as to
@@ -46,6 +48,7 @@ class JobOptions:
     makes_pod_groups: Callable[[str], bool] = lambda _: False
     """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
     wait_for_pods_ready: bool = False
+    release_quota: ReleaseQuota = "OnTerminating"
 
 
 class Writer(Protocol):
@@ -53,6 +56,10 @@ class Writer(Protocol):
 
     async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
         """Merge a change into an object or a subresource; return it as it is stored."""
+        ...
+
+    async def read(self, path: str, *, kind: str) -> JobObject:
+        """Return an object as it is stored."""
         ...
 
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
@@ -86,6 +93,8 @@ class JobController:
         self._record = record
         self._clock = clock
         self._options = options
+        self._unsure: dict[tuple[str, str], set[str]] = {}
+        """By job: names of its objects of which nobody knows what was written."""
         self._act: Mapping[type, Callable[[Any, JobObject], Any]] = {
             do.CreateWorkload: lambda a, _: self._workloads.create(a.object),
             do.UpdateWorkload: self._update,
@@ -104,20 +113,58 @@ class JobController:
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
         """Take the steps that are due for a job. Raises ApiError."""
+        if key in self._unsure:
+            await self._make_sure(key)
         objects = self._snapshot.unit(key)
         if not objects:
             return None
-        job = self._wrap(objects)
-        found = self._first(objects, job)
         keys = {each for o in objects for each in self._snapshot.workloads_of(o.meta.uid)}
         own = [self._snapshot.workloads[each] for each in sorted(keys)]
-        for action in decide(job, own, self._context(found, job)):
+        if not own and not self._is_watched(objects):
+            for each in objects:  # nobody would tell of its end
+                self._queues.apply(ev.JobDeleted(each))
+            return None
+        decided = self._decide(objects, own)
+        if decided is not None:
+            await self._carry_out(*decided)
+        return None
+
+    def _decide(
+        self, objects: Sequence[JobObject], own: Sequence[WorkloadInfo]
+    ) -> tuple[GenericJob, JobObject, Actions] | None:
+        try:
+            job = self._wrap(objects)
+            found = self._first(objects, job)
+            return job, found, decide(job, own, self._context(found, job))
+        except Exception:  # noqa: BLE001 - a kind that others added, or data nobody thought of
+            _log.exception("cannot decide about a job", job=objects[0].unit)
+            return None  # it harms itself alone
+
+    async def _carry_out(self, job: GenericJob, found: JobObject, actions: Actions) -> None:
+        for action in actions:
             act = self._act.get(type(action))
             if act is not None:
                 await act(action, found)
             if action.note is not None:
                 self._tell(job, found, action.note)
-        return None
+
+    async def _make_sure(self, key: tuple[str, str]) -> None:
+        """Learn how objects are of which a write had no answer."""
+        for known in self._snapshot.unit(key):
+            if known.meta.name in self._unsure[key]:
+                path = f"{self._collection(known)}/{known.meta.name}"
+                try:
+                    stored = await self._writer.read(path, kind=known.kind)
+                except NotFoundError:
+                    self._queues.apply(ev.JobDeleted(known, for_good=True))
+                else:
+                    self._queues.apply(ev.JobApplied(stored))
+        del self._unsure[key]
+
+    def _is_watched(self, objects: Sequence[JobObject]) -> bool:
+        """Return whether the watch shows a job: without a workload nobody else asks for it."""
+        everything = self._options.manage_without_queue_name
+        return everything or any(each.queue_name for each in objects)
 
     def _wrap(self, objects: Sequence[JobObject]) -> GenericJob:
         integration = self._options.integrations[objects[0].kind]
@@ -144,7 +191,18 @@ class JobController:
             prebuilt=view.workloads.get(f"{found.meta.namespace}/{prebuilt}") if prebuilt else None,
             makes_pod_groups=options.makes_pod_groups,
             wait_for_pods_ready=options.wait_for_pods_ready,
+            release_quota=self._release_quota(found),
         )
+
+    def _release_quota(self, found: JobObject) -> ReleaseQuota:
+        """Return when quota is released, as says the ClusterQueue that a job has quota from."""
+        view, chosen = self._snapshot, self._options.release_quota
+        for key in view.workloads_of(found.meta.uid):
+            admission = view.workloads[key].admission
+            queue = view.cluster_queues.get(admission.cluster_queue) if admission else None
+            if queue is not None:
+                return release_strategy(queue.meta.annotations, chosen)
+        return chosen
 
     def _ancestor(self, found: JobObject) -> Ancestor | None:
         """Return the topmost job of the owners that is managed itself."""
@@ -234,15 +292,8 @@ class JobController:
             await self._step(step, of)
 
     async def _step(self, step: Step, of: JobObject) -> None:
-        integration = self._options.integrations[of.kind]
         name = step.member or of.meta.name
-        path = path_of(
-            integration.group,
-            integration.version,
-            integration.plural,
-            namespace=of.meta.namespace,
-        )
-        path = f"{path}/{name}"
+        path = f"{self._collection(of)}/{name}"
         try:
             if step.delete:
                 await self._writer.delete(path, step.patch)
@@ -251,7 +302,15 @@ class JobController:
             stored = await self._writer.patch(where, step.patch, kind=of.kind)
         except NotFoundError:
             return  # the watch tells
+        except UnavailableError:
+            self._unsure.setdefault(of.unit, set()).add(name)
+            raise
         self._queues.apply(ev.JobApplied(stored))
+
+    def _collection(self, of: JobObject) -> str:
+        """Return the path of the objects among which a job is."""
+        found = self._options.integrations[of.kind]
+        return path_of(found.group, found.version, found.plural, namespace=of.meta.namespace)
 
     def _tell(self, job: GenericJob, of: JobObject, note: Note) -> None:
         integration = self._options.integrations[of.kind]

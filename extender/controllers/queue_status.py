@@ -26,6 +26,7 @@ Json = dict[str, Any]
 
 PAUSE: Final = 5.0
 """Seconds between two writes of one queue's status: the numbers change with every workload."""
+LONGEST_PAUSE: Final = 30.0
 
 
 class Writer(Protocol):
@@ -147,17 +148,21 @@ class QueueStatusController:
         wanted = {**status, "conditions": self._conditions(queue, active)}
         if _said(queue.status, wanted):
             return None
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         await self._writer.write_status(key[0], queue.meta, wanted)
+        # An API server that takes its time has more important things to write.
+        pause = min(LONGEST_PAUSE, max(PAUSE, 40 * (loop.time() - began)))
         told = active.active, active.reason, active.message
-        self._written[key] = (asyncio.get_running_loop().time(), told)
+        self._written[key] = (loop.time() + pause, told)
         return None
 
     def _pause(
         self, key: tuple[str, str], queue: ClusterQueueInfo | LocalQueueInfo, active: Activity
     ) -> float | None:
         """Return for how many seconds more only the numbers have changed; they can wait."""
-        at, told = self._written.get(key, (-PAUSE, None))
-        left = at + PAUSE - asyncio.get_running_loop().time()
+        until, told = self._written.get(key, (0.0, None))
+        left = until - asyncio.get_running_loop().time()
         if told != (active.active, active.reason, active.message) or queue.meta.terminating:
             return None
         return left if left > 0 else None

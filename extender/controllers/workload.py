@@ -1,14 +1,35 @@
-"""Brings each workload one step further, whatever the quota says: see `queueing.lifecycle`."""
+"""Brings each workload one step further, whatever the quota says: see `queueing.lifecycle`.
+
+A job that is not seen any more is asked for before its workload is given up: it may only have lost
+the label by which jobs are watched, and run on. As long as it does, it is asked for again.
+"""
 
 from collections.abc import Callable, Collection
+from typing import Final, Protocol
 
 from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.workload_writer import Workloads, event
 from extender.kube.recorder import Event
 from extender.queueing import lifecycle
 from extender.runtime.clock import Clock
-from extender.state.queues.records import WorkloadInfo
+from extender.state.queues import events as ev
+from extender.state.queues.records import JobObject, OwnerRef, WorkloadInfo
 from extender.state.queues.store import Queues
+
+ASK_AGAIN: Final = 5.0
+"""Seconds after which a job that is out of sight is asked for again."""
+
+
+class Jobs(Protocol):
+    """Reads jobs, of which a watch shows the labelled ones."""
+
+    async def read(self, owner: OwnerRef, namespace: str) -> JobObject | None:
+        """Return a job as it is stored, None where it is gone. Raises ApiError."""
+        ...
+
+    def is_watched(self, job: JobObject) -> bool:
+        """Return whether the watch shows it as it is now."""
+        ...
 
 
 class WorkloadController:
@@ -22,7 +43,10 @@ class WorkloadController:
         record: Callable[[Event], None],
         clock: Clock,
         kinds: Callable[[], Collection[str]],
+        jobs: Jobs,
     ) -> None:
+        self._queues = queues
+        self._jobs = jobs
         self._snapshot = queues.snapshot()
         self._workloads = workloads
         self._record = record
@@ -34,9 +58,19 @@ class WorkloadController:
         workload = self._snapshot.workloads.get(key)
         if workload is None:
             return None
-        step = lifecycle.decide(
-            workload, self._snapshot, self._clock.wall(), orphaned=self._is_orphaned(workload)
-        )
+        unseen, orphaned = self._unseen(workload), False
+        if unseen:
+            orphaned = not await self._ask_for(unseen, workload.meta.namespace)
+            workload = self._snapshot.workloads.get(key)
+            if workload is None:
+                return None
+        again = await self._step(workload, orphaned=orphaned)
+        if unseen and not orphaned:
+            return ASK_AGAIN if again is None else min(ASK_AGAIN, again)
+        return again
+
+    async def _step(self, workload: WorkloadInfo, *, orphaned: bool) -> float | None:
+        step = lifecycle.decide(workload, self._snapshot, self._clock.wall(), orphaned=orphaned)
         if step.after is not None:
             await self._workloads.write_status(workload, step.after)
         if step.reason:
@@ -44,15 +78,31 @@ class WorkloadController:
         if step.deactivate:
             await self._workloads.patch(workload, {"spec": {"active": False}})
         if step.drop_finalizer:
-            current = self._snapshot.workloads.get(key, workload)
+            current = self._snapshot.workloads.get(workload.key, workload)
             await self._workloads.drop_finalizer(current, IN_USE_FINALIZER)
         return step.again
 
-    def _is_orphaned(self, workload: WorkloadInfo) -> bool:
-        """Return whether all objects that are its job are of watched kinds, and not there."""
+    def _unseen(self, workload: WorkloadInfo) -> Collection[OwnerRef]:
+        """Return the objects that are its job, if all are of known kinds and none is watched."""
+        if workload.finished and not workload.meta.finalizers:
+            return ()
         kinds = self._kinds()
-        return bool(workload.owners) and all(
-            f"{owner.api_version.rpartition('/')[0]}/{owner.kind}" in kinds
-            and self._snapshot.job_of(owner.uid) is None
-            for owner in workload.owners
-        )
+        for owner in workload.owners:
+            found = self._snapshot.job_of(owner.uid)
+            known = f"{owner.api_version.rpartition('/')[0]}/{owner.kind}" in kinds
+            if not known or (found is not None and self._jobs.is_watched(found)):
+                return ()
+        return workload.owners
+
+    async def _ask_for(self, owners: Collection[OwnerRef], namespace: str) -> bool:
+        """Learn how a job is that is out of sight; return whether any of it is there."""
+        there = False
+        for owner in owners:
+            found = await self._jobs.read(owner, namespace)
+            known = self._snapshot.job_of(owner.uid)
+            if found is not None:
+                there = True
+                self._queues.apply(ev.JobApplied(found))
+            elif known is not None:
+                self._queues.apply(ev.JobDeleted(known, for_good=True))
+        return there

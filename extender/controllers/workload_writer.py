@@ -63,7 +63,7 @@ class Workloads:
             self._queues.apply(ev.Deleted(before))
             return
         except ConflictError:
-            await self._read_again(before)
+            await self.read_again(before)
             raise
         self._know(stored)
         self._written(before, stored)
@@ -79,7 +79,7 @@ class Workloads:
         except NotFoundError:
             self._queues.apply(ev.Deleted(workload))
         except ConflictError:
-            await self._read_again(workload)
+            await self.read_again(workload)
             raise
 
     async def drop_finalizer(self, workload: WorkloadInfo, finalizer: str) -> None:
@@ -96,8 +96,8 @@ class Workloads:
         except NotFoundError:
             self._queues.apply(ev.Deleted(workload))
 
-    async def _read_again(self, workload: WorkloadInfo) -> None:
-        """Know at once what somebody else wrote, which the watch has not told yet."""
+    async def read_again(self, workload: WorkloadInfo) -> None:
+        """Know at once what the watch has not told yet. Raises ApiError."""
         try:
             self._know(await self._writer.read(workload.meta))
         except NotFoundError:

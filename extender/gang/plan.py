@@ -33,13 +33,15 @@ def make(
 ) -> Fit | Refuse:
     """Return where this pod and enough of its siblings go, all of them, or the refusal of the gang.
 
-    A `permitted` group has passed the check of its minResources not long ago.
+    Where the gang can do without this pod and has equal ones of lower index, those go first, and it
+    may have no place. A `permitted` group has passed the check of its minResources not long ago.
     """
     siblings = candidates(pod, pod_group.key, snapshot=snapshot)
     missing = snapshot.quorum(pod_group) - snapshot.tally(pod_group.key).committed
     attempt = _Attempt(pod_group, [pod, *siblings], missing, offer, snapshot)
     refusal = None if permitted else attempt.lacks_min_resources()
-    return refusal or attempt.lacks_pods() or attempt.placed()
+    refusal = refusal or attempt.lacks_pods()
+    return refusal or attempt.placed_by_index() or attempt.placed()
 
 
 def make_ahead(
@@ -101,13 +103,24 @@ def candidates(pod: PodInfo | None, group: str, *, snapshot: Snapshot) -> list[P
         and not sibling.terminating
         and snapshot.assumption(sibling.uid) is None
     )
-    return sorted(able, key=lambda p: (-p.priority, p.created, p.name))
+    return sorted(able, key=lambda p: (-p.priority, p.index or 0, p.created, p.name))
 
 
 def _is_ours_to_plan(pod: PodInfo, group: str, schedulers: Collection[str]) -> bool:
     stuck = finds_no_node(pod, group)
     asks = pod.scheduler in schedulers or pod.is_held_back
     return asks and not stuck and not pod.shape.individually_constrained
+
+
+def _goes_before(other: PodInfo, pod: PodInfo, group: str) -> bool:
+    """Return whether an equal pod does an earlier part of the same work, and can be placed."""
+    return (
+        other.index is not None
+        and pod.index is not None
+        and other.index < pod.index
+        and (other.priority, other.shape) == (pod.priority, pod.shape)
+        and not finds_no_node(other, group)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +158,28 @@ class _Attempt:
         if foreign:
             text += f", {foreign} wait for another scheduler"
         return Refuse(Reason.NOT_ENOUGH_PODS, text)
+
+    def placed_by_index(self) -> Fit | None:
+        """Return the places of enough pods that come before the one that is tried, and its own.
+
+        None where they are too few to be a quorum without it, or find no room.
+        """
+        pod, group = self.pods[0], self.pod_group.key
+        if pod.index is None or pod.shape.individually_constrained:
+            return None
+        lower = [other for other in self.pods[1:] if _goes_before(other, pod, group)]
+        if len(lower) < self.missing:
+            return None
+        # They are equal, so that what was offered for the one is good for the others.
+        found = fit(
+            [*lower, pod],
+            len(lower) + 1,
+            group=group,
+            snapshot=self.snapshot,
+            offer=self.offer,
+        )
+        enough = len(found.placements) >= self.missing
+        return Fit(found.placements, self.missing) if enough else None
 
     def placed(self, *, explain: bool = True) -> Fit | Refuse:
         found = self._fit(Room.FREE)

@@ -23,6 +23,7 @@ MIN_SAMPLE = 100
 
 ELSEWHERE = "the room planned for this pod is not on the nodes to choose from"
 BEHIND = "kube-scheduler sees room that is news here"
+FIRST_ONES = "room is left only for the pods that it starts with"
 KEPT_FOR_GANG = "room is kept for a gang that goes first"
 
 
@@ -117,8 +118,7 @@ def beside_plans(pod: PodInfo, sent: Sequence[str], *, snapshot: Snapshot) -> Fi
         return OneOf(open_nodes)
     if any(not _has_ever_room(pod, name, snapshot) for name in sent):
         return Refuse(Reason.CACHE_BEHIND, KEPT_FOR_GANG)
-    text = f"{about(pod.group)}room is left only for the pods that it starts with"
-    return Refuse(Reason.RESERVED, text if pod.group else KEPT_FOR_GANG)
+    return Refuse(Reason.RESERVED, about(pod.group) + FIRST_ONES if pod.group else KEPT_FOR_GANG)
 
 
 def _plan(
@@ -133,10 +133,10 @@ def _plan(
     found = plan.make(pod, pod_group, snapshot=snapshot, offer=offer, permitted=permitted)
     if isinstance(found, Refuse):
         return _unless_behind(found, pod, sent, snapshot=snapshot)
-    node = found.placements[pod.uid]
-    if node in sent:
+    node = found.placements.get(pod.uid)
+    if node in sent and node is not None:
         return Place(node, reserve=found.placements)
-    text = about(pod_group.key) + ELSEWHERE
+    text = about(pod_group.key) + (ELSEWHERE if node else FIRST_ONES)
     return Refuse(Reason.RESERVED, text, reserve=found.placements)
 
 

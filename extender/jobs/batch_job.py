@@ -78,6 +78,10 @@ class BatchJob(BaseJob):
         spare = self._pods() - self._left(done) if done else 0
         return {_POD_SET: spare} if spare else {}
 
+    def terminating_pods(self) -> Mapping[str, int]:
+        """Return how many pods are being deleted and have not ended."""
+        return {_POD_SET: fields.count(self._object, "status", "terminating")}
+
     # -- start and stop
 
     def is_stopping(self) -> bool:
@@ -158,8 +162,7 @@ class BatchJob(BaseJob):
         return None if settled or not 0 < least < self._pods() else least
 
     def _least(self) -> int:
-        said = fields.annotation(self._object, names.MIN_PARALLELISM)
-        return int(said) if said.isascii() and said.isdigit() else 0
+        return fields.whole(fields.annotation(self._object, names.MIN_PARALLELISM))
 
     def _completions_follow(self) -> bool:
         return fields.annotation(self._object, names.COMPLETIONS_EQUAL_PARALLELISM) == "true"

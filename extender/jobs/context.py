@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from extender.state.queues.records import (
     FlavorInfo,
@@ -9,6 +10,9 @@ from extender.state.queues.records import (
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
+
+ReleaseQuota = Literal["OnTerminating", "OnTerminal"]
+"""Whether pods that are being deleted give their quota back, or only when they have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +39,5 @@ class Context:
     makes_pod_groups: Callable[[str], bool] = lambda _: False
     """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
     wait_for_pods_ready: bool = False
+    release_quota: ReleaseQuota = "OnTerminating"
+    """As the ClusterQueue says, or the settings; the job may say otherwise."""

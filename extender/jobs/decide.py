@@ -13,7 +13,6 @@ from extender.jobs.actions import (
     Note,
     Refuse,
     ReleaseQuota,
-    SetReclaimable,
     StartJob,
 )
 from extender.jobs.context import Context
@@ -23,12 +22,12 @@ from extender.jobs.generic_job import (
     GenericJob,
     is_composed,
     is_finalizing,
-    is_reclaiming,
     is_skipping,
 )
 from extender.jobs.names import Word
 from extender.jobs.placements import FlavorNotFoundError, placements_of
 from extender.jobs.readiness import readiness
+from extender.jobs.reclaim import holds_quota, reclaim
 from extender.jobs.steps import is_stopping, start_steps
 from extender.jobs.stopping import stop
 from extender.jobs.templates import PlacementError
@@ -157,7 +156,7 @@ def _follow(job: GenericJob, workload: WorkloadInfo, context: Context) -> Action
         return (done, *drop_finalizer(workload), *_finalize(job))
     if workload.meta.terminating:
         stopped = stop(job, Word.WORKLOAD_DELETED, "Its workload is deleted", workload=workload)
-        return stopped or (NONE if job.is_active() else drop_finalizer(workload))
+        return stopped or (NONE if holds_quota(job, context) else drop_finalizer(workload))
     acting = _act(job, workload, context)
     return (*acting, *_report(job, workload, context))
 
@@ -178,7 +177,7 @@ def _finalize(job: GenericJob) -> Actions:
 
 def _act(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
     if workload.evicted and (workload.admission is not None or not job.is_suspended()):
-        return _evict(job, workload)
+        return _evict(job, workload, context)
     if is_stopping(job):
         return stop(job, Word.STOP_UNFINISHED, "A stop that was begun is ended", workload=workload)
     if job.is_suspended():
@@ -193,12 +192,12 @@ def _act(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
     return (*_prioritize(job, workload, context), *late)
 
 
-def _evict(job: GenericJob, workload: WorkloadInfo) -> Actions:
+def _evict(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
     """Stop the job; its quota is free when its pods are gone."""
     said = workload.condition("Evicted")
     reason, message = (said.reason, said.message) if said else ("", "")
     stopped = stop(job, reason, message, workload=workload)
-    if not job.is_suspended() or job.is_active():
+    if not job.is_suspended() or holds_quota(job, context):
         return stopped
     at_once = reason in _AT_ONCE
     release = ReleaseQuota(workload.key, workload.meta.uid, at_once, reason, message)
@@ -254,21 +253,6 @@ def _prioritize(job: GenericJob, workload: WorkloadInfo, context: Context) -> Ac
 
 
 def _report(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
-    said = _reclaim(job, workload)
+    said = reclaim(job, workload, context)
     ready = readiness(job, workload) if context.wait_for_pods_ready else None
     return said if ready is None else (*said, ready)
-
-
-def _reclaim(job: GenericJob, workload: WorkloadInfo) -> Actions:
-    if not is_reclaiming(job) or (workload.evicted and workload.admission is not None):
-        return NONE  # what is given back as a whole needs no parts
-    most = {each.name: each.count for each in workload.pod_sets}
-    found = job.reclaimable_pods().items()
-    counts = {name: min(done, most[name]) for name, done in found if name in most}
-    before = workload.reclaimable
-    if workload.admission is not None:  # what was given back is not taken again
-        counts = {name: max(counts.get(name, 0), before.get(name, 0)) for name in most}
-    counts = {name: done for name, done in counts.items() if done}
-    if counts == {name: done for name, done in before.items() if done}:
-        return NONE
-    return (SetReclaimable(workload.key, workload.meta.uid, counts),)

@@ -18,6 +18,7 @@ from extender.jobs.context import Context
 from extender.jobs.fields import Object
 from extender.jobs.generic_job import GenericJob
 from extender.jobs.names import Word
+from extender.jobs.reclaim import fitting, holds_quota
 from extender.jobs.steps import is_stopping
 from extender.jobs.stopping import stop
 from extender.jobs.workload import (
@@ -99,7 +100,7 @@ def _none_matches(job: GenericJob, own: list[WorkloadInfo], context: Context) ->
         return Found(
             None, stop(job, Word.NO_MATCHING_WORKLOAD, message, workload=first), settled=False
         )
-    if job.is_active():  # the quota is in use until its pods are gone
+    if holds_quota(job, context):  # the quota is in use until its pods are gone
         return Found(None, settled=False)
     if not _may_change(first):
         return Found(None, delete(own), settled=False)
@@ -110,7 +111,9 @@ def _none_matches(job: GenericJob, own: list[WorkloadInfo], context: Context) ->
     wanted: Object = {"maximumExecutionTimeSeconds": None, **spec(job, priority)}
     if priority.source is None:
         wanted["priorityClassRef"] = None
-    return Found(None, (update(first, wanted), *delete(own[1:])), settled=False)
+    counts = {each.name: each.count for each in job.pod_sets()}
+    changed = (*fitting(first, counts), update(first, wanted))
+    return Found(None, (*changed, *delete(own[1:])), settled=False)
 
 
 def _may_change(workload: WorkloadInfo) -> bool:

@@ -9,17 +9,17 @@ from extender.jobs.fields import Object
 from extender.jobs.generic_job import PodSet, Slot
 from extender.state.queues.records import PodSetInfo, WorkloadInfo
 
+_LONGEST = 2**31 - 1
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
 def max_execution(job: Mapping[str, object]) -> int | None:
     """Return for how many seconds a job may run, as its label says; None is for as long it likes.
 
-    A label that is no whole number above zero says nothing.
+    A label that is no whole number above zero says nothing, nor does one that no workload can have.
     """
-    said = fields.label(job, names.MAX_EXEC_TIME)
-    is_number = said.isascii() and said.isdigit()
-    return int(said) or None if is_number else None
+    seconds = fields.whole(fields.label(job, names.MAX_EXEC_TIME))
+    return seconds if 0 < seconds <= _LONGEST else None
 
 
 def template_of(pod_set: PodSetInfo) -> Object:

@@ -7,6 +7,8 @@ from typing import Final
 Object = dict[str, object]
 
 _NOTHING: Final[Mapping[str, object]] = {}
+_DIGITS: Final = 18
+"""A longer number is a mistake, and one of thousands of digits an error to read."""
 
 
 def value(where: Mapping[str, object], *path: str) -> object:
@@ -41,6 +43,11 @@ def count(where: Mapping[str, object], *path: str, default: int = 0) -> int:
     """Return the whole number at a path, else the default."""
     found = number(where, *path)
     return default if found is None else found
+
+
+def whole(said: str) -> int:
+    """Return a whole number of zero or more that somebody wrote; 0 for what is none."""
+    return int(said) if said.isascii() and said.isdigit() and len(said) <= _DIGITS else 0
 
 
 def flag(where: Mapping[str, object], *path: str) -> bool:

@@ -129,6 +129,15 @@ class Reclaiming(Protocol):
 
 
 @runtime_checkable
+class Terminating(Protocol):
+    """Kinds that can say which pods take their time to end."""
+
+    def terminating_pods(self) -> Mapping[str, int]:
+        """Return by pod set how many pods are being deleted and have not ended."""
+        ...
+
+
+@runtime_checkable
 class Stepping(Protocol):
     """Kinds that one write is not enough to start or stop."""
 
@@ -209,6 +218,11 @@ def is_skipping(job: object) -> TypeIs[Skipping]:
 def is_reclaiming(job: object) -> TypeIs[Reclaiming]:
     """Return whether the kind can say which pods are done."""
     return _has(type(job), Reclaiming)
+
+
+def is_terminating(job: object) -> TypeIs[Terminating]:
+    """Return whether the kind can say which pods take their time to end."""
+    return _has(type(job), Terminating)
 
 
 def is_stepping(job: object) -> TypeIs[Stepping]:

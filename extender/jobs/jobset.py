@@ -1,7 +1,7 @@
 """JobSet (jobset.x-k8s.io): several groups of equal Jobs, each a pod set."""
 
 from collections.abc import Collection, Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from typing_extensions import override
 
@@ -9,6 +9,8 @@ from extender.jobs import fields
 from extender.jobs.base import BaseJob
 from extender.jobs.fields import Object
 from extender.jobs.generic_job import Finished, Slot
+
+_ENDLESS: Final = "RestartJobSetAndIgnoreMaxRestarts"
 
 
 class JobSet(BaseJob):
@@ -54,7 +56,9 @@ class JobSet(BaseJob):
         return any(fields.count(each, "active") for each in self._told().values())
 
     def reclaimable_pods(self) -> Mapping[str, int]:
-        """Return the pods of the Jobs that have succeeded."""
+        """Return the pods of the Jobs that have succeeded, unless they may be made once more."""
+        if self._may_start_anew():
+            return {}
         told = self._told()
         done: dict[str, int] = {}
         for each in self._replicated_jobs():
@@ -70,6 +74,13 @@ class JobSet(BaseJob):
         late = jobs[1:] if in_order == "InOrder" else []
         late += [each for each in jobs if fields.objects(each, "dependsOn")]
         return {fields.text(each, "name") for each in late}
+
+    def _may_start_anew(self) -> bool:
+        """Return whether the failure of one Job would start all of them again."""
+        policy = fields.mapping(self.object, "spec", "failurePolicy")
+        restarts = fields.count(self.object, "status", "restartsCountTowardsMax")
+        actions = {fields.text(rule, "action") for rule in fields.objects(policy, "rules")}
+        return fields.count(policy, "maxRestarts") > restarts or _ENDLESS in actions
 
     def _replicated_jobs(self) -> list[Object]:
         return fields.objects(self.object, "spec", "replicatedJobs")

@@ -1,6 +1,6 @@
 """The training jobs of Kubeflow: replicas of several types, each type a pod set."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from typing_extensions import override
@@ -52,6 +52,13 @@ class KubeflowJob(BaseJob):
         """Return whether replicas run."""
         told = fields.mapping(self.object, "status", "replicaStatuses")
         return any(fields.count(told, kind, "active") for kind in told)
+
+    def reclaimable_pods(self) -> Mapping[str, int]:
+        """Return the replicas that have succeeded; those that failed are made again."""
+        told = fields.mapping(self.object, "status", "replicaStatuses")
+        done = {kind.lower(): fields.count(told, kind, "succeeded") for kind in self.replica_types}
+        found = {slot.name: min(slot.count, done[slot.name]) for slot in self.slots()}
+        return {name: count for name, count in found.items() if count}
 
     @override
     def priority_class(self) -> str:

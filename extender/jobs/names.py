@@ -3,26 +3,30 @@
 from enum import StrEnum
 from typing import Final
 
-GROUP: Final = "kueue.x-k8s.io"
-VERSION: Final = "v1beta2"
+from extender.api import wellknown
 
-QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
+GROUP: Final = wellknown.QUEUE_GROUP
+VERSION: Final = wellknown.QUEUE_VERSION
+
+QUEUE_NAME: Final = wellknown.QUEUE_LABEL
 PRIORITY_CLASS: Final = "kueue.x-k8s.io/priority-class"
 PREBUILT_WORKLOAD: Final = "kueue.x-k8s.io/prebuilt-workload-name"
 """A label, or an annotation."""
 MAX_EXEC_TIME: Final = "kueue.x-k8s.io/max-exec-time-seconds"
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
 COMPLETIONS_EQUAL_PARALLELISM: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
+RELEASE_QUOTA: Final = "kueue.x-k8s.io/release-quota"
+"""On a job or a ClusterQueue: OnTerminating or OnTerminal."""
 STOPPING: Final = "kueue.x-k8s.io/stopping"
 """On a job whose stop has begun and not ended."""
 
-PODSET: Final = "kueue.x-k8s.io/podset"
+PODSET: Final = wellknown.PODSET_LABEL
 """On pods: the pod set of the workload that they belong to."""
 JOB_UID: Final = "kueue.x-k8s.io/job-uid"
-RESOURCE_IN_USE: Final = "kueue.x-k8s.io/resource-in-use"
+RESOURCE_IN_USE: Final = wellknown.IN_USE_FINALIZER
 """The finalizer of workloads."""
 
-ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
+ADMISSION_GATE: Final = wellknown.ADMISSION_GATE
 MANAGED: Final = "kueue.x-k8s.io/managed"
 POD_GROUP_NAME: Final = "kueue.x-k8s.io/pod-group-name"
 POD_GROUP_TOTAL_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"

@@ -217,7 +217,7 @@ class PodGroup:
             return 1
         said = {fields.annotation(each, names.POD_GROUP_TOTAL_COUNT) for each in self._pods}
         count = next(iter(said)) if len(said) == 1 else ""
-        return int(count) if count.isascii() and count.isdigit() else 0
+        return fields.whole(count)
 
 
 def _is_ours(pod: Object) -> bool:

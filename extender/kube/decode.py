@@ -12,6 +12,7 @@ from extender.api.indexes import count_indexes
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import (
     GANG_READY,
+    INDEX_LABEL,
     ON_PARTIAL_ANNOTATION,
     POD_GROUP_LABEL,
     POD_GROUP_LABEL_SIGS,
@@ -26,6 +27,8 @@ from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatu
 from extender.state.pods import PodInfo, Shape
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
+_DIGITS = 10
+"""A longer index is nobody's."""
 _FINISHED = frozenset(("Succeeded", "Failed"))
 _ENDED = frozenset(("Complete", "Failed"))
 
@@ -89,6 +92,7 @@ class Decoder:
             readiness_gate=any(g.condition_type == GANG_READY for g in spec.readiness_gates or ()),
             admitted=PODSET_LABEL in (meta.labels or {}),
             gang_ready=GANG_READY in holding,
+            index=_index(meta.labels),
         )
 
     def node(self, raw: bytes | Raw) -> NodeInfo:
@@ -275,6 +279,11 @@ def conditions_of(conditions: Sequence[core.Condition] | None) -> tuple[Conditio
 def seconds_of(moment: datetime | None) -> float:
     """Return seconds since the epoch; 0 for no time."""
     return moment.timestamp() if moment else 0.0
+
+
+def _index(labels: Mapping[str, str] | None) -> int | None:
+    said = (labels or {}).get(INDEX_LABEL, "")
+    return int(said) if said.isascii() and said.isdigit() and len(said) <= _DIGITS else None
 
 
 def _unschedulable(status: core.PodStatus) -> str | None:

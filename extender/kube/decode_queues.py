@@ -295,7 +295,13 @@ def _with_requests(raw: bytes) -> bytes:
     """Return a template in which a limit without a request is one, as it will be in its pods."""
     if b'"limits"' not in raw:
         return raw
-    template = msgspec.json.decode(raw)
+    try:
+        return _limits_as_requests(msgspec.json.decode(raw))
+    except (AttributeError, TypeError) as error:
+        raise DecodeError(f"not a readable pod template: {error}") from error
+
+
+def _limits_as_requests(template: Any) -> bytes:  # noqa: ANN401
     spec = template.get("spec") or {}
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         resources = container.get("resources") or {}

@@ -7,7 +7,9 @@ import msgspec
 
 from extender.api.wellknown import GROUP_X, QUEUE_GROUP, QUEUE_VERSION
 from extender.kube.client import APPLY_PATCH, MERGE_PATCH, KubeClient
+from extender.kube.decode import DecodeError
 from extender.kube.decode_queues import QueueDecoder
+from extender.kube.errors import InvalidError
 from extender.kube.pod_groups import VERSION as POD_GROUP_VERSION
 from extender.kube.pod_groups import as_condition, as_time
 from extender.resources.quantity import exact
@@ -33,27 +35,25 @@ class WorkloadWriter:
         status = status_patch(before, after)
         body = _patch(before.meta, status=status)
         path = f"{_path('workloads', before.meta)}/status"
-        return self._decoder.workload(
+        return self._decoded(
             await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
         )
 
     async def read(self, meta: Meta) -> WorkloadInfo:
         """Return a workload as it is stored."""
         path = _path("workloads", meta)
-        return self._decoder.workload(await self._client.request("GET", path))
+        return self._decoded(await self._client.request("GET", path))
 
     async def create(self, workload: Json) -> WorkloadInfo:
         """Create a Workload; return it as it is stored."""
         path = collection("workloads", workload["metadata"]["namespace"])
-        return self._decoder.workload(
-            await self._client.request("POST", path, body=_encode(workload))
-        )
+        return self._decoded(await self._client.request("POST", path, body=_encode(workload)))
 
     async def patch(self, meta: Meta, change: Mapping[str, Any]) -> WorkloadInfo:
         """Merge a change of spec or metadata into a Workload; return it as it is stored."""
         body = _patch(meta, **change)
         path = _path("workloads", meta)
-        return self._decoder.workload(
+        return self._decoded(
             await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
         )
 
@@ -61,6 +61,12 @@ class WorkloadWriter:
         """Delete a Workload."""
         body = _encode({"preconditions": {"uid": meta.uid}, "propagationPolicy": "Background"})
         await self._client.request("DELETE", _path("workloads", meta), body=body)
+
+    def _decoded(self, raw: bytes) -> WorkloadInfo:
+        try:
+            return self._decoder.workload(raw)
+        except DecodeError as error:  # somebody wrote what the API takes, and nobody can read
+            raise InvalidError(str(error)) from error
 
 
 class QueueWriter:
@@ -94,6 +100,10 @@ class JobWriter:
         body = _encode(change)
         stored = await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
         return self._decode(stored, kind)
+
+    async def read(self, path: str, *, kind: str) -> JobObject:
+        """Return a job as it is stored."""
+        return self._decode(await self._client.request("GET", path), kind)
 
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
         """Delete an object."""

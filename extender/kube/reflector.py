@@ -30,6 +30,8 @@ class Reflector(Generic[T]):
         self.kind = kind
         self.first_list = asyncio.Event()
         """Set from the first whole list on."""
+        self.version = 0
+        """That of the list that is being told; what is newer came or changed after it."""
         self._listing: list[T] = []
         self._watcher = watcher
         self._decode_raw = decode
@@ -53,7 +55,8 @@ class Reflector(Generic[T]):
                 self._listing = []
             case InitApply(raw):
                 self._listing.extend(self._decode(raw))
-            case InitDone():
+            case InitDone(version):
+                self.version = version
                 self._listed(self._listing)
                 if self._listing or not self.synced:
                     _log.info("listed", kind=self.kind, objects=len(self._listing))

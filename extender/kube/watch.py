@@ -52,6 +52,9 @@ class InitApply:
 class InitDone:
     """The list is whole: replace the cache."""
 
+    version: int = 0
+    """The resource version of the list; 0 where it has none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Apply:
@@ -130,9 +133,9 @@ class Watcher:
                 if not self._optional:
                     await self._interrupted(error)
                     continue
+                self._version = ""
                 yield Init()
                 yield InitDone()
-                self._version = ""
                 await self._sleep(ABSENT_SECONDS)
             except GoneError:
                 _log.info("watch fell behind, listing again", path=self._path)
@@ -166,7 +169,7 @@ class Watcher:
             version = page.metadata.resource_version
         self._version = version
         self._backoff.reset()
-        yield InitDone()
+        yield InitDone(int(version) if version.isdecimal() else 0)
 
     async def _watch(self) -> AsyncIterator[WatchEvent]:
         query = (

@@ -59,6 +59,8 @@ class PodInfo:
     """Whether it was made from a template that a queue has admitted."""
     gang_ready: bool = False
     """Whether we have said so."""
+    index: int | None = None
+    """Which part of an Indexed Job's work it does."""
 
     @property
     def is_held_back(self) -> bool:

@@ -1,15 +1,20 @@
 """The queue inside `reconcile`: what feeds it, what decides, what writes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, TypeVar, cast
+from urllib.parse import quote
+
+import structlog
 
 from extender.api.wellknown import QUEUE_LABEL
 from extender.config import Settings
 from extender.controllers.admitter import Admitter
 from extender.controllers.job import JobController, JobOptions
+from extender.controllers.job_counts import JobCounts
 from extender.controllers.queue_status import QueueStatusController
 from extender.controllers.workload import WorkloadController
 from extender.controllers.workload_writer import Workloads
@@ -19,7 +24,8 @@ from extender.jobs.registry import Integration
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
-from extender.kube.errors import ApiError
+from extender.kube.errors import ApiError, NotFoundError
+from extender.kube.lists import everything
 from extender.kube.queues import (
     JobWriter,
     QueueWriter,
@@ -45,15 +51,19 @@ from extender.state.queues.records import (
     JobObject,
     LocalQueueInfo,
     NamespaceInfo,
+    OwnerRef,
     PriorityClassInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
 from extender.state.queues.store import Queues
 from extender.state.snapshot import Snapshot
+from extender.telemetry.jobs import JobMetrics
 from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.queue_gauges import Seen
 from extender.wiring.reflectors import backoff
+
+_log = structlog.get_logger(__name__)
 
 R = TypeVar("R", bound=Record)
 
@@ -69,6 +79,7 @@ class Given:
     recorder: Recorder
     clock: Clock
     metrics: QueueMetrics
+    job_metrics: JobMetrics
     observer: Callable[[str], Observer]
     cluster: Cluster
 
@@ -85,11 +96,12 @@ class Queue:
         self._integrations = {each.name: each for each in selected}
         self._decoder = QueueDecoder(given.decoder)
         self._client = client
-        everything = chosen.manage_jobs_without_queue_name
-        self._job_selector = "" if everything else QUEUE_LABEL
+        manages_all = chosen.manage_jobs_without_queue_name
+        self._job_selector = "" if manages_all else QUEUE_LABEL
         self._job_reflectors = {each.name: self._jobs(each) for each in selected}
         self.reflectors = [*self._records(), *self._job_reflectors.values()]
         self._metrics = given.metrics
+        self._job_counts = JobCounts(self._snapshot, given.job_metrics, clock)
         workloads = Workloads(
             self.queues, WorkloadWriter(client, self._decoder), written=self._count
         )
@@ -104,6 +116,7 @@ class Queue:
         )
         self.admitter.room = NodeRoom(self._snapshot, given.cluster.snapshot())
         given.cluster.watch_room(self._on_room)
+        self._job_writer = JobWriter(client, self._decode_job)
         controller = partial(
             Controller[Any], new_backoff=lambda: backoff(0.05, 30.0), retried=ApiError
         )
@@ -114,24 +127,28 @@ class Queue:
                 record=recorder.record,
                 clock=clock,
                 kinds=self._watched_kinds,
+                jobs=self,
             ).reconcile,
             observer=given.observer("workload"),
             settle=SETTLE,
         )
         self._jobs_controller = controller(
-            JobController(
-                self.queues,
-                workloads,
-                JobWriter(client, self._decode_job),
-                record=recorder.record,
-                clock=clock,
-                options=JobOptions(
-                    integrations=self._integrations,
-                    manage_without_queue_name=everything,
-                    namespace_selector=chosen.selector(),
-                    makes_pod_groups=self._makes_pod_groups(chosen.pod_groups),
-                ),
-            ).reconcile,
+            self._job_counts.counting(
+                JobController(
+                    self.queues,
+                    workloads,
+                    self._job_writer,
+                    record=recorder.record,
+                    clock=clock,
+                    options=JobOptions(
+                        integrations=self._integrations,
+                        manage_without_queue_name=manages_all,
+                        namespace_selector=chosen.selector(),
+                        release_quota=chosen.release_quota,
+                        makes_pod_groups=self._makes_pod_groups(chosen.pod_groups),
+                    ),
+                ).reconcile
+            ),
             observer=given.observer("job"),
             settle=SETTLE,
         )
@@ -166,6 +183,23 @@ class Queue:
             if self._job_reflectors[each.name].synced
         }
 
+    async def read(self, owner: OwnerRef, namespace: str) -> JobObject | None:
+        """Return a job as it is stored, None where it is gone. Raises ApiError."""
+        group = owner.api_version.rpartition("/")[0]
+        of = next(
+            i for i in self._integrations.values() if (i.group, i.kind) == (group, owner.kind)
+        )
+        path = objects(of.group, of.version, of.plural, namespace=namespace)
+        try:
+            found = await self._job_writer.read(f"{path}/{owner.name}", kind=of.name)
+        except NotFoundError:
+            return None
+        return found if found.meta.uid == owner.uid else None
+
+    def is_watched(self, job: JobObject) -> bool:
+        """Return whether the watch shows a job as it is now."""
+        return bool(job.queue_name) or not self._job_selector
+
     def seen(self) -> Seen | None:
         """Return the state for gauges, on the leader."""
         return Seen(self._snapshot, self.admitter.pending) if self._leads else None
@@ -191,9 +225,12 @@ class Queue:
         held = before.admission or after.admission
         queue = held.cluster_queue if held else self._snapshot.cluster_queue_of(after)
         self._metrics.changed(before, after, queue or "")
+        self._job_counts.changed(before, after)
 
-    async def run(self) -> None:
-        """Work, as the leader, until cancelled."""
+    async def run(self, *, after_another: bool) -> None:
+        """Work, as the leader, until cancelled; there may have been another one before."""
+        if after_another:
+            await self._catch_up()
         self._leads = True
         try:
             self._on_change(self._everything())
@@ -204,6 +241,28 @@ class Queue:
                 tasks.create_task(self.admitter.run())
         finally:
             self._leads = False
+
+    async def _catch_up(self) -> None:
+        """Know all that another leader wrote: a watch may be behind, and not notice for minutes."""
+        pauses = backoff(0.2, 5.0)
+        while True:
+            try:
+                return await self._read_all()
+            except ApiError as error:
+                _log.warning("could not read what there is", error=str(error))
+                await asyncio.sleep(pauses.next())
+
+    async def _read_all(self) -> None:
+        path = collection("workloads", "")
+        for workload in await everything(self._client, path, self._decoder.workload):
+            self._tell(ev.Applied(workload))
+        for each in self._integrations.values():
+            path = objects(each.group, each.version, each.plural)
+            decode = partial(self._decode_job, kind=each.name)
+            selector = f"&labelSelector={quote(self._job_selector)}" if self._job_selector else ""
+            with suppress(NotFoundError):  # there may be no such kind
+                for job in await everything(self._client, path, decode, selector=selector):
+                    self._tell(ev.JobApplied(job))
 
     def _everything(self) -> Change:
         view = self._snapshot
@@ -244,8 +303,20 @@ class Queue:
         for name in self._snapshot.local_queues:
             self._status.notice(("localqueues", name))
         for key, workload in self._snapshot.workloads.items():
-            if not workload.finished:
-                self._workloads.notice(key)
+            if workload.finished:
+                continue
+            self._workloads.notice(key)
+            if workload.admission is not None:  # its flavor may have been missing
+                self._notice_jobs(workload)
+        if not self._job_selector:  # their namespace may be selected now
+            for unit in self._snapshot.units:
+                self._jobs_controller.notice(unit)
+
+    def _notice_jobs(self, workload: WorkloadInfo) -> None:
+        for owner in workload.owners:
+            job = self._snapshot.job_of(owner.uid)
+            if job is not None:
+                self._jobs_controller.notice(job.unit)
 
     def _records(self) -> list[Reflector[Any]]:
         decoder = self._decoder
@@ -274,28 +345,34 @@ class Queue:
     def _reflector(
         self, kind: str, record: type[R], decode: Callable[[bytes], R], *, path: str = ""
     ) -> Reflector[R]:
-        return Reflector[R](
+        def listed(found: Sequence[R]) -> None:
+            of = cast("type[Record]", record)
+            self._tell(ev.Listed(of, found, reflector.version))
+
+        reflector = Reflector[R](
             kind,
             self._watcher(path or collection(kind, "")),
             decode,
-            listed=lambda found: self._tell(ev.Listed(cast("type[Record]", record), found)),
+            listed=listed,
             applied=lambda found: self._tell(ev.Applied(found)),
             deleted=lambda found: self._tell(ev.Deleted(found)),
         )
+        return reflector
 
     def _jobs(self, integration: Integration) -> Reflector[JobObject]:
         name = integration.name
-        return Reflector[JobObject](
+        reflector = Reflector[JobObject](
             f"jobs of {name}",
             self._watcher(
                 objects(integration.group, integration.version, integration.plural),
                 self._job_selector,
             ),
             lambda raw: self._decode_job(raw, name),
-            listed=lambda found: self._tell(ev.JobsListed(name, found)),
+            listed=lambda found: self._tell(ev.JobsListed(name, found, reflector.version)),
             applied=lambda found: self._tell(ev.JobApplied(found)),
             deleted=lambda found: self._tell(ev.JobDeleted(found)),
         )
+        return reflector
 
     def _watcher(self, path: str, label_selector: str = "") -> Watcher:
         return Watcher(

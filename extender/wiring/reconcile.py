@@ -32,6 +32,7 @@ from extender.server.health import health_app
 from extender.server.visibility import Visibility, add_visibility
 from extender.state.cluster import Cluster
 from extender.state.events import Change
+from extender.telemetry.jobs import JobMetrics
 from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.queue_gauges import QueueGauges
 from extender.telemetry.reconciler import ReconcilerMetrics
@@ -85,6 +86,7 @@ class Reconciler:
                 self._recorder,
                 clock,
                 QueueMetrics(self._metrics.registry),
+                JobMetrics(self._metrics.registry),
                 partial(_Observer, self._metrics),
                 cluster,
             )
@@ -178,7 +180,7 @@ class Reconciler:
                 tasks.create_task(self._controller.run())
                 tasks.create_task(self._recorder.run())
                 if self._queue is not None:
-                    tasks.create_task(self._queue.run())
+                    tasks.create_task(self._queue.run(after_another=self._election is not None))
         finally:
             self._metrics.leader.set(0)
 

@@ -8,7 +8,7 @@ import builtins
 import json
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import compress
 from pathlib import Path
 from types import TracebackType
@@ -139,6 +139,26 @@ class Api:
             tuple("" if cell is None else str(cell) for cell in compress(row, shown))
             for row in rows
         ]
+
+    def watch(
+        self, resource: str, namespace: str | None, version: str, *, seconds: int
+    ) -> Iterator[Object]:
+        """Yield what happens after a version, as the API server tells it, for so many seconds.
+
+        Raises httpx.TransportError when the connection breaks.
+        """
+        params = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(seconds),
+        }
+        with self._http.stream("GET", _path(resource, namespace), params=params) as response:
+            if not response.is_success:
+                response.read()
+                raise ApiError(response)
+            for line in response.iter_lines():
+                yield json.loads(line)
 
     def create(self, *objects: Object) -> Object:
         """Create the objects in order and return the last one as it was stored."""

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +22,8 @@ class LossyProxy:
         self.lost = 0
         """Connections whose answers were lost."""
         self._to_lose = 0
+        self._silent = False
+        self._mute: list[socket.socket] = []
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
 
@@ -43,6 +46,15 @@ class LossyProxy:
     def lose(self, connections: int) -> None:
         """Lose what is answered on the next so many connections that something is asked on."""
         self._to_lose = connections
+
+    @contextlib.contextmanager
+    def silence(self) -> Iterator[None]:
+        """Lose all answers, those of connections that were there before too; then break these."""
+        self._silent = True
+        yield
+        self._silent = False
+        _close(*self._mute)
+        self._mute.clear()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -68,6 +80,10 @@ class LossyProxy:
     def _answer(self, client: socket.socket, server: socket.socket, lost: threading.Event) -> None:
         with contextlib.suppress(OSError):
             while data := server.recv(_CHUNK):
+                if self._silent and not lost.is_set():
+                    lost.set()
+                    self._mute.append(client)
+                    self.lost += 1
                 if not lost.is_set():
                     client.sendall(data)
         _close(client, server)

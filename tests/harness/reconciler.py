@@ -1,7 +1,7 @@
 """The reconciler as a user would run it, with the token of its own service account."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -19,7 +19,8 @@ class Reconciler:
 
     A second one in the same control plane needs a `name` of its own. With `webhooks` it serves
     those too, and tells the API server its URL in place of the Service; `webhooks_url` is another
-    replica's, whose place this one can take.
+    replica's, whose place this one can take. With `api_port` it reaches the API server through
+    that port of 127.0.0.1.
     """
 
     def __init__(
@@ -30,10 +31,19 @@ class Reconciler:
         settings: Mapping[str, Any] | None = None,
         webhooks: bool = False,
         webhooks_url: str = "",
+        api_port: int | None = None,
+        args: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self._control_plane = control_plane
         install(control_plane)
         kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
+        if api_port is not None:
+            direct = kubeconfig.read_text()
+            kubeconfig = control_plane.folder / f"{name}.kubeconfig"
+            kubeconfig.write_text(
+                direct.replace(control_plane.url, f"https://127.0.0.1:{api_port}")
+            )
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         config = control_plane.folder / f"{name}.yaml"
@@ -54,8 +64,9 @@ class Reconciler:
             [
                 *(sys.executable, "-m", "extender", "reconcile"),
                 *("--kubeconfig", kubeconfig, "--config", config, "--port", str(port)),
+                *args,
             ],
-            env={"PYTHONFAULTHANDLER": "1"},
+            env={"PYTHONFAULTHANDLER": "1", **(env or {})},
             url=self.url,
         )
         self.wait_ready()

@@ -44,10 +44,11 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """All objects of one type there are."""
+    """All objects of one type there were at a version; 0 is now."""
 
     type: type[Record]
     records: Sequence[Record]
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +60,20 @@ class JobApplied:
 
 @dataclass(frozen=True, slots=True)
 class JobDeleted:
-    """A job is gone."""
+    """A job is gone, or only out of sight: its labels do not say any more that it is queued."""
 
     job: JobObject
+    for_good: bool = False
+    """Whether it is known not to be there any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobsListed:
-    """All jobs of one kind there are."""
+    """All jobs of one kind there were at a version; 0 is now."""
 
     kind: str
     jobs: Sequence[JobObject]
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,8 @@ class Forgotten:
     """The API server did not take it: the workload holds what the facts say."""
 
     workload: str
+    admission: Admission | None = None
+    """What had been assumed; something else that was assumed since stays."""
 
 
 Event = Applied | Deleted | Listed | JobApplied | JobDeleted | JobsListed | Assumed | Forgotten

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from extender.api.core_v1 import LabelSelector, Taint, Toleration
+from extender.api.wellknown import PREBUILT_LABEL
 from extender.state.pod_groups import ConditionInfo
 from extender.state.pods import Shape
 
@@ -315,6 +316,12 @@ class JobObject:
     def key(self) -> tuple[str, str]:
         """Integration, and `namespace/name`."""
         return self.kind, self.meta.key
+
+    @property
+    def prebuilt(self) -> str:
+        """`namespace/name` of the workload that it brings along, or nothing."""
+        said = self.meta.labels.get(PREBUILT_LABEL) or self.meta.annotations.get(PREBUILT_LABEL)
+        return f"{self.meta.namespace}/{said}" if said else ""
 
     @property
     def unit(self) -> tuple[str, str]:

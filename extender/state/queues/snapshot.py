@@ -63,7 +63,11 @@ class Tables:
     children: defaultdict[str, set[tuple[str, str]]] = field(
         default_factory=lambda: defaultdict(set)
     )
-    """By UID of an object: the jobs that it made."""
+    """By UID of an object: those that it made."""
+    by_prebuilt: defaultdict[str, set[tuple[str, str]]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
+    """By workload, there or not: the objects that bring it along."""
     structure_version: int = 0
 
 

@@ -9,8 +9,10 @@ Nothing here awaits, and nothing reads a clock; `validate` recounts everything f
 """
 
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any, Final, TypeVar
 
+from extender.api.wellknown import PRIORITY_CLASS_LABEL
 from extender.state.queues import events as ev
 from extender.state.queues.events import Change, Event, Record
 from extender.state.queues.records import (
@@ -33,6 +35,7 @@ V = TypeVar("V")
 _NOTHING = Change()
 _REMEMBERED: Final = 10_000
 """Deleted objects whose UIDs are kept, so that the late answer to a write brings none back."""
+_FOR_GOOD: Final = inf
 _STRUCTURE: Final = (FlavorInfo, ClusterQueueInfo, CohortInfo, NamespaceInfo)
 
 
@@ -43,7 +46,8 @@ class Queues:
         self._tables = tables = Tables()
         self._snapshot = QueueSnapshot(tables)
         self._listeners: list[Callable[[Change], None]] = []
-        self._gone: dict[str, None] = {}
+        self._gone: dict[str, float] = {}
+        """By UID: the first version that would be news of an object again."""
         self._by_type: dict[type[Record], dict[str, Any]] = {
             FlavorInfo: tables.flavors,
             ClusterQueueInfo: tables.cluster_queues,
@@ -59,7 +63,9 @@ class Queues:
             ev.Deleted: lambda e: self._drop(e.record),
             ev.Listed: self._listed,
             ev.JobApplied: lambda e: self._put_job(e.job),
-            ev.JobDeleted: lambda e: self._drop_job(e.job),
+            ev.JobDeleted: lambda e: self._drop_job(
+                e.job, _FOR_GOOD if e.for_good else e.job.meta.version
+            ),
             ev.JobsListed: self._jobs_listed,
             ev.Assumed: self._assumed,
             ev.Forgotten: self._forgotten,
@@ -105,6 +111,8 @@ class Queues:
         before = table.get(key)
         if before == record or (before is not None and _is_older(record, before)):
             return self._same(before, record, table=table)
+        if before is not None and _uid(before) != _uid(record):
+            return _union([self._drop(before), self._put(record)])
         if isinstance(record, WorkloadInfo):
             return self._put_workload(record, before)
         table[key] = record
@@ -131,16 +139,17 @@ class Queues:
         del table[key]
         return self._touched(before, None)
 
-    def _remember(self, uid: str) -> None:
+    def _remember(self, uid: str, news: float = _FOR_GOOD) -> None:
         if uid:
-            self._gone[uid] = None
+            self._gone[uid] = max(news, self._gone.pop(uid, 0))
         while len(self._gone) > _REMEMBERED:
             del self._gone[next(iter(self._gone))]
 
     def _listed(self, event: ev.Listed) -> Change:
         table = self._by_type[event.type]
         there = {_key(record) for record in event.records}
-        changes = [self._drop(table[key]) for key in [key for key in table if key not in there]]
+        gone = [r for key, r in table.items() if key not in there and _was_there(r, event.version)]
+        changes = [self._drop(record) for record in gone]
         changes += [self._put(record) for record in event.records]
         return _union(changes)
 
@@ -157,6 +166,19 @@ class Queues:
             structure=structure,
             cluster_queues=self._cluster_queues_with(record),
             flavors=self._flavors_with(before, after),
+            jobs=self._jobs_without(record) if before is None else frozenset(),
+        )
+
+    def _jobs_without(self, record: Record) -> frozenset[tuple[str, str]]:
+        """Return the jobs that may have waited for a priority class."""
+        if not isinstance(record, PriorityClassInfo | WorkloadPriorityClassInfo):
+            return frozenset()
+        tables, name = self._tables, record.name
+        return frozenset(
+            job.unit
+            for job in tables.jobs.values()
+            if not tables.by_owner.get(job.meta.uid)
+            or job.meta.labels.get(PRIORITY_CLASS_LABEL) == name
         )
 
     def _index_queue(self, before: Record | None, after: Record | None) -> None:
@@ -233,7 +255,8 @@ class Queues:
         return self._changed(workload, workload, released=released, taken=taken)
 
     def _forgotten(self, event: ev.Forgotten) -> Change:
-        if event.workload not in self._tables.assumed:
+        assumed = self._tables.assumed.get(event.workload)
+        if assumed is None or (event.admission is not None and event.admission is not assumed):
             return _NOTHING
         workload = self._tables.workloads[event.workload]
         released = self._uncount(event.workload, workload)
@@ -289,17 +312,21 @@ class Queues:
     def _jobs_with(
         self, workload: WorkloadInfo, before: WorkloadInfo | None
     ) -> frozenset[tuple[str, str]]:
-        """Return the jobs that the change of a workload concerns: its own, and what that made."""
+        """Return the jobs that the change of a workload concerns.
+
+        Its own, what that made, and who waits for a workload of this name.
+        """
         tables = self._tables
         owners = {owner.uid for w in (workload, before) if w is not None for owner in w.owners}
-        keys = (tables.job_uids[uid] for uid in owners if uid in tables.job_uids)
-        own = {tables.jobs[key].unit for key in keys}
-        return frozenset(own.union(*(tables.children.get(uid, ()) for uid in owners)))
+        keys = {tables.job_uids[uid] for uid in owners if uid in tables.job_uids}
+        keys.update(*(tables.children.get(uid, ()) for uid in owners))
+        keys.update(tables.by_prebuilt.get(workload.key, ()))
+        return frozenset(tables.jobs[key].unit for key in keys)
 
     # -- jobs
 
     def _put_job(self, job: JobObject) -> Change:
-        if job.meta.uid in self._gone:
+        if job.meta.version < self._gone.get(job.meta.uid, 0):
             return _NOTHING
         before = self._tables.jobs.get(job.key)
         if before is not None:
@@ -310,12 +337,15 @@ class Queues:
         self._tables.job_uids[job.meta.uid] = job.key
         self._tables.units[job.unit].add(job.key)
         if job.owner is not None:
-            self._tables.children[job.owner.uid].add(job.unit)
+            self._tables.children[job.owner.uid].add(job.key)
+        if job.prebuilt:
+            self._tables.by_prebuilt[job.prebuilt].add(job.key)
         return Change(jobs=frozenset((job.unit,)))
 
-    def _drop_job(self, job: JobObject) -> Change:
+    def _drop_job(self, job: JobObject, news: float) -> Change:
+        """Forget a job; only its version `news`, or a later one, brings it back."""
         before = self._tables.jobs.get(job.key)
-        self._remember(job.meta.uid)
+        self._remember(job.meta.uid, news)
         if before is None or before.meta.uid != job.meta.uid:
             return _NOTHING
         del self._tables.jobs[job.key]
@@ -327,12 +357,18 @@ class Queues:
         self._tables.job_uids.pop(job.meta.uid, None)
         _discard(self._tables.units, job.unit, job.key)
         if job.owner is not None:
-            _discard(self._tables.children, job.owner.uid, job.unit)
+            _discard(self._tables.children, job.owner.uid, job.key)
+        if job.prebuilt:
+            _discard(self._tables.by_prebuilt, job.prebuilt, job.key)
 
     def _jobs_listed(self, event: ev.JobsListed) -> Change:
         there = {job.key for job in event.jobs}
-        known = [job for job in self._tables.jobs.values() if job.kind == event.kind]
-        changes = [self._drop_job(job) for job in known if job.key not in there]
+        gone = [
+            job
+            for job in self._tables.jobs.values()
+            if job.kind == event.kind and job.key not in there and _was_there(job, event.version)
+        ]
+        changes = [self._drop_job(job, max(event.version, job.meta.version) + 1) for job in gone]
         changes += [self._put_job(job) for job in event.jobs]
         return _union(changes)
 
@@ -351,6 +387,15 @@ def _uid(record: Record) -> str:
             return ""
         case _:
             return record.meta.uid
+
+
+def _was_there(record: Record | JobObject, version: int) -> bool:
+    """Return whether a list of a version should have an object: what is newer, it cannot have."""
+    match record:
+        case NamespaceInfo() | PriorityClassInfo() | WorkloadPriorityClassInfo():
+            return True
+        case _:
+            return not version or record.meta.version <= version
 
 
 def _is_older(record: Record, than: Record) -> bool:

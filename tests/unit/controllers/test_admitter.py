@@ -1,149 +1,199 @@
-"""When who lacks room is tried again, and told other numbers. Time is virtual."""
+"""The admitter where the API server refuses, is away, loses answers, or others write too."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from extender.controllers.admitter import ROOM_PAUSE, ROOM_ROUND, Admitter
+from extender.controllers.admitter import Admitter
 from extender.controllers.workload_writer import Workloads
+from extender.kube.errors import ForbiddenError, UnavailableError
 from extender.kube.recorder import Event
 from extender.queueing.cycle import Outcome
 from extender.queueing.options import Options
-from extender.room.nodes import NodeRoom
-from extender.state.cluster import Cluster
 from extender.state.queues import events as ev
-from extender.state.queues.records import Meta, NamespaceInfo, WorkloadInfo
+from extender.state.queues.records import NamespaceInfo, WorkloadInfo
 from extender.state.queues.store import Queues
-from tests.makers import NAMESPACE, LoopClock, key, node, nodes, tell
-from tests.queue_makers import cluster_queue, flavor, local_queue, meta, pod_set, workload
+from tests.makers import NAMESPACE, ManualClock, key
+from tests.queue_makers import cluster_queue, flavor, local_queue, meta, workload
+from tests.unit.controllers.queue_server import DOWN, LOST, LostError, Server
 
 pytestmark = pytest.mark.looptime
 
 
-class Writer:
-    """Stores what it is given, in a new version."""
-
-    async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> WorkloadInfo:
-        version = meta("any").version
-        return replace(after, meta=replace(before.meta, version=version))
-
-    async def read(self, meta: Meta) -> WorkloadInfo:
-        raise AssertionError(meta)
-
-    async def create(self, workload: dict[str, Any]) -> WorkloadInfo:
-        raise AssertionError(workload)
-
-    async def patch(self, meta: Meta, change: Mapping[str, Any]) -> WorkloadInfo:
-        raise AssertionError(meta, change)
-
-    async def delete(self, meta: Meta) -> None:
-        raise AssertionError(meta)
+class NoMetrics:
+    def cycle(self, seconds: float, outcomes: tuple[Outcome, ...]) -> None: ...
+    def admitted(self, workload: WorkloadInfo, cluster_queue: str, *, waited: float) -> None: ...
+    def preempted(self, preempting_cluster_queue: str, reason: str) -> None: ...
 
 
-class Metrics:
-    """Keeps when cycles ran that looked at somebody."""
+class Scene:
+    """One ClusterQueue with one CPU, and an admitter whose watch tells when the test says so."""
 
     def __init__(self) -> None:
-        self.cycles: list[float] = []
-
-    def cycle(self, _: float, outcomes: tuple[Outcome, ...]) -> None:
-        if outcomes:
-            self.cycles.append(asyncio.get_running_loop().time())
-
-    def admitted(self, workload: WorkloadInfo, cluster_queue: str, *, waited: float) -> None:
-        pass
-
-    def preempted(self, preempting_cluster_queue: str, reason: str) -> None:
-        pass
-
-
-class Bench:
-    def __init__(self, cluster: Cluster) -> None:
-        options = Options(require_room=True)
-        self.cluster, self.queues, self.metrics = cluster, Queues(), Metrics()
+        self.queues, self.server = Queues(), Server()
+        self.view = self.queues.snapshot()
         self.events: list[Event] = []
+        for record in (NamespaceInfo(NAMESPACE), flavor(), cluster_queue("cq", 1), local_queue()):
+            self.queues.apply(ev.Applied(record))
         self.admitter = Admitter(
             self.queues,
-            Workloads(self.queues, Writer()),
+            Workloads(self.queues, self.server),
             record=self.events.append,
-            clock=LoopClock(),
-            options=options,
-            metrics=self.metrics,
+            clock=ManualClock(),
+            options=Options(),
+            metrics=NoMetrics(),
         )
-        self.admitter.room = NodeRoom(self.queues.snapshot(), cluster.snapshot())
         self.queues.subscribe(self.admitter.on_change)
-        cluster.watch_room(self.admitter.on_room)
-        for record in (NamespaceInfo(NAMESPACE), flavor(), cluster_queue("cq", 100), local_queue()):
-            self.queues.apply(ev.Applied(record))
 
-    def put(self, name: str, count: int) -> None:
-        self.queues.apply(ev.Applied(workload(name, pod_set(1, count))))
+    def add(self, *names: str) -> None:
+        """Create workloads of one CPU each."""
+        for name in names:
+            made = workload(name)
+            self.server.stored[made.key] = made
+            self.queues.apply(ev.Applied(made))
 
-    def told(self, name: str) -> str:
-        found = self.queues.snapshot().workloads[key(name)].condition("QuotaReserved")
-        return f"{found.reason}: {found.message}" if found else ""
+    def watch(self, name: str) -> None:
+        """Have the watch tell how a workload is."""
+        self.queues.apply(ev.Applied(self.server.stored[key(name)]))
 
+    def admitted(self) -> set[str]:
+        """Return who has quota, as it is stored."""
+        held = (w for w in self.server.stored.values() if w.admission and not w.finished)
+        return {each.meta.name for each in held}
 
-@asynccontextmanager
-async def waiting(cluster: Cluster) -> AsyncIterator[Bench]:
-    """Have a workload of four pods wait for room beside one node with two CPUs."""
-    tell(cluster, *nodes(2))
-    bench = Bench(cluster)
-    task = asyncio.create_task(bench.admitter.run())
-    bench.put("w", 4)
-    await asyncio.sleep(1)
-    yield bench
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    async def until(self, what: Callable[[], object]) -> None:
+        """Wait for a condition, in virtual time."""
+        async with asyncio.timeout(300):
+            while not what():  # noqa: ASYNC110 - virtual
+                await asyncio.sleep(0.01)
+        assert len(self.admitted()) <= 1, "quota is exceeded"
+        self.queues.validate()
 
-
-async def test_who_lacks_room_is_tried_when_there_is_some(cluster: Cluster) -> None:
-    async with waiting(cluster) as bench:
-        assert (
-            bench.told("w") == "WaitingForRoom: quota yes; room for 2 of 4: 2 cpu short on 1 node"
-        )
-        tell(bench.cluster, node("m", 2))
-        await asyncio.sleep(1)
-        assert bench.told("w").startswith("QuotaReserved: ")
-
-
-async def test_many_changes_are_one_try(cluster: Cluster) -> None:
-    async with waiting(cluster) as bench:
-        before = len(bench.metrics.cycles)
-        for number in range(9):
-            tell(bench.cluster, node("m", 1, labels={"version": str(number)}))
-            await asyncio.sleep(ROOM_PAUSE / 10)
-        await asyncio.sleep(1)
-        assert len(bench.metrics.cycles) == before + 1
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.admitter.run())
+        yield
+        if task.done():
+            task.result()
+        task.cancel()
 
 
-async def test_without_a_change_it_is_tried_now_and_then(cluster: Cluster) -> None:
-    async with waiting(cluster) as bench:
-        before = len(bench.metrics.cycles)
-        await asyncio.sleep(10 * ROOM_ROUND)
-        assert 9 <= len(bench.metrics.cycles) - before <= 10
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
 
 
-async def test_other_numbers_are_told_after_a_while_and_without_an_event(cluster: Cluster) -> None:
-    async with waiting(cluster) as bench:
-        events = len(bench.events)
-        tell(bench.cluster, node("m", 1))
-        await asyncio.sleep(1)
-        assert bench.told("w").endswith("room for 2 of 4: 2 cpu short on 1 node")
-        await asyncio.sleep(30)
-        assert bench.told("w").endswith("room for 3 of 4: 1 cpu short on 2 nodes")
-        assert len(bench.events) == events
+async def test_quota_of_a_write_without_an_answer_is_given_to_nobody_else(scene: Scene) -> None:
+    scene.server.script = [LOST]
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes >= 2)
+        await asyncio.sleep(100)
+        assert scene.admitted() == {"first"}
+        assert [e.reason for e in scene.events if e.about.name == "first"] == ["Admitted"]
 
 
-async def test_nobody_is_tried_for_room_who_has_it(cluster: Cluster) -> None:
-    async with waiting(cluster) as bench:
-        tell(bench.cluster, node("m", 2))
-        await asyncio.sleep(1)
-        before = len(bench.metrics.cycles)
-        tell(bench.cluster, node("m", 3))
-        await asyncio.sleep(10 * ROOM_ROUND)
-        assert len(bench.metrics.cycles) == before
+async def test_while_the_api_server_is_away_quota_is_kept_for_who_got_it(scene: Scene) -> None:
+    scene.server.script = [DOWN] * 5
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes >= 4)
+        assert scene.view.is_assumed(key("first"))
+        assert not scene.view.is_assumed(key("second"))
+        await scene.until(lambda: scene.admitted() == {"first"})
+
+
+@pytest.mark.parametrize("unknown", [0, 2])
+async def test_after_an_error_of_the_server_the_truth_is_read(scene: Scene, unknown: int) -> None:
+    scene.server.script = [LostError("etcd took too long", status=500)]
+    scene.server.reads = [DOWN] * unknown
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes >= 2)
+        await asyncio.sleep(10)
+        assert scene.admitted() == {"first"}
+
+
+async def test_an_error_of_the_server_that_was_a_no_is_one(scene: Scene) -> None:
+    scene.server.script = [UnavailableError("webhook failed", status=500)]
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"second"})
+
+
+async def test_who_cannot_be_written_is_left_alone_and_the_next_one_goes(scene: Scene) -> None:
+    scene.server.script = [ForbiddenError("no", status=403)]
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"second"})
+        scene.queues.apply(ev.Applied(flavor("other")))
+        assert scene.admitter.pending.cluster_queue_of(key("first")) is None
+        await scene.until(lambda: scene.admitter.pending.cluster_queue_of(key("first")) == "cq")
+
+
+async def test_somebody_elses_change_only_costs_another_try(scene: Scene) -> None:
+    scene.add("first")
+    scene.server.touch(key("first"))
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"first"})
+        assert scene.server.writes == 2
+
+
+async def test_a_workload_that_changes_after_the_decision_is_decided_on_again(scene: Scene) -> None:
+    scene.server.go_on.clear()
+    scene.add("first")
+    async with scene.running():
+        await scene.until(lambda: scene.view.is_assumed(key("first")))
+        scene.server.touch(key("first"), active=False)
+        scene.watch("first")
+        scene.server.go_on.set()
+        await scene.until(lambda: not scene.view.is_assumed(key("first")))
+        await asyncio.sleep(10)
+        assert scene.admitted() == set()
+
+
+async def test_the_decision_is_written_for_the_version_that_it_was_made_on(scene: Scene) -> None:
+    """The change comes in the moment between the decision and the write."""
+    scene.add("first")
+    scene.queues.subscribe(lambda _: change())
+    changed: list[bool] = []
+
+    def change() -> None:
+        if scene.view.is_assumed(key("first")) and not changed:
+            changed.append(True)
+            scene.server.touch(key("first"), active=False)
+            scene.watch("first")
+
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes and not scene.view.is_assumed(key("first")))
+        assert scene.admitted() == set()
+
+
+async def test_a_late_refusal_leaves_the_namesake_its_quota(scene: Scene) -> None:
+    scene.add("first")
+    scene.server.go_on.clear()
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes == 1)
+        old = scene.server.stored.pop(key("first"))
+        scene.queues.apply(ev.Deleted(old))
+        again = workload("first", meta=meta("first", NAMESPACE, uid="again"))
+        scene.server.stored[key("first")] = again
+        scene.queues.apply(ev.Applied(again))
+        await scene.until(lambda: scene.server.writes == 2)
+        scene.server.script = [ForbiddenError("no", status=403), DOWN, DOWN, DOWN]
+        scene.server.go_on.set()
+        await scene.until(lambda: len(scene.server.script) <= 1)
+        assert scene.view.is_assumed(key("first"))
+
+
+async def test_nothing_is_kept_of_who_is_gone(scene: Scene) -> None:
+    scene.server.script = [ForbiddenError("no", status=403)]
+    scene.add("first", "second", "third")
+    async with scene.running():
+        await scene.until(lambda: scene.admitter.why(key("third")))
+        for name in ("first", "third"):
+            scene.queues.apply(ev.Deleted(scene.server.stored.pop(key(name))))
+        assert scene.admitter.why(key("third")) is None
+        assert not scene.admitter._failures

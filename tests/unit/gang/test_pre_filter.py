@@ -56,6 +56,10 @@ def refuse(reason: Reason, message: str, **more: Any) -> Refuse:
     return Refuse(reason, f"gang ns/gang: {message}", **more)
 
 
+def indexed(index: int, cpu: int = 4, **more: Any) -> PodInfo:
+    return pod(f"i{index}", cpu, group="gang", index=index, **more)
+
+
 ROOM = nodes(4, 4, 4)
 FOREIGN = "example.com/budget"
 GATED = [pod(f"gated-{n}", 4, group="gang", gates=(FOREIGN,)) for n in range(2)]
@@ -222,6 +226,50 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     "older members are planned first": (
         Ask([pod_group(min_member=2), pod("young", 4, group="gang", created=9.0), B, ROOM]),
         Place("n0", {A.uid: "n0", B.uid: "n1"}),
+    ),
+    "lower indexes are planned first, however old": (
+        Ask([pod_group(min_member=2), indexed(3), indexed(1, created=9.0), ROOM], indexed(0)),
+        Place("n0", {"i0": "n0", "i1": "n1"}),
+    ),
+    "with room for all, who is tried goes with those of lower index": (
+        Ask([pod_group(min_member=2), indexed(1), indexed(0), ROOM], indexed(2)),
+        Place("n2", {"i0": "n0", "i1": "n1", "i2": "n2"}),
+    ),
+    "with room for some, those of lower index go and who is tried does not": (
+        Ask(
+            [pod_group(min_member=2), indexed(1), indexed(0), nodes(4, 4)],
+            indexed(2),
+            sent=("n0", "n1"),
+        ),
+        refuse(
+            Reason.RESERVED,
+            "room is left only for the pods that it starts with",
+            reserve={"i0": "n0", "i1": "n1"},
+        ),
+    ),
+    "a lower index is no reason to leave anybody out of a gang that needs all": (
+        Ask([pod_group(), indexed(1), indexed(0), ROOM], indexed(2)),
+        Place("n0", {"i2": "n0", "i0": "n1", "i1": "n2"}),
+    ),
+    "a lower index that no node will take goes behind": (
+        Ask(
+            [pod_group(min_member=1), indexed(0, unschedulable="no such volume"), nodes(4)],
+            indexed(1),
+            sent=("n0",),
+        ),
+        Place("n0", {"i1": "n0"}),
+    ),
+    "a lower index of another template goes its own way": (
+        Ask([pod_group(min_member=1), indexed(0, cpu=2), nodes(4)], indexed(1), sent=("n0",)),
+        Place("n0", {"i1": "n0"}),
+    ),
+    "too little room even for the lower ones": (
+        Ask([pod_group(min_member=2), indexed(1), indexed(0), nodes(4)], indexed(2), sent=("n0",)),
+        refuse(
+            Reason.NEVER_FITS,
+            "1 of the 2 pods that it still needs fit, short of cpu 4, even with all nodes empty",
+            deny=True,
+        ),
     ),
     "members of higher priority are planned first": (
         Ask([pod_group(min_member=2), B, pod("high", 4, group="gang", priority=9), ROOM]),

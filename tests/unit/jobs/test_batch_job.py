@@ -85,6 +85,7 @@ def test_an_index_that_failed_for_good_is_not_waited_for() -> None:
         ({"kueue.x-k8s.io/job-min-parallelism": "4"}, {}, None),
         ({"kueue.x-k8s.io/job-min-parallelism": "0"}, {}, None),
         ({"kueue.x-k8s.io/job-min-parallelism": "few"}, {}, None),
+        ({"kueue.x-k8s.io/job-min-parallelism": "1" * 5000}, {}, None),
         (SYNCED, {}, 2),
         (SYNCED, {"completedIndexes": "3"}, None),
     ],

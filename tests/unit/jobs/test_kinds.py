@@ -156,6 +156,44 @@ def test_a_jobset_needs_no_quota_for_jobs_that_have_succeeded() -> None:
     assert spare(active=1) == {}
 
 
+@pytest.mark.parametrize(
+    ("policy", "restarts", "want"),
+    [
+        ({"maxRestarts": 1}, 0, {}),
+        ({"maxRestarts": 1}, 1, {"workers": 2}),
+        ({"maxRestarts": 0}, 0, {"workers": 2}),
+        ({"rules": [{"action": "FailJobSet"}]}, 0, {"workers": 2}),
+        ({"rules": [{"action": "RestartJobSetAndIgnoreMaxRestarts"}]}, 3, {}),
+    ],
+)
+def test_a_jobset_keeps_quota_for_what_a_restart_would_do_again(
+    policy: Any, restarts: int, want: dict[str, int]
+) -> None:
+    told = [{"name": "workers", "succeeded": 1}]
+    status = {"replicatedJobsStatus": told, "restartsCountTowardsMax": restarts}
+    found = job("jobset.x-k8s.io/jobset", **status)
+    found.object["spec"]["failurePolicy"] = policy  # type: ignore[index]
+    assert isinstance(found, Reclaiming)
+    assert found.reclaimable_pods() == want
+
+
+@pytest.mark.parametrize(
+    ("statuses", "want"),
+    [
+        ({}, {}),
+        ({"Worker": {"active": 1, "succeeded": 1}, "Launcher": {"active": 1}}, {"worker": 1}),
+        ({"Worker": {"failed": 2}, "Launcher": {"succeeded": 3}}, {"launcher": 1}),
+        ({"Sidekick": {"succeeded": 1}}, {}),
+    ],
+)
+def test_a_training_job_needs_no_quota_for_replicas_that_have_succeeded(
+    statuses: Any, want: dict[str, int]
+) -> None:
+    found = job("kubeflow.org/mpijob", replicaStatuses=statuses)
+    assert isinstance(found, Reclaiming)
+    assert found.reclaimable_pods() == want
+
+
 @pytest.mark.parametrize("name", [name for name in KINDS if name.startswith("kubeflow")])
 def test_a_training_job_is_ready_when_it_runs(name: str) -> None:
     assert job(name, conditions=[{"type": "Running", "status": "True"}]).pods_ready()

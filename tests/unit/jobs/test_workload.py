@@ -69,7 +69,7 @@ def test_a_workload_asks_for_what_the_job_does() -> None:
     }
 
 
-@pytest.mark.parametrize("said", ["0", "-1", "soon", "1.5", ""])
+@pytest.mark.parametrize("said", ["0", "-1", "soon", "1.5", "", "2147483648"])
 def test_a_limit_that_is_none_is_left_out(said: str) -> None:
     made: Any = build(job(labels={"kueue.x-k8s.io/max-exec-time-seconds": said}), Priority())
     assert "maximumExecutionTimeSeconds" not in made["spec"]

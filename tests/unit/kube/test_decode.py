@@ -10,6 +10,7 @@ from extender.api.wellknown import (
     GANG_READY,
     GROUP_SIGS,
     GROUP_X,
+    INDEX_LABEL,
     POD_GROUP_LABEL,
     POD_GROUP_LABEL_SIGS,
 )
@@ -96,6 +97,10 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
         ),
         {"owners": ("ns/a", "ns/b"), "controller": "y"},
     ),
+    "a completion index": (pod(labels={INDEX_LABEL: "12"}), {"index": 12}),
+    "the first completion index": (pod(labels={INDEX_LABEL: "0"}), {"index": 0}),
+    "no completion index": (pod(labels={INDEX_LABEL: "-1"}), {}),
+    "no completion index at all": (pod(labels={INDEX_LABEL: "1" * 5000}), {}),
     "our readiness gate": (
         pod({"readinessGates": [{"conditionType": "x"}, {"conditionType": GANG_READY}]}),
         {"readiness_gate": True},

@@ -1,0 +1,527 @@
+"""What people wrote for Kueue is applied as it is and works: queues, jobs of all kinds, pods.
+
+On a control plane of its own, with the policies for jobs and the older version served. The
+operators of other kinds are stand-ins; their jobs are written as theirs are: without `suspend`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+import yaml
+
+from tests.cluster.operators import Operator
+from tests.cluster.queues import JOBS, WORKLOADS, condition
+from tests.harness import objects
+from tests.harness.client import Api, ApiError
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.objects import Object
+from tests.harness.reconciler import Reconciler
+
+REPO = Path(__file__).parents[2]
+OLDER, NEWER = "kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"
+SECONDS = 60.0
+POOL = {"example.com/pool": "batch"}
+
+SINGLE = """
+apiVersion: {version}
+kind: ResourceFlavor
+metadata:
+  name: "flavor-{id}"
+spec:
+  nodeLabels:
+    example.com/pool: batch
+---
+apiVersion: {version}
+kind: ClusterQueue
+metadata:
+  name: "all-{id}"
+spec:
+  namespaceSelector: {{}} # match all.
+  resourceGroups:
+  - coveredResources: ["cpu", "memory"]
+    flavors:
+    - name: "flavor-{id}"
+      resources:
+      - name: "cpu"
+        nominalQuota: 9
+      - name: "memory"
+        nominalQuota: 36Gi
+---
+apiVersion: {version}
+kind: LocalQueue
+metadata:
+  namespace: "{namespace}"
+  name: "user-queue"
+spec:
+  clusterQueue: "all-{id}"
+"""
+
+COHORT = """
+apiVersion: {version}
+kind: ResourceFlavor
+metadata:
+  name: shared-{id}
+---
+apiVersion: {version}
+kind: ClusterQueue
+metadata:
+  name: team-a-{id}
+spec:
+  namespaceSelector:
+    matchExpressions:
+    - key: kubernetes.io/metadata.name
+      operator: In
+      values: [{namespace}]
+  {cohort}: both-{id}
+  queueingStrategy: StrictFIFO
+  preemption:
+    reclaimWithinCohort: Any
+    borrowWithinCohort:
+      policy: LowerPriority
+      maxPriorityThreshold: 100
+    withinClusterQueue: LowerPriority
+  flavorFungibility:
+    whenCanBorrow: {fungible}
+    whenCanPreempt: TryNextFlavor
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors:
+    - name: shared-{id}
+      resources:
+      - name: cpu
+        nominalQuota: 2
+        borrowingLimit: 1
+        lendingLimit: 1
+---
+apiVersion: {version}
+kind: ClusterQueue
+metadata:
+  name: team-b-{id}
+spec:
+  namespaceSelector: {{}}
+  {cohort}: both-{id}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors:
+    - name: shared-{id}
+      resources:
+      - name: cpu
+        nominalQuota: "2"
+---
+apiVersion: {version}
+kind: LocalQueue
+metadata:
+  namespace: {namespace}
+  name: team-a
+spec:
+  clusterQueue: team-a-{id}
+---
+apiVersion: {version}
+kind: WorkloadPriorityClass
+metadata:
+  name: urgent-{id}
+value: 10000
+description: "Somebody waits"
+"""
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  generateName: sample-
+  namespace: {namespace}
+  labels:
+    kueue.x-k8s.io/queue-name: {queue}
+spec:
+  parallelism: {pods}
+  completions: {pods}
+  suspend: true
+  template:
+    spec:
+      containers:
+      - name: work
+        image: example.invalid/work:1
+        args: ["30s"]
+        resources:
+          requests:
+            cpu: 1
+            memory: "200Mi"
+      restartPolicy: Never
+"""
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata:
+  generateName: sample-pod-
+  namespace: {namespace}
+  labels:
+    kueue.x-k8s.io/queue-name: user-queue
+    {group}
+  annotations:
+    {total}
+spec:
+  containers:
+  - name: sleep
+    image: example.invalid/work:1
+    command: [sleep]
+    args: [3s]
+    resources:
+      requests:
+        cpu: 3
+  restartPolicy: OnFailure
+"""
+
+
+def template(cpu: Any = 1) -> Object:
+    resources = {"requests": {"cpu": cpu, "memory": "200Mi"}}
+    container = {"name": "work", "image": "example.invalid/work:1", "resources": resources}
+    return {"spec": {"containers": [container]}}
+
+
+def replicas(**counts: int) -> Object:
+    return {
+        role: {"replicas": count, "restartPolicy": "OnFailure", "template": template()}
+        for role, count in counts.items()
+    }
+
+
+def replicated(name: str, pods: int, **more: Any) -> Object:
+    spec = {"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": template()}
+    spec["template"]["spec"]["restartPolicy"] = "Never"
+    # The label is on the Jobs too, as some have it.
+    labels = {"kueue.x-k8s.io/queue-name": "user-queue"}
+    return {"name": name, "template": {"metadata": {"labels": labels}, "spec": spec}, **more}
+
+
+KUBEFLOW = "kubeflow.org/v1"
+WRITTEN: dict[str, tuple[str, Object, dict[str, int]]] = {
+    "JobSet": (
+        "jobset.x-k8s.io/v1alpha2",
+        {"replicatedJobs": [replicated("workers", 2, replicas=2), replicated("driver", 1)]},
+        {"workers": 4, "driver": 1},
+    ),
+    "MPIJob": (
+        "kubeflow.org/v2beta1",
+        {
+            "slotsPerWorker": 1,
+            "runPolicy": {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": 60},
+            "mpiReplicaSpecs": replicas(Launcher=1, Worker=2),
+        },
+        {"launcher": 1, "worker": 2},
+    ),
+    "PyTorchJob": (
+        KUBEFLOW,
+        {"pytorchReplicaSpecs": replicas(Master=1, Worker=2)},
+        {"master": 1, "worker": 2},
+    ),
+    "TFJob": (
+        KUBEFLOW,
+        {"runPolicy": {"cleanPodPolicy": "None"}, "tfReplicaSpecs": replicas(PS=1, Worker=2)},
+        {"ps": 1, "worker": 2},
+    ),
+    "XGBoostJob": (
+        KUBEFLOW,
+        {"xgbReplicaSpecs": replicas(Master=1, Worker=2)},
+        {"master": 1, "worker": 2},
+    ),
+    "RayJob": (
+        "ray.io/v1",
+        {
+            "shutdownAfterJobFinishes": True,
+            "entrypoint": "python work.py",
+            "rayClusterSpec": {
+                "rayVersion": "2.46.0",
+                "headGroupSpec": {"rayStartParams": {}, "template": template()},
+                "workerGroupSpecs": [
+                    {
+                        "groupName": "small-group",
+                        "replicas": 2,
+                        "minReplicas": 1,
+                        "maxReplicas": 5,
+                        "rayStartParams": {},
+                        "template": template(0.5),
+                    }
+                ],
+            },
+        },
+        {"head": 1, "small-group": 2, "submitter": 1},
+    ),
+}
+"""By kind: its version, a spec as people write it, and the pod sets of its workload."""
+
+
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[ControlPlane]:
+    with ControlPlane() as control_plane:
+        yield control_plane
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: ControlPlane) -> Iterator[Api]:
+    with Api(control_plane.admin_kubeconfig) as api:
+        gang = GangScheduler(control_plane)
+        reconciler = Reconciler(control_plane, webhooks=True)
+        api.apply(REPO / "tests" / "harness" / "crds")
+        api.apply(REPO / "manifests" / "optional" / "queue-policies.yaml")
+        api.create(objects.node("batch", 64, "256Gi", labels=POOL), objects.node("other", 64))
+        reconciler.wait_leading()
+        api.wait_for("the older version is served", lambda: is_served(api), SECONDS)
+        api.wait_for("the policies are in force", lambda: are_held(api), SECONDS)
+        yield api
+        reconciler.stop()
+        gang.stop()
+
+
+def is_served(api: Api) -> bool:
+    try:
+        api.list(f"{OLDER}/clusterqueues")
+    except ApiError as error:
+        if error.status != httpx.codes.NOT_FOUND:
+            raise
+        return False
+    return True
+
+
+def are_held(api: Api) -> bool:
+    """Return whether a Job and a pod of a queue would be held; nothing is created."""
+    job = yaml.safe_load(JOB.format(namespace="default", queue="none", pods=1))
+    job["spec"]["suspend"] = False
+    pod = yaml.safe_load(POD.format(namespace="default", group="", total=""))
+    tried = [
+        api.request("POST", path, body=body, params={"dryRun": "All"}).json()["spec"]
+        for path, body in (
+            ("/apis/batch/v1/namespaces/default/jobs", job),
+            ("/api/v1/namespaces/default/pods", pod),
+        )
+    ]
+    return tried[0]["suspend"] is True and "schedulingGates" in tried[1]
+
+
+class User:
+    """Who has manifests, and a namespace."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.id = uuid4().hex[:6]
+        self.namespace = f"user-{self.id}"
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+        api.create(body)
+
+    def apply(self, text: str, version: str) -> None:
+        """Apply a manifest, twice: the second time it changes nothing."""
+        older = version == OLDER
+        filled = text.format(
+            version=version,
+            id=self.id,
+            namespace=self.namespace,
+            cohort="cohort" if older else "cohortName",
+            fungible="Borrow" if older else "MayStopSearch",
+        )
+        documents = [each for each in yaml.safe_load_all(filled) if each]
+        self.api.apply(documents)
+        for each in self.api.apply(documents):
+            assert each["metadata"].get("generation", 1) == 1
+
+    def job(self, queue: str, pods: int, **labels: str) -> str:
+        """Create the sample Job; return the name that it was given."""
+        job = yaml.safe_load(JOB.format(namespace=self.namespace, queue=queue, pods=pods))
+        job["metadata"]["labels"] |= {f"kueue.x-k8s.io/{k}": v for k, v in labels.items()}
+        job["spec"]["template"]["metadata"] = {"annotations": {objects.RUN_FOR: "10m"}}
+        return str(self.api.create(job)["metadata"]["name"])
+
+    def workload(self, owner: str, version: str = NEWER) -> Object:
+        """Return the workload of a job or a pod; {} where there is none."""
+        found = self.api.list(f"{version}/workloads", self.namespace)
+        owned = (
+            each
+            for each in found
+            if owner in (o["name"] for o in each["metadata"].get("ownerReferences", []))
+        )
+        return next(owned, {})
+
+    def told(self, owner: str, kind: str) -> tuple[str, str]:
+        """Return status and reason of a condition of a workload."""
+        found = condition(self.workload(owner), kind)
+        return found.get("status", ""), found.get("reason", "")
+
+    def await_told(self, owner: str, kind: str, reason: str, status: str = "True") -> None:
+        """Wait until a condition of a workload is so."""
+
+        def so() -> bool:
+            return self.told(owner, kind) == (status, reason)
+
+        try:
+            self.api.wait_for(f"{owner}: {kind}={status}, {reason}", so, SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.workload(owner)}") from None
+
+    def pods(self) -> list[Object]:
+        return self.api.list("pods", self.namespace)
+
+    def await_running(self, count: int) -> None:
+        """Wait until so many pods run, all of them on the node of the flavor."""
+
+        def all_run() -> bool:
+            pods = [pod for pod in self.pods() if pod["status"].get("phase") == "Running"]
+            return len(pods) == count
+
+        self.api.wait_for(f"{count} pods run", all_run, SECONDS)
+        assert {pod["spec"]["nodeName"] for pod in self.pods()} == {"batch"}
+
+    def end_pods(self) -> None:
+        """Have all pods succeed."""
+        for pod in self.pods():
+            name, done = pod["metadata"]["name"], {"status": {"phase": "Succeeded"}}
+            self.api.patch("pods", name, self.namespace, body=done, subresource="status")
+
+    def status(self, plural: str, name: str, version: str = NEWER) -> Object:
+        """Return the status of a queue."""
+        where = self.namespace if plural == "localqueues" else None
+        status: Object = self.api.get(f"{version}/{plural}", name, where).get("status", {})
+        return status
+
+
+@pytest.fixture
+def user(api: Api) -> User:
+    return User(api)
+
+
+@pytest.mark.parametrize("version", [OLDER, NEWER])
+def test_one_queue_for_all(user: User, version: str) -> None:
+    user.apply(SINGLE, version)
+    first, second = user.job("user-queue", 6), user.job("user-queue", 6)
+
+    user.await_told(first, "Admitted", "Admitted")
+    user.await_told(second, "QuotaReserved", "WaitingForQuota", "False")
+    user.await_running(6)
+    workload = user.workload(first)["metadata"]["name"]
+    assert ("user-queue", f"all-{user.id}", "True") in {
+        row[1:4] for row in user.api.table(f"{version}/workloads", user.namespace)[1:]
+    }
+    assert workload.startswith(f"job-{first}-")
+
+    def counted() -> bool:
+        told = user.status("clusterqueues", f"all-{user.id}", version)
+        return (told.get("pendingWorkloads"), told.get("admittedWorkloads")) == (1, 1)
+
+    user.api.wait_for("the queue counts them", counted, SECONDS)
+    [used] = user.status("clusterqueues", f"all-{user.id}", version)["flavorsUsage"]
+    assert {each["name"]: each["total"] for each in used["resources"]} == {
+        "cpu": "6",
+        "memory": "1200Mi",
+    }
+    user.end_pods()
+    user.await_told(first, "Finished", "Succeeded")
+    user.await_told(second, "Admitted", "Admitted")
+    job = user.api.get(JOBS, first, user.namespace)
+    assert condition(job, "Complete")["status"] == "True"
+
+
+@pytest.mark.parametrize("version", [OLDER, NEWER])
+def test_two_queues_that_lend_to_each_other(user: User, version: str) -> None:
+    user.apply(COHORT, version)
+    borrower = user.job("team-a", 3)
+
+    user.await_told(borrower, "Admitted", "Admitted")
+    beyond = user.job("team-a", 4)
+    user.await_told(beyond, "QuotaReserved", "ExceedsMaxQuota", "False")
+    urgent = user.job("team-a", 2, **{"priority-class": f"urgent-{user.id}"})
+    user.await_told(borrower, "Preempted", "InClusterQueue")
+    user.await_told(urgent, "Admitted", "Admitted")
+
+    older = user.workload(urgent, OLDER)["spec"]
+    assert (older["priorityClassName"], older["priority"]) == (f"urgent-{user.id}", 10000)
+    assert older["priorityClassSource"] == "kueue.x-k8s.io/workloadpriorityclass"
+
+
+def test_a_pod_alone(user: User) -> None:
+    user.apply(SINGLE, OLDER)
+    text = POD.format(namespace=user.namespace, group="", total="")
+    name = user.api.create(yaml.safe_load(text))["metadata"]["name"]
+
+    user.await_told(name, "Admitted", "Admitted")
+    user.await_running(1)
+    assert user.workload(name)["metadata"]["name"].startswith(f"pod-{name}-")
+    user.end_pods()
+    user.await_told(name, "Finished", "Succeeded")
+
+
+def test_a_group_of_pods(user: User) -> None:
+    """The gates come off when the group is whole and has its quota, all at once."""
+    user.apply(SINGLE, OLDER)
+    group = {"group": 'kueue.x-k8s.io/pod-group-name: "sample-group"'}
+    total = {"total": 'kueue.x-k8s.io/pod-group-total-count: "2"'}
+    pod = yaml.safe_load(POD.format(namespace=user.namespace, **group, **total))
+    first = user.api.create(pod)["metadata"]["name"]
+    assert user.api.get("pods", first, user.namespace)["spec"]["schedulingGates"]
+    blocker = user.job("user-queue", 6)
+    user.await_told(blocker, "Admitted", "Admitted")
+    assert user.api.find(WORKLOADS, "sample-group", user.namespace) is None
+
+    user.api.create(pod)
+    user.await_told(first, "QuotaReserved", "WaitingForQuota", "False")
+    held = [each for each in user.pods() if each["metadata"]["name"].startswith("sample-pod-")]
+    assert [each["spec"]["schedulingGates"] for each in held] == [
+        [{"name": "kueue.x-k8s.io/admission"}]
+    ] * 2
+
+    user.api.delete(JOBS, blocker, user.namespace)
+    user.await_told(first, "Admitted", "Admitted")
+    user.await_running(2)
+    assert user.workload(first)["metadata"]["name"] == "sample-group"
+    user.end_pods()
+    user.await_told(first, "Finished", "Succeeded")
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_a_job_of_each_kind(user: User, kind: str) -> None:
+    user.apply(SINGLE, NEWER)
+    api_version, spec, pod_sets = WRITTEN[kind]
+    meta = {
+        "name": "work",
+        "namespace": user.namespace,
+        "labels": {"kueue.x-k8s.io/queue-name": "user-queue"},
+    }
+    job = user.api.create({"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec})
+    operator = Operator(user.api, job)
+
+    user.await_told("work", "Admitted", "Admitted")
+    counts = {each["name"]: each["count"] for each in user.workload("work")["spec"]["podSets"]}
+    assert counts == pod_sets
+    user.api.wait_for("it is started", lambda: not operator.suspended, SECONDS)
+    operator.start()
+    user.await_running(sum(pod_sets.values()) - pod_sets.get("submitter", 0))
+
+    deactivate(user, active=False)
+    user.api.wait_for("it is stopped", lambda: operator.suspended, SECONDS)
+    assert condition(user.workload("work"), "QuotaReserved")["status"] == "True"
+    operator.stop()
+    user.await_told("work", "QuotaReserved", "Deactivated", "False")
+    assert "example.com/pool" not in str(operator.job["spec"])
+
+    deactivate(user, active=True)
+    user.api.wait_for("it is started again", lambda: not operator.suspended, SECONDS)
+    assert str(operator.job["spec"]).count("example.com/pool") >= len(pod_sets) - 1
+    operator.start()
+    user.await_running(sum(pod_sets.values()) - pod_sets.get("submitter", 0))
+    # What it makes is counted with it.
+    assert len(user.api.list(WORKLOADS, user.namespace)) == 1
+
+    operator.finish()
+    user.await_told("work", "Finished", "Succeeded")
+    user.api.wait_for(
+        "its quota is free",
+        lambda: user.status("clusterqueues", f"all-{user.id}")["reservingWorkloads"] == 0,
+        SECONDS,
+    )
+
+
+def deactivate(user: User, *, active: bool) -> None:
+    name = user.workload("work")["metadata"]["name"]
+    user.api.patch(WORKLOADS, name, user.namespace, body={"spec": {"active": active}})

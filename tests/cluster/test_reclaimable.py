@@ -1,0 +1,323 @@
+"""Quota of pods that are done goes to the next, while the rest of their job still runs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.queues import API, JOBS, WORKLOADS, Queues
+from tests.harness import objects
+from tests.harness.client import Api, Object
+from tests.harness.kinds import fresh, jobset, mpijob
+
+pytestmark = pytest.mark.usefixtures("gang", "reconciler")
+
+CRDS = Path(__file__).parents[1] / "harness" / "crds"
+HOLD = "test.example/hold"
+RELEASE = "kueue.x-k8s.io/release-quota"
+INDEX = "batch.kubernetes.io/job-completion-index"
+PATIENT = 60
+
+
+@pytest.fixture(autouse=True)
+def _nodes(nodes: NodeFactory) -> None:
+    nodes(2, "16")
+
+
+def running(queues: Queues, job: str) -> list[Object]:
+    """Return the pods of a job that run, by index or name."""
+    pods = queues.api.list("pods", queues.namespace, labels=f"job-name={job}")
+    found = [pod for pod in pods if pod["status"].get("phase") == "Running"]
+    return sorted(found, key=lambda pod: pod["metadata"]["name"])
+
+
+def end(queues: Queues, pod: Object, phase: str = "Succeeded") -> None:
+    """End a pod as its kubelet would."""
+    name = pod["metadata"]["name"]
+    body = {"status": {"phase": phase}}
+    queues.api.patch("pods", name, queues.namespace, body=body, subresource="status")
+
+
+def await_running(queues: Queues, job: str, count: int) -> list[Object]:
+    what = f"{count} pods of {job} run"
+    queues.api.wait_for(what, lambda: len(running(queues, job)) == count, PATIENT)
+    return running(queues, job)
+
+
+def reclaimed(queues: Queues, job: str, pod_set: str = "main") -> int:
+    """Return how many pods of a job's workload are told to be done."""
+    workload: Any = queues.workload(job)
+    told = workload.get("status", {}).get("reclaimablePods") or []
+    return next((each["count"] for each in told if each["name"] == pod_set), 0)
+
+
+def await_reclaimed(queues: Queues, job: str, count: int, pod_set: str = "main") -> None:
+    what = f"{count} pods of {job} are done"
+    queues.api.wait_for(what, lambda: reclaimed(queues, job, pod_set) == count, PATIENT)
+
+
+def succeed(queues: Queues, job: str, *, done: int, left: int) -> None:
+    """End one pod; there are `done` then, and `left` run."""
+    end(queues, running(queues, job)[0])
+
+    def counted() -> bool:
+        return queues.api.get(JOBS, job, queues.namespace)["status"].get("succeeded") == done
+
+    queues.api.wait_for(f"{done} pods of {job} are counted", counted, PATIENT)
+    await_running(queues, job, left)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "completions", "ends"),
+    [(3, 3, [2]), (2, 4, [2, 2, 1]), (5, 3, [2])],
+    ids=["as many as at once", "more than at once", "fewer than at once"],
+)
+def test_quota_of_a_pod_that_is_not_replaced_admits_the_next_job(
+    queues: Queues, parallelism: int, completions: int, ends: list[int]
+) -> None:
+    """`ends` tells how many pods run after each end; with the last one there is one fewer."""
+    pods = min(parallelism, completions)
+    queues.simple(cpu=pods)
+    queues.job("first", parallelism, completions=completions, run_for="1h")
+    await_running(queues, "first", pods)
+    queues.job("next", run_for="1h")
+    queues.job("third", run_for="1h")
+    for job in ("next", "third"):
+        queues.await_condition(job, "QuotaReserved", "False", reason="WaitingForQuota")
+
+    for done, left in enumerate(ends[:-1], start=1):
+        succeed(queues, "first", done=done, left=left)
+        assert reclaimed(queues, "first") == 0
+        assert queues.is_suspended("next")
+    succeed(queues, "first", done=len(ends), left=ends[-1])
+
+    queues.await_admitted("next")
+    assert reclaimed(queues, "first") == 1
+    await_running(queues, "next", 1)
+    assert len(running(queues, "first")) == pods - 1
+    assert queues.is_suspended("third")
+    workload = queues.workload("first")
+    assert workload is not None
+    [given] = workload["status"]["admission"]["podSetAssignments"]
+    assert (given["count"], given["resourceUsage"]["cpu"]) == (pods, str(pods))
+
+
+def test_an_index_that_failed_for_good_gives_its_quota_back(queues: Queues) -> None:
+    queues.simple(cpu=3)
+    queues.job("first", 3, indexed=True, backoffLimitPerIndex=0, run_for="1h")
+    pods = await_running(queues, "first", 3)
+    queues.job("next", run_for="1h")
+    queues.await_condition("next", "QuotaReserved", "False", reason="WaitingForQuota")
+
+    end(queues, pods[1], "Failed")
+
+    queues.await_admitted("next")
+    assert reclaimed(queues, "first") == 1
+    status = queues.api.get(JOBS, "first", queues.namespace)["status"]
+    assert (status["failedIndexes"], status.get("completedIndexes", "")) == ("1", "")
+    end(queues, pods[0])
+    await_reclaimed(queues, "first", 2)
+
+
+def test_a_job_that_was_given_less_gives_back_of_that(queues: Queues) -> None:
+    """Two of four pods at once: when three are done, one of the two will run no more."""
+    queues.simple(cpu=2)
+    body = {"annotations": {"kueue.x-k8s.io/job-min-parallelism": "1"}}
+    queues.job("other", 2, run_for="1h")
+    queues.await_admitted("other")
+    queues.job("first", 4, run_for="1h")
+    queues.await_condition("first", "QuotaReserved", "False")
+    queues.api.patch(JOBS, "first", queues.namespace, body={"metadata": body})
+    queues.api.delete(JOBS, "other", queues.namespace)
+    await_running(queues, "first", 2)
+    queues.job("next", run_for="1h")
+    queues.await_condition("next", "QuotaReserved", "False", reason="WaitingForQuota")
+
+    for done, left in ((1, 2), (2, 2), (3, 1)):
+        assert queues.is_suspended("next")
+        succeed(queues, "first", done=done, left=left)
+    queues.await_admitted("next")
+
+
+def set_active(queues: Queues, job: str, *, active: bool) -> None:
+    workload: Any = queues.workload(job)
+    name = workload["metadata"]["name"]
+    queues.api.patch(WORKLOADS, name, queues.namespace, body={"spec": {"active": active}})
+
+
+def evict(queues: Queues, job: str) -> None:
+    """Take its quota away, and wait until it is stopped and given back."""
+    set_active(queues, job, active=False)
+    queues.await_condition(job, "QuotaReserved", "False")
+    queues.api.wait_for("its stop has ended", lambda: is_restored(queues, job), PATIENT)
+
+
+def is_restored(queues: Queues, job: str) -> bool:
+    metadata = queues.api.get(JOBS, job, queues.namespace)["metadata"]
+    return "kueue.x-k8s.io/stopping" not in metadata.get("annotations", {})
+
+
+def test_a_job_that_starts_again_asks_for_what_is_left(queues: Queues) -> None:
+    queues.simple(cpu=4)
+    queues.job("first", 4, run_for="1h")
+    await_running(queues, "first", 4)
+    succeed(queues, "first", done=1, left=3)
+    await_reclaimed(queues, "first", 1)
+    queues.job("next", run_for="1h")
+    queues.await_admitted("next")
+
+    evict(queues, "first")
+    set_active(queues, "first", active=True)
+
+    queues.await_admitted("first")
+    workload = queues.workload("first")
+    assert workload is not None
+    [given] = workload["status"]["admission"]["podSetAssignments"]
+    assert (given["count"], given["resourceUsage"]["cpu"]) == (3, "3")
+    assert workload["spec"]["podSets"][0]["count"] == 4
+    await_running(queues, "first", 3)
+
+
+def test_a_job_may_become_smaller_than_what_it_has_done(queues: Queues) -> None:
+    queues.simple(cpu=4)
+    queues.job("job", 4, run_for="1h")
+    await_running(queues, "job", 4)
+    for done in (1, 2, 3):
+        succeed(queues, "job", done=done, left=4 - done)
+    await_reclaimed(queues, "job", 3)
+    before = queues.workload("job")
+    assert before is not None
+    evict(queues, "job")
+
+    queues.api.patch(JOBS, "job", queues.namespace, body={"spec": {"parallelism": 2}})
+
+    def pod_sets() -> int:
+        workload: Any = queues.workload("job")
+        count: int = workload["spec"]["podSets"][0]["count"]
+        return count
+
+    queues.api.wait_for("the workload is smaller", lambda: pod_sets() == 2, PATIENT)
+    await_reclaimed(queues, "job", 1)
+    after = queues.workload("job")
+    assert after is not None
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+
+
+# -- pods that take their time to end
+
+
+@pytest.fixture
+def held(queues: Queues) -> Iterator[None]:
+    """Have the finalizers of this test's pods taken away in the end."""
+    yield
+    let_go(queues)
+
+
+def let_go(queues: Queues) -> None:
+    for pod in queues.api.list("pods", queues.namespace):
+        left = [name for name in pod["metadata"].get("finalizers", []) if name != HOLD]
+        name, body = pod["metadata"]["name"], {"metadata": {"finalizers": left}}
+        if HOLD in pod["metadata"].get("finalizers", []):
+            queues.api.patch("pods", name, queues.namespace, body=body)
+
+
+def stubborn(queues: Queues, **annotations: str) -> None:
+    """Have a job stopped whose two pods do not go."""
+    job = objects.job(
+        "job", 2, namespace=queues.namespace, queue="queue", suspend=True, cpu="1", run_for="1h"
+    )
+    job["metadata"]["annotations"] = annotations
+    job["spec"]["template"]["metadata"]["finalizers"] = [HOLD]
+    queues.api.create(job)
+    await_running(queues, "job", 2)
+    set_active(queues, "job", active=False)
+
+    def ends() -> bool:
+        status = queues.api.get(JOBS, "job", queues.namespace)["status"]
+        return status.get("terminating") == 2 and not status.get("active")
+
+    queues.api.wait_for("its pods are being deleted", ends, PATIENT)
+    queues.api.wait_for("its stop has ended", lambda: is_restored(queues, "job"), PATIENT)
+
+
+@pytest.mark.usefixtures("held")
+@pytest.mark.parametrize("who", ["the queue", "the job"])
+def test_pods_that_end_slowly_keep_their_quota_where_it_is_asked_for(
+    queues: Queues, who: str
+) -> None:
+    cluster_queue, _ = queues.simple(cpu=2)
+    asked = {RELEASE: "OnTerminal"}
+    if who == "the queue":
+        body = {"metadata": {"annotations": asked}}
+        queues.api.patch(f"{API}/clusterqueues", cluster_queue, body=body)
+    stubborn(queues, **(asked if who == "the job" else {}))
+    queues.job("next", 2, run_for="1h")
+    queues.await_condition("next", "QuotaReserved", "False", reason="WaitingForPreemptedWorkloads")
+    assert queues.condition("job", "QuotaReserved")["status"] == "True"
+
+    let_go(queues)
+
+    queues.await_admitted("next")
+    assert queues.condition("job", "QuotaReserved")["status"] == "False"
+
+
+@pytest.mark.usefixtures("held")
+def test_pods_that_end_slowly_have_no_quota_otherwise(queues: Queues) -> None:
+    queues.simple(cpu=2)
+    stubborn(queues)
+    queues.job("next", 2, run_for="1h")
+    queues.await_admitted("next")
+
+
+# -- kinds of others
+
+
+@pytest.mark.parametrize(
+    ("source", "plural", "status", "pod_set", "done", "cpu"),
+    [
+        (
+            jobset,
+            "jobset.x-k8s.io/v1alpha2/jobsets",
+            {"replicatedJobsStatus": [
+                {"name": "workers", "succeeded": 1, "ready": 1, "failed": 0, "active": 1,
+                 "suspended": 0},
+            ]},
+            "workers",
+            2,
+            9,
+        ),
+        (
+            mpijob,
+            "kubeflow.org/v2beta1/mpijobs",
+            {"replicaStatuses": {"Worker": {"active": 2, "succeeded": 1}}},
+            "worker",
+            1,
+            4,
+        ),
+    ],
+    ids=["JobSet", "MPIJob"],
+)  # fmt: skip
+def test_a_kind_that_others_look_after_gives_back_what_its_status_tells(
+    api: Api,
+    queues: Queues,
+    source: Any,
+    plural: str,
+    status: Object,
+    pod_set: str,
+    done: int,
+    cpu: int,
+) -> None:
+    api.apply(CRDS)
+    queues.simple(cpu=cpu)
+    api.create(fresh(source(), namespace=queues.namespace, queue="queue"))
+    api.wait_for("it has a workload", lambda: queues.workload("work"), PATIENT)
+    queues.await_admitted("work")
+    queues.job("next", run_for="1h")
+    queues.await_condition("next", "QuotaReserved", "False", reason="WaitingForQuota")
+
+    api.patch(plural, "work", queues.namespace, body={"status": status}, subresource="status")
+
+    queues.await_admitted("next")
+    assert reclaimed(queues, "work", pod_set) == done

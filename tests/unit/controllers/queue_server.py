@@ -1,0 +1,91 @@
+"""The API server of Workloads as a script: it keeps versions, refuses, and loses answers."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from extender.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
+from extender.state.queues.records import Meta, WorkloadInfo
+from tests.queue_makers import meta
+
+DOWN = UnavailableError("nothing answers")
+"""Nothing was done."""
+
+
+class LostError(UnavailableError):
+    """It was done, and nobody hears of it."""
+
+
+LOST = LostError("the answer is lost")
+
+
+class Server:
+    """Keeps workloads as they are stored; what is in `script` befalls the next writes."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, WorkloadInfo] = {}
+        self.script: list[ApiError | None] = []
+        self.reads: list[ApiError] = []
+        self.writes = 0
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> WorkloadInfo:
+        """Store a status."""
+        self.writes += 1
+        await self.go_on.wait()
+        error = self.script.pop(0) if self.script else None
+        if error is not None and not isinstance(error, LostError):
+            raise error
+        self._check(before.meta)
+        stored = replace(after, meta=self._next(before.meta))
+        self.stored[before.key] = stored
+        if error is not None:
+            raise error
+        return stored
+
+    async def read(self, meta: Meta) -> WorkloadInfo:
+        """Return a workload."""
+        if self.reads:
+            raise self.reads.pop(0)
+        if meta.key not in self.stored:
+            raise NotFoundError("gone", status=404)
+        return self.stored[meta.key]
+
+    async def create(self, workload: dict[str, Any]) -> WorkloadInfo:
+        """Refuse: no test needs it."""
+        raise NotImplementedError
+
+    async def patch(self, meta: Meta, change: Mapping[str, Any]) -> WorkloadInfo:
+        """Store a change of finalizers or of `active`."""
+        self._check(meta)
+        found = self.stored[meta.key]
+        changed = self._next(found.meta)
+        if "metadata" in change:
+            changed = replace(changed, finalizers=tuple(change["metadata"]["finalizers"]))
+        found = replace(found, meta=changed)
+        if "spec" in change:
+            found = replace(found, active=change["spec"]["active"])
+        self.stored[meta.key] = found
+        return found
+
+    async def delete(self, meta: Meta) -> None:
+        """Delete a workload."""
+        self.stored.pop(meta.key, None)
+
+    def touch(self, key: str, **fields: Any) -> WorkloadInfo:
+        """Change a workload as another client does, and return it."""
+        found = self.stored[key]
+        self.stored[key] = found = replace(found, meta=self._next(found.meta), **fields)
+        return found
+
+    def _check(self, seen: Meta) -> None:
+        found = self.stored.get(seen.key)
+        if found is None:
+            raise NotFoundError("gone", status=404)
+        if (found.meta.uid, found.meta.version) != (seen.uid, seen.version):
+            raise ConflictError("another version", status=409)
+
+    def _next(self, before: Meta) -> Meta:
+        return replace(before, version=meta(before.name).version)

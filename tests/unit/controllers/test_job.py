@@ -1,0 +1,168 @@
+"""The job controller where answers are lost, data is odd, or nobody watches a job any more."""
+
+import json
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from extender.api.core_v1 import LabelSelector
+from extender.controllers.job import JobController, JobOptions
+from extender.controllers.workload_writer import Workloads
+from extender.jobs.registry import builtin
+from extender.kube.errors import ApiError, NotFoundError, UnavailableError
+from extender.kube.recorder import Event
+from extender.state.queues import events as ev
+from extender.state.queues.records import JobObject, OwnerRef
+from extender.state.queues.store import Queues
+from tests.harness import objects
+from tests.makers import NAMESPACE, ManualClock
+from tests.queue_makers import admission, condition, flavor, meta, pod_set, workload
+from tests.unit.controllers.queue_server import Server
+
+KEY = ("batch/job", f"{NAMESPACE}/job")
+
+
+class Jobs:
+    """Jobs of the API server; a write can be done without an answer."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, dict[str, Any]] = {}
+        self.lose = False
+        self.reads: list[ApiError] = []
+        self.patches: list[Mapping[str, Any]] = []
+
+    def put(self, source: dict[str, Any]) -> JobObject:
+        """Store a Job, and return it as it is seen."""
+        name, now = source["metadata"]["name"], meta("job")
+        source["metadata"] |= {"uid": now.uid, "resourceVersion": str(now.version)}
+        self.stored[name] = source
+        labels = source["metadata"].get("labels", {})
+        return JobObject(
+            "batch/job",
+            replace(now, name=name, namespace=NAMESPACE, labels=labels),
+            json.dumps(source).encode(),
+            queue_name=labels.get("kueue.x-k8s.io/queue-name", ""),
+        )
+
+    async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
+        self.patches.append(change)
+        source = deepcopy(self.stored[path.rpartition("/")[2]])
+        source["spec"] |= {k: v for k, v in change.get("spec", {}).items() if k == "suspend"}
+        stored = self.put(source)
+        if self.lose:
+            raise UnavailableError("the answer is lost")
+        return stored
+
+    async def read(self, path: str, *, kind: str) -> JobObject:
+        if self.reads:
+            raise self.reads.pop(0)
+        return self.put(self.stored[path.rpartition("/")[2]])
+
+    async def delete(self, path: str, options: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+
+class Scene:
+    """A suspended Job of one pod whose workload has quota."""
+
+    def __init__(self) -> None:
+        self.queues, self.server, self.jobs = Queues(), Server(), Jobs()
+        self.events: list[Event] = []
+        self.controller = JobController(
+            self.queues,
+            Workloads(self.queues, self.server),
+            self.jobs,
+            record=self.events.append,
+            clock=ManualClock(),
+            options=JobOptions(builtin(), LabelSelector()),
+        )
+        self.queues.apply(ev.Applied(flavor()))
+        self.put(objects.job("job", namespace=NAMESPACE, queue="cq", suspend=True))
+
+    def put(self, source: dict[str, Any]) -> None:
+        """Have a Job stored and seen."""
+        self.queues.apply(ev.JobApplied(self.jobs.put(source)))
+
+    def admit(self) -> None:
+        """Give it a workload with quota."""
+        template = json.dumps(self.jobs.stored["job"]["spec"]["template"]).encode()
+        made = workload("w", replace(pod_set(1), template=template))
+        found = replace(
+            made,
+            owners=(OwnerRef("batch/v1", "Job", "job", "job"),),
+            admission=admission(made),
+            conditions=(condition("QuotaReserved"), condition("Admitted")),
+        )
+        self.server.stored[made.key] = found
+        self.queues.apply(ev.Applied(found))
+
+    async def look(self) -> None:
+        """Have the controller look."""
+        await self.controller.reconcile(KEY)
+
+    @property
+    def believed(self) -> bool:
+        """Whether the Job is believed to be suspended."""
+        [found] = self.queues.snapshot().unit(KEY)
+        return bool(json.loads(found.raw)["spec"]["suspend"])
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    scene = Scene()
+    yield scene
+    scene.queues.validate()
+
+
+async def test_a_start_without_an_answer_is_asked_for_before_anything_else(scene: Scene) -> None:
+    """Else an eviction would find the Job suspended and give its quota back while it runs."""
+    scene.admit()
+    scene.jobs.lose = True
+    with pytest.raises(UnavailableError):
+        await scene.look()
+    evicted = scene.server.touch(f"{NAMESPACE}/w", conditions=(condition("Evicted"),))
+    scene.queues.apply(ev.Applied(evicted))
+    assert scene.believed
+
+    scene.jobs.lose = False
+    scene.jobs.reads = [UnavailableError("down")]
+    with pytest.raises(UnavailableError):
+        await scene.look()
+    assert scene.server.writes == 0
+    await scene.look()
+    assert scene.jobs.patches[-1]["spec"] == {"suspend": True}
+
+
+async def test_a_job_that_went_meanwhile_is_known_to_be_gone(scene: Scene) -> None:
+    scene.admit()
+    scene.jobs.lose = True
+    with pytest.raises(UnavailableError):
+        await scene.look()
+    scene.jobs.reads = [NotFoundError("gone")]
+    await scene.look()
+    assert scene.queues.snapshot().unit(KEY) == []
+
+
+async def test_what_cannot_be_decided_is_told_and_harms_nobody(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("spec")
+
+    monkeypatch.setattr("extender.controllers.job.decide", fail)
+    with capture_logs() as logs:
+        await scene.look()
+    assert [each["job"] for each in logs] == [KEY]
+
+
+async def test_a_job_without_label_and_workload_is_forgotten(scene: Scene) -> None:
+    scene.put(objects.job("job", namespace=NAMESPACE, suspend=True))
+    await scene.look()
+    assert scene.queues.snapshot().unit(KEY) == []
+
+    scene.put(objects.job("job", namespace=NAMESPACE, queue="cq", suspend=True))
+    assert len(scene.queues.snapshot().unit(KEY)) == 1

@@ -1,0 +1,168 @@
+"""The workload controller: what becomes of a workload whose job is not seen any more."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from extender.controllers.workload import ASK_AGAIN, WorkloadController
+from extender.controllers.workload_writer import Workloads
+from extender.kube.errors import UnavailableError
+from extender.kube.recorder import Event
+from extender.state.queues import events as ev
+from extender.state.queues.records import JobObject, OwnerRef, WorkloadInfo
+from extender.state.queues.store import Queues
+from tests.makers import NAMESPACE, ManualClock, key
+from tests.queue_makers import admission, condition, meta, workload
+from tests.unit.controllers.queue_server import Server
+
+FINALIZER = "kueue.x-k8s.io/resource-in-use"
+
+
+def job(name: str = "job", queue: str = "cq") -> JobObject:
+    return JobObject("batch/job", meta(name, NAMESPACE), b"{}", queue_name=queue)
+
+
+class Scene:
+    """A workload with quota, and its job."""
+
+    def __init__(self) -> None:
+        self.queues, self.server = Queues(), Server()
+        self.events: list[Event] = []
+        self.there: dict[str, JobObject] = {}
+        """Jobs as the API server has them, by UID."""
+        self.asked: list[str] = []
+        self.down = False
+        self.controller = WorkloadController(
+            self.queues,
+            Workloads(self.queues, self.server),
+            record=self.events.append,
+            clock=ManualClock(),
+            kinds=lambda: {"batch/Job"},
+            jobs=self,
+        )
+        self.apply_job(job())
+        self.add()
+
+    async def read(self, owner: OwnerRef, namespace: str) -> JobObject | None:
+        assert namespace == NAMESPACE
+        self.asked.append(owner.name)
+        if self.down:
+            raise UnavailableError("down")
+        return self.there.get(owner.uid)
+
+    def is_watched(self, job: JobObject) -> bool:
+        return bool(job.queue_name)
+
+    def apply_job(self, found: JobObject) -> None:
+        """Create a job, or change it, and have it seen."""
+        self.there[found.meta.uid] = found
+        self.queues.apply(ev.JobApplied(found))
+
+    def add(self, *owners: str, kind: str = "Job", uid: str = "w") -> None:
+        """Create the workload `w` with quota."""
+        made = workload("w", 1)
+        made = replace(
+            made,
+            meta=meta("w", NAMESPACE, uid=uid, finalizers=(FINALIZER,)),
+            owners=tuple(OwnerRef("batch/v1", kind, o, o) for o in owners or ["job"]),
+            admission=admission(made),
+            conditions=(condition("QuotaReserved"), condition("Admitted")),
+        )
+        self.server.stored[made.key] = made
+        self.queues.apply(ev.Applied(made))
+
+    async def look(self) -> float | None:
+        """Have the controller look."""
+        return await self.controller.reconcile(key("w"))
+
+    @property
+    def stored(self) -> WorkloadInfo:
+        return self.server.stored[key("w")]
+
+    @property
+    def ended(self) -> str:
+        """Why the workload ended, as it is stored."""
+        found = self.stored.condition("Finished")
+        return found.reason if found else ""
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    scene = Scene()
+    yield scene
+    scene.queues.validate()
+
+
+async def test_a_job_that_is_seen_is_not_asked_for(scene: Scene) -> None:
+    assert await scene.look() is None
+    assert (scene.asked, scene.ended) == ([], "")
+
+
+async def test_a_workload_ends_when_its_job_is_gone(scene: Scene) -> None:
+    gone = scene.there.pop("job")
+    scene.queues.apply(ev.JobDeleted(gone))
+    await scene.look()
+    assert (scene.asked, scene.ended) == (["job"], "OwnerNotFound")
+    assert scene.stored.meta.finalizers == ()
+    await scene.look()
+    assert scene.asked == ["job"]
+
+
+async def test_a_job_that_lost_its_label_keeps_its_quota_while_it_is_there(scene: Scene) -> None:
+    seen = scene.there["job"]
+    scene.queues.apply(ev.JobDeleted(replace(seen, meta=job().meta)))
+    scene.there["job"] = unlabelled = replace(job(queue=""))
+    assert await scene.look() == ASK_AGAIN
+    assert scene.ended == ""
+    assert scene.queues.snapshot().job_of("job") == unlabelled
+
+    ran = scene.there["job"] = job(queue="")
+    assert await scene.look() == ASK_AGAIN
+    assert scene.queues.snapshot().job_of("job") == ran
+
+    del scene.there["job"]
+    await scene.look()
+    assert scene.ended == "OwnerNotFound"
+    assert scene.queues.snapshot().job_of("job") is None
+
+
+async def test_a_job_that_is_queued_again_is_not_asked_for_any_more(scene: Scene) -> None:
+    scene.queues.apply(ev.JobDeleted(scene.there["job"]))
+    await scene.look()
+    scene.apply_job(job())
+    assert await scene.look() is None
+    assert scene.asked == ["job"]
+
+
+async def test_a_namesake_is_not_the_job(scene: Scene) -> None:
+    gone = scene.there.pop("job")
+    scene.there["other"] = job()
+    scene.queues.apply(ev.JobDeleted(gone))
+    await scene.look()
+    assert scene.ended == "OwnerNotFound"
+
+
+async def test_nothing_ends_while_nobody_can_be_asked(scene: Scene) -> None:
+    scene.queues.apply(ev.JobDeleted(scene.there.pop("job")))
+    scene.down = True
+    with pytest.raises(UnavailableError):
+        await scene.look()
+    assert scene.ended == ""
+
+
+async def test_one_of_several_objects_is_enough(scene: Scene) -> None:
+    scene.server.stored.clear()
+    scene.queues.apply(ev.Listed(WorkloadInfo, []))
+    scene.add("a", "b", uid="group")
+    scene.there["b"] = job("b", queue="")
+    assert await scene.look() == ASK_AGAIN
+    assert (scene.asked, scene.ended) == (["a", "b"], "")
+
+
+async def test_a_job_of_an_unknown_kind_is_not_given_up(scene: Scene) -> None:
+    scene.server.stored.clear()
+    scene.queues.apply(ev.Listed(WorkloadInfo, []))
+    scene.add("a", kind="Thing", uid="thing")
+    assert await scene.look() is None
+    assert (scene.asked, scene.ended) == ([], "")

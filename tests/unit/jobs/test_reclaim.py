@@ -1,0 +1,167 @@
+"""Which quota of a job is free while it runs, and when that of a stopped one is."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.jobs import actions as act
+from extender.jobs.actions import Action
+from extender.jobs.context import ReleaseQuota
+from extender.jobs.decide import decide
+from extender.jobs.reclaim import release_strategy
+from extender.state.queues.usage import usage
+from tests.unit.jobs.scene import CONTEXT, condition, job, workload
+
+EVICTED = ("Evicted", "True", "Preempted")
+RELEASE = "kueue.x-k8s.io/release-quota"
+ON_TERMINAL = replace(CONTEXT, release_quota="OnTerminal")
+LEAST = {"kueue.x-k8s.io/job-min-parallelism": "1"}
+
+
+def words(actions: tuple[Action, ...]) -> list[str]:
+    return [type(each).__name__ for each in actions]
+
+
+def counted(actions: tuple[Action, ...]) -> Any:
+    (said,) = actions
+    assert isinstance(said, act.SetReclaimable)
+    return said.counts
+
+
+# -- what was given less than it asked for
+
+
+@pytest.mark.parametrize(
+    ("succeeded", "want", "used"),
+    [(0, None, 2), (1, None, 2), (2, None, 2), (3, {"main": 3}, 1), (4, {"main": 4}, 0)],
+)
+def test_a_job_with_less_quota_gives_back_what_it_had(
+    succeeded: int, want: dict[str, int] | None, used: int
+) -> None:
+    """Four pods were asked for and two given: of those two, what will run no more is given back."""
+    stored = workload(job("work", 4, own_annotations=LEAST), admitted=True, counts={"main": 2})
+    status = {"succeeded": succeeded}
+    runs = job("work", 2, 4, own_annotations=LEAST, suspend=False, status=status)
+    actions = decide(runs, [stored], CONTEXT)
+    assert (counted(actions) if actions else None) == want
+    after = replace(stored, reclaimable=want or {})
+    assert after.admission is not None
+    (given,) = after.admission.assignments
+    held = replace(after.admission, assignments=(replace(given, usage={"cpu": 2000}),))
+    assert sum(usage(held, after).values()) == used * 1000
+
+
+def test_a_job_that_began_again_with_what_was_left_counts_as_before() -> None:
+    """Two of four were done when it got quota for the other two; now there are three."""
+    stored = workload(
+        job("work", 4, own_annotations=LEAST),
+        admitted=True,
+        counts={"main": 2},
+        reclaimable={"main": 2},
+    )
+    runs = job("work", 4, own_annotations=LEAST, suspend=False, status={"succeeded": 3})
+    assert counted(decide(runs, [stored], CONTEXT)) == {"main": 3}
+
+
+# -- pods that take their time to end
+
+
+@pytest.mark.parametrize(
+    ("strategy", "want"), [("OnTerminating", {"main": 2}), ("OnTerminal", {"main": 1})]
+)
+def test_pods_that_end_slowly_may_keep_their_quota(
+    strategy: ReleaseQuota, want: dict[str, int]
+) -> None:
+    """Index 1 failed with its pod still on its node."""
+    status = {"completedIndexes": "0", "failedIndexes": "1", "terminating": 1}
+    runs = job("work", 4, indexed=True, suspend=False, status=status)
+    stored = workload(job("work", 4, indexed=True), admitted=True)
+    context = replace(CONTEXT, release_quota=strategy)
+    assert counted(decide(runs, [stored], context)) == want
+
+
+def test_who_ends_slowly_without_anybody_done_takes_nothing_from_others() -> None:
+    runs = job("work", 4, suspend=False, status={"active": 4, "terminating": 2})
+    assert decide(runs, [workload(job("work", 4), admitted=True)], ON_TERMINAL) == ()
+
+
+@pytest.mark.parametrize(
+    ("annotations", "context", "free"),
+    [
+        ({}, CONTEXT, True),
+        ({}, ON_TERMINAL, False),
+        ({RELEASE: "OnTerminal"}, CONTEXT, False),
+        ({RELEASE: "OnTerminating"}, ON_TERMINAL, True),
+        ({RELEASE: "whenever"}, ON_TERMINAL, False),
+        ({RELEASE: "whenever"}, CONTEXT, True),
+    ],
+)
+def test_the_quota_of_an_evicted_job_is_free_when_its_pods_are_deleted_or_gone(
+    annotations: dict[str, str], context: Any, free: bool
+) -> None:
+    status = {"active": 0, "terminating": 1}
+    held = job(status=status, own_annotations=annotations)
+    stored = workload(job(), EVICTED, admitted=True)
+    assert words(decide(held, [stored], context)) == (["ReleaseQuota"] if free else [])
+    held.object["status"] = {"active": 0, "terminating": 0}
+    assert words(decide(held, [stored], context)) == ["ReleaseQuota"]
+
+
+def test_a_deleted_workload_goes_when_its_quota_is_free() -> None:
+    held = job(status={"terminating": 1})
+    stored = workload(held, admitted=True)
+    stored = replace(stored, meta=replace(stored.meta, terminating=True))
+    assert decide(held, [stored], ON_TERMINAL) == ()
+    assert words(decide(held, [stored], CONTEXT)) == ["DropFinalizer"]
+
+
+def test_a_stop_does_not_wait_for_who_ends_slowly() -> None:
+    """The template is restored meanwhile; only the quota is kept."""
+    half = job(
+        own_annotations={"kueue.x-k8s.io/stopping": "true"},
+        status={"active": 0, "terminating": 2},
+    )
+    evicted = workload(job(), EVICTED, admitted=True)
+    assert words(decide(half, [evicted], ON_TERMINAL)) == ["StopJob"]
+
+
+def test_an_unknown_word_says_nothing() -> None:
+    assert release_strategy({RELEASE: "OnTerminal"}, "OnTerminating") == "OnTerminal"
+    assert release_strategy({RELEASE: ""}, "OnTerminal") == "OnTerminal"
+    assert release_strategy({}, "OnTerminal") == "OnTerminal"
+
+
+# -- a job that asks for less than is done
+
+
+@pytest.mark.parametrize(
+    ("before", "want"),
+    [
+        ({"main": 3}, ["SetReclaimable", "UpdateWorkload"]),
+        ({"main": 2}, ["UpdateWorkload"]),
+        ({"main": 1}, ["UpdateWorkload"]),
+        ({"other": 1}, ["SetReclaimable", "UpdateWorkload"]),
+        ({}, ["UpdateWorkload"]),
+    ],
+)
+def test_what_is_done_is_never_more_than_is_asked_for(
+    before: dict[str, int], want: list[str]
+) -> None:
+    """The API server refuses the smaller pod sets before the smaller number."""
+    smaller = job("work", 2)
+    stored = workload(job("work", 4), reclaimable=before)
+    actions = decide(smaller, [stored], CONTEXT)
+    assert words(actions) == want
+    if len(actions) > 1:
+        kept = {name: min(count, 2) for name, count in before.items() if name == "main"}
+        assert counted(actions[:1]) == kept
+
+
+def test_readiness_is_still_told_beside_it() -> None:
+    runs = job("work", 2, suspend=False, status={"ready": 1, "succeeded": 1})
+    stored = workload(job("work", 2), admitted=True)
+    context = replace(CONTEXT, wait_for_pods_ready=True)
+    assert words(decide(runs, [stored], context)) == ["SetReclaimable", "SetPodsReady"]
+    evicted = replace(stored, conditions=(*stored.conditions, condition(EVICTED)))
+    assert "SetReclaimable" not in words(decide(runs, [evicted], context))

@@ -1,0 +1,143 @@
+"""What is told late, or twice, while writes are on their way: nobody is lost, nobody comes back."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from extender.state.queues import events as ev
+from extender.state.queues.events import Change
+from extender.state.queues.records import (
+    JobObject,
+    OwnerRef,
+    PriorityClassInfo,
+    WorkloadInfo,
+    WorkloadPriorityClassInfo,
+)
+from extender.state.queues.store import Queues
+from tests.makers import key
+from tests.queue_makers import admission, meta, workload
+
+NOTHING = Change()
+
+
+@pytest.fixture
+def queues() -> Iterator[Queues]:
+    queues = Queues()
+    yield queues
+    queues.validate()
+
+
+def job(name: str = "j", *, version: int, uid: str = "job") -> JobObject:
+    return JobObject("batch/job", meta(name, "ns", uid=uid, version=version), b"{}")
+
+
+def test_what_was_created_after_a_list_was_made_stays(queues: Queues) -> None:
+    made = workload("w")
+    queues.apply(ev.Applied(made))
+    change = queues.apply(ev.Listed(WorkloadInfo, [], version=made.meta.version - 1))
+
+    assert change == NOTHING
+    assert key("w") in queues.snapshot().workloads
+    changed = replace(made, meta=meta("w", "ns"), priority=1)
+    assert queues.apply(ev.Applied(changed)).workloads == {key("w")}
+
+
+def test_what_a_list_should_have_is_gone_for_good(queues: Queues) -> None:
+    made = workload("w")
+    queues.apply(ev.Applied(made))
+    queues.apply(ev.Listed(WorkloadInfo, [], version=made.meta.version))
+    assert queues.apply(ev.Applied(replace(made, meta=meta("w", "ns")))) == NOTHING
+
+
+def test_a_job_that_was_out_of_sight_comes_back_with_its_next_version(queues: Queues) -> None:
+    queues.apply(ev.JobApplied(job(version=5)))
+    queues.apply(ev.JobDeleted(job(version=7)))
+
+    assert queues.apply(ev.JobApplied(job(version=6))) == NOTHING
+    assert queues.apply(ev.JobApplied(job(version=7))).jobs == {("batch/job", "ns/j")}
+
+
+def test_a_job_that_is_gone_for_good_does_not(queues: Queues) -> None:
+    queues.apply(ev.JobApplied(job(version=5)))
+    queues.apply(ev.JobDeleted(job(version=5), for_good=True))
+    assert queues.apply(ev.JobApplied(job(version=9))) == NOTHING
+
+
+def test_a_list_of_jobs_takes_away_only_what_it_should_have(queues: Queues) -> None:
+    queues.apply(ev.JobApplied(job(version=5)))
+    queues.apply(ev.JobApplied(job("new", version=8, uid="new")))
+    queues.apply(ev.JobsListed("batch/job", [], version=6))
+
+    assert [found.meta.name for found in queues.snapshot().jobs.values()] == ["new"]
+    assert queues.apply(ev.JobApplied(job(version=6))) == NOTHING
+    assert queues.apply(ev.JobApplied(job(version=7))) != NOTHING
+
+
+def test_only_what_was_assumed_then_is_forgotten(queues: Queues) -> None:
+    made = workload("w", 3)
+    queues.apply(ev.Applied(made))
+    first, second = admission(made), admission(made)
+    queues.apply(ev.Assumed(key("w"), first))
+    queues.apply(ev.Forgotten(key("w"), first))
+    queues.apply(ev.Assumed(key("w"), second))
+
+    assert queues.apply(ev.Forgotten(key("w"), first)) == NOTHING
+    assert queues.snapshot().is_assumed(key("w"))
+
+
+def test_what_was_assumed_of_a_workload_is_not_of_its_namesake(queues: Queues) -> None:
+    made = workload("w", 3)
+    queues.apply(ev.Applied(made))
+    queues.apply(ev.Assumed(key("w"), admission(made)))
+    change = queues.apply(ev.Applied(workload("w", 3, meta=meta("w", "ns", uid="second"))))
+
+    assert change.released == {"cq"}
+    assert not queues.snapshot().is_assumed(key("w"))
+    assert queues.apply(ev.Applied(replace(made, meta=meta("w", "ns")))) == NOTHING
+
+
+UNIT = ("batch/job", "ns/j")
+
+
+def owned(by: str = "job") -> WorkloadInfo:
+    return workload("w", owners=(OwnerRef("batch/v1", "Job", "j", by),))
+
+
+@pytest.mark.parametrize("kind", [PriorityClassInfo, WorkloadPriorityClassInfo])
+def test_a_priority_class_concerns_the_jobs_that_may_wait_for_it(
+    queues: Queues, kind: type[PriorityClassInfo] | type[WorkloadPriorityClassInfo]
+) -> None:
+    queues.apply(ev.JobApplied(job(version=1)))
+    assert queues.apply(ev.Applied(kind("high", 10))).jobs == {UNIT}
+    assert queues.apply(ev.Applied(kind("high", 20))) == NOTHING
+    queues.apply(ev.Applied(owned()))
+    assert queues.apply(ev.Applied(kind("low", 1))).jobs == frozenset()
+
+
+def test_a_priority_class_concerns_the_jobs_that_name_it(queues: Queues) -> None:
+    labels = {"kueue.x-k8s.io/priority-class": "high"}
+    found = job(version=1)
+    queues.apply(ev.JobApplied(replace(found, meta=replace(found.meta, labels=labels))))
+    queues.apply(ev.Applied(owned()))
+    assert queues.apply(ev.Applied(WorkloadPriorityClassInfo("high", 10))).jobs == {UNIT}
+
+
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+def test_a_workload_concerns_the_jobs_that_bring_it_along(queues: Queues, where: str) -> None:
+    said = {"kueue.x-k8s.io/prebuilt-workload-name": "w"}
+    found = job(version=1)
+    queues.apply(ev.JobApplied(replace(found, meta=replace(found.meta, **{where: said}))))
+    assert queues.apply(ev.Applied(workload("other"))).jobs == frozenset()
+    assert queues.apply(ev.Applied(workload("w"))).jobs == {UNIT}
+    queues.apply(ev.JobDeleted(found))
+    assert queues.apply(ev.Applied(workload("w"))).jobs == frozenset()
+
+
+def test_a_parent_concerns_what_is_left_of_a_group_that_it_made(queues: Queues) -> None:
+    parent = OwnerRef("batch/v1", "Job", "parent", "parent")
+    for version, name in ((1, "a"), (2, "b")):
+        made = job(name, version=version, uid=name)
+        queues.apply(ev.JobApplied(replace(made, owner=parent, group="g")))
+    queues.apply(ev.JobDeleted(job("a", version=3, uid="a")))
+    assert queues.apply(ev.Applied(owned("parent"))).jobs == {("batch/job", "ns/group/g")}
