@@ -228,21 +228,28 @@ class Admitter:
         return to.reserved(before, admission, now, pods_ready=policy.enabled)
 
     async def _insist(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
-        """Write until the API server says yes or no. Raises ApiError where it says no."""
-        pause = REST
+        """Write until the API server says yes or no. Raises ApiError where it says no.
+
+        A no to a second try, such as of a server that does not know our rights yet, says nothing
+        of the first one.
+        """
+        pause, in_doubt = REST, False
         while True:
             try:
                 async with self._writes:
                     await self._workloads.write_status(before, after)
-            except UnavailableError as error:
-                if await self._is_no(error, before):
+            except ConflictError:
+                raise  # what is stored instead is known
+            except ApiError as error:
+                in_doubt = in_doubt or isinstance(error, UnavailableError)
+                if not in_doubt or await self._is_no(error, before):
                     raise
             else:
                 return
             await asyncio.sleep(pause)
             pause = min(LONGEST_DOUBT, 2 * pause)
 
-    async def _is_no(self, error: UnavailableError, workload: WorkloadInfo) -> bool:
+    async def _is_no(self, error: ApiError, workload: WorkloadInfo) -> bool:
         """Return whether it is known now what became of a write that failed."""
         if not error.status:
             return False
