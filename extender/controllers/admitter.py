@@ -11,6 +11,7 @@ yes or no: the write holds for one version only, so that it can be sent again.
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Protocol
 
 import structlog
@@ -41,6 +42,8 @@ SETTLE: Final = 0.005
 WRITES: Final = 32
 TELL_AFTER: Final = 0.5
 """Seconds that a workload waits before it is told why."""
+SWEEP: Final = 2.0
+"""Seconds between two looks for workloads that nobody has told anything."""
 TELL_PAUSE: Final = 0.01
 LONGEST_TELL_PAUSE: Final = 1.0
 AGAIN: Final = 1.0
@@ -162,6 +165,7 @@ class Admitter:
         self._wakeup.set()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tell())
+            tasks.create_task(self._tell_followers())
             while True:
                 await self._wakeup.wait()
                 await asyncio.sleep(SETTLE)
@@ -321,6 +325,14 @@ class Admitter:
                 # An API server that takes its time has more important things to write.
                 took = self._clock.monotonic() - began
                 await asyncio.sleep(min(LONGEST_TELL_PAUSE, max(TELL_PAUSE, 4 * took)))
+
+    async def _tell_followers(self) -> None:
+        """Have those told too who were not tried, because an equal one was before them."""
+        while True:
+            await asyncio.sleep(SWEEP)
+            for key, tried in list(self.pending.followers()):
+                if key not in self._waits and tried in self._waits:
+                    self._note(replace(self._waits[tried], workload=key))
 
     async def _tell_one(self, key: str) -> bool:
         wait, before = self._waits.get(key), self._snapshot.workloads.get(key)

@@ -270,6 +270,14 @@ class PendingQueues:
         """Return whether a workload was sent back and may not be tried yet."""
         return key in self._late
 
+    def followers(self) -> Iterator[tuple[str, str]]:
+        """Yield those that are parked behind an equal one, each with the one that was tried."""
+        for queue in self._queues.values():
+            for line in queue.lines.values():
+                if line.parked is not None:
+                    behind = line.orders[bisect_left(line.orders, line.parked) :]
+                    yield from ((order[-1], line.parked[-1]) for order in behind)
+
     def is_parked(self, key: str) -> bool:
         """Return whether a workload waits for something to change."""
         place = self._places.get(key)

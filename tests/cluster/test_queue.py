@@ -1,11 +1,9 @@
 """Suspended Jobs under quota: admitted, started in their flavor, run, and quota given back."""
 
-from typing import Any
-
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.queues import API, JOBS, Queues, condition
+from tests.cluster.queues import API, JOBS, WORKLOADS, Queues, condition
 from tests.harness.client import Api
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
@@ -65,14 +63,24 @@ def test_two_jobs_never_have_more_than_the_quota(
     api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
     nodes(2, "8")
-    cluster_queue, _ = queues.simple(cpu=4)
+    queues.simple(cpu=4)
     for number in range(6):
-        queues.job(f"job-{number}", 2, run_for="200ms")
+        queues.job(f"job-{number}", 2, run_for="500ms")
 
     def used() -> int:
-        status: dict[str, Any] = api.get(f"{API}/clusterqueues", cluster_queue).get("status", {})
-        rows = (status.get("flavorsReservation") or [{"resources": []}])[0]["resources"]
-        return next((int(row["total"]) for row in rows if row["name"] == "cpu"), 0)
+        held = [
+            each
+            for each in api.list(WORKLOADS, queues.namespace)
+            if condition(each, "Finished").get("status") != "True"
+        ]
+        given = [
+            each["status"]["admission"] for each in held if each.get("status", {}).get("admission")
+        ]
+        return sum(
+            int(pods["resourceUsage"]["cpu"])
+            for each in given
+            for pods in each["podSetAssignments"]
+        )
 
     most = 0
 
@@ -86,3 +94,14 @@ def test_two_jobs_never_have_more_than_the_quota(
 
     api.wait_for("all have ended", all_finished)
     assert 0 < most <= 4
+
+
+def test_who_waits_behind_an_equal_job_is_told_why_as_well(queues: Queues) -> None:
+    queues.simple(cpu=1)
+    queues.job("first", run_for="1h")
+    queues.await_admitted("first")
+    for name in ("next", "third", "fourth"):
+        queues.job(name, run_for="1h")
+
+    for name in ("next", "third", "fourth"):
+        queues.await_condition(name, "QuotaReserved", "False", reason="WaitingForQuota")

@@ -226,6 +226,7 @@ def test_a_running_job_without_quota_is_stopped_and_none_of_its_pods_starts(
 
 def test_a_queue_in_use_does_not_go(queues: Queues, api: Api) -> None:
     cluster_queue, _ = queues.simple(cpu=1)
+    queues.await_active(cluster_queue)
     queues.job("job", run_for="1h")
     queues.await_admitted("job")
 

@@ -11,25 +11,30 @@ import httpx
 import pytest
 
 from tests.harness.control_plane import ControlPlane
-from tests.harness.gang_scheduler import ROOT, install
+from tests.harness.gang_scheduler import NAMESPACE, ROOT, install
 from tests.harness.process import Component, free_port
 
 SECONDS = 30
 
 
-@pytest.fixture(scope="module")
-def kubeconfig(control_plane: ControlPlane) -> Path:
-    return install(control_plane)
+ACCOUNTS = {"serve": "gang-extender", "reconcile": "gang-reconciler"}
 
 
 @pytest.fixture(params=["serve", "reconcile"])
+def kubeconfig(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Path:
+    install(control_plane)
+    return control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNTS[request.param])
+
+
+@pytest.fixture
 def extender(
     request: pytest.FixtureRequest, control_plane: ControlPlane, kubeconfig: Path
 ) -> Iterator[Component]:
+    name = request.node.callspec.params["kubeconfig"]
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    argv = command(request.param, kubeconfig, port)
-    with control_plane.spawn(request.param, argv, url=url) as extender:
+    argv = command(name, kubeconfig, port)
+    with control_plane.spawn(name, argv, url=url) as extender:
 
         def ready() -> bool:
             assert extender.running, extender.tail(40)
