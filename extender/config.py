@@ -202,6 +202,11 @@ def _all_but_system() -> LabelSelector:
     )
 
 
+def _off(said: object) -> object:
+    """Return the word for what YAML takes Off for."""
+    return "Off" if said is False else said
+
+
 class Reconcile(_Section):
     """Where the reconciler tells of itself, and which of several leads."""
 
@@ -321,6 +326,15 @@ class Queue(_Section):
     heads_per_queue: int = Field(
         16, ge=1, description="how many workloads of one ClusterQueue a cycle looks at, at most"
     )
+    require_room: bool = Field(
+        default=False,
+        description="whether a workload is admitted only when its pods fit on nodes now; the "
+        "annotation scheduling.x-k8s.io/require-room of a ClusterQueue goes before it",
+    )
+    pod_groups: Annotated[Literal["Auto", "Off"], BeforeValidator(_off)] = Field(
+        "Auto",
+        description="Auto: jobs that are admitted by room get a PodGroup where they bring none",
+    )
     release_quota: ReleaseQuota = Field(
         "OnTerminating",
         description="whether pods that are being deleted give their quota back at once, or when "
@@ -340,6 +354,7 @@ class Queue(_Section):
             pods_ready=self.wait_for_pods_ready.policy(),
             requeuing_timestamp=self.wait_for_pods_ready.requeuing_strategy.timestamp,
             heads_per_queue=self.heads_per_queue,
+            require_room=self.require_room,
             quota_check="IgnoreUndeclared"
             if self.ignore_undeclared_resources
             else "BlockUndeclared",

@@ -8,6 +8,8 @@ class Unadmitted(StrEnum):
 
     NO_MATCHING_FLAVOR = "NoMatchingFlavor"
     WAITING_FOR_QUOTA = "WaitingForQuota"
+    WAITING_FOR_ROOM = "WaitingForRoom"
+    """It has quota, and its pods do not fit on the nodes as they are now."""
     EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
     """More than its queue could have if nobody else had anything."""
     WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"

@@ -51,6 +51,8 @@ class JobOptions:
     namespace_selector: LabelSelector
     manage_without_queue_name: bool = False
     admission: Options = field(default_factory=Options)
+    makes_pod_groups: Callable[[str], bool] = lambda _: False
+    """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
     release_quota: ReleaseQuota = "OnTerminating"
 
 
@@ -67,6 +69,12 @@ class Writer(Protocol):
 
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
         """Delete an object."""
+        ...
+
+    async def make_pod_group(
+        self, namespace: str, name: str, *, min_member: int, owners: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Have a PodGroup with so many members."""
         ...
 
 
@@ -101,6 +109,7 @@ class JobController:
             do.DeleteWorkload: self._delete,
             do.FinishWorkload: self._finish,
             do.DropFinalizer: self._drop_finalizer,
+            do.MakePodGroup: self._make_pod_group,
             do.StartJob: self._steps,
             do.StopJob: self._steps,
             do.FinalizeJob: self._steps,
@@ -225,6 +234,7 @@ class JobController:
             wait_for_pods_ready=any(
                 readiness.policy_of(each, view, options.admission).enabled for each in own
             ),
+            makes_pod_groups=options.makes_pod_groups,
             release_quota=self._release_quota(found),
         )
 
@@ -313,6 +323,11 @@ class JobController:
                 now=self._clock.wall(),
             )
             await self._workloads.write_status(workload, after)
+
+    async def _make_pod_group(self, action: do.MakePodGroup, _: JobObject) -> None:
+        await self._writer.make_pod_group(
+            action.namespace, action.name, min_member=action.min_member, owners=action.owners
+        )
 
     async def _steps(
         self, action: do.StartJob | do.StopJob | do.FinalizeJob, of: JobObject

@@ -8,7 +8,7 @@ from extender.api.queue_reasons import Unadmitted
 from extender.explain.view import View
 from extender.explain.waiting_for import Lacks
 from extender.queueing.active import activity
-from extender.queueing.explain import why
+from extender.queueing.explain import Rules, why
 from extender.queueing.flavors import Lack, Mode, Proposal
 from extender.queueing.standing import Absent, Queued, is_welcome, standing
 from extender.state.queues.records import ClusterQueueInfo, WorkloadInfo
@@ -31,7 +31,8 @@ def briefly(workload: WorkloadInfo, view: View, lacks: Lacks) -> Outlook:
     queue = _queue(workload, view)
     proposal = lacks.proposal(workload, queue)
     told = view.why(workload.key)
-    if told is not None and proposal.mode is not Mode.FIT:
+    roomless = told is not None and told[0] == Unadmitted.WAITING_FOR_ROOM
+    if told is not None and (roomless or proposal.mode is not Mode.FIT):
         return Outlook(*told, lacks=proposal.lacks)
     return _judged(workload, proposal, view, lacks=lacks)
 
@@ -47,7 +48,7 @@ def fully(workload: WorkloadInfo, view: View, lacks: Lacks) -> Outlook:
         view.pending,
         tree=view.tree,
         now=view.now,
-        options=view.options,
+        rules=Rules(view.options, view.room),
     )
     proposal = lacks.proposal(workload, _queue(workload, view))
     return Outlook(found.reason, found.message, proposal.lacks)

@@ -21,6 +21,7 @@ from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Victim
 from extender.queueing.quota import Node, QuotaTree
 from extender.queueing.readiness import policy_of, unready, waits_for
+from extender.queueing.room import Room, requires_room
 from extender.state.queues.records import Admission, FlavorResource
 from extender.state.queues.snapshot import QueueSnapshot
 
@@ -67,16 +68,19 @@ def run(
     tree: QuotaTree,
     options: Options,
     now: float,
+    room: Room | None = None,
 ) -> tuple[Outcome, ...]:
     """Return what becomes of the heads of all ClusterQueues, in the order of the decisions.
 
-    The tree is of the snapshot's structure (`QuotaTree.of`).
+    The tree is of the snapshot's structure (`QuotaTree.of`). Without `room` quota is all it takes.
     """
     assert tree.version == snapshot.structure_version, "the tree is of another structure"
     pending.due(now)
     tree.begin()
+    if room is not None:
+        room.begin()
     try:
-        return tuple(_Cycle(snapshot, pending, tree=tree, options=options).outcomes())
+        return tuple(_Cycle(snapshot, pending, tree=tree, options=options, room=room).outcomes())
     finally:
         tree.undo(0)
 
@@ -89,10 +93,11 @@ class _Cycle:
         *,
         tree: QuotaTree,
         options: Options,
+        room: Room | None,
     ) -> None:
         self._snapshot, self._pending, self._tree = snapshot, pending, tree
-        self._options = options
-        self._nominator = Nominator(snapshot, pending, tree=tree, options=options)
+        self._options, self._room = options, room
+        self._nominator = Nominator(snapshot, pending, tree=tree, options=options, room=room)
         self._served: dict[Node, int] = {}
         """How many got quota on trial in each tree."""
         self._blocking = options.pods_ready.block_admission
@@ -158,10 +163,15 @@ class _Cycle:
                 current = self._nominator.nominate(nomination.key)
             yield self._serve(current)
 
-    def _seen(self, key: str) -> int:
+    def _seen(self, key: str) -> tuple[int, int]:
+        """Return what a judgement was based on, of quota in its tree and of room anywhere."""
         name = self._pending.cluster_queue_of(key) or ""
         root = self._tree.queue(name).root if self._tree.has(name) else None
-        return self._served.get(root, 0) if root else 0
+        served = self._served.get(root, 0) if root else 0
+        queue = self._snapshot.cluster_queues.get(name)
+        if self._room is None or queue is None or not requires_room(queue, self._options):
+            return served, 0
+        return served, self._room.version
 
     def _serve(self, nomination: Nomination) -> Outcome:
         key = nomination.key
@@ -186,6 +196,9 @@ class _Cycle:
         policy = policy_of(self._snapshot.workloads[key], self._snapshot, self._options)
         self._unready += self._blocking and policy.enabled
         self._pending.remove(key)
+        if self._room is not None:
+            workload = self._snapshot.workloads[key]
+            self._room.take(workload, nomination.proposal.assignments)
         admission = Admission(nomination.queue.name, nomination.proposal.assignments)
         return Admit(key, admission, borrows=nomination.borrow > 0)
 
@@ -197,12 +210,13 @@ class _Cycle:
         return Wait(key, Unadmitted.WAITING_FOR_PODS_READY, waits_for(self._unready))
 
     def _leave_alone(self, nomination: Nomination) -> None:
+        roomless = nomination.proposal.lacks_room
         if nomination.unwelcome:
             self._pending.park(nomination.key, unwelcome=True)
         elif nomination.queue.strategy == "StrictFIFO":
-            self._pending.block(nomination.key)
+            self._pending.block(nomination.key, roomless=roomless)
         else:
-            self._pending.park(nomination.key)
+            self._pending.park(nomination.key, roomless=roomless)
 
     def _reserve(self, nomination: Nomination) -> None:
         """Keep quota for a head that bars the way and could not take it back from others."""

@@ -1,7 +1,7 @@
 """Why a workload waits: what it lacks of which flavor, and who has it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.queue_reasons import Unadmitted
@@ -11,6 +11,7 @@ from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import Node, QuotaTree
 from extender.queueing.readiness import held_back
+from extender.queueing.room import Room
 from extender.queueing.standing import Absent, standing
 from extender.resources.quantity import show
 from extender.state.queues.records import FlavorResource
@@ -42,6 +43,17 @@ class _View:
     """For what those wait who have quota."""
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is asked of a workload besides quota."""
+
+    options: Options = field(default_factory=Options)
+    room: Room | None = None
+
+
+_DEFAULTS: Final = Rules()
+
+
 def why(
     workload: str,
     snapshot: QueueSnapshot,
@@ -49,7 +61,7 @@ def why(
     *,
     tree: QuotaTree,
     now: float,
-    options: Options | None = None,
+    rules: Rules = _DEFAULTS,
 ) -> Explanation:
     """Return why a workload waits, on the usage of now. Raises KeyError if there is none."""
     found = snapshot.workloads[workload]
@@ -64,10 +76,11 @@ def why(
         text = "It was sent back and may not be tried yet"
         return Explanation(position, name, Unadmitted.ON_HOLD, text)
     tree.begin()
-    chosen = options or Options()
-    view = _View(snapshot, pending, tree, held_back(snapshot, chosen))
+    view = _View(snapshot, pending, tree, held_back(snapshot, rules.options))
     try:
-        nominator = Nominator(snapshot, pending, tree=tree, options=chosen)
+        if rules.room is not None:
+            rules.room.begin()
+        nominator = Nominator(snapshot, pending, tree=tree, options=rules.options, room=rules.room)
         return _explained(nominator.nominate(workload), position, view)
     finally:
         tree.undo(0)

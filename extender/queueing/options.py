@@ -30,6 +30,8 @@ class Options:
     """What a resource means that the ClusterQueue does not cover."""
     heads_per_queue: int = 16
     """How many workloads of one ClusterQueue a cycle may try."""
+    require_room: bool = False
+    """Whether quota is given only to what fits on nodes now; a ClusterQueue may say otherwise."""
     requeuing_timestamp: Literal["Eviction", "Creation"] = "Eviction"
     """Which time gives a workload its place again whose pods did not become ready."""
     pods_ready: PodsReady = PodsReady()

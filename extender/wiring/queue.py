@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 from urllib.parse import quote
 
 import structlog
@@ -38,8 +38,11 @@ from extender.kube.reflector import Reflector
 from extender.kube.watch import Watcher
 from extender.queueing import lifecycle
 from extender.queueing.quota import QuotaTree
+from extender.queueing.room import requires_room
+from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
+from extender.state.cluster import Cluster
 from extender.state.queues import events as ev
 from extender.state.queues.events import Change, Record
 from extender.state.queues.records import (
@@ -79,6 +82,7 @@ class Given:
     metrics: QueueMetrics
     job_metrics: JobMetrics
     observer: Callable[[str], Observer]
+    cluster: Cluster
 
 
 class Queue:
@@ -111,6 +115,8 @@ class Queue:
             options=options,
             metrics=given.metrics,
         )
+        self.admitter.room = NodeRoom(self._snapshot, given.cluster.snapshot())
+        given.cluster.watch_room(self._on_room)
         self._job_writer = JobWriter(client, self._decode_job)
         controller = partial(
             Controller[Any], new_backoff=lambda: backoff(0.05, 30.0), retried=ApiError
@@ -127,6 +133,7 @@ class Queue:
                 namespace_selector=chosen.selector(),
                 admission=options,
                 release_quota=chosen.release_quota,
+                makes_pod_groups=self._makes_pod_groups(chosen.pod_groups),
             ),
         )
         self._workloads = controller(
@@ -159,6 +166,15 @@ class Queue:
     def _decode_job(self, raw: bytes, kind: str) -> JobObject:
         integration = self._integrations[kind]
         return self._decoder.job(raw, kind=kind, group_of=integration.group_of)
+
+    def _makes_pod_groups(self, mode: Literal["Auto", "Off"]) -> Callable[[str], bool]:
+        """Return whether jobs of a ClusterQueue get PodGroups: where they also need room."""
+
+        def makes(name: str) -> bool:
+            queue = self._snapshot.cluster_queues.get(name)
+            return mode == "Auto" and queue is not None and requires_room(queue, self._options)
+
+        return makes
 
     def kinds(self) -> set[str]:
         """Return the kinds, as group/Kind, all of whose jobs are known."""
@@ -203,6 +219,7 @@ class Queue:
             cluster,
             self._clock.wall(),
             self.admitter.why,
+            NodeRoom(self._snapshot, cluster),
         )
 
     def _count(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
@@ -257,6 +274,10 @@ class Queue:
             flavors=frozenset(view.flavors),
             jobs=frozenset(view.units),
         )
+
+    def _on_room(self) -> None:
+        if self._leads:
+            self.admitter.on_room()
 
     def _on_change(self, change: Change) -> None:
         if not self._leads:

@@ -342,3 +342,16 @@ def test_which_place_a_workload_has_again(tmp_path: Path) -> None:
     said = {"waitForPodsReady": {"requeuingStrategy": {"timestamp": "Creation"}}}
     options = load(written(tmp_path, {"queue": said}), {}).queue.options()
     assert options.requeuing_timestamp == "Creation"
+
+
+@pytest.mark.parametrize(
+    ("said", "mode"), [("", "Auto"), ("podGroups: Off", "Off"), ("podGroups: Auto", "Auto")]
+)
+def test_off_is_a_word_though_yaml_has_another_name_for_it(
+    tmp_path: Path, said: str, mode: str
+) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(f"queue:\n  requireRoom: true\n  {said}\n")
+    queue = load(path, {}).queue
+    assert queue.pod_groups == mode
+    assert queue.options().require_room

@@ -8,7 +8,7 @@ import pytest
 
 from extender.controllers.admitter import Admitter
 from extender.controllers.workload_writer import Workloads
-from extender.kube.errors import ForbiddenError, UnavailableError
+from extender.kube.errors import ApiError, ForbiddenError, UnavailableError
 from extender.kube.recorder import Event
 from extender.queueing.cycle import Outcome
 from extender.queueing.options import Options
@@ -112,6 +112,20 @@ async def test_after_an_error_of_the_server_the_truth_is_read(scene: Scene, unkn
     scene.add("first", "second")
     async with scene.running():
         await scene.until(lambda: scene.server.writes >= 2)
+        await asyncio.sleep(10)
+        assert scene.admitted() == {"first"}
+
+
+@pytest.mark.parametrize("reads", [[], [ForbiddenError("who?", status=403)] * 2])
+async def test_a_no_to_the_second_try_says_nothing_of_the_first(
+    scene: Scene, reads: list[ApiError]
+) -> None:
+    """A server that has just started may not know our rights yet."""
+    scene.server.script = [LOST, ForbiddenError("who?", status=403)]
+    scene.server.reads = list(reads)
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes >= 3 or scene.events)
         await asyncio.sleep(10)
         assert scene.admitted() == {"first"}
 
