@@ -409,9 +409,10 @@ def user(api: Api) -> User:
 @pytest.mark.parametrize("version", [OLDER, NEWER])
 def test_one_queue_for_all(user: User, version: str) -> None:
     user.apply(SINGLE, version)
-    first, second = user.job("user-queue", 6), user.job("user-queue", 6)
-
+    first = user.job("user-queue", 6)
     user.await_told(first, "Admitted", "Admitted")
+    second = user.job("user-queue", 6)
+
     user.await_told(second, "QuotaReserved", "WaitingForQuota", "False")
     user.await_running(6)
     workload = user.workload(first)["metadata"]["name"]
@@ -539,7 +540,9 @@ def test_a_job_of_each_kind(user: User, kind: str) -> None:
 def test_what_the_readme_shows(api: Api) -> None:
     """Its manifests as they stand there, and a Job as it says."""
     blocks = (REPO / "README.md").read_text().split("```yaml\n")[1:]
-    [text] = [each for block in blocks if "ClusterQueue" in (each := block.partition("```")[0])]
+    [text] = [
+        each for block in blocks if "kind: ClusterQueue" in (each := block.partition("```")[0])
+    ]
     api.apply([each for each in yaml.safe_load_all(text) if each])
     job = yaml.safe_load(JOB.format(namespace="default", queue="team", pods=3))
 
