@@ -3,11 +3,19 @@
 import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 import msgspec
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from extender.api import core_v1
@@ -16,6 +24,11 @@ from extender.gang.partial import OnPartial
 from extender.jobs.context import ReleaseQuota
 from extender.kube.lease import LeaseTimes
 from extender.queueing import options as queueing
+from extender.queueing.readiness import seconds
+
+DEFAULT_TIMEOUT: Final = 1800.0
+ASKED_TIMEOUT: Final = 300.0
+"""The default where waiting for pods is asked for: what it was when it had to be."""
 
 
 class SettingsError(Exception):
@@ -189,6 +202,11 @@ def _all_but_system() -> LabelSelector:
     )
 
 
+def _off(said: object) -> object:
+    """Return the word for what YAML takes Off for."""
+    return "Off" if said is False else said
+
+
 class Reconcile(_Section):
     """Where the reconciler tells of itself, and which of several leads."""
 
@@ -223,6 +241,71 @@ class Reconcile(_Section):
         return LeaseTimes(float(self.lease_seconds), self.renew_seconds, self.retry_seconds)
 
 
+def _duration(value: object) -> object:
+    """Take a duration as `5m` or in seconds."""
+    found = seconds(value) if isinstance(value, str) else value
+    if found is None:
+        raise ValueError(f"{value!r} should be seconds, or a duration such as 5m or 1h30m")
+    return found
+
+
+Duration = Annotated[Seconds, BeforeValidator(_duration)]
+
+
+class RequeuingStrategy(_Section):
+    """When a workload whose pods were not ready in time is queued again."""
+
+    timestamp: Literal["Eviction", "Creation"] = Field(
+        "Eviction", description="whether it goes to the end of its queue, or back to its place"
+    )
+    backoff_limit_count: int | None = Field(
+        None, ge=0, description="how often it is queued again before it is deactivated; null: ever"
+    )
+    backoff_base_seconds: Seconds = Field(60, description="the first wait, doubled each time")
+    backoff_max_seconds: Seconds = Field(3600, description="the longest wait")
+
+
+class WaitForPodsReady(_Section):
+    """Workloads whose pods do not become ready in time give their quota back."""
+
+    enable: bool = Field(default=True, description="whether that is so")
+    timeout: Duration | None = Field(
+        None,
+        gt=0,
+        validation_alias=AliasChoices("timeout", "timeoutSeconds"),
+        description="from admission until all pods are ready, in seconds or as 5m; default: 30m, "
+        "or 5m where `enable: true` is said",
+    )
+    recovery_timeout: Duration | None = Field(
+        None,
+        validation_alias=AliasChoices("recoveryTimeout", "recoveryTimeoutSeconds"),
+        description="from when pods are no longer ready until they are again; 0: as long as it "
+        "takes; default: the timeout",
+    )
+    block_admission: bool = Field(
+        default=False,
+        description="whether nobody is admitted while the pods of an admitted workload are not "
+        "ready",
+    )
+    requeuing_strategy: RequeuingStrategy = RequeuingStrategy()
+
+    def policy(self) -> queueing.PodsReady:
+        """Return what decisions take."""
+        asked = self.enable and "enable" in self.model_fields_set
+        timeout = self.timeout or (ASKED_TIMEOUT if asked else DEFAULT_TIMEOUT)
+        recovery = timeout if self.recovery_timeout is None else self.recovery_timeout
+        again = self.requeuing_strategy
+        return queueing.PodsReady(
+            enabled=self.enable,
+            timeout=timeout,
+            recovery_timeout=recovery or None,
+            block_admission=self.enable and self.block_admission,
+            backoff_limit=again.backoff_limit_count,
+            backoff_base=again.backoff_base_seconds,
+            backoff_max=again.backoff_max_seconds,
+        )
+
+
 class Queue(_Section):
     """The queue: suspended jobs that are admitted under quota."""
 
@@ -243,6 +326,15 @@ class Queue(_Section):
     heads_per_queue: int = Field(
         16, ge=1, description="how many workloads of one ClusterQueue a cycle looks at, at most"
     )
+    require_room: bool = Field(
+        default=False,
+        description="whether a workload is admitted only when its pods fit on nodes now; the "
+        "annotation scheduling.x-k8s.io/require-room of a ClusterQueue goes before it",
+    )
+    pod_groups: Annotated[Literal["Auto", "Off"], BeforeValidator(_off)] = Field(
+        "Auto",
+        description="Auto: jobs that are admitted by room get a PodGroup where they bring none",
+    )
     release_quota: ReleaseQuota = Field(
         "OnTerminating",
         description="whether pods that are being deleted give their quota back at once, or when "
@@ -254,10 +346,15 @@ class Queue(_Section):
         description="whether resources that a ClusterQueue does not cover are let through",
     )
 
+    wait_for_pods_ready: WaitForPodsReady = WaitForPodsReady()
+
     def options(self) -> queueing.Options:
         """Return what decisions about admission take."""
         return queueing.Options(
+            pods_ready=self.wait_for_pods_ready.policy(),
+            requeuing_timestamp=self.wait_for_pods_ready.requeuing_strategy.timestamp,
             heads_per_queue=self.heads_per_queue,
+            require_room=self.require_room,
             quota_check="IgnoreUndeclared"
             if self.ignore_undeclared_resources
             else "BlockUndeclared",

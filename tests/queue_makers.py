@@ -15,6 +15,8 @@ from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
 from extender.resources.quantity import Quantity, amount
+from extender.room.nodes import NodeRoom
+from extender.state.cluster import Cluster
 from extender.state.pod_groups import ConditionInfo
 from extender.state.pods import Shape
 from extender.state.queues import events as ev
@@ -172,11 +174,14 @@ def admission(
 class Admissions:
     """Queues, who waits in them, and cycles: the shell of tests, which writes at once."""
 
-    def __init__(self, *records: Record, options: Options | None = None) -> None:
+    def __init__(
+        self, *records: Record, options: Options | None = None, cluster: Cluster | None = None
+    ) -> None:
         self.options = options or Options()
         self.queues = Queues()
         self.snapshot = self.queues.snapshot()
         self.pending = PendingQueues(self.options)
+        self.room = NodeRoom(self.snapshot, cluster.snapshot()) if cluster is not None else None
         self.now = 1_000_000.0
         self.tree = QuotaTree(self.snapshot)
         self.put(NamespaceInfo(NAMESPACE), flavor())
@@ -206,7 +211,12 @@ class Admissions:
         """Run a cycle, and do nothing about it."""
         self.tree = QuotaTree.of(self.snapshot, self.tree)
         return cycle.run(
-            self.snapshot, self.pending, tree=self.tree, options=self.options, now=self.now
+            self.snapshot,
+            self.pending,
+            tree=self.tree,
+            options=self.options,
+            now=self.now,
+            room=self.room,
         )
 
     def run(self) -> tuple[Outcome, ...]:

@@ -8,9 +8,13 @@ class Unadmitted(StrEnum):
 
     NO_MATCHING_FLAVOR = "NoMatchingFlavor"
     WAITING_FOR_QUOTA = "WaitingForQuota"
+    WAITING_FOR_ROOM = "WaitingForRoom"
+    """It has quota, and its pods do not fit on the nodes as they are now."""
     EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
     """More than its queue could have if nobody else had anything."""
     WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
+    WAITING_FOR_PODS_READY = "WaitingForPodsReady"
+    """There is quota, and admitted workloads whose pods are not ready yet go first."""
     MISCONFIGURED = "Misconfigured"
     SUSPENDED = "Suspended"
     """A queue of its is stopped, or can admit nothing."""

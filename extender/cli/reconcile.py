@@ -66,8 +66,9 @@ def reconcile(
     """Admit suspended jobs under quota, keep the status of PodGroups, act on gangs that fell apart.
 
     Jobs that name a LocalQueue wait, suspended, until their ClusterQueue has quota for them
-    (kueue.x-k8s.io/v1beta2); they are started, preempted and stopped here. Not to be run beside
-    another controller of that API, unless with --no-queue.
+    (kueue.x-k8s.io/v1beta2); they are started, preempted and stopped here, and queued again where
+    their pods are not ready after 30 minutes (queue.waitForPodsReady). Not to be run beside another
+    controller of that API, unless with --no-queue.
 
     Runs until SIGTERM or SIGINT. Endpoints: GET /livez /readyz /metrics /openapi.json, and who
     waits: /clusterqueues/{name}/pendingworkloads, /localqueues/{namespace}/{name}/pendingworkloads,

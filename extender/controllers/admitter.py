@@ -15,16 +15,18 @@ from typing import Final, Protocol
 
 import structlog
 
+from extender.api.queue_reasons import Unadmitted
 from extender.controllers.workload_writer import Workloads, event
 from extender.kube.errors import ApiError, ConflictError, UnavailableError
 from extender.kube.recorder import Event
-from extender.queueing import cycle
+from extender.queueing import cycle, readiness
 from extender.queueing import transitions as to
-from extender.queueing.cycle import Admit, Outcome, Preempt, Wait
+from extender.queueing.cycle import Admit, Outcome, Preempt, Wait, is_held
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Victim
 from extender.queueing.quota import QuotaTree
+from extender.queueing.room import Room
 from extender.runtime.clock import Clock
 from extender.runtime.workqueue import WorkQueue
 from extender.state.queues import events as ev
@@ -43,6 +45,13 @@ TELL_PAUSE: Final = 0.01
 LONGEST_TELL_PAUSE: Final = 1.0
 AGAIN: Final = 1.0
 """Seconds until a reason that could not be written is tried again."""
+ROOM_PAUSE: Final = 0.1
+ROOM_SHARE: Final = 5
+"""Who lacks room is tried again after this pause, or so many times what the last cycle took."""
+ROOM_ROUND: Final = 10.0
+"""Seconds after which it is in any case."""
+RETELL: Final = 10.0
+"""Seconds after which other numbers of the same reason are told."""
 REST: Final = 0.5
 LONGEST_REST: Final = 60.0
 """Seconds for which a workload is left alone whose admission could not be written."""
@@ -86,6 +95,10 @@ class Admitter:
         self._clock = clock
         self._options = options
         self._metrics = metrics
+        self.room: Room | None = None
+        """Who knows the nodes; without it quota is all it takes."""
+        self._room_timer: asyncio.TimerHandle | None = None
+        self._cycle_seconds = 0.0
         self.pending = PendingQueues(options)
         self.tree = QuotaTree(self._snapshot)
         self._wakeup = asyncio.Event()
@@ -112,8 +125,29 @@ class Admitter:
             self.pending.update(key, self._snapshot, now)
         if change.released:
             self.pending.release(change.released, self._snapshot, now)
-        if change.structure or change.workloads or change.released:
+            self.on_room()
+        exempt = change.jobs if self._options.pods_ready.block_admission else ()
+        if change.structure or change.workloads or change.released or exempt:
             self._wakeup.set()
+
+    def on_room(self) -> None:
+        """Try again soon who has quota and lacks room: something about the nodes has changed."""
+        self._try_room_after(max(ROOM_PAUSE, ROOM_SHARE * self._cycle_seconds))
+
+    def _try_room_after(self, seconds: float) -> None:
+        if not self.pending.lacks_room:
+            return
+        loop = asyncio.get_running_loop()
+        if self._room_timer is not None:
+            if self._room_timer.when() <= loop.time() + seconds:
+                return
+            self._room_timer.cancel()
+        self._room_timer = loop.call_later(seconds, self._try_room)
+
+    def _try_room(self) -> None:
+        self._room_timer = None
+        self.pending.release_roomless()
+        self._wakeup.set()
 
     def why(self, key: str) -> tuple[str, str] | None:
         """Return the reason and the words with which a cycle left a workload waiting last."""
@@ -144,6 +178,7 @@ class Admitter:
             tree=self.tree,
             options=self._options,
             now=self._clock.wall(),
+            room=self.room,
         )
         preempting: list[Preempt] = []
         for outcome in outcomes:
@@ -157,16 +192,17 @@ class Admitter:
                     preempting.append(outcome)
                 case Wait():
                     self._note(outcome)
-        self._metrics.cycle(self._clock.monotonic() - began, outcomes)
+        self._cycle_seconds = self._clock.monotonic() - began
+        self._metrics.cycle(self._cycle_seconds, outcomes)
         if preempting:
             await self._preempt(preempting)
-        if outcomes:
+        if any(not is_held(outcome) for outcome in outcomes):
             self._wakeup.set()  # whoever stood behind these may be looked at now
 
     async def _admit(self, before: WorkloadInfo, admission: Admission) -> None:
         now = self._clock.wall()
         try:
-            await self._insist(before, to.reserved(before, admission, now))
+            await self._insist(before, self._admitted(before, admission, now))
         except ApiError as error:
             if not self._has(before, admission):
                 _told(error, "could not admit", before.key)
@@ -176,7 +212,7 @@ class Admitter:
         if not self._has(before, admission):
             return  # it is gone
         queue = admission.cluster_queue
-        waited = max(0.0, now - queued_since(before))
+        waited = max(0.0, now - to.queued_since(before))
         self._metrics.admitted(before, queue, waited=waited)
         self._record(
             event(
@@ -186,6 +222,10 @@ class Admitter:
                 occasion=str(now),
             )
         )
+
+    def _admitted(self, before: WorkloadInfo, admission: Admission, now: float) -> WorkloadInfo:
+        policy = readiness.policy_of(before, self._snapshot, self._options)
+        return to.reserved(before, admission, now, pods_ready=policy.enabled)
 
     async def _insist(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
         """Write until the API server says yes or no. Raises ApiError where it says no.
@@ -268,7 +308,9 @@ class Admitter:
 
     def _note(self, wait: Wait) -> None:
         self._waits[wait.workload] = wait
-        self._to_tell.add_after(wait.workload, TELL_AFTER)
+        workload = self._snapshot.workloads.get(wait.workload)
+        told = _told_already(workload, wait.reason)
+        self._to_tell.add_after(wait.workload, RETELL if told else TELL_AFTER)
 
     async def _tell(self) -> None:
         """Tell workloads why they wait, one after the other."""
@@ -285,8 +327,9 @@ class Admitter:
         if wait is None or before is None or self._snapshot.admission(key) is not None:
             self._waits.pop(key, None)
             return False
-        known = before.condition(to.QUOTA_RESERVED)
-        if known is not None and (known.status, known.reason) == ("False", wait.reason):
+        known, again = before.condition(to.QUOTA_RESERVED), _told_already(before, wait.reason)
+        numbers = wait.reason == Unadmitted.WAITING_FOR_ROOM  # of nodes: they are other ones soon
+        if again and not (numbers and known and known.message != wait.message):
             return False
         after = to.waiting(before, wait.reason, wait.message, now=self._clock.wall())
         try:
@@ -295,10 +338,12 @@ class Admitter:
             _log.debug("could not say why it waits", workload=key, error=str(error))
             self._to_tell.add_after(key, AGAIN)
             return True
-        self._record(event(before, wait.reason, wait.message, warning=True))
+        if not again:
+            self._record(event(before, wait.reason, wait.message, warning=True))
         return True
 
     def _wake_when_due(self) -> None:
+        self._try_room_after(ROOM_ROUND)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -314,9 +359,6 @@ def _told(error: ApiError, what: str, workload: str) -> None:
     log(what, workload=workload, error=str(error))
 
 
-def queued_since(workload: WorkloadInfo) -> float:
-    """Return when a workload was queued last: when it came, or was queued again."""
-    requeued = workload.condition(to.REQUEUED)
-    if requeued is not None and requeued.status == "True":
-        return max(workload.meta.created, requeued.transition)
-    return workload.meta.created
+def _told_already(workload: WorkloadInfo | None, reason: str) -> bool:
+    known = workload.condition(to.QUOTA_RESERVED) if workload is not None else None
+    return known is not None and (known.status, known.reason) == ("False", reason)

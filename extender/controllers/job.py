@@ -6,8 +6,8 @@ an answer may have changed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
@@ -17,18 +17,21 @@ from extender.api.selectors import matches_selector
 from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
-from extender.jobs.actions import Actions, Note
+from extender.jobs.actions import Action, Actions, Note
 from extender.jobs.context import Ancestor, Context, ReleaseQuota
 from extender.jobs.decide import decide
 from extender.jobs.fields import text
 from extender.jobs.generic_job import GenericJob, Step
+from extender.jobs.names import Word
 from extender.jobs.reclaim import release_strategy
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name
-from extender.kube.errors import NotFoundError, UnavailableError
+from extender.kube.errors import InvalidError, NotFoundError, UnavailableError
 from extender.kube.queues import objects as path_of
 from extender.kube.recorder import Event, ObjectRef
+from extender.queueing import readiness
 from extender.queueing import transitions as to
+from extender.queueing.options import Options
 from extender.runtime.clock import Clock
 from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, WorkloadInfo
@@ -36,6 +39,8 @@ from extender.state.queues.store import Queues
 
 _log = structlog.get_logger(__name__)
 _ANCESTORS = 10
+RECOVERS: Final = 5.0
+"""Seconds that pods may be missing before it is told that they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,9 @@ class JobOptions:
     integrations: Mapping[str, Integration]
     namespace_selector: LabelSelector
     manage_without_queue_name: bool = False
-    wait_for_pods_ready: bool = False
+    admission: Options = field(default_factory=Options)
+    makes_pod_groups: Callable[[str], bool] = lambda _: False
+    """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
     release_quota: ReleaseQuota = "OnTerminating"
 
 
@@ -62,6 +69,12 @@ class Writer(Protocol):
 
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
         """Delete an object."""
+        ...
+
+    async def make_pod_group(
+        self, namespace: str, name: str, *, min_member: int, owners: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Have a PodGroup with so many members."""
         ...
 
 
@@ -85,6 +98,8 @@ class JobController:
         self._record = record
         self._clock = clock
         self._options = options
+        self._shaken: dict[tuple[str, str], float] = {}
+        """Since when, on the monotonic clock, jobs lack pods that they had."""
         self._unsure: dict[tuple[str, str], set[str]] = {}
         """By job: names of its objects of which nobody knows what was written."""
         self._act: Mapping[type, Callable[[Any, JobObject], Any]] = {
@@ -94,6 +109,7 @@ class JobController:
             do.DeleteWorkload: self._delete,
             do.FinishWorkload: self._finish,
             do.DropFinalizer: self._drop_finalizer,
+            do.MakePodGroup: self._make_pod_group,
             do.StartJob: self._steps,
             do.StopJob: self._steps,
             do.FinalizeJob: self._steps,
@@ -108,6 +124,7 @@ class JobController:
             await self._make_sure(key)
         objects = self._snapshot.unit(key)
         if not objects:
+            self._shaken.pop(key, None)
             return None
         keys = {each for o in objects for each in self._snapshot.workloads_of(o.meta.uid)}
         own = [self._snapshot.workloads[each] for each in sorted(keys)]
@@ -116,9 +133,14 @@ class JobController:
                 self._queues.apply(ev.JobDeleted(each))
             return None
         decided = self._decide(objects, own)
-        if decided is not None:
-            await self._carry_out(*decided)
-        return None
+        if decided is None:
+            return None
+        job, found, actions = decided
+        pause = self._pause(key, actions)
+        if pause is not None:
+            actions = tuple(each for each in actions if not _is_loss(each))
+        await self._carry_out(job, found, actions)
+        return pause
 
     def _decide(
         self, objects: Sequence[JobObject], own: Sequence[WorkloadInfo]
@@ -126,7 +148,7 @@ class JobController:
         try:
             job = self._wrap(objects)
             found = self._first(objects, job)
-            return job, found, decide(job, own, self._context(found, job))
+            return job, found, decide(job, own, self._context(found, job, own))
         except Exception:  # noqa: BLE001 - a kind that others added, or data nobody thought of
             _log.exception("cannot decide about a job", job=objects[0].unit)
             return None  # it harms itself alone
@@ -135,9 +157,38 @@ class JobController:
         for action in actions:
             act = self._act.get(type(action))
             if act is not None:
-                await act(action, found)
+                try:
+                    await act(action, found)
+                except InvalidError as error:  # nobody else would tell whoever made the job
+                    self._tell(job, found, Note(Word.INVALID, str(error), warning=True))
+                    raise
             if action.note is not None:
                 self._tell(job, found, action.note)
+
+    def _pause(self, key: tuple[str, str], actions: Actions) -> float | None:
+        """Return for how long a loss of pods is not told of yet: it may be made good at once.
+
+        So it is each time that a pod has done its part and the next one takes its place.
+        """
+        if not any(map(_is_loss, actions)):
+            self._shaken.pop(key, None)
+            return None
+        now = self._clock.monotonic()
+        left = self._shaken.setdefault(key, now) + RECOVERS - now
+        return left if left > 0 else None
+
+    def pods_ready(self, workload: WorkloadInfo) -> bool:
+        """Return whether the pods of a workload's job are ready, by what is known of the job."""
+        owners = (self._snapshot.job_of(owner.uid) for owner in workload.owners)
+        first = next((job for job in owners if job is not None), None)
+        if first is None:
+            return False
+        try:
+            job = self._wrap(self._snapshot.unit(first.unit))
+            return not job.is_suspended() and job.pods_ready()
+        except Exception:  # noqa: BLE001 - as where it is decided about a job
+            _log.exception("cannot tell whether pods are ready", job=first.unit)
+            return False
 
     async def _make_sure(self, key: tuple[str, str]) -> None:
         """Learn how objects are of which a write had no answer."""
@@ -167,7 +218,7 @@ class JobController:
         uid = text(job.object, "metadata", "uid")
         return next(each for each in objects if each.meta.uid == uid)
 
-    def _context(self, found: JobObject, job: GenericJob) -> Context:
+    def _context(self, found: JobObject, job: GenericJob, own: Sequence[WorkloadInfo]) -> Context:
         view, options = self._snapshot, self._options
         namespace = view.namespaces.get(found.meta.namespace)
         prebuilt = prebuilt_name(job.object)
@@ -180,7 +231,10 @@ class JobController:
             and matches_selector(options.namespace_selector, namespace.labels),
             ancestor=self._ancestor(found),
             prebuilt=view.workloads.get(f"{found.meta.namespace}/{prebuilt}") if prebuilt else None,
-            wait_for_pods_ready=options.wait_for_pods_ready,
+            wait_for_pods_ready=any(
+                readiness.policy_of(each, view, options.admission).enabled for each in own
+            ),
+            makes_pod_groups=options.makes_pod_groups,
             release_quota=self._release_quota(found),
         )
 
@@ -270,6 +324,11 @@ class JobController:
             )
             await self._workloads.write_status(workload, after)
 
+    async def _make_pod_group(self, action: do.MakePodGroup, _: JobObject) -> None:
+        await self._writer.make_pod_group(
+            action.namespace, action.name, min_member=action.min_member, owners=action.owners
+        )
+
     async def _steps(
         self, action: do.StartJob | do.StopJob | do.FinalizeJob, of: JobObject
     ) -> None:
@@ -317,3 +376,7 @@ class JobController:
                 occasion=note.message if note.warning else str(of.meta.version),
             )
         )
+
+
+def _is_loss(action: Action) -> bool:
+    return isinstance(action, do.SetPodsReady) and action.reason == Word.WAIT_FOR_RECOVERY

@@ -11,6 +11,7 @@ from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.workload_writer import Workloads, event
 from extender.kube.recorder import Event
 from extender.queueing import lifecycle
+from extender.queueing.lifecycle import Given
 from extender.runtime.clock import Clock
 from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, OwnerRef, WorkloadInfo
@@ -27,13 +28,17 @@ class Jobs(Protocol):
         """Return a job as it is stored, None where it is gone. Raises ApiError."""
         ...
 
+    def kinds(self) -> Collection[str]:
+        """Return the kinds, as group/Kind, all of whose labelled jobs are known."""
+        ...
+
     def is_watched(self, job: JobObject) -> bool:
         """Return whether the watch shows it as it is now."""
         ...
 
 
 class WorkloadController:
-    """Decides for one workload at a time; `kinds` are the jobs that are watched, by group/Kind."""
+    """Decides for one workload at a time."""
 
     def __init__(
         self,
@@ -42,7 +47,7 @@ class WorkloadController:
         *,
         record: Callable[[Event], None],
         clock: Clock,
-        kinds: Callable[[], Collection[str]],
+        given: Given,
         jobs: Jobs,
     ) -> None:
         self._queues = queues
@@ -51,7 +56,7 @@ class WorkloadController:
         self._workloads = workloads
         self._record = record
         self._clock = clock
-        self._kinds = kinds
+        self._given = given
 
     async def reconcile(self, key: str) -> float | None:
         """Take the next step; return in how many seconds to look again. Raises ApiError."""
@@ -70,7 +75,13 @@ class WorkloadController:
         return again
 
     async def _step(self, workload: WorkloadInfo, *, orphaned: bool) -> float | None:
-        step = lifecycle.decide(workload, self._snapshot, self._clock.wall(), orphaned=orphaned)
+        step = lifecycle.decide(
+            workload,
+            self._snapshot,
+            self._clock.wall(),
+            orphaned=orphaned,
+            given=self._given,
+        )
         if step.after is not None:
             await self._workloads.write_status(workload, step.after)
         if step.reason:
@@ -86,7 +97,7 @@ class WorkloadController:
         """Return the objects that are its job, if all are of known kinds and none is watched."""
         if workload.finished and not workload.meta.finalizers:
             return ()
-        kinds = self._kinds()
+        kinds = self._jobs.kinds()
         for owner in workload.owners:
             found = self._snapshot.job_of(owner.uid)
             known = f"{owner.api_version.rpartition('/')[0]}/{owner.kind}" in kinds

@@ -8,7 +8,7 @@ from extender.api.queue_reasons import Unadmitted
 from extender.explain.view import View
 from extender.explain.waiting_for import Lacks
 from extender.queueing.active import activity
-from extender.queueing.explain import why
+from extender.queueing.explain import Rules, why
 from extender.queueing.flavors import Lack, Mode, Proposal
 from extender.queueing.standing import Absent, Queued, is_welcome, standing
 from extender.state.queues.records import ClusterQueueInfo, WorkloadInfo
@@ -31,9 +31,10 @@ def briefly(workload: WorkloadInfo, view: View, lacks: Lacks) -> Outlook:
     queue = _queue(workload, view)
     proposal = lacks.proposal(workload, queue)
     told = view.why(workload.key)
-    if told is not None and proposal.mode is not Mode.FIT:
+    roomless = told is not None and told[0] == Unadmitted.WAITING_FOR_ROOM
+    if told is not None and (roomless or proposal.mode is not Mode.FIT):
         return Outlook(*told, lacks=proposal.lacks)
-    return _judged(workload, proposal, view)
+    return _judged(workload, proposal, view, lacks=lacks)
 
 
 def fully(workload: WorkloadInfo, view: View, lacks: Lacks) -> Outlook:
@@ -47,7 +48,7 @@ def fully(workload: WorkloadInfo, view: View, lacks: Lacks) -> Outlook:
         view.pending,
         tree=view.tree,
         now=view.now,
-        options=view.options,
+        rules=Rules(view.options, view.room),
     )
     proposal = lacks.proposal(workload, _queue(workload, view))
     return Outlook(found.reason, found.message, proposal.lacks)
@@ -75,15 +76,18 @@ def _barred(workload: WorkloadInfo, view: View) -> Outlook | None:
 def _on_hold(workload: WorkloadInfo, found: Queued) -> Outlook:
     requeued = workload.condition("Requeued")
     after = f" after {requeued.reason}" if requeued is not None else ""
-    if found.until is None:
+    at = found.until or (workload.requeue.at if workload.requeue else None)
+    if at is None:
         return Outlook(Unadmitted.ON_HOLD, f"It is out of the queue{after}")
-    until = datetime.fromtimestamp(found.until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    until = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return Outlook(Unadmitted.ON_HOLD, f"It is tried again at {until}{after}")
 
 
-def _judged(workload: WorkloadInfo, proposal: Proposal, view: View) -> Outlook:
+def _judged(workload: WorkloadInfo, proposal: Proposal, view: View, *, lacks: Lacks) -> Outlook:
     if proposal.mode is not Mode.FIT:
         return Outlook(proposal.reason, proposal.message, proposal.lacks)
+    if lacks.held:
+        return Outlook(Unadmitted.WAITING_FOR_PODS_READY, f"there is quota; {lacks.held}")
     queue = _queue(workload, view)
     first = view.pending.head(queue.name, blocked=True)
     if queue.strategy == "StrictFIFO" and first not in (None, workload.key):

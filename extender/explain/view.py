@@ -8,6 +8,7 @@ from extender.api.visibility_v1beta2 import OwnerReference
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
+from extender.queueing.room import Room
 from extender.state.queues.records import WorkloadInfo
 from extender.state.queues.snapshot import QueueSnapshot
 from extender.state.snapshot import Snapshot
@@ -28,6 +29,7 @@ class View:
     cluster: Snapshot
     now: float
     why: Why = lambda _: None
+    room: Room | None = None
 
 
 def moment(seconds: float) -> datetime:

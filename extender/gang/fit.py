@@ -154,6 +154,27 @@ class Packing:
         short = _Later(lambda: self._shortage(unplaced[:missing])) if missing else {}
         return Fit(placements, wanted, short)
 
+    def fill(self, pods: Sequence[PodInfo]) -> Fit:
+        """Place as many of the pods as there is room for; all of them are wanted."""
+        placements: dict[str, str] = {}
+        unplaced: list[PodInfo] = []
+        for pod in sorted(pods, key=_hardest_first):
+            node = self.take(pod)
+            if node is None:
+                unplaced.append(pod)
+            else:
+                placements[pod.uid] = node
+        short = _Later(lambda: self._shortage(unplaced)) if unplaced else {}
+        return Fit(placements, len(pods), short)
+
+    def left(self, node: NodeInfo) -> Resources:
+        """Return a copy of what is left on a node."""
+        return dict(self._free(node.name))
+
+    def put(self, name: str, requests: Mapping[str, int]) -> None:
+        """Take room on a node, whether or not it is there."""
+        subtract(self._free(name), requests)
+
     def take(self, pod: PodInfo) -> str | None:
         """Return the next node with room for the pod, and take that room.
 

@@ -78,6 +78,17 @@ class DropFinalizer:
 
 
 @dataclass(frozen=True, slots=True)
+class MakePodGroup:
+    """Make a PodGroup for the pods of a job, or have it want as many as this."""
+
+    namespace: str
+    name: str
+    min_member: int
+    owners: list[Object]
+    note: None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StartJob:
     """Start the job by these writes, in this order."""
 
@@ -163,6 +174,7 @@ Action = (
     | DeleteWorkload
     | FinishWorkload
     | DropFinalizer
+    | MakePodGroup
     | StartJob
     | StopJob
     | FinalizeJob

@@ -1,6 +1,6 @@
 """What a decision about a job needs to know besides the job and its workloads."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -36,6 +36,8 @@ class Context:
     ancestor: Ancestor | None = None
     prebuilt: WorkloadInfo | None = None
     """The workload that the job names, where it names one and it is there."""
+    makes_pod_groups: Callable[[str], bool] = lambda _: False
+    """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
     wait_for_pods_ready: bool = False
     release_quota: ReleaseQuota = "OnTerminating"
     """As the ClusterQueue says, or the settings; the job may say otherwise."""

@@ -17,6 +17,7 @@ from extender.jobs.actions import (
 )
 from extender.jobs.context import Context
 from extender.jobs.ensure import delete, drop_finalizer, ensure_one, finish, update
+from extender.jobs.gang import late_pod_sets, pod_group
 from extender.jobs.generic_job import (
     GenericJob,
     is_composed,
@@ -204,9 +205,16 @@ def _evict(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
 
 
 def _start(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
-    admission = workload.admission
+    where = workload.admission.cluster_queue if workload.admission else ""
+    group = pod_group(job, workload) if context.makes_pod_groups(where) else None
     try:
-        steps = start_steps(job, placements_of(workload, context.flavors))
+        placements = placements_of(
+            workload,
+            context.flavors,
+            group=group.name if group else "",
+            late=late_pod_sets(job),
+        )
+        steps = start_steps(job, placements)
     except FlavorNotFoundError as error:
         message = f"There is no ResourceFlavor {error}, in which it has quota"
         return (Refuse(Word.FLAVOR_NOT_FOUND, message),)
@@ -215,14 +223,14 @@ def _start(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
         return (finish(workload, Word.FAILED_TO_START, message), *drop_finalizer(workload))
     if not steps:
         return NONE
-    where = admission.cluster_queue if admission else ""
-    return (StartJob(steps, Note(Word.STARTED, f"Admitted by ClusterQueue {where}")),)
+    start = StartJob(steps, Note(Word.STARTED, f"Admitted by ClusterQueue {where}"))
+    return (start,) if group is None else (group, start)
 
 
 def _requeue(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
     """Follow the job to another queue; with quota a workload stays in the one that gave it."""
     if workload.admission is None and job.queue_name() != workload.queue_name:
-        changed = (update(workload, {"queueName": job.queue_name()}),)
+        changed = (update(workload, {"queueName": job.queue_name() or None}),)
         return (*changed, *_prioritize(job, workload, context))
     return _prioritize(job, workload, context)
 

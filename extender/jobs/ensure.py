@@ -108,7 +108,8 @@ def _none_matches(job: GenericJob, own: list[WorkloadInfo], context: Context) ->
         priority = priority_of(job, context)
     except PriorityClassNotFoundError as error:
         return Found(None, (Refuse(Word.PRIORITY_CLASS_NOT_FOUND, str(error)),), settled=False)
-    wanted: Object = {"maximumExecutionTimeSeconds": None, **spec(job, priority)}
+    absent: Object = {"maximumExecutionTimeSeconds": None, "queueName": None}
+    wanted = {**absent, **spec(job, priority)}
     if priority.source is None:
         wanted["priorityClassRef"] = None
     counts = {each.name: each.count for each in job.pod_sets()}

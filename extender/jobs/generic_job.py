@@ -4,7 +4,7 @@ A job wraps one object as the API server has it, or several of them; it knows no
 clock. The methods that change something change the wrapped object and nothing else.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
@@ -188,6 +188,15 @@ class Composed(Protocol):
         ...
 
 
+@runtime_checkable
+class Staged(Protocol):
+    """Kinds of which some pods are made only when others run."""
+
+    def late_pod_sets(self) -> Collection[str]:
+        """Return the pod sets of these, which are no part of the gang."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A pod template inside of a job, itself and not a copy."""
@@ -229,6 +238,11 @@ def is_finalizing(job: object) -> TypeIs[Finalizing]:
 def is_composed(job: object) -> TypeIs[Composed]:
     """Return whether the kind is made of several objects."""
     return _has(type(job), Composed)
+
+
+def is_staged(job: object) -> TypeIs[Staged]:
+    """Return whether the kind has pods that are made only when others run."""
+    return _has(type(job), Staged)
 
 
 _ANSWERS: Final[dict[tuple[type, type], bool]] = {}

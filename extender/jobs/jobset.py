@@ -1,6 +1,6 @@
 """JobSet (jobset.x-k8s.io): several groups of equal Jobs, each a pod set."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar, Final
 
 from typing_extensions import override
@@ -66,6 +66,14 @@ class JobSet(BaseJob):
             succeeded = fields.count(told.get(name, {}), "succeeded")
             done[name] = min(succeeded, _replicas(each)) * _pods(each)
         return {name: count for name, count in done.items() if count}
+
+    def late_pod_sets(self) -> Collection[str]:
+        """Return the jobs that wait for others: all but the first, or those that say so."""
+        jobs = self._replicated_jobs()
+        in_order = fields.text(self.object, "spec", "startupPolicy", "startupPolicyOrder")
+        late = jobs[1:] if in_order == "InOrder" else []
+        late += [each for each in jobs if fields.objects(each, "dependsOn")]
+        return {fields.text(each, "name") for each in late}
 
     def _may_start_anew(self) -> bool:
         """Return whether the failure of one Job would start all of them again."""

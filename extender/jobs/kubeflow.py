@@ -1,6 +1,6 @@
 """The training jobs of Kubeflow: replicas of several types, each type a pod set."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from typing_extensions import override
@@ -76,6 +76,11 @@ class MPIJob(KubeflowJob):
     plural: ClassVar = "mpijobs"
     replica_specs: ClassVar = "mpiReplicaSpecs"
     replica_types: ClassVar[tuple[str, ...]] = ("Launcher", "Worker")
+
+    def late_pod_sets(self) -> Collection[str]:
+        """Return the launcher where it waits for its workers."""
+        policy = fields.text(self.object, "spec", "launcherCreationPolicy")
+        return ("launcher",) if policy == "WaitForWorkersReady" else ()
 
 
 class PyTorchJob(KubeflowJob):

@@ -68,6 +68,8 @@ class Word(StrEnum):
     ANCESTOR_NOT_ADMITTED = "AncestorNotAdmitted"
     STOP_UNFINISHED = "StopUnfinished"
 
+    INVALID = "Invalid"
+    """The API server does not take what is to be written for it."""
     INVALID_QUEUE_NAME = "InvalidQueueName"
     TOO_MANY_POD_SETS = "TooManyPodSets"
     NO_PODS = "NoPods"

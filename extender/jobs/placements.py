@@ -1,8 +1,9 @@
 """What the flavors of an admission mean for the pods."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from extender.api.core_v1 import Toleration
+from extender.api.wellknown import POD_GROUP_LABEL
 from extender.jobs import names
 from extender.jobs.templates import Placement, PlacementError
 from extender.state.queues.records import Assignment, FlavorInfo, WorkloadInfo
@@ -13,19 +14,26 @@ class FlavorNotFoundError(LookupError):
 
 
 def placements_of(
-    workload: WorkloadInfo, flavors: Mapping[str, FlavorInfo]
+    workload: WorkloadInfo,
+    flavors: Mapping[str, FlavorInfo],
+    *,
+    group: str = "",
+    late: Collection[str] = (),
 ) -> tuple[Placement, ...]:
-    """Return what the pods of each pod set are given.
+    """Return what the pods of each pod set are given; those that are not `late` join the group.
 
     Raises PlacementError where two flavors of one pod set exclude each other, FlavorNotFoundError
     where one is not there.
     """
     if workload.admission is None:
         return ()
-    return tuple(_placement(each, flavors) for each in workload.admission.assignments)
+    return tuple(
+        _placement(each, flavors, "" if each.name in late else group)
+        for each in workload.admission.assignments
+    )
 
 
-def _placement(given: Assignment, flavors: Mapping[str, FlavorInfo]) -> Placement:
+def _placement(given: Assignment, flavors: Mapping[str, FlavorInfo], group: str) -> Placement:
     selector: dict[str, str] = {}
     tolerations: dict[Toleration, None] = {}
     for name in sorted(set(given.flavors.values())):
@@ -41,7 +49,7 @@ def _placement(given: Assignment, flavors: Mapping[str, FlavorInfo]) -> Placemen
         count=given.count,
         node_selector=selector,
         tolerations=tuple(_as_json(each) for each in tolerations),
-        labels={names.PODSET: given.name},
+        labels={names.PODSET: given.name, **({POD_GROUP_LABEL: group} if group else {})},
     )
 
 

@@ -1,5 +1,6 @@
 """RayJob (ray.io): the head of its cluster, its groups of workers, and the pod that submits."""
 
+from collections.abc import Collection
 from typing import ClassVar, Final
 
 from typing_extensions import override
@@ -59,6 +60,10 @@ class RayJob(BaseJob):
     def is_active(self) -> bool:
         """Return whether it has a cluster."""
         return self._deployment() not in _NOT_BEGUN
+
+    def late_pod_sets(self) -> Collection[str]:
+        """Return the submitter: it is made when the cluster is ready."""
+        return (_SUBMITTER,)
 
     def _deployment(self) -> str:
         return fields.text(self.object, "status", "jobDeploymentStatus")

@@ -64,6 +64,18 @@ def restore(template: Object, original: Mapping[str, object]) -> None:
             fields.put(fields.ensure(template, part), name, before)
 
 
+def plain(found: object) -> object:
+    """Return a value with fractions as text: the only ones in a template are quantities.
+
+    A kind that does not look into its templates takes them as numbers, a Workload does not.
+    """
+    if isinstance(found, dict):
+        return {name: plain(each) for name, each in found.items()}
+    if isinstance(found, list):
+        return [plain(each) for each in found]
+    return str(found) if isinstance(found, float) else found
+
+
 def same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
     """Return whether two templates ask for the same; nothing and an empty value are one."""
     return one == other or _bare(one) == _bare(other)
@@ -106,10 +118,10 @@ def _equal(one: object, other: object) -> bool:
 
 
 def _bare(found: object) -> object:
-    """Return a value without what is empty inside."""
+    """Return a value without what is empty inside, and with fractions as text."""
     if isinstance(found, dict):
         inside = {name: _bare(each) for name, each in found.items()}
         return {name: each for name, each in inside.items() if each not in (None, {}, [])}
     if isinstance(found, list):
         return [_bare(each) for each in found]
-    return found
+    return str(found) if isinstance(found, float) else found

@@ -10,6 +10,7 @@ from extender.jobs.context import Context
 from extender.jobs.equivalence import max_execution
 from extender.jobs.fields import Object
 from extender.jobs.generic_job import GenericJob, PodSet, is_composed
+from extender.jobs.templates import plain
 
 _LONGEST_NAME: Final = 253
 _HASH_LENGTH: Final = 5
@@ -95,9 +96,10 @@ def spec(job: GenericJob, priority: Priority) -> Object:
     """Return the spec of a job's workload."""
     seconds = max_execution(job.object)
     limit: Object = {} if seconds is None else {"maximumExecutionTimeSeconds": seconds}
+    name = job.queue_name()  # a job that is managed without one has none, and waits for one
     return {
         "podSets": pod_sets_as_json(job.pod_sets()),
-        "queueName": job.queue_name(),
+        **({"queueName": name} if name else {}),
         **priority.as_json(),
         **limit,
     }
@@ -110,7 +112,7 @@ def pod_sets_as_json(pod_sets: Sequence[PodSet]) -> list[Object]:
             "name": each.name,
             "count": each.count,
             **({} if each.min_count is None else {"minCount": each.min_count}),
-            "template": each.template,
+            "template": plain(each.template),
         }
         for each in pod_sets
     ]

@@ -5,15 +5,18 @@ from typing import Any, Final
 
 import msgspec
 
-from extender.api.wellknown import QUEUE_GROUP, QUEUE_VERSION
-from extender.kube.client import MERGE_PATCH, KubeClient
+from extender.api.wellknown import GROUP_X, QUEUE_GROUP, QUEUE_VERSION
+from extender.kube.client import APPLY_PATCH, MERGE_PATCH, KubeClient
 from extender.kube.decode import DecodeError
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import InvalidError
+from extender.kube.pod_groups import VERSION as POD_GROUP_VERSION
 from extender.kube.pod_groups import as_condition, as_time
 from extender.resources.quantity import exact
 from extender.state.queues.records import Admission, JobObject, Meta, WorkloadInfo
 
+FIELD_MANAGER: Final = "gang-extender-queue"
+"""Of what the queue applies: PodGroups of jobs."""
 API_VERSION: Final = f"{QUEUE_GROUP}/{QUEUE_VERSION}"
 Json = dict[str, Any]
 
@@ -105,6 +108,20 @@ class JobWriter:
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
         """Delete an object."""
         await self._client.request("DELETE", path, body=_encode(options))
+
+    async def make_pod_group(
+        self, namespace: str, name: str, *, min_member: int, owners: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Have a PodGroup with so many members, whether or not it is there."""
+        path = objects(GROUP_X, POD_GROUP_VERSION, "podgroups", namespace=namespace)
+        path = f"{path}/{name}?fieldManager={FIELD_MANAGER}&force=true"
+        body = _encode({
+            "apiVersion": f"{GROUP_X}/{POD_GROUP_VERSION}",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": namespace, "ownerReferences": list(owners)},
+            "spec": {"minMember": min_member},
+        })  # fmt: skip
+        await self._client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
 
 
 def collection(plural: str, namespace: str) -> str:

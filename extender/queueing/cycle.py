@@ -20,6 +20,8 @@ from extender.queueing.order import cycle_order
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Victim
 from extender.queueing.quota import Node, QuotaTree
+from extender.queueing.readiness import policy_of, unready, waits_for
+from extender.queueing.room import Room, requires_room
 from extender.state.queues.records import Admission, FlavorResource
 from extender.state.queues.snapshot import QueueSnapshot
 
@@ -54,6 +56,11 @@ class Wait:
 Outcome = Admit | Preempt | Wait
 
 
+def is_held(outcome: Outcome) -> bool:
+    """Return whether there is quota, and only the pods of others have to become ready first."""
+    return isinstance(outcome, Wait) and outcome.reason == Unadmitted.WAITING_FOR_PODS_READY
+
+
 def run(
     snapshot: QueueSnapshot,
     pending: PendingQueues,
@@ -61,16 +68,19 @@ def run(
     tree: QuotaTree,
     options: Options,
     now: float,
+    room: Room | None = None,
 ) -> tuple[Outcome, ...]:
     """Return what becomes of the heads of all ClusterQueues, in the order of the decisions.
 
-    The tree is of the snapshot's structure (`QuotaTree.of`).
+    The tree is of the snapshot's structure (`QuotaTree.of`). Without `room` quota is all it takes.
     """
     assert tree.version == snapshot.structure_version, "the tree is of another structure"
     pending.due(now)
     tree.begin()
+    if room is not None:
+        room.begin()
     try:
-        return tuple(_Cycle(snapshot, pending, tree=tree, options=options).outcomes())
+        return tuple(_Cycle(snapshot, pending, tree=tree, options=options, room=room).outcomes())
     finally:
         tree.undo(0)
 
@@ -83,12 +93,18 @@ class _Cycle:
         *,
         tree: QuotaTree,
         options: Options,
+        room: Room | None,
     ) -> None:
         self._snapshot, self._pending, self._tree = snapshot, pending, tree
-        self._options = options
-        self._nominator = Nominator(snapshot, pending, tree=tree, options=options)
+        self._options, self._room = options, room
+        self._nominator = Nominator(snapshot, pending, tree=tree, options=options, room=room)
         self._served: dict[Node, int] = {}
         """How many got quota on trial in each tree."""
+        self._blocking = options.pods_ready.block_admission
+        self._unready = sum(1 for _ in unready(snapshot, options)) if self._blocking else 0
+        """For whose pods everybody else waits, with those that are admitted here."""
+        self._held: set[str] = set()
+        """Who waits for them: their quota is taken on trial, so they are not judged again."""
 
     def outcomes(self) -> Iterator[Outcome]:
         """Yield what is decided, one workload after the other."""
@@ -98,11 +114,17 @@ class _Cycle:
         barring = self._barring(roots)
         yield from self._round(self._in_flight(roots))
         for _ in range(self._options.heads_per_queue):
-            heads = [*barring, *filter(None, map(self._pending.head, self._ready()))]
+            heads = [*barring, *self._heads()]
             if not heads:
                 return
             yield from self._round(heads)
+            if self._unready:
+                return
             barring = []
+
+    def _heads(self) -> list[str]:
+        found = map(self._pending.head, self._ready())
+        return [key for key in found if key is not None and key not in self._held]
 
     def _ready(self) -> list[str]:
         return [name for name in self._pending.ready() if self._tree.has(name)]
@@ -141,18 +163,21 @@ class _Cycle:
                 current = self._nominator.nominate(nomination.key)
             yield self._serve(current)
 
-    def _seen(self, key: str) -> int:
+    def _seen(self, key: str) -> tuple[int, int]:
+        """Return what a judgement was based on, of quota in its tree and of room anywhere."""
         name = self._pending.cluster_queue_of(key) or ""
         root = self._tree.queue(name).root if self._tree.has(name) else None
-        return self._served.get(root, 0) if root else 0
+        served = self._served.get(root, 0) if root else 0
+        queue = self._snapshot.cluster_queues.get(name)
+        if self._room is None or queue is None or not requires_room(queue, self._options):
+            return served, 0
+        return served, self._room.version
 
     def _serve(self, nomination: Nomination) -> Outcome:
         key = nomination.key
         if nomination.fits:
             self._take(nomination, nomination.proposal.usage)
-            self._pending.remove(key)
-            admission = Admission(nomination.queue.name, nomination.proposal.assignments)
-            return Admit(key, admission, borrows=nomination.borrow > 0)
+            return self._hold(key) if self._unready else self._admit(nomination)
         self._leave_alone(nomination)
         plan = nomination.plan
         if plan is None:
@@ -166,13 +191,32 @@ class _Cycle:
             return Preempt(key, plan.victims, nomination.message)
         return Wait(key, Unadmitted.WAITING_FOR_PREEMPTED, nomination.message)
 
+    def _admit(self, nomination: Nomination) -> Admit:
+        key = nomination.key
+        policy = policy_of(self._snapshot.workloads[key], self._snapshot, self._options)
+        self._unready += self._blocking and policy.enabled
+        self._pending.remove(key)
+        if self._room is not None:
+            workload = self._snapshot.workloads[key]
+            self._room.take(workload, nomination.proposal.assignments)
+        admission = Admission(nomination.queue.name, nomination.proposal.assignments)
+        return Admit(key, admission, borrows=nomination.borrow > 0)
+
+    def _hold(self, key: str) -> Wait:
+        """Leave a head where it is: it is the next one as soon as those before it are ready."""
+        self._pending.preempts(key, ())
+        self._pending.retry(key)
+        self._held.add(key)
+        return Wait(key, Unadmitted.WAITING_FOR_PODS_READY, waits_for(self._unready))
+
     def _leave_alone(self, nomination: Nomination) -> None:
+        roomless = nomination.proposal.lacks_room
         if nomination.unwelcome:
             self._pending.park(nomination.key, unwelcome=True)
         elif nomination.queue.strategy == "StrictFIFO":
-            self._pending.block(nomination.key)
+            self._pending.block(nomination.key, roomless=roomless)
         else:
-            self._pending.park(nomination.key)
+            self._pending.park(nomination.key, roomless=roomless)
 
     def _reserve(self, nomination: Nomination) -> None:
         """Keep quota for a head that bars the way and could not take it back from others."""

@@ -1,7 +1,7 @@
 """Why a workload waits: what it lacks of which flavor, and who has it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.queue_reasons import Unadmitted
@@ -10,6 +10,8 @@ from extender.queueing.nomination import Nomination, Nominator
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import Node, QuotaTree
+from extender.queueing.readiness import held_back
+from extender.queueing.room import Room
 from extender.queueing.standing import Absent, standing
 from extender.resources.quantity import show
 from extender.state.queues.records import FlavorResource
@@ -37,6 +39,19 @@ class _View:
     snapshot: QueueSnapshot
     pending: PendingQueues
     tree: QuotaTree
+    held: str
+    """For what those wait who have quota."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is asked of a workload besides quota."""
+
+    options: Options = field(default_factory=Options)
+    room: Room | None = None
+
+
+_DEFAULTS: Final = Rules()
 
 
 def why(
@@ -46,7 +61,7 @@ def why(
     *,
     tree: QuotaTree,
     now: float,
-    options: Options | None = None,
+    rules: Rules = _DEFAULTS,
 ) -> Explanation:
     """Return why a workload waits, on the usage of now. Raises KeyError if there is none."""
     found = snapshot.workloads[workload]
@@ -61,9 +76,12 @@ def why(
         text = "It was sent back and may not be tried yet"
         return Explanation(position, name, Unadmitted.ON_HOLD, text)
     tree.begin()
+    view = _View(snapshot, pending, tree, held_back(snapshot, rules.options))
     try:
-        nominator = Nominator(snapshot, pending, tree=tree, options=options or Options())
-        return _explained(nominator.nominate(workload), position, _View(snapshot, pending, tree))
+        if rules.room is not None:
+            rules.room.begin()
+        nominator = Nominator(snapshot, pending, tree=tree, options=rules.options, room=rules.room)
+        return _explained(nominator.nominate(workload), position, view)
     finally:
         tree.undo(0)
 
@@ -71,6 +89,9 @@ def why(
 def _explained(nomination: Nomination, position: int, view: _View) -> Explanation:
     lines = tuple(_lines(nomination, view))
     name, plan = nomination.queue.name, nomination.plan
+    if nomination.fits and view.held:
+        text = f"there is quota for it; {view.held}"
+        return Explanation(position, name, Unadmitted.WAITING_FOR_PODS_READY, text, lines)
     if nomination.fits:
         text = f"there is quota for it; {position} workload(s) are before it"
         return Explanation(position, name, Unadmitted.PENDING_EVALUATION, text, lines)

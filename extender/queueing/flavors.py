@@ -5,13 +5,14 @@ Every pod set counts what those before it were given.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from extender.api.queue_reasons import Unadmitted
 from extender.queueing.eligibility import unfit
 from extender.queueing.options import Options
 from extender.queueing.quota import Node, QuotaTree, level
+from extender.queueing.room import Room
 from extender.resources.quantity import PODS, show
 from extender.state.pods import Shape
 from extender.state.queues.records import (
@@ -77,6 +78,23 @@ class Proposal:
     message: str = ""
     lacks: tuple[Lack, ...] = ()
 
+    @property
+    def lacks_room(self) -> bool:
+        """Whether there is a flavor that has quota and no room."""
+        return any(lack.reason is Unadmitted.WAITING_FOR_ROOM for lack in self.lacks)
+
+    def roomless(self, text: str) -> "Proposal":
+        """Return the proposal as one that quota was found for, but no room."""
+        lack = Lack(Unadmitted.WAITING_FOR_ROOM, text)
+        return replace(
+            self,
+            mode=Mode.NO_FIT,
+            reason=lack.reason,
+            message=text,
+            short=frozenset(),
+            lacks=(*self.lacks, lack),
+        )
+
 
 def counts(workload: WorkloadInfo) -> dict[str, int]:
     """Return how many pods of each pod set have still to run."""
@@ -92,7 +110,7 @@ def assign(
     quotas: "Quotas",
 ) -> Proposal:
     """Return the flavors for so many pods of each pod set, on the usage that the tree has now."""
-    search = _Search(queue, quotas)
+    search = _Search(workload, queue, quotas)
     for pod_set in workload.pod_sets:
         search.add(pod_set, asked[pod_set.name])
     return search.proposal()
@@ -107,13 +125,15 @@ class Quotas:
     snapshot: QueueSnapshot
     options: Options
     oracle: Oracle
+    room: Room | None = None
+    """None where quota is enough."""
 
 
 class _Search:
     """The pod sets of one workload, one after the other."""
 
-    def __init__(self, queue: ClusterQueueInfo, quotas: Quotas) -> None:
-        self._queue, self._quotas = queue, quotas
+    def __init__(self, workload: WorkloadInfo, queue: ClusterQueueInfo, quotas: Quotas) -> None:
+        self._workload, self._queue, self._quotas = workload, queue, quotas
         self._assigned: list[Assignment] = []
         self._usage: dict[FlavorResource, int] = {}
         self._short: set[FlavorResource] = set()
@@ -132,7 +152,8 @@ class _Search:
         for number, group in enumerate(self._queue.resource_groups):
             wanted = {name: asked[name] for name in group.covered if name in asked}
             if wanted:
-                choice, why = self._choose(pod_set.shape, number, wanted)
+                given = Assignment(pod_set.name, flavors, wanted, count)
+                choice, why = self._choose(pod_set.shape, number, given)
                 self._take(choice, why)
                 lacks += why
                 flavors |= dict.fromkeys(wanted, choice.flavor) if choice else {}
@@ -144,7 +165,7 @@ class _Search:
     def proposal(self) -> Proposal:
         """Return what was found for all of them."""
         lacks = [lack for _, each in self._lacks for lack in each]
-        return Proposal(
+        found = Proposal(
             self._mode,
             tuple(self._assigned),
             self._usage,
@@ -154,6 +175,11 @@ class _Search:
             message=_message(self._lacks),
             lacks=tuple(lacks),
         )
+        room = self._quotas.room
+        if room is None or found.mode is not Mode.FIT:
+            return found
+        text = room.lack(self._workload, found.assignments)
+        return found if text is None else found.roomless(f"quota yes; {text}")
 
     def _requests(self, pod_set: PodSetInfo, count: int) -> dict[str, int]:
         asked = {name: amount * count for name, amount in pod_set.shape.requests.items()}
@@ -180,9 +206,12 @@ class _Search:
                 self._short.add(what)
 
     def _choose(
-        self, shape: Shape, number: int, wanted: Mapping[str, int]
+        self, shape: Shape, number: int, given: Assignment
     ) -> tuple[Choice | None, list[Lack]]:
-        """Return the best flavor up to where the search may stop, and what the others lack."""
+        """Return the best flavor up to where the search may stop, and what the others lack.
+
+        `given` has the flavors of other groups, and as usage what is wanted of this one.
+        """
         lacks: list[Lack] = []
         best: Choice | None = None
         quotas, fungibility = self._quotas, self._queue.fungibility
@@ -192,7 +221,9 @@ class _Search:
             if text is not None:
                 lacks.append(Lack(Unadmitted.NO_MATCHING_FLAVOR, text))
                 continue
-            choice, missing = self._try(listed.flavor, wanted)
+            choice, missing = self._try(listed.flavor, given.usage)
+            if choice.mode is Mode.FIT and len(flavors) > 1:
+                choice, missing = self._with_room(choice, given)
             lacks += missing
             if choice.mode > Mode.NO_FIT and _is_better(choice, best, fungibility):
                 best = choice
@@ -209,6 +240,18 @@ class _Search:
             mode, borrow = min(mode, judged), max(borrow, height)
             lacks += [lack] if lack else []
         return Choice(flavor, mode, borrow, wanted), lacks
+
+    def _with_room(self, choice: Choice, given: Assignment) -> tuple[Choice, list[Lack]]:
+        """Pass over a flavor in which the pods so far, these among them, do not fit on nodes."""
+        room = self._quotas.room
+        if room is None:
+            return choice, []
+        flavors = {**given.flavors, **dict.fromkeys(choice.usage, choice.flavor)}
+        text = room.lack(self._workload, [*self._assigned, replace(given, flavors=flavors)])
+        if text is None:
+            return choice, []
+        text = f"flavor {choice.flavor}: quota yes; {text}"
+        return replace(choice, mode=Mode.NO_FIT), [Lack(Unadmitted.WAITING_FOR_ROOM, text)]
 
     def _judge(self, what: FlavorResource, amount: int) -> tuple[Mode, int, Lack | None]:
         node, (flavor, resource) = self._quotas.node, what
@@ -257,7 +300,12 @@ def _is_better(choice: Choice, than: Choice | None, fungibility: Fungibility) ->
     return (choice.mode, -choice.borrow) > (than.mode, -than.borrow)
 
 
-_HOPE = (Unadmitted.WAITING_FOR_QUOTA, Unadmitted.EXCEEDS_MAX_QUOTA, Unadmitted.NO_MATCHING_FLAVOR)
+_HOPE = (
+    Unadmitted.WAITING_FOR_ROOM,
+    Unadmitted.WAITING_FOR_QUOTA,
+    Unadmitted.EXCEEDS_MAX_QUOTA,
+    Unadmitted.NO_MATCHING_FLAVOR,
+)
 
 
 def _reason(lacking: list[list[Unadmitted]]) -> Unadmitted:

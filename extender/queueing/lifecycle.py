@@ -1,24 +1,35 @@
-"""What becomes of a workload whatever the quota: stopped queues, deactivation, time limits, ends.
+"""What becomes of a workload whatever the quota: it is stopped, deactivated, too late, or ends.
 
 Decided for one workload at a time, from its stored state; the same state twice gives the same
 answer, so that a restart goes on in the same place.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Final
 
+from extender.queueing import readiness
 from extender.queueing import transitions as to
+from extender.queueing.options import Options, PodsReady
+from extender.queueing.readiness import Deadline
 from extender.queueing.standing import Absent, standing
-from extender.state.queues.records import ClusterQueueInfo, LocalQueueInfo, WorkloadInfo
+from extender.state.queues.records import (
+    ClusterQueueInfo,
+    LocalQueueInfo,
+    RequeueState,
+    WorkloadInfo,
+)
 from extender.state.queues.snapshot import QueueSnapshot
 
-DEACTIVATED: Final = "Deactivated"
 DEACTIVATION_TARGET: Final = "DeactivationTarget"
 MAXIMUM_EXECUTION_TIME: Final = "MaximumExecutionTimeExceeded"
+REQUEUING_LIMIT: Final = "RequeuingLimitExceeded"
 CLUSTER_QUEUE_STOPPED: Final = "ClusterQueueStopped"
 LOCAL_QUEUE_STOPPED: Final = "LocalQueueStopped"
 OWNER_NOT_FOUND: Final = "OwnerNotFound"
+LOOK_AGAIN: Final = 1.0
+"""Seconds until a workload is looked at again whose pods are ready, as it has not been told yet."""
 _RESTARTED: Final = {
     CLUSTER_QUEUE_STOPPED: "ClusterQueueRestarted",
     LOCAL_QUEUE_STOPPED: "LocalQueueRestarted",
@@ -44,7 +55,23 @@ class Step:
 _NOTHING: Final = Step()
 
 
-def decide(workload: WorkloadInfo, snapshot: QueueSnapshot, now: float, *, orphaned: bool) -> Step:
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a decision needs besides the state of the queues."""
+
+    options: Options = field(default_factory=Options)
+    pods_ready: Callable[[WorkloadInfo], bool] = lambda _: False
+    """Whether the pods of a workload's job are ready by what is known of the job."""
+
+
+def decide(
+    workload: WorkloadInfo,
+    snapshot: QueueSnapshot,
+    now: float,
+    *,
+    orphaned: bool,
+    given: Given | None = None,
+) -> Step:
     """Return the next step; `orphaned` tells that its job is known to be gone."""
     if workload.meta.terminating:
         held = bool(workload.meta.finalizers)
@@ -57,7 +84,8 @@ def decide(workload: WorkloadInfo, snapshot: QueueSnapshot, now: float, *, orpha
         step = rule(workload, snapshot, now)
         if step is not None:
             return step
-    return _NOTHING
+    step = _in_time(workload, snapshot, now, given=given or Given())
+    return step or _nowhere(workload, snapshot, now) or _NOTHING
 
 
 def _ended(workload: WorkloadInfo, now: float) -> Step:
@@ -85,7 +113,7 @@ def _deactivate(workload: WorkloadInfo, _: QueueSnapshot, now: float) -> Step | 
     if target is not None and target.status == "True":
         reason, message = f"DeactivatedDueTo{target.reason}", target.message
     else:
-        reason, message = DEACTIVATED, "The workload is deactivated"
+        reason, message = to.DEACTIVATED, "The workload is deactivated"
     return _turned_out(workload, reason, message, now=now)
 
 
@@ -94,21 +122,25 @@ def _turned_out(workload: WorkloadInfo, reason: str, message: str, *, now: float
     if workload.admission is not None:
         if workload.evicted:
             return Step()
-        after = _untargeted(to.evicted(workload, reason, message, now=now))
+        after = _settled(to.evicted(workload, reason, message, now=now))
         return Step(after, reason="Evicted", message=message)
+    word = to.DEACTIVATED if reason.startswith(to.DEACTIVATED) else reason
     requeued = workload.condition(to.REQUEUED)
-    if requeued is not None and requeued.status == "False":
+    if requeued is not None and requeued.status == "False" and requeued.reason.startswith(word):
         return Step()
-    word = DEACTIVATED if reason.startswith(DEACTIVATED) else reason
     after = to.waiting(workload, word, message, now=now)
     after = to.told(after, to.REQUEUED, holds=False, reason=reason, message=message, now=now)
-    return Step(_untargeted(after))
+    return Step(_settled(after))
 
 
-def _untargeted(workload: WorkloadInfo) -> WorkloadInfo:
-    """Return the workload without the note that it is to be deactivated."""
+def _settled(workload: WorkloadInfo) -> WorkloadInfo:
+    """Return a workload that leaves without the note that it is to be deactivated.
+
+    One that does not come back by itself has no back-off, and begins anew when it comes.
+    """
     conditions = tuple(c for c in workload.conditions if c.type != DEACTIVATION_TARGET)
-    return replace(workload, conditions=conditions)
+    requeue = workload.requeue if workload.active else None
+    return replace(workload, conditions=conditions, requeue=requeue)
 
 
 def _stopped(workload: WorkloadInfo, snapshot: QueueSnapshot, now: float) -> Step | None:
@@ -132,7 +164,7 @@ def _come_back(workload: WorkloadInfo, snapshot: QueueSnapshot, now: float) -> S
     requeued = workload.condition(to.REQUEUED)
     if requeued is None or requeued.status == "True" or workload.admission is not None:
         return None
-    if requeued.reason.startswith(DEACTIVATED):
+    if requeued.reason.startswith(to.DEACTIVATED):
         return _queued(workload, "Reactivated", "The workload is active again", now=now)
     restarted = _RESTARTED.get(requeued.reason)
     if restarted is None:
@@ -161,22 +193,63 @@ def _queued(workload: WorkloadInfo, reason: str, message: str, *, now: float) ->
     return Step(to.requeued(workload, reason, message, now=now), reason=reason, message=message)
 
 
-def _time_limit(workload: WorkloadInfo, _: QueueSnapshot, now: float) -> Step | None:
+def _in_time(
+    workload: WorkloadInfo, snapshot: QueueSnapshot, now: float, *, given: Given
+) -> Step | None:
+    """Return what is due of an admitted workload, or when something will be."""
+    steps = (_late(workload, snapshot, now, given=given), _time_limit(workload, now))
+    found = [step for step in steps if step is not None]
+    due = next((step for step in found if step.after is not None), None)
+    return due or min(found, key=lambda step: step.again or 0.0, default=None)
+
+
+def _late(
+    workload: WorkloadInfo, snapshot: QueueSnapshot, now: float, *, given: Given
+) -> Step | None:
+    """Send a workload back whose pods did not become ready in time."""
+    policy = readiness.policy_of(workload, snapshot, given.options)
+    until = readiness.deadline(workload, policy)
+    if until is None:
+        return None
+    if now < until.at:
+        return Step(again=until.at - now)
+    if given.pods_ready(workload):
+        return Step(again=LOOK_AGAIN)
+    return _sent_back(workload, until, policy, now=now)
+
+
+def _sent_back(workload: WorkloadInfo, until: Deadline, policy: PodsReady, *, now: float) -> Step:
+    times = (workload.requeue.count if workload.requeue else 0) + 1
+    if policy.backoff_limit is not None and times > policy.backoff_limit:
+        message = f"Its pods were not ready in time, {times} times in all"
+        return Step(_targeted(workload, REQUEUING_LIMIT, message, now=now))
+    if until.cause == to.WAIT_FOR_RECOVERY:
+        message = f"Pods were not ready again within {policy.recovery_timeout:g} seconds"
+    else:
+        message = f"Not all pods were ready within {policy.timeout:g} seconds"
+    after = to.evicted(workload, to.PODS_READY_TIMEOUT, message, now=now, cause=until.cause)
+    # Stored in whole seconds: never earlier than asked for.
+    again_at = float(ceil(now + readiness.back_off(times, policy)))
+    return Step(
+        replace(after, requeue=RequeueState(times, again_at)), reason=to.EVICTED, message=message
+    )
+
+
+def _time_limit(workload: WorkloadInfo, now: float) -> Step | None:
     if workload.max_execution is None or not workload.admitted or workload.evicted:
         return None
     ran = workload.past_execution + to.ran(workload, now)
     if ran < workload.max_execution:
         return Step(again=max(0.5, workload.max_execution - ran))
     message = f"The workload ran for its {workload.max_execution} seconds"
-    after = to.told(
-        workload,
-        DEACTIVATION_TARGET,
-        holds=True,
-        reason=MAXIMUM_EXECUTION_TIME,
-        message=message,
-        now=now,
+    return Step(_targeted(workload, MAXIMUM_EXECUTION_TIME, message, now=now))
+
+
+def _targeted(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadInfo:
+    """Return the workload with the note that it is to be deactivated, and why."""
+    return to.told(
+        workload, DEACTIVATION_TARGET, holds=True, reason=reason, message=message, now=now
     )
-    return Step(after)
 
 
 def _nowhere(workload: WorkloadInfo, snapshot: QueueSnapshot, now: float) -> Step | None:
@@ -195,6 +268,4 @@ _RULES: Final[tuple[Callable[[WorkloadInfo, QueueSnapshot, float], Step | None],
     _deactivate,
     _stopped,
     _come_back,
-    _time_limit,
-    _nowhere,
 )

@@ -12,6 +12,7 @@ from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Plan, Preemptor
 from extender.queueing.quota import Node, QuotaTree, level
+from extender.queueing.room import Room, requires_room
 from extender.queueing.standing import is_welcome
 from extender.state.queues.records import ClusterQueueInfo, FlavorResource
 from extender.state.queues.snapshot import QueueSnapshot
@@ -68,9 +69,10 @@ class Nominator:
         *,
         tree: QuotaTree,
         options: Options,
+        room: Room | None = None,
     ) -> None:
         self._snapshot, self._pending, self._tree = snapshot, pending, tree
-        self._options = options
+        self._options, self._room = options, room
         self.leaving = Leaving(snapshot, tree.holders)
         self._active: dict[str, Activity] = {}
         for key in pending.preempting():
@@ -108,8 +110,14 @@ class Nominator:
         quotas = self._quotas(head)
         proposal = assign(head.workload, asked, queue=head.queue, quotas=quotas)
         plan = None
-        if Mode.NO_CANDIDATES < proposal.mode < Mode.FIT:
+        # Nobody has to go because another flavor, which has quota, has no room.
+        if Mode.NO_CANDIDATES < proposal.mode < Mode.FIT and not proposal.lacks_room:
             plan = self._find(head, proposal.usage, proposal.short)
+        if plan is not None and quotas.room is not None:
+            leave = {*plan.leaving, *(each.workload for each in plan.victims)}
+            text = quotas.room.lack(head.workload, proposal.assignments, without=leave)
+            if text is not None:  # who would go would go for nothing
+                plan, proposal = None, proposal.roomless(f"quota if others go; {text}")
         return Nomination(head.workload.key, head.queue, head.node, proposal, plan)
 
     def _quotas(self, preemptor: Preemptor) -> Quotas:
@@ -119,7 +127,8 @@ class Nominator:
             # With one flavor there is nothing to choose: the question is asked for all at once.
             return None if one else self._possible(preemptor, what, amount)
 
-        return Quotas(self._tree, preemptor.node, self._snapshot, self._options, oracle)
+        room = self._room if requires_room(preemptor.queue, self._options) else None
+        return Quotas(self._tree, preemptor.node, self._snapshot, self._options, oracle, room)
 
     def _possible(
         self, preemptor: Preemptor, what: FlavorResource, amount: int

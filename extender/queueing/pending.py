@@ -44,6 +44,8 @@ class _Line:
     """The head that found nothing: it and all behind it are not tried."""
     unwelcome: bool = False
     """Parked because the ClusterQueue does not take its namespace."""
+    roomless: bool = False
+    """Parked with quota, for want of room on nodes."""
 
     @property
     def head(self) -> Order | None:
@@ -112,6 +114,8 @@ class PendingQueues:
         self._queues: dict[str, _Queue] = {}
         self._ready: set[str] = set()
         self._preempting: dict[str, frozenset[str]] = {}
+        self._roomless: set[str] = set()
+        """ClusterQueues with somebody who has quota and no room."""
         self._late: set[str] = set()
         self._lines = 0
         self._trees = _Trees()
@@ -183,6 +187,23 @@ class PendingQueues:
         for name in self._queues:
             self._release(name, snapshot)
 
+    @property
+    def lacks_room(self) -> bool:
+        """Whether anybody was left alone for want of room."""
+        return bool(self._roomless)
+
+    def release_roomless(self) -> None:
+        """Have those tried again who had quota and no room."""
+        for name in self._roomless & self._queues.keys():
+            queue = self._queues[name]
+            queue.blocked = None
+            for line in queue.lines.values():
+                if line.roomless:
+                    line.parked, line.roomless = None, False
+                    queue.push(line)
+            self._ready.add(name)
+        self._roomless.clear()
+
     def due(self, now: float) -> tuple[str, ...]:
         """Let those stand in line again whose back-off has ended, and return them."""
         ended = sorted(key for key in self._late if _is_over(self._places[key], now))
@@ -212,7 +233,7 @@ class PendingQueues:
         if place is not None and not place.late:
             queue = self._queues[place.cluster_queue]
             line = queue.lines[place.equals]
-            line.parked, line.unwelcome = None, False
+            line.parked, line.unwelcome, line.roomless = None, False, False
             queue.push(line)
             queue.blocked = None
             self._ready.add(place.cluster_queue)
@@ -283,16 +304,20 @@ class PendingQueues:
         """Return what a workload is sorted by."""
         return self._places[key].order
 
-    def park(self, key: str, *, unwelcome: bool = False) -> None:
-        """Leave a workload and its equals alone until quota is released."""
+    def park(self, key: str, *, unwelcome: bool = False, roomless: bool = False) -> None:
+        """Leave a workload and its equals alone until quota is released, or there may be room."""
         place = self._places[key]
         queue = self._queues[place.cluster_queue]
         line = queue.lines[place.equals]
-        line.parked, line.unwelcome = place.order, unwelcome
+        line.parked, line.unwelcome, line.roomless = place.order, unwelcome, roomless
+        if roomless:
+            self._roomless.add(place.cluster_queue)
 
-    def block(self, key: str) -> None:
+    def block(self, key: str, *, roomless: bool = False) -> None:
         """Let nobody pass a workload: its queue is strict."""
         place = self._places[key]
+        if roomless:
+            self._roomless.add(place.cluster_queue)
         self._queues[place.cluster_queue].blocked = key
 
     def preempts(self, key: str, victims: Collection[str]) -> None:
@@ -344,7 +369,7 @@ class PendingQueues:
         for line in queue.lines.values():
             if line.unwelcome and not (info and is_welcome(line.namespace, info, snapshot)):
                 continue
-            line.parked, line.unwelcome = None, False
+            line.parked, line.unwelcome, line.roomless = None, False, False
         queue.sort()
         if queue.heads:
             self._ready.add(name)

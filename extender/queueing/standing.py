@@ -43,7 +43,8 @@ def standing(workload: WorkloadInfo, snapshot: QueueSnapshot, *, now: float) -> 
 def _queue(workload: WorkloadInfo, snapshot: QueueSnapshot) -> ClusterQueueInfo | Absent:
     queue = snapshot.local_queues.get(workload.queue)
     if queue is None:
-        text = f"LocalQueue {workload.queue_name} doesn't exist"
+        name = workload.queue_name
+        text = f"LocalQueue {name} doesn't exist" if name else "It names no LocalQueue"
         return Absent(Unadmitted.MISCONFIGURED, text)
     if queue.stop_policy != "None" or queue.meta.terminating:
         return Absent(Unadmitted.SUSPENDED, f"LocalQueue {queue.meta.name} is inactive")

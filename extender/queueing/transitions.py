@@ -7,6 +7,7 @@ Source: https://kueue.sigs.k8s.io/docs/reference/kueue.v1beta2/
 from dataclasses import replace
 from typing import Final
 
+from extender.api.queue_reasons import Unadmitted
 from extender.state.pod_groups import ConditionInfo
 from extender.state.queues.records import Admission, EvictionCount, RequeueState, WorkloadInfo
 
@@ -17,10 +18,15 @@ PREEMPTED: Final = "Preempted"
 REQUEUED: Final = "Requeued"
 FINISHED: Final = "Finished"
 PODS_READY: Final = "PodsReady"
+PODS_READY_TIMEOUT: Final = "PodsReadyTimeout"
+WAIT_FOR_START: Final = "WaitForStart"
+WAIT_FOR_RECOVERY: Final = "WaitForRecovery"
+DEACTIVATED: Final = "Deactivated"
 PENDING: Final = "Pending"
 
 _AT_ONCE: Final = frozenset((PREEMPTED,))
 """Evictions after which a workload is queued again as soon as its quota is back."""
+_STOPPED: Final = frozenset(("ClusterQueueStopped", "LocalQueueStopped"))
 
 
 def told(
@@ -42,8 +48,13 @@ def told(
     return replace(workload, conditions=(*others, after))
 
 
-def reserved(workload: WorkloadInfo, admission: Admission, now: float) -> WorkloadInfo:
-    """Return the workload with quota, and admitted: there are no other checks to wait for."""
+def reserved(
+    workload: WorkloadInfo, admission: Admission, now: float, *, pods_ready: bool = False
+) -> WorkloadInfo:
+    """Return the workload with quota, and admitted: there are no other checks to wait for.
+
+    `pods_ready` has it told that its pods are not ready yet: what was said of others is over.
+    """
     after = replace(workload, admission=admission)
     for kind in (EVICTED, PREEMPTED):
         before = workload.condition(kind)
@@ -56,6 +67,8 @@ def reserved(workload: WorkloadInfo, admission: Admission, now: float) -> Worklo
                 message=f"Previously: {before.message}",
                 now=now,
             )
+    if pods_ready or workload.condition(PODS_READY) is not None:
+        after = _not_ready(after, now)
     after = told(
         after,
         QUOTA_RESERVED,
@@ -98,7 +111,7 @@ def released(workload: WorkloadInfo, now: float, *, requeued: bool | None = None
     after = replace(
         workload, admission=None, past_execution=workload.past_execution + ran(workload, now)
     )
-    after = told(after, QUOTA_RESERVED, holds=False, reason=PENDING, message=message, now=now)
+    after = waiting(after, _without(reason), message, now=now)
     if workload.condition(ADMITTED) is not None:
         after = told(
             after,
@@ -108,8 +121,17 @@ def released(workload: WorkloadInfo, now: float, *, requeued: bool | None = None
             message="The workload has no reservation",
             now=now,
         )
+    if workload.condition(PODS_READY) is not None:
+        after = _not_ready(after, now)
     again = reason in _AT_ONCE if requeued is None else requeued
     return told(after, REQUEUED, holds=again, reason=reason, message=message, now=now)
+
+
+def _without(eviction: str) -> str:
+    """Return the reason for which a workload has no quota after an eviction."""
+    if eviction.startswith(Unadmitted.DEACTIVATED):
+        return Unadmitted.DEACTIVATED
+    return Unadmitted.SUSPENDED if eviction in _STOPPED else PENDING
 
 
 def requeued(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadInfo:
@@ -133,9 +155,24 @@ def ran(workload: WorkloadInfo, now: float) -> int:
     return max(0, int(now - admitted.transition))
 
 
+def queued_since(workload: WorkloadInfo) -> float:
+    """Return when a workload was queued last: when it came, or was queued again."""
+    requeued = workload.condition(REQUEUED)
+    if requeued is not None and requeued.status == "True":
+        return max(workload.meta.created, requeued.transition)
+    return workload.meta.created
+
+
+def _not_ready(workload: WorkloadInfo, now: float) -> WorkloadInfo:
+    message = "Not all pods are ready yet"
+    return told(workload, PODS_READY, holds=False, reason=WAIT_FOR_START, message=message, now=now)
+
+
 def _counted(
     before: tuple[EvictionCount, ...], reason: str, cause: str
 ) -> tuple[EvictionCount, ...]:
+    if reason.startswith(f"{DEACTIVATED}DueTo"):
+        cause, reason = reason.removeprefix(f"{DEACTIVATED}DueTo"), DEACTIVATED
     found = next((each for each in before if (each.reason, each.cause) == (reason, cause)), None)
     counted = EvictionCount(reason, cause, (found.count if found else 0) + 1)
     return (*(each for each in before if each is not found), counted)

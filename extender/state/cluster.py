@@ -40,6 +40,7 @@ class Cluster:
         self._unsorted: set[str] = set()
         """Groups whose place in the queue may be another one now."""
         self._listeners: list[Callable[[Change], None]] = []
+        self._on_room: list[Callable[[], None]] = []
         self._handlers: dict[type, Callable[[Any], Change]] = {
             ev.PodApplied: self._pod_applied,
             ev.PodSeen: self._pod_seen,
@@ -69,13 +70,21 @@ class Cluster:
 
         A listener may apply events of its own: it is called when the tables are whole again.
         """
+        version = self._tables.capacity_version
         change = self._handlers[type(event)](event)
         if self._unsorted and self._sort():
             change = replace(change, room=True)
         if change is not _NOTHING:
             for listener in self._listeners:
                 listener(change)
+        if change.groups or change.room or version != self._tables.capacity_version:
+            for told in self._on_room:
+                told()
         return change
+
+    def watch_room(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called when there may be room, or room that was kept is used at last."""
+        self._on_room.append(listener)
 
     def subscribe(self, listener: Callable[[Change], None]) -> None:
         """Have every change told to `listener`, in the order of subscription."""
@@ -413,6 +422,8 @@ class Cluster:
         tables = self._tables
         if pod.node is not None:
             add(tables.used.setdefault(pod.node, {}), pod.shape.requests)
+        if pod.controller is not None:
+            tables.controlled.setdefault(pod.controller, set()).add(pod.uid)
         if pod.group is None:
             return
         self._unsorted.add(pod.group)
@@ -432,6 +443,11 @@ class Cluster:
         tables = self._tables
         if pod.node is not None:
             _take_off(tables.used, pod.node, pod.shape.requests)
+        if pod.controller is not None:
+            there = tables.controlled[pod.controller]
+            there.discard(pod.uid)
+            if not there:
+                del tables.controlled[pod.controller]
         tally = self._tally_of(pod)
         if tally is not None:
             tally.bound.discard(pod.uid)
@@ -487,7 +503,7 @@ class Cluster:
             recount._assume(assumption.pod, assumption.node, assumption.stage)
         recount._sort()
         assert list(self._tables.queue) == list(fresh.queue), "the queue is not the recount"
-        for name in ("pods", "groups", "assumed", "used", "reserved"):
+        for name in ("pods", "groups", "assumed", "used", "reserved", "controlled"):
             have, want = getattr(self._tables, name), getattr(fresh, name)
             assert have == want, f"{name}: {have} is not the recount {want}"
         for node, levels in self._tables.kept.items():

@@ -66,6 +66,8 @@ class Tables:
     nodes: dict[str, NodeInfo] = field(default_factory=dict)
     pod_groups: dict[tuple[str, str], PodGroupInfo] = field(default_factory=dict)
     groups: dict[str, GroupTally] = field(default_factory=dict)
+    controlled: dict[str, set[str]] = field(default_factory=dict)
+    """By UID of an owner: the pods that it makes others in place of."""
     assumed: dict[str, Assumption] = field(default_factory=dict)
     refused: dict[str, Refusal] = field(default_factory=dict)
     used: dict[str, Resources] = field(default_factory=dict)
@@ -184,6 +186,10 @@ class Snapshot:
         """Yield the pods of a group in order of arrival."""
         pods = self._tables.pods
         return (pods[uid] for uid in self.tally(key).members)
+
+    def controlled_by(self, owner: str) -> Collection[str]:
+        """Return the UIDs of the pods whose controller has that UID."""
+        return self._tables.controlled.get(owner, ())
 
     @property
     def nodes_version(self) -> int:

@@ -7,6 +7,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from extender.queueing import transitions as to
 from extender.queueing.cycle import Admit, Outcome
 from extender.state.queues.records import WorkloadInfo
 
@@ -51,6 +52,20 @@ class QueueMetrics:
         self._reserve_waited = Histogram(
             "kueue_quota_reserved_wait_time_seconds",
             "Time from when a workload was created or queued again to its quota.",
+            ["cluster_queue", "priority_class"],
+            buckets=_WAITS,
+            registry=registry,
+        )
+        self._ready_waited = Histogram(
+            "kueue_ready_wait_time_seconds",
+            "Time from when a workload was created or queued again until its pods were ready.",
+            ["cluster_queue", "priority_class"],
+            buckets=_WAITS,
+            registry=registry,
+        )
+        self._admitted_until_ready = Histogram(
+            "kueue_admitted_until_ready_wait_time_seconds",
+            "Time from the admission of a workload until its pods were ready.",
             ["cluster_queue", "priority_class"],
             buckets=_WAITS,
             registry=registry,
@@ -104,11 +119,22 @@ class QueueMetrics:
     def changed(self, before: WorkloadInfo, after: WorkloadInfo, cluster_queue: str) -> None:
         """Take a status that is written: an eviction, an end, or neither."""
         if after.evicted and not before.evicted:
-            eviction = after.condition("Evicted")
-            reason = eviction.reason if eviction else ""
-            self._evicted.labels(cluster_queue, reason, _cause(before, after), _class(after)).inc()
+            why = _eviction(before, after)
+            self._evicted.labels(cluster_queue, *why, _class(after)).inc()
+        if after.holds(to.PODS_READY) and not before.holds(to.PODS_READY):
+            self._ready(after, cluster_queue)
         if after.finished and not before.finished:
             self._finished.labels(cluster_queue, _class(after)).inc()
+
+    def _ready(self, workload: WorkloadInfo, cluster_queue: str) -> None:
+        ready, admitted = workload.condition(to.PODS_READY), workload.condition(to.ADMITTED)
+        if ready is None or admitted is None or ready.reason != "Started":
+            return
+        labels = cluster_queue, _class(workload)
+        queued = to.queued_since(workload)
+        self._ready_waited.labels(*labels).observe(max(0.0, ready.transition - queued))
+        since = max(0.0, ready.transition - admitted.transition)
+        self._admitted_until_ready.labels(*labels).observe(since)
 
     def preempted(self, preempting_cluster_queue: str, reason: str) -> None:
         """Take a preemption that is written."""
@@ -119,7 +145,7 @@ def _class(workload: WorkloadInfo) -> str:
     return workload.priority_class[2] if workload.priority_class else ""
 
 
-def _cause(before: WorkloadInfo, after: WorkloadInfo) -> str:
-    """Return what led to the eviction that the one counts and the other does not."""
+def _eviction(before: WorkloadInfo, after: WorkloadInfo) -> tuple[str, str]:
+    """Return why, and what led to, the eviction that the one counts and the other does not."""
     new = (each for each in after.evictions if each not in before.evictions)
-    return next((each.cause for each in new), "")
+    return next(((each.reason, each.cause) for each in new), ("", ""))

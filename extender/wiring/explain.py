@@ -23,6 +23,8 @@ from extender.kube.queues import collection, objects
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
+from extender.queueing.room import requires_room
+from extender.room.nodes import NodeRoom
 from extender.runtime.clock import SystemClock
 from extender.state import events as cluster_events
 from extender.state.cluster import Cluster
@@ -75,7 +77,10 @@ async def explained(asked: Asked, kubeconfig: Path | None, options: Options) -> 
         key = f"{asked.namespace}/{asked.name}"
         if asked.is_job:
             key = _workload_of(asked, snapshot) or await _absent(client, asked, decoder)
-        await _read_pods(client, cluster, decoder, namespace=asked.namespace)
+        by_room = any(requires_room(q, options) for q in snapshot.cluster_queues.values())
+        if by_room:
+            await _read_nodes(client, cluster, decoder)
+        await _read_pods(client, cluster, decoder, namespace="" if by_room else asked.namespace)
         found = explain(key, _view(snapshot, cluster, options))
         if found is None:
             raise NothingToExplainError(f"there is no Workload {key}")
@@ -87,7 +92,9 @@ def _view(snapshot: QueueSnapshot, cluster: Cluster, options: Options) -> View:
     pending = PendingQueues(options)
     for key in snapshot.workloads:
         pending.update(key, snapshot, now)
-    return View(snapshot, pending, QuotaTree(snapshot), options, cluster.snapshot(), now)
+    seen = cluster.snapshot()
+    room = NodeRoom(snapshot, seen)
+    return View(snapshot, pending, QuotaTree(snapshot), options, seen, now, room=room)
 
 
 async def _read_queues(client: KubeClient, queues: Queues, decoder: QueueDecoder) -> None:
@@ -106,6 +113,11 @@ async def _read_queues(client: KubeClient, queues: Queues, decoder: QueueDecoder
         await read("workloads", WorkloadInfo, decoder.workload)
     except NotFoundError as error:
         raise NothingToExplainError(f"the cluster has no queues: {error}") from error
+
+
+async def _read_nodes(client: KubeClient, cluster: Cluster, decoder: Decoder) -> None:
+    path = objects("", "v1", "nodes")
+    cluster.apply(cluster_events.NodesListed(await everything(client, path, decoder.node)))
 
 
 async def _read_pods(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast
 from urllib.parse import quote
 
 import structlog
@@ -36,9 +36,13 @@ from extender.kube.queues import (
 from extender.kube.recorder import Recorder
 from extender.kube.reflector import Reflector
 from extender.kube.watch import Watcher
+from extender.queueing import lifecycle
 from extender.queueing.quota import QuotaTree
+from extender.queueing.room import requires_room
+from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
+from extender.state.cluster import Cluster
 from extender.state.queues import events as ev
 from extender.state.queues.events import Change, Record
 from extender.state.queues.records import (
@@ -78,6 +82,7 @@ class Given:
     metrics: QueueMetrics
     job_metrics: JobMetrics
     observer: Callable[[str], Observer]
+    cluster: Cluster
 
 
 class Queue:
@@ -110,9 +115,26 @@ class Queue:
             options=options,
             metrics=given.metrics,
         )
+        self.admitter.room = NodeRoom(self._snapshot, given.cluster.snapshot())
+        given.cluster.watch_room(self._on_room)
         self._job_writer = JobWriter(client, self._decode_job)
         controller = partial(
             Controller[Any], new_backoff=lambda: backoff(0.05, 30.0), retried=ApiError
+        )
+        jobs = JobController(
+            self.queues,
+            workloads,
+            self._job_writer,
+            record=recorder.record,
+            clock=clock,
+            options=JobOptions(
+                integrations=self._integrations,
+                manage_without_queue_name=manages_all,
+                namespace_selector=chosen.selector(),
+                admission=options,
+                release_quota=chosen.release_quota,
+                makes_pod_groups=self._makes_pod_groups(chosen.pod_groups),
+            ),
         )
         self._workloads = controller(
             WorkloadController(
@@ -120,28 +142,14 @@ class Queue:
                 workloads,
                 record=recorder.record,
                 clock=clock,
-                kinds=self._watched_kinds,
+                given=lifecycle.Given(options, jobs.pods_ready),
                 jobs=self,
             ).reconcile,
             observer=given.observer("workload"),
             settle=SETTLE,
         )
         self._jobs_controller = controller(
-            self._job_counts.counting(
-                JobController(
-                    self.queues,
-                    workloads,
-                    self._job_writer,
-                    record=recorder.record,
-                    clock=clock,
-                    options=JobOptions(
-                        integrations=self._integrations,
-                        manage_without_queue_name=manages_all,
-                        namespace_selector=chosen.selector(),
-                        release_quota=chosen.release_quota,
-                    ),
-                ).reconcile
-            ),
+            self._job_counts.counting(jobs.reconcile),
             observer=given.observer("job"),
             settle=SETTLE,
         )
@@ -159,7 +167,16 @@ class Queue:
         integration = self._integrations[kind]
         return self._decoder.job(raw, kind=kind, group_of=integration.group_of)
 
-    def _watched_kinds(self) -> set[str]:
+    def _makes_pod_groups(self, mode: Literal["Auto", "Off"]) -> Callable[[str], bool]:
+        """Return whether jobs of a ClusterQueue get PodGroups: where they also need room."""
+
+        def makes(name: str) -> bool:
+            queue = self._snapshot.cluster_queues.get(name)
+            return mode == "Auto" and queue is not None and requires_room(queue, self._options)
+
+        return makes
+
+    def kinds(self) -> set[str]:
         """Return the kinds, as group/Kind, all of whose jobs are known."""
         return {
             f"{each.group}/{each.kind}"
@@ -202,6 +219,7 @@ class Queue:
             cluster,
             self._clock.wall(),
             self.admitter.why,
+            NodeRoom(self._snapshot, cluster),
         )
 
     def _count(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
@@ -257,6 +275,10 @@ class Queue:
             jobs=frozenset(view.units),
         )
 
+    def _on_room(self) -> None:
+        if self._leads:
+            self.admitter.on_room()
+
     def _on_change(self, change: Change) -> None:
         if not self._leads:
             return
@@ -264,7 +286,7 @@ class Queue:
         for key in change.workloads:
             self._workloads.notice(key)
         for job in change.jobs:
-            self._jobs_controller.notice(job)
+            self._notice_job(job)
         for plural, names in (
             ("clusterqueues", change.cluster_queues),
             ("localqueues", change.local_queues),
@@ -274,6 +296,13 @@ class Queue:
                 self._status.notice((plural, name))
         if change.structure:
             self._restructured()
+
+    def _notice_job(self, job: tuple[str, str]) -> None:
+        """Look at a job, and at its workload: what is said of its time-outs may be new."""
+        self._jobs_controller.notice(job)
+        objects = self._snapshot.unit(job)
+        for key in self._snapshot.workloads_of(objects[0].meta.uid) if objects else ():
+            self._workloads.notice(key)
 
     def _restructured(self) -> None:
         """Look at everybody for whom a queue's spec may have made a difference."""

@@ -88,6 +88,7 @@ class Reconciler:
                 QueueMetrics(self._metrics.registry),
                 JobMetrics(self._metrics.registry),
                 partial(_Observer, self._metrics),
+                cluster,
             )
             self._queue = Queue(settings, client, given)
             self.reflectors += self._queue.reflectors

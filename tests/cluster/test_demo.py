@@ -74,12 +74,20 @@ def test_the_story_is_told_and_every_step_is_as_expected() -> None:
     assert seen["4b", "no pod of it starts alone"] == "0 Running, 4 Pending"
     assert seen["4b", "why train waits"] == "WaitingForQuota, 6 more needed"
     assert seen["4b", "quota was given to"] == "train, then urgent, then train"
+    assert seen["4c", "one has both"] in {
+        "left Admitted, right Waiting",
+        "right Admitted, left Waiting",
+    }
+    later = "right" if seen["4c", "one has both"].startswith("left") else "left"
+    message = "quota yes; room for 2 of 4: 6 cpu short on 6 nodes"
+    assert seen["4c", f"why {later} waits"] == f"WaitingForRoom, {message}"
+    assert seen["4c", f"{later} holds no node"] == f"{later} Waiting, its pods: none"
     for scene, cpus in (("4a", 9), ("4b", 12)):
         for what in ("that had quota", "that pods had"):
             most = seen[scene, f"the most {what} at one time"]
             assert 0 < float(most.removesuffix(" CPUs")) <= cpus
     steps = Counter(scene for scene, *_ in rows)
-    assert steps == {"-": 2, "1": 2, "2": 5, "3a": 2, "3b": 7, "4a": 11, "4b": 14}
+    assert steps == {"-": 2, "1": 2, "2": 5, "3a": 2, "3b": 7, "4a": 11, "4b": 14, "4c": 8}
     assert f"All {steps.total()} steps were as expected" in done.stdout
 
 

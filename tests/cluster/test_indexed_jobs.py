@@ -170,3 +170,8 @@ def test_the_sample_runs(api: Api, queues: Queues, nodes: NodeFactory) -> None:
     selector = service["spec"]["selector"].items()
     assert all(selector <= pod["metadata"]["labels"].items() for pod in pods)
     assert api.get(JOBS, name, queues.namespace)["status"]["active"] == len(pods)
+
+    # A pod that may be replaced keeps its finalizer until it is, which it cannot be any more in a
+    # namespace that is deleted.
+    api.delete(JOBS, name, queues.namespace)
+    queues.api.wait_for("its pods are gone", lambda: not pods_of(queues, name), PATIENT)

@@ -89,7 +89,7 @@ spec:
     whenCanBorrow: {fungible}
     whenCanPreempt: TryNextFlavor
   resourceGroups:
-  - coveredResources: [cpu]
+  - coveredResources: [cpu, memory]
     flavors:
     - name: shared-{id}
       resources:
@@ -97,6 +97,8 @@ spec:
         nominalQuota: 2
         borrowingLimit: 1
         lendingLimit: 1
+      - name: memory
+        nominalQuota: 36Gi
 ---
 apiVersion: {version}
 kind: ClusterQueue
@@ -106,12 +108,14 @@ spec:
   namespaceSelector: {{}}
   {cohort}: both-{id}
   resourceGroups:
-  - coveredResources: [cpu]
+  - coveredResources: [cpu, memory]
     flavors:
     - name: shared-{id}
       resources:
       - name: cpu
         nominalQuota: "2"
+      - name: memory
+        nominalQuota: 1e9
 ---
 apiVersion: {version}
 kind: LocalQueue
@@ -176,7 +180,6 @@ spec:
         cpu: 3
   restartPolicy: OnFailure
 """
-
 
 
 def template(cpu: Any = 1) -> Object:
@@ -299,9 +302,18 @@ def are_held(api: Api) -> bool:
         for path, body in (
             ("/apis/batch/v1/namespaces/default/jobs", job),
             ("/api/v1/namespaces/default/pods", pod),
+            *(written(kind) for kind in WRITTEN),
         )
     ]
     return tried[0]["suspend"] is True and "schedulingGates" in tried[1]
+
+
+def written(kind: str) -> tuple[str, Object]:
+    """Return a path, and a job of a kind to be tried there: a new kind is not known at once."""
+    api_version, spec, _ = WRITTEN[kind]
+    meta = {"name": "tried", "labels": {"kueue.x-k8s.io/queue-name": "none"}}
+    path = f"/apis/{api_version}/namespaces/default/{kind.lower()}s"
+    return path, {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
 
 
 class User:
@@ -363,6 +375,7 @@ class User:
             raise AssertionError(f"{error}: {self.workload(owner)}") from None
 
     def pods(self) -> list[Object]:
+        """Return the pods of the namespace."""
         return self.api.list("pods", self.namespace)
 
     def await_running(self, count: int) -> None:
@@ -489,9 +502,7 @@ def test_a_job_of_each_kind(user: User, kind: str) -> None:
         "namespace": user.namespace,
         "labels": {"kueue.x-k8s.io/queue-name": "user-queue"},
     }
-    job = user.api.create(
-        {"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec}
-    )
+    job = user.api.create({"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec})
     operator = Operator(user.api, job)
 
     user.await_told("work", "Admitted", "Admitted")
@@ -523,6 +534,21 @@ def test_a_job_of_each_kind(user: User, kind: str) -> None:
         lambda: user.status("clusterqueues", f"all-{user.id}")["reservingWorkloads"] == 0,
         SECONDS,
     )
+
+
+def test_what_the_readme_shows(api: Api) -> None:
+    """Its manifests as they stand there, and a Job as it says."""
+    blocks = (REPO / "README.md").read_text().split("```yaml\n")[1:]
+    [text] = [each for block in blocks if "ClusterQueue" in (each := block.partition("```")[0])]
+    api.apply([each for each in yaml.safe_load_all(text) if each])
+    job = yaml.safe_load(JOB.format(namespace="default", queue="team", pods=3))
+
+    name = api.create(job)["metadata"]["name"]
+
+    api.wait_for("it ends", lambda: condition(api.get(JOBS, name, "default"), "Complete"), SECONDS)
+    [shown] = api.table(f"{NEWER}/workloads", "default")[1:]
+    assert shown[0].startswith(f"job-{name}-")
+    assert shown[1:4] == ("team", "team", "True")
 
 
 def deactivate(user: User, *, active: bool) -> None:

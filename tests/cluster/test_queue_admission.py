@@ -161,7 +161,7 @@ def test_a_stopped_queue_admits_nobody_and_a_drained_one_stops_all(queues: Queue
 
     stop("HoldAndDrain")
     queues.await_condition("runs", "Evicted", reason="ClusterQueueStopped")
-    queues.await_condition("runs", "QuotaReserved", "False")
+    queues.await_condition("runs", "QuotaReserved", "False", reason="Suspended")
     assert queues.is_suspended("runs")
     assert queues.is_suspended("held")
 
@@ -183,7 +183,7 @@ def test_a_workload_is_deactivated_and_comes_back(queues: Queues) -> None:
 
     set_active(active=False)
     queues.await_condition("job", "Evicted", reason="Deactivated")
-    queues.await_condition("job", "QuotaReserved", "False")
+    queues.await_condition("job", "QuotaReserved", "False", reason="Deactivated")
     assert queues.is_suspended("job")
 
     set_active(active=True)

@@ -192,6 +192,7 @@ def test_what_the_command_and_the_reconciler_say_is_the_same(
     reconciler: Reconciler,
     two_jobs: tuple[str, str],
 ) -> None:
+    queues.await_condition("first", "PodsReady")
     for job in ("first", "second"):
         name = name_of(queues, job)
         _, served = get(reconciler, f"/workloads/{queues.namespace}/{name}/explanation")

@@ -4,7 +4,7 @@ Like the cluster's it shares the live tables: it must not be kept across an `awa
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from extender.state.queues.records import (
@@ -138,6 +138,11 @@ class QueueSnapshot:
     def reserving(self, cluster_queue: str) -> Collection[str]:
         """Return the workloads that take quota in a ClusterQueue."""
         return self._tables.reserving.get(cluster_queue, ())
+
+    def holders(self) -> Iterator[str]:
+        """Yield all workloads that take quota."""
+        for keys in self._tables.reserving.values():
+            yield from keys
 
     def admission(self, workload: str) -> Admission | None:
         """Return the quota that a workload holds, in fact or by assumption; finished: none."""

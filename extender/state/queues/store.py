@@ -9,10 +9,11 @@ Nothing here awaits, and nothing reads a clock; `validate` recounts everything f
 """
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from math import inf
 from typing import Any, Final, TypeVar
 
-from extender.api.wellknown import PRIORITY_CLASS_LABEL
+from extender.api.wellknown import OWN_PREFIX, PRIORITY_CLASS_LABEL
 from extender.state.queues import events as ev
 from extender.state.queues.events import Change, Event, Record
 from extender.state.queues.records import (
@@ -21,6 +22,7 @@ from extender.state.queues.records import (
     FlavorInfo,
     JobObject,
     LocalQueueInfo,
+    Meta,
     NamespaceInfo,
     PriorityClassInfo,
     WorkloadInfo,
@@ -412,12 +414,20 @@ def _is_older(record: Record, than: Record) -> bool:
 def _shape(record: Record | None) -> object:
     """Return what of a record decides about others: what its users asked for, not its status."""
     match record:
-        case ClusterQueueInfo(meta=meta) | LocalQueueInfo(meta=meta):
+        case ClusterQueueInfo(meta=meta):
+            return meta.uid, meta.generation, meta.terminating, _own(meta)
+        case LocalQueueInfo(meta=meta):
             return meta.uid, meta.generation, meta.terminating
         case FlavorInfo(meta=meta) | CohortInfo(meta=meta):
             return meta.uid, meta.generation
         case _:
             return record
+
+
+def _own(meta: Meta) -> set[tuple[str, str]]:
+    """Return those annotations and labels that are settings of ours."""
+    said = chain(meta.annotations.items(), meta.labels.items())
+    return {pair for pair in said if pair[0].startswith(OWN_PREFIX)}
 
 
 def _flavors(queue: ClusterQueueInfo) -> set[str]:

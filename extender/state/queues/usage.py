@@ -15,7 +15,7 @@ def usage(admission: Admission, workload: WorkloadInfo) -> Usage:
     """
     taken: Usage = {}
     for assignment in admission.assignments:
-        left = _left(assignment, workload) if workload.reclaimable else assignment.count
+        left = remaining(assignment, workload) if workload.reclaimable else assignment.count
         for resource, amount in assignment.usage.items():
             flavor = assignment.flavors.get(resource)
             if flavor is None or not assignment.count or not amount * left:
@@ -25,7 +25,8 @@ def usage(admission: Admission, workload: WorkloadInfo) -> Usage:
     return taken
 
 
-def _left(assignment: Assignment, workload: WorkloadInfo) -> int:
+def remaining(assignment: Assignment, workload: WorkloadInfo) -> int:
+    """Return how many of the pods that quota was given for have still to run."""
     asked = {each.name: each.count for each in workload.pod_sets}
     most = asked.get(assignment.name, assignment.count)
     return max(0, min(assignment.count, most - workload.reclaimable.get(assignment.name, 0)))

@@ -20,8 +20,8 @@ _JOB_LABEL = "batch.kubernetes.io/job-name"
 class Pod:
     """One pod, as a table shows it; `since` is when we saw it first, in monotonic seconds.
 
-    `group` is its Job where it is in no PodGroup, and `cpu` what it has while it is not told to
-    end, in thousandths.
+    `group` is its Job, or its PodGroup where it has no Job, and `cpu` what it has while it is not
+    told to end, in thousandths.
     """
 
     uid: str
@@ -128,7 +128,7 @@ def _decode(document: dict[str, Any], *, since: float) -> Pod:
     return Pod(
         uid=metadata["uid"],
         name=metadata["name"],
-        group=labels.get(POD_GROUP_LABEL) or labels.get(_JOB_LABEL, ""),
+        group=labels.get(_JOB_LABEL) or labels.get(POD_GROUP_LABEL, ""),
         phase=phase,
         ready=ready,
         node=document["spec"].get("nodeName", ""),

@@ -11,6 +11,8 @@ from tests.harness.demo.workloads import RESOURCE, WorkloadWatch
 from tests.harness.reconciler import Reconciler
 
 JOBS = FIRST, SECOND = ("first", "second")
+GANGS = ("left", "right")
+NO_ROOM = "quota yes; room for 2 of 4: 6 cpu short on 6 nodes"
 TRAIN, URGENT = "train", "urgent"
 NEED = 4  # minMember of the gang
 
@@ -85,7 +87,35 @@ def gang_under_quota(play: Play) -> None:
         scene.all_or_nothing({TRAIN: NEED}, starts=2)
 
 
-QUEUE_SCENES = (quota_for_one, gang_under_quota)
+def room_for_one(play: Play) -> None:
+    """Two gangs with quota for both and room for one: no part of the second is started."""
+    title = "two gangs of 4 pods of 3 CPUs, quota for both, nodes for one: quota and room"
+    with play.scene("4c", title, nodes=6) as scene, _queue(scene) as workloads:
+        scene.apply(samples("fixed-size-cluster.yaml"))
+        first = _first_admitted(scene, workloads, GANGS)
+        second = GANGS[1 - GANGS.index(first)]
+        want = f"{first} Admitted, {second} Waiting"
+        scene.sees("one has both", lambda: workloads.states(first, second), want, workloads)
+        scene.sees(f"{first} runs", lambda: _phases(scene, first), "4 Running, 0 Pending")
+        _describe(scene, workloads, second, want=NO_ROOM, reason="WaitingForRoom")
+        scene.still_sees(
+            f"{second} holds no node",
+            lambda: f"{workloads.states(second)}, its pods: {_count(scene, second)}",
+            f"{second} Waiting, its pods: none",
+            _STILL_SECONDS,
+        )
+        _get(scene, _GROUPS)
+        scene.work(first)
+        want = f"{first} Finished, {second} Admitted"
+        scene.sees("its nodes go on", lambda: workloads.states(first, second), want, workloads)
+        scene.sees(f"{second} runs", lambda: _phases(scene, second), "4 Running, 0 Pending")
+        scene.work(second)
+        want = f"{first} Finished, {second} Finished"
+        scene.sees("both are through", lambda: workloads.states(first, second), want, workloads)
+        scene.all_or_nothing(dict.fromkeys(GANGS, NEED))
+
+
+QUEUE_SCENES = (quota_for_one, gang_under_quota, room_for_one)
 
 
 @contextmanager
@@ -103,11 +133,11 @@ def _reconciler(play: Play) -> None:
     play.tell("gang-extender reconcile starts", want="leads", seen="leads", since=started)
 
 
-def _first_admitted(scene: Scene, workloads: WorkloadWatch) -> str:
+def _first_admitted(scene: Scene, workloads: WorkloadWatch, jobs: tuple[str, str] = JOBS) -> str:
     """Return the Job that has quota: created in one second, either may be the first."""
     with scene.play.screen.waiting("one of the Jobs has quota"):
         workloads.wait_for(lambda: bool(workloads.admitted), STEP_SECONDS)
-    return SECOND if workloads.admitted == SECOND else FIRST
+    return jobs[1] if workloads.admitted == jobs[1] else jobs[0]
 
 
 def _lacks_a_node(scene: Scene) -> None:
@@ -164,7 +194,9 @@ def _preempted_by_urgent(scene: Scene, workloads: WorkloadWatch) -> None:
     _describe(scene, workloads, TRAIN, want="6 more needed")
 
 
-def _describe(scene: Scene, workloads: WorkloadWatch, job: str, *, want: str) -> None:
+def _describe(
+    scene: Scene, workloads: WorkloadWatch, job: str, *, want: str, reason: str = "WaitingForQuota"
+) -> None:
     """Show what `kubectl describe workload` says of the reason, and record it."""
     started = time.monotonic()
 
@@ -175,18 +207,18 @@ def _describe(scene: Scene, workloads: WorkloadWatch, job: str, *, want: str) ->
 
     with scene.play.screen.waiting("the workload is told why it waits"):
         workloads.wait_for(lambda: want in told(), STEP_SECONDS)
-    reason, _, message = told().partition(": ")
+    seen_reason, _, message = told().partition(": ")
     workload = workloads.of(job)
     scene.play.screen.command(
         f"kubectl describe workload {workload.name if workload else job}",
         [
             "Conditions:",
             "  Type            Status   Reason            Message",
-            f"  QuotaReserved   False    {reason}   {message}",
+            f"  QuotaReserved   False    {seen_reason}   {message}",
         ],
     )
-    seen = f"{reason}, {want}" if message.endswith(want) else told()
-    scene.tell(f"why {job} waits", want=f"WaitingForQuota, {want}", seen=seen, since=started)
+    seen = f"{seen_reason}, {want}" if message.endswith(want) else told()
+    scene.tell(f"why {job} waits", want=f"{reason}, {want}", seen=seen, since=started)
 
 
 def _never_more(scene: Scene, workloads: WorkloadWatch, *, least: int, most: int) -> None:

@@ -12,6 +12,7 @@ import yaml
 from extender.config import Gang, Listen, Settings, SettingsError, load
 from extender.gang.options import Options
 from extender.kube.lease import LeaseTimes
+from extender.queueing.options import PodsReady
 
 Overrides = dict[str, dict[str, object]]
 TLS = {"certFile": "c.pem", "keyFile": "k.pem", "clientCaFile": "ca.pem"}
@@ -289,3 +290,68 @@ def test_a_certificate_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
         2,
         f"gang-extender: listen.tls.certFile: {missing} is not a file\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "want"),
+    [
+        ({}, PodsReady()),
+        ({"enable": True}, PodsReady(timeout=300, recovery_timeout=300)),
+        ({"enable": True, "timeoutSeconds": 7}, PodsReady(timeout=7, recovery_timeout=7)),
+        ({"enable": False, "blockAdmission": True}, PodsReady(enabled=False)),
+        (
+            {"timeout": "1h30m", "recoveryTimeout": "0s"},
+            PodsReady(timeout=5400, recovery_timeout=None),
+        ),
+        ({"recoveryTimeoutSeconds": 60}, PodsReady(recovery_timeout=60)),
+        ({"blockAdmission": True}, PodsReady(block_admission=True)),
+        (
+            {
+                "requeuingStrategy": {
+                    "backoffLimitCount": 0,
+                    "backoffBaseSeconds": 1,
+                    "backoffMaxSeconds": 2,
+                }
+            },
+            PodsReady(backoff_limit=0, backoff_base=1, backoff_max=2),
+        ),
+    ],
+)
+def test_waiting_for_pods(tmp_path: Path, said: dict[str, Any], want: PodsReady) -> None:
+    path = written(tmp_path, {"queue": {"waitForPodsReady": said}})
+    assert load(path, {}).queue.options().pods_ready == want
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"timeout": "soon"}, "queue.waitForPodsReady.timeout: 'soon' should be seconds, or a"),
+        ({"timeoutSeconds": 0}, "queue.waitForPodsReady.timeoutSeconds: Input should be greater"),
+        ({"timeout": 1, "timeoutSeconds": 2}, "queue.waitForPodsReady.timeoutSeconds: there is no"),
+        ({"requeuingStrategy": {"timestamp": "Now"}}, "requeuingStrategy.timestamp: Input should"),
+    ],
+)
+def test_times_that_are_none(tmp_path: Path, said: dict[str, Any], words: str) -> None:
+    path = written(tmp_path, {"queue": {"waitForPodsReady": said}})
+    with pytest.raises(SettingsError) as error:
+        load(path, {})
+    assert words in str(error.value)
+
+
+def test_which_place_a_workload_has_again(tmp_path: Path) -> None:
+    said = {"waitForPodsReady": {"requeuingStrategy": {"timestamp": "Creation"}}}
+    options = load(written(tmp_path, {"queue": said}), {}).queue.options()
+    assert options.requeuing_timestamp == "Creation"
+
+
+@pytest.mark.parametrize(
+    ("said", "mode"), [("", "Auto"), ("podGroups: Off", "Off"), ("podGroups: Auto", "Auto")]
+)
+def test_off_is_a_word_though_yaml_has_another_name_for_it(
+    tmp_path: Path, said: str, mode: str
+) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(f"queue:\n  requireRoom: true\n  {said}\n")
+    queue = load(path, {}).queue
+    assert queue.pod_groups == mode
+    assert queue.options().require_room

@@ -13,7 +13,7 @@ from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController, JobOptions
 from extender.controllers.workload_writer import Workloads
 from extender.jobs.registry import builtin
-from extender.kube.errors import ApiError, NotFoundError, UnavailableError
+from extender.kube.errors import ApiError, InvalidError, NotFoundError, UnavailableError
 from extender.kube.recorder import Event
 from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, OwnerRef
@@ -157,6 +157,22 @@ async def test_what_cannot_be_decided_is_told_and_harms_nobody(
     with capture_logs() as logs:
         await scene.look()
     assert [each["job"] for each in logs] == [KEY]
+
+
+async def test_what_the_api_server_does_not_take_is_told_to_the_job(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it stays suspended, and only our log says why."""
+
+    async def refuse(_: object) -> None:
+        raise InvalidError("spec.podSets is wrong", status=422)
+
+    monkeypatch.setattr(scene.server, "create", refuse)
+    with pytest.raises(InvalidError):
+        await scene.look()
+    [told] = scene.events
+    assert (told.about.name, told.reason, told.warning) == ("job", "Invalid", True)
+    assert told.note == "spec.podSets is wrong"
 
 
 async def test_a_job_without_label_and_workload_is_forgotten(scene: Scene) -> None:

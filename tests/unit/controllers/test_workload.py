@@ -9,6 +9,8 @@ from extender.controllers.workload import ASK_AGAIN, WorkloadController
 from extender.controllers.workload_writer import Workloads
 from extender.kube.errors import UnavailableError
 from extender.kube.recorder import Event
+from extender.queueing.lifecycle import Given
+from extender.queueing.options import Options, PodsReady
 from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, OwnerRef, WorkloadInfo
 from extender.state.queues.store import Queues
@@ -38,7 +40,7 @@ class Scene:
             Workloads(self.queues, self.server),
             record=self.events.append,
             clock=ManualClock(),
-            kinds=lambda: {"batch/Job"},
+            given=Given(Options(pods_ready=PodsReady(enabled=False))),
             jobs=self,
         )
         self.apply_job(job())
@@ -50,6 +52,9 @@ class Scene:
         if self.down:
             raise UnavailableError("down")
         return self.there.get(owner.uid)
+
+    def kinds(self) -> set[str]:
+        return {"batch/Job"}
 
     def is_watched(self, job: JobObject) -> bool:
         return bool(job.queue_name)

@@ -2,6 +2,7 @@
 
 from extender.explain.view import View, Why
 from extender.queueing.quota import QuotaTree
+from extender.room.nodes import NodeRoom
 from extender.state.cluster import Cluster
 from extender.state.queues.records import WorkloadInfo
 from tests.queue_makers import Admissions, admission, condition, workload
@@ -16,6 +17,7 @@ def view(queues: Admissions, *, why: Why = lambda _: None, cluster: Cluster | No
         (cluster or Cluster()).snapshot(),
         queues.now,
         why,
+        NodeRoom(queues.snapshot, (cluster or Cluster()).snapshot()),
     )
 
 

@@ -7,12 +7,13 @@ import pytest
 from extender.api.visibility_v1beta2 import Explanation
 from extender.explain.explanation import explain
 from extender.explain.text import text
+from extender.queueing.options import Options
 from extender.state import events as cluster_events
 from extender.state.cluster import Cluster
 from extender.state.pod_groups import PodGroupInfo, PodGroupStatusInfo
 from extender.state.pods import PodInfo
 from extender.state.queues.records import OwnerRef
-from tests.makers import key, shape
+from tests.makers import cluster_of, key, node, shape
 from tests.queue_makers import (
     Admissions,
     admission,
@@ -216,3 +217,14 @@ Conditions
   QuotaReserved  False   WaitingForQuota  1h1m ago
 """
     )
+
+
+def test_quota_is_there_and_room_is_not() -> None:
+    queues = Admissions(cluster_queue("cq", 10), local_queue(), options=Options(require_room=True))
+    queues.put(workload("w", pod_set(1, 4)))
+    found = told(queues, "w", cluster=cluster_of(node("n", 3)))
+    assert (found.reason, found.message) == (
+        "WaitingForRoom",
+        "quota yes; room for 3 of 4: 1 cpu short on 1 node",
+    )
+    assert not found.waiting_for

@@ -4,6 +4,9 @@ import pytest
 
 from extender.api.visibility_v1beta2 import PendingWorkloadsSummary, WaitingFor
 from extender.explain import summary
+from extender.explain.explanation import explain
+from extender.queueing.options import Options, PodsReady
+from tests.makers import key
 from tests.queue_makers import (
     Admissions,
     cluster_queue,
@@ -157,6 +160,20 @@ def test_reasons_that_are_no_lack_of_quota() -> None:
     assert (found["late"].reason, found["late"].waiting_for) == ("OnHold", [])
     assert "PodsReadyTimeout" in found["late"].message
     assert found["huge"].reason == "ExceedsMaxQuota"
+
+
+def test_who_waits_for_the_pods_of_others() -> None:
+    options = Options(pods_ready=PodsReady(block_admission=True))
+    queues = Admissions(cluster_queue(), local_queue(), options=options)
+    queues.put(holding("has", 1), workload("waits", 1))
+
+    [waits] = told(queues).items
+    explained = explain(key("waits"), view(queues))
+
+    assert waits.reason == "WaitingForPodsReady"
+    assert "the pods of 1 admitted workload" in waits.message
+    assert explained is not None
+    assert (explained.reason, explained.waiting_for) == ("WaitingForPodsReady", [])
 
 
 def test_a_queue_that_can_admit_nothing() -> None:

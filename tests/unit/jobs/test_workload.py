@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.jobs.placements import placements_of
-from extender.jobs.templates import PlacementError
+from extender.jobs.templates import PlacementError, extends, same
 from extender.jobs.workload import Priority, build, workload_name
 from extender.state.queues.records import Assignment, FlavorInfo, Meta
 from tests.unit.jobs.scene import FLAVOR, UID, job, workload
@@ -74,6 +74,19 @@ def test_a_limit_that_is_none_is_left_out(said: str) -> None:
     made: Any = build(job(labels={"kueue.x-k8s.io/max-exec-time-seconds": said}), Priority())
     assert "maximumExecutionTimeSeconds" not in made["spec"]
     assert "priorityClassRef" not in made["spec"]
+
+
+def test_a_fraction_of_a_processor_becomes_text_and_stays_the_same() -> None:
+    """A kind that does not look into its templates has numbers there; a Workload takes none."""
+    work = job()
+    template: Any = work.object["spec"]["template"]
+    template["spec"]["containers"] = [{"name": "main", "resources": {"requests": {"cpu": 0.5}}}]
+    made: Any = build(work, Priority())
+    [written] = made["spec"]["podSets"]
+    assert written["template"]["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "0.5"}}
+    assert same(template, written["template"])
+    assert extends(template, written["template"])
+    assert template["spec"]["containers"][0]["resources"] == {"requests": {"cpu": 0.5}}
 
 
 def test_pods_get_the_labels_of_all_flavors_of_their_pod_set() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.queueing.explain import Explanation, why
+from extender.queueing.explain import Explanation, Rules, why
 from extender.queueing.quota import QuotaTree
 from extender.state.queues.records import RequeueState
 from tests.makers import key
@@ -17,7 +17,7 @@ def told(queues: Admissions, name: str) -> Explanation:
         queues.pending,
         tree=tree,
         now=queues.now,
-        options=queues.options,
+        rules=Rules(queues.options),
     )
 
 

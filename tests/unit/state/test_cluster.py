@@ -498,3 +498,33 @@ def test_tallies_count_what_permit_and_plans_count() -> None:
     tally = all_of(bound=[A], binding=[B], waiting=[C], planned=pods(2, group="x"))
 
     assert (tally.assigned, tally.committed) == (3, 5)
+
+
+def test_pods_are_found_by_who_makes_them(cluster: Cluster) -> None:
+    one, two = (pod(name, controller="job") for name in ("one", "two"))
+    tell(cluster, one, two, pod("other", controller="else"), replace(one, controller=None))
+    assert set(cluster.snapshot().controlled_by("job")) == {"two"}
+    tell(cluster, replace(two, phase="Succeeded", finished=True))
+    assert not cluster.snapshot().controlled_by("job")
+
+
+ROOM_FACTS: dict[str, tuple[list[Any], Any, bool]] = {
+    "a node comes": ([], node("n0"), True),
+    "a node is the same": ([node("n0")], node("n0"), False),
+    "a plain pod goes": ([node("n0"), replace(PLAIN, node="n0")], ev.PodDeleted(PLAIN.uid), True),
+    "a pod ends": ([BOUND], replace(BOUND, phase="Succeeded", finished=True), True),
+    "a member gets its node": ([A], BOUND, True),
+    "a pod gets ready": ([BOUND], replace(BOUND, ready=True), False),
+    "a plan gives back": ([node("n0"), A, planned(gang_0="n0")], ev.Unreserved([A.uid]), True),
+}
+
+
+@pytest.mark.parametrize(("before", "now", "called"), ROOM_FACTS.values(), ids=ROOM_FACTS)
+def test_who_watches_room_is_called(
+    cluster: Cluster, before: list[Any], now: Any, called: bool
+) -> None:
+    tell(cluster, *before)
+    calls: list[int] = []
+    cluster.watch_room(lambda: calls.append(1))
+    tell(cluster, now)
+    assert bool(calls) is called

@@ -6,6 +6,7 @@ from dataclasses import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
 from extender.queueing import transitions as to
+from extender.state.queues.records import WorkloadInfo
 from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.queue_gauges import QueueGauges, Seen
 from tests.queue_makers import (
@@ -121,6 +122,44 @@ def test_what_happens_to_a_workload_is_counted_once() -> None:
         'kueue_preempted_workloads_total{preempting_cluster_queue="cq",'
         'reason="InCohortReclamation"}': 1,
     }
+
+
+def test_how_long_pods_took_is_told_when_they_are_ready_for_the_first_time() -> None:
+    registry = CollectorRegistry()
+    metrics = QueueMetrics(registry)
+
+    def told(before: WorkloadInfo, reason: str, *, now: float) -> WorkloadInfo:
+        ready = reason in ("Started", "Recovered")
+        after = to.told(before, "PodsReady", holds=ready, reason=reason, message="", now=now)
+        metrics.changed(before, after, "cq")
+        return after
+
+    asked = workload("w", created=100)
+    found = to.reserved(asked, admission(asked), 130, pods_ready=True)
+    found = told(found, "Started", now=170)
+    found = told(found, "WaitForRecovery", now=200)
+    told(found, "Recovered", now=300)
+
+    found_samples = samples(registry)
+    labels = '{cluster_queue="cq",priority_class=""}'
+    for name, seconds in (("ready", 70), ("admitted_until_ready", 40)):
+        assert found_samples[f"kueue_{name}_wait_time_seconds_count{labels}"] == 1
+        assert found_samples[f"kueue_{name}_wait_time_seconds_sum{labels}"] == seconds
+
+
+def test_a_deactivation_is_counted_with_what_led_to_it() -> None:
+    registry = CollectorRegistry()
+    before = workload("w")
+    reason = "DeactivatedDueToRequeuingLimitExceeded"
+    evicted = to.evicted(before, reason, "", now=2)
+
+    QueueMetrics(registry).changed(before, evicted, "cq")
+
+    name = (
+        'kueue_evicted_workloads_total{cluster_queue="cq",priority_class="",'
+        'reason="Deactivated",underlying_cause="RequeuingLimitExceeded"}'
+    )
+    assert samples(registry)[name] == 1
 
 
 def test_names_and_help_are_as_prometheus_wants_them() -> None:

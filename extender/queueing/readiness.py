@@ -1,0 +1,144 @@
+"""How long a workload's pods may take to become ready (KEP-349), and whose are not yet."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from extender.api import wellknown as names
+from extender.queueing import transitions as to
+from extender.queueing.options import Options, PodsReady
+from extender.state.queues.records import Meta, WorkloadInfo
+from extender.state.queues.snapshot import QueueSnapshot
+
+_DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", re.ASCII)
+"""`300`, `300s`, `5m`, `1h30m`."""
+_SWITCH: Final = {"true": True, "false": False}
+_MOST_DOUBLED: Final = 64
+"""Times that a back-off is doubled at most; no number of seconds is that large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """Until when pods have to be ready, in seconds since the epoch, and what they are late for."""
+
+    at: float
+    cause: str
+
+
+def seconds(said: str) -> float | None:
+    """Return a duration as people write it in seconds; None where it is not one."""
+    found = _DURATION.fullmatch(said)
+    if found is None or not said:
+        return None
+    hours, minutes, rest = (float(each or 0) for each in found.groups())
+    return hours * 3600 + minutes * 60 + rest
+
+
+def policy_of(workload: WorkloadInfo, snapshot: QueueSnapshot, options: Options) -> PodsReady:
+    """Return what holds for a workload: its own word, its job's, its ClusterQueue's, or the rest's.
+
+    A value that cannot be read says nothing.
+    """
+    policy = options.pods_ready
+    for meta in _told_by(workload, snapshot):
+        policy = _changed(policy, meta)
+    return policy
+
+
+def deadline(workload: WorkloadInfo, policy: PodsReady) -> Deadline | None:
+    """Return until when the pods of a workload have to be ready; None where nobody waits."""
+    admitted = workload.condition(to.ADMITTED)
+    if not policy.enabled or not _should_run(workload) or admitted is None:
+        return None
+    told = workload.condition(to.PODS_READY)
+    if told is not None and told.transition < admitted.transition:
+        told = None  # said of an earlier admission
+    if told is not None and told.status == "True":
+        return None
+    if told is None or told.reason != to.WAIT_FOR_RECOVERY:
+        return Deadline(admitted.transition + policy.timeout, to.WAIT_FOR_START)
+    if policy.recovery_timeout is None:
+        return None
+    return Deadline(told.transition + policy.recovery_timeout, to.WAIT_FOR_RECOVERY)
+
+
+def _should_run(workload: WorkloadInfo) -> bool:
+    has_quota = workload.admission is not None and workload.admitted
+    return has_quota and workload.active and not workload.evicted
+
+
+def back_off(times: int, policy: PodsReady) -> float:
+    """Return for how many seconds a workload waits that is sent back for the n-th time."""
+    doubled = min(times - 1, _MOST_DOUBLED)
+    return min(policy.backoff_base * 2.0**doubled, policy.backoff_max)
+
+
+def unready(snapshot: QueueSnapshot, options: Options) -> Iterator[str]:
+    """Yield the workloads with quota for whose pods everybody else has to wait."""
+    for key in snapshot.holders():
+        workload = snapshot.workloads[key]
+        ready = workload.holds(to.PODS_READY) and not snapshot.is_assumed(key)
+        if not ready and policy_of(workload, snapshot, options).enabled:
+            yield key
+
+
+def held_back(snapshot: QueueSnapshot, options: Options) -> str:
+    """Return for what everybody waits who has quota; nothing where nobody has to."""
+    if not options.pods_ready.block_admission:
+        return ""
+    return waits_for(sum(1 for _ in unready(snapshot, options)))
+
+
+def waits_for(number: int) -> str:
+    """Say for the pods of how many workloads one waits."""
+    return f"waiting until the pods of {number} admitted workload(s) are ready" if number else ""
+
+
+def _told_by(workload: WorkloadInfo, snapshot: QueueSnapshot) -> Iterator[Meta]:
+    """Yield who has a say, the last one the last word."""
+    name = snapshot.cluster_queue_of(workload)
+    queue = snapshot.cluster_queues.get(name) if name else None
+    if queue is not None:
+        yield queue.meta
+    jobs = (snapshot.job_of(owner.uid) for owner in workload.owners)
+    job = next((each for each in jobs if each is not None), None)
+    if job is not None:  # of several objects that are one job the first one speaks for all
+        yield job.meta
+    yield workload.meta
+
+
+def _changed(policy: PodsReady, meta: Meta) -> PodsReady:
+    changes: dict[str, object] = {}
+    for name, (field, read) in _READERS.items():
+        said = meta.annotations.get(name, meta.labels.get(name))
+        found = None if said is None else read(said)
+        if found is not None:
+            changes[field] = None if found is _NEVER else found
+    return replace(policy, **changes) if changes else policy  # type: ignore[arg-type]
+
+
+_NEVER: Final = object()
+
+
+def _positive(said: str) -> float | None:
+    return seconds(said) or None
+
+
+def _or_never(said: str) -> object:
+    found = seconds(said)
+    return _NEVER if found == 0 else found
+
+
+def _count(said: str) -> int | None:
+    return int(said) if said.isascii() and said.isdigit() else None
+
+
+_READERS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
+    names.WAIT_FOR_PODS_READY: ("enabled", _SWITCH.get),
+    names.PODS_READY_TIMEOUT: ("timeout", _positive),
+    names.PODS_READY_RECOVERY_TIMEOUT: ("recovery_timeout", _or_never),
+    names.PODS_READY_BACKOFF_LIMIT: ("backoff_limit", _count),
+    names.PODS_READY_BACKOFF_BASE: ("backoff_base", seconds),
+    names.PODS_READY_BACKOFF_MAX: ("backoff_max", seconds),
+}

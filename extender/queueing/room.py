@@ -1,0 +1,44 @@
+"""Room on nodes besides quota: what a cycle asks of whoever knows the nodes."""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from extender.api.wellknown import REQUIRE_ROOM_ANNOTATION
+from extender.queueing.options import Options
+from extender.state.queues.records import Assignment, ClusterQueueInfo, WorkloadInfo
+
+
+class Room(Protocol):
+    """The nodes as they are now. What is taken in a cycle counts until the next one begins."""
+
+    @property
+    def version(self) -> int:
+        """Grows whenever room is taken."""
+        ...
+
+    def begin(self) -> None:
+        """Look at the nodes anew from now on."""
+        ...
+
+    def lack(
+        self,
+        workload: WorkloadInfo,
+        given: Sequence[Assignment],
+        *,
+        without: Collection[str] = (),
+    ) -> str | None:
+        """Return what these pods lack on nodes, with numbers; None where all of them fit.
+
+        `without` are workloads that are to leave: what they have counts as free.
+        """
+        ...
+
+    def take(self, workload: WorkloadInfo, given: Sequence[Assignment]) -> None:
+        """Count the pods of an admission as placed."""
+        ...
+
+
+def requires_room(queue: ClusterQueueInfo, options: Options) -> bool:
+    """Return whether workloads of a ClusterQueue need room besides quota."""
+    said = queue.meta.annotations.get(REQUIRE_ROOM_ANNOTATION, "")
+    return {"true": True, "false": False}.get(said, options.require_room)

@@ -1,0 +1,230 @@
+"""The reconciler with options of the queue, and with a kind of job that somebody else added."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.cluster.queues import JOBS, WORKLOADS, Queues
+from tests.harness import objects
+from tests.harness.client import Api
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import NAMESPACE
+from tests.harness.objects import Object
+from tests.harness.reconciler import SERVICE_ACCOUNT, Reconciler
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+RENDERS = "example.com/v1/renders"
+UNMANAGED = {"example.com/queued": "no"}
+RUNS = {"example.com/pool": "batch"}
+SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[ControlPlane]:
+    """One of its own: the reconciler takes every job that it sees."""
+    with ControlPlane() as control_plane:
+        yield control_plane
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: ControlPlane) -> Iterator[Api]:
+    selector = {
+        "matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]},
+            {"key": "example.com/queued", "operator": "NotIn", "values": ["no"]},
+        ]
+    }
+    settings = {"queue": {"managedJobsNamespaceSelector": selector}}
+    with Api(control_plane.admin_kubeconfig) as api:
+        api.apply([render_crd(), *render_rights()])
+        scheduler = control_plane.scheduler()
+        reconciler = Reconciler(
+            control_plane,
+            settings=settings,
+            args=(
+                "--no-leader-elect",
+                "--manage-jobs-without-queue-name",
+                *("--integration", "render_farm:Render"),
+            ),
+            env={"PYTHONPATH": str(EXAMPLES)},
+        )
+        reconciler.wait_leading()
+        api.create(objects.node("batch", 64, "256Gi", labels=RUNS), objects.node("other", 64))
+        yield api
+        reconciler.stop()
+        scheduler.stop()
+
+
+@pytest.fixture
+def namespace(api: Api) -> str:
+    return namespace_of(api)
+
+
+def namespace_of(api: Api, **labels: str) -> str:
+    name = f"test-{uuid4().hex[:8]}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    api.create(body)
+    return name
+
+
+def render_crd() -> Object:
+    """Return the CRD of the kind in the documentation."""
+    loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": loose, "status": loose}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "renders.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {
+                "kind": "Render",
+                "listKind": "RenderList",
+                "plural": "renders",
+                "singular": "render",
+            },
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+def render_rights() -> list[Object]:
+    """Return what the documentation says that the reconciler needs to be allowed."""
+    rules = [
+        {
+            "apiGroups": ["example.com"],
+            "resources": ["renders"],
+            "verbs": ["get", "list", "watch", "patch"],
+        }
+    ]
+    meta = {"metadata": {"name": "gang-reconciler-renders"}}
+    subject = {"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": NAMESPACE}
+    api_group = "rbac.authorization.k8s.io"
+    role = {"apiGroup": api_group, "kind": "ClusterRole", "name": "gang-reconciler-renders"}
+    version = {"apiVersion": f"{api_group}/v1"}
+    return [
+        {**version, "kind": "ClusterRole", **meta, "rules": rules},
+        {
+            **version,
+            "kind": "ClusterRoleBinding",
+            **meta,
+            "roleRef": role,
+            "subjects": [subject],
+        },
+    ]
+
+
+def render(namespace: str, workers: int) -> Object:
+    template = objects.pod("unused", "1")
+    spec = {"paused": True, "frames": {"workers": workers, "template": {"spec": template["spec"]}}}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Render",
+        "metadata": {
+            "name": "film",
+            "namespace": namespace,
+            "labels": {"kueue.x-k8s.io/queue-name": "queue"},
+        },
+        "spec": spec,
+    }
+
+
+def test_a_kind_of_somebody_else_is_queued_started_stopped_and_ends(
+    api: Api, queues: Queues, namespace: str
+) -> None:
+    queues.simple(cpu=3, flavor=queues.flavor("batch", nodeLabels=RUNS))
+    before = api.create(render(namespace, 3))["spec"]
+
+    def spec() -> Any:
+        return api.get(RENDERS, "film", namespace)["spec"]
+
+    def tell(**status: Any) -> None:
+        api.patch(RENDERS, "film", namespace, body={"status": status}, subresource="status")
+
+    def set_active(*, active: bool) -> None:
+        workload = queues.workload("film")
+        assert workload is not None
+        name = workload["metadata"]["name"]
+        api.patch(WORKLOADS, name, namespace, body={"spec": {"active": active}})
+
+    queues.await_admitted("film")
+    api.wait_for("it is started", lambda: not spec()["paused"], SECONDS)
+    assert spec()["frames"]["template"]["spec"]["nodeSelector"] == RUNS
+    tell(running=3)
+
+    set_active(active=False)
+    api.wait_for("it is stopped", lambda: spec()["paused"], SECONDS)
+    queues.await_condition("film", "QuotaReserved")
+    tell(running=0)
+    queues.await_condition("film", "QuotaReserved", "False", reason="Deactivated")
+    assert spec()["frames"]["template"]["spec"] == before["frames"]["template"]["spec"]
+
+    set_active(active=True)
+    api.wait_for("it is started again", lambda: not spec()["paused"], SECONDS)
+    tell(running=0, rendered=True)
+    told = queues.await_condition("film", "Finished", reason="Succeeded")
+    assert told["message"] == "All frames are rendered"
+
+
+def test_a_job_without_a_queue_is_held_where_the_selector_says_so(
+    api: Api, queues: Queues, namespace: str
+) -> None:
+    """It is stopped although it never asked, and runs when somebody names a queue for it."""
+    queues.simple(cpu=4)
+    free = namespace_of(api, **UNMANAGED)
+    for where in (namespace, free, "kube-system"):
+        api.create(objects.job("job", 1, namespace=where, run_for="1h"))
+
+    api.wait_for("it is held", lambda: queues.is_suspended("job"), SECONDS)
+    queues.await_condition("job", "QuotaReserved", "False", reason="Misconfigured")
+    for where in (free, "kube-system"):
+        api.wait_for(
+            f"it runs in {where}",
+            lambda where=where: api.get(JOBS, "job", where)["status"].get("ready") == 1,
+            SECONDS,
+        )
+        assert not api.list(WORKLOADS, where)
+        api.delete(JOBS, "job", where)
+
+    labels = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "queue"}}}
+    api.patch(JOBS, "job", namespace, body=labels)
+    queues.await_admitted("job")
+    api.wait_for("it is started", lambda: not queues.is_suspended("job"), SECONDS)
+    assert len(api.list(WORKLOADS, namespace)) == 1
+
+
+def test_what_a_managed_job_makes_is_counted_with_it(
+    api: Api, queues: Queues, namespace: str
+) -> None:
+    queues.simple(cpu=1)
+    parent = queues.job("parent", run_for="1h")
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "parent",
+        "uid": parent["metadata"]["uid"],
+        "controller": True,
+    }
+    queues.await_admitted("parent")
+    child = objects.job("child", 1, namespace=namespace, run_for="1h")
+    child["metadata"]["ownerReferences"] = [owner]
+    api.create(child)
+
+    api.wait_for(
+        "the child runs",
+        lambda: api.get(JOBS, "child", namespace)["status"].get("ready") == 1,
+        SECONDS,
+    )
+    assert len(api.list(WORKLOADS, namespace)) == 1

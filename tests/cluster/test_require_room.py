@@ -1,0 +1,267 @@
+"""Quota and room: a job is admitted when its queue has quota and the nodes have room for it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import POD_GROUPS
+from tests.cluster.queues import JOBS, Queues, condition
+from tests.harness.client import Api
+from tests.harness.control_plane import ControlPlane
+from tests.harness.objects import RUN_FOR
+
+pytestmark = pytest.mark.usefixtures("gang", "reconciler")
+
+GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
+SECONDS = 60
+
+
+@pytest.fixture
+def plain_scheduler(control_plane: ControlPlane) -> Iterator[None]:
+    """A kube-scheduler without an extender, for pods with schedulerName `plain`."""
+    profiles = {"profiles": [{"schedulerName": "plain"}]}
+    component = control_plane.scheduler(profiles, name="kube-scheduler-room")
+    yield
+    component.stop()
+
+
+def needs_room(queues: Queues, api: Api, cpu: int, **spec: Any) -> str:
+    """Make a ClusterQueue whose jobs need room, and the LocalQueue `queue`."""
+    name, _ = queues.simple(cpu=cpu, **spec)
+    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=NEEDS_ROOM)
+    return name
+
+
+def group_of(queues: Queues, api: Api, job: str) -> Mapping[str, Any]:
+    workload = queues.workload(job)
+    assert workload is not None
+    return api.get(POD_GROUPS, workload["metadata"]["name"], queues.namespace)
+
+
+def await_told(queues: Queues, job: str, message: str) -> None:
+    """Wait until a job waits for room, in these words; who was there before may still be going."""
+
+    def told() -> bool:
+        found = queues.condition(job, "QuotaReserved")
+        said = (found.get("status"), found.get("reason"), found.get("message"))
+        return said == ("False", "WaitingForRoom", message)
+
+    queues.api.wait_for(f"{job} is told {message}", told, SECONDS)
+
+
+def pods_of(api: Api, namespace: str, job: str) -> list[dict[str, Any]]:
+    """Return the pods of a job that are ready."""
+    return [
+        pod
+        for pod in api.list("pods", namespace)
+        if pod["metadata"].get("labels", {}).get("job-name") == job
+        and condition(pod, "Ready").get("status") == "True"
+    ]
+
+
+def running(api: Api, namespace: str) -> set[str]:
+    """Return the names of the jobs of which pods have a node and have not ended."""
+    return {
+        pod["metadata"]["labels"]["job-name"]
+        for pod in api.list("pods", namespace)
+        if pod["spec"].get("nodeName") and pod["status"].get("phase") not in ("Succeeded", "Failed")
+    }
+
+
+def await_running(api: Api, queues: Queues, job: str, count: int) -> list[dict[str, Any]]:
+    """Wait until so many pods of a job are ready, and return them."""
+
+    def run() -> list[dict[str, Any]] | None:
+        found = pods_of(api, queues.namespace, job)
+        return found if len(found) == count else None
+
+    pods = api.wait_for(f"{count} pods of {job} run", run, SECONDS)
+    assert pods is not None
+    return pods
+
+
+def finish(api: Api, queues: Queues, job: str, *indexes: str) -> None:
+    """Let the pods of a job end: those of some indexes, or all."""
+    body = {"metadata": {"annotations": {RUN_FOR: "1ms"}}}
+    for pod in pods_of(api, queues.namespace, job):
+        index = pod["metadata"]["labels"].get("batch.kubernetes.io/job-completion-index")
+        if not indexes or index in indexes:
+            api.patch("pods", pod["metadata"]["name"], queues.namespace, body=body)
+
+
+@pytest.mark.usefixtures("plain_scheduler")
+def test_quota_alone_admits_both_and_one_holds_nodes_for_nothing(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    """What the next test is for."""
+    nodes(3, "2")
+    queues.simple(cpu=16)
+    options = {"run_for": "1h", "pod_spec": {"schedulerName": "plain"}}
+    queues.job("one", 4, **options)
+    queues.job("two", 4, **options)
+
+    queues.await_admitted("one", "two")
+
+    def placed() -> list[str]:
+        pods = api.list("pods", queues.namespace)
+        return [p["metadata"]["labels"]["job-name"] for p in pods if p["spec"].get("nodeName")]
+
+    api.wait_for("the nodes are full", lambda: len(placed()) == 6, SECONDS)
+    # Two pods of one gang and all of the other, or three of both, which then wait for ever.
+    assert min(placed().count("one"), placed().count("two")) in (2, 3)
+
+
+def test_with_room_they_run_one_after_the_other(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(3, "2")
+    needs_room(queues, api, 16)
+    queues.job("one", 4, run_for="1h")
+    queues.job("two", 4, run_for="1h")
+
+    def admitted() -> list[str]:
+        return [
+            job
+            for job in ("one", "two")
+            if queues.condition(job, "Admitted").get("status") == "True"
+        ]
+
+    first = api.wait_for("one of them is admitted", admitted, SECONDS)[0]
+    second = "one" if first == "two" else "two"
+    await_told(queues, second, "quota yes; room for 2 of 4: 2 cpu short on 3 nodes")
+    assert admitted() == [first]
+    await_running(api, queues, first, 4)
+    assert queues.is_suspended(second)
+    finish(api, queues, first)
+
+    queues.await_admitted(second)
+    assert not running(api, queues.namespace) & {first}
+    await_running(api, queues, second, 4)
+    finish(api, queues, second)
+    queues.await_finished(first, second)
+    made = group_of(queues, api, second)
+    assert made["spec"]["minMember"] == 4
+    [owner] = made["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("Job", second)
+
+
+def test_room_in_pieces_is_no_room_for_large_pods(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(4, "3")
+    needs_room(queues, api, 16)
+    queues.job("large", 4, cpu="2", run_for="1h")
+    queues.await_admitted("large")
+    # Four CPUs are free, one on each node.
+    queues.job("two", 2, cpu="2", run_for="1h")
+    queues.job("ones", 4, cpu="1", run_for="1h")
+
+    queues.await_admitted("ones")
+    await_told(queues, "two", "quota yes; room for 0 of 2: 4 cpu short on 4 nodes")
+    assert queues.is_suspended("two")
+
+
+def test_a_node_that_comes_lets_in_who_waits(api: Api, queues: Queues, nodes: NodeFactory) -> None:
+    nodes(1, "2")
+    needs_room(queues, api, 16)
+    queues.job("job", 4, run_for="1h")
+    await_told(queues, "job", "quota yes; room for 2 of 4: 2 cpu short on 1 node")
+
+    nodes(1, "2", prefix="new")
+
+    queues.await_admitted("job")
+    api.wait_for(
+        "all pods have a node",
+        lambda: (
+            len([p for p in api.list("pods", queues.namespace) if p["spec"].get("nodeName")]) == 4
+        ),
+        SECONDS,
+    )
+
+
+def test_flavors_are_passed_over_that_have_quota_and_no_room(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(1, "2", prefix="spot", labels={"kind": "spot"})
+    nodes(2, "2", prefix="fast", labels={"kind": "fast"})
+    spot = queues.flavor("spot", nodeLabels={"kind": "spot"})
+    fast = queues.flavor("fast", nodeLabels={"kind": "fast"})
+    listed = [
+        {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": 8},
+                                       {"name": "memory", "nominalQuota": "8Gi"}]}
+        for flavor in (spot, fast)
+    ]  # fmt: skip
+    name = queues.create(
+        "ClusterQueue",
+        "cq",
+        {
+            "namespaceSelector": {},
+            "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": listed}],
+        },
+    )
+    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=NEEDS_ROOM)
+    queues.local_queue("queue", name)
+    queues.job("job", 4, run_for="1h")
+
+    queues.await_admitted("job")
+
+    workload = queues.workload("job")
+    assert workload is not None
+    [given] = workload["status"]["admission"]["podSetAssignments"]
+    assert given["flavors"]["cpu"] == fast
+
+
+def test_a_job_that_is_partly_done_starts_again_with_what_remains(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(2, "4")
+    name = needs_room(queues, api, 16)
+    queues.job("job", 4, indexed=True, run_for="1h")
+    queues.await_admitted("job")
+    assert group_of(queues, api, "job")["spec"]["minMember"] == 4
+
+    pods = await_running(api, queues, "job", 4)
+    assert {pod["metadata"]["labels"][GROUP_LABEL] for pod in pods} == {
+        group_of(queues, api, "job")["metadata"]["name"]
+    }
+    finish(api, queues, "job", "0", "2")
+    api.wait_for(
+        "two indexes are done",
+        lambda: (
+            api.get(JOBS, "job", queues.namespace)["status"].get("completedIndexes") == "0,2"
+            and queues.workload("job")["status"].get("reclaimablePods")
+        ),
+        SECONDS,
+    )
+
+    drain = {"spec": {"stopPolicy": "HoldAndDrain"}}
+    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=drain)
+    queues.await_condition("job", "QuotaReserved", "False")
+    assert queues.is_suspended("job")
+    api.wait_for(
+        "its template has no group any more",
+        lambda: (
+            GROUP_LABEL
+            not in (
+                api.get(JOBS, "job", queues.namespace)["spec"]["template"]["metadata"].get("labels")
+                or {}
+            )
+        ),
+        SECONDS,
+    )
+    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body={"spec": {"stopPolicy": "None"}})
+
+    queues.await_admitted("job")
+    api.wait_for(
+        "its group is what remains",
+        lambda: group_of(queues, api, "job")["spec"]["minMember"] == 2,
+        SECONDS,
+    )
+    api.wait_for(
+        "the two that remain run",
+        lambda: api.get(JOBS, "job", queues.namespace)["status"].get("ready") == 2,
+        SECONDS,
+    )

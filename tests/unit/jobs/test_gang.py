@@ -1,0 +1,161 @@
+"""The PodGroup that is made for a job which brings none."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
+from extender.jobs.actions import MakePodGroup, StartJob, StopJob
+from extender.jobs.context import Context
+from extender.jobs.decide import decide
+from extender.jobs.gang import group_of, late_pod_sets, made_name
+from extender.jobs.registry import builtin
+from extender.state.queues.records import Meta
+from tests.unit.jobs.scene import CONTEXT, FLAVOR, NS, UID, job, sent, workload
+
+GANGS = Context(flavors={"spot": FLAVOR}, makes_pod_groups=lambda name: name == "cq")
+
+
+def label_of(made: dict[str, Any]) -> str | None:
+    found: dict[str, str] = made["spec"]["template"]["metadata"].get("labels", {})
+    return found.get(POD_GROUP_LABEL)
+
+
+def test_it_is_made_before_the_job_starts() -> None:
+    work = job(parallelism=3)
+    admitted = workload(work, admitted=True)
+    made, start, *_ = decide(work, [admitted], GANGS)
+
+    name = admitted.meta.name
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": UID}
+    assert made == MakePodGroup(NS, name, 3, [owner])
+    assert isinstance(start, StartJob)
+    assert label_of(sent(work, *start.steps)) == name
+    assert group_of(admitted) == f"{NS}/{name}"
+
+
+def test_pods_that_are_done_are_not_waited_for() -> None:
+    work = job(parallelism=4, indexed=True)
+    admitted = workload(work, admitted=True, reclaimable={"main": 3})
+    made, *_ = decide(work, [admitted], GANGS)
+    assert isinstance(made, MakePodGroup)
+    assert made.min_member == 1
+
+
+def test_with_fewer_pods_it_wants_fewer() -> None:
+    least = {"kueue.x-k8s.io/job-min-parallelism": "1"}
+    work = job(parallelism=4, own_annotations=least)
+    made, *_ = decide(work, [workload(work, admitted=True, counts={"main": 2})], GANGS)
+    assert isinstance(made, MakePodGroup)
+    assert made.min_member == 2
+
+
+@pytest.mark.parametrize("label", [POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS])
+def test_pods_that_bring_one_keep_it(label: str) -> None:
+    work = job(group="own", label=label)
+    admitted = workload(work, admitted=True)
+    start, *_ = decide(work, [admitted], GANGS)
+    assert isinstance(start, StartJob)
+    labels: Any = sent(work, *start.steps)["spec"]["template"]["metadata"]["labels"]
+    assert labels[label] == "own"
+    assert {POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS} & labels.keys() == {label}
+    assert group_of(admitted) == f"{NS}/own"
+
+
+def test_without_the_setting_there_is_none() -> None:
+    work = job()
+    start, *_ = decide(work, [workload(work, admitted=True)], CONTEXT)
+    assert isinstance(start, StartJob)
+    assert label_of(sent(work, *start.steps)) is None
+
+
+def test_a_job_that_runs_gets_nothing_new() -> None:
+    work = job()
+    admitted = workload(work, admitted=True)
+    _, start, *_ = decide(work, [admitted], GANGS)
+    assert isinstance(start, StartJob)
+    runs = builtin()["batch/job"].wrap(sent(work, *start.steps))
+    assert not decide(runs, [admitted], GANGS)
+
+
+def test_the_label_goes_when_the_job_stops() -> None:
+    work = job()
+    admitted = workload(work, admitted=True)
+    _, start, *_ = decide(work, [admitted], GANGS)
+    assert isinstance(start, StartJob)
+    started = sent(work, *start.steps)
+    started["spec"]["suspend"] = True
+    started["metadata"]["annotations"] = {"kueue.x-k8s.io/stopping": "true"}
+    half = builtin()["batch/job"].wrap(started)
+    evicted = workload(work, "Evicted", admitted=True)
+    stop = next(x for x in decide(half, [evicted], GANGS) if isinstance(x, StopJob))
+    assert label_of(sent(half, *stop.steps)) is None
+
+
+def test_a_name_is_as_long_as_a_label_may_be() -> None:
+    work = job()
+    long = workload(work, meta=Meta("job-" + "a" * 53 + "-." + "b" * 40, NS))
+    other = workload(work, meta=Meta("job-" + "a" * 53 + "-." + "c" * 40, NS))
+    assert len(made_name(long)) <= 63
+    assert made_name(long) != made_name(other)
+    assert made_name(long).startswith("job-" + "a" * 53 + "-")
+    assert workload(work).meta.name == made_name(workload(work))
+
+
+def ray() -> Any:
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    return {
+        "apiVersion": "ray.io/v1", "kind": "RayJob",
+        "metadata": {"name": "work", "namespace": NS, "uid": UID,
+                     "labels": {"kueue.x-k8s.io/queue-name": "q"}},
+        "spec": {"suspend": True, "submitterPodTemplate": deepcopy(template), "rayClusterSpec": {
+            "headGroupSpec": {"template": deepcopy(template)},
+            "workerGroupSpecs": [{"groupName": "w", "replicas": 2, "template": template}]}},
+    }  # fmt: skip
+
+
+def test_pods_that_come_when_others_run_are_no_members() -> None:
+    work = builtin()["ray.io/rayjob"].wrap(ray())
+    made, start, *_ = decide(work, [workload(work, admitted=True)], GANGS)
+    assert isinstance(made, MakePodGroup)
+    assert made.min_member == 3
+    assert isinstance(start, StartJob)
+    spec: Any = sent(work, *start.steps)["spec"]
+    labels = [
+        each["metadata"]["labels"].get(POD_GROUP_LABEL)
+        for each in (
+            spec["rayClusterSpec"]["headGroupSpec"]["template"],
+            spec["rayClusterSpec"]["workerGroupSpecs"][0]["template"],
+            spec["submitterPodTemplate"],
+        )
+    ]
+    assert labels == [made.name, made.name, None]
+
+
+def replicated(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "template": {"spec": {"template": {}}}, **more}
+
+
+LATE: dict[str, tuple[str, dict[str, Any], set[str]]] = {
+    "a launcher that waits": (
+        "kubeflow.org/mpijob", {"launcherCreationPolicy": "WaitForWorkersReady"}, {"launcher"}),
+    "a launcher that does not": ("kubeflow.org/mpijob", {}, set()),
+    "jobs in order": (
+        "jobset.x-k8s.io/jobset",
+        {"startupPolicy": {"startupPolicyOrder": "InOrder"},
+         "replicatedJobs": [replicated("a"), replicated("b")]},
+        {"b"}),
+    "jobs that depend on others": (
+        "jobset.x-k8s.io/jobset",
+        {"replicatedJobs": [replicated("a"), replicated("b", dependsOn=[{"name": "a"}])]},
+        {"b"}),
+    "jobs at once": (
+        "jobset.x-k8s.io/jobset", {"replicatedJobs": [replicated("a"), replicated("b")]}, set()),
+    "pods": ("batch/job", {}, set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "spec", "late"), LATE.values(), ids=LATE)
+def test_who_waits_for_others(kind: str, spec: dict[str, Any], late: set[str]) -> None:
+    assert set(late_pod_sets(builtin()[kind].wrap({"spec": spec}))) == late

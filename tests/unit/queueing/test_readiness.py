@@ -1,0 +1,392 @@
+"""How long pods may take to become ready, and what follows where they do not."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.queueing import readiness
+from extender.queueing import transitions as to
+from extender.queueing.lifecycle import Given, Step, decide
+from extender.queueing.options import Options, PodsReady
+from extender.queueing.readiness import Deadline
+from extender.state.queues import events as ev
+from extender.state.queues.records import (
+    JobObject,
+    OwnerRef,
+    RequeueState,
+    WorkloadInfo,
+)
+from tests.makers import key
+from tests.queue_makers import (
+    Admissions,
+    admission,
+    cluster_queue,
+    condition,
+    local_queue,
+    meta,
+    workload,
+)
+
+OWN = "scheduling.x-k8s.io"
+TIMEOUT, LIMIT = f"{OWN}/pods-ready-timeout", f"{OWN}/pods-ready-backoff-limit"
+POLICY = PodsReady(timeout=100, recovery_timeout=30, backoff_base=10, backoff_max=45)
+SINCE = 1000.0
+
+
+def admitted(ready: tuple[str, bool, float] | None = None, **more: Any) -> WorkloadInfo:
+    """Return a workload admitted at SINCE; `ready` is reason, status and time of PodsReady."""
+    more.setdefault("admission", admission(workload("w")))
+    told = () if ready is None else (condition("PodsReady", ready[0], true=ready[1], at=ready[2]),)
+    conditions = (condition("QuotaReserved", at=SINCE), condition("Admitted", at=SINCE), *told)
+    return workload("w", conditions=conditions, **more)
+
+
+# -- how long
+
+
+@pytest.mark.parametrize(
+    ("said", "want"),
+    [
+        ("300", 300),
+        ("0", 0),
+        ("90s", 90),
+        ("0.5s", 0.5),
+        ("5m", 300),
+        ("1h30m", 5400),
+        ("1h1m1s", 3661),
+        ("", None),
+        ("soon", None),
+        ("-5", None),
+        ("5d", None),
+        ("5m5m", None),
+        ("٣", None),
+    ],
+)
+def test_durations(said: str, want: float | None) -> None:
+    assert readiness.seconds(said) == want
+
+
+def scene(
+    queue: Mapping[str, str] | None = None, job: Mapping[str, str] | None = None
+) -> Admissions:
+    """Return queues in which a ClusterQueue has annotations, and a job has labels."""
+    marked = cluster_queue(meta=meta("cq", annotations=dict(queue or {})))
+    queues = Admissions(marked, local_queue(), options=Options(pods_ready=POLICY))
+    labelled = JobObject("batch/job", meta("job", "ns", labels=dict(job or {})), b"{}")
+    queues.apply(ev.JobApplied(labelled))
+    return queues
+
+
+def policy(
+    queue: Mapping[str, str] | None = None,
+    job: Mapping[str, str] | None = None,
+    own: Mapping[str, str] | None = None,
+) -> PodsReady:
+    queues = scene(queue, job)
+    asks = workload(
+        "w",
+        meta=meta("w", "ns", annotations=dict(own or {})),
+        owners=(OwnerRef("batch/v1", "Job", "job", "job"),),
+    )
+    return readiness.policy_of(asks, queues.snapshot, queues.options)
+
+
+def test_the_nearest_word_counts() -> None:
+    assert policy() == POLICY
+    assert policy({TIMEOUT: "1"}).timeout == 1
+    assert policy({TIMEOUT: "1"}, {TIMEOUT: "2"}).timeout == 2
+    assert policy({TIMEOUT: "1"}, {TIMEOUT: "2"}, {TIMEOUT: "3"}).timeout == 3
+    assert policy({TIMEOUT: "1"}, {LIMIT: "4"}) == replace(POLICY, timeout=1, backoff_limit=4)
+
+
+def test_everything_can_be_said() -> None:
+    said = {
+        f"{OWN}/wait-for-pods-ready": "false",
+        TIMEOUT: "1m",
+        f"{OWN}/pods-ready-recovery-timeout": "0",
+        LIMIT: "0",
+        f"{OWN}/pods-ready-backoff-base": "0",
+        f"{OWN}/pods-ready-backoff-max": "2h",
+    }
+    assert policy(said) == PodsReady(
+        enabled=False,
+        timeout=60,
+        recovery_timeout=None,
+        backoff_limit=0,
+        backoff_base=0,
+        backoff_max=7200,
+    )
+
+
+@pytest.mark.parametrize("name", ["timeout", "recovery-timeout", "backoff-limit", "backoff-base"])
+@pytest.mark.parametrize("said", ["", "soon", "-1"])
+def test_what_cannot_be_read_says_nothing(name: str, said: str) -> None:
+    assert policy({f"{OWN}/pods-ready-{name}": said}) == POLICY
+
+
+def test_nobody_can_be_late_at_once_or_wait_for_maybe() -> None:
+    assert policy({TIMEOUT: "0", f"{OWN}/wait-for-pods-ready": "maybe"}) == POLICY
+
+
+# -- until when
+
+
+@pytest.mark.parametrize(
+    ("ready", "want"),
+    [
+        (None, Deadline(1100, "WaitForStart")),
+        (("WaitForStart", False, 900), Deadline(1100, "WaitForStart")),
+        (("WaitForStart", False, 1010), Deadline(1100, "WaitForStart")),
+        (("Started", True, 1010), None),
+        (("Started", True, 1000), None),
+        (("WaitForRecovery", False, 1050), Deadline(1080, "WaitForRecovery")),
+        (("WaitForRecovery", False, 900), Deadline(1100, "WaitForStart")),
+        (("Started", True, 900), Deadline(1100, "WaitForStart")),
+        (("Other", False, 1010), Deadline(1100, "WaitForStart")),
+    ],
+)
+def test_until_when_pods_have_to_be_ready(
+    ready: tuple[str, bool, float] | None, want: Deadline | None
+) -> None:
+    assert readiness.deadline(admitted(ready), POLICY) == want
+
+
+def test_for_whom_nobody_waits() -> None:
+    assert readiness.deadline(admitted(), replace(POLICY, enabled=False)) is None
+    assert readiness.deadline(admitted(active=False), POLICY) is None
+    assert readiness.deadline(admitted(admission=None), POLICY) is None
+    assert readiness.deadline(workload("w"), POLICY) is None
+    evicted = to.evicted(admitted(), "Preempted", "", now=SINCE)
+    assert readiness.deadline(evicted, POLICY) is None
+    lost = admitted(("WaitForRecovery", False, 1050))
+    assert readiness.deadline(lost, replace(POLICY, recovery_timeout=None)) is None
+
+
+def test_each_back_off_is_twice_the_last_one_up_to_a_limit() -> None:
+    assert [readiness.back_off(times, POLICY) for times in (1, 2, 3, 4, 5000)] == [
+        10,
+        20,
+        40,
+        45,
+        45,
+    ]
+
+
+# -- what follows
+
+
+def step(asked: WorkloadInfo, now: float, *, ready: bool = False, **changes: Any) -> Step:
+    options = Options(pods_ready=replace(POLICY, **changes))
+    queues = Admissions(cluster_queue(), local_queue(), options=options)
+    queues.put(asked)
+    given = Given(options, pods_ready=lambda _: ready)
+    return decide(asked, queues.snapshot, now, orphaned=False, given=given)
+
+
+def after(taken: Step) -> WorkloadInfo:
+    assert taken.after is not None
+    return taken.after
+
+
+def test_who_is_in_time_is_looked_at_when_it_no_longer_is() -> None:
+    assert step(admitted(), 1099) == Step(again=1)
+    assert step(admitted(("Started", True, 1010)), 9999) == Step()
+    assert step(admitted(max_execution=50), 1010) == Step(again=40)
+    assert step(admitted(max_execution=500), 1010) == Step(again=90)
+
+
+def test_who_is_late_is_sent_back_for_a_while() -> None:
+    taken = step(admitted(), 1100.5)
+    found = after(taken)
+
+    assert taken.reason == "Evicted"
+    assert found.condition("Evicted") == condition_of(found, "True", "PodsReadyTimeout")
+    assert found.requeue == RequeueState(1, 1111)
+    assert [(x.reason, x.cause, x.count) for x in found.evictions] == [
+        ("PodsReadyTimeout", "WaitForStart", 1)
+    ]
+    assert found.admission is not None  # it is given back when the pods are gone
+
+
+def condition_of(found: WorkloadInfo, status: str, reason: str) -> Any:
+    told = found.condition("Evicted")
+    assert told is not None
+    return replace(told, status=status, reason=reason)
+
+
+def test_who_did_not_recover_is_sent_back_for_longer_each_time() -> None:
+    lost = admitted(("WaitForRecovery", False, 1050), requeue=RequeueState(1))
+    assert step(lost, 1079) == Step(again=1)
+    found = after(step(lost, 1080))
+
+    assert found.requeue == RequeueState(2, 1100)
+    assert [(x.reason, x.cause) for x in found.evictions] == [
+        ("PodsReadyTimeout", "WaitForRecovery")
+    ]
+
+
+def test_a_job_whose_pods_are_ready_is_not_sent_back_because_nobody_has_told_yet() -> None:
+    taken = step(admitted(), 5000, ready=True)
+    assert taken.after is None
+    assert taken.again
+
+
+def test_past_the_limit_a_workload_is_deactivated_and_forgets_how_often_it_was_sent_back() -> None:
+    late = admitted(requeue=RequeueState(2))
+    assert after(step(late, 1100, backoff_limit=3)).requeue == RequeueState(3, 1140)
+    marked = after(step(late, 1100, backoff_limit=2))
+    target = marked.condition("DeactivationTarget")
+    assert target is not None
+    assert (target.status, target.reason) == ("True", "RequeuingLimitExceeded")
+    assert not marked.evicted
+    assert step(marked, 1101, backoff_limit=2) == Step(deactivate=True)
+
+    found = after(step(replace(marked, active=False), 1102, backoff_limit=2))
+
+    evicted = found.condition("Evicted")
+    assert evicted is not None
+    assert evicted.reason == "DeactivatedDueToRequeuingLimitExceeded"
+    assert found.condition("DeactivationTarget") is None
+    assert found.requeue is None
+    assert [(x.reason, x.cause) for x in found.evictions] == [
+        ("Deactivated", "RequeuingLimitExceeded")
+    ]
+
+
+def test_a_workload_keeps_its_count_through_a_back_off_and_loses_it_when_deactivated() -> None:
+    sent = after(step(admitted(), 1100))
+    out = to.released(sent, 1105, requeued=False)
+    assert step(out, 1106) == Step(again=4)
+    again = after(step(out, 1110))
+    assert again.requeue == RequeueState(1)
+    assert again.condition("Requeued") == replace(
+        condition("Requeued", "BackoffFinished"),
+        message="The workload waited long enough",
+        transition=1110,
+        generation=again.meta.generation,
+    )
+
+    off = after(step(replace(out, active=False), 1106))
+    assert off.requeue is None
+    assert step(off, 1107) == Step()
+    on = after(step(replace(off, active=True), 1107))
+    told = on.condition("Requeued")
+    assert told is not None
+    assert told.reason == "Reactivated"
+
+
+def test_what_was_said_of_pods_ends_with_their_quota_and_begins_anew_with_it() -> None:
+    ran = admitted(("Started", True, 1010))
+    out = to.released(to.evicted(ran, "Preempted", "", now=1020), 1020)
+    told = out.condition("PodsReady")
+    assert told is not None
+    assert (told.status, told.reason) == ("False", "WaitForStart")
+
+    assert to.reserved(workload("w"), admission(out), 1030).condition("PodsReady") is None
+    asked = to.reserved(workload("w"), admission(out), 1030, pods_ready=True)
+    told = asked.condition("PodsReady")
+    assert told is not None
+    assert (told.status, told.reason) == ("False", "WaitForStart")
+    stale = to.reserved(ran, admission(ran), 1030)
+    assert not stale.holds("PodsReady")
+
+
+def test_a_setting_of_a_cluster_queue_is_news_to_everybody_and_another_annotation_is_not() -> None:
+    queues = scene()
+    before = queues.snapshot.cluster_queues["cq"]
+
+    def annotated(**said: str) -> bool:
+        renamed = {name.replace("__", "/"): value for name, value in said.items()}
+        changed = replace(before.meta, annotations=renamed, version=before.meta.version + 1)
+        return queues.queues.apply(ev.Applied(replace(before, meta=changed))).structure
+
+    assert not annotated(note="x")
+    changed = replace(before.meta, annotations={TIMEOUT: "1"}, version=before.meta.version + 2)
+    assert queues.queues.apply(ev.Applied(replace(before, meta=changed))).structure
+
+
+# -- everybody else waits
+
+
+def blocking(*, strategy: str = "BestEffortFIFO") -> Admissions:
+    options = Options(pods_ready=PodsReady(block_admission=True))
+    return Admissions(
+        cluster_queue(strategy=strategy),
+        local_queue(),
+        cluster_queue("other"),
+        local_queue("other"),
+        options=options,
+    )
+
+
+def outcomes(queues: Admissions) -> list[tuple[str, str]]:
+    """Run a cycle and return names and what became of them."""
+    return [
+        (x.workload.split("/")[1], getattr(x, "reason", type(x).__name__)) for x in queues.run()
+    ]
+
+
+def ready(queues: Admissions, name: str) -> None:
+    """Have an admission written, and the pods become ready."""
+    found = queues.snapshot.workloads[key(name)]
+    held = queues.snapshot.admission(key(name))
+    assert held is not None
+    stored = to.reserved(found, held, 10, pods_ready=True)
+    told = to.told(stored, "PodsReady", holds=True, reason="Started", message="", now=11)
+    queues.put(replace(told, meta=replace(found.meta, version=found.meta.version + 1000)))
+
+
+@pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
+def test_one_at_a_time_is_admitted_and_the_head_of_each_queue_told_why(strategy: str) -> None:
+    queues = blocking(strategy=strategy)
+    queues.put(workload("a"), workload("b"), workload("c"), workload("o", queue="other"))
+
+    assert outcomes(queues) == [("a", "Admit"), ("o", "WaitingForPodsReady")]
+    assert outcomes(queues) == [("b", "WaitingForPodsReady"), ("o", "WaitingForPodsReady")]
+    assert queues.waiting() == ["b", "c"]
+    ready(queues, "a")
+    assert outcomes(queues) == [("b", "Admit"), ("o", "WaitingForPodsReady")]
+    queues.drop(queues.snapshot.workloads[key("b")])
+    assert outcomes(queues)[0] == ("c", "Admit")
+    ready(queues, "c")
+    assert outcomes(queues) == [("o", "Admit")]
+
+
+def test_who_has_no_quota_is_told_that_and_does_not_hide_who_has() -> None:
+    queues = blocking()
+    queues.put(workload("a"), workload("big", 4), workload("small"))
+
+    assert outcomes(queues) == [("a", "Admit")]
+    assert outcomes(queues) == [("big", "WaitingForQuota")]
+    assert outcomes(queues) == [("small", "WaitingForPodsReady")]
+
+
+def test_for_whom_nobody_waits_nobody_is_held() -> None:
+    queues = blocking()
+    free = {f"{OWN}/wait-for-pods-ready": "false"}
+    queues.put(workload("a", meta=meta("a", "ns", labels=free)), workload("b"), workload("c"))
+
+    assert outcomes(queues) == [("a", "Admit"), ("b", "Admit")]
+    assert outcomes(queues) == [("c", "WaitingForPodsReady")]
+
+
+def test_others_still_have_to_give_way_and_who_waited_for_them_goes_on_when_all_are_ready() -> None:
+    options = Options(pods_ready=PodsReady(block_admission=True))
+    preempting = {"within_cluster_queue": "LowerPriority"}
+    queues = Admissions(cluster_queue(preemption=preempting), local_queue(), options=options)
+    queues.put(workload("low", 3))
+    assert outcomes(queues) == [("low", "Admit")]
+    ready(queues, "low")
+    queues.put(workload("first", 1))
+    assert outcomes(queues) == [("first", "Admit")]
+
+    queues.put(workload("high", 3, priority=5))
+    assert outcomes(queues) == [("high", "Preempt")]
+    # Whoever waits for victims is tried before anybody has told that their quota is back.
+    queues.queues.apply(ev.Deleted(queues.snapshot.workloads[key("low")]))
+    queues.put(workload("next", 1))
+    assert outcomes(queues)[0] == ("high", "WaitingForPodsReady")
+    ready(queues, "first")
+    assert outcomes(queues) == [("high", "Admit")]

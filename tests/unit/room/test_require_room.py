@@ -1,0 +1,363 @@
+"""Quota and room: who is admitted when the nodes are known, and what the others are told."""
+
+import json
+from typing import Any
+
+import pytest
+
+from extender.api.core_v1 import Toleration
+from extender.api.wellknown import POD_GROUP_LABEL, REQUIRE_ROOM_ANNOTATION
+from extender.queueing.cycle import Admit, Preempt, Wait
+from extender.queueing.options import Options
+from extender.state import events as cluster_events
+from extender.state.claims import Claim
+from extender.state.cluster import Cluster
+from extender.state.queues.records import Fungibility, OwnerRef, PodSetInfo, WorkloadInfo
+from tests.makers import (
+    cluster_of,
+    key,
+    node,
+    nodes,
+    planned,
+    pod,
+    pod_group,
+    pods,
+    shape,
+    taint,
+    tell,
+)
+from tests.queue_makers import (
+    Admissions,
+    admission,
+    cluster_queue,
+    condition,
+    flavor,
+    group,
+    local_queue,
+    meta,
+    pod_set,
+    workload,
+)
+
+ROOM = Options(require_room=True)
+
+
+def queues_of(cluster: Cluster, cpu: Any = 100, *records: Any, **spec: Any) -> Admissions:
+    options = spec.pop("options", ROOM)
+    return Admissions(
+        cluster_queue("cq", cpu, **spec), local_queue(), *records, options=options, cluster=cluster
+    )
+
+
+def told(queues: Admissions) -> list[str]:
+    """Return who is admitted, or what the others are told."""
+    return [
+        outcome.workload.removeprefix("ns/")
+        if isinstance(outcome, Admit)
+        else f"{outcome.reason}: {outcome.message}"
+        if isinstance(outcome, Wait)
+        else "preempts"
+        for outcome in queues.run()
+    ]
+
+
+def gang(name: str, count: int, cpu: Any = 1, **more: Any) -> WorkloadInfo:
+    owner = OwnerRef("batch/v1", "Job", name, f"job-{name}")
+    return workload(name, pod_set(cpu, count), owners=(owner,), **more)
+
+
+def holding(name: str, count: int, cpu: Any = 1, **more: Any) -> WorkloadInfo:
+    """Return a workload that is admitted."""
+    asks = gang(name, count, cpu)
+    conditions = (condition("QuotaReserved", at=100), condition("Admitted", at=100))
+    return gang(
+        name, count, cpu, **{"admission": admission(asks), "conditions": conditions, **more}
+    )
+
+
+def members(name: str, count: int, *, on: str | None = None, **more: Any) -> list[Any]:
+    """Return pods of the job of a workload."""
+    return [pod(f"{name}-{n}", on=on, controller=f"job-{name}", **more) for n in range(count)]
+
+
+def test_quota_is_enough_where_room_is_not_asked_for() -> None:
+    queues = queues_of(cluster_of(node("n", 2)), options=Options())
+    queues.put(gang("w", 4))
+    assert told(queues) == ["w"]
+
+
+@pytest.mark.parametrize("default", [False, True])
+def test_a_cluster_queue_may_say_otherwise(default: bool) -> None:
+    said = {REQUIRE_ROOM_ANNOTATION: str(not default).lower()}
+    queues = queues_of(
+        cluster_of(node("n", 2)),
+        meta=meta("cq", annotations=said),
+        options=Options(require_room=default),
+    )
+    queues.put(gang("w", 4))
+    assert (told(queues) == ["w"]) is default
+
+
+WAITS: dict[str, tuple[list[Any], Any, str]] = {
+    "with numbers": (
+        [node(f"n{n}", 64, gpu=g) for n, g in enumerate((16, 16, 8))],
+        pod_set(shape(1, gpu=8), 8),
+        "room for 5 of 8: 24 example.com/gpu short on 3 nodes",
+    ),
+    "one node": ([node("n", 2)], pod_set(1, 4), "room for 2 of 4: 2 cpu short on 1 node"),
+    "in pieces": (nodes(3, 3, 3), pod_set(2, 4), "room for 3 of 4: 2 cpu short on 3 nodes"),
+    "no single thing is short": (
+        [node("a", 8, gpu=0), node("b", 1, gpu=8)],
+        pod_set(shape(2, gpu=1), 1),
+        "room for 0 of 1: none of 2 nodes has all that one more needs",
+    ),
+    "no node at all": (
+        [],
+        pod_set(1, 2),
+        "room for 0 of 2: they may use none of 0 nodes",
+    ),
+    "no node that they may use": (
+        nodes(8, 8),
+        pod_set(shape(1, selector={"disk": "ssd"}), 2),
+        "room for 0 of 2: they may use none of 2 nodes",
+    ),
+    "several pod sets": (
+        nodes(4, 4),
+        (pod_set(3, 1, name="master"), pod_set(2, 3, name="worker")),
+        "room for 3 of 4: 2 cpu short on 2 nodes",
+    ),
+    "the small ones are placed though the first is too large": (
+        nodes(4),
+        (pod_set(8, 1, name="master"), pod_set(1, 3, name="worker")),
+        "room for 3 of 4: 8 cpu short on 1 node",
+    ),
+}
+
+
+@pytest.mark.parametrize(("there", "sets", "message"), WAITS.values(), ids=WAITS)
+def test_who_has_quota_and_no_room_is_told_what_is_missing(
+    there: list[Any], sets: Any, message: str
+) -> None:
+    queues = queues_of(cluster_of(*there), options=Options(
+        require_room=True, quota_check="IgnoreUndeclared"))  # fmt: skip
+    queues.put(workload("w", sets))
+    assert told(queues) == [f"WaitingForRoom: quota yes; {message}"]
+
+
+TAKEN: dict[str, tuple[list[Any], list[WorkloadInfo], bool]] = {
+    "nothing": ([], [], True),
+    "by pods that run": (pods(1, 2, on="n"), [], False),
+    "by a plan": ([*pods(3, 1, group="other"), planned(other_0="n")], [], False),
+    "by a gang that is about to be planned": (
+        [pod_group("g", 2), *pods(2, 1, group="g")], [], False,
+    ),
+    "not by a gang that has no room itself": (
+        [pod_group("g", 9), *pods(9, 1, group="g")], [], True,
+    ),
+    "by who is admitted and has no pods yet": ([], [holding("a", 1)], False),
+    "by who is admitted and has pods without a node": (members("a", 2), [holding("a", 2)], False),
+    "not twice by pods that have one": (
+        [node("m", 1), *members("a", 1, on="m")], [holding("a", 1)], True,
+    ),
+    "by the pods that are missing": (
+        [node("m", 1), *members("a", 1, on="m")], [holding("a", 2)], False,
+    ),
+    "not by pods that are done": (
+        [node("m", 1), *members("a", 1, on="m")],
+        [holding("a", 2, reclaimable={"main": 1})],
+        True,
+    ),
+    "not by who is evicted": ([], [holding("a", 2, conditions=(condition("Evicted"),))], True),
+    "not by who is deleted": ([], [holding("a", 2, meta=meta("a", "ns", terminating=True))], True),
+    "by the pod that replaces one which is deleted": (
+        [node("m", 1), *members("a", 1, on="m", terminating=True)], [holding("a", 1)], False,
+    ),
+    "by a claim": ([cluster_events.Claimed([Claim("ns/g", 0, {"n": {"cpu": 1000}})])], [], False),
+    "once by who is admitted and has a claim": (
+        [node("m", 1), cluster_events.Claimed([Claim("ns/a", 0, {"n": {"cpu": 1000}})])],
+        [holding("a", 1)],
+        True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "others", "fits"), TAKEN.values(), ids=TAKEN)
+def test_what_counts_as_taken(facts: list[Any], others: list[WorkloadInfo], fits: bool) -> None:
+    queues = queues_of(cluster_of(node("n", 4), *facts), 100, *others)
+    queues.put(gang("w", 4))
+    assert (told(queues) == ["w"]) is fits
+
+
+def test_members_of_a_group_are_known_where_the_job_makes_its_pods_by_others() -> None:
+    template = json.dumps({"metadata": {"labels": {POD_GROUP_LABEL: "own"}}}).encode()
+    sets = PodSetInfo("main", 2, shape(1), template=template)
+    asks = workload("a", sets)
+    admitted = workload(
+        "a", sets, admission=admission(asks), conditions=(condition("QuotaReserved", at=1),)
+    )
+    cluster = cluster_of(node("n", 4), pods(2, group="own", on="n"))
+    queues = queues_of(cluster, 100, admitted)
+    queues.put(gang("w", 2))
+    assert told(queues) == ["w"]
+
+
+def test_what_is_admitted_in_a_cycle_counts_for_the_next_in_it() -> None:
+    queues = queues_of(cluster_of(nodes(2, 2, 2)))
+    queues.put(gang("one", 4), gang("two", 4), gang("small", 2, 1))
+    outcomes = told(queues)
+    assert outcomes[0] == "one"
+    assert sorted(outcomes[1:]) == [
+        "WaitingForRoom: quota yes; room for 2 of 4: 2 cpu short on 3 nodes",
+        "small",
+    ]
+
+
+def test_it_counts_in_other_trees_of_queues_too() -> None:
+    queues = queues_of(cluster_of(node("n", 4)), 100, cluster_queue("b", 100), local_queue("b"))
+    queues.put(gang("one", 4), workload("two", pod_set(1, 4), "b"))
+    assert sum(isinstance(outcome, Admit) for outcome in queues.run()) == 1
+    assert queues.run() == ()
+
+
+SPOT = flavor("spot", node_labels={"kind": "spot"})
+FAST = flavor(
+    "fast",
+    node_labels={"kind": "fast"},
+    node_taints=(taint(),),
+    tolerations=(Toleration(key="dedicated", operator="Exists"),),
+)
+SPOT_NODE = node("s", 2, labels={"kind": "spot"})
+FAST_NODE = node("f", 4, labels={"kind": "fast"}, taints=(taint(),))
+
+
+def flavored(queues: Admissions) -> object:
+    (outcome,) = queues.run()
+    if isinstance(outcome, Admit):
+        return [each.flavors["cpu"] for each in outcome.admission.assignments]
+    assert isinstance(outcome, Wait)
+    return outcome.reason, outcome.message
+
+
+def test_a_flavor_without_room_is_passed_over() -> None:
+    queues = queues_of(cluster_of(SPOT_NODE, FAST_NODE), group(spot=8, fast=8), SPOT, FAST)
+    queues.put(gang("w", 3))
+    assert flavored(queues) == ["fast"]
+
+
+def test_pod_sets_before_count_for_the_flavors_of_the_next() -> None:
+    queues = queues_of(cluster_of(SPOT_NODE, FAST_NODE), group(spot=8, fast=8), SPOT, FAST)
+    queues.put(workload("w", (pod_set(2, 1, name="a"), pod_set(1, 3, name="b"))))
+    assert flavored(queues) == ["spot", "fast"]
+
+
+def test_the_nodes_of_other_flavors_are_no_room() -> None:
+    other = node("o", 4, labels={"kind": "other"})
+    queues = queues_of(cluster_of(SPOT_NODE, other), group(spot=8), SPOT)
+    queues.put(gang("w", 3))
+    text = "quota yes; room for 2 of 3: 1 cpu short on 1 node"
+    assert flavored(queues) == ("WaitingForRoom", text)
+
+
+def test_each_flavor_says_which_of_the_two_it_lacks() -> None:
+    queues = queues_of(cluster_of(SPOT_NODE, FAST_NODE), group(spot=8, fast=2), SPOT, FAST)
+    queues.put(gang("w", 3))
+    assert flavored(queues) == (
+        "WaitingForRoom",
+        "couldn't assign flavors to pod set main: flavor spot: quota yes; room for 2 of 3: 1 cpu "
+        "short on 1 node, insufficient quota for cpu in flavor fast, 1 more than its maximum "
+        "capacity (2)",
+    )
+
+
+def test_nobody_has_to_go_for_room() -> None:
+    low = holding("low", 2)
+    queues = queues_of(
+        cluster_of(node("n", 3), members("low", 2, on="n")),
+        100,
+        low,
+        preemption={"within_cluster_queue": "LowerPriority"},
+    )
+    queues.put(gang("high", 2, priority=10))
+    (outcome,) = queues.run()
+    assert isinstance(outcome, Wait)
+    assert outcome.reason == "WaitingForRoom"
+
+
+@pytest.mark.parametrize("cpu", [2, 3], ids=["their room is enough", "it is not"])
+def test_who_has_to_go_for_quota_gives_room_too(cpu: int) -> None:
+    queues = queues_of(
+        cluster_of(node("n", 2), members("low", 2, on="n")),
+        3,
+        holding("low", 2),
+        preemption={"within_cluster_queue": "LowerPriority"},
+    )
+    queues.put(gang("high", cpu, priority=10))
+    (outcome,) = queues.run()
+    if cpu == 2:
+        assert isinstance(outcome, Preempt)
+        return
+    assert isinstance(outcome, Wait)
+    text = "quota if others go; room for 2 of 3: 1 cpu short on 1 node"
+    assert (outcome.reason, outcome.message) == ("WaitingForRoom", text)
+
+
+def test_nobody_has_to_go_because_another_flavor_has_no_room() -> None:
+    low = workload("low", pod_set(2), admission=admission(workload("low", 2), flavor="fast"),
+                   conditions=(condition("QuotaReserved", at=1),))  # fmt: skip
+    queues = queues_of(
+        cluster_of(SPOT_NODE, FAST_NODE),
+        group(spot=8, fast=3),
+        SPOT,
+        FAST,
+        low,
+        preemption={"within_cluster_queue": "LowerPriority"},
+        fungibility=Fungibility(when_can_preempt="MayStopSearch"),
+    )
+    queues.put(gang("high", 3, priority=10))
+    (outcome,) = queues.run()
+    assert isinstance(outcome, Wait)
+    assert outcome.reason == "WaitingForRoom"
+
+
+def test_fewer_pods_may_fit() -> None:
+    queues = queues_of(cluster_of(node("n", 3)))
+    queues.put(workload("w", pod_set(1, 5, least=2)))
+    (outcome,) = queues.run()
+    assert isinstance(outcome, Admit)
+    assert [each.count for each in outcome.admission.assignments] == [3]
+
+
+@pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
+def test_who_lacks_room_sleeps_until_there_may_be_some(strategy: str) -> None:
+    cluster = cluster_of(node("n", 2))
+    queues = queues_of(cluster, strategy=strategy)
+    queues.put(gang("w", 4), gang("equal", 4))
+    assert len(queues.run()) == 1  # its equals are not asked
+    assert queues.pending.lacks_room
+    assert not queues.run()
+
+    tell(cluster, node("m", 8))
+    assert not queues.run()
+    queues.pending.release_roomless()
+    assert told(queues) == ["w", "equal"]
+    assert not queues.pending.lacks_room
+
+
+def test_who_lacks_quota_is_not_tried_for_room() -> None:
+    queues = queues_of(cluster_of(node("n", 2)), 3)
+    queues.put(gang("w", 4))
+    assert told(queues)[0].startswith("ExceedsMaxQuota")
+    assert not queues.pending.lacks_room
+    queues.pending.release_roomless()
+    assert not queues.run()
+
+
+def test_the_key_of_a_group_is_the_workloads() -> None:
+    cluster = cluster_of(node("n", 4), pods(2, group="a", on="n"))
+    asks = workload("a", pod_set(1, 2))
+    queues = queues_of(cluster, 100, workload(
+        "a", pod_set(1, 2), admission=admission(asks), conditions=(condition("QuotaReserved"),)
+    ))  # fmt: skip
+    assert key("a") in cluster.snapshot().groups
+    queues.put(gang("w", 2))
+    assert told(queues) == ["w"]
