@@ -111,7 +111,7 @@ async def test_after_an_error_of_the_server_the_truth_is_read(scene: Scene, unkn
     scene.server.reads = [DOWN] * unknown
     scene.add("first", "second")
     async with scene.running():
-        await scene.until(lambda: scene.server.writes >= 2)
+        await scene.until(lambda: scene.events)
         await asyncio.sleep(10)
         assert scene.admitted() == {"first"}
 
