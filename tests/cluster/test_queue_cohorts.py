@@ -188,7 +188,7 @@ def test_who_waits_is_not_tried_or_written_for_others_and_parked_with_its_equals
         queues.job(name, 2, run_for="1h")
     parked = f'kueue_pending_workloads{{cluster_queue="{cluster_queue}",status="inadmissible"}}'
     api.wait_for("all are parked", lambda: reconciler.metric(parked) == len(waiting))
-    api.wait_for("one is told why", lambda: any(is_told(queues, name) for name in waiting))
+    api.wait_for("all are told why", lambda: all(is_told(queues, name) for name in waiting))
     versions = {name: version(queues, name) for name in waiting}
     attempts = reconciler.metric(ATTEMPTS)
     assert attempts >= 1
