@@ -320,7 +320,7 @@ RECONCILER_MAY = {
     ("kueue.x-k8s.io", "resourceflavors", ""): STARTS,
     ("kueue.x-k8s.io", "cohorts", ""): READ,
     ("kueue.x-k8s.io", "workloadpriorityclasses", ""): READ,
-    ("scheduling.x-k8s.io", "podgroups", ""): READ,
+    ("scheduling.x-k8s.io", "podgroups", ""): STARTS | {"create"},
     ("scheduling.x-k8s.io", "podgroups", "status"): {"patch"},
     ("scheduling.sigs.k8s.io", "podgroups", "status"): {"patch"},
     ("events.k8s.io", "events", ""): {"create"},

@@ -58,7 +58,7 @@ def places(pod_sets: Sequence[PodSet]) -> list[Placement]:
 def workload_of(job: GenericJob) -> Any:
     """Return a job's workload without a queue, so that it is nobody else's business."""
     made: Any = build(job, Priority())
-    made["spec"].pop("queueName")
+    made["spec"].pop("queueName", None)
     made["metadata"]["finalizers"] = []
     return made
 

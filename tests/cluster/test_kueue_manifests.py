@@ -386,7 +386,8 @@ class User:
             return len(pods) == count
 
         self.api.wait_for(f"{count} pods run", all_run, SECONDS)
-        assert {pod["spec"]["nodeName"] for pod in self.pods()} == {"batch"}
+        here = [pod for pod in self.pods() if "deletionTimestamp" not in pod["metadata"]]
+        assert {pod["spec"]["nodeName"] for pod in here} == {"batch"}
 
     def end_pods(self) -> None:
         """Have all pods succeed."""

@@ -1063,6 +1063,8 @@ def test_the_newer_version_is_preferred_and_stored_and_the_older_one_deprecated(
 
 WANT_SAMPLES = {
     "cohort.yaml": {"borrower", "owner"},
+    "fixed-size-cluster.yaml": {"left", "right"},
+    "indexed-job.yaml": {"ring"},
     "kueue.x-k8s.io_v1beta1.yaml": {"older"},
     "priority-classes.yaml": {"nightly", "urgent"},
     "queued-gang.yaml": {"train"},
