@@ -1,6 +1,7 @@
 """One real control plane for the session; a namespace and nodes for each test."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -9,7 +10,7 @@ import pytest
 from tests.cluster.gangs import PATIENT, Gangs
 from tests.cluster.queues import Queues
 from tests.harness import objects
-from tests.harness.client import Api, condition
+from tests.harness.client import Api, ApiError, condition
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.reconciler import Reconciler
@@ -99,6 +100,18 @@ def reconciler(control_plane: ControlPlane) -> Iterator[Reconciler]:
     reconciler.stop()
 
 
+def emptied(api: Api, nodes: Collection[str]) -> bool:
+    """Delete what is on nodes, whoever wants to see it first; return whether nothing was left."""
+    left = [pod for pod in api.list("pods") if pod["spec"].get("nodeName") in nodes]
+    for meta in (pod["metadata"] for pod in left):
+        if meta.get("finalizers"):
+            with suppress(ApiError):
+                body = {"metadata": {"finalizers": None}}
+                api.patch("pods", meta["name"], meta["namespace"], body=body)
+        api.delete("pods", meta["name"], meta["namespace"], grace_seconds=0)
+    return not left
+
+
 @pytest.fixture
 def nodes(api: Api) -> Iterator[NodeFactory]:
     made: list[str] = []
@@ -120,10 +133,9 @@ def nodes(api: Api) -> Iterator[NodeFactory]:
         return names
 
     yield make
-    for pod in api.list("pods"):
-        if pod["spec"].get("nodeName") in made:
-            meta = pod["metadata"]
-            api.delete("pods", meta["name"], meta["namespace"], grace_seconds=0)
+    # A pod of a Job stays until the Job controller has counted it, and would take room from nodes
+    # of the same name in the next test.
+    api.wait_for("nothing is left on the nodes", lambda: emptied(api, made))
     for name in made:
         api.delete("nodes", name)
 
