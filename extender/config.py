@@ -339,7 +339,7 @@ class Queue(_Section):
         "OnTerminating",
         description="whether pods that are being deleted give their quota back at once, or when "
         "they have ended; a ClusterQueue or a Job may say so too, with the annotation "
-        "kueue.x-k8s.io/release-quota",
+        "scheduling.x-k8s.io/release-quota",
     )
     ignore_undeclared_resources: bool = Field(
         default=False,

@@ -154,6 +154,9 @@ class Explanation(Told):
     pod_sets: list[PodSetAsked]
     quotas: list[FlavorQuota]
     waiting_for: list[WaitingFor]
+    notes: list[str] = Field(
+        [], description="Who bars its way, who leaves for it, and who could be made to."
+    )
     conditions: list[TimedCondition]
     nodes: dict[str, int] = Field({}, description="How many of its pods each node has.")
     pod_group: GroupProgress | None = None

@@ -10,7 +10,7 @@ from extender.api.visibility_v1beta2 import (
     TimedCondition,
     WaitingFor,
 )
-from extender.explain.outlook import fully
+from extender.explain.outlook import Outlook, fully
 from extender.explain.quotas import rows
 from extender.explain.running import nodes_of, pod_group_of
 from extender.explain.summary import position
@@ -33,7 +33,7 @@ def explain(key: str, view: View) -> Explanation | None:
     name = view.queues.cluster_queue_of(workload)
     queue = view.queues.cluster_queues.get(name) if name else None
     held = view.queues.admission(key)
-    state, reason, message, waiting_for = _state(workload, held, view)
+    state, reason, message, outlook = _state(workload, held, view)
     places = position(key, queue.name, view) if queue else None
     klass = workload.priority_class
     alive = state not in ("Finished", "Terminating")
@@ -54,7 +54,8 @@ def explain(key: str, view: View) -> Explanation | None:
         position_in_local_queue=_position(places[1]) if places else None,
         pod_sets=[_pod_set(each, workload, held) for each in workload.pod_sets],
         quotas=list(rows(workload, queue, held, view=view)) if queue and alive else [],
-        waiting_for=waiting_for,
+        waiting_for=_waiting_for(key, outlook, view),
+        notes=list(outlook.notes) if outlook else [],
         conditions=[
             TimedCondition(
                 type=each.type,
@@ -76,21 +77,23 @@ def _position(place: tuple[int, int]) -> Position:
 
 def _state(
     workload: WorkloadInfo, held: Admission | None, view: View
-) -> tuple[_State, str, str, list[WaitingFor]]:
+) -> tuple[_State, str, str, Outlook | None]:
     if workload.meta.terminating:
-        return "Terminating", "Deleted", "It is being deleted", []
+        return "Terminating", "Deleted", "It is being deleted", None
     if workload.finished:
-        return "Finished", *_said(workload, "Finished"), []
+        return "Finished", *_said(workload, "Finished"), None
     if held is None:
-        lacks = Lacks(view)
-        outlook = fully(workload, view, lacks)
-        name = view.pending.cluster_queue_of(workload.key)
-        missing = lacks.waiting_for(outlook.lacks, name) if name and outlook.lacks else []
-        return "Pending", outlook.reason, outlook.message, missing
+        outlook = fully(workload, view, Lacks(view))
+        return "Pending", outlook.reason, outlook.message, outlook
     for state in _HELD:
         if workload.holds(state):
-            return state, *_said(workload, state), []
-    return "QuotaReserved", "QuotaReserved", "Its quota is just being written", []
+            return state, *_said(workload, state), None
+    return "QuotaReserved", "QuotaReserved", "Its quota is just being written", None
+
+
+def _waiting_for(key: str, outlook: Outlook | None, view: View) -> list[WaitingFor]:
+    name = view.pending.cluster_queue_of(key)
+    return Lacks(view).waiting_for(outlook.lacks, name) if outlook and name else []
 
 
 def _said(workload: WorkloadInfo, kind: str) -> tuple[str, str]:

@@ -21,6 +21,8 @@ class Outlook:
     reason: str
     message: str
     lacks: Sequence[Lack] = ()
+    notes: Sequence[str] = ()
+    """Who bars its way, who leaves for it, and who could be made to."""
 
 
 def briefly(workload: WorkloadInfo, view: View, lacks: Lacks) -> Outlook:
@@ -51,7 +53,7 @@ def fully(workload: WorkloadInfo, view: View, lacks: Lacks) -> Outlook:
         rules=Rules(view.options, view.room),
     )
     proposal = lacks.proposal(workload, _queue(workload, view))
-    return Outlook(found.reason, found.message, proposal.lacks)
+    return Outlook(found.reason, found.message, proposal.lacks, found.notes)
 
 
 def _barred(workload: WorkloadInfo, view: View) -> Outlook | None:

@@ -39,6 +39,8 @@ def _headline(told: Explanation, now: datetime) -> Iterator[str]:
     if inside and beside:
         place = f"{_place(inside)} in the ClusterQueue, {_place(beside)} in the LocalQueue"
         yield _line("Position", place)
+    for note in told.notes:
+        yield _line("", note)
 
 
 def _queue(told: Explanation) -> str:

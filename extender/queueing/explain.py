@@ -1,24 +1,18 @@
-"""Why a workload waits: what it lacks of which flavor, and who has it."""
+"""Why a workload waits, and for whom."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.queue_reasons import Unadmitted
-from extender.queueing.flavors import Lack
 from extender.queueing.nomination import Nomination, Nominator
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
-from extender.queueing.quota import Node, QuotaTree
+from extender.queueing.quota import QuotaTree
 from extender.queueing.readiness import held_back
 from extender.queueing.room import Room
 from extender.queueing.standing import Absent, standing
-from extender.resources.quantity import show
-from extender.state.queues.records import FlavorResource
 from extender.state.queues.snapshot import QueueSnapshot
-
-_NAMED: Final = 5
-"""How many of those who hold quota are told by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +24,8 @@ class Explanation:
     cluster_queue: str | None
     reason: str
     message: str
-    lines: tuple[str, ...] = ()
-    """One for each thing that it lacks, and for who holds it."""
+    notes: tuple[str, ...] = ()
+    """Who bars its way, who leaves for it, and who could be made to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,56 +81,26 @@ def why(
 
 
 def _explained(nomination: Nomination, position: int, view: _View) -> Explanation:
-    lines = tuple(_lines(nomination, view))
+    notes = tuple(_notes(nomination, view))
     name, plan = nomination.queue.name, nomination.plan
     if nomination.fits and view.held:
         text = f"there is quota for it; {view.held}"
-        return Explanation(position, name, Unadmitted.WAITING_FOR_PODS_READY, text, lines)
+        return Explanation(position, name, Unadmitted.WAITING_FOR_PODS_READY, text, notes)
     if nomination.fits:
         text = f"there is quota for it; {position} workload(s) are before it"
-        return Explanation(position, name, Unadmitted.PENDING_EVALUATION, text, lines)
+        return Explanation(position, name, Unadmitted.PENDING_EVALUATION, text, notes)
     reason = nomination.reason
     if plan is not None and (plan.leaving or view.pending.victims(nomination.key)):
         reason = Unadmitted.WAITING_FOR_PREEMPTED
-    return Explanation(position, name, reason, nomination.message, lines)
+    return Explanation(position, name, reason, nomination.message, notes)
 
 
-def _lines(nomination: Nomination, view: _View) -> Iterator[str]:
+def _notes(nomination: Nomination, view: _View) -> Iterator[str]:
     order = view.pending.positions(nomination.queue.name)
     if order[0] != nomination.key and nomination.queue.strategy == "StrictFIFO":
         yield f"{order[0]} is the first of a strict queue, and nobody passes it"
-    for lack in nomination.proposal.lacks:
-        if lack.what is None or not lack.what[0]:
-            yield lack.text
-        else:
-            yield _room(nomination.node, lack, lack.what)
-            yield from _holders(nomination.node, lack.what, view)
     plan = nomination.plan
     for key in plan.leaving if plan else ():
         yield f"{key} is giving its quota back"
     for victim in plan.victims if plan else ():
         yield f"{victim.workload} could be made to go ({victim.reason})"
-
-
-def _room(node: Node, lack: Lack, what: FlavorResource) -> str:
-    flavor, resource = what
-    free, quota = node.available(what), node.quota(what)
-    text = (
-        f"{resource} in flavor {flavor}: {show(resource, lack.missing)} more needed, "
-        f"{show(resource, max(0, free))} free, nominal quota {show(resource, quota.nominal)}, "
-        f"at most {show(resource, node.potential(what))}"
-    )
-    return text if node.parent is None else f"{text} in cohort {node.parent.name}"
-
-
-def _holders(node: Node, what: FlavorResource, view: _View) -> Iterator[str]:
-    held = [
-        (-holder.usage[what], key, queue.name, holder.workload.priority)
-        for queue in node.root.queues
-        for key, holder in view.tree.holders.of(queue.name).holders.items()
-        if what in holder.usage
-    ]
-    for amount, key, queue, priority in sorted(held)[:_NAMED]:
-        yield f"held by {key} in {queue}: {show(what[1], -amount)}, priority {priority}"
-    if len(held) > _NAMED:
-        yield f"held by {len(held) - _NAMED} more"

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
 CRDS = Path(__file__).parents[1] / "harness" / "crds"
 HOLD = "test.example/hold"
-RELEASE = "kueue.x-k8s.io/release-quota"
+RELEASE = "scheduling.x-k8s.io/release-quota"
 INDEX = "batch.kubernetes.io/job-completion-index"
 PATIENT = 60
 

@@ -14,7 +14,7 @@ from extender.state.queues.usage import usage
 from tests.unit.jobs.scene import CONTEXT, condition, job, workload
 
 EVICTED = ("Evicted", "True", "Preempted")
-RELEASE = "kueue.x-k8s.io/release-quota"
+RELEASE = "scheduling.x-k8s.io/release-quota"
 ON_TERMINAL = replace(CONTEXT, release_quota="OnTerminal")
 LEAST = {"kueue.x-k8s.io/job-min-parallelism": "1"}
 
