@@ -422,8 +422,8 @@ class Cluster:
         tables = self._tables
         if pod.node is not None:
             add(tables.used.setdefault(pod.node, {}), pod.shape.requests)
-        if pod.controller is not None:
-            tables.controlled.setdefault(pod.controller, set()).add(pod.uid)
+        for index, name in _indexes(tables, pod):
+            index.setdefault(name, set()).add(pod.uid)
         if pod.group is None:
             return
         self._unsorted.add(pod.group)
@@ -443,11 +443,10 @@ class Cluster:
         tables = self._tables
         if pod.node is not None:
             _take_off(tables.used, pod.node, pod.shape.requests)
-        if pod.controller is not None:
-            there = tables.controlled[pod.controller]
-            there.discard(pod.uid)
-            if not there:
-                del tables.controlled[pod.controller]
+        for index, name in _indexes(tables, pod):
+            index[name].discard(pod.uid)
+            if not index[name]:
+                del index[name]
         tally = self._tally_of(pod)
         if tally is not None:
             tally.bound.discard(pod.uid)
@@ -503,7 +502,7 @@ class Cluster:
             recount._assume(assumption.pod, assumption.node, assumption.stage)
         recount._sort()
         assert list(self._tables.queue) == list(fresh.queue), "the queue is not the recount"
-        for name in ("pods", "groups", "assumed", "used", "reserved", "controlled"):
+        for name in ("pods", "groups", "assumed", "used", "reserved", "controlled", "of_workload"):
             have, want = getattr(self._tables, name), getattr(fresh, name)
             assert have == want, f"{name}: {have} is not the recount {want}"
         for node, levels in self._tables.kept.items():
@@ -518,6 +517,12 @@ class Cluster:
         assert self._tables.refused.keys() <= self._tables.pods.keys()
         claimed = {(node, c.group) for c in self._tables.claims.values() for node in c.rooms}
         assert claimed == {(n, g) for n, there in self._tables.claimed.items() for g in there}
+
+
+def _indexes(tables: Tables, pod: PodInfo) -> list[tuple[dict[str, set[str]], str]]:
+    """Return where a pod is found by somebody else's name."""
+    found = ((tables.controlled, pod.controller), (tables.of_workload, pod.workload))
+    return [(index, name) for index, name in found if name is not None]
 
 
 def _waits_for_room(tally: GroupTally, quorum: int) -> bool:

@@ -68,6 +68,8 @@ class Tables:
     groups: dict[str, GroupTally] = field(default_factory=dict)
     controlled: dict[str, set[str]] = field(default_factory=dict)
     """By UID of an owner: the pods that it makes others in place of."""
+    of_workload: dict[str, set[str]] = field(default_factory=dict)
+    """By Workload: the UIDs of the pods that say that they are its."""
     assumed: dict[str, Assumption] = field(default_factory=dict)
     refused: dict[str, Refusal] = field(default_factory=dict)
     used: dict[str, Resources] = field(default_factory=dict)
@@ -96,6 +98,7 @@ class Tables:
 
 _NO_GROUP = GroupTally()
 _NO_PODS: Mapping[str, PodInfo] = {}
+_NO_CLAIMS: Mapping[str, Claim] = {}
 
 
 class Snapshot:
@@ -172,6 +175,10 @@ class Snapshot:
         """Claims to room of groups that have waited long, by group."""
         return self._tables.claims
 
+    def claims_on(self, node: str) -> Mapping[str, Claim]:
+        """Return the claims to room on a node, by group."""
+        return self._tables.claimed.get(node, _NO_CLAIMS)
+
     def turn(self, pod_group: PodGroupInfo) -> Turn:
         """Return what groups are ordered by: priority, then age or last failure, then name."""
         key = pod_group.key
@@ -190,6 +197,10 @@ class Snapshot:
     def controlled_by(self, owner: str) -> Collection[str]:
         """Return the UIDs of the pods whose controller has that UID."""
         return self._tables.controlled.get(owner, ())
+
+    def of_workload(self, key: str) -> Collection[str]:
+        """Return the UIDs of the pods that say that they are a Workload's, by `namespace/name`."""
+        return self._tables.of_workload.get(key, ())
 
     @property
     def nodes_version(self) -> int:
