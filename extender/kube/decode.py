@@ -89,7 +89,7 @@ class Decoder:
             phase=pod.status.phase or "Pending",
             ready="ContainersReady" in holding,
             owners=tuple(f"{meta.namespace}/{o.name}" for o in meta.owner_references or ()),
-            controller=next((o.uid for o in meta.owner_references or () if o.controller), None),
+            controller=_controller(meta),
             readiness_gate=any(g.condition_type == GANG_READY for g in spec.readiness_gates or ()),
             pod_set=(meta.labels or {}).get(PODSET_LABEL),
             workload=_workload(meta),
@@ -128,7 +128,9 @@ class Decoder:
         begun, done, more = _pods_of(job.spec, (job.status.succeeded or 0) + failed)
         queued = QUEUE_LABEL in (job.metadata.labels or {})
         key = f"{job.metadata.namespace}/{job.metadata.name}"
-        return JobInfo(job.metadata.uid, group, begun, done, more, key if queued else None)
+        held = key if queued else None
+        maker = _controller(job.metadata)
+        return JobInfo(job.metadata.uid, group, begun, done, more, held, maker)
 
     def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:
         """Return a PodGroup of an API group. Raises DecodeError where the JSON is not one."""
@@ -290,6 +292,10 @@ def conditions_of(conditions: Sequence[core.Condition] | None) -> tuple[Conditio
 def seconds_of(moment: datetime | None) -> float:
     """Return seconds since the epoch; 0 for no time."""
     return moment.timestamp() if moment else 0.0
+
+
+def _controller(meta: core.ObjectMeta) -> str | None:
+    return next((o.uid for o in meta.owner_references or () if o.controller), None)
 
 
 def _workload(meta: core.PodMeta) -> str | None:

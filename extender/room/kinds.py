@@ -10,13 +10,14 @@ from extender.room.unplaced import Some
 from extender.state.pods import PodInfo, Shape
 from extender.state.queues.records import FlavorInfo, PodSetInfo, WorkloadInfo
 from extender.state.queues.snapshot import QueueSnapshot
+from extender.state.snapshot import Snapshot
 
 
 class Kinds:
     """Equal pods of equal pod sets are one kind, as decoded ones are one shape."""
 
-    def __init__(self, queues: QueueSnapshot) -> None:
-        self._queues = queues
+    def __init__(self, queues: QueueSnapshot, cluster: Snapshot) -> None:
+        self._queues, self._cluster = queues, cluster
         self._version = -1
         self._known: WeakKeyDictionary[Shape, dict[tuple[str, ...], Shape]] = WeakKeyDictionary()
 
@@ -36,7 +37,7 @@ class Kinds:
         """Return what a pod is: one of its workload's, or else of its group's."""
         if not pod.shape.one_per_node:
             return Like(pod.shape)
-        for key in workloads_of(pod, self._queues):
+        for key in workloads_of(pod, self._queues, self._cluster):
             workload = self._queues.workloads.get(key)
             for each in workload.pod_sets if workload is not None else ():
                 if workload is not None and each.shape.one_per_node and _is_of(pod, each):

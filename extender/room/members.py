@@ -19,9 +19,11 @@ def members(
 ) -> Iterator[PodInfo]:
     """Yield the pods of a workload that there are."""
     yield from declared(workload, cluster)
-    for uid in _candidates(workload, queues, cluster):
+    for uid in _candidates(workload, cluster):
         pod = cluster.pods[uid]
-        if pod.workload is None and workload.key in (_owners(pod, queues) or (workload.key,)):
+        if pod.workload is None and workload.key in (
+            _owners(pod, queues, cluster) or (workload.key,)
+        ):
             yield pod
 
 
@@ -30,24 +32,23 @@ def declared(workload: WorkloadInfo, cluster: Snapshot) -> Iterator[PodInfo]:
     return (cluster.pods[uid] for uid in cluster.of_workload(workload.key))
 
 
-def workloads_of(pod: PodInfo, queues: QueueSnapshot) -> Collection[str]:
+def workloads_of(pod: PodInfo, queues: QueueSnapshot, cluster: Snapshot) -> Collection[str]:
     """Return the workloads that a pod is of, by what it says, or by who made it."""
-    return (pod.workload,) if pod.workload is not None else _owners(pod, queues)
+    return (pod.workload,) if pod.workload is not None else _owners(pod, queues, cluster)
 
 
-def _candidates(workload: WorkloadInfo, queues: QueueSnapshot, cluster: Snapshot) -> set[str]:
+def _candidates(workload: WorkloadInfo, cluster: Snapshot) -> set[str]:
     owners = [owner.uid for owner in workload.owners]
-    made = (job.meta.uid for owner in owners for job in queues.made_by(owner))
+    made = (job for owner in owners for job in cluster.made_by(owner))
     found = {uid for maker in chain(owners, made) for uid in cluster.controlled_by(maker)}
     found |= {uid for uid in owners if uid in cluster.pods}
     return found | cluster.tally(group_of(workload)).members.keys()
 
 
-def _owners(pod: PodInfo, queues: QueueSnapshot) -> Collection[str]:
+def _owners(pod: PodInfo, queues: QueueSnapshot, cluster: Snapshot) -> Collection[str]:
     """Return the workloads of the pod itself, of its controller, or of who made that one."""
-    maker = queues.job_of(pod.controller) if pod.controller else None
-    above = maker.owner.uid if maker is not None and maker.owner is not None else None
-    for uid in (pod.uid, pod.controller, above):
+    job = cluster.job(pod.controller) if pod.controller else None
+    for uid in (pod.uid, pod.controller, job.maker if job else None):
         found = queues.workloads_of(uid) if uid else ()
         if found:
             return found

@@ -36,7 +36,7 @@ class NodeRoom:
 
     def __init__(self, queues: QueueSnapshot, cluster: Snapshot) -> None:
         self._queues, self._cluster = queues, cluster
-        self._places, self._kinds = Places(cluster), Kinds(queues)
+        self._places, self._kinds = Places(cluster), Kinds(queues, cluster)
         self._groups: set[str] = set()
         """Those of admitted workloads."""
         self._packing: Packing | None = None

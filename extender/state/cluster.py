@@ -239,18 +239,23 @@ class Cluster:
     def _job_applied(self, event: ev.JobApplied) -> Change:
         job, jobs = event.job, self._tables.jobs
         before = jobs.get(job.uid)
-        if before == job or (before is None and job.group is None and not job.held_by_queue):
+        known = before is not None or job.group or job.held_by_queue or job.maker
+        if before == job or not known:
             return _NOTHING
         changes = [self._hold(before, job)]
         if before is not None:
             changes.append(self._count_job(before, -1))
+            self._disown(before)
         jobs[job.uid] = job
+        if job.maker is not None:
+            self._tables.made.setdefault(job.maker, set()).add(job.uid)
         return _merge([*changes, self._count_job(job, 1)])
 
     def _job_deleted(self, event: ev.JobDeleted) -> Change:
         job = self._tables.jobs.pop(event.uid, None)
         if job is None:
             return _NOTHING
+        self._disown(job)
         return _merge((self._hold(job, None), self._count_job(job, -1)))
 
     def _jobs_listed(self, event: ev.JobsListed) -> Change:
@@ -258,6 +263,13 @@ class Cluster:
         gone = [uid for uid in self._tables.jobs if uid not in listed]
         changes = [self._job_deleted(ev.JobDeleted(uid)) for uid in gone]
         return _merge(changes + [self._job_applied(ev.JobApplied(job)) for job in event.jobs])
+
+    def _disown(self, job: JobInfo) -> None:
+        if job.maker is not None:
+            there = self._tables.made[job.maker]
+            there.discard(job.uid)
+            if not there:
+                del self._tables.made[job.maker]
 
     def _hold(self, before: JobInfo | None, after: JobInfo | None) -> Change:
         """Note whether a queue holds a Job's pods; one that lets go of them may give room."""

@@ -87,6 +87,8 @@ class Tables:
     finished: dict[str, dict[str, PodInfo]] = field(default_factory=dict)
     """The same by group."""
     jobs: dict[str, JobInfo] = field(default_factory=dict)
+    made: dict[str, set[str]] = field(default_factory=dict)
+    """By UID of their maker: the UIDs of Jobs."""
     work: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By group: how many pods its unfinished Jobs begin with, and have behind them."""
     failed_at: dict[str, float] = field(default_factory=dict)
@@ -158,7 +160,7 @@ class Snapshot:
         return key in self._tables.work
 
     def job(self, uid: str) -> JobInfo | None:
-        """Return a Job with members."""
+        """Return a Job with members, or one that something has made."""
         return self._tables.jobs.get(uid)
 
     def finished(self, key: str) -> Mapping[str, PodInfo]:
@@ -197,6 +199,10 @@ class Snapshot:
     def controlled_by(self, owner: str) -> Collection[str]:
         """Return the UIDs of the pods whose controller has that UID."""
         return self._tables.controlled.get(owner, ())
+
+    def made_by(self, maker: str) -> Collection[str]:
+        """Return the UIDs of the Jobs whose controller has that UID."""
+        return self._tables.made.get(maker, ())
 
     def of_workload(self, key: str) -> Collection[str]:
         """Return the UIDs of the pods that say that they are a Workload's, by `namespace/name`."""

@@ -178,11 +178,6 @@ class QueueSnapshot:
         keys = self._tables.units.get(key, ())
         return [self._tables.jobs[each] for each in sorted(keys)]
 
-    def made_by(self, uid: str) -> Iterator[JobObject]:
-        """Yield the jobs that the object with a UID has made."""
-        for key in self._tables.children.get(uid, ()):
-            yield self._tables.jobs[key]
-
     def job_of(self, uid: str) -> JobObject | None:
         """Return the job with a UID."""
         key = self._tables.job_uids.get(uid)

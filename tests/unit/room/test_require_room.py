@@ -18,7 +18,6 @@ from tests.makers import (
     key,
     node,
     nodes,
-    planned,
     pod,
     pod_group,
     pods,
@@ -147,7 +146,6 @@ def test_who_has_quota_and_no_room_is_told_what_is_missing(
 TAKEN: dict[str, tuple[list[Any], list[WorkloadInfo], bool]] = {
     "nothing": ([], [], True),
     "by pods that run": (pods(1, 2, on="n"), [], False),
-    "by a plan": ([*pods(3, 1, group="other"), planned(other_0="n")], [], False),
     "by a gang that is about to be planned": (
         [pod_group("g", 2), *pods(2, 1, group="g")], [], False,
     ),
