@@ -21,9 +21,10 @@ def members(
     yield from declared(workload, cluster)
     for uid in _candidates(workload, cluster):
         pod = cluster.pods[uid]
-        if pod.workload is None and workload.key in (
-            _owners(pod, queues, cluster) or (workload.key,)
-        ):
+        if pod.workload is not None:
+            continue
+        owners = _owners(pod, queues, cluster)
+        if not owners or workload.key in owners:
             yield pod
 
 

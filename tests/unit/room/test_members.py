@@ -100,6 +100,14 @@ PLACED: dict[str, tuple[Any, list[OwnerRef], list[Any], list[Any], int]] = {
         [],
         8,
     ),
+    "a pod that is a job alone": (pod_set(1), [owned("Pod", "p")], [pod("p", on="n")], [], 9),
+    "the large one of two sets, which says nothing": (
+        (pod_set(1, 2, name="small"), pod_set(4, 1, name="large")),
+        [owned("Job", "j")],
+        [pod("l", 4, on="n", controller="j")],
+        [],
+        4,
+    ),
     "pods of two batches, one from before": (
         PAIR,
         [owned("Job", "j")],
