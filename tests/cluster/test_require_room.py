@@ -222,7 +222,8 @@ def test_pods_that_other_objects_make_are_counted_once(
     api.apply(CRDS)
     nodes(1, "5")
     needs_room(queues, api, 16)
-    template = kinds.template("1", restartPolicy="Never")
+    stays = {"metadata": {"annotations": {RUN_FOR: "1h"}}}
+    template = {**stays, **kinds.template("1", restartPolicy="Never")}
     spec = {
         "suspend": True,
         "startupPolicy": {"startupPolicyOrder": "InOrder"},
