@@ -37,10 +37,11 @@ class Kinds:
         """Return what a pod is: one of its workload's, or else of its group's."""
         if not pod.shape.one_per_node:
             return Like(pod.shape)
-        for key in workloads_of(pod, self._queues, self._cluster):
-            workload = self._queues.workloads.get(key)
-            for each in workload.pod_sets if workload is not None else ():
-                if workload is not None and each.shape.one_per_node and _is_of(pod, each):
+        there = self._queues.workloads
+        keys = workloads_of(pod, self._queues, self._cluster)
+        for workload in [there[key] for key in keys if key in there]:
+            for each in workload.pod_sets:
+                if each.shape.one_per_node and _is_of(pod, each):
                     return Like(pod.shape, _alone(workload, each))
         return Like(pod.shape, (pod.group, pod.shape) if pod.group else None)
 
