@@ -66,9 +66,9 @@ def main(
     external: Annotated[
         str,
         typer.Option(
-            help="Part quota: measure this command in place of ours. It gets KUBECONFIG, with all rights, "
-            "serves the same API, and is stopped by SIGTERM. No shell is between, and its own "
-            "process is measured: a script should end with `exec`."
+            help="Part quota: measure this command in place of ours. It gets KUBECONFIG, with all "
+            "rights, serves the same API, and is stopped by SIGTERM. No shell is between, and its "
+            "own process is measured: a script should end with `exec`."
         ),
     ] = "",
     external_name: Annotated[str, typer.Option(help="What its column is called.")] = "external",

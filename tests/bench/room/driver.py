@@ -1,4 +1,4 @@
-"""Keeps Jobs waiting, lets the pods of a Job end when all of them have run long enough, and records.
+"""Keeps Jobs waiting, ends the pods of those that have run for long enough, and records.
 
 A gang of which some pods are missing does no work, so a runtime begins when all pods of a Job run,
 and a pod does not end by itself.
@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import aiohttp
 
@@ -88,11 +89,16 @@ class Driver:
         self.seen.append(seen)
         self._look(seen)
 
+    @property
+    def made(self) -> int:
+        """How many Jobs were made."""
+        return self._backlog.made
+
     def told(self) -> str:
         """Return how far it is."""
         since = 0.0 if self.first is None else time.monotonic() - self.first
         return (
-            f"{self._backlog.made} Jobs made, {self.finished} finished, "
+            f"{self.made} Jobs made, {self.finished} finished, "
             f"{since:.0f} of {self._load.window_seconds:g} s"
         )
 
@@ -152,8 +158,7 @@ async def drive(kubeconfig: Path, load: Load, *, begin_seconds: float, tell: Tel
                 tasks.create_task(_follow_workloads(http, versions[0], driver))
                 tasks.create_task(_follow_pods(http, versions[1], driver))
                 driver.fill()
-                await _until_the_end(driver, load, begin_seconds=begin_seconds, tell=tell)
-                raise _EndedError  # which ends whatever is under way
+                await _run_out(driver, load, begin_seconds=begin_seconds, tell=tell)
         except* _EndedError:
             pass
         except* (RuntimeError, aiohttp.ClientError) as group:
@@ -165,7 +170,8 @@ class _EndedError(Exception):
     """The window is over."""
 
 
-async def _until_the_end(driver: Driver, load: Load, *, begin_seconds: float, tell: Tell) -> None:
+async def _run_out(driver: Driver, load: Load, *, begin_seconds: float, tell: Tell) -> NoReturn:
+    """Raise _EndedError at the end of the window: that ends whatever else is under way."""
     began = time.monotonic()
     while driver.first is None:
         tell(driver.told())
@@ -174,7 +180,10 @@ async def _until_the_end(driver: Driver, load: Load, *, begin_seconds: float, te
             raise RuntimeError(f"nobody was admitted within {begin_seconds:g} s")
     while time.monotonic() - driver.first < load.window_seconds + _SETTLE_SECONDS:
         tell(driver.told())
+        if driver.made >= load.most_jobs:
+            raise RuntimeError(f"all {load.most_jobs} Jobs were made before the window was over")
         await asyncio.sleep(_TICK_SECONDS)
+    raise _EndedError
 
 
 async def _follow_workloads(http: aiohttp.ClientSession, version: str, driver: Driver) -> None:

@@ -13,6 +13,7 @@ class WorkloadSeen(msgspec.Struct, frozen=True, kw_only=True):
     time: float
     job: str
     admitted: bool = False
+    waits: str = ""  # the reason for which it has no quota
     evicted: str = ""  # the reason
     finished: bool = False
     gone: bool = False
@@ -40,9 +41,10 @@ def of_workload(event: WorkloadEvent, now: float) -> WorkloadSeen:
     return WorkloadSeen(
         time=now,
         job=workload.metadata.job,
-        admitted=bool(workload.true("Admitted")),
-        evicted=workload.true("Evicted"),
-        finished=bool(workload.true("Finished")),
+        admitted=bool(workload.reason("Admitted")),
+        waits=workload.reason("QuotaReserved", "False"),
+        evicted=workload.reason("Evicted"),
+        finished=bool(workload.reason("Finished")),
         gone=event.type == "DELETED",
     )
 

@@ -42,7 +42,7 @@ def queues(load: Load) -> list[Object]:
         "coveredResources": [CPU, MEMORY],
         "flavors": [{"name": QUEUE, "resources": resources}],
     }
-    spec = {
+    spec: Object = {
         "namespaceSelector": {},
         "queueingStrategy": load.queueing_strategy,
         "resourceGroups": [group],

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from statistics import median
 
 from tests.bench.room.admissions import PODS_READY_TIMEOUT, Admission, admissions
-from tests.bench.room.history import Seen
+from tests.bench.room.history import Seen, WorkloadSeen
 from tests.bench.room.load import JobClass, Load
 from tests.bench.room.usage import Usage, usage
+
+WAITING_FOR_ROOM = "WaitingForRoom"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,10 @@ class Measures:
     start: float
     end: float
     classes: Mapping[str, OfClass]
+    made: int
+    """Workloads that there were."""
+    without_room: int
+    """Those of them that were told that they have quota and no room."""
     usage: Usage
     useful: float
     """The share of the free CPU that finished Jobs had for their runtime."""
@@ -89,6 +95,8 @@ def measure(history: Sequence[Seen], load: Load) -> Measures | None:
         start=start,
         end=end,
         classes=classes,
+        made=len({seen.job for seen in within}),
+        without_room=len({seen.job for seen in within if _lacks_room(seen)}),
         usage=usage(within, load, start=start, end=end),
         useful=work / (load.window_seconds * load.free),
     )
@@ -102,6 +110,10 @@ def _of_class(found: Sequence[Admission], load: Load, end: float) -> OfClass:
         finished=sum(each.finished for each in found),
         seconds=[each.all_bound - each.began for each in found if each.all_bound is not None],
     )
+
+
+def _lacks_room(seen: Seen) -> bool:
+    return isinstance(seen, WorkloadSeen) and seen.waits == WAITING_FOR_ROOM
 
 
 def _work(kind: JobClass) -> float:

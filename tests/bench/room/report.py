@@ -87,6 +87,8 @@ def _rows(load: Load) -> list[tuple[str, str, Value]]:
         ("work of finished Jobs, % of free CPU", "{:.1f}", lambda e: e.measures.useful * 100),
         ("mean node usage, % of free CPU", "{:.1f}", lambda e: e.measures.usage.used * 100),
         ("  of it by Jobs not all on nodes", "{:.1f}", lambda e: e.measures.usage.idle * 100),
+        ("Workloads", "{:.0f}", lambda each: each.measures.made),
+        ("  with quota and no room, told so", "{:.0f}", lambda e: e.measures.without_room),
         ("admissions", "{:.0f}", lambda each: each.measures.admitted),
         *((f"  {kind}", "{:.0f}", _of_class(kind, "admitted")) for kind in classes),
         ("admissions that then waited for room", "{:.0f}", lambda e: e.measures.waited),

@@ -1,4 +1,4 @@
-"""One measured run: a fresh control plane with real Jobs, nodes, kube-scheduler and our processes."""
+"""One measured run: real Jobs on a fresh control plane with nodes and both of our processes."""
 
 import asyncio
 from collections.abc import Mapping

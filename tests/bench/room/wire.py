@@ -14,7 +14,7 @@ class Owner(msgspec.Struct):
 class Metadata(_Metadata, rename="camel"):
     uid: str = ""
     deletion_timestamp: str | None = None
-    owner_references: list[Owner] = []
+    owner_references: list[Owner] = msgspec.field(default_factory=list)
 
     @property
     def job(self) -> str:
@@ -30,10 +30,10 @@ class Workload(msgspec.Struct):
     metadata: Metadata
     status: WorkloadStatus = msgspec.field(default_factory=WorkloadStatus)
 
-    def true(self, kind: str) -> str:
-        """Return the reason of a condition that is True, "" where it is not."""
+    def reason(self, kind: str, status: str = "True") -> str:
+        """Return the reason of a condition that has this status, "" where it has not."""
         found = (each for each in self.status.conditions if each.type == kind)
-        return next((each.reason for each in found if each.status == "True"), "")
+        return next((each.reason for each in found if each.status == status), "")
 
 
 class WorkloadEvent(msgspec.Struct):
