@@ -3,11 +3,12 @@
 import pytest
 
 from tests.bench.room.admissions import Admission, admissions
+from tests.bench.room.history import Seen
 from tests.unit.bench.room.makers import admitted, bound, evicted, finished, load, pod, workload
 
 
 def test_an_admission_from_its_begin_to_its_end() -> None:
-    history = [
+    history: list[Seen] = [
         workload(0.0),
         admitted(1.0),
         pod(1.1, 0),
@@ -34,7 +35,7 @@ def test_pods_may_be_seen_before_the_admission() -> None:
 
 
 def test_one_that_was_sent_back_begins_anew() -> None:
-    history = [
+    history: list[Seen] = [
         admitted(1.0),
         bound(1.1, 0),
         pod(1.1, 1),
