@@ -113,4 +113,4 @@ def test_who_is_admitted_by_room_does_not_wait_for_it(tmp_path: Path) -> None:
     assert measures["room"]["without_room"]
     assert not measures["quota"]["without_room"]
     assert runs["room"]["cpu_seconds"].keys() >= {"reconciler", "extender", "kube-scheduler"}
-    assert "admissions that then waited for room" in done.stdout
+    assert "then waited for room" in done.stdout

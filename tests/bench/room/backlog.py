@@ -25,20 +25,29 @@ class Backlog:
 
     def missing(self) -> Iterator[tuple[JobClass, int]]:
         """Yield class and number of each Job to be made, as if it then were; classes in turn."""
-        while found := [kind for kind in self._load.classes if self._lacks(kind)]:
-            for kind in found:
-                number = self._made.total()
-                if number >= self._load.most_jobs:
-                    return
-                self._made[kind.class_name] += 1
-                yield kind, number
+        while self.made < self._load.most_jobs and (kind := self._next()):
+            number = self.made
+            self._made[kind.class_name] += 1
+            yield kind, number
 
     @property
     def made(self) -> int:
         """How many were made in all."""
         return self._made.total()
 
+    def _next(self) -> JobClass | None:
+        """Return the class whose turn it is among those that are missing."""
+        if self._load.waiting is not None and self._waiting() >= self._load.waiting:
+            return None
+        found = [each for each in self._load.classes if self._lacks(each)]
+        return min(found, key=self._turns, default=None)
+
     def _lacks(self, kind: JobClass) -> bool:
-        name = kind.class_name
-        left = sum(class_of(job) == name for job in self._left)
-        return self._made[name] - left < kind.waiting
+        return kind.waiting is None or self._waiting(kind.class_name) < kind.waiting
+
+    def _turns(self, kind: JobClass) -> int:
+        return self._made[kind.class_name] // kind.in_turn
+
+    def _waiting(self, name: str | None = None) -> int:
+        made = self.made if name is None else self._made[name]
+        return made - sum(name in {None, class_of(job)} for job in self._left)

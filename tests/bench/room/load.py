@@ -12,6 +12,7 @@ from tests.bench.queue.load import Count, Milli, MilliOrZero, Model, Name, docum
 
 LOADS = Path(__file__).parent / "loads"
 FRAGMENTED = LOADS / "fragmented.yaml"
+IN_TURN = LOADS / "in-turn.yaml"
 SMALL = LOADS / "small.yaml"
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
@@ -44,8 +45,10 @@ class JobClass(Model):
     pods: Count
     cpu: Milli
     runtime_ms: Annotated[int, Field(ge=0)]
-    waiting: Count
-    """How many are kept waiting for admission."""
+    waiting: Count | None = None
+    """How many of this class are kept waiting for admission."""
+    in_turn: Count = 1
+    """How many are made one after the other, before the next class has its turn."""
 
     @property
     def request(self) -> int:
@@ -65,6 +68,9 @@ class Load(Model):
     quota: Milli
     queueing_strategy: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
     classes: Annotated[list[JobClass], Field(min_length=1)]
+    waiting: Count | None = None
+    """How many are kept waiting of all classes together, which then are made strictly in turn: a
+    class that is passed by the others soon is all that waits."""
     pods_ready_timeout_seconds: Seconds
     backoff_base_seconds: Seconds
     window_seconds: Seconds
@@ -88,6 +94,8 @@ class Load(Model):
         names = [each.class_name for each in self.classes]
         if len(names) > len(set(names)):
             raise ValueError("two classes have the same name")
+        if any((each.waiting is None) is (self.waiting is None) for each in self.classes):
+            raise ValueError("waiting is said of every class, or of all together")
         for each in self.classes:
             places = sum(node.count * (node.free // each.cpu) for node in self.nodes)
             if each.pods > places:

@@ -1,7 +1,7 @@
 """Who is created so that enough of each class wait."""
 
 from tests.bench.room.backlog import Backlog
-from tests.unit.bench.room.makers import admitted, evicted, finished, load, workload
+from tests.unit.bench.room.makers import admitted, document, evicted, finished, load, workload
 
 
 def _missing(backlog: Backlog) -> list[tuple[str, int]]:
@@ -44,3 +44,16 @@ def test_there_is_an_end_to_it() -> None:
 
     assert _missing(backlog) == [("wide", 0), ("small", 1)]
     assert backlog.made == 2
+
+
+def test_a_class_that_is_passed_soon_is_all_that_waits() -> None:
+    wide, small = ({**each, "waiting": None} for each in document()["classes"])
+    backlog = Backlog(load(waiting=3, classes=[wide, {**small, "inTurn": 2}]))
+    assert _missing(backlog) == [("wide", 0), ("small", 1), ("small", 2)]
+
+    backlog.take(admitted(1.0, "small-1"))
+    assert _missing(backlog) == [("wide", 3)]
+
+    backlog.take(admitted(1.0, "small-2"))
+    backlog.take(admitted(1.0, "wide-0"))
+    assert _missing(backlog) == [("small", 4), ("small", 5)]

@@ -9,7 +9,7 @@ from tests.bench.room import load as loads
 from tests.unit.bench.room.makers import document, load
 
 
-@pytest.mark.parametrize("file", [loads.FRAGMENTED, loads.SMALL])
+@pytest.mark.parametrize("file", [loads.FRAGMENTED, loads.IN_TURN, loads.SMALL])
 def test_the_loads_that_are_there_have_more_quota_than_room_for_the_wide(file: Any) -> None:
     found = loads.read(file)
     wide = found.kind("wide")
@@ -40,6 +40,7 @@ def test_what_is_free() -> None:
             id="used",
         ),
         pytest.param({"windowSeconds": 0}, "windowSeconds", id="window"),
+        pytest.param({"waiting": 3}, "of every class, or of all together", id="waiting twice"),
         pytest.param({"classes": []}, "classes", id="no class"),
     ],
 )

@@ -48,10 +48,10 @@ def test_the_table_has_a_column_for_each_mode_and_ratios_to_quota_alone() -> Non
     rows = _rows(_result(ROOM), _result(QUOTA, finished=3, waited=2))
 
     assert rows["Jobs finished/s"] == ["1.00  x2.00", "0.50"]
-    assert rows["mean node usage, % of free CPU"] == ["80.0  x1.00", "80.0"]
-    assert rows["admissions that then waited for room"] == ["0  x0.00", "2"]
-    assert rows["s from admission to all on nodes, median"] == ["0.50  x1.00", "0.50"]
-    assert rows["s from admission to all on nodes, most"] == ["1.50  x1.00", "1.50"]
+    assert rows["node usage, % of free CPU"] == ["80.0  x1.00", "80.0"]
+    assert rows["then waited for room"] == ["0  x0.00", "2"]
+    assert rows["s until all on nodes, median"] == ["0.50  x1.00", "0.50"]
+    assert rows["s until all on nodes, most"] == ["1.50  x1.00", "1.50"]
     assert rows["CPU s, reconciler"] == ["1.5  x1.00", "1.5"]
 
 
