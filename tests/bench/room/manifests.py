@@ -18,10 +18,13 @@ _FOR_EVER = "24h"
 
 
 def nodes(load: Load) -> Iterator[Object]:
-    """Yield the nodes."""
-    for each in load.nodes:
-        for number in range(each.count):
-            yield objects.node(f"{each.class_name}-{number}", _cpu(each.cpu), _PLENTY)
+    """Yield the nodes, those of all classes mixed evenly: whoever fills one node after the other
+    must not meet the empty ones first, or last, because of the load."""
+    every = [
+        (number / each.count, number, each) for each in load.nodes for number in range(each.count)
+    ]
+    for _, number, each in sorted(every, key=lambda one: one[0]):
+        yield objects.node(f"{each.class_name}-{number}", _cpu(each.cpu), _PLENTY)
 
 
 def fillers(load: Load) -> Iterator[Object]:
