@@ -60,7 +60,7 @@ def main(
             exists=True,
             dir_okay=False,
             help="The load of part room: nodes, quota, classes of Jobs, times. "
-            "tests/bench/room/loads has two.",
+            "tests/bench/room/loads has some.",
         ),
     ] = rooms.FRAGMENTED,
     external: Annotated[

@@ -13,6 +13,7 @@ from tests.bench.queue.load import Count, Milli, MilliOrZero, Model, Name, docum
 LOADS = Path(__file__).parent / "loads"
 FRAGMENTED = LOADS / "fragmented.yaml"
 IN_TURN = LOADS / "in-turn.yaml"
+OVERCOMMITTED = LOADS / "overcommitted.yaml"
 SMALL = LOADS / "small.yaml"
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
