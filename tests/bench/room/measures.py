@@ -23,6 +23,8 @@ class OfClass:
     """Those that were sent back because their pods were not ready in time."""
     finished: int
     seconds: Sequence[float]
+    made_seconds: Sequence[float]
+    """Until all pods were made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,12 @@ class Measures:
         """Their median."""
         return median(self.seconds) if self.seconds else None
 
+    @property
+    def median_made_seconds(self) -> float | None:
+        """The median of seconds until all pods were made."""
+        found = [s for each in self.classes.values() for s in each.made_seconds]
+        return median(found) if found else None
+
 
 def measure(history: Sequence[Seen], load: Load) -> Measures | None:
     """Return the measures of the window; None when nobody was admitted."""
@@ -109,6 +117,7 @@ def _of_class(found: Sequence[Admission], load: Load, end: float) -> OfClass:
         timeouts=sum(each.evicted == PODS_READY_TIMEOUT for each in found),
         finished=sum(each.finished for each in found),
         seconds=[each.all_bound - each.began for each in found if each.all_bound is not None],
+        made_seconds=[each.all_exist - each.began for each in found if each.all_exist is not None],
     )
 
 

@@ -94,6 +94,7 @@ def _rows(load: Load) -> list[tuple[str, str, Value]]:
         ("then waited for room", "{:.0f}", lambda e: e.measures.waited),
         *((f"  {kind}", "{:.0f}", _of_class(kind, "waited")) for kind in classes),
         ("  sent back for that", "{:.0f}", lambda each: each.measures.timeouts),
+        ("s until all are made, median", "{:.2f}", lambda e: e.measures.median_made_seconds),
         ("s until all on nodes, median", "{:.2f}", lambda e: e.measures.median_seconds),
         ("s until all on nodes, most", "{:.2f}", _most_seconds),
         *((f"CPU s, {name}", "{:.1f}", _cpu(name)) for name in _PROCESSES),

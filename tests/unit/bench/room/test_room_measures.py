@@ -68,6 +68,7 @@ def test_measures_of_a_window() -> None:
     assert (found.made, found.without_room) == (4, 2)
     assert found.seconds == [1.0, 1.5]
     assert found.median_seconds == 1.25
+    assert found.median_made_seconds == 1.0
     # 8 CPU for 3 s and 1 CPU for 1 s, of 12 CPU for 10 s.
     assert found.useful == pytest.approx(25 / 120)
 

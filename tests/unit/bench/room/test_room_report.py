@@ -16,8 +16,17 @@ def _measures(finished: int, waited: int) -> Measures:
         start=100.0,
         end=110.0,
         classes={
-            "wide": OfClass(admitted=2, finished=2, seconds=[0.5, 1.5], **fields),
-            "small": OfClass(admitted=9, finished=finished, seconds=[0.1], waited=0, timeouts=0),
+            "wide": OfClass(
+                admitted=2, finished=2, seconds=[0.5, 1.5], made_seconds=[0.4, 0.6], **fields
+            ),
+            "small": OfClass(
+                admitted=9,
+                finished=finished,
+                seconds=[0.1],
+                made_seconds=[0.1],
+                waited=0,
+                timeouts=0,
+            ),
         },
         made=20,
         without_room=6,
@@ -51,6 +60,7 @@ def test_the_table_has_a_column_for_each_mode_and_ratios_to_quota_alone() -> Non
     assert rows["node usage, % of free CPU"] == ["80.0  x1.00", "80.0"]
     assert rows["then waited for room"] == ["0  x0.00", "2"]
     assert rows["s until all on nodes, median"] == ["0.50  x1.00", "0.50"]
+    assert rows["s until all are made, median"] == ["0.40  x1.00", "0.40"]
     assert rows["s until all on nodes, most"] == ["1.50  x1.00", "1.50"]
     assert rows["CPU s, reconciler"] == ["1.5  x1.00", "1.5"]
 
