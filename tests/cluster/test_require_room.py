@@ -1,6 +1,6 @@
 """Quota and room: a job is admitted when its queue has quota and the nodes have room for it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -9,7 +9,6 @@ from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS
 from tests.cluster.queues import JOBS, Queues, condition
 from tests.harness.client import Api
-from tests.harness.control_plane import ControlPlane
 from tests.harness.objects import RUN_FOR
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
@@ -17,15 +16,6 @@ pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
 SECONDS = 60
-
-
-@pytest.fixture
-def plain_scheduler(control_plane: ControlPlane) -> Iterator[None]:
-    """A kube-scheduler without an extender, for pods with schedulerName `plain`."""
-    profiles = {"profiles": [{"schedulerName": "plain"}]}
-    component = control_plane.scheduler(profiles, name="kube-scheduler-room")
-    yield
-    component.stop()
 
 
 def needs_room(queues: Queues, api: Api, cpu: int, **spec: Any) -> str:
@@ -90,28 +80,6 @@ def finish(api: Api, queues: Queues, job: str, *indexes: str) -> None:
         index = pod["metadata"]["labels"].get("batch.kubernetes.io/job-completion-index")
         if not indexes or index in indexes:
             api.patch("pods", pod["metadata"]["name"], queues.namespace, body=body)
-
-
-@pytest.mark.usefixtures("plain_scheduler")
-def test_quota_alone_admits_both_and_one_holds_nodes_for_nothing(
-    api: Api, queues: Queues, nodes: NodeFactory
-) -> None:
-    """What the next test is for."""
-    nodes(3, "2")
-    queues.simple(cpu=16)
-    options = {"run_for": "1h", "pod_spec": {"schedulerName": "plain"}}
-    queues.job("one", 4, **options)
-    queues.job("two", 4, **options)
-
-    queues.await_admitted("one", "two")
-
-    def placed() -> list[str]:
-        pods = api.list("pods", queues.namespace)
-        return [p["metadata"]["labels"]["job-name"] for p in pods if p["spec"].get("nodeName")]
-
-    api.wait_for("the nodes are full", lambda: len(placed()) == 6, SECONDS)
-    # Two pods of one gang and all of the other, or three of both, which then wait for ever.
-    assert min(placed().count("one"), placed().count("two")) in (2, 3)
 
 
 def test_with_room_they_run_one_after_the_other(
