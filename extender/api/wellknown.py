@@ -53,6 +53,8 @@ class Reason(StrEnum):
     TERMINATING = "Terminating"
 
 
+GRANT_ANNOTATION: Final = "scheduling.x-k8s.io/granted-room"
+"""On a PodGroup: room on nodes that a queue has found for its pods before they are there."""
 ON_PARTIAL_ANNOTATION: Final = "scheduling.x-k8s.io/on-partial"
 """On a PodGroup: what becomes of a gang that has started and lost its quorum, keep or evict."""
 

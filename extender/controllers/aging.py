@@ -52,9 +52,17 @@ class Aging:
             schedulers=self._schedulers,
         )
         self._cluster.apply(ev.Claimed(claims))
+        self._end_grants()
         for claim in claims:
             if claim.rooms and claim.group not in before:
                 _log.info("room claimed", group=claim.group, nodes=len(claim.rooms))
+
+    def _end_grants(self) -> None:
+        now, grants = self._clock.wall(), self._snapshot.grants
+        late = [group for group, grant in grants.items() if grant.until <= now]
+        if late:
+            _log.info("granted room was not used in time", groups=len(late), first=late[0])
+            self._cluster.apply(ev.GrantsEnded(late))
 
     def _when_entered(self) -> Mapping[str, float]:
         """Return when groups first came into the queue; 0 for those that were in it at the start.

@@ -33,10 +33,13 @@ from extender.queueing import readiness
 from extender.queueing import transitions as to
 from extender.queueing.options import Options
 from extender.runtime.clock import Clock
+from extender.state.claims import Grant
 from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, WorkloadInfo
 from extender.state.queues.store import Queues
 
+GRANTED_SECONDS: Final = 60.0
+"""How long room on nodes is kept for pods that do not come."""
 _log = structlog.get_logger(__name__)
 _ANCESTORS = 10
 RECOVERS: Final = 5.0
@@ -52,6 +55,7 @@ class JobOptions:
     manage_without_queue_name: bool = False
     admission: Options = field(default_factory=Options)
     makes_pod_groups: Callable[[str], bool] = lambda _: False
+    rooms: Callable[[str], Mapping[str, Mapping[str, int]] | None] = lambda _: None
     """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
     release_quota: ReleaseQuota = "OnTerminating"
 
@@ -72,9 +76,15 @@ class Writer(Protocol):
         ...
 
     async def make_pod_group(
-        self, namespace: str, name: str, *, min_member: int, owners: Sequence[Mapping[str, Any]]
+        self,
+        namespace: str,
+        name: str,
+        *,
+        min_member: int,
+        owners: Sequence[Mapping[str, Any]],
+        grant: Grant | None = None,
     ) -> None:
-        """Have a PodGroup with so many members."""
+        """Have a PodGroup with so many members, for which room may have been found."""
         ...
 
 
@@ -235,6 +245,7 @@ class JobController:
                 readiness.policy_of(each, view, options.admission).enabled for each in own
             ),
             makes_pod_groups=options.makes_pod_groups,
+            rooms=options.rooms,
             release_quota=self._release_quota(found),
         )
 
@@ -325,8 +336,16 @@ class JobController:
             await self._workloads.write_status(workload, after)
 
     async def _make_pod_group(self, action: do.MakePodGroup, _: JobObject) -> None:
+        grant = None
+        if action.rooms:
+            rooms = {node: dict(amounts) for node, amounts in action.rooms.items()}
+            grant = Grant(rooms, self._clock.wall() + GRANTED_SECONDS)
         await self._writer.make_pod_group(
-            action.namespace, action.name, min_member=action.min_member, owners=action.owners
+            action.namespace,
+            action.name,
+            min_member=action.min_member,
+            owners=action.owners,
+            grant=grant,
         )
 
     async def _steps(

@@ -6,7 +6,7 @@ depend on the others. For unequal ones it is bin packing; then the bound ones co
 that may use few nodes), then the large ones, and a second try takes the fullest nodes first.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -52,6 +52,7 @@ class Offer:
 
 
 NO_OFFER: Final = Offer()
+_NOWHERE: Final[Collection[str]] = ()
 
 
 def fits(requests: Mapping[str, int], free: Mapping[str, int]) -> bool:
@@ -77,6 +78,9 @@ def fit(
     # A gang of mixed priorities is worth its lowest: it must not start on room that is not its own.
     priority = snapshot.tally(group).priority
 
+    grant = snapshot.grants.get(group)
+    granted = grant.rooms if grant is not None else _NOWHERE
+
     def free(node: NodeInfo) -> Resources:
         return room_on(node, room, snapshot=snapshot, priority=priority, group=group)
 
@@ -86,6 +90,7 @@ def fit(
             snapshot, free, fullest_first=fullest_first, beside_used=room is not Room.EMPTY
         )
         attempt.prefer(offer, pods[0].shape)
+        attempt.granted = granted
         found = attempt.place(pods, wanted)
         if found.complete:
             return found
@@ -128,6 +133,8 @@ class Packing:
     ) -> None:
         self._snapshot = snapshot
         self._room = room
+        self.granted: Collection[str] = _NOWHERE
+        """Nodes that are tried before others."""
         self._offered_shape: Shape | None = None
         self._offer = NO_OFFER
         self._direction = fullest_first - emptiest_first
@@ -187,7 +194,7 @@ class Packing:
 
     def _ordered(self, names: Iterable[str], pod: PodInfo) -> Iterable[str]:
         if not self._direction:
-            return names
+            return sorted(names, key=lambda n: n not in self.granted) if self.granted else names
         return sorted(names, key=lambda n: self._direction * self._slack(n, pod))
 
     def _slack(self, name: str, pod: PodInfo) -> float:

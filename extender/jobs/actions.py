@@ -85,6 +85,8 @@ class MakePodGroup:
     name: str
     min_member: int
     owners: list[Object]
+    rooms: Mapping[str, Mapping[str, int]] | None = None
+    """Amounts by node that were found for its pods, where nodes were asked."""
     note: None = None
 
 

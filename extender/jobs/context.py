@@ -38,6 +38,8 @@ class Context:
     """The workload that the job names, where it names one and it is there."""
     makes_pod_groups: Callable[[str], bool] = lambda _: False
     """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
+    rooms: Callable[[str], Mapping[str, Mapping[str, int]] | None] = lambda _: None
+    """The room on nodes that was found for a workload when it was admitted."""
     wait_for_pods_ready: bool = False
     release_quota: ReleaseQuota = "OnTerminating"
     """As the ClusterQueue says, or the settings; the job may say otherwise."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from extender.jobs import fields, names
@@ -224,7 +225,9 @@ def _start(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
     if not steps:
         return NONE
     start = StartJob(steps, Note(Word.STARTED, f"Admitted by ClusterQueue {where}"))
-    return (start,) if group is None else (group, start)
+    if group is None:
+        return (start,)
+    return replace(group, rooms=context.rooms(workload.key)), start
 
 
 def _requeue(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:

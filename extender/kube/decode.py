@@ -12,6 +12,7 @@ from extender.api.indexes import count_indexes
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import (
     GANG_READY,
+    GRANT_ANNOTATION,
     INDEX_LABEL,
     ON_PARTIAL_ANNOTATION,
     POD_GROUP_LABEL,
@@ -19,6 +20,7 @@ from extender.api.wellknown import (
     PODSET_LABEL,
     QUEUE_LABEL,
 )
+from extender.kube import grants
 from extender.resources.pod_requests import ContainerRequests, pod_requests
 from extender.resources.quantity import QuantityError, parse_resources
 from extender.state.jobs import JobInfo
@@ -139,7 +141,7 @@ class Decoder:
             min_resources = parse_resources(found.spec.min_resources)
         except (msgspec.MsgspecError, QuantityError) as error:
             raise DecodeError(f"not a readable PodGroup: {error}") from error
-        timeout = found.spec.schedule_timeout_seconds
+        timeout, said = found.spec.schedule_timeout_seconds, found.metadata.annotations or {}
         return PodGroupInfo(
             namespace=found.metadata.namespace,
             name=found.metadata.name,
@@ -149,7 +151,8 @@ class Decoder:
             min_resources=min_resources,
             schedule_timeout=float(timeout) if timeout and timeout > 0 else None,
             created=seconds_of(found.metadata.creation_timestamp),
-            on_partial=(found.metadata.annotations or {}).get(ON_PARTIAL_ANNOTATION),
+            on_partial=said.get(ON_PARTIAL_ANNOTATION),
+            grant=grants.decode(said.get(GRANT_ANNOTATION)),
             generation=found.metadata.generation,
             status=_status(found.status),
         )

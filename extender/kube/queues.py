@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from extender.api.wellknown import GROUP_X, QUEUE_GROUP, QUEUE_VERSION
+from extender.api.wellknown import GRANT_ANNOTATION, GROUP_X, QUEUE_GROUP, QUEUE_VERSION
+from extender.kube import grants
 from extender.kube.client import APPLY_PATCH, MERGE_PATCH, KubeClient
 from extender.kube.decode import DecodeError
 from extender.kube.decode_queues import QueueDecoder
@@ -13,6 +14,7 @@ from extender.kube.errors import InvalidError
 from extender.kube.pod_groups import VERSION as POD_GROUP_VERSION
 from extender.kube.pod_groups import as_condition, as_time
 from extender.resources.quantity import exact
+from extender.state.claims import Grant
 from extender.state.queues.records import Admission, JobObject, Meta, WorkloadInfo
 
 FIELD_MANAGER: Final = "gang-extender-queue"
@@ -110,15 +112,27 @@ class JobWriter:
         await self._client.request("DELETE", path, body=_encode(options))
 
     async def make_pod_group(
-        self, namespace: str, name: str, *, min_member: int, owners: Sequence[Mapping[str, Any]]
+        self,
+        namespace: str,
+        name: str,
+        *,
+        min_member: int,
+        owners: Sequence[Mapping[str, Any]],
+        grant: Grant | None = None,
     ) -> None:
         """Have a PodGroup with so many members, whether or not it is there."""
+        said = grants.encode(grant) if grant is not None else None
         path = objects(GROUP_X, POD_GROUP_VERSION, "podgroups", namespace=namespace)
         path = f"{path}/{name}?fieldManager={FIELD_MANAGER}&force=true"
         body = _encode({
             "apiVersion": f"{GROUP_X}/{POD_GROUP_VERSION}",
             "kind": "PodGroup",
-            "metadata": {"name": name, "namespace": namespace, "ownerReferences": list(owners)},
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "ownerReferences": list(owners),
+                **({"annotations": {GRANT_ANNOTATION: said}} if said else {}),
+            },
             "spec": {"minMember": min_member},
         })  # fmt: skip
         await self._client.request("PATCH", path, body=body, content_type=APPLY_PATCH)

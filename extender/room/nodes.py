@@ -6,13 +6,13 @@ admitted since the cycle began.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 from extender.gang import plan
 from extender.jobs.gang import group_of
-from extender.resources.quantity import Resources, show, subtract
+from extender.resources.quantity import Resources, add, show, subtract
 from extender.room.kinds import Kinds
 from extender.room.members import members
 from extender.room.occupied import Like, Occupied
@@ -45,6 +45,8 @@ class NodeRoom:
         self._placed: dict[str, list[Placed]] = {}
         self._taken: list[tuple[WorkloadInfo, Sequence[Assignment]]] = []
         self._last: tuple[object, str | None] | None = None
+        self._found: dict[str, Mapping[str, Resources]] = {}
+        """By admitted workload: what was found for it of which nodes."""
         self.version = 0
 
     def begin(self) -> None:
@@ -54,6 +56,13 @@ class NodeRoom:
         self._placed.clear()
         self._taken.clear()
         self.version += 1
+        gone = [key for key in self._found if self._queues.admission(key) is None]
+        for key in gone:
+            del self._found[key]
+
+    def found_for(self, workload: str) -> Mapping[str, Resources] | None:
+        """Return the amounts by node that were found for a workload when it was admitted."""
+        return self._found.get(workload)
 
     def lack(
         self,
@@ -72,8 +81,11 @@ class NodeRoom:
         """Count the pods of an admission as placed."""
         self.version += 1
         self._taken.append((workload, given))
+        self._found.pop(workload.key, None)
         if self._packing is not None:
-            self._keep(self._packing, workload, asked(workload, given))
+            found = self._keep(self._packing, workload, asked(workload, given))
+            if found is not None and not found.missing:
+                self._found[workload.key] = _by_node(found.placed)
 
     # -- what is there
 
@@ -93,6 +105,9 @@ class NodeRoom:
         for group, claim in cluster.claims_on(node.name).items():
             if group not in self._groups:
                 subtract(left, claim.rooms[node.name])
+        for group, amounts in cluster.granted_on(node.name).items():
+            if group not in self._groups:
+                subtract(left, amounts)
         return left
 
     def _alone(self) -> Iterator[tuple[str, Like]]:
@@ -118,16 +133,25 @@ class NodeRoom:
         some: Sequence[Some],
         *,
         begun: bool = False,
-    ) -> None:
+    ) -> Found | None:
         """Keep room for pods; for some of them as long as the others may find room one day."""
         wanted = self._wanted(workload, some)
         if not wanted:
-            return
-        found = packing.fill(wanted)
+            return None
+        found = packing.fill(wanted, first=self._promised(workload))
         if found.missing and not begun and not self._could_fit(wanted):
             packing.undo(found)
         elif found.placed:
             self._placed.setdefault(workload.key, []).extend(found.placed)
+        return found
+
+    def _promised(self, workload: WorkloadInfo) -> Collection[str]:
+        """Return the nodes that a workload was admitted for: `serve` keeps them for its pods."""
+        found = self._found.get(workload.key)
+        if found is None:
+            grant = self._cluster.grants.get(group_of(workload))
+            found = grant.rooms if grant is not None else {}
+        return found
 
     def _could_fit(self, wanted: Sequence[Wanted]) -> bool:
         """Return whether all pods would fit on empty nodes."""
@@ -193,6 +217,14 @@ class NodeRoom:
             return f"{text}: none of {on} has all that one more needs"
         lacks = ", ".join(f"{show(name, n)} {name}" for name, n in sorted(short.items()))
         return f"{text}: {lacks} short on {on}"
+
+
+def _by_node(placed: Sequence[Placed]) -> Mapping[str, Resources]:
+    rooms: dict[str, Resources] = {}
+    for each in placed:
+        amounts = {name: n * each.count for name, n in each.like.shape.requests.items()}
+        add(rooms.setdefault(each.node.name, {}), amounts)
+    return rooms
 
 
 def _pods(given: Sequence[Assignment]) -> list[object]:

@@ -1,7 +1,8 @@
 """What is left on each node, with pods put there and taken back many at a time.
 
-The order is the gangs' (`gang/fit.py`): the bound ones first, then the large ones, node after node;
-where pods differ a second try takes the fullest nodes first.
+The order of pods is the gangs' (`gang/fit.py`): the bound ones first, then the large ones. Nodes
+come in the order of what is left of them, so that those stay whole that others will ask for; where
+pods differ a second try looks at what is left after each kind.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -52,12 +53,20 @@ class Packing:
         self._places, self._room, self._occupied = places, room, occupied
         self._left: dict[str, Resources] = {}
         self._cursors: dict[Like, int] = {}
+        self._orders: dict[tuple[Place, tuple[str, ...]], Sequence[NodeInfo]] = {}
         self._most: dict[Place, Resources] = {}
         """At most so much is left on one node, where somebody has looked in vain."""
 
-    def fill(self, wanted: Collection[Wanted]) -> Found:
-        """Place as many pods as there is room for."""
-        found = self._fill(wanted, self._in_order)
+    def fill(self, wanted: Collection[Wanted], *, first: Collection[str] = ()) -> Found:
+        """Place as many pods as there is room for, on the nodes of these names first of all."""
+
+        def in_order(like: Like, count: int) -> Iterator[Placed]:
+            for placed in self._on(first, like, count):
+                count -= placed.count
+                yield placed
+            yield from self._in_order(like, count)
+
+        found = self._fill(wanted, in_order)
         if len(wanted) == 1 or not found.missing or not found.placed:
             return found
         self.undo(found)
@@ -65,7 +74,7 @@ class Packing:
         if other.count > found.count:
             return other
         self.undo(other)
-        return self._fill(wanted, self._in_order)
+        return self._fill(wanted, in_order)
 
     def undo(self, found: Found) -> None:
         """Take back what was placed last."""
@@ -111,14 +120,21 @@ class Packing:
                 missing.append((like, left))
         return Found(placed, missing, began)
 
+    def _on(self, names: Collection[str], like: Like, count: int) -> Iterator[Placed]:
+        for node in self._places.named(names, like.shape):
+            placed = self._take(node, like, count) if count else None
+            if placed is not None:
+                count -= placed.count
+                yield placed
+
     def _in_order(self, like: Like, count: int) -> Iterator[Placed]:
         place = self._places.of(like.shape)
         most = self._most.get(place)
         if most is not None and not _slots(most, like):
             return
-        number = self._cursors.get(like, 0)
-        while count and number < len(place.nodes):
-            placed = self._take(place.nodes[number], like, count)
+        nodes, number = self._order(place, like), self._cursors.get(like, 0)
+        while count and number < len(nodes):
+            placed = self._take(nodes[number], like, count)
             if placed is not None:
                 count -= placed.count
                 yield placed
@@ -128,6 +144,15 @@ class Packing:
             self._most[place] = most = {}
             for node in place.nodes:
                 raise_to(most, self._free(node))
+
+    def _order(self, place: Place, like: Like) -> Sequence[NodeInfo]:
+        """Return nodes, those with least left first as it was when it was asked for first."""
+        key = (place, tuple(like.shape.requests))
+        known = self._orders.get(key)
+        if known is None:
+            known = sorted(place.nodes, key=lambda node: self._slack(node, like))
+            self._orders[key] = known
+        return known
 
     def _fullest_first(self, like: Like, count: int) -> Iterator[Placed]:
         nodes = self._places.of(like.shape).nodes

@@ -1,6 +1,6 @@
 """The nodes that pods may use, room aside; known until a node changes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,11 @@ class Places:
         self._cluster = cluster
         self._version = -1
         self._known: dict[tuple[object, ...], Place] = {}
+
+    def named(self, names: Collection[str], shape: Shape) -> Iterator[NodeInfo]:
+        """Yield the nodes of these names that a shape may use."""
+        found = map(self._cluster.nodes.get, names)
+        yield from (node for node in found if node is not None and is_feasible(shape, node))
 
     def of(self, shape: Shape) -> Place:
         """Return the nodes that a shape may use, in their order."""

@@ -7,6 +7,16 @@ from extender.resources.quantity import Resources
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """Room that a queue has found for a group: nobody else has it until the group has its plan."""
+
+    rooms: Mapping[str, Resources]
+    """By node."""
+    until: float
+    """Should its pods not come, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """Amounts by node that nobody of the same or a lower priority may take.
 

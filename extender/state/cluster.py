@@ -22,6 +22,7 @@ from extender.state import events as ev
 from extender.state.assumed import Assumption, Refusal, Stage
 from extender.state.events import Change, Event
 from extender.state.jobs import JobInfo
+from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import GroupTally, Snapshot, Tables
 
@@ -61,6 +62,7 @@ class Cluster:
             ev.Unreserved: self._unreserved,
             ev.GroupFailed: self._group_failed,
             ev.Claimed: self._claimed,
+            ev.GrantsEnded: self._grants_ended,
             ev.PodRefused: self._pod_refused,
             ev.PodsTried: self._pods_tried,
         }
@@ -210,6 +212,8 @@ class Cluster:
         before = pod_groups.get((pod_group.api_group, pod_group.key))
         pod_groups[pod_group.api_group, pod_group.key] = pod_group
         told = frozenset((pod_group.key,))
+        if before is None or before.grant != pod_group.grant:
+            self._grant(pod_group)
         if before == pod_group:  # only its status changed
             return Change(statuses=told) if before.status != pod_group.status else _NOTHING
         self._unsorted.add(pod_group.key)
@@ -223,7 +227,7 @@ class Cluster:
             return _NOTHING
         self._unsorted.add(event.key)
         told = frozenset((event.key,))
-        return Change(groups=told, statuses=told)
+        return Change(groups=told, statuses=told, room=self._end_grant(event.key))
 
     def _pod_groups_listed(self, event: ev.PodGroupsListed) -> Change:
         listed = {pod_group.key for pod_group in event.pod_groups}
@@ -295,7 +299,7 @@ class Cluster:
 
     def _planned(self, event: ev.Planned) -> Change:
         groups: set[str | None] = set()
-        moved = False
+        moved = self._fulfil(event.placements)
         # A node may go while a Binding to it is being written: there is no room to be kept then.
         there = self._tables.nodes
         gone = [uid for uid, node in event.placements.items() if node not in there]
@@ -348,6 +352,41 @@ class Cluster:
             return _NOTHING
         tables.capacity_version += 1
         return Change(room=any(now.get(group) != claim for group, claim in before.items()))
+
+    def _grant(self, pod_group: PodGroupInfo) -> None:
+        """Keep the room that a group is given from now on; one that has begun needs none."""
+        self._end_grant(pod_group.key)
+        asks = self._snapshot.pod_group(pod_group.key)
+        grant = asks.grant if asks is not None else None
+        if grant is None or self._snapshot.tally(pod_group.key).committed:
+            return
+        self._tables.grants[pod_group.key] = grant
+        for node, amounts in grant.rooms.items():
+            self._tables.granted.setdefault(node, {})[pod_group.key] = dict(amounts)
+
+    def _fulfil(self, placements: Iterable[str]) -> bool:
+        """End the grants of the groups of pods that have a plan; return whether there were any."""
+        if not self._tables.grants:
+            return False
+        pods = map(self._tables.pods.get, placements)
+        groups = {pod.group for pod in pods if pod is not None and pod.group}
+        return sum(map(self._end_grant, groups)) > 0
+
+    def _end_grant(self, group: str) -> bool:
+        grant = self._tables.grants.pop(group, None)
+        if grant is None:
+            return False
+        for node in grant.rooms:
+            there = self._tables.granted[node]
+            del there[group]
+            if not there:
+                del self._tables.granted[node]
+        self._tables.capacity_version += 1
+        return True
+
+    def _grants_ended(self, event: ev.GrantsEnded) -> Change:
+        ended = sum(map(self._end_grant, event.groups))
+        return Change(room=True) if ended else _NOTHING
 
     def _pod_refused(self, event: ev.PodRefused) -> Change:
         if event.pod.uid in self._tables.pods:
@@ -447,6 +486,7 @@ class Cluster:
             tally.leaving.add(pod.uid)
         elif pod.node is not None:
             tally.bound.add(pod.uid)
+            self._end_grant(pod.group)
         else:
             _count_gates(tally, pod)
 
@@ -527,6 +567,8 @@ class Cluster:
             ]
             assert sum(map(len, stages)) == len(set().union(*stages)), f"overlap in {tally}"
         assert self._tables.refused.keys() <= self._tables.pods.keys()
+        granted = {(node, g) for g, grant in self._tables.grants.items() for node in grant.rooms}
+        assert granted == {(n, g) for n, there in self._tables.granted.items() for g in there}
         claimed = {(node, c.group) for c in self._tables.claims.values() for node in c.rooms}
         assert claimed == {(n, g) for n, there in self._tables.claimed.items() for g in there}
 

@@ -149,6 +149,13 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
+class GrantsEnded:
+    """Groups have not come in time for the room that a queue had found for them."""
+
+    groups: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class PodRefused:
     """A pod was refused, and waits for somebody to wake it."""
 
@@ -183,6 +190,7 @@ Event = (
     | Unreserved
     | GroupFailed
     | Claimed
+    | GrantsEnded
     | PodRefused
     | PodsTried
 )

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from extender.state.claims import Grant
+
 
 @dataclass(frozen=True, slots=True)
 class ConditionInfo:
@@ -49,6 +51,7 @@ class PodGroupInfo:
     created: float = 0.0
     on_partial: str | None = None
     """What its annotation says is to become of it when it has lost its quorum."""
+    grant: Grant | None = None
     generation: int = field(default=0, compare=False)
     status: PodGroupStatusInfo = field(default=PodGroupStatusInfo(), compare=False)
     """Not compared: what is asked for is the same whatever became of it."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from extender.api.wellknown import POD_GROUP_GROUPS
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.assumed import Assumption, Refusal, Stage
-from extender.state.claims import Claim
+from extender.state.claims import Claim, Grant
 from extender.state.group_queue import GroupQueue, Turn
 from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
@@ -96,11 +96,16 @@ class Tables:
     claims: dict[str, Claim] = field(default_factory=dict)
     claimed: dict[str, dict[str, Claim]] = field(default_factory=dict)
     """By node: the claims on it, by group."""
+    grants: dict[str, Grant] = field(default_factory=dict)
+    """By group."""
+    granted: dict[str, dict[str, Resources]] = field(default_factory=dict)
+    """By node: what is granted of it, by group."""
 
 
 _NO_GROUP = GroupTally()
 _NO_PODS: Mapping[str, PodInfo] = {}
 _NO_CLAIMS: Mapping[str, Claim] = {}
+_NO_GRANTS: Mapping[str, Resources] = {}
 
 
 class Snapshot:
@@ -177,6 +182,15 @@ class Snapshot:
         """Claims to room of groups that have waited long, by group."""
         return self._tables.claims
 
+    @property
+    def grants(self) -> Mapping[str, Grant]:
+        """Return the room that queues have found for groups which have no plan yet, by group."""
+        return self._tables.grants
+
+    def granted_on(self, node: str) -> Mapping[str, Resources]:
+        """Return what is granted of a node, by group."""
+        return self._tables.granted.get(node, _NO_GRANTS)
+
     def claims_on(self, node: str) -> Mapping[str, Claim]:
         """Return the claims to room on a node, by group."""
         return self._tables.claimed.get(node, _NO_CLAIMS)
@@ -238,7 +252,8 @@ class Snapshot:
 
     def is_kept(self, node: str) -> bool:
         """Return whether anybody has room kept for it, or a claim to room, on a node."""
-        return node in self._tables.reserved or node in self._tables.claimed
+        tables = self._tables
+        return node in tables.reserved or node in tables.claimed or node in tables.granted
 
     def awaits_admission(self, pod: PodInfo) -> str | None:
         """Return the Job with a queue whose pod this is, if it was started without being admitted.
@@ -253,7 +268,7 @@ class Snapshot:
     @property
     def keeps_room(self) -> bool:
         """Whether room is kept or claimed anywhere."""
-        return bool(self._tables.reserved or self._tables.claimed)
+        return bool(self._tables.reserved or self._tables.claimed or self._tables.granted)
 
     def used(self, node: str) -> Mapping[str, int]:
         """Return what the pods on a node take, those that wait for quorum included."""
@@ -266,7 +281,8 @@ class Snapshot:
 
         Room that a plan keeps counts as taken unless the plan's pod has a lower priority, or is
         the pod `without` itself. So does room that another group than `group` has a claim to; but
-        a group that has begun completes itself before others of its priority begin.
+        a group that has begun completes itself before others of its priority begin. What a queue
+        has granted to another group is nobody's.
         """
         free = dict(node.allocatable)
         for name, value in self._tables.used.get(node.name, {}).items():
@@ -280,7 +296,14 @@ class Snapshot:
             add(free, own.pod.shape.requests)
         if node.name in self._tables.claimed:
             self._take_claims(free, node.name, priority, group=group)
+        if node.name in self._tables.granted:
+            self._take_grants(free, node.name, group=group)
         return free
+
+    def _take_grants(self, free: Resources, node: str, *, group: str | None) -> None:
+        for other, amounts in self._tables.granted[node].items():
+            if other != group:
+                subtract(free, amounts)
 
     def _take_claims(self, free: Resources, node: str, priority: int, *, group: str | None) -> None:
         least = priority + self._has_begun(group)

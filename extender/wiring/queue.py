@@ -92,7 +92,7 @@ class Queue:
             options=options,
             metrics=given.metrics,
         )
-        self.admitter.room = NodeRoom(self._snapshot, given.cluster.snapshot())
+        room = self.admitter.room = NodeRoom(self._snapshot, given.cluster.snapshot())
         given.cluster.watch_room(self._on_room)
         controller = partial(
             Controller[Any], new_backoff=lambda: backoff(0.05, 30.0), retried=ApiError
@@ -110,6 +110,7 @@ class Queue:
                 admission=options,
                 release_quota=chosen.release_quota,
                 makes_pod_groups=self._makes_pod_groups(chosen.pod_groups),
+                rooms=room.found_for,
             ),
         )
         self._workloads = controller(
