@@ -11,6 +11,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Raw, Struct, field
 
+from extender.api.wellknown import INDEX_LABEL
+
 Amount = str | int | float
 
 
@@ -120,10 +122,22 @@ class PodStatus(Wire, frozen=True):
     conditions: list[PodCondition] | None = None
 
 
+class PodAnnotations(Wire, frozen=True):
+    """The annotations of a pod that are read."""
+
+    completion_index: str | None = field(name=INDEX_LABEL, default=None)
+
+
+class PodMeta(ObjectMeta, frozen=True):
+    """metav1.ObjectMeta of a pod."""
+
+    annotations: PodAnnotations | None = None
+
+
 class Pod(Wire, frozen=True):
     """corev1.Pod."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: PodMeta = PodMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -256,6 +270,7 @@ class JobCondition(Wire, frozen=True):
 class JobStatus(Wire, frozen=True):
     """batchv1.JobStatus."""
 
+    active: int | None = None
     succeeded: int | None = None
     failed_indexes: str | None = None
     conditions: list[JobCondition] | None = None
