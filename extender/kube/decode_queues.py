@@ -18,6 +18,7 @@ from extender.state.queues.records import (
     Assignment,
     ClusterQueueInfo,
     CohortInfo,
+    CompletionMode,
     EvictionCount,
     FlavorInfo,
     FlavorQuotas,
@@ -41,6 +42,7 @@ T = TypeVar("T")
 Labelled = dict[str, object]
 """An object, as far as its labels."""
 _TEMPLATES: Final = 4096
+_JOB: Final = "batch/job"
 _PREFERENCES: Final = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
 """What `v1beta1` calls it."""
 
@@ -65,6 +67,7 @@ _priority_class = _reader(wire.PriorityClass)
 _workload = _reader(wire.Workload)
 _conditions = _reader(wire.Conditions)
 _metadata = _reader(wire.OnlyMetadata)
+_job = _reader(wire.Job)
 
 
 class QueueDecoder:
@@ -183,6 +186,7 @@ class QueueDecoder:
             queue_name=(meta.labels or {}).get(QUEUE_LABEL, ""),
             owner=next((_ref(o) for o in meta.owner_references or () if o.controller), None),
             group=group_of({"metadata": {"labels": meta.labels or {}}}) if group_of else "",
+            completion_mode=_completion_mode(raw) if kind == _JOB else None,
         )
 
     def _pod_set(self, found: wire.PodSet) -> PodSetInfo:
@@ -311,3 +315,11 @@ def _limits_as_requests(template: Any) -> bytes:  # noqa: ANN401
                 "requests": {**resources["limits"], **(resources.get("requests") or {})},
             }
     return msgspec.json.encode(template)
+
+
+def _completion_mode(raw: bytes | Raw) -> CompletionMode | None:
+    try:
+        found = _job(raw).spec.completion_mode
+    except DecodeError:
+        return None  # whoever reads the rest of it tells
+    return "Indexed" if found == "Indexed" else "NonIndexed"

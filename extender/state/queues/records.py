@@ -299,6 +299,9 @@ class WorkloadInfo:
         return self.holds("Admitted")
 
 
+CompletionMode = Literal["Indexed", "NonIndexed"]
+
+
 @dataclass(frozen=True, slots=True)
 class JobObject:
     """A job of any kind, as the API server has it."""
@@ -311,6 +314,8 @@ class JobObject:
     owner: OwnerRef | None = None
     group: str = ""
     """The name that all objects have which are one job together; nothing for one alone."""
+    completion_mode: CompletionMode | None = None
+    """Of a Job; other kinds have none."""
 
     @property
     def key(self) -> tuple[str, str]:
