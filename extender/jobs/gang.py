@@ -1,10 +1,12 @@
 """The PodGroup of a job: the one that its pods name, else one that is made for it.
 
 All pods that remain to run are its minMember, so that it starts as a whole, or starts again with
-what is left of it.
+what is left of it. Some of what is done may have quota yet, for a restart of all: no start waits
+for it.
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha1
 from typing import Final
@@ -15,7 +17,7 @@ from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
 from extender.jobs import fields
 from extender.jobs.actions import MakePodGroup
 from extender.jobs.fields import Object
-from extender.jobs.generic_job import GenericJob, is_composed, is_staged
+from extender.jobs.generic_job import GenericJob, is_composed, is_remembering, is_staged
 from extender.jobs.workload import owners
 from extender.state.queues.records import WorkloadInfo
 from extender.state.queues.usage import remaining
@@ -46,10 +48,18 @@ def pod_group(job: GenericJob, workload: WorkloadInfo) -> MakePodGroup | None:
         return None
     late = late_pod_sets(job)
     given = workload.admission.assignments
-    members = sum(remaining(each, workload) for each in given if each.name not in late)
+    left = replace(workload, reclaimable=_done(job, workload))
+    members = sum(remaining(each, left) for each in given if each.name not in late)
     if members < 1 or (is_composed(job) and members == 1):
         return None
     return MakePodGroup(workload.meta.namespace, made_name(workload), members, _owner(job))
+
+
+def _done(job: GenericJob, workload: WorkloadInfo) -> Mapping[str, int]:
+    done = dict(workload.reclaimable)
+    for name, count in (job.done_pods() if is_remembering(job) else {}).items():
+        done[name] = max(count, done.get(name, 0))
+    return done
 
 
 def late_pod_sets(job: GenericJob) -> Collection[str]:
