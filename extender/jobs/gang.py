@@ -6,7 +6,6 @@ for it.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha1
 from typing import Final
@@ -48,18 +47,11 @@ def pod_group(job: GenericJob, workload: WorkloadInfo) -> MakePodGroup | None:
         return None
     late = late_pod_sets(job)
     given = workload.admission.assignments
-    left = replace(workload, reclaimable=_done(job, workload))
-    members = sum(remaining(each, left) for each in given if each.name not in late)
+    done = job.done_pods() if is_remembering(job) else {}
+    members = sum(remaining(each, workload, done) for each in given if each.name not in late)
     if members < 1 or (is_composed(job) and members == 1):
         return None
     return MakePodGroup(workload.meta.namespace, made_name(workload), members, _owner(job))
-
-
-def _done(job: GenericJob, workload: WorkloadInfo) -> Mapping[str, int]:
-    done = dict(workload.reclaimable)
-    for name, count in (job.done_pods() if is_remembering(job) else {}).items():
-        done[name] = max(count, done.get(name, 0))
-    return done
 
 
 def late_pod_sets(job: GenericJob) -> Collection[str]:

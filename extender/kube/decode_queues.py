@@ -1,6 +1,6 @@
 """Raw JSON of queues, workloads and jobs to the records of the state."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal, TypeVar, cast
 
@@ -40,7 +40,7 @@ from extender.state.queues.records import (
 
 T = TypeVar("T")
 Labelled = dict[str, object]
-"""An object, as far as its labels."""
+"""An object, or as much of it as its labels."""
 _TEMPLATES: Final = 4096
 _JOB: Final = "batch/job"
 _PREFERENCES: Final = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
@@ -68,6 +68,7 @@ _workload = _reader(wire.Workload)
 _conditions = _reader(wire.Conditions)
 _metadata = _reader(wire.OnlyMetadata)
 _job = _reader(wire.Job)
+_object = _reader(dict[str, object])
 
 
 class QueueDecoder:
@@ -175,9 +176,17 @@ class QueueDecoder:
         )
 
     def job(
-        self, raw: bytes | Raw, *, kind: str, group_of: Callable[[Labelled], str] | None = None
+        self,
+        raw: bytes | Raw,
+        *,
+        kind: str,
+        group_of: Callable[[Labelled], str] | None = None,
+        done: Callable[[Labelled], Mapping[str, int]] | None = None,
     ) -> JobObject:
-        """Return a job of any kind; `group_of` tells which objects are one job together."""
+        """Return a job of any kind.
+
+        `group_of` tells which objects are one job together, `done` which pods will not start again.
+        """
         meta = _metadata(raw).metadata
         return JobObject(
             kind=kind,
@@ -186,6 +195,7 @@ class QueueDecoder:
             queue_name=(meta.labels or {}).get(QUEUE_LABEL, ""),
             owner=next((_ref(o) for o in meta.owner_references or () if o.controller), None),
             group=group_of({"metadata": {"labels": meta.labels or {}}}) if group_of else "",
+            done=done(_object(raw)) if done else {},
             completion_mode=_completion_mode(raw) if kind == _JOB else None,
         )
 

@@ -5,7 +5,7 @@ admitted workloads that have no node yet; gangs beside the queue that could star
 was admitted since the cycle began.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -18,7 +18,7 @@ from extender.resources.quantity import Resources, add, show, subtract
 from extender.room.unplaced import Some, asked, pods_of, unplaced
 from extender.state.nodes import NodeInfo
 from extender.state.pods import PodInfo, Shape
-from extender.state.queues.records import Assignment, FlavorInfo, WorkloadInfo
+from extender.state.queues.records import Admission, Assignment, FlavorInfo, WorkloadInfo
 from extender.state.queues.snapshot import QueueSnapshot
 from extender.state.snapshot import Snapshot
 
@@ -54,7 +54,7 @@ class NodeRoom:
         without: Collection[str] = (),
     ) -> str | None:
         """Return what these pods lack, None where all fit once those who leave are gone."""
-        pods = self._pods(workload, asked(workload, tuple(given)))
+        pods = self._pods(workload, self._asked(workload, tuple(given)))
         found = self._best(pods, self._packed(), without)
         return None if found.complete else self._sentence(found, pods)
 
@@ -63,7 +63,18 @@ class NodeRoom:
         self.version += 1
         self._taken.append((workload, tuple(given)))
         if self._packing is not None:
-            self._place(self._packing, workload, asked(workload, tuple(given)))
+            self._place(self._packing, workload, self._asked(workload, tuple(given)))
+
+    def _asked(self, workload: WorkloadInfo, given: tuple[Assignment, ...]) -> list[Some]:
+        return asked(workload, given, self._done(workload))
+
+    def _unplaced(self, workload: WorkloadInfo, held: Admission) -> list[Some]:
+        return unplaced(workload, held, self._cluster, done=self._done(workload))
+
+    def _done(self, workload: WorkloadInfo) -> Mapping[str, int]:
+        """Return the pods that will not start again, though they may have quota."""
+        job = self._queues.job_of(workload.owner.uid) if workload.owner else None
+        return job.done if job is not None else {}
 
     # -- what is there
 
@@ -73,7 +84,7 @@ class NodeRoom:
             self._place_admitted(packing)
             self._place_beside(packing)
             for workload, given in self._taken:
-                self._place(packing, workload, asked(workload, given))
+                self._place(packing, workload, self._asked(workload, given))
         return self._packing
 
     def _free(self, node: NodeInfo) -> Resources:
@@ -94,7 +105,7 @@ class NodeRoom:
         for workload in sorted((queues.workloads[key] for key in keys), key=_since):
             held = queues.admission(workload.key)
             if held is not None:
-                self._place(packing, workload, unplaced(workload, held, self._cluster))
+                self._place(packing, workload, self._unplaced(workload, held))
 
     def _place(self, packing: Packing, workload: WorkloadInfo, some: Sequence[Some]) -> None:
         if not some:

@@ -1,7 +1,7 @@
 """Pods that are admitted and have no node yet: room that is spoken for."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from extender.jobs.gang import group_of
@@ -20,24 +20,28 @@ class Some:
     count: int
 
 
-def asked(workload: WorkloadInfo, given: tuple[Assignment, ...]) -> list[Some]:
-    """Return all pods of an admission that have still to run."""
+def asked(
+    workload: WorkloadInfo, given: tuple[Assignment, ...], done: Mapping[str, int]
+) -> list[Some]:
+    """Return all pods of an admission that have still to run: not those that are `done`."""
     by_name = {each.name: each for each in workload.pod_sets}
     return [
-        Some(by_name[each.name], each, remaining(each, workload))
+        Some(by_name[each.name], each, remaining(each, workload, done))
         for each in given
         if each.name in by_name
     ]
 
 
-def unplaced(workload: WorkloadInfo, held: Admission, cluster: Snapshot) -> list[Some]:
+def unplaced(
+    workload: WorkloadInfo, held: Admission, cluster: Snapshot, *, done: Mapping[str, int]
+) -> list[Some]:
     """Return the pods of an admitted workload that have no node, made or not made yet.
 
     One that is evicted or deleted gets no more pods; a pod that is being deleted gets a successor.
     """
     if workload.evicted or workload.meta.terminating:
         return []
-    wanted = asked(workload, held.assignments)
+    wanted = asked(workload, held.assignments, done)
     there = [pod for pod in pods_of(workload, cluster) if _has_room(pod, cluster)]
     if len(there) >= sum(each.count for each in wanted):
         return []

@@ -316,6 +316,8 @@ class JobObject:
     """The name that all objects have which are one job together; nothing for one alone."""
     completion_mode: CompletionMode | None = None
     """Of a Job; other kinds have none."""
+    done: Mapping[str, int] = field(default_factory=dict)
+    """Pods by pod set that no start makes any more, where their quota is not given back yet."""
 
     @property
     def key(self) -> tuple[str, str]:
