@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -72,6 +73,17 @@ def succeed(queues: Queues, job: str, *, done: int, left: int) -> None:
     await_running(queues, job, left)
 
 
+def await_looked(queues: Queues) -> None:
+    """Wait until the reconciler has seen all Jobs as they are, and has tried to admit once more.
+
+    A new Job comes after all that was to be seen before it; it must not have quota either.
+    """
+    name = f"marker-{uuid4().hex[:6]}"
+    queues.job(name)
+    queues.await_condition(name, "QuotaReserved", "False", reason="WaitingForQuota")
+    queues.api.delete(JOBS, name, queues.namespace)
+
+
 @pytest.mark.parametrize(
     ("parallelism", "completions", "ends"),
     [(3, 3, [2]), (2, 4, [2, 2, 1]), (5, 3, [2])],
@@ -90,6 +102,7 @@ def test_quota_of_a_pod_that_is_not_replaced_admits_the_next_job(
 
     for done, left in enumerate(ends[:-1], start=1):
         succeed(queues, "first", done=done, left=left)
+        await_looked(queues)
         assert reclaimed(queues, "first") == 0
         assert queues.is_suspended("next")
     succeed(queues, "first", done=len(ends), left=ends[-1])
@@ -137,10 +150,21 @@ def test_a_job_that_was_given_less_gives_back_of_that(queues: Queues) -> None:
     queues.job("next", run_for="1h")
     queues.await_condition("next", "QuotaReserved", "False", reason="WaitingForQuota")
 
-    for done, left in ((1, 2), (2, 2), (3, 1)):
-        assert queues.is_suspended("next")
+    for done, left in ((1, 2), (2, 2)):
         succeed(queues, "first", done=done, left=left)
+        await_looked(queues)
+        assert reclaimed(queues, "first") == 0
+        assert queues.is_suspended("next")
+    succeed(queues, "first", done=3, left=1)
     queues.await_admitted("next")
+    assert reclaimed(queues, "first") == 3
+    await_running(queues, "next", 1)
+    assert len(running(queues, "first")) == 1
+    await_looked(queues)
+    workload = queues.workload("first")
+    assert workload is not None
+    [given] = workload["status"]["admission"]["podSetAssignments"]
+    assert (given["count"], workload["spec"]["podSets"][0]["count"]) == (2, 4)
 
 
 def set_active(queues: Queues, job: str, *, active: bool) -> None:
@@ -404,7 +428,11 @@ def test_a_jobset_goes_on_with_the_jobs_that_are_left(
     job.start(5)
     assert job.needed() == 5
     job.operator.succeed("workers")
-    await_reclaimed(queues, "work", done, "workers")
+    if done:
+        await_reclaimed(queues, "work", done, "workers")
+    else:
+        await_looked(queues)
+        assert reclaimed(queues, "work", "workers") == 0
 
     job.restart(3)
 
