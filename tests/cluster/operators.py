@@ -71,8 +71,8 @@ class Operator:
         return value is True
 
     def start(self) -> list[Object]:
-        """Make what the job's templates ask for, and tell that it runs; return what was made."""
-        assert not self.suspended
+        """Wait until the job may run, make its pods or Jobs, and tell of it; return what was made."""
+        self._api.wait_for("it may run", lambda: not self.suspended, SECONDS)
         job = self.job
         if self._kind.templates != "jobs":
             self._done.clear()

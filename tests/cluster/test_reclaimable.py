@@ -362,8 +362,7 @@ class Restarted:
         self.operator = Operator(api, job)
 
     def start(self, pods: int) -> None:
-        """Wait until it may run, and have its pods made: so many then run."""
-        self._api.wait_for("it is started", lambda: not self.operator.suspended, PATIENT)
+        """Have its pods made once it may run: so many then run."""
         self.operator.start()
         self._api.wait_for(f"{pods} pods run", lambda: len(self._running()) == pods, PATIENT)
 
