@@ -71,7 +71,7 @@ class Operator:
         return value is True
 
     def start(self) -> list[Object]:
-        """Make what its templates ask for, once it may run, and tell of it; return what was made."""
+        """Make what its templates ask for once it may run, tell of it, and return what was made."""
         self._api.wait_for("it may run", lambda: not self.suspended, SECONDS)
         job = self.job
         if self._kind.templates != "jobs":
