@@ -21,7 +21,7 @@ WOKEN_ANNOTATION: Final = "scheduling.x-k8s.io/woken-at"
 """Patched on a pod to make kube-scheduler try it again: any change to a pod's metadata does."""
 
 INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
-"""Which part of an Indexed Job's work a pod does."""
+"""Which part of an Indexed Job's work a pod does; an annotation of the same name tells it too."""
 
 
 class Reason(StrEnum):

@@ -26,7 +26,7 @@ from extender.jobs.names import Word
 from extender.jobs.reclaim import release_strategy
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name
-from extender.kube.errors import InvalidError, NotFoundError, UnavailableError
+from extender.kube.errors import ApiError, InvalidError, NotFoundError, UnavailableError
 from extender.kube.queues import objects as path_of
 from extender.kube.recorder import Event, ObjectRef
 from extender.queueing import readiness
@@ -41,6 +41,10 @@ _log = structlog.get_logger(__name__)
 _ANCESTORS = 10
 RECOVERS: Final = 5.0
 """Seconds that pods may be missing before it is told that they are."""
+
+
+class UndecidedError(ApiError):
+    """Nobody can tell what is to be done about a job: it waits as one whose write failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,7 @@ class JobController:
         }
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
-        """Take the steps that are due for a job. Raises ApiError."""
+        """Take the steps that are due for a job. Raises ApiError, also where it cannot decide."""
         if key in self._unsure:
             await self._make_sure(key)
         objects = self._snapshot.unit(key)
@@ -132,10 +136,7 @@ class JobController:
             for each in objects:  # nobody would tell of its end
                 self._queues.apply(ev.JobDeleted(each))
             return None
-        decided = self._decide(objects, own)
-        if decided is None:
-            return None
-        job, found, actions = decided
+        job, found, actions = self._decide(objects, own)
         pause = self._pause(key, actions)
         if pause is not None:
             actions = tuple(each for each in actions if not _is_loss(each))
@@ -144,26 +145,37 @@ class JobController:
 
     def _decide(
         self, objects: Sequence[JobObject], own: Sequence[WorkloadInfo]
-    ) -> tuple[GenericJob, JobObject, Actions] | None:
+    ) -> tuple[GenericJob, JobObject, Actions]:
         try:
             job = self._wrap(objects)
             found = self._first(objects, job)
             return job, found, decide(job, own, self._context(found, job, own))
-        except Exception:  # noqa: BLE001 - a kind that others added, or data nobody thought of
+        except Exception as error:  # a kind that others added, or data nobody thought of
             _log.exception("cannot decide about a job", job=objects[0].unit)
-            return None  # it harms itself alone
+            raise UndecidedError(repr(error)) from error  # it harms itself alone
 
     async def _carry_out(self, job: GenericJob, found: JobObject, actions: Actions) -> None:
+        refused: InvalidError | None = None
         for action in actions:
-            act = self._act.get(type(action))
-            if act is not None:
-                try:
-                    await act(action, found)
-                except InvalidError as error:  # nobody else would tell whoever made the job
-                    self._tell(job, found, Note(Word.INVALID, str(error), warning=True))
+            try:
+                await self._carry_out_one(job, found, action)
+            except InvalidError as error:
+                if not isinstance(action, do.SetReclaimable):
                     raise
-            if action.note is not None:
-                self._tell(job, found, action.note)
+                refused = error  # what is told of its pods beside it is another matter
+        if refused is not None:
+            raise refused
+
+    async def _carry_out_one(self, job: GenericJob, found: JobObject, action: Action) -> None:
+        act = self._act.get(type(action))
+        if act is not None:
+            try:
+                await act(action, found)
+            except InvalidError as error:  # nobody else would tell whoever made the job
+                self._tell(job, found, Note(Word.INVALID, str(error), warning=True))
+                raise
+        if action.note is not None:
+            self._tell(job, found, action.note)
 
     def _pause(self, key: tuple[str, str], actions: Actions) -> float | None:
         """Return for how long a loss of pods is not told of yet: it may be made good at once.
@@ -303,6 +315,7 @@ class JobController:
         workload = self._workload(action.key, action.uid)
         if workload is not None:
             after = to.released(workload, self._clock.wall(), requeued=action.requeued)
+            after = replace(after, reclaimable=dict(action.reclaimable))
             await self._workloads.write_status(workload, after)
 
     async def _reclaim(self, action: do.SetReclaimable, _: JobObject) -> None:

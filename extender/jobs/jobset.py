@@ -57,8 +57,10 @@ class JobSet(BaseJob):
 
     def reclaimable_pods(self) -> Mapping[str, int]:
         """Return the pods of the Jobs that have succeeded, unless they may be made once more."""
-        if self._may_start_anew():
-            return {}
+        return {} if self._may_start_anew() or self._starts_anew() else self.done_pods()
+
+    def done_pods(self) -> Mapping[str, int]:
+        """Return the pods of the Jobs that have succeeded: no start makes them once more."""
         told = self._told()
         done: dict[str, int] = {}
         for each in self._replicated_jobs():
@@ -81,6 +83,10 @@ class JobSet(BaseJob):
         restarts = fields.count(self.object, "status", "restartsCountTowardsMax")
         actions = {fields.text(rule, "action") for rule in fields.objects(policy, "rules")}
         return fields.count(policy, "maxRestarts") > restarts or _ENDLESS in actions
+
+    def _starts_anew(self) -> bool:
+        """Return whether what is told is how things were before a restart, and why it came."""
+        return any(fields.count(each, "failed") for each in self._told().values())
 
     def _replicated_jobs(self) -> list[Object]:
         return fields.objects(self.object, "spec", "replicatedJobs")

@@ -6,7 +6,7 @@ admitted since the cycle began.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -73,7 +73,15 @@ class NodeRoom:
         self.version += 1
         self._taken.append((workload, given))
         if self._packing is not None:
-            self._keep(self._packing, workload, asked(workload, given))
+            self._keep(self._packing, workload, self._asked(workload, given))
+
+    def _asked(self, workload: WorkloadInfo, given: Sequence[Assignment]) -> list[Some]:
+        return asked(workload, given, self._done(workload))
+
+    def _done(self, workload: WorkloadInfo) -> Mapping[str, int]:
+        """Return the pods that will not start again, though they may have quota."""
+        job = self._queues.job_of(workload.owner.uid) if workload.owner else None
+        return job.done if job is not None else {}
 
     # -- what is there
 
@@ -83,7 +91,7 @@ class NodeRoom:
             self._place_admitted(packing)
             self._place_beside(packing)
             for workload, given in self._taken:
-                self._keep(packing, workload, asked(workload, given))
+                self._keep(packing, workload, self._asked(workload, given))
         return self._packing
 
     def _free(self, node: NodeInfo) -> Resources:
@@ -108,7 +116,10 @@ class NodeRoom:
         for workload in sorted(holders, key=_since):
             held = queues.admission(workload.key)
             if held is not None:
-                some, begun = unplaced(workload, held, queues=queues, cluster=self._cluster)
+                done = self._done(workload)
+                some, begun = unplaced(
+                    workload, held, done=done, queues=queues, cluster=self._cluster
+                )
                 self._keep(packing, workload, some, begun=begun)
 
     def _keep(
@@ -160,7 +171,7 @@ class NodeRoom:
     def _answer(
         self, workload: WorkloadInfo, given: Sequence[Assignment], without: Collection[str]
     ) -> str | None:
-        packing, wanted = self._packed(), self._wanted(workload, asked(workload, given))
+        packing, wanted = self._packed(), self._wanted(workload, self._asked(workload, given))
         with packing.without([*self._given_back(without)]):
             found = packing.fill(wanted)
             text = self._sentence(found, packing) if found.missing else None

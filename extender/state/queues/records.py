@@ -332,6 +332,9 @@ class WorkloadInfo:
         return self.holds("Admitted")
 
 
+CompletionMode = Literal["Indexed", "NonIndexed"]
+
+
 @dataclass(frozen=True, slots=True)
 class JobObject:
     """A job of any kind, as the API server has it."""
@@ -344,6 +347,10 @@ class JobObject:
     owner: OwnerRef | None = None
     group: str = ""
     """The name that all objects have which are one job together; nothing for one alone."""
+    completion_mode: CompletionMode | None = None
+    """Of a Job; other kinds have none."""
+    done: Mapping[str, int] = field(default_factory=dict)
+    """Pods by pod set that no start makes any more, where their quota is not given back yet."""
 
     @property
     def key(self) -> tuple[str, str]:

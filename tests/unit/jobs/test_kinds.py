@@ -179,6 +179,18 @@ def test_a_jobset_keeps_quota_for_what_a_restart_would_do_again(
     assert found.reclaimable_pods() == want
 
 
+def test_what_a_jobset_told_before_its_last_restart_gives_nothing_back() -> None:
+    """The Jobs of the run before are counted until those of the next are there."""
+    told = [{"name": "driver", "failed": 1}, {"name": "workers", "succeeded": 1}]
+    status = {"replicatedJobsStatus": told, "restartsCountTowardsMax": 1}
+    found = job("jobset.x-k8s.io/jobset", **status)
+    found.object["spec"]["failurePolicy"] = {"maxRestarts": 1}  # type: ignore[index]
+    assert isinstance(found, Reclaiming)
+    assert found.reclaimable_pods() == {}
+    told[0]["failed"] = 0
+    assert found.reclaimable_pods() == {"workers": 2}
+
+
 @pytest.mark.parametrize(
     ("statuses", "want"),
     [
@@ -193,7 +205,47 @@ def test_a_training_job_needs_no_quota_for_replicas_that_have_succeeded(
 ) -> None:
     found = job("kubeflow.org/mpijob", replicaStatuses=statuses)
     assert isinstance(found, Reclaiming)
+    assert found.reclaimable_pods() == {}
+    found.unsuspend()
     assert found.reclaimable_pods() == want
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name.startswith("kubeflow")])
+def test_what_succeeded_before_a_stop_is_made_anew(name: str) -> None:
+    """The statuses of replicas stay as they were until the operator looks at it again."""
+    statuses = {"Worker": {"active": 0, "succeeded": 2}}
+    stopped = job(name, replicaStatuses=statuses)
+    (reset,) = decide(stopped, [workload(stopped, reclaimable={"worker": 2})], CONTEXT)
+    assert isinstance(reset, act.SetReclaimable)
+    assert reset.counts == {}
+
+    running = [{"type": "Running", "status": "True"}]
+    runs = job(name, replicaStatuses=statuses, conditions=running)
+    runs.unsuspend()
+    (said,) = decide(runs, [workload(stopped, admitted=True)], CONTEXT)
+    assert isinstance(said, act.SetReclaimable)
+    assert said.counts == {"worker": 2}
+
+    started = job(name, replicaStatuses=statuses, conditions=[{**running[0], "status": "False"}])
+    started.unsuspend()
+    said_early = decide(started, [workload(stopped, admitted=True)], CONTEXT)
+    assert bool(said_early) is (name == "kubeflow.org/mpijob")
+
+
+def test_the_quota_of_all_is_given_back_with_what_will_be_done_once_more() -> None:
+    """Else it could be admitted again for less than it starts with."""
+    stopped = job("kubeflow.org/pytorchjob", replicaStatuses={"Worker": {"succeeded": 2}})
+    evicted = workload(stopped, "Evicted", admitted=True, reclaimable={"worker": 2})
+    release, *_ = decide(stopped, [evicted], CONTEXT)
+    assert isinstance(release, act.ReleaseQuota)
+    assert release.reclaimable == {}
+
+    told = [{"name": "workers", "succeeded": 1}]
+    jobs = job("jobset.x-k8s.io/jobset", replicatedJobsStatus=told)
+    evicted = workload(jobs, "Evicted", admitted=True, reclaimable={"workers": 2})
+    release, *_ = decide(jobs, [evicted], CONTEXT)
+    assert isinstance(release, act.ReleaseQuota)
+    assert release.reclaimable == {"workers": 2}
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name.startswith("kubeflow")])

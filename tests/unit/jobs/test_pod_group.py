@@ -241,7 +241,8 @@ def test_a_group_that_is_deleted_keeps_its_quota_until_it_is_gone() -> None:
     assert decide(group(*leaving), [held], CONTEXT) == ()
     for each in leaving:
         each["status"]["phase"] = "Succeeded"
-    assert words(decide(group(*leaving), [held], CONTEXT)) == ["DropFinalizer"]
+    gone = ["FinishWorkload", "DropFinalizer"]
+    assert words(decide(group(*leaving), [held], CONTEXT)) == gone
 
 
 # -- members that come and go
