@@ -212,6 +212,10 @@ class Admitter:
                 _told(error, "could not admit", before.key)
                 self._give_back(before.key, admission, rest=not isinstance(error, ConflictError))
                 return
+        except Exception:  # noqa: BLE001 - data nobody thought of: it harms itself alone
+            _log.exception("could not admit", workload=before.key)
+            self._give_back(before.key, admission, rest=True)
+            return
         self._failures.pop(before.key, None)
         if not self._has(before, admission):
             return  # it is gone

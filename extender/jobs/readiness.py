@@ -20,7 +20,7 @@ def readiness(job: GenericJob, workload: WorkloadInfo) -> SetPodsReady | None:
     runs = workload.admitted and not workload.evicted
     if not runs and stored is None:
         return None  # nothing was said yet, and nobody waits for it
-    reason = _reason(job, _since_admission(stored, workload)) if runs else Word.WAIT_FOR_START
+    reason = _reason(job, stored) if runs else Word.WAIT_FOR_START
     ready = reason in (Word.STARTED, Word.RECOVERED)
     if stored is not None and (stored.status, stored.reason) == (str(ready), reason):
         return None
@@ -35,10 +35,3 @@ def _reason(job: GenericJob, before: ConditionInfo | None) -> Word:
         return Word.RECOVERED if again else Word.STARTED
     once = before is not None and (before.status == "True" or was == Word.WAIT_FOR_RECOVERY)
     return Word.WAIT_FOR_RECOVERY if once else Word.WAIT_FOR_START
-
-
-def _since_admission(stored: ConditionInfo | None, workload: WorkloadInfo) -> ConditionInfo | None:
-    """Return what was said in this admission; what was said in an earlier one is over."""
-    admitted = workload.condition("Admitted")
-    old = stored and admitted and stored.transition < admitted.transition
-    return None if old else stored

@@ -1,19 +1,16 @@
 """How long a workload's pods may take to become ready (KEP-349), and whose are not yet."""
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from extender.api import wellknown as names
+from extender.api.values import LONGEST, seconds, switch, whole
 from extender.queueing import transitions as to
 from extender.queueing.options import Options, PodsReady
 from extender.state.queues.records import Meta, WorkloadInfo
 from extender.state.queues.snapshot import QueueSnapshot
 
-_DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", re.ASCII)
-"""`300`, `300s`, `5m`, `1h30m`."""
-_SWITCH: Final = {"true": True, "false": False}
 _MOST_DOUBLED: Final = 64
 """Times that a back-off is doubled at most; no number of seconds is that large."""
 
@@ -24,15 +21,6 @@ class Deadline:
 
     at: float
     cause: str
-
-
-def seconds(said: str) -> float | None:
-    """Return a duration as people write it in seconds; None where it is not one."""
-    found = _DURATION.fullmatch(said)
-    if found is None or not said:
-        return None
-    hours, minutes, rest = (float(each or 0) for each in found.groups())
-    return hours * 3600 + minutes * 60 + rest
 
 
 def policy_of(workload: WorkloadInfo, snapshot: QueueSnapshot, options: Options) -> PodsReady:
@@ -48,16 +36,14 @@ def policy_of(workload: WorkloadInfo, snapshot: QueueSnapshot, options: Options)
 
 def deadline(workload: WorkloadInfo, policy: PodsReady) -> Deadline | None:
     """Return until when the pods of a workload have to be ready; None where nobody waits."""
-    admitted = workload.condition(to.ADMITTED)
+    admitted, told = workload.condition(to.ADMITTED), workload.condition(to.PODS_READY)
     if not policy.enabled or not _should_run(workload) or admitted is None:
         return None
-    told = workload.condition(to.PODS_READY)
-    if told is not None and told.transition < admitted.transition:
-        told = None  # said of an earlier admission
-    if told is not None and told.status == "True":
-        return None
-    if told is None or told.reason != to.WAIT_FOR_RECOVERY:
-        return Deadline(admitted.transition + policy.timeout, to.WAIT_FOR_START)
+    if told is None or told.status == "True":
+        return None  # where nothing was told yet, nobody has asked before
+    if told.reason != to.WAIT_FOR_RECOVERY:
+        since = max(admitted.transition, told.transition)
+        return Deadline(since + policy.timeout, to.WAIT_FOR_START)
     if policy.recovery_timeout is None:
         return None
     return Deadline(told.transition + policy.recovery_timeout, to.WAIT_FOR_RECOVERY)
@@ -71,7 +57,7 @@ def _should_run(workload: WorkloadInfo) -> bool:
 def back_off(times: int, policy: PodsReady) -> float:
     """Return for how many seconds a workload waits that is sent back for the n-th time."""
     doubled = min(times - 1, _MOST_DOUBLED)
-    return min(policy.backoff_base * 2.0**doubled, policy.backoff_max)
+    return min(policy.backoff_base * 2.0**doubled, policy.backoff_max, LONGEST)
 
 
 def unready(snapshot: QueueSnapshot, options: Options) -> Iterator[str]:
@@ -130,15 +116,11 @@ def _or_never(said: str) -> object:
     return _NEVER if found == 0 else found
 
 
-def _count(said: str) -> int | None:
-    return int(said) if said.isascii() and said.isdigit() else None
-
-
 _READERS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
-    names.WAIT_FOR_PODS_READY: ("enabled", _SWITCH.get),
+    names.WAIT_FOR_PODS_READY: ("enabled", switch),
     names.PODS_READY_TIMEOUT: ("timeout", _positive),
     names.PODS_READY_RECOVERY_TIMEOUT: ("recovery_timeout", _or_never),
-    names.PODS_READY_BACKOFF_LIMIT: ("backoff_limit", _count),
+    names.PODS_READY_BACKOFF_LIMIT: ("backoff_limit", whole),
     names.PODS_READY_BACKOFF_BASE: ("backoff_base", seconds),
     names.PODS_READY_BACKOFF_MAX: ("backoff_max", seconds),
 }

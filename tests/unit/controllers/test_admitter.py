@@ -105,6 +105,13 @@ async def test_while_the_api_server_is_away_quota_is_kept_for_who_got_it(scene: 
         await scene.until(lambda: scene.admitted() == {"first"})
 
 
+async def test_a_workload_that_cannot_be_written_harms_itself_alone(scene: Scene) -> None:
+    scene.server.script = [OverflowError("date value out of range")]
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"second"})
+
+
 @pytest.mark.parametrize("unknown", [0, 2])
 async def test_after_an_error_of_the_server_the_truth_is_read(scene: Scene, unknown: int) -> None:
     scene.server.script = [LostError("etcd took too long", status=500)]
