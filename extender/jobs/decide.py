@@ -254,5 +254,6 @@ def _prioritize(job: GenericJob, workload: WorkloadInfo, context: Context) -> Ac
 
 def _report(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
     said = reclaim(job, workload, context)
-    ready = readiness(job, workload) if context.wait_for_pods_ready else None
+    asked = context.wait_for_pods_ready
+    ready = readiness(job, workload, context.progress) if asked else None
     return said if ready is None else (*said, ready)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from extender.jobs.decide import decide
-from extender.jobs.readiness import readiness
+from extender.jobs.readiness import Progress, readiness
 from extender.state.pod_groups import ConditionInfo
 from tests.unit.jobs.scene import CONTEXT, job, workload
 
@@ -20,7 +20,7 @@ def told(status: dict[str, Any], *before: str, admitted: bool = True, since: flo
     conditions = tuple(replace(each, transition=1.0) for each in stored.conditions)
     if before:
         conditions = (*conditions, ConditionInfo("PodsReady", *before, transition=since))
-    said = readiness(runs, replace(stored, conditions=conditions))
+    said = readiness(runs, replace(stored, conditions=conditions), Progress())
     return None if said is None else (said.ready, said.reason)
 
 
