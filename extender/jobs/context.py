@@ -40,6 +40,6 @@ class Context:
     makes_pod_groups: Callable[[str], bool] = lambda _: False
     """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
     wait_for_pods_ready: bool = False
-    progress: Progress = Progress()
+    progress: Progress = field(default_factory=Progress)
     release_quota: ReleaseQuota = "OnTerminating"
     """As the ClusterQueue says, or the settings; the job may say otherwise."""

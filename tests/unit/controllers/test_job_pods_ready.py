@@ -162,6 +162,7 @@ async def test_what_was_done_before_the_start_is_no_pod_of_now() -> None:
 
 async def test_the_last_pods_have_to_be_ready_themselves() -> None:
     scene = Scene(completions=2, **through(0))
+    await scene.look()
     assert await told(scene, {"ready": 0, "active": 1, "succeeded": 1}) == "WaitForStart"
     assert await told(scene, {"ready": 1, "active": 1, "succeeded": 1}) == "Started"
 
