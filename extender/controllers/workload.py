@@ -108,7 +108,7 @@ class WorkloadController:
         kinds = self._jobs.kinds()
         for owner in workload.owners:
             found = self._snapshot.job_of(owner.uid)
-            known = f"{owner.api_version.rpartition('/')[0]}/{owner.kind}" in kinds
+            known = owner.group_kind in kinds
             if not known or (found is not None and self._jobs.is_watched(found)):
                 return ()
         return workload.owners

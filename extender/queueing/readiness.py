@@ -61,24 +61,45 @@ def back_off(times: int, policy: PodsReady) -> float:
 
 
 def unready(snapshot: QueueSnapshot, options: Options) -> Iterator[str]:
-    """Yield the workloads with quota for whose pods everybody else has to wait."""
+    """Yield the workloads with quota for whose pods others have to wait."""
     for key in snapshot.holders():
         workload = snapshot.workloads[key]
         ready = workload.holds(to.PODS_READY) and not snapshot.is_assumed(key)
-        if not ready and policy_of(workload, snapshot, options).enabled:
+        if ready or not _is_told_of(workload, options):
+            continue
+        if policy_of(workload, snapshot, options).enabled:
             yield key
 
 
-def held_back(snapshot: QueueSnapshot, options: Options) -> str:
-    """Return for what everybody waits who has quota; nothing where nobody has to."""
-    if not options.pods_ready.block_admission:
-        return ""
-    return waits_for(sum(1 for _ in unready(snapshot, options)))
+def _is_told_of(workload: WorkloadInfo, options: Options) -> bool:
+    """Return whether there may be somebody who tells that its pods are ready."""
+    if options.kinds is None or not workload.owners:
+        return True
+    return any(each.group_kind in options.kinds for each in workload.owners)
 
 
-def waits_for(number: int) -> str:
-    """Say for the pods of how many workloads one waits."""
-    return f"waiting until the pods of {number} admitted workload(s) are ready" if number else ""
+class Unready:
+    """Those for whose pods others wait, as they are now; they are counted when somebody asks."""
+
+    def __init__(self, snapshot: QueueSnapshot, options: Options) -> None:
+        self._snapshot, self._options = snapshot, options
+        self._before: int | None = None
+        self._admitted = 0
+
+    def admit(self, workload: WorkloadInfo) -> None:
+        """Count one more, where its pods are waited for."""
+        if _is_told_of(workload, self._options):
+            self._admitted += policy_of(workload, self._snapshot, self._options).enabled
+
+    def holds(self, workload: WorkloadInfo) -> str:
+        """Return what one waits for who has quota; nothing where it may go on."""
+        if not policy_of(workload, self._snapshot, self._options).block_admission:
+            return ""
+        if self._before is None:
+            self._before = sum(1 for _ in unready(self._snapshot, self._options))
+        number = self._before + self._admitted
+        pods = f"the pods of {number} admitted workload(s) are ready"
+        return f"waiting until {pods}" if number else ""
 
 
 def _told_by(workload: WorkloadInfo, snapshot: QueueSnapshot) -> Iterator[Meta]:
@@ -123,4 +144,5 @@ _READERS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
     names.PODS_READY_BACKOFF_LIMIT: ("backoff_limit", whole),
     names.PODS_READY_BACKOFF_BASE: ("backoff_base", seconds),
     names.PODS_READY_BACKOFF_MAX: ("backoff_max", seconds),
+    names.PODS_READY_BLOCK_ADMISSION: ("block_admission", switch),
 }
