@@ -16,6 +16,7 @@ from extender.api.core_v1 import LabelSelector
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.courses import Courses
+from extender.controllers.unreadable import Unreadable
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
 from extender.jobs.actions import Action, Actions, Note
@@ -99,6 +100,7 @@ class JobController:
         self._clock = clock
         self._options = options
         self._courses = Courses()
+        self._unreadable = Unreadable()
         self._unsure: dict[tuple[str, str], set[str]] = {}
         """By job: names of its objects of which nobody knows what was written."""
         self._act: Mapping[type, Callable[[Any, JobObject], Any]] = {
@@ -124,6 +126,7 @@ class JobController:
         objects = self._snapshot.unit(key)
         if not objects:
             self._courses.forget(key)
+            self._unreadable.forget(key)
             return None
         keys = {each for o in objects for each in self._snapshot.workloads_of(o.meta.uid)}
         own = [self._snapshot.workloads[each] for each in sorted(keys)]
@@ -135,6 +138,9 @@ class JobController:
         if decided is None:
             return None
         job, found, actions = decided
+        odd = self._unreadable.news(key, found.meta) if own else ""
+        if odd:
+            self._tell(job, found, Note(Word.INVALID, odd, warning=True))
         pause = self._pause(key, actions)
         if pause is not None:
             actions = tuple(each for each in actions if not _is_loss(each))

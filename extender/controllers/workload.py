@@ -10,7 +10,9 @@ from typing import Final, Protocol
 import structlog
 
 from extender.api.wellknown import IN_USE_FINALIZER
+from extender.controllers.unreadable import Unreadable
 from extender.controllers.workload_writer import Workloads, event
+from extender.jobs.names import Word
 from extender.kube.recorder import Event
 from extender.queueing import lifecycle
 from extender.queueing.lifecycle import Given, Step
@@ -61,12 +63,17 @@ class WorkloadController:
         self._record = record
         self._clock = clock
         self._given = given
+        self._unreadable = Unreadable()
 
     async def reconcile(self, key: str) -> float | None:
         """Take the next step; return in how many seconds to look again. Raises ApiError."""
         workload = self._snapshot.workloads.get(key)
         if workload is None:
+            self._unreadable.forget(key)
             return None
+        odd = self._unreadable.news(key, workload.meta)
+        if odd:
+            self._record(event(workload, Word.INVALID, odd, warning=True, occasion=odd))
         unseen, orphaned = self._unseen(workload), False
         if unseen:
             orphaned = not await self._ask_for(unseen, workload.meta.namespace)

@@ -118,11 +118,26 @@ def _told_by(workload: WorkloadInfo, snapshot: QueueSnapshot) -> Iterator[Meta]:
 def _changed(policy: PodsReady, meta: Meta) -> PodsReady:
     changes: dict[str, object] = {}
     for name, (field, read) in _READERS.items():
-        said = meta.annotations.get(name, meta.labels.get(name))
-        found = None if said is None else read(said)
+        read_ones = (read(said) for said in _said(name, meta))
+        found = next((each for each in read_ones if each is not None), None)
         if found is not None:
             changes[field] = None if found is _NEVER else found
     return replace(policy, **changes) if changes else policy  # type: ignore[arg-type]
+
+
+def unreadable(meta: Meta) -> Iterator[str]:
+    """Yield the settings of an object, with their values, that cannot be read."""
+    for name, (_, read) in _READERS.items():
+        for said in _said(name, meta):
+            if read(said) is None:
+                yield f"{name}={said:.40}"
+
+
+def _said(name: str, meta: Meta) -> Iterator[str]:
+    """Yield what the annotation and the label of a name say; the annotation goes first."""
+    for said in (meta.annotations.get(name), meta.labels.get(name)):
+        if said is not None:
+            yield said
 
 
 _NEVER: Final = object()

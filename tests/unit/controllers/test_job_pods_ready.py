@@ -12,6 +12,7 @@ from extender.controllers.courses import RECOVERS
 from extender.controllers.job import JobController, JobOptions
 from extender.controllers.workload_writer import Workloads
 from extender.jobs.registry import builtin
+from extender.kube.recorder import Event
 from extender.queueing.options import Options, PodsReady
 from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, Meta, WorkloadInfo
@@ -41,6 +42,8 @@ class Scene:
         self, policy: PodsReady | None = None, *, completions: int | None = None, **status: int
     ) -> None:
         self.completions = completions
+        self.events: list[Event] = []
+        self.labels: Mapping[str, str] = {}
         self.now = 1000.0
         self.queues = Queues()
         self.versions = 0
@@ -50,7 +53,7 @@ class Scene:
             self.queues,
             Workloads(self.queues, Api()),
             Api(),
-            record=lambda _: None,
+            record=self.events.append,
             clock=self,
             options=JobOptions(
                 builtin(),
@@ -76,7 +79,7 @@ class Scene:
         self.versions += 1
         runs = job("work", 2, self.completions, suspend=suspend, status=status)
         raw = json.dumps(runs.object).encode()
-        meta = Meta("work", "ns", UID, self.versions)
+        meta = Meta("work", "ns", UID, self.versions, labels=self.labels)
         self.queues.apply(ev.JobApplied(JobObject("batch/job", meta, raw, "q")))
 
     async def look(self) -> tuple[float | None, str]:
@@ -125,6 +128,17 @@ async def test_whether_pods_are_ready_is_known_from_the_job() -> None:
     scene.status(BEHIND)
     assert not scene.controller.pods_ready(found)
     assert not scene.controller.pods_ready(replace(found, owners=()))
+
+
+async def test_a_job_is_told_once_what_of_it_cannot_be_read() -> None:
+    scene = Scene()
+    scene.labels = {"scheduling.x-k8s.io/pods-ready-timeout": "soon"}
+    for _ in range(3):
+        scene.status(READY)
+        await scene.look()
+    [told] = scene.events
+    assert (told.reason, told.warning) == ("Invalid", True)
+    assert told.note.endswith("scheduling.x-k8s.io/pods-ready-timeout=soon")
 
 
 # -- pods that are followed by others

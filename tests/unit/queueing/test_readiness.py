@@ -107,6 +107,18 @@ def test_what_cannot_be_read_says_nothing(name: str, said: str) -> None:
     assert policy({f"{OWN}/pods-ready-{name}": said}) == POLICY
 
 
+def test_what_cannot_be_read_hides_nothing_and_is_named() -> None:
+    said = {TIMEOUT: "soon", LIMIT: "3", f"{OWN}/other": "x"}
+    odd = meta("w", "ns", annotations=said, labels={TIMEOUT: "7", LIMIT: "-"})
+    queues = scene()
+    found = readiness.policy_of(workload("w", meta=odd), queues.snapshot, queues.options)
+    assert found == replace(POLICY, timeout=7, backoff_limit=3)
+    assert list(readiness.unreadable(odd)) == [f"{TIMEOUT}=soon", f"{LIMIT}=-"]
+    assert list(readiness.unreadable(meta("w", labels={LIMIT: "9" * 5000}))) == [
+        f"{LIMIT}={'9' * 40}"
+    ]
+
+
 def test_nobody_can_be_late_at_once_or_wait_for_maybe() -> None:
     assert policy({TIMEOUT: "0", f"{OWN}/wait-for-pods-ready": "maybe"}) == POLICY
 
