@@ -282,8 +282,13 @@ def test_what_was_said_of_pods_ends_with_their_quota_and_begins_anew_with_it() -
     told = asked.condition("PodsReady")
     assert told is not None
     assert (told.status, told.reason) == ("False", "WaitForStart")
-    stale = to.reserved(ran, admission(ran), 1030)
-    assert not stale.holds("PodsReady")
+    for said in (("Started", True, 1010), ("WaitForRecovery", False, 1010)):
+        for now in (1030.0, 900.0):  # the clock may have been set back
+            before = admitted(said)
+            for after in (to.reserved(before, admission(before), now), to.released(before, now)):
+                told = after.condition("PodsReady")
+                assert told is not None
+                assert (told.status, told.reason) == ("False", "WaitForStart")
 
 
 def test_a_setting_of_a_cluster_queue_is_news_to_everybody_and_another_annotation_is_not() -> None:
