@@ -18,6 +18,7 @@ from extender.jobs.templates import Placement
 
 _POD_SET: Final = "main"
 _DONE: Final = ("completed", "failed")
+_ENDING: Final = ("SuccessCriteriaMet", "FailureTarget")
 
 
 class BatchJob(BaseJob):
@@ -64,9 +65,18 @@ class BatchJob(BaseJob):
     @override
     def pods_ready(self) -> bool:
         """Return whether as many pods are ready as can run now; earlier successes are no pods."""
+        return self.pods_ready_since(self.pods_done())
+
+    def pods_ready_since(self, done: int) -> bool:
+        """Return the same of all that have run since so many were done: those also were ready."""
+        ready = fields.count(self._object, "status", "ready") + self.pods_done() - done
+        return self._is_ending() or ready >= self._left(done)
+
+    def pods_done(self) -> int:
+        """Return how many pods are done for good, those too that are not counted yet."""
         uncounted = fields.value(self._object, "status", "uncountedTerminatedPods", "succeeded")
         fresh = len(uncounted) if isinstance(uncounted, list) and not self._is_indexed() else 0
-        return fields.count(self._object, "status", "ready") >= self._left(self._done() + fresh)
+        return self._done() + fresh
 
     @override
     def is_active(self) -> bool:
@@ -153,6 +163,10 @@ class BatchJob(BaseJob):
     def _left(self, done: int) -> int:
         of = self._parallelism(), self._completions()
         return pods_left(*of, done=done, active=self._active())
+
+    def _is_ending(self) -> bool:
+        """Return whether its end is decided, and its pods only have to go."""
+        return any(fields.condition(self._object, each) is not None for each in _ENDING)
 
     def _is_indexed(self) -> bool:
         return fields.text(self._object, "spec", "completionMode") == "Indexed"

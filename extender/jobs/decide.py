@@ -268,5 +268,6 @@ def _prioritize(job: GenericJob, workload: WorkloadInfo, context: Context) -> Ac
 
 
 def _ready(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
-    ready = readiness(job, workload) if context.wait_for_pods_ready else None
+    asked = context.wait_for_pods_ready
+    ready = readiness(job, workload, context.progress) if asked else None
     return NONE if ready is None else (ready,)

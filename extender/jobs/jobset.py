@@ -41,13 +41,12 @@ class JobSet(BaseJob):
 
     @override
     def pods_ready(self) -> bool:
-        """Return whether each Job is ready or has succeeded."""
+        """Return whether each Job that may start is ready or has succeeded."""
         told = self._told()
         return all(
-            fields.count(told.get(fields.text(each, "name"), {}), "ready")
-            + fields.count(told.get(fields.text(each, "name"), {}), "succeeded")
+            self._succeeded(each) + fields.count(told.get(fields.text(each, "name"), {}), "ready")
             >= _replicas(each)
-            for each in self._replicated_jobs()
+            for each in self._expected()
         )
 
     @override
@@ -76,6 +75,26 @@ class JobSet(BaseJob):
         late = jobs[1:] if in_order == "InOrder" else []
         late += [each for each in jobs if fields.objects(each, "dependsOn")]
         return {fields.text(each, "name") for each in late}
+
+    def _expected(self) -> list[Object]:
+        """Return the replicated jobs that do not wait for others to succeed first."""
+        complete: set[str] = set()
+        expected: dict[str, Object] = {}
+        for each in self._replicated_jobs():  # they depend on earlier ones only
+            depends = fields.objects(each, "dependsOn")
+            if all(
+                fields.text(on, "name")
+                in (complete if fields.text(on, "status") == "Complete" else expected)
+                for on in depends
+            ):
+                name = fields.text(each, "name")
+                expected[name] = each
+                if self._succeeded(each) >= _replicas(each):
+                    complete.add(name)
+        return list(expected.values())
+
+    def _succeeded(self, replicated: Object) -> int:
+        return fields.count(self._told().get(fields.text(replicated, "name"), {}), "succeeded")
 
     def _may_start_anew(self) -> bool:
         """Return whether the failure of one Job would start all of them again."""

@@ -44,8 +44,17 @@ class KubeflowJob(BaseJob):
 
     @override
     def pods_ready(self) -> bool:
-        """Return whether it runs, as far as its controller tells."""
-        return fields.condition(self.object, "Running") is not None
+        """Return whether it runs, and all replicas do or have: `Running` may be said of one."""
+        if fields.condition(self.object, "Running") is None:
+            return False
+        specs = fields.mapping(self.object, "spec", self.replica_specs)
+        told = fields.mapping(self.object, "status", "replicaStatuses")
+        return all(
+            fields.count(told, kind, "active") + fields.count(told, kind, "succeeded")
+            >= fields.count(specs, kind, "replicas", default=1)
+            for kind in self.replica_types
+            if kind in specs
+        )
 
     @override
     def is_active(self) -> bool:

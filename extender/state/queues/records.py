@@ -258,6 +258,11 @@ class OwnerRef:
     uid: str
     controller: bool = True
 
+    @property
+    def group_kind(self) -> str:
+        """The kind without a version, as group/Kind."""
+        return f"{self.api_version.rpartition('/')[0]}/{self.kind}"
+
 
 @dataclass(frozen=True, slots=True)
 class EvictionCount:

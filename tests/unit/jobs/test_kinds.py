@@ -146,6 +146,34 @@ def test_a_jobset_is_ready_when_each_job_is_or_has_succeeded() -> None:
     assert not job("jobset.x-k8s.io/jobset").pods_ready()
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "third", "want"),
+    [
+        ({"ready": 1}, {}, {}, True),
+        ({}, {}, {}, False),
+        ({"succeeded": 1}, {}, {}, False),
+        ({"succeeded": 1}, {"ready": 1}, {}, False),
+        ({"succeeded": 1}, {"ready": 1}, {"ready": 1}, True),
+    ],
+)
+def test_a_jobset_does_not_expect_jobs_that_wait_for_others_to_succeed(
+    first: dict[str, int], second: dict[str, int], third: dict[str, int], want: bool
+) -> None:
+    depends = {
+        "one": [],
+        "two": [{"name": "one", "status": "Complete"}],
+        "three": [{"name": "two", "status": "Ready"}],
+    }
+    source = jobset()
+    source["spec"]["replicatedJobs"] = [
+        {"name": name, "replicas": 1, "dependsOn": on, "template": {"spec": {}}}
+        for name, on in depends.items()
+    ]
+    numbers = (first, second, third)
+    told = [{"name": n, **each} for n, each in zip(depends, numbers, strict=True)]
+    assert wrap("jobset.x-k8s.io/jobset", source, replicatedJobsStatus=told).pods_ready() is want
+
+
 def test_a_jobset_needs_no_quota_for_jobs_that_have_succeeded() -> None:
     def spare(**workers: int) -> Any:
         told = [{"name": "workers", **workers}]
@@ -249,9 +277,22 @@ def test_the_quota_of_all_is_given_back_with_what_will_be_done_once_more() -> No
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name.startswith("kubeflow")])
-def test_a_training_job_is_ready_when_it_runs(name: str) -> None:
-    assert job(name, conditions=[{"type": "Running", "status": "True"}]).pods_ready()
-    assert not job(name, conditions=[{"type": "Running", "status": "False"}]).pods_ready()
+def test_a_training_job_is_ready_when_all_its_replicas_run_or_have(name: str) -> None:
+    def ready(said: str = "True", **worker: int) -> bool:
+        spec: Any = job(name).object["spec"]
+        [roles] = [value for field, value in spec.items() if field.endswith("ReplicaSpecs")]
+        told = {role: {"active": each["replicas"]} for role, each in roles.items()}
+        running = [{"type": "Running", "status": said}]
+        statuses = {**told, "Worker": worker}
+        return job(name, conditions=running, replicaStatuses=statuses).pods_ready()
+
+    assert ready(active=3)
+    assert ready(active=1, succeeded=2)
+    assert not ready(active=2)
+    assert not ready(active=2, failed=1)
+    assert not ready()
+    assert not ready("False", active=3)
+    assert not job(name, conditions=[{"type": "Running", "status": "True"}]).pods_ready()
 
 
 def test_a_rayjob_is_ready_with_its_cluster() -> None:

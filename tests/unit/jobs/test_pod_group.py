@@ -310,6 +310,14 @@ def test_pods_that_succeeded_need_no_quota_and_count_as_ready() -> None:
     assert not group(running("a")).pods_ready()
 
 
+def test_pods_that_go_or_belong_nowhere_do_not_count_as_ready() -> None:
+    waiting = pod("c", held=False)
+    assert not group(running("a"), running("b", leaving=True), waiting).pods_ready()
+    assert group(running("a"), running("b"), running("c", leaving=True)).pods_ready()
+    assert not group(running("a", total=3), pod("b", total=2, held=False)).pods_ready()
+    assert not group(running("a", total="many"), running("b", total="many")).pods_ready()
+
+
 def test_no_more_is_reclaimed_than_was_asked_for() -> None:
     held = admitted(pod("a", total=3))
     done = [pod(name, total=3, held=False, phase="Succeeded") for name in "bc"]
