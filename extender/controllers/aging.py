@@ -15,6 +15,7 @@ from extender.state.cluster import Cluster
 _log = structlog.get_logger(__name__)
 
 EVERY_SECONDS: Final = 2.0
+LONGEST_GRANT: Final = 120.0
 
 
 class Aging:
@@ -59,10 +60,11 @@ class Aging:
 
     def _end_grants(self) -> None:
         now, grants = self._clock.wall(), self._snapshot.grants
-        late = [group for group, grant in grants.items() if grant.until <= now]
-        if late:
-            _log.info("granted room was not used in time", groups=len(late), first=late[0])
-            self._cluster.apply(ev.GrantsEnded(late))
+        # Nobody has room for as long as they like by writing it down themselves.
+        ended = [g for g, grant in grants.items() if not now < grant.until <= now + LONGEST_GRANT]
+        if ended:
+            _log.info("granted room was not used in time", groups=len(ended), first=ended[0])
+            self._cluster.apply(ev.GrantsEnded(ended))
 
     def _when_entered(self) -> Mapping[str, float]:
         """Return when groups first came into the queue; 0 for those that were in it at the start.

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
+import structlog
 
 from extender.api.wellknown import IN_USE_FINALIZER
+from extender.controllers.unreadable import Unreadable
 from extender.kube.errors import NotFoundError
 from extender.kube.pod_groups import as_condition
 from extender.queueing.active import Activity, activity, local_activity
@@ -21,6 +23,8 @@ from extender.runtime.clock import Clock
 from extender.state.pod_groups import ConditionInfo
 from extender.state.queues.records import ClusterQueueInfo, FlavorInfo, LocalQueueInfo, Meta
 from extender.state.queues.store import Queues
+
+_log = structlog.get_logger(__name__)
 
 Json = dict[str, Any]
 
@@ -48,6 +52,7 @@ class QueueStatusController:
         self._snapshot = queues.snapshot()
         self._writer = writer
         self._clock = clock
+        self._unreadable = Unreadable()
         self._written: dict[tuple[str, str], tuple[float, tuple[bool, str, str]]] = {}
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
@@ -72,7 +77,11 @@ class QueueStatusController:
     ) -> float | None:
         if queue is None:
             self._written.pop(key, None)
+            self._unreadable.forget(key)
             return None
+        odd = self._unreadable.news(key, queue.meta)
+        if odd:
+            _log.warning(odd, cluster_queue=queue.name)
         used = bool(self._snapshot.reserving(queue.name))
         if await self._finalize("clusterqueues", queue.meta, in_use=used):
             return None

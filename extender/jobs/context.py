@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from extender.jobs.readiness import Progress
 from extender.state.queues.records import (
     FlavorInfo,
     PriorityClassInfo,
@@ -40,6 +41,9 @@ class Context:
     """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
     rooms: Callable[[str], Mapping[str, Mapping[str, int]] | None] = lambda _: None
     """The room on nodes that was found for a workload when it was admitted."""
+    min_member: Callable[[str], int | None] = lambda _: None
+    """What a PodGroup, by `namespace/name`, wants; None where there is none."""
     wait_for_pods_ready: bool = False
+    progress: Progress = field(default_factory=Progress)
     release_quota: ReleaseQuota = "OnTerminating"
     """As the ClusterQueue says, or the settings; the job may say otherwise."""

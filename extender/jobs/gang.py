@@ -1,10 +1,11 @@
 """The PodGroup of a job: the one that its pods name, else one that is made for it.
 
 All pods that remain to run are its minMember, so that it starts as a whole, or starts again with
-what is left of it.
+what is left of it. Some of what is done may have quota yet, for a restart of all: no start waits
+for it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from hashlib import sha1
 from typing import Final
@@ -14,10 +15,11 @@ import msgspec
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
 from extender.jobs import fields
 from extender.jobs.actions import MakePodGroup
+from extender.jobs.batch_job import BatchJob
 from extender.jobs.fields import Object
-from extender.jobs.generic_job import GenericJob, is_staged
+from extender.jobs.generic_job import GenericJob, is_remembering, is_staged
 from extender.jobs.workload import owners
-from extender.state.queues.records import WorkloadInfo
+from extender.state.queues.records import Admission, WorkloadInfo
 from extender.state.queues.usage import remaining
 
 _LONGEST: Final = 63
@@ -44,11 +46,40 @@ def pod_group(job: GenericJob, workload: WorkloadInfo) -> MakePodGroup | None:
     """Return the PodGroup to be made for a job; None where its pods bring one, or one is alone."""
     if workload.admission is None or _brought(workload):
         return None
-    late = late_pod_sets(job)
-    given = workload.admission.assignments
-    members = sum(remaining(each, workload) for each in given if each.name not in late)
-    if members <= 1:  # one pod alone is no gang
+    members = _left(job, workload, workload.admission)
+    return _made(job, workload, members) if members > 1 else None  # one pod alone is no gang
+
+
+def regrouped(
+    job: GenericJob, workload: WorkloadInfo, wants: Callable[[str], int | None]
+) -> MakePodGroup | None:
+    """Return the PodGroup of a job that runs where it is gone, or wants others than can come.
+
+    A pod that is made in place of another would wait for siblings that are done. Of a Job the state
+    counts them itself.
+    """
+    if workload.admission is None or not _was_made(job, workload):
         return None
+    wanted = wants(group_of(workload))
+    members = _left(job, workload, workload.admission)
+    as_it_is = wanted == members or (wanted is not None and isinstance(job, BatchJob))
+    return None if as_it_is or not members else _made(job, workload, members)
+
+
+def _was_made(job: GenericJob, workload: WorkloadInfo) -> bool:
+    name = made_name(workload)
+    return not _brought(workload) and any(brought_by(p.template) == name for p in job.pod_sets())
+
+
+def _left(job: GenericJob, workload: WorkloadInfo, held: Admission) -> int:
+    """Return how many pods have still to run that start together."""
+    late = late_pod_sets(job)
+    done = job.done_pods() if is_remembering(job) else {}
+    given = (each for each in held.assignments if each.name not in late)
+    return sum(remaining(each, workload, done) for each in given)
+
+
+def _made(job: GenericJob, workload: WorkloadInfo, members: int) -> MakePodGroup:
     return MakePodGroup(workload.meta.namespace, made_name(workload), members, _owner(job))
 
 

@@ -83,9 +83,17 @@ class NodeRoom:
         self._taken.append((workload, given))
         self._found.pop(workload.key, None)
         if self._packing is not None:
-            found = self._keep(self._packing, workload, asked(workload, given))
+            found = self._keep(self._packing, workload, self._asked(workload, given))
             if found is not None and not found.missing:
                 self._found[workload.key] = _by_node(found.placed)
+
+    def _asked(self, workload: WorkloadInfo, given: Sequence[Assignment]) -> list[Some]:
+        return asked(workload, given, self._done(workload))
+
+    def _done(self, workload: WorkloadInfo) -> Mapping[str, int]:
+        """Return the pods that will not start again, though they may have quota."""
+        job = self._queues.job_of(workload.owner.uid) if workload.owner else None
+        return job.done if job is not None else {}
 
     # -- what is there
 
@@ -95,7 +103,7 @@ class NodeRoom:
             self._place_admitted(packing)
             self._place_beside(packing)
             for workload, given in self._taken:
-                self._keep(packing, workload, asked(workload, given))
+                self._keep(packing, workload, self._asked(workload, given))
         return self._packing
 
     def _free(self, node: NodeInfo) -> Resources:
@@ -123,7 +131,10 @@ class NodeRoom:
         for workload in sorted(holders, key=_since):
             held = queues.admission(workload.key)
             if held is not None:
-                some, begun = unplaced(workload, held, queues=queues, cluster=self._cluster)
+                done = self._done(workload)
+                some, begun = unplaced(
+                    workload, held, done=done, queues=queues, cluster=self._cluster
+                )
                 self._keep(packing, workload, some, begun=begun)
 
     def _keep(
@@ -184,7 +195,7 @@ class NodeRoom:
     def _answer(
         self, workload: WorkloadInfo, given: Sequence[Assignment], without: Collection[str]
     ) -> str | None:
-        packing, wanted = self._packed(), self._wanted(workload, asked(workload, given))
+        packing, wanted = self._packed(), self._wanted(workload, self._asked(workload, given))
         with packing.without([*self._given_back(without)]):
             found = packing.fill(wanted)
             text = self._sentence(found, packing) if found.missing else None

@@ -150,7 +150,10 @@ class Packing:
         key = (place, tuple(like.shape.requests))
         known = self._orders.get(key)
         if known is None:
-            known = sorted(place.nodes, key=lambda node: self._slack(node, like))
+            largest: Resources = {}
+            for node in place.nodes:
+                raise_to(largest, node.allocatable)
+            known = sorted(place.nodes, key=lambda node: self._slack(node, like, largest))
             self._orders[key] = known
         return known
 
@@ -164,9 +167,9 @@ class Packing:
                 count -= placed.count
                 yield placed
 
-    def _slack(self, node: NodeInfo, like: Like) -> float:
-        """Return how empty a node is, in what the pods ask for."""
-        left, whole = self._free(node), node.allocatable
+    def _slack(self, node: NodeInfo, like: Like, largest: Resources | None = None) -> float:
+        """Return how much of what the pods ask for is left, in parts of the node or the largest."""
+        left, whole = self._free(node), largest or node.allocatable
         return sum(left.get(name, 0) / max(1, whole.get(name, 1)) for name in like.shape.requests)
 
     def _take(self, node: NodeInfo, like: Like, count: int) -> Placed | None:

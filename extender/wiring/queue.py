@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -83,7 +83,8 @@ class Queue:
         self._metrics = given.metrics
         self._job_counts = JobCounts(self._snapshot, given.job_metrics, clock)
         workloads = Workloads(self.queues, WorkloadWriter(client, decoder), written=self._count)
-        options = chosen.options()
+        kinds = frozenset(f"{each.group}/{each.kind}" for each in selected)
+        options = replace(chosen.options(), kinds=kinds)
         self.admitter = Admitter(
             self.queues,
             workloads,
@@ -111,6 +112,7 @@ class Queue:
                 release_quota=chosen.release_quota,
                 makes_pod_groups=self._makes_pod_groups(chosen.pod_groups),
                 rooms=room.found_for,
+                min_member=partial(_min_member, given.cluster.snapshot()),
             ),
         )
         self._workloads = controller(
@@ -251,3 +253,8 @@ class Queue:
             job = self._snapshot.job_of(owner.uid)
             if job is not None:
                 self._jobs_controller.notice(job.unit)
+
+
+def _min_member(cluster: Snapshot, group: str) -> int | None:
+    found = cluster.pod_group(group)
+    return found.min_member if found is not None else None

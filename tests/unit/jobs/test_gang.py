@@ -1,17 +1,19 @@
 """The PodGroup that is made for a job which brings none."""
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
-from extender.jobs.actions import MakePodGroup, StartJob, StopJob
+from extender.jobs.actions import MakePodGroup, SetReclaimable, StartJob, StopJob
 from extender.jobs.context import Context
 from extender.jobs.decide import decide
 from extender.jobs.gang import group_of, late_pod_sets, made_name
 from extender.jobs.registry import builtin
 from extender.state.queues.records import Meta
+from tests.harness.kinds import jobset, pytorchjob
 from tests.unit.jobs.scene import CONTEXT, FLAVOR, NS, UID, job, sent, workload
 
 GANGS = Context(flavors={"spot": FLAVOR}, makes_pod_groups=lambda name: name == "cq")
@@ -52,6 +54,29 @@ def test_one_pod_alone_is_no_gang(parallelism: int) -> None:
     assert label_of(sent(work, *start.steps)) is None
 
 
+def test_what_has_ended_by_the_start_is_not_waited_for_either() -> None:
+    """It is told in the same look; until then the workload knows nothing of it."""
+    work = job(parallelism=4, status={"succeeded": 1})
+    made, _, said = decide(work, [workload(work, admitted=True)], GANGS)
+    assert isinstance(made, MakePodGroup)
+    assert made.min_member == 3
+    assert isinstance(said, SetReclaimable)
+    assert said.counts == {"main": 1}
+
+
+def test_jobs_that_have_succeeded_are_not_waited_for_though_they_keep_quota() -> None:
+    """A restart of all would need it; a start goes on with those that are left."""
+    source = jobset()
+    source["metadata"] |= {"namespace": NS, "uid": UID}
+    source["spec"]["failurePolicy"] = {"maxRestarts": 3}
+    source["status"] = {"replicatedJobsStatus": [{"name": "workers", "succeeded": 1}]}
+    work = builtin()["jobset.x-k8s.io/jobset"].wrap(source)
+    made, *others = decide(work, [workload(work, admitted=True)], GANGS)
+    assert isinstance(made, MakePodGroup)
+    assert made.min_member == 3
+    assert not any(isinstance(each, SetReclaimable) for each in others)
+
+
 def test_with_fewer_pods_it_wants_fewer() -> None:
     least = {"kueue.x-k8s.io/job-min-parallelism": "1"}
     work = job(parallelism=4, own_annotations=least)
@@ -85,7 +110,52 @@ def test_a_job_that_runs_gets_nothing_new() -> None:
     _, start, *_ = decide(work, [admitted], GANGS)
     assert isinstance(start, StartJob)
     runs = builtin()["batch/job"].wrap(sent(work, *start.steps))
-    assert not decide(runs, [admitted], GANGS)
+    assert not decide(runs, [admitted], replace(GANGS, min_member=lambda _: 2))
+    fewer = replace(admitted, reclaimable={"main": 1})
+    runs.object["status"] = {"succeeded": 1, "active": 1}
+    assert not decide(runs, [fewer], replace(GANGS, min_member=lambda _: 2))
+
+
+def test_a_group_that_is_gone_is_made_again() -> None:
+    work = job()
+    admitted = workload(work, admitted=True)
+    made, start, *_ = decide(work, [admitted], GANGS)
+    assert isinstance(start, StartJob)
+    runs = builtin()["batch/job"].wrap(sent(work, *start.steps))
+    assert decide(runs, [admitted], GANGS) == (made,)
+    was_none = builtin()["batch/job"].wrap(sent(work, *start.steps))
+    del was_none.object["spec"]["template"]["metadata"]["labels"][POD_GROUP_LABEL]
+    assert not decide(was_none, [admitted], GANGS)
+
+
+def test_a_group_wants_what_can_still_come() -> None:
+    """A worker that is made in place of one that was lost does not wait for one that is done."""
+    work: Any = builtin()["kubeflow.org/pytorchjob"].wrap(pytorchjob())
+    work.object["metadata"] |= {"namespace": NS, "uid": UID}
+    admitted = workload(work, admitted=True)
+    made, start, *_ = decide(work, [admitted], GANGS)
+    assert isinstance(made, MakePodGroup)
+    assert isinstance(start, StartJob)
+    assert made.min_member == 4
+    runs = builtin()["kubeflow.org/pytorchjob"].wrap(sent(work, *start.steps))
+    runs.object["status"] = {
+        "conditions": [{"type": "Running", "status": "True"}],
+        "replicaStatuses": {"Master": {"active": 1}, "Worker": {"active": 2, "succeeded": 1}},
+    }
+    regrouped, said = decide(runs, [admitted], replace(GANGS, min_member=lambda _: 4))
+    assert regrouped == replace(made, min_member=3)
+    assert isinstance(said, SetReclaimable)
+    told = replace(admitted, reclaimable={"worker": 1})
+    assert not decide(runs, [told], replace(GANGS, min_member=lambda _: 3))
+
+
+def test_it_is_told_of_the_room_that_was_found() -> None:
+    work, rooms = job(parallelism=3), {"n0": {"cpu": 3000}}
+    admitted = workload(work, admitted=True)
+    context = replace(GANGS, rooms=lambda name: rooms if name == admitted.key else None)
+    made, *_ = decide(work, [admitted], context)
+    assert isinstance(made, MakePodGroup)
+    assert made.rooms == rooms
 
 
 def test_the_label_goes_when_the_job_stops() -> None:

@@ -11,9 +11,10 @@ from extender.queueing.cycle import Admit, Preempt, Wait
 from extender.queueing.options import Options
 from extender.room.packing import Packing
 from extender.state import events as cluster_events
-from extender.state.claims import Claim
+from extender.state.claims import Claim, Grant
 from extender.state.cluster import Cluster
-from extender.state.queues.records import Fungibility, OwnerRef, PodSetInfo, WorkloadInfo
+from extender.state.queues import events as queue_events
+from extender.state.queues.records import Fungibility, JobObject, OwnerRef, PodSetInfo, WorkloadInfo
 from tests.makers import (
     cluster_of,
     key,
@@ -236,11 +237,59 @@ def test_who_can_never_fit_keeps_no_room_in_the_cycle_either() -> None:
 def test_what_was_just_answered_is_not_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
     fills: list[object] = []
     fill = Packing.fill
-    monkeypatch.setattr(Packing, "fill", lambda *given: fills.append(given) or fill(*given))
+    monkeypatch.setattr(
+        Packing, "fill", lambda *given, **more: fills.append(given) or fill(*given, **more)
+    )
     queues = queues_of(cluster_of(SPOT_NODE, FAST_NODE), group(spot=8, fast=8), SPOT, FAST)
     queues.put(gang("w", 3))
     assert flavored(queues) == ["fast"]
     assert len(fills) == 3  # in each flavor, and when it is taken
+
+
+def test_what_was_found_is_kept_for_its_pods_and_told() -> None:
+    cluster = cluster_of(nodes(4, 2, 4))
+    queues = queues_of(cluster)
+    queues.put(gang("first", 3, 2))
+    assert told(queues) == ["first"]
+    found = {"n1": {"cpu": 2000, "pods": 1}, "n0": {"cpu": 4000, "pods": 2}}
+    assert queues.room.found_for(key("first")) == found
+    # There is a node now that it would rather have had.
+    tell(cluster, node("n3", 2))
+    queues.put(gang("second", 3, 2))
+    assert told(queues) == ["second"]
+    assert queues.room.found_for(key("first")) == found
+    assert set(queues.room.found_for(key("second")) or ()) == {"n2", "n3"}
+    queues.drop(gang("first", 3, 2))
+    assert queues.run() == ()
+    assert queues.room.found_for(key("first")) is None
+
+
+def test_what_was_granted_before_a_restart_is_kept() -> None:
+    rooms = {"n1": {"cpu": 4000, "pods": 1}}
+    cluster = cluster_of(nodes(4, 4), pod_group("first", 1, grant=Grant(rooms, 1e9)))
+    queues = queues_of(cluster)
+    small, large = gang("small", 1, 3), gang("large", 1, 4)
+    queues.put(holding("first", 1, 4), small)
+    assert told(queues) == ["small"]
+    assert queues.room.found_for(key("small")) == {"n0": {"cpu": 3000, "pods": 1}}
+    queues.put(large)
+    assert told(queues) == ["WaitingForRoom: quota yes; room for 0 of 1: 4 cpu short on 2 nodes"]
+
+
+def test_what_is_granted_to_nobody_of_the_queue_is_taken() -> None:
+    rooms = {"n0": {"cpu": 4000}}
+    queues = queues_of(cluster_of(nodes(4), pod_group("stray", 1, grant=Grant(rooms, 1e9))))
+    queues.put(gang("w", 1, 1))
+    assert told(queues) == ["WaitingForRoom: quota yes; room for 0 of 1: 1 cpu short on 1 node"]
+
+
+def test_small_ones_leave_whole_nodes_whole() -> None:
+    queues = queues_of(cluster_of(nodes(8, 3, 8, 3)))
+    queues.put(gang("small", 6, 1))
+    assert told(queues) == ["small"]
+    found = queues.room.found_for(key("small"))
+    assert found is not None
+    assert set(found) == {"n1", "n3"}
 
 
 SPOT = flavor("spot", node_labels={"kind": "spot"})
@@ -415,3 +464,21 @@ def test_the_key_of_a_group_is_the_workloads() -> None:
     assert key("a") in cluster.snapshot().groups
     queues.put(gang("w", 2))
     assert told(queues) == ["w"]
+
+
+def test_jobs_that_are_done_need_no_room_though_they_keep_quota() -> None:
+    """Two of four pods start no more, of one that asks for room and of one that has it."""
+    half = JobObject("jobset.x-k8s.io/jobset", meta("w", "ns", uid="job-w"), b"", done={"main": 2})
+    queues = queues_of(cluster_of(node("n", 2)))
+    queues.apply(queue_events.JobApplied(half))
+    queues.put(gang("w", 4))
+    assert told(queues) == ["w"]
+
+    queues = queues_of(cluster_of(node("n", 4), members("w", 1, on="n")))
+    queues.put(holding("w", 4), gang("next", 2))
+    assert told(queues) == ["WaitingForRoom: quota yes; room for 0 of 2: 2 cpu short on 1 node"]
+
+    queues = queues_of(cluster_of(node("n", 4), members("w", 1, on="n")))
+    queues.apply(queue_events.JobApplied(half))
+    queues.put(holding("w", 4), gang("next", 2))
+    assert told(queues) == ["next"]

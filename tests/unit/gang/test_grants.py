@@ -1,0 +1,177 @@
+"""Room that a queue has found for a group is nobody else's until the group has its plan."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from extender.api.wellknown import GANG_GATE
+from extender.controllers.aging import Aging
+from extender.gang import plan, pre_filter
+from extender.gang.fit import Fit
+from extender.gang.options import Options
+from extender.gang.score import score
+from extender.gang.verdicts import AnyNode, OneOf, Refuse
+from extender.kube import grants
+from extender.state import events as ev
+from extender.state.claims import Grant
+from extender.state.cluster import Cluster
+from extender.state.pod_groups import PodGroupInfo
+from tests.makers import (
+    ManualClock,
+    cluster_of,
+    key,
+    nodes,
+    planned,
+    pod,
+    pod_group,
+    pods,
+    requests,
+    tell,
+)
+
+UNTIL = 1060.0
+
+
+def granted(name: str = "gang", until: float = UNTIL, **rooms: Any) -> PodGroupInfo:
+    """Return a PodGroup of two with so much CPU of nodes."""
+    found = {node: requests(cpu) for node, cpu in rooms.items()}
+    return pod_group(name, 2, grant=Grant(found, until))
+
+
+def planned_for(cluster: Cluster, name: str) -> Mapping[str, str]:
+    """Return where the members of a group would go, by name; nothing where they find no room."""
+    snapshot = cluster.snapshot()
+    first, *_ = plan.candidates(None, key(name), snapshot=snapshot)
+    group = snapshot.pod_group(key(name))
+    assert group is not None
+    found = plan.make(first, group, snapshot=snapshot)
+    return found.placements if isinstance(found, Fit) else {}
+
+
+def test_others_find_no_room_there_and_the_group_does() -> None:
+    cluster = cluster_of(nodes(4, 4), granted(n0=4, n1=4), pod_group("other", 2))
+    tell(cluster, pods(2, 4, group="other"), pods(2, 4))
+    assert planned_for(cluster, "other") == {}
+    assert planned_for(cluster, "gang") == {"gang-0": "n0", "gang-1": "n1"}
+
+
+def test_the_group_goes_there_first() -> None:
+    cluster = cluster_of(nodes(4, 4, 4, 4), granted(n2=4, n3=4), pods(2, 4))
+    assert planned_for(cluster, "gang") == {"gang-0": "n2", "gang-1": "n3"}
+
+
+def test_the_group_goes_elsewhere_if_need_be() -> None:
+    cluster = cluster_of(nodes(4, 4), granted(n0=4, gone=4), pods(2, 4))
+    assert set(planned_for(cluster, "gang").values()) == {"n0", "n1"}
+
+
+def test_what_is_left_beside_it_is_free() -> None:
+    cluster = cluster_of(nodes(4, 4), granted(n0=3, n1=3), pod_group("other", 2))
+    tell(cluster, pods(2, 1, group="other"))
+    assert set(planned_for(cluster, "other").values()) == {"n0", "n1"}
+
+
+def test_pods_of_no_gang_are_kept_away() -> None:
+    cluster = cluster_of(nodes(4, 4), granted(n0=4))
+    alone = pod("alone", 1)
+    snapshot = cluster.snapshot()
+    assert pre_filter.beside_plans(alone, ["n0", "n1"], snapshot=snapshot) == OneOf(("n1",))
+    assert isinstance(pre_filter.beside_plans(alone, ["n0"], snapshot=snapshot), Refuse)
+    assert score(alone, ["n0", "n1"], snapshot=snapshot) == {"n0": 0, "n1": 10}
+
+
+def ends_with_a_plan(cluster: Cluster) -> None:
+    tell(cluster, planned(gang_0="n0", gang_1="n0"))
+
+
+def ends_with_a_bound_member(cluster: Cluster) -> None:
+    tell(cluster, pod("gang-0", 1, group="gang", on="n0"))
+
+
+def ends_with_its_pod_group(cluster: Cluster) -> None:
+    tell(cluster, ev.PodGroupDeleted(granted().api_group, key("gang")))
+
+
+def ends_when_the_pod_group_says_so(cluster: Cluster) -> None:
+    tell(cluster, pod_group("gang", 2))
+
+
+def ends_in_time(cluster: Cluster) -> None:
+    clock = ManualClock(UNTIL - 1)
+    aging = Aging(cluster, options=Options(), clock=clock)
+    aging.look()
+    assert cluster.snapshot().grants
+    clock.now += 1
+    aging.look()
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        ends_with_a_plan,
+        ends_with_a_bound_member,
+        ends_with_its_pod_group,
+        ends_when_the_pod_group_says_so,
+        ends_in_time,
+    ],
+)
+def test_it_ends(end: Any) -> None:
+    cluster = cluster_of(nodes(4, 4), pods(2, 1, gates=(GANG_GATE,)), granted(n0=2, n1=2))
+    alone = pod("alone", 4)
+    snapshot = cluster.snapshot()
+    assert isinstance(pre_filter.beside_plans(alone, ["n1"], snapshot=snapshot), Refuse)
+    version = snapshot.capacity_version
+    end(cluster)
+    assert pre_filter.beside_plans(alone, ["n1"], snapshot=snapshot) == AnyNode()
+    assert not snapshot.grants
+    assert not snapshot.granted_on("n0")
+    assert snapshot.capacity_version > version
+
+
+def test_one_that_has_begun_is_granted_nothing() -> None:
+    cluster = cluster_of(nodes(4, 4), pod("gang-0", 1, group="gang", on="n0"), granted(n1=4))
+    assert not cluster.snapshot().grants
+
+
+def test_what_has_ended_does_not_come_back_with_a_new_status() -> None:
+    group = granted(n0=4)
+    cluster = cluster_of(nodes(4), group, ev.GrantsEnded([key("gang")]))
+    tell(cluster, ev.PodGroupsListed(group.api_group, [group]), group)
+    assert not cluster.snapshot().grants
+
+
+def test_one_without_end_is_not_believed() -> None:
+    cluster = cluster_of(nodes(4), granted(until=1e12, n0=4))
+    Aging(cluster, options=Options(), clock=ManualClock()).look()
+    assert not cluster.snapshot().grants
+
+
+def test_as_text() -> None:
+    rooms = {"n0": {"cpu": 1500, "memory": 1 << 30, "pods": 2}, "n1": {"example.com/gpu": 8}}
+    grant = Grant(rooms, 1700000000.0)
+    text = grants.encode(grant)
+    assert text is not None
+    assert '"cpu":"1500m"' in text
+    assert '"2023-11-14T22:13:20Z"' in text
+    assert grants.decode(text) == grant
+
+
+def test_one_that_is_too_large_is_not_written_down() -> None:
+    assert grants.encode(Grant({f"node-{n}": {"cpu": 1000} for n in range(5000)}, 1.0)) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "soon",
+        "{}",
+        '{"until":"never","nodes":{}}',
+        '{"until":"2023-11-14T22:13:20Z","nodes":{"n":{"cpu":"much"}}}',
+        '{"until":"2023-11-14T22:13:20Z","nodes":["n"]}',
+    ],
+)
+def test_what_cannot_be_read_keeps_nothing(text: str | None) -> None:
+    assert grants.decode(text) is None
