@@ -227,6 +227,12 @@ class PendingQueues:
                 self._preempting[key] = victims - {victim}
                 self.retry(key)
 
+    def stays(self, key: str) -> None:
+        """Have nobody count on a workload any more that was a victim, and has quota again."""
+        for each, victims in list(self._preempting.items()):
+            if key in victims:
+                self.preempts(each, victims - {key})
+
     def retry(self, key: str) -> None:
         """Have a workload tried again."""
         place = self._places.get(key)

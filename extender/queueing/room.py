@@ -1,6 +1,6 @@
 """Room on nodes besides quota: what a cycle asks of whoever knows the nodes."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from extender.api.wellknown import REQUIRE_ROOM_ANNOTATION
@@ -33,8 +33,20 @@ class Room(Protocol):
         """
         ...
 
-    def take(self, workload: WorkloadInfo, given: Sequence[Assignment]) -> None:
-        """Count the pods of an admission as placed."""
+    def gains(
+        self, workload: WorkloadInfo, given: Sequence[Assignment], *, without: Collection[str]
+    ) -> Mapping[str, int]:
+        """Return beside whose pods, of those that are to leave, how many of these would go."""
+        ...
+
+    def take(
+        self,
+        workload: WorkloadInfo,
+        given: Sequence[Assignment],
+        *,
+        without: Collection[str] = (),
+    ) -> None:
+        """Count the pods of an admission as placed, or of one that comes when others have left."""
         ...
 
 

@@ -5,7 +5,8 @@ admitted workloads that have no node yet; gangs beside the queue that could star
 was admitted since the cycle began.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -36,7 +37,7 @@ class NodeRoom:
         """Those of admitted workloads."""
         self._packing: Packing | None = None
         self._placed: dict[str, list[tuple[str, Shape]]] = {}
-        self._taken: list[tuple[WorkloadInfo, tuple[Assignment, ...]]] = []
+        self._taken: list[tuple[WorkloadInfo, tuple[Assignment, ...], Collection[str]]] = []
         self.version = 0
 
     def begin(self) -> None:
@@ -58,12 +59,29 @@ class NodeRoom:
         found = self._best(pods, self._packed(), without)
         return None if found.complete else self._sentence(found, pods)
 
-    def take(self, workload: WorkloadInfo, given: Sequence[Assignment]) -> None:
-        """Count the pods of an admission as placed."""
+    def gains(
+        self, workload: WorkloadInfo, given: Sequence[Assignment], *, without: Collection[str]
+    ) -> Mapping[str, int]:
+        """Return for how many of these pods each of those who leave gives room, or a part of it."""
+        pods = self._pods(workload, asked(workload, tuple(given)))
+        used = Counter(self._best(pods, self._packed(), without).placements.values())
+        return {
+            key: sum(used[node] for node in {node for node, _ in self._places(key)})
+            for key in without
+        }
+
+    def take(
+        self,
+        workload: WorkloadInfo,
+        given: Sequence[Assignment],
+        *,
+        without: Collection[str] = (),
+    ) -> None:
+        """Count the pods of an admission as placed, or of one that comes when others have left."""
         self.version += 1
-        self._taken.append((workload, tuple(given)))
+        self._taken.append((workload, tuple(given), without))
         if self._packing is not None:
-            self._place(self._packing, workload, asked(workload, tuple(given)))
+            self._place(self._packing, workload, asked(workload, tuple(given)), without=without)
 
     # -- what is there
 
@@ -72,8 +90,8 @@ class NodeRoom:
             packing = self._packing = Packing(self._cluster, self._free)
             self._place_admitted(packing)
             self._place_beside(packing)
-            for workload, given in self._taken:
-                self._place(packing, workload, asked(workload, given))
+            for workload, given, without in self._taken:
+                self._place(packing, workload, asked(workload, given), without=without)
         return self._packing
 
     def _free(self, node: NodeInfo) -> Resources:
@@ -96,11 +114,18 @@ class NodeRoom:
             if held is not None:
                 self._place(packing, workload, unplaced(workload, held, self._cluster))
 
-    def _place(self, packing: Packing, workload: WorkloadInfo, some: Sequence[Some]) -> None:
+    def _place(
+        self,
+        packing: Packing,
+        workload: WorkloadInfo,
+        some: Sequence[Some],
+        *,
+        without: Collection[str] = (),
+    ) -> None:
         if not some:
             return
         pods = {pod.uid: pod for pod in self._pods(workload, some)}
-        best = self._best(list(pods.values()), packing, ())
+        best = self._best(list(pods.values()), packing, without)
         for uid, node in best.placements.items():
             packing.put(node, pods[uid].shape.requests)
             self._placed.setdefault(workload.key, []).append((node, pods[uid].shape))
@@ -148,16 +173,19 @@ class NodeRoom:
     def _given_back(self, workloads: Collection[str]) -> dict[str, Resources]:
         back: dict[str, Resources] = {}
         for key in workloads:
-            workload = self._queues.workloads.get(key)
-            there = list(self._placed.get(key, ()))
-            for pod in pods_of(workload, self._cluster) if workload is not None else ():
-                assumption = self._cluster.assumption(pod.uid)
-                node = assumption.node if assumption is not None else pod.node
-                if node is not None:
-                    there.append((node, pod.shape))
-            for node, shape in there:
+            for node, shape in self._places(key):
                 add(back.setdefault(node, {}), shape.requests)
         return back
+
+    def _places(self, key: str) -> Iterator[tuple[str, Shape]]:
+        """Yield the nodes where a workload has pods, or is thought to have them soon."""
+        yield from self._placed.get(key, ())
+        workload = self._queues.workloads.get(key)
+        for pod in pods_of(workload, self._cluster) if workload is not None else ():
+            assumption = self._cluster.assumption(pod.uid)
+            node = assumption.node if assumption is not None else pod.node
+            if node is not None:
+                yield node, pod.shape
 
     def _pods(self, workload: WorkloadInfo, some: Sequence[Some]) -> list[PodInfo]:
         return [
