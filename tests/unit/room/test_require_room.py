@@ -343,6 +343,44 @@ def test_who_lacks_room_sleeps_until_there_may_be_some(strategy: str) -> None:
     assert not queues.pending.lacks_room
 
 
+def test_each_has_a_turn_before_any_has_a_second() -> None:
+    queues = queues_of(cluster_of(node("n", 2)), options=Options(
+        require_room=True, heads_per_queue=1))  # fmt: skip
+    queues.put(*[gang(f"w{count}", count) for count in (3, 4, 5)])
+    for _ in range(3):
+        queues.run()
+    assert queues.pending.release_roomless()
+    queues.run()
+    assert not queues.pending.release_roomless()
+    assert queues.run()[0].workload == "ns/w4"
+    queues.drop(queues.snapshot.workloads["ns/w5"])
+    assert queues.pending.release_roomless()
+    assert queues.run()[0].workload == "ns/w3"
+
+
+def test_quota_that_comes_back_is_none_of_their_turns() -> None:
+    queues = queues_of(cluster_of(node("n", 2)), 4, holding("a", 1))
+    queues.put(gang("w", 3))
+    assert told(queues)[0].startswith("WaitingForRoom")
+    queues.drop(queues.snapshot.workloads["ns/a"])
+    assert not queues.run()
+    queues.pending.release_roomless()
+    assert told(queues)[0].startswith("WaitingForRoom")
+
+
+def test_a_queue_that_becomes_strict_has_its_turn() -> None:
+    queues = queues_of(cluster_of(node("n", 2)), options=Options(
+        require_room=True, heads_per_queue=1))  # fmt: skip
+    queues.put(*[gang(f"w{count}", count) for count in (3, 4, 5)])
+    for _ in range(3):
+        queues.run()
+    queues.pending.release_roomless()
+    queues.put(cluster_queue("cq", 100, strategy="StrictFIFO"))
+    assert queues.run()[0].workload == "ns/w3"
+    assert queues.pending.release_roomless()
+    assert queues.run()[0].workload == "ns/w3"
+
+
 def test_who_lacks_quota_is_not_tried_for_room() -> None:
     queues = queues_of(cluster_of(node("n", 2)), 3)
     queues.put(gang("w", 4))
