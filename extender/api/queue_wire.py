@@ -180,6 +180,42 @@ class PriorityClass(Wire, frozen=True):
     value: int = 0
 
 
+class LimitRangeItem(Wire, frozen=True):
+    """corev1.LimitRangeItem."""
+
+    type: str = ""
+    default: dict[str, Amount] | None = None
+    default_request: dict[str, Amount] | None = None
+    min: dict[str, Amount] | None = None
+    max: dict[str, Amount] | None = None
+
+
+class LimitRangeSpec(Wire, frozen=True):
+    """corev1.LimitRangeSpec."""
+
+    limits: list[LimitRangeItem] | None = None
+
+
+class LimitRange(Wire, frozen=True):
+    """corev1.LimitRange."""
+
+    metadata: Metadata = Metadata()
+    spec: LimitRangeSpec = LimitRangeSpec()
+
+
+class Overhead(Wire, frozen=True):
+    """nodev1.Overhead."""
+
+    pod_fixed: dict[str, Amount] | None = None
+
+
+class RuntimeClass(Wire, frozen=True):
+    """nodev1.RuntimeClass."""
+
+    metadata: Metadata = Metadata()
+    overhead: Overhead | None = None
+
+
 class OnlyMetadata(Wire, frozen=True):
     """Any object, for its metadata."""
 

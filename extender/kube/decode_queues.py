@@ -1,6 +1,7 @@
 """Raw JSON of queues, workloads and jobs to the records of the state."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, Literal, TypeVar, cast
 
@@ -9,7 +10,9 @@ from cachetools import LRUCache
 from msgspec import Raw
 
 from extender.api import queue_wire as wire
+from extender.api.core_v1 import Amount
 from extender.api.wellknown import QUEUE_LABEL
+from extender.kube import pod_templates
 from extender.kube.decode import DecodeError, Decoder, conditions_of, seconds_of
 from extender.resources.quantity import QuantityError, amount, parse_resources
 from extender.state.pods import Shape
@@ -23,6 +26,8 @@ from extender.state.queues.records import (
     FlavorQuotas,
     Fungibility,
     JobObject,
+    LimitInfo,
+    LimitRangeInfo,
     LocalQueueInfo,
     Meta,
     NamespaceInfo,
@@ -33,6 +38,7 @@ from extender.state.queues.records import (
     Quota,
     RequeueState,
     ResourceGroup,
+    RuntimeClassInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
@@ -62,6 +68,8 @@ _cluster_queue = _reader(wire.ClusterQueue)
 _cohort = _reader(wire.Cohort)
 _local_queue = _reader(wire.LocalQueue)
 _priority_class = _reader(wire.PriorityClass)
+_limit_range = _reader(wire.LimitRange)
+_runtime_class = _reader(wire.RuntimeClass)
 _workload = _reader(wire.Workload)
 _conditions = _reader(wire.Conditions)
 _metadata = _reader(wire.OnlyMetadata)
@@ -75,7 +83,9 @@ class QueueDecoder:
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
-        self._templates: LRUCache[bytes, tuple[bytes, Shape]] = LRUCache(_TEMPLATES)
+        self._templates: LRUCache[tuple[object, ...], tuple[bytes, Shape, str]] = LRUCache(
+            _TEMPLATES
+        )
 
     def flavor(self, raw: bytes | Raw) -> FlavorInfo:
         """Return a ResourceFlavor."""
@@ -144,6 +154,18 @@ class QueueDecoder:
         found = _priority_class(raw)
         return WorkloadPriorityClassInfo(found.metadata.name, found.value)
 
+    def limit_range(self, raw: bytes | Raw) -> LimitRangeInfo:
+        """Return a LimitRange."""
+        found = _limit_range(raw)
+        items = tuple(map(_limit, found.spec.limits or ()))
+        return LimitRangeInfo(_meta(found.metadata), items)
+
+    def runtime_class(self, raw: bytes | Raw) -> RuntimeClassInfo:
+        """Return a RuntimeClass."""
+        found = _runtime_class(raw)
+        overhead = found.overhead.pod_fixed if found.overhead else None
+        return RuntimeClassInfo(found.metadata.name, _quantities(overhead))
+
     def workload(self, raw: bytes | Raw) -> WorkloadInfo:
         """Return a Workload."""
         found = _workload(raw)
@@ -186,12 +208,37 @@ class QueueDecoder:
         )
 
     def _pod_set(self, found: wire.PodSet) -> PodSetInfo:
-        raw = bytes(found.template)
-        known = self._templates.get(raw)
-        if known is None:
-            known = self._templates[raw] = (raw, self._decoder.template(_with_requests(raw)))
-        template, shape = known
+        template, shape, _ = self._template(bytes(found.template), (), {})
         return PodSetInfo(found.name, found.count, shape, found.min_count, template)
+
+    def completed(
+        self,
+        pod_set: PodSetInfo,
+        limits: Sequence[LimitInfo],
+        classes: Mapping[str, RuntimeClassInfo],
+    ) -> PodSetInfo:
+        """Return a pod set as its pods will be under these limits and with these RuntimeClasses."""
+        try:
+            template, shape, fault = self._template(pod_set.template, limits, classes)
+        except DecodeError as error:
+            return replace(pod_set, fault=str(error))
+        if shape is pod_set.shape and fault == pod_set.fault:
+            return pod_set
+        return replace(pod_set, shape=shape, template=template, fault=fault)
+
+    def _template(
+        self, raw: bytes, limits: Sequence[LimitInfo], classes: Mapping[str, RuntimeClassInfo]
+    ) -> tuple[bytes, Shape, str]:
+        """Return a template, of equal ones the first; what its pods ask for, and what is wrong."""
+        named = classes.values() if pod_templates.names_class(raw) else ()
+        key = (raw, *limits, *named)
+        known = self._templates.get(key)
+        if known is None:
+            complete = pod_templates.complete(raw, limits, classes)
+            shape = self._decoder.template(complete)
+            fault = pod_templates.fault(complete, limits, shape.requests)
+            known = self._templates[key] = (raw, shape, fault)
+        return known
 
     def _admission(self, found: wire.WorkloadAdmission | None) -> Admission | None:
         if found is None:
@@ -210,6 +257,25 @@ def _assignment(found: wire.PodSetAssignment) -> Assignment:
         parse_resources(found.resource_usage),
         found.count or 0,
     )
+
+
+def _limit(found: wire.LimitRangeItem) -> LimitInfo:
+    return LimitInfo(
+        per=found.type,
+        limits=_quantities(found.default),
+        requests=_quantities(found.default_request),
+        least=_quantities(found.min),
+        most=_quantities(found.max),
+    )
+
+
+def _quantities(found: Mapping[str, Amount] | None) -> Mapping[str, Amount]:
+    """Return amounts as they are written; DecodeError where one cannot be read."""
+    try:
+        parse_resources(found)
+    except QuantityError as error:
+        raise DecodeError(f"not a readable quantity: {error}") from error
+    return found or {}
 
 
 def _meta(found: wire.Metadata) -> Meta:
@@ -289,25 +355,3 @@ def _stop_policy(word: str | None) -> Literal["None", "Hold", "HoldAndDrain"]:
 
 def _moment(at: datetime | None) -> float | None:
     return seconds_of(at) if at else None
-
-
-def _with_requests(raw: bytes) -> bytes:
-    """Return a template in which a limit without a request is one, as it will be in its pods."""
-    if b'"limits"' not in raw:
-        return raw
-    try:
-        return _limits_as_requests(msgspec.json.decode(raw))
-    except (AttributeError, TypeError) as error:
-        raise DecodeError(f"not a readable pod template: {error}") from error
-
-
-def _limits_as_requests(template: Any) -> bytes:  # noqa: ANN401
-    spec = template.get("spec") or {}
-    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
-        resources = container.get("resources") or {}
-        if resources.get("limits"):
-            container["resources"] = {
-                **resources,
-                "requests": {**resources["limits"], **(resources.get("requests") or {})},
-            }
-    return msgspec.json.encode(template)

@@ -102,6 +102,10 @@ class Nominator:
             text = f"namespace {workload.meta.namespace} doesn't match ClusterQueue selector"
             proposal = _refused(Unadmitted.MISCONFIGURED, text)
             return Nomination(key, queue, node, proposal, unwelcome=True)
+        for each in workload.pod_sets:
+            if each.fault:
+                text = f"no pod of pod set {each.name} could be made: {each.fault}"
+                return Nomination(key, queue, node, _refused(Unadmitted.MISCONFIGURED, text))
         return self._judge(Preemptor(workload, queue, node, self._options))
 
     def _activity(self, queue: ClusterQueueInfo) -> Activity:

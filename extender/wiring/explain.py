@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from extender.api.visibility_v1beta2 import Explanation
 from extender.api.wellknown import POD_GROUP_GROUPS, QUEUE_LABEL
@@ -34,15 +34,24 @@ from extender.state.queues.records import (
     ClusterQueueInfo,
     CohortInfo,
     FlavorInfo,
+    LimitRangeInfo,
     LocalQueueInfo,
     NamespaceInfo,
     OwnerRef,
+    RuntimeClassInfo,
     WorkloadInfo,
 )
 from extender.state.queues.snapshot import QueueSnapshot
 from extender.state.queues.store import Queues
 
 R = TypeVar("R", bound=Record)
+
+_ELSEWHERE: Final = {
+    "namespaces": "/api/v1/namespaces",
+    "limitranges": "/api/v1/limitranges",
+    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
+}
+"""Paths of what is not among the queue's own kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +80,9 @@ async def explained(asked: Asked, kubeconfig: Path | None, options: Options) -> 
     """
     async with KubeClient(await load_configuration(kubeconfig)) as client:
         decoder = Decoder()
-        queues, cluster = Queues(), Cluster()
-        await _read_queues(client, queues, QueueDecoder(decoder))
+        of_queues = QueueDecoder(decoder)
+        queues, cluster = Queues(of_queues.completed), Cluster()
+        await _read_queues(client, queues, of_queues)
         snapshot = queues.snapshot()
         key = f"{asked.namespace}/{asked.name}"
         if asked.is_job:
@@ -99,13 +109,13 @@ def _view(snapshot: QueueSnapshot, cluster: Cluster, options: Options) -> View:
 
 async def _read_queues(client: KubeClient, queues: Queues, decoder: QueueDecoder) -> None:
     async def read(plural: str, kind: type[R], decode: Callable[[bytes], R]) -> None:
-        path = collection(plural, "")
-        if kind is NamespaceInfo:
-            path = "/api/v1/namespaces"
+        path = _ELSEWHERE.get(plural) or collection(plural, "")
         queues.apply(ev.Listed(cast("type[Record]", kind), await everything(client, path, decode)))
 
     try:
         await read("namespaces", NamespaceInfo, decoder.namespace)
+        await read("limitranges", LimitRangeInfo, decoder.limit_range)
+        await read("runtimeclasses", RuntimeClassInfo, decoder.runtime_class)
         await read("resourceflavors", FlavorInfo, decoder.flavor)
         await read("cohorts", CohortInfo, decoder.cohort)
         await read("clusterqueues", ClusterQueueInfo, decoder.cluster_queue)

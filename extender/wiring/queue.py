@@ -66,12 +66,12 @@ class Queue:
 
     def __init__(self, settings: Settings, client: KubeClient, given: Given) -> None:
         chosen, recorder, clock = settings.queue, given.recorder, given.clock
-        self.queues = Queues()
-        self._snapshot = self.queues.snapshot()
         selected = registry.select(chosen.integrations, chosen.external_integrations)
         self.integrations = tuple(selected)
         manages_all = chosen.manage_jobs_without_queue_name
         decoder = QueueDecoder(given.decoder)
+        self.queues = Queues(decoder.completed)
+        self._snapshot = self.queues.snapshot()
         self._sources = Sources(
             client,
             self.queues,

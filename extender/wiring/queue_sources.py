@@ -24,10 +24,12 @@ from extender.state.queues.records import (
     CohortInfo,
     FlavorInfo,
     JobObject,
+    LimitRangeInfo,
     LocalQueueInfo,
     NamespaceInfo,
     OwnerRef,
     PriorityClassInfo,
+    RuntimeClassInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
@@ -136,6 +138,15 @@ class Sources:
                 PriorityClassInfo,
                 decoder.priority_class,
                 path="/apis/scheduling.k8s.io/v1/priorityclasses",
+            ),
+            self._reflector(
+                "limitranges", LimitRangeInfo, decoder.limit_range, path="/api/v1/limitranges"
+            ),
+            self._reflector(
+                "runtimeclasses",
+                RuntimeClassInfo,
+                decoder.runtime_class,
+                path="/apis/node.k8s.io/v1/runtimeclasses",
             ),
         ]
 

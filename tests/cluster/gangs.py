@@ -1,8 +1,8 @@
 """Gangs in one namespace: makes them, waits for them, reads back what became of their pods."""
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tests.harness import objects
@@ -41,6 +41,8 @@ class Gangs:
 
     api: Api
     namespace: str
+    _seen: list[Object] = field(default_factory=list)
+    """What has been read of the history of its pods."""
 
     def pod(self, name: str, **options: Any) -> Object:
         """Return a pod of this namespace; options of objects.pod."""
@@ -179,19 +181,29 @@ class Gangs:
             assert nodes.get(uid) == node, f"{_name(pod)} went from {nodes.get(uid)} to {node}"
         return found
 
-    def _history(self) -> Iterator[Object]:
-        born = self.api.get("namespaces", self.namespace)["metadata"]["resourceVersion"]
-        self.api.create(self.pod(_END, gates=["harness/never"]))
+    def catch_up(self) -> None:
+        """Read the history until now: the API server forgets what is older than a minute or so."""
+        version = _version(self._seen[-1] if self._seen else self._namespace())
+        end = f"{_END}-{version}"
+        self.api.create(self.pod(end, gates=["harness/never"]))
         path = f"/api/v1/namespaces/{self.namespace}/pods"
-        params = {"watch": "true", "resourceVersion": born, "timeoutSeconds": "30"}
+        params = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "30"}
         with self.api._http.stream("GET", path, params=params) as response:
             for line in response.iter_lines():
                 event = json.loads(line)
                 assert event["type"] in {"ADDED", "MODIFIED", "DELETED"}, event
-                if _name(event["object"]) == _END:
+                self._seen.append(event["object"])
+                if _name(event["object"]) == end:
+                    self.delete([end])
                     return
-                yield event["object"]
         raise AssertionError("the history has no end")
+
+    def _namespace(self) -> Object:
+        return self.api.get("namespaces", self.namespace)
+
+    def _history(self) -> list[Object]:
+        self.catch_up()
+        return [pod for pod in self._seen if not _name(pod).startswith(_END)]
 
 
 def message(pod: Object) -> str:
@@ -222,6 +234,11 @@ def decisions(scheduler: GangScheduler, verb: str, *reasons: str) -> float:
     """Return how often the extender has answered a verb for one of the reasons."""
     name = "gang_extender_decisions_total"
     return sum(scheduler.metric(f'{name}{{reason="{reason}",verb="{verb}"}}') for reason in reasons)
+
+
+def _version(found: Object) -> str:
+    version: str = found["metadata"]["resourceVersion"]
+    return version
 
 
 def _name(pod: Object) -> str:

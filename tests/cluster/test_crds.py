@@ -301,6 +301,8 @@ RECONCILER_MAY = {
     ("", "nodes", ""): READ,
     ("", "namespaces", ""): READ,
     ("scheduling.k8s.io", "priorityclasses", ""): READ,
+    ("", "limitranges", ""): READ,
+    ("node.k8s.io", "runtimeclasses", ""): READ,
     ("batch", "jobs", ""): STARTS,
     ("batch", "jobs", "status"): {"patch"},
     ("batch", "jobs", "finalizers"): {"update"},

@@ -185,6 +185,7 @@ def test_a_gang_starts_as_a_whole_or_not_at_all_if_when_its_last_member_comes(
         started += len(whole_ones)
         assert not set(whole_ones) & set(list(batch.slots)[:: len(LAGS)]), "it had been refused"
         api.wait_for("nothing is kept", lambda: idle(patient_gang))
+        gangs.catch_up()
         batch.delete()
 
     print(f"{started} of {batches * GANGS} gangs started")
@@ -220,6 +221,7 @@ def test_a_gang_starts_as_a_whole_or_not_at_all_if_its_last_member_comes_in_the_
 
         started += len(batch.settle())
         api.wait_for("nothing is kept", lambda: idle(scheduler))
+        gangs.catch_up()
         batch.delete()
 
     print(f"{started} of {batches * GANGS} gangs started")

@@ -9,9 +9,11 @@ from extender.state.queues.records import (
     CohortInfo,
     FlavorInfo,
     JobObject,
+    LimitRangeInfo,
     LocalQueueInfo,
     NamespaceInfo,
     PriorityClassInfo,
+    RuntimeClassInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
@@ -24,6 +26,8 @@ Record = (
     | NamespaceInfo
     | PriorityClassInfo
     | WorkloadPriorityClassInfo
+    | LimitRangeInfo
+    | RuntimeClassInfo
     | WorkloadInfo
 )
 

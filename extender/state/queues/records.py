@@ -10,6 +10,7 @@ from typing import Literal
 
 from extender.api.core_v1 import LabelSelector, Taint, Toleration
 from extender.api.wellknown import PREBUILT_LABEL
+from extender.resources.quantity import Quantity
 from extender.state.pod_groups import ConditionInfo
 from extender.state.pods import Shape
 
@@ -174,6 +175,36 @@ class PriorityClassInfo:
     value: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LimitInfo:
+    """One item of a LimitRange, for each container or for a pod; quantities as they are written."""
+
+    per: str
+    """`Container` or `Pod`."""
+    limits: Mapping[str, Quantity] = field(default_factory=dict)
+    """What a container gets at most that says nothing."""
+    requests: Mapping[str, Quantity] = field(default_factory=dict)
+    """What a container asks for that says nothing."""
+    least: Mapping[str, Quantity] = field(default_factory=dict)
+    most: Mapping[str, Quantity] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRangeInfo:
+    """A LimitRange: what pods of its namespace ask for and may ask for."""
+
+    meta: Meta
+    items: tuple[LimitInfo, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RuntimeClassInfo:
+    """A RuntimeClass, for what it adds to a pod; quantities as they are written."""
+
+    name: str
+    overhead: Mapping[str, Quantity] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class PodSetInfo:
     """Equal pods of a workload."""
@@ -185,6 +216,8 @@ class PodSetInfo:
     min_count: int | None = None
     template: bytes = field(default=b"", compare=False, repr=False)
     """The pod template as JSON; equal ones share memory."""
+    fault: str = ""
+    """Why the API server would take none of its pods."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,11 @@ from extender.state.queues.records import (
     FlavorInfo,
     FlavorResource,
     JobObject,
+    LimitRangeInfo,
     LocalQueueInfo,
     NamespaceInfo,
     PriorityClassInfo,
+    RuntimeClassInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
@@ -40,6 +42,8 @@ class Tables:
     namespaces: dict[str, NamespaceInfo] = field(default_factory=dict)
     priority_classes: dict[str, PriorityClassInfo] = field(default_factory=dict)
     workload_priority_classes: dict[str, WorkloadPriorityClassInfo] = field(default_factory=dict)
+    limit_ranges: dict[str, LimitRangeInfo] = field(default_factory=dict)
+    runtime_classes: dict[str, RuntimeClassInfo] = field(default_factory=dict)
     workloads: dict[str, WorkloadInfo] = field(default_factory=dict)
     jobs: dict[tuple[str, str], JobObject] = field(default_factory=dict)
     assumed: dict[str, Admission] = field(default_factory=dict)

@@ -16,15 +16,18 @@ from typing import Any, Final, TypeVar
 from extender.api.wellknown import OWN_PREFIX, PRIORITY_CLASS_LABEL
 from extender.state.queues import events as ev
 from extender.state.queues.events import Change, Event, Record
+from extender.state.queues.pod_defaults import Complete, PodDefaults
 from extender.state.queues.records import (
     ClusterQueueInfo,
     CohortInfo,
     FlavorInfo,
     JobObject,
+    LimitRangeInfo,
     LocalQueueInfo,
     Meta,
     NamespaceInfo,
     PriorityClassInfo,
+    RuntimeClassInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
@@ -38,14 +41,20 @@ _NOTHING = Change()
 _REMEMBERED: Final = 10_000
 """Deleted objects whose UIDs are kept, so that the late answer to a write brings none back."""
 _FOR_GOOD: Final = inf
+_Named = NamespaceInfo | PriorityClassInfo | WorkloadPriorityClassInfo | RuntimeClassInfo
+"""Records of which no version is known."""
 _STRUCTURE: Final = (FlavorInfo, ClusterQueueInfo, CohortInfo, NamespaceInfo)
 
 
 class Queues:
-    """Belief about queues and workloads, changed by events and read through snapshots."""
+    """Belief about queues and workloads, changed by events and read through snapshots.
 
-    def __init__(self) -> None:
+    `complete` tells what pods will ask for in their namespace; without it, what templates say.
+    """
+
+    def __init__(self, complete: Complete | None = None) -> None:
         self._tables = tables = Tables()
+        self._defaults = PodDefaults(tables, complete)
         self._snapshot = QueueSnapshot(tables)
         self._listeners: list[Callable[[Change], None]] = []
         self._gone: dict[str, float] = {}
@@ -58,6 +67,8 @@ class Queues:
             NamespaceInfo: tables.namespaces,
             PriorityClassInfo: tables.priority_classes,
             WorkloadPriorityClassInfo: tables.workload_priority_classes,
+            LimitRangeInfo: tables.limit_ranges,
+            RuntimeClassInfo: tables.runtime_classes,
             WorkloadInfo: tables.workloads,
         }
         self._handlers: dict[type, Callable[[Any], Change]] = {
@@ -110,6 +121,8 @@ class Queues:
         table, key = self._by_type[type(record)], _key(record)
         if _uid(record) in self._gone:
             return _NOTHING
+        if isinstance(record, WorkloadInfo):
+            record = self._defaults.completed(record)
         before = table.get(key)
         if before == record or (before is not None and _is_older(record, before)):
             return self._same(before, record, table=table)
@@ -158,6 +171,8 @@ class Queues:
     def _touched(self, before: Record | None, after: Record | None) -> Change:
         record = after or before
         assert record is not None
+        if isinstance(record, LimitRangeInfo | RuntimeClassInfo):
+            return self._completed_anew(record)
         structure = isinstance(record, _STRUCTURE) and _shape(before) != _shape(after)
         if structure:
             self._tables.structure_version += 1
@@ -170,6 +185,18 @@ class Queues:
             flavors=self._flavors_with(before, after),
             jobs=self._jobs_without(record) if before is None else frozenset(),
         )
+
+    def _completed_anew(self, record: LimitRangeInfo | RuntimeClassInfo) -> Change:
+        """Count the pods anew that a LimitRange or a RuntimeClass may concern."""
+        namespace = record.meta.namespace if isinstance(record, LimitRangeInfo) else None
+        if namespace is not None:
+            self._defaults.look_at(namespace)
+        found = [
+            (self._defaults.completed(workload), workload)
+            for workload in self._tables.workloads.values()
+            if namespace in (None, workload.meta.namespace)
+        ]
+        return _union(self._put_workload(now, was) for now, was in found if now is not was)
 
     def _jobs_without(self, record: Record) -> frozenset[tuple[str, str]]:
         """Return the jobs that may have waited for a priority class."""
@@ -377,7 +404,9 @@ class Queues:
 
 def _key(record: Record) -> str:
     match record:
-        case NamespaceInfo() | PriorityClassInfo() | WorkloadPriorityClassInfo():
+        case (
+            NamespaceInfo() | PriorityClassInfo() | WorkloadPriorityClassInfo() | RuntimeClassInfo()
+        ):
             return record.name
         case _:
             return record.meta.key
@@ -385,7 +414,9 @@ def _key(record: Record) -> str:
 
 def _uid(record: Record) -> str:
     match record:
-        case NamespaceInfo() | PriorityClassInfo() | WorkloadPriorityClassInfo():
+        case (
+            NamespaceInfo() | PriorityClassInfo() | WorkloadPriorityClassInfo() | RuntimeClassInfo()
+        ):
             return ""
         case _:
             return record.meta.uid
@@ -394,21 +425,18 @@ def _uid(record: Record) -> str:
 def _was_there(record: Record | JobObject, version: int) -> bool:
     """Return whether a list of a version should have an object: what is newer, it cannot have."""
     match record:
-        case NamespaceInfo() | PriorityClassInfo() | WorkloadPriorityClassInfo():
+        case (
+            NamespaceInfo() | PriorityClassInfo() | WorkloadPriorityClassInfo() | RuntimeClassInfo()
+        ):
             return True
         case _:
             return not version or record.meta.version <= version
 
 
 def _is_older(record: Record, than: Record) -> bool:
-    match record, than:
-        case (NamespaceInfo() | PriorityClassInfo() | WorkloadPriorityClassInfo(), _) | (
-            _,
-            NamespaceInfo() | PriorityClassInfo() | WorkloadPriorityClassInfo(),
-        ):
-            return False
-        case _:
-            return record.meta.version < than.meta.version
+    if isinstance(record, _Named) or isinstance(than, _Named):
+        return False
+    return record.meta.version < than.meta.version
 
 
 def _shape(record: Record | None) -> object:

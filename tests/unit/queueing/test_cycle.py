@@ -1,5 +1,7 @@
 """Who is admitted in a cycle, and what the others are told."""
 
+from dataclasses import replace
+
 from extender.queueing.cycle import Admit, Preempt, Wait
 from extender.state.queues import events as ev
 from extender.state.queues.records import Admission, Assignment
@@ -8,6 +10,7 @@ from tests.queue_makers import (
     Admissions,
     cluster_queue,
     local_queue,
+    meta,
     pod_set,
     quota,
     workload,
@@ -114,3 +117,15 @@ def test_a_write_that_failed_is_tried_again() -> None:
 
     queues.apply(ev.Forgotten(key("a")))
     assert queues.admitted() == ["a"]
+
+
+def test_who_could_have_no_pods_has_no_quota() -> None:
+    queues = Admissions(cluster_queue(cpu=4), local_queue())
+    asked = workload("w", replace(pod_set(1), fault="container c asks for too much"))
+    queues.put(asked)
+    text = "no pod of pod set main could be made: container c asks for too much"
+    assert queues.run() == (Wait(key("w"), "Misconfigured", text),)
+    assert queues.run() == ()
+
+    queues.put(replace(asked, pod_sets=(pod_set(1),), meta=meta("w", "ns", created=1.0)))
+    assert queues.admitted() == ["w"]

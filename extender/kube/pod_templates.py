@@ -1,0 +1,119 @@
+"""Pod templates as the API server will make pods of them.
+
+What a container does not say it is given: a request by its limit, then both by the namespace's
+LimitRanges. A pod whose amounts break a rule would be refused each time it is made.
+Sources: https://kubernetes.io/docs/concepts/policy/limit-range/, KEP-688 (pod overhead).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from extender.kube.decode import DecodeError
+from extender.resources.quantity import Quantity, QuantityError, amount, parse_resources, show
+from extender.state.queues.records import LimitInfo, RuntimeClassInfo
+
+Template = dict[str, Any]
+_LIMITS: Final = b'"limits"'
+_CLASS: Final = b'"runtimeClassName"'
+
+
+def names_class(raw: bytes) -> bool:
+    """Return whether a template may name a RuntimeClass."""
+    return _CLASS in raw
+
+
+def complete(
+    raw: bytes, limits: Sequence[LimitInfo], classes: Mapping[str, RuntimeClassInfo]
+) -> bytes:
+    """Return a template with the requests, limits and overhead that its pods will have.
+
+    Raises DecodeError where it cannot be read.
+    """
+    if not limits and _LIMITS not in raw and not (classes and names_class(raw)):
+        return raw
+    try:
+        template: Template = msgspec.json.decode(raw)
+        spec = template.get("spec") or {}
+        for container in _containers(spec):
+            _complete(container, limits)
+        found = classes.get(spec.get("runtimeClassName") or "")
+        if found is not None and found.overhead:
+            spec.setdefault("overhead", dict(found.overhead))
+        return msgspec.json.encode(template)
+    except (AttributeError, TypeError, msgspec.MsgspecError) as error:
+        raise DecodeError(f"not a readable pod template: {error}") from error
+
+
+def fault(completed: bytes, limits: Sequence[LimitInfo], asked: Mapping[str, int]) -> str:
+    """Return why the API server takes no pod of a completed template, or nothing.
+
+    `asked` is what the whole pod asks for. Raises DecodeError where an amount is none.
+    """
+    if not limits and _LIMITS not in completed:
+        return ""
+    try:
+        spec = msgspec.json.decode(completed).get("spec") or {}
+        return next(_faults(spec, limits, asked), "")
+    except (AttributeError, TypeError, QuantityError) as error:
+        raise DecodeError(f"not a readable pod template: {error}") from error
+
+
+def _faults(spec: Template, limits: Sequence[LimitInfo], asked: Mapping[str, int]) -> Iterator[str]:
+    """Yield what is wrong with the amounts of a pod."""
+    for container in _containers(spec):
+        who = f"container {container.get('name', '')}"
+        requests, most = _amounts(container)
+        for what, limit in most.items():
+            if requests[what] > limit:
+                yield f"{who} asks for more {what} than its limit of {show(what, limit)}"
+        largest = {what: max(value, most.get(what, 0)) for what, value in requests.items()}
+        for item in (each for each in limits if each.per == "Container"):
+            yield from (f"{who} {text}" for text in _outside(requests, largest, item))
+    for item in (each for each in limits if each.per == "Pod"):
+        yield from (f"a pod {text}" for text in _outside(asked, asked, item))
+
+
+def _outside(
+    requests: Mapping[str, int], largest: Mapping[str, int], item: LimitInfo
+) -> Iterator[str]:
+    for what, least in parse_resources(item.least).items():
+        asked = requests.get(what, 0)
+        if asked < least:
+            text = f"a LimitRange demands {show(what, least)}"
+            yield f"asks for {show(what, asked)} {what}, and {text}"
+    for what, most in parse_resources(item.most).items():
+        asked = largest.get(what, 0)
+        if asked > most:
+            text = f"a LimitRange allows {show(what, most)}"
+            yield f"may take {show(what, asked)} {what}, and {text}"
+
+
+def _containers(spec: Template) -> Iterator[Template]:
+    yield from spec.get("initContainers") or ()
+    yield from spec.get("containers") or ()
+
+
+def _complete(container: Template, limits: Sequence[LimitInfo]) -> None:
+    resources: dict[str, Any] = dict(container.get("resources") or {})
+    most: dict[str, Quantity] = dict(resources.get("limits") or {})
+    requests: dict[str, Quantity] = {**most, **(resources.get("requests") or {})}
+    for item in (each for each in limits if each.per == "Container"):
+        most = {**item.limits, **most}
+        requests = {**item.requests, **requests}
+    # A limit that was given by a LimitRange without a request is a request too.
+    requests = {**most, **requests}
+    if most:
+        resources["limits"] = most
+    if requests:
+        resources["requests"] = requests
+    if resources:
+        container["resources"] = resources
+
+
+def _amounts(container: Template) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    resources = container.get("resources") or {}
+    found = (resources.get("requests") or {}, resources.get("limits") or {})
+    requests, limits = ({n: amount(n, q) for n, q in each.items()} for each in found)
+    return requests, limits

@@ -1,0 +1,198 @@
+"""What LimitRanges and a RuntimeClass make of a pod template, and what they refuse."""
+
+import json
+from typing import Any
+
+import pytest
+
+from extender.kube.decode import Decoder
+from extender.kube.decode_queues import QueueDecoder
+from extender.state.queues import events as ev
+from extender.state.queues.records import LimitInfo, PodSetInfo, RuntimeClassInfo, WorkloadInfo
+from extender.state.queues.store import Queues
+
+Container = dict[str, Any]
+
+
+def container(requests: Any = None, limits: Any = None, name: str = "c") -> Container:
+    resources = {"requests": requests, "limits": limits}
+    return {"name": name, "resources": {n: v for n, v in resources.items() if v is not None}}
+
+
+def raw_workload(
+    *containers: Container, namespace: str = "ns", version: int = 7, **spec: Any
+) -> bytes:
+    template = {"spec": {"containers": list(containers), **spec}}
+    metadata = {"name": "w", "namespace": namespace, "uid": "u", "resourceVersion": str(version)}
+    pod_sets = [{"name": "main", "count": 1, "template": template}]
+    return json.dumps({"metadata": metadata, "spec": {"podSets": pod_sets}}).encode()
+
+
+def limit_range(*items: Any, name: str = "lr", namespace: str = "ns", version: int = 1) -> bytes:
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "uid": f"{namespace}/{name}",
+        "resourceVersion": str(version),
+    }
+    return json.dumps({"metadata": metadata, "spec": {"limits": items}}).encode()
+
+
+def per_container(**item: Any) -> dict[str, Any]:
+    return {"type": "Container", **item}
+
+
+class World:
+    """A state that is fed with raw objects."""
+
+    def __init__(self) -> None:
+        self.decoder = QueueDecoder(Decoder())
+        self.queues = Queues(self.decoder.completed)
+
+    def put(self, raw: bytes) -> ev.Change:
+        return self.queues.apply(ev.Applied(self.decoder.workload(raw)))
+
+    def limit(self, *items: Any, **where: Any) -> ev.Change:
+        found = self.decoder.limit_range(limit_range(*items, **where))
+        return self.queues.apply(ev.Applied(found))
+
+    def runtime_class(self, name: str, **overhead: str) -> ev.Change:
+        raw = {"metadata": {"name": name}, "overhead": {"podFixed": overhead}}
+        found = self.decoder.runtime_class(json.dumps(raw).encode())
+        return self.queues.apply(ev.Applied(found))
+
+    @property
+    def workload(self) -> WorkloadInfo:
+        return self.queues.snapshot().workloads["ns/w"]
+
+    @property
+    def pods(self) -> PodSetInfo:
+        return self.workload.pod_sets[0]
+
+    @property
+    def asked(self) -> dict[str, int]:
+        return {name: n for name, n in self.pods.shape.requests.items() if name != "pods"}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+GIVEN = per_container(default={"cpu": "2"}, defaultRequest={"cpu": "500m", "memory": "1Gi"})
+
+
+@pytest.mark.parametrize(
+    ("told", "asked"),
+    [
+        (container(), {"cpu": 500, "memory": 1 << 30}),
+        (container({"cpu": "1"}), {"cpu": 1000, "memory": 1 << 30}),
+        (container(limits={"cpu": "1"}), {"cpu": 1000, "memory": 1 << 30}),
+        (container({"memory": "2Gi"}, {"cpu": "1"}), {"cpu": 1000, "memory": 2 << 30}),
+    ],
+)
+def test_a_container_that_says_nothing_is_given_something(
+    world: World, told: Container, asked: dict[str, int]
+) -> None:
+    world.limit(GIVEN)
+    world.put(raw_workload(told))
+    assert world.asked == asked
+    assert world.pods.fault == ""
+
+
+def test_each_container_is_given_it(world: World) -> None:
+    world.limit(GIVEN)
+    world.put(raw_workload(container(name="a"), container({"cpu": "1"}, name="b")))
+    assert world.asked == {"cpu": 1500, "memory": 2 << 30}
+
+
+def test_a_default_limit_is_a_request_too(world: World) -> None:
+    world.limit(per_container(default={"cpu": "2"}))
+    world.put(raw_workload(container()))
+    assert world.asked == {"cpu": 2000}
+
+
+def test_other_namespaces_are_others_business(world: World) -> None:
+    world.limit(GIVEN, namespace="other")
+    world.put(raw_workload(container()))
+    assert world.asked == {}
+
+
+def test_who_is_there_already_is_counted_anew(world: World) -> None:
+    world.put(raw_workload(container()))
+    change = world.limit(GIVEN)
+    assert change.workloads == {"ns/w"}
+    assert world.asked["cpu"] == 500
+
+    assert not world.limit(GIVEN, namespace="other").workloads
+    assert world.limit(per_container(defaultRequest={"cpu": "1"}), version=2).workloads
+    assert world.asked == {"cpu": 1000}
+
+    found = world.decoder.limit_range(limit_range(version=2))
+    assert world.queues.apply(ev.Deleted(found)).workloads == {"ns/w"}
+    assert world.asked == {}
+
+
+def test_what_is_seen_again_is_no_news(world: World) -> None:
+    world.limit(GIVEN)
+    world.put(raw_workload(container()))
+    assert world.put(raw_workload(container())) == ev.Change()
+
+
+def test_a_runtime_class_adds_its_overhead(world: World) -> None:
+    world.put(raw_workload(container({"cpu": "1"}), runtimeClassName="vm"))
+    assert world.asked == {"cpu": 1000}
+    assert world.runtime_class("other", cpu="1").workloads == frozenset()
+    assert world.runtime_class("vm", cpu="250m", memory="1Gi").workloads == {"ns/w"}
+    assert world.asked == {"cpu": 1250, "memory": 1 << 30}
+
+
+def test_an_overhead_that_a_template_has_stays(world: World) -> None:
+    world.runtime_class("vm", cpu="250m")
+    overhead = {"cpu": "1"}
+    world.put(raw_workload(container({"cpu": "1"}), runtimeClassName="vm", overhead=overhead))
+    assert world.asked == {"cpu": 2000}
+
+
+@pytest.mark.parametrize(
+    ("told", "item", "fault"),
+    [
+        (container({"cpu": "2"}, {"cpu": "1"}), None,
+         "container c asks for more cpu than its limit of 1"),
+        (container({"cpu": "2"}), per_container(default={"cpu": "1"}),
+         "container c asks for more cpu than its limit of 1"),
+        (container({"cpu": "3"}), per_container(max={"cpu": "2"}),
+         "container c may take 3 cpu, and a LimitRange allows 2"),
+        (container({"cpu": "1"}, {"cpu": "3"}), per_container(max={"cpu": "2"}),
+         "container c may take 3 cpu, and a LimitRange allows 2"),
+        (container({"cpu": "100m"}), per_container(min={"cpu": "200m"}),
+         "container c asks for 100m cpu, and a LimitRange demands 200m"),
+        (container({"cpu": "3"}), {"type": "Pod", "max": {"cpu": "2"}},
+         "a pod may take 3 cpu, and a LimitRange allows 2"),
+        (container({"cpu": "2"}), per_container(max={"cpu": "2"}, min={"cpu": "2"}), ""),
+        (container({"cpu": "3"}), {"type": "PersistentVolumeClaim", "max": {"cpu": "2"}}, ""),
+    ],
+)  # fmt: skip
+def test_pods_that_would_be_refused(
+    world: World, told: Container, item: dict[str, Any] | None, fault: str
+) -> None:
+    if item:
+        world.limit(item)
+    world.put(raw_workload(told))
+    assert world.pods.fault == fault
+
+
+def test_a_template_that_cannot_be_completed_is_a_fault_of_that_workload(world: World) -> None:
+    world.put(raw_workload(container({"cpu": "1"}), runtimeClassName=["vm"]))
+    world.runtime_class("vm", cpu="1")
+    assert "not a readable pod template" in world.pods.fault
+
+
+def test_completing_costs_nothing_where_there_is_nothing_to_add() -> None:
+    decoder = QueueDecoder(Decoder())
+    [pods] = decoder.workload(raw_workload(container({"cpu": "1"}))).pod_sets
+    assert decoder.completed(pods, (), {}) is pods
+    classes = {"vm": RuntimeClassInfo("vm", {"cpu": "1"})}
+    assert decoder.completed(pods, (), classes) is pods
+    item = LimitInfo("Container", requests={"cpu": "2"})
+    assert decoder.completed(pods, (item,), classes).shape is pods.shape
