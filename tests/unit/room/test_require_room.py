@@ -9,6 +9,7 @@ from extender.api.core_v1 import Toleration
 from extender.api.wellknown import POD_GROUP_LABEL, REQUIRE_ROOM_ANNOTATION
 from extender.queueing.cycle import Admit, Preempt, Wait
 from extender.queueing.options import Options
+from extender.queueing.room import unread
 from extender.state import events as cluster_events
 from extender.state.claims import Claim
 from extender.state.cluster import Cluster
@@ -96,6 +97,25 @@ def test_a_cluster_queue_may_say_otherwise(default: bool) -> None:
     )
     queues.put(gang("w", 4))
     assert (told(queues) == ["w"]) is default
+
+
+@pytest.mark.parametrize(
+    ("said", "admitted", "wrong"),
+    [
+        (" True", False, None),
+        ("TRUE\n", False, None),
+        ("False ", True, None),
+        ("", True, None),
+        ("yes", True, "yes"),
+        ("0", True, "0"),
+    ],
+)
+def test_the_word_is_read_as_people_write_it(said: str, admitted: bool, wrong: str | None) -> None:
+    queue = cluster_queue(meta=meta("cq", annotations={REQUIRE_ROOM_ANNOTATION: said}))
+    queues = queues_of(cluster_of(node("n", 2)), meta=queue.meta, options=Options())
+    queues.put(gang("w", 4))
+    assert (told(queues) == ["w"]) is admitted
+    assert unread(queue) == wrong
 
 
 WAITS: dict[str, tuple[list[Any], Any, str]] = {
