@@ -40,7 +40,7 @@ check: environment ## look at format, lint, types, layers and rendered manifests
 bench: toolchain ## measure throughput and latency on a control plane of its own (ARGS=...)
 	$(BIN)/python -m tests.bench $(ARGS)
 
-bench-queue: toolchain ## measure how Workloads are admitted under quota (ARGS=...)
+bench-queue: toolchain ## measure admission under quota, then quota with room on nodes (ARGS=...)
 	$(BIN)/python -m tests.bench.queue $(ARGS)
 
 bench-indexed: environment ## measure what it costs when an index of a Job is done (ARGS=...)

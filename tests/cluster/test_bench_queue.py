@@ -1,4 +1,4 @@
-"""The benchmark of the queue runs from end to end; how fast is not asked here.
+"""Both parts of the benchmark of the queue run from end to end; how fast is not asked here.
 
 The stand-in, which comes through the door for external controllers, does to the last write what
 it is told to; ours has its own mind about whom to preempt.
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.bench.queue.load import SMALL, read
+from tests.bench.room import load as rooms
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = read(SMALL).workloads
@@ -26,7 +27,8 @@ def _bench(results: Path, *, external: str = "") -> tuple[int, str, list[dict[st
     """Return the exit code, what was printed, and the runs."""
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "tests.bench.queue", "--config", SMALL, "--timeout", "120"),
+            *(sys.executable, "-m", "tests.bench.queue", "--part", "quota"),
+            *("--config", SMALL, "--timeout", "120"),
             *("--external", external, "--json", results),
         ],
         cwd=ROOT,
@@ -85,3 +87,29 @@ def test_a_controller_that_ends_fails_the_run(tmp_path: Path) -> None:
 
     assert (code, runs) == (1, [])
     assert "the controller ended with 1" in output
+
+
+def test_who_is_admitted_by_room_does_not_wait_for_it(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.bench.queue", "--part", "room"),
+            *("--room-config", rooms.SMALL, "--json", results),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = {run["mode"]: run for run in json.loads(results.read_bytes())["room"]["runs"]}
+    measures = {mode: run["measures"] for mode, run in runs.items()}
+    assert measures.keys() == {"room", "quota", "blocked"}
+    for each in measures.values():
+        assert all(kind["finished"] for kind in each["classes"].values())
+        assert 0 <= each["usage"]["idle"] <= each["usage"]["used"] <= 1
+    assert measures["room"]["without_room"]
+    assert not measures["quota"]["without_room"]
+    assert runs["room"]["cpu_seconds"].keys() >= {"reconciler", "extender", "kube-scheduler"}
+    assert "then waited for room" in done.stdout

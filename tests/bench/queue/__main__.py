@@ -1,17 +1,21 @@
 """`python -m tests.bench.queue`: Workloads under quota, admitted by our reconciler or by others.
 
-A real API server and etcd, no nodes and no pods: an admitted Workload is finished after the
-runtime of its class, an evicted one lets its quota go. Every run has a control plane of its own.
-The table goes to standard output, progress to standard error. Exit code 1 says that more quota
-was held than there is, that Workloads were not finished in time, or that a run failed.
+Part `quota`: a real API server and etcd, no nodes and no pods: an admitted Workload is finished
+after the runtime of its class, an evicted one lets its quota go. Part `room`: real Jobs on nodes
+that are partly used, with room asked for and with quota alone. Every run has a control plane of
+its own. Tables go to standard output, progress to standard error. Exit code 1 says that more
+quota was held than there is, that Workloads were not finished in time, that one which was
+admitted by room waited for it, or that a run failed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from enum import StrEnum
 from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import httpx
+import msgspec
 import typer
 import yaml
 from rich.console import Console
@@ -21,14 +25,26 @@ from tests.bench.queue import controllers, report
 from tests.bench.queue import load as loads
 from tests.bench.queue.controllers import Controller
 from tests.bench.queue.runs import Limits, Result, measure
+from tests.bench.room import load as rooms
+from tests.bench.room.bench import Bench as RoomBench
 from tests.harness.client import ApiError
 from tests.harness.toolchain import ensure_binaries
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+L = TypeVar("L")
+
+
+class Part(StrEnum):
+    """What is measured."""
+
+    QUOTA = "quota"
+    ROOM = "room"
+    ALL = "all"
 
 
 @app.command(help=__doc__)
 def main(
+    part: Annotated[Part, typer.Option(help="Which part.")] = Part.ALL,
     config: Annotated[
         Path,
         typer.Option(
@@ -38,12 +54,21 @@ def main(
             "runtime, priority and request. tests/bench/queue/loads has two.",
         ),
     ] = loads.BASELINE,
+    room_config: Annotated[
+        Path,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="The load of part room: nodes, quota, classes of Jobs, times. "
+            "tests/bench/room/loads has some.",
+        ),
+    ] = rooms.FRAGMENTED,
     external: Annotated[
         str,
         typer.Option(
-            help="Measure this command in place of ours. It gets KUBECONFIG, with all rights, "
-            "serves the same API, and is stopped by SIGTERM. No shell is between, and its own "
-            "process is measured: a script should end with `exec`."
+            help="Part quota: measure this command in place of ours. It gets KUBECONFIG, with all "
+            "rights, serves the same API, and is stopped by SIGTERM. No shell is between, and its "
+            "own process is measured: a script should end with `exec`."
         ),
     ] = "",
     external_name: Annotated[str, typer.Option(help="What its column is called.")] = "external",
@@ -63,29 +88,40 @@ def main(
     ] = 900,
     json: Annotated[Path | None, typer.Option(help="Write all results there.")] = None,
 ) -> None:
-    load = _load(config)
+    load, room_load = _load(config, loads.read), _load(room_config, rooms.read)
     ours = controllers.ours(yaml.safe_load(settings.read_text()) if settings else None)
     measured = [ours] if both or not external else []
     if external:
         measured.append(controllers.external(external, name=external_name, crds=external_crds))
     ensure_binaries()
-    bench = _Bench(config, Limits(run=timeout))
-    for number, controller in product(range(1, repeat + 1), measured):
-        bench.run(controller, number, f"{number}/{repeat}")
-        if json:
-            json.write_bytes(report.as_json(bench.results, load, config.stem))
     console = Console()
-    _show(console, bench.results, load, config)
-    for sentence in bench.failures:
+    quota, room = _Bench(config, Limits(run=timeout)), RoomBench(room_load, room_config)
+    if part is not Part.ROOM:
+        for number, controller in product(range(1, repeat + 1), measured):
+            quota.run(controller, number, f"{number}/{repeat}")
+            _write(json, report.as_builtins(quota.results, load, config.stem))
+        _show(console, quota.results, load, config)
+    if part is not Part.QUOTA:
+        room.run()
+        _write(json, report.as_builtins(quota.results, load, config.stem), room.as_builtins())
+        room.show(console)
+    failures = quota.failures + room.failures
+    for sentence in failures:
         console.print(f"FAILED: {sentence}", style="bold red", soft_wrap=True, highlight=False)
-    raise typer.Exit(1 if bench.failures else 0)
+    raise typer.Exit(1 if failures else 0)
 
 
-def _load(config: Path) -> loads.Load:
+def _load(config: Path, read: Callable[[Path], L]) -> L:
     try:
-        return loads.read(config)
+        return read(config)
     except loads.LoadError as error:
         raise typer.BadParameter(f"{config}:\n{error}") from error
+
+
+def _write(file: Path | None, quota: dict[str, Any], room: dict[str, Any] | None = None) -> None:
+    if file:
+        document = quota if room is None else {**quota, "room": room}
+        file.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
 
 
 def _show(console: Console, results: Sequence[Result], load: loads.Load, config: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
 from pydantic import (
@@ -29,6 +29,8 @@ BASELINE = LOADS / "baseline.yaml"
 SMALL = LOADS / "small.yaml"
 _MOST_WORKLOADS = 100_000
 
+M = TypeVar("M", bound=BaseModel)
+
 
 class LoadError(ValueError):
     """The file is not a load; the text says where and why, one line for each fault."""
@@ -48,13 +50,15 @@ Count = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")]
 
 
-class _Model(BaseModel):
+class Model(BaseModel):
+    """A part of a file: strict, and its keys as Kubernetes writes them."""
+
     model_config = ConfigDict(
         alias_generator=to_camel, extra="forbid", frozen=True, strict=True, validate_by_name=True
     )
 
 
-class WorkloadClass(_Model):
+class WorkloadClass(Model):
     """What one Workload asks for, and how long it runs once it is admitted."""
 
     class_name: Name
@@ -63,7 +67,7 @@ class WorkloadClass(_Model):
     priority: int = 0
 
 
-class WorkloadsSet(_Model):
+class WorkloadsSet(Model):
     """A stream: every interval one of each class, `count` times. A late one is not made up for."""
 
     count: Count
@@ -71,7 +75,7 @@ class WorkloadsSet(_Model):
     workloads: Annotated[list[WorkloadClass], Field(min_length=1)]
 
 
-class QueuesSet(_Model):
+class QueuesSet(Model):
     """Equal ClusterQueues, each with the same streams into it."""
 
     class_name: Name
@@ -103,7 +107,7 @@ class Queue:
         return sum(each.count * len(each.workloads) for each in self.settings.workloads_sets)
 
 
-class CohortsSet(_Model):
+class CohortsSet(Model):
     """Equal cohorts of queues."""
 
     class_name: Name
@@ -136,7 +140,7 @@ class CohortsSet(_Model):
         return self
 
 
-class Load(_Model):
+class Load(Model):
     """All of a file."""
 
     cohorts: Annotated[list[CohortsSet], Field(min_length=1)]
@@ -190,16 +194,26 @@ class Load(_Model):
 
 def read(path: Path) -> Load:
     """Return the load of a YAML file. Raises LoadError."""
-    try:
-        return parse(yaml.safe_load(path.read_text()))
-    except yaml.YAMLError as error:
-        raise LoadError(f"not YAML: {error}") from error
+    return parse(document(path))
 
 
 def parse(document: Any) -> Load:
     """Return the load that a document tells. Raises LoadError."""
+    return validated(Load, document)
+
+
+def document(path: Path) -> Any:
+    """Return what a YAML file holds. Raises LoadError."""
     try:
-        return Load.model_validate(document)
+        return yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise LoadError(f"not YAML: {error}") from error
+
+
+def validated(model: type[M], document: Any) -> M:
+    """Return what a document tells, as a model. Raises LoadError."""
+    try:
+        return model.model_validate(document)
     except ValidationError as error:
         raise LoadError("\n".join(_sentence(each) for each in error.errors())) from error
 

@@ -136,14 +136,13 @@ def compared(results: Sequence[Result], reference: Reference) -> list[str]:
     return lines
 
 
-def as_json(results: Sequence[Result], load: Load, name: str) -> bytes:
-    """Return everything that was measured."""
-    document = {
+def as_builtins(results: Sequence[Result], load: Load, name: str) -> dict[str, Any]:
+    """Return everything that was measured, as JSON has it."""
+    return {
         "title": title(load, name),
         "load": load.model_dump(mode="json", by_alias=True),
         "runs": [_run(each) for each in results],
     }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2)
 
 
 def _run(result: Result) -> dict[str, Any]:

@@ -123,10 +123,14 @@ async def main(kubeconfig: Path, file: Path, record: Path) -> None:
             session(kubeconfig, connections=_CONNECTIONS + 1) as http,
             asyncio.TaskGroup() as tasks,
         ):
-            version = await watching.newest(http)  # before anybody is told that it has begun
+            version = await watching.newest(
+                http, WORKLOADS
+            )  # before anybody is told that it has begun
             runner = Runner(http, tasks)
             telling = tasks.create_task(keep_telling(lambda: _status(runner, wanted)))
-            await _follow(watching.events(http, version), runner, recorder, wanted)
+            await _follow(
+                watching.events(http, WORKLOADS, version, of=Event), runner, recorder, wanted
+            )
             telling.cancel()
             tell(_status(runner, wanted))
 

@@ -51,8 +51,8 @@ class StandIn:
 
     async def follow(self) -> None:
         """Take in what happens to Workloads, without end."""
-        version = await watching.newest(self._http)
-        async for event in watching.events(self._http, version):
+        version = await watching.newest(self._http, WORKLOADS)
+        async for event in watching.events(self._http, WORKLOADS, version, of=Event):
             self._take(event)
             self._changed.set()
 

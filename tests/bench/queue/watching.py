@@ -1,40 +1,57 @@
-"""One watch of all Workloads of the load, continued where the API server closed it."""
+"""One watch of all objects of a kind, continued where the API server closed it."""
 
 import contextlib
 from collections.abc import AsyncIterator
+from typing import Protocol, TypeVar
 
 import aiohttp
 import msgspec
 
-from tests.bench.queue.manifests import WORKLOADS
-from tests.bench.queue.wire import Event, Metadata
+from tests.bench.queue.wire import Metadata
+
+
+class _Kept(Protocol):
+    @property
+    def metadata(self) -> Metadata: ...
+
+
+class _Told(Protocol):
+    @property
+    def type(self) -> str: ...
+    @property
+    def object(self) -> _Kept: ...
+
+
+E = TypeVar("E", bound=_Told)
 
 
 class _List(msgspec.Struct):
     metadata: Metadata
 
 
-async def newest(http: aiohttp.ClientSession) -> str:
+async def newest(http: aiohttp.ClientSession, path: str) -> str:
     """Return the resourceVersion from which a watch shows all that comes."""
-    async with http.get(WORKLOADS, params={"limit": "1"}) as answer:
+    async with http.get(path, params={"limit": "1"}) as answer:
         answer.raise_for_status()
         return msgspec.json.decode(await answer.read(), type=_List).metadata.resource_version
 
 
-async def events(http: aiohttp.ClientSession, version: str) -> AsyncIterator[Event]:
+async def events(
+    http: aiohttp.ClientSession, path: str, version: str, *, of: type[E]
+) -> AsyncIterator[E]:
     """Yield every event after that version, without end. RuntimeError when some are lost."""
     while True:
         params = {"watch": "true", "resourceVersion": version}
-        async with http.get(WORKLOADS, params=params) as answer:
+        async with http.get(path, params=params) as answer:
             answer.raise_for_status()
-            async for event in _decoded(answer):
+            async for event in _decoded(answer, of):
                 version = event.object.metadata.resource_version
                 yield event
 
 
-async def _decoded(answer: aiohttp.ClientResponse) -> AsyncIterator[Event]:
+async def _decoded(answer: aiohttp.ClientResponse, of: type[E]) -> AsyncIterator[E]:
     """Yield the events of one answer until the API server closes it."""
-    decoder = msgspec.json.Decoder(Event)
+    decoder = msgspec.json.Decoder(of)
     # Closed in the middle of the stream: what is missing is asked for.
     with contextlib.suppress(aiohttp.ClientPayloadError):
         async for line in answer.content:

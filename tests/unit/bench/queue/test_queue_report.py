@@ -88,7 +88,7 @@ def test_what_must_not_be_is_a_fault() -> None:
 
 
 def test_json_has_all_of_it() -> None:
-    document = json.loads(report.as_json([result()], load(), "test"))
+    document = json.loads(json.dumps(report.as_builtins([result()], load(), "test")))
 
     assert document["title"] == "test: 10 Workloads, 2 queues in 1 cohorts"
     assert loads.parse(document["load"]) == load()

@@ -1,0 +1,118 @@
+"""A load as a YAML file tells it: nodes that are partly used, and classes of Jobs.
+
+Quotas, requests and nodes are CPU as Kubernetes writes it, and thousandths of a core once read.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tests.bench.queue.load import Count, Milli, MilliOrZero, Model, Name, document, validated
+
+LOADS = Path(__file__).parent / "loads"
+FRAGMENTED = LOADS / "fragmented.yaml"
+IN_TURN = LOADS / "in-turn.yaml"
+OVERCOMMITTED = LOADS / "overcommitted.yaml"
+SMALL = LOADS / "small.yaml"
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
+
+
+class NodesSet(Model):
+    """Equal nodes. What is used of them is used for good, by pods beside the queue."""
+
+    class_name: Name
+    count: Count
+    cpu: Milli
+    used: MilliOrZero = 0
+
+    @property
+    def free(self) -> int:
+        """CPU of one of them that Jobs may use."""
+        return self.cpu - self.used
+
+    @model_validator(mode="after")
+    def _has_what_is_used(self) -> Self:
+        if self.used > self.cpu:
+            raise ValueError(f"{self.used}m of {self.cpu}m cannot be used")
+        return self
+
+
+class JobClass(Model):
+    """Equal Jobs; the runtime is counted from when all pods of one run."""
+
+    class_name: Name
+    pods: Count
+    cpu: Milli
+    runtime_ms: Annotated[int, Field(ge=0)]
+    waiting: Count | None = None
+    """How many of this class are kept waiting for admission."""
+    in_turn: Count = 1
+    """How many are made one after the other, before the next class has its turn."""
+
+    @property
+    def request(self) -> int:
+        """CPU of all its pods."""
+        return self.pods * self.cpu
+
+    @property
+    def runtime(self) -> float:
+        """Seconds that it runs."""
+        return self.runtime_ms / 1000
+
+
+class Load(Model):
+    """All of a file."""
+
+    nodes: Annotated[list[NodesSet], Field(min_length=1)]
+    quota: Milli
+    queueing_strategy: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
+    classes: Annotated[list[JobClass], Field(min_length=1)]
+    waiting: Count | None = None
+    """How many are kept waiting of all classes together, which then are made strictly in turn: a
+    class that is passed by the others soon is all that waits."""
+    pods_ready_timeout_seconds: Seconds
+    backoff_base_seconds: Seconds
+    window_seconds: Seconds
+    """How long it is measured, from the first admission."""
+    waited_seconds: Seconds
+    """A gang that is not on nodes so long after it has all its pods waits for room."""
+    most_jobs: Count
+    """How many Jobs are made, at most."""
+
+    @property
+    def free(self) -> int:
+        """CPU of all nodes that Jobs may use."""
+        return sum(each.count * each.free for each in self.nodes)
+
+    def kind(self, name: str) -> JobClass:
+        """Return a class by its name."""
+        return next(each for each in self.classes if each.class_name == name)
+
+    @model_validator(mode="after")
+    def _each_can_run(self) -> Self:
+        names = [each.class_name for each in self.classes]
+        if len(names) > len(set(names)):
+            raise ValueError("two classes have the same name")
+        if any((each.waiting is None) is (self.waiting is None) for each in self.classes):
+            raise ValueError("waiting is said of every class, or of all together")
+        for each in self.classes:
+            places = sum(node.count * (node.free // each.cpu) for node in self.nodes)
+            if each.pods > places:
+                raise ValueError(
+                    f"{each.class_name} has {each.pods} pods, and there are {places} places"
+                )
+            if each.request > self.quota:
+                raise ValueError(f"{each.class_name} asks for more than the quota")
+        return self
+
+
+def read(path: Path) -> Load:
+    """Return the load of a YAML file. Raises LoadError."""
+    return parse(document(path))
+
+
+def parse(document: Any) -> Load:
+    """Return the load that a document tells. Raises LoadError."""
+    return validated(Load, document)

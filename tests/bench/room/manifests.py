@@ -1,0 +1,90 @@
+"""The objects of a load. All Jobs are in one namespace; what fills the nodes is in another."""
+
+from collections.abc import Iterator
+
+from extender.resources.quantity import CPU, MEMORY
+from tests.bench.room.load import JobClass, Load
+from tests.harness import objects
+from tests.harness.objects import Object
+
+NAMESPACE, BESIDE = "bench", "default"
+API_VERSION = "kueue.x-k8s.io/v1beta2"
+WORKLOADS = f"/apis/{API_VERSION}/namespaces/{NAMESPACE}/workloads"
+JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+QUEUE = "bench"
+_PLENTY = "1Ti"  # of memory: the load is told in CPU
+_FOR_EVER = "24h"
+
+
+def nodes(load: Load) -> Iterator[Object]:
+    """Yield the nodes, those of all classes mixed evenly: whoever fills one node after the other
+    must not meet the empty ones first, or last, because of the load."""
+    every = [
+        (number / each.count, number, each) for each in load.nodes for number in range(each.count)
+    ]
+    for _, number, each in sorted(every, key=lambda one: one[0]):
+        yield objects.node(f"{each.class_name}-{number}", _cpu(each.cpu), _PLENTY)
+
+
+def fillers(load: Load) -> Iterator[Object]:
+    """Yield pods that are on the nodes for good."""
+    for each in load.nodes:
+        for number in range(each.count if each.used else 0):
+            node = f"{each.class_name}-{number}"
+            yield objects.pod(f"on-{node}", _cpu(each.used), namespace=BESIDE, node_name=node)
+
+
+def queues(load: Load) -> list[Object]:
+    """Return the namespace of the Jobs and their one queue."""
+    resources = [
+        {"name": CPU, "nominalQuota": _cpu(load.quota)},
+        {"name": MEMORY, "nominalQuota": _PLENTY},
+    ]
+    group = {
+        "coveredResources": [CPU, MEMORY],
+        "flavors": [{"name": QUEUE, "resources": resources}],
+    }
+    spec: Object = {
+        "namespaceSelector": {},
+        "queueingStrategy": load.queueing_strategy,
+        "resourceGroups": [group],
+    }
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        _of_queue("ResourceFlavor", {}),
+        _of_queue("ClusterQueue", spec),
+        _of_queue("LocalQueue", {"clusterQueue": QUEUE}, namespace=NAMESPACE),
+    ]
+
+
+def job(kind: JobClass, number: int) -> Object:
+    """Return a suspended Job of a class. Its pods do not end by themselves."""
+    return objects.job(
+        f"{kind.class_name}-{number:05}",
+        kind.pods,
+        namespace=NAMESPACE,
+        cpu=_cpu(kind.cpu),
+        indexed=True,
+        suspend=True,
+        queue=QUEUE,
+        run_for=_FOR_EVER,
+    )
+
+
+def class_of(job: str) -> str:
+    """Return the class of a Job by its name."""
+    return job.rpartition("-")[0]
+
+
+def _of_queue(kind: str, spec: Object, **metadata: str) -> Object:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "metadata": {"name": QUEUE, **metadata},
+        "spec": spec,
+    }
+
+
+def _cpu(milli: int) -> str:
+    return f"{milli}m"
