@@ -1,10 +1,13 @@
 """Preemption and room: who goes gives both, and whoever they go for has both."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from extender.queueing.cycle import Admit, Preempt, Wait
+from extender.queueing.explain import Rules, why
+from extender.room.nodes import NodeRoom
 from extender.state import events as cluster_events
 from extender.state.cluster import Cluster
 from extender.state.queues.records import Fungibility, WorkloadInfo
@@ -100,6 +103,20 @@ def test_it_is_told_what_is_short_and_whom_it_waits_for() -> None:
     assert isinstance(wait, Wait)
     text = "quota yes; room for 1 of 4: 3 cpu short on 4 nodes"
     assert wait.message == f"{text}. Pending the preemption of 4 workload(s)"
+
+
+def test_it_is_explained_whose_pods_still_end() -> None:
+    cluster, queues = four_small_ones()
+    leave(cluster, queues, 0, 1, 2)
+    queues.put(holding("v3", 1, conditions=EVICTED))
+    queues.run()
+    rules = Rules(queues.options, queues.room)
+    ask = partial(why, "ns/p", queues.snapshot, queues.pending, tree=queues.tree, rules=rules)
+    assert ask(now=queues.now).notes == ("ns/v3 is giving its quota back",)
+    leave(cluster, queues, 3)
+    found = ask(now=queues.now)
+    assert found.reason == "WaitingForPreemptedWorkloads"
+    assert found.notes == tuple(f"pods of ns/v{number} still end" for number in range(4))
 
 
 def test_where_their_pods_are_no_help_nobody_is_waited_for() -> None:
@@ -217,13 +234,19 @@ def test_others_go_where_those_asked_first_give_too_little() -> None:
     assert outcomes(queues) == {"p": ["whole"]}
 
 
-def test_nobody_goes_where_nobody_gives_room() -> None:
+def test_nobody_goes_where_nobody_gives_room(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = cluster_of(nodes(*[1] * 20), [
         pod(f"v{n}-0", on=f"n{n}", controller=f"job-v{n}") for n in range(20)
     ])  # fmt: skip
     queues = queues_of(cluster, 20, *[holding(f"v{n}", 1) for n in range(20)], preemption=LOWER)
     queues.put(gang("p", 1, 2, priority=10))
+    asked: list[object] = []
+    gains = NodeRoom.gains
+    monkeypatch.setattr(
+        NodeRoom, "gains", lambda *given, **more: asked.append(given) or gains(*given, **more)
+    )
     assert outcomes(queues) == {"p": "WaitingForRoom"}
+    assert len(asked) == 8  # and no more, however many there are
 
 
 A, B = flavor("a", node_labels={"kind": "a"}), flavor("b", node_labels={"kind": "b"})
