@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 
@@ -240,13 +241,10 @@ def test_nobody_goes_where_nobody_gives_room(monkeypatch: pytest.MonkeyPatch) ->
     ])  # fmt: skip
     queues = queues_of(cluster, 20, *[holding(f"v{n}", 1) for n in range(20)], preemption=LOWER)
     queues.put(gang("p", 1, 2, priority=10))
-    asked: list[object] = []
-    gains = NodeRoom.gains
-    monkeypatch.setattr(
-        NodeRoom, "gains", lambda *given, **more: asked.append(given) or gains(*given, **more)
-    )
+    gains = Mock(wraps=queues.room.gains) if queues.room else Mock()
+    monkeypatch.setattr(NodeRoom, "gains", gains)
     assert outcomes(queues) == {"p": "WaitingForRoom"}
-    assert len(asked) == 8  # and no more, however many there are
+    assert gains.call_count == 8  # and no more, however many there are
 
 
 A, B = flavor("a", node_labels={"kind": "a"}), flavor("b", node_labels={"kind": "b"})
