@@ -11,6 +11,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Raw, Struct, field
 
+from extender.api.wellknown import WORKLOAD_ANNOTATION
+
 Amount = str | int | float
 
 
@@ -44,6 +46,18 @@ class ObjectMeta(Wire, frozen=True):
     owner_references: list[OwnerReference] | None = None
 
 
+class PodAnnotations(Wire, frozen=True):
+    """The one annotation of a pod that is read."""
+
+    workload: str = field(default="", name=WORKLOAD_ANNOTATION)
+
+
+class PodMeta(ObjectMeta, frozen=True):
+    """metav1.ObjectMeta of a pod."""
+
+    annotations: PodAnnotations | None = None
+
+
 class ResourceRequirements(Wire, frozen=True):
     """corev1.ResourceRequirements."""
 
@@ -54,6 +68,8 @@ class ContainerPort(Wire, frozen=True):
     """corev1.ContainerPort."""
 
     host_port: int = 0
+    host_ip: str = field(default="", name="hostIP")
+    protocol: str = "TCP"
 
 
 class Container(Wire, frozen=True):
@@ -123,7 +139,7 @@ class PodStatus(Wire, frozen=True):
 class Pod(Wire, frozen=True):
     """corev1.Pod."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: PodMeta = PodMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 

@@ -107,6 +107,8 @@ QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 PRIORITY_CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
 PREBUILT_LABEL: Final = "kueue.x-k8s.io/prebuilt-workload-name"
 PODSET_LABEL: Final = "kueue.x-k8s.io/podset"
+WORKLOAD_ANNOTATION: Final = "kueue.x-k8s.io/workload"
+"""On the pods of a job that was admitted: the name of its Workload."""
 ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
 REQUIRE_ROOM_ANNOTATION: Final = "scheduling.x-k8s.io/require-room"
 """On a ClusterQueue: whether its workloads are admitted only when they fit on nodes, true or

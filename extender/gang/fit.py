@@ -95,6 +95,12 @@ def fit(
     return best
 
 
+def hardest_first(shape: Shape) -> tuple[bool, int]:
+    """Order pods that may use few nodes, then those that ask for much, before the others."""
+    free_choice = not shape.node_selector and shape.affinity is None
+    return free_choice, -sum(shape.requests.values())
+
+
 def occupied_nodes(pod: PodInfo, snapshot: Snapshot) -> set[str]:
     """Return the nodes that have, or are to have, another pod of the group and of this shape."""
     nodes = set()
@@ -139,7 +145,7 @@ class Packing:
         first, *others = pods
         placements: dict[str, str] = {}
         unplaced: list[PodInfo] = []
-        for pod in [first, *sorted(others, key=_hardest_first)]:
+        for pod in [first, *sorted(others, key=lambda pod: hardest_first(pod.shape))]:
             if len(placements) == wanted:
                 break
             node = self.take(pod)
@@ -153,27 +159,6 @@ class Packing:
         missing = wanted - len(placements)
         short = _Later(lambda: self._shortage(unplaced[:missing])) if missing else {}
         return Fit(placements, wanted, short)
-
-    def fill(self, pods: Sequence[PodInfo]) -> Fit:
-        """Place as many of the pods as there is room for; all of them are wanted."""
-        placements: dict[str, str] = {}
-        unplaced: list[PodInfo] = []
-        for pod in sorted(pods, key=_hardest_first):
-            node = self.take(pod)
-            if node is None:
-                unplaced.append(pod)
-            else:
-                placements[pod.uid] = node
-        short = _Later(lambda: self._shortage(unplaced)) if unplaced else {}
-        return Fit(placements, len(pods), short)
-
-    def left(self, node: NodeInfo) -> Resources:
-        """Return a copy of what is left on a node."""
-        return dict(self._free(node.name))
-
-    def put(self, name: str, requests: Mapping[str, int]) -> None:
-        """Take room on a node, whether or not it is there."""
-        subtract(self._free(name), requests)
 
     def take(self, pod: PodInfo) -> str | None:
         """Return the next node with room for the pod, and take that room.
@@ -288,10 +273,3 @@ class _Later(Mapping[str, int]):
     @override
     def __len__(self) -> int:
         return len(self._amounts)
-
-
-def _hardest_first(pod: PodInfo) -> tuple[bool, int]:
-    """Order pods that may use few nodes, then those that ask for much, before the others."""
-    shape = pod.shape
-    free_choice = not shape.node_selector and shape.affinity is None
-    return free_choice, -sum(shape.requests.values())

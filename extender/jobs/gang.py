@@ -15,7 +15,7 @@ from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
 from extender.jobs import fields
 from extender.jobs.actions import MakePodGroup
 from extender.jobs.fields import Object
-from extender.jobs.generic_job import GenericJob, is_composed, is_staged
+from extender.jobs.generic_job import GenericJob, is_staged
 from extender.jobs.workload import owners
 from extender.state.queues.records import WorkloadInfo
 from extender.state.queues.usage import remaining
@@ -47,7 +47,7 @@ def pod_group(job: GenericJob, workload: WorkloadInfo) -> MakePodGroup | None:
     late = late_pod_sets(job)
     given = workload.admission.assignments
     members = sum(remaining(each, workload) for each in given if each.name not in late)
-    if members < 1 or (is_composed(job) and members == 1):
+    if members <= 1:  # one pod alone is no gang
         return None
     return MakePodGroup(workload.meta.namespace, made_name(workload), members, _owner(job))
 

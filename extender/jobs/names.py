@@ -22,6 +22,8 @@ STOPPING: Final = "kueue.x-k8s.io/stopping"
 
 PODSET: Final = wellknown.PODSET_LABEL
 """On pods: the pod set of the workload that they belong to."""
+WORKLOAD: Final = wellknown.WORKLOAD_ANNOTATION
+"""On pods: the workload itself; an annotation, because its name may be too long for a label."""
 JOB_UID: Final = "kueue.x-k8s.io/job-uid"
 RESOURCE_IN_USE: Final = wellknown.IN_USE_FINALIZER
 """The finalizer of workloads."""

@@ -1,6 +1,7 @@
 """What the flavors of an admission mean for the pods."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from extender.api.core_v1 import Toleration
 from extender.api.wellknown import POD_GROUP_LABEL
@@ -27,8 +28,9 @@ def placements_of(
     """
     if workload.admission is None:
         return ()
+    said = {names.WORKLOAD: workload.meta.name}
     return tuple(
-        _placement(each, flavors, "" if each.name in late else group)
+        replace(_placement(each, flavors, "" if each.name in late else group), annotations=said)
         for each in workload.admission.assignments
     )
 

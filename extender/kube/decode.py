@@ -1,7 +1,7 @@
 """Raw JSON of the API server to the records of the state."""
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -24,9 +24,10 @@ from extender.resources.quantity import QuantityError, parse_resources
 from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
-from extender.state.pods import PodInfo, Shape
+from extender.state.pods import HostPort, PodInfo, Shape
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
+_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - nobody listens on it here
 _DIGITS = 10
 """A longer index is nobody's."""
 _FINISHED = frozenset(("Succeeded", "Failed"))
@@ -88,9 +89,10 @@ class Decoder:
             phase=pod.status.phase or "Pending",
             ready="ContainersReady" in holding,
             owners=tuple(f"{meta.namespace}/{o.name}" for o in meta.owner_references or ()),
-            controller=next((o.uid for o in meta.owner_references or () if o.controller), None),
+            controller=_controller(meta),
             readiness_gate=any(g.condition_type == GANG_READY for g in spec.readiness_gates or ()),
-            admitted=PODSET_LABEL in (meta.labels or {}),
+            pod_set=(meta.labels or {}).get(PODSET_LABEL),
+            workload=_workload(meta),
             gang_ready=GANG_READY in holding,
             index=_index(meta.labels),
         )
@@ -126,7 +128,9 @@ class Decoder:
         begun, done, more = _pods_of(job.spec, (job.status.succeeded or 0) + failed)
         queued = QUEUE_LABEL in (job.metadata.labels or {})
         key = f"{job.metadata.namespace}/{job.metadata.name}"
-        return JobInfo(job.metadata.uid, group, begun, done, more, key if queued else None)
+        held = key if queued else None
+        maker = _controller(job.metadata)
+        return JobInfo(job.metadata.uid, group, begun, done, more, held, maker)
 
     def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:
         """Return a PodGroup of an API group. Raises DecodeError where the JSON is not one."""
@@ -164,7 +168,7 @@ class Decoder:
         # Labels decide only where a pod's anti-affinity may be to itself.
         whose = (pod.metadata.namespace, _frozen(pod.metadata.labels))
         labels = whose if b"odAntiAffinity" in affinity else ()
-        ports = any(p.host_port for c in spec.containers for p in c.ports or ())
+        ports = frozenset(_host_ports(spec))
         selector = _frozen(spec.node_selector)
         constrained = _is_individually_constrained(spec, affinity)
         key = (_frozen(requests), selector, affinity, tolerations, labels, ports, constrained)
@@ -176,8 +180,9 @@ class Decoder:
                 node_selector=spec.node_selector or {},
                 affinity=parsed,
                 tolerations=tuple(_decode_tolerations(tolerations) or ()) if tolerations else (),
+                host_ports=ports,
                 individually_constrained=constrained,
-                one_per_node=ports or _shuns_itself(parsed, pod.metadata),
+                one_per_node=bool(ports) or _shuns_itself(parsed, pod.metadata),
             )
         return shape
 
@@ -205,6 +210,14 @@ def _requests(spec: core.PodSpec) -> dict[str, int]:
         overhead=parse_resources(spec.overhead),
         pod_level=parse_resources(spec.resources.requests) if spec.resources else None,
     )
+
+
+def _host_ports(spec: core.PodSpec) -> Iterator[HostPort]:
+    for container in spec.containers:
+        for port in container.ports or ():
+            if port.host_port:
+                address = "" if port.host_ip == _EVERY_ADDRESS else port.host_ip
+                yield port.protocol, port.host_port, address
 
 
 def _container(container: core.Container) -> ContainerRequests:
@@ -279,6 +292,15 @@ def conditions_of(conditions: Sequence[core.Condition] | None) -> tuple[Conditio
 def seconds_of(moment: datetime | None) -> float:
     """Return seconds since the epoch; 0 for no time."""
     return moment.timestamp() if moment else 0.0
+
+
+def _controller(meta: core.ObjectMeta) -> str | None:
+    return next((o.uid for o in meta.owner_references or () if o.controller), None)
+
+
+def _workload(meta: core.PodMeta) -> str | None:
+    name = meta.annotations.workload if meta.annotations else ""
+    return f"{meta.namespace}/{name}" if name else None
 
 
 def _index(labels: Mapping[str, str] | None) -> int | None:

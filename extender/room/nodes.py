@@ -1,25 +1,27 @@
-"""Room on nodes for workloads, by the same plan that gangs are given.
+"""Room on nodes for workloads, by the same order that gangs are planned in.
 
-What counts as taken: pods with a node, and those that a plan or a claim keeps room for; the pods of
-admitted workloads that have no node yet; gangs beside the queue that could start now; and whatever
-was admitted since the cycle began.
+What counts as taken: pods with a node, and those that a claim keeps room for; the pods of admitted
+workloads that have no node yet; gangs beside the queue that could start now; and whatever was
+admitted since the cycle began.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from extender.gang import plan
-from extender.gang.feasibility import is_feasible
-from extender.gang.fit import Fit, Packing
 from extender.jobs.gang import group_of
-from extender.resources.quantity import Resources, add, show, subtract
-from extender.room.unplaced import Some, asked, pods_of, unplaced
+from extender.resources.quantity import Resources, show, subtract
+from extender.room.kinds import Kinds
+from extender.room.members import members
+from extender.room.occupied import Like, Occupied
+from extender.room.packing import Found, Packing, Placed, Wanted
+from extender.room.places import Places
+from extender.room.unplaced import Some, asked, unplaced
 from extender.state.nodes import NodeInfo
-from extender.state.pods import PodInfo, Shape
-from extender.state.queues.records import Assignment, FlavorInfo, WorkloadInfo
+from extender.state.queues.records import Assignment, WorkloadInfo
 from extender.state.queues.snapshot import QueueSnapshot
 from extender.state.snapshot import Snapshot
 
@@ -28,21 +30,28 @@ _BESIDE: Final = 32
 
 
 class NodeRoom:
-    """The nodes of a cluster, read when somebody asks; not to be kept across an `await`."""
+    """The nodes of a cluster, read when somebody asks; not to be kept across an `await`.
+
+    What a plan has reserved only `serve` knows: here its gang is one beside the queue.
+    """
 
     def __init__(self, queues: QueueSnapshot, cluster: Snapshot) -> None:
         self._queues, self._cluster = queues, cluster
-        self._shapes = _Shapes(queues)
+        self._places, self._kinds = Places(cluster), Kinds(queues, cluster)
         self._groups: set[str] = set()
         """Those of admitted workloads."""
         self._packing: Packing | None = None
-        self._placed: dict[str, list[tuple[str, Shape]]] = {}
-        self._taken: list[tuple[WorkloadInfo, tuple[Assignment, ...], Collection[str]]] = []
+        self._empty: Packing | None = None
+        self._ever: dict[tuple[Wanted, ...], bool] = {}
+        self._placed: dict[str, list[Placed]] = {}
+        self._taken: list[tuple[WorkloadInfo, Sequence[Assignment], Collection[str]]] = []
+        self._last: tuple[object, str | None] | None = None
         self.version = 0
 
     def begin(self) -> None:
         """Look at the nodes anew from now on."""
-        self._packing = None
+        self._packing = self._empty = self._last = None
+        self._ever.clear()
         self._placed.clear()
         self._taken.clear()
         self.version += 1
@@ -55,18 +64,23 @@ class NodeRoom:
         without: Collection[str] = (),
     ) -> str | None:
         """Return what these pods lack, None where all fit once those who leave are gone."""
-        pods = self._pods(workload, asked(workload, tuple(given)))
-        found = self._best(pods, self._packed(), without)
-        return None if found.complete else self._sentence(found, pods)
+        question = (self.version, workload, _pods(given), frozenset(without))
+        if self._last is None or self._last[0] != question:
+            self._last = question, self._answer(workload, given, without)
+        return self._last[1]
 
     def gains(
         self, workload: WorkloadInfo, given: Sequence[Assignment], *, without: Collection[str]
     ) -> Mapping[str, int]:
         """Return for how many of these pods each of those who leave gives room, or a part of it."""
-        pods = self._pods(workload, asked(workload, tuple(given)))
-        used = Counter(self._best(pods, self._packed(), without).placements.values())
+        packing, used = self._packed(), Counter[str]()
+        with packing.without([*self._given_back(without)]):
+            found = packing.fill(self._wanted(workload, asked(workload, given)))
+            packing.undo(found)
+        for each in found.placed:
+            used[each.node.name] += each.count
         return {
-            key: sum(used[node] for node in {node for node, _ in self._places(key)})
+            key: sum(used[name] for name in {each.node.name for each in self._given_back([key])})
             for key in without
         }
 
@@ -79,56 +93,87 @@ class NodeRoom:
     ) -> None:
         """Count the pods of an admission as placed, or of one that comes when others have left."""
         self.version += 1
-        self._taken.append((workload, tuple(given), without))
+        self._taken.append((workload, given, without))
         if self._packing is not None:
-            self._place(self._packing, workload, asked(workload, tuple(given)), without=without)
+            self._keep_besides(self._packing, workload, given, without=without)
 
     # -- what is there
 
     def _packed(self) -> Packing:
         if self._packing is None:
-            packing = self._packing = Packing(self._cluster, self._free)
+            packing = self._packing = Packing(self._places, self._free, Occupied(self._alone))
             self._place_admitted(packing)
             self._place_beside(packing)
             for workload, given, without in self._taken:
-                self._place(packing, workload, asked(workload, given), without=without)
+                self._keep_besides(packing, workload, given, without=without)
         return self._packing
 
     def _free(self, node: NodeInfo) -> Resources:
         """Return what nobody has or has kept; a workload's own claim is its unplaced pods'."""
         left, cluster = dict(node.allocatable), self._cluster
         subtract(left, cluster.used(node.name))
-        for assumption in cluster.reserved(node.name).values():
-            subtract(left, assumption.pod.shape.requests)
-        for claim in cluster.claims.values():
-            if node.name in claim.rooms and claim.group not in self._groups:
+        for group, claim in cluster.claims_on(node.name).items():
+            if group not in self._groups:
                 subtract(left, claim.rooms[node.name])
         return left
 
+    def _alone(self) -> Iterator[tuple[str, Like]]:
+        """Yield the pods that do not share their node with all others."""
+        for pod in self._cluster.pods.values():
+            if pod.node is not None and pod.shape.one_per_node:
+                yield pod.node, self._kinds.of_pod(pod)
+
     def _place_admitted(self, packing: Packing) -> None:
         queues = self._queues
-        keys = {key for name in queues.cluster_queues for key in queues.reserving(name)}
-        self._groups = {group_of(queues.workloads[key]) for key in keys}
-        for workload in sorted((queues.workloads[key] for key in keys), key=_since):
+        holders = [queues.workloads[key] for key in queues.holders()]
+        self._groups = {group_of(workload) for workload in holders}
+        for workload in sorted(holders, key=_since):
             held = queues.admission(workload.key)
             if held is not None:
-                self._place(packing, workload, unplaced(workload, held, self._cluster))
+                some, begun = unplaced(workload, held, queues=queues, cluster=self._cluster)
+                self._keep(packing, workload, some, begun=begun)
 
-    def _place(
+    def _keep(
         self,
         packing: Packing,
         workload: WorkloadInfo,
         some: Sequence[Some],
         *,
-        without: Collection[str] = (),
+        begun: bool = False,
     ) -> None:
-        if not some:
+        """Keep room for pods; for some of them as long as the others may find room one day."""
+        wanted = self._wanted(workload, some)
+        if not wanted:
             return
-        pods = {pod.uid: pod for pod in self._pods(workload, some)}
-        best = self._best(list(pods.values()), packing, without)
-        for uid, node in best.placements.items():
-            packing.put(node, pods[uid].shape.requests)
-            self._placed.setdefault(workload.key, []).append((node, pods[uid].shape))
+        found = packing.fill(wanted)
+        if found.missing and not begun and not self._could_fit(wanted):
+            packing.undo(found)
+        elif found.placed:
+            self._placed.setdefault(workload.key, []).extend(found.placed)
+
+    def _keep_besides(
+        self,
+        packing: Packing,
+        workload: WorkloadInfo,
+        given: Sequence[Assignment],
+        *,
+        without: Collection[str],
+    ) -> None:
+        """Keep room for pods where others are now."""
+        back = [*self._given_back(without)]
+        with packing.without(back) if back else nullcontext():
+            self._keep(packing, workload, asked(workload, given))
+
+    def _could_fit(self, wanted: Sequence[Wanted]) -> bool:
+        """Return whether all pods would fit on empty nodes."""
+        key = tuple(wanted)
+        if key not in self._ever:
+            if self._empty is None:
+                self._empty = Packing(self._places, lambda n: dict(n.allocatable), Occupied())
+            found = self._empty.fill(wanted)
+            self._empty.undo(found)
+            self._ever[key] = not found.missing
+        return self._ever[key]
 
     def _place_beside(self, packing: Packing) -> None:
         """Keep room for gangs that are not the queue's and are about to be planned."""
@@ -139,120 +184,54 @@ class NodeRoom:
             if pod_group is None:
                 continue
             missing = cluster.quorum(pod_group) - cluster.tally(group).committed
-            pods = {p.uid: p for p in plan.candidates(None, group, snapshot=cluster)[:missing]}
-            found = self._best(list(pods.values()), packing, ())
-            if found.complete and len(pods) == missing:
-                for uid, node in found.placements.items():
-                    packing.put(node, pods[uid].shape.requests)
+            pods = plan.candidates(None, group, snapshot=cluster)[:missing]
+            if pods and len(pods) == missing:
+                found = packing.fill([*Counter(map(self._kinds.of_pod, pods)).items()])
+                if found.missing:
+                    packing.undo(found)
 
-    # -- trying
+    # -- asking
 
-    def _best(self, pods: Sequence[PodInfo], packing: Packing, without: Collection[str]) -> Fit:
-        """Try the nodes in their order, then, where pods differ, the fullest first."""
-        back = self._given_back(without)
+    def _answer(
+        self, workload: WorkloadInfo, given: Sequence[Assignment], without: Collection[str]
+    ) -> str | None:
+        packing, wanted = self._packed(), self._wanted(workload, asked(workload, given))
+        with packing.without([*self._given_back(without)]):
+            found = packing.fill(wanted)
+            text = self._sentence(found, packing) if found.missing else None
+            packing.undo(found)
+        return text
 
-        def room(node: NodeInfo) -> Resources:
-            left = packing.left(node)
-            add(left, back.get(node.name, {}))
-            return left
+    def _given_back(self, workloads: Collection[str]) -> Iterator[Placed]:
+        queues, cluster = self._queues, self._cluster
+        for workload in [queues.workloads[key] for key in workloads if key in queues.workloads]:
+            yield from self._placed.get(workload.key, ())
+            for pod in members(workload, queues=queues, cluster=cluster):
+                node = cluster.nodes.get(pod.node or "")
+                if node is not None:
+                    yield Placed(node, self._kinds.of_pod(pod), 1)
 
-        mixed = any(pod.shape is not pods[0].shape for pod in pods)
-        best: Fit | None = None
-        for fullest_first in (False, True) if mixed else (False,):
-            attempt = Packing(
-                self._cluster, room, fullest_first=fullest_first, beside_used=not back
-            )
-            found = attempt.fill(pods)
-            if best is None or len(found.placements) > len(best.placements):
-                best = found
-            if found.complete:
-                break
-        assert best is not None
-        return best
+    def _wanted(self, workload: WorkloadInfo, some: Sequence[Some]) -> list[Wanted]:
+        return [(self._kinds.of(workload, each), each.count) for each in some if each.count]
 
-    def _given_back(self, workloads: Collection[str]) -> dict[str, Resources]:
-        back: dict[str, Resources] = {}
-        for key in workloads:
-            for node, shape in self._places(key):
-                add(back.setdefault(node, {}), shape.requests)
-        return back
-
-    def _places(self, key: str) -> Iterator[tuple[str, Shape]]:
-        """Yield the nodes where a workload has pods, or is thought to have them soon."""
-        yield from self._placed.get(key, ())
-        workload = self._queues.workloads.get(key)
-        for pod in pods_of(workload, self._cluster) if workload is not None else ():
-            assumption = self._cluster.assumption(pod.uid)
-            node = assumption.node if assumption is not None else pod.node
-            if node is not None:
-                yield node, pod.shape
-
-    def _pods(self, workload: WorkloadInfo, some: Sequence[Some]) -> list[PodInfo]:
-        return [
-            PodInfo(
-                uid=f"{workload.key}/{each.pod_set.name}/{number}",
-                namespace=workload.meta.namespace,
-                name=f"{each.pod_set.name}-{number}",
-                shape=shape,
-            )
-            for each in some
-            for shape in (self._shapes.of(each),)
-            for number in range(each.count)
-        ]
-
-    def _sentence(self, found: Fit, pods: Sequence[PodInfo]) -> str:
-        text = f"room for {len(found.placements)} of {found.wanted}"
-        shapes = {pod.shape for pod in pods if pod.uid not in found.placements}
-        nodes = self._cluster.nodes.values()
-        usable = sum(any(is_feasible(shape, node) for shape in shapes) for node in nodes)
+    def _sentence(self, found: Found, packing: Packing) -> str:
+        wanted = found.count + sum(count for _, count in found.missing)
+        text = f"room for {found.count} of {wanted}"
+        there = len(self._cluster.nodes)
+        places = {self._places.of(like.shape) for like, _ in found.missing}
+        usable = len({node.name for place in places for node in place.nodes})
         if not usable:
-            return f"{text}: they may use none of {len(nodes)} nodes"
+            return f"{text}: they may use none of {there} nodes"
         on = f"{usable} node" if usable == 1 else f"{usable} nodes"
-        if not found.short:
+        short = packing.short(found.missing)
+        if not short:
             return f"{text}: none of {on} has all that one more needs"
-        short = ", ".join(f"{show(name, n)} {name}" for name, n in sorted(found.short.items()))
-        return f"{text}: {short} short on {on}"
+        lacks = ", ".join(f"{show(name, n)} {name}" for name, n in sorted(short.items()))
+        return f"{text}: {lacks} short on {on}"
 
 
-class _Shapes:
-    """What pods of a pod set are with their flavors; equal ones are one, as decoded ones are."""
-
-    def __init__(self, queues: QueueSnapshot) -> None:
-        self._queues = queues
-        self._version = -1
-        self._known: WeakKeyDictionary[Shape, dict[tuple[str, ...], Shape]] = WeakKeyDictionary()
-
-    def of(self, some: Some) -> Shape:
-        """Return the shape that the pods will have."""
-        if self._version != self._queues.structure_version:
-            self._version = self._queues.structure_version
-            self._known.clear()
-        names = tuple(sorted(set(some.given.flavors.values())))
-        shape = some.pod_set.shape
-        known = self._known.setdefault(shape, {})
-        if names not in known:
-            known[names] = _in_flavors(shape, list(self._flavors(names)))
-        return known[names]
-
-    def _flavors(self, names: Sequence[str]) -> Iterator[FlavorInfo]:
-        for name in names:
-            if name in self._queues.flavors:
-                yield self._queues.flavors[name]
-
-
-def _in_flavors(shape: Shape, flavors: Sequence[FlavorInfo]) -> Shape:
-    selector, tolerations = dict(shape.node_selector), dict.fromkeys(shape.tolerations)
-    for flavor in flavors:
-        selector.update(flavor.node_labels)
-        tolerations.update(dict.fromkeys(flavor.tolerations))
-    return Shape(
-        requests=shape.requests,
-        node_selector=selector,
-        affinity=shape.affinity,
-        tolerations=tuple(tolerations),
-        one_per_node=shape.one_per_node,
-        individually_constrained=shape.individually_constrained,
-    )
+def _pods(given: Sequence[Assignment]) -> list[object]:
+    return [(each.name, each.flavors, each.count) for each in given]
 
 
 def _since(workload: WorkloadInfo) -> tuple[float, str]:

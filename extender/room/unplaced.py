@@ -1,12 +1,12 @@
 """Pods that are admitted and have no node yet: room that is spoken for."""
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from extender.jobs.gang import group_of
+from extender.room.members import declared, members
 from extender.state.pods import PodInfo
 from extender.state.queues.records import Admission, Assignment, PodSetInfo, WorkloadInfo
+from extender.state.queues.snapshot import QueueSnapshot
 from extender.state.queues.usage import remaining
 from extender.state.snapshot import Snapshot
 
@@ -20,7 +20,7 @@ class Some:
     count: int
 
 
-def asked(workload: WorkloadInfo, given: tuple[Assignment, ...]) -> list[Some]:
+def asked(workload: WorkloadInfo, given: Sequence[Assignment]) -> list[Some]:
     """Return all pods of an admission that have still to run."""
     by_name = {each.name: each for each in workload.pod_sets}
     return [
@@ -30,47 +30,53 @@ def asked(workload: WorkloadInfo, given: tuple[Assignment, ...]) -> list[Some]:
     ]
 
 
-def unplaced(workload: WorkloadInfo, held: Admission, cluster: Snapshot) -> list[Some]:
-    """Return the pods of an admitted workload that have no node, made or not made yet.
+def unplaced(
+    workload: WorkloadInfo, held: Admission, *, queues: QueueSnapshot, cluster: Snapshot
+) -> tuple[list[Some], bool]:
+    """Return the pods of an admitted workload that have no node, and whether others have one.
 
-    One that is evicted or deleted gets no more pods; a pod that is being deleted gets a successor.
+    Those that are not made yet are among them. A workload that is evicted or deleted gets no more
+    pods; a pod that is being deleted gets a successor.
     """
     if workload.evicted or workload.meta.terminating:
-        return []
+        return [], False
     wanted = asked(workload, held.assignments)
-    there = [pod for pod in pods_of(workload, cluster) if _has_room(pod, cluster)]
-    if len(there) >= sum(each.count for each in wanted):
-        return []
-    return _without(wanted, there)
+    there = _placed(declared(workload, cluster))
+    left = _without(wanted, there)
+    if left:
+        there = _placed(members(workload, queues=queues, cluster=cluster))
+        left = _without(wanted, there)
+    return left, bool(there)
 
 
-def pods_of(workload: WorkloadInfo, cluster: Snapshot) -> Iterator[PodInfo]:
-    """Yield the pods that there are: those of its job, else the members of its group."""
-    uids = {uid for owner in workload.owners for uid in cluster.controlled_by(owner.uid)}
-    uids |= {owner.uid for owner in workload.owners if owner.uid in cluster.pods}
-    if not uids:
-        # Jobs that make their pods by other objects are known by their group alone.
-        return cluster.members(group_of(workload))
-    return (cluster.pods[uid] for uid in uids)
+def _placed(pods: Iterable[PodInfo]) -> list[PodInfo]:
+    return [pod for pod in pods if pod.node is not None and not pod.terminating]
 
 
-def _has_room(pod: PodInfo, cluster: Snapshot) -> bool:
-    held = pod.node is not None or cluster.assumption(pod.uid) is not None
-    return held and not pod.terminating
+def _without(wanted: Sequence[Some], there: Sequence[PodInfo]) -> list[Some]:
+    """Take off the pods that there are, those first that leave the least choice."""
+    left = [each.count for each in wanted]
+    for is_one in (_is_named, _is_alike, _is_nameless):
+        rest: list[PodInfo] = []
+        for pod in there:
+            sets = (n for n, each in enumerate(wanted) if left[n] and is_one(pod, each.pod_set))
+            number = next(sets, None)
+            if number is None:
+                rest.append(pod)
+            else:
+                left[number] -= 1
+        there = rest
+    return [replace(each, count=n) for each, n in zip(wanted, left, strict=True) if n]
 
 
-def _without(wanted: list[Some], there: list[PodInfo]) -> list[Some]:
-    """Take pods off the pod set that asks for the same; whoever changed one, off any."""
-    shapes = Counter(tuple(sorted(pod.shape.requests.items())) for pod in there)
-    left: list[Some] = []
-    for each in wanted:
-        shape = tuple(sorted(each.pod_set.shape.requests.items()))
-        taken = min(each.count, shapes[shape])
-        shapes[shape] -= taken
-        left.append(Some(each.pod_set, each.given, each.count - taken))
-    strange = shapes.total()
-    for number, each in enumerate(left):
-        taken = min(each.count, strange)
-        strange -= taken
-        left[number] = Some(each.pod_set, each.given, each.count - taken)
-    return [each for each in left if each.count]
+def _is_named(pod: PodInfo, pod_set: PodSetInfo) -> bool:
+    return pod.pod_set == pod_set.name
+
+
+def _is_alike(pod: PodInfo, pod_set: PodSetInfo) -> bool:
+    return pod.pod_set is None and pod.shape.requests == pod_set.shape.requests
+
+
+def _is_nameless(pod: PodInfo, _: PodSetInfo) -> bool:
+    """Return whether it may be anybody's: something changed what it asks for, perhaps."""
+    return pod.pod_set is None

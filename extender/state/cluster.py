@@ -239,18 +239,23 @@ class Cluster:
     def _job_applied(self, event: ev.JobApplied) -> Change:
         job, jobs = event.job, self._tables.jobs
         before = jobs.get(job.uid)
-        if before == job or (before is None and job.group is None and not job.held_by_queue):
+        known = before is not None or job.group or job.held_by_queue or job.maker
+        if before == job or not known:
             return _NOTHING
         changes = [self._hold(before, job)]
         if before is not None:
             changes.append(self._count_job(before, -1))
+            self._disown(before)
         jobs[job.uid] = job
+        if job.maker is not None:
+            self._tables.made.setdefault(job.maker, set()).add(job.uid)
         return _merge([*changes, self._count_job(job, 1)])
 
     def _job_deleted(self, event: ev.JobDeleted) -> Change:
         job = self._tables.jobs.pop(event.uid, None)
         if job is None:
             return _NOTHING
+        self._disown(job)
         return _merge((self._hold(job, None), self._count_job(job, -1)))
 
     def _jobs_listed(self, event: ev.JobsListed) -> Change:
@@ -258,6 +263,13 @@ class Cluster:
         gone = [uid for uid in self._tables.jobs if uid not in listed]
         changes = [self._job_deleted(ev.JobDeleted(uid)) for uid in gone]
         return _merge(changes + [self._job_applied(ev.JobApplied(job)) for job in event.jobs])
+
+    def _disown(self, job: JobInfo) -> None:
+        if job.maker is not None:
+            there = self._tables.made[job.maker]
+            there.discard(job.uid)
+            if not there:
+                del self._tables.made[job.maker]
 
     def _hold(self, before: JobInfo | None, after: JobInfo | None) -> Change:
         """Note whether a queue holds a Job's pods; one that lets go of them may give room."""
@@ -422,8 +434,8 @@ class Cluster:
         tables = self._tables
         if pod.node is not None:
             add(tables.used.setdefault(pod.node, {}), pod.shape.requests)
-        if pod.controller is not None:
-            tables.controlled.setdefault(pod.controller, set()).add(pod.uid)
+        for index, name in _indexes(tables, pod):
+            index.setdefault(name, set()).add(pod.uid)
         if pod.group is None:
             return
         self._unsorted.add(pod.group)
@@ -443,11 +455,10 @@ class Cluster:
         tables = self._tables
         if pod.node is not None:
             _take_off(tables.used, pod.node, pod.shape.requests)
-        if pod.controller is not None:
-            there = tables.controlled[pod.controller]
-            there.discard(pod.uid)
-            if not there:
-                del tables.controlled[pod.controller]
+        for index, name in _indexes(tables, pod):
+            index[name].discard(pod.uid)
+            if not index[name]:
+                del index[name]
         tally = self._tally_of(pod)
         if tally is not None:
             tally.bound.discard(pod.uid)
@@ -503,7 +514,7 @@ class Cluster:
             recount._assume(assumption.pod, assumption.node, assumption.stage)
         recount._sort()
         assert list(self._tables.queue) == list(fresh.queue), "the queue is not the recount"
-        for name in ("pods", "groups", "assumed", "used", "reserved", "controlled"):
+        for name in ("pods", "groups", "assumed", "used", "reserved", "controlled", "of_workload"):
             have, want = getattr(self._tables, name), getattr(fresh, name)
             assert have == want, f"{name}: {have} is not the recount {want}"
         for node, levels in self._tables.kept.items():
@@ -518,6 +529,12 @@ class Cluster:
         assert self._tables.refused.keys() <= self._tables.pods.keys()
         claimed = {(node, c.group) for c in self._tables.claims.values() for node in c.rooms}
         assert claimed == {(n, g) for n, there in self._tables.claimed.items() for g in there}
+
+
+def _indexes(tables: Tables, pod: PodInfo) -> list[tuple[dict[str, set[str]], str]]:
+    """Return where a pod is found by somebody else's name."""
+    found = ((tables.controlled, pod.controller), (tables.of_workload, pod.workload))
+    return [(index, name) for index, name in found if name is not None]
 
 
 def _waits_for_room(tally: GroupTally, quorum: int) -> bool:

@@ -18,3 +18,5 @@ class JobInfo:
     """How many pods it starts in the place of others that succeeded."""
     held_by_queue: str | None = None
     """`namespace/name` of itself where it has a queue: its pods start only when it is admitted."""
+    maker: str | None = None
+    """The UID of what made it: its pods may be those of a job of another kind."""

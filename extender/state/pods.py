@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from extender.api.core_v1 import Affinity, Toleration
 from extender.api.wellknown import GANG_GATE
 
+HostPort = tuple[str, int, str]
+"""Protocol, number and address; no address is every address."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Shape:
@@ -21,6 +24,7 @@ class Shape:
     tolerations: tuple[Toleration, ...] = ()
     one_per_node: bool = False
     """Two of this shape never share a node: host ports, or anti-affinity to itself by host name."""
+    host_ports: frozenset[HostPort] = frozenset()
     individually_constrained: bool = False
     """Volumes, resource claims, spread constraints or affinity between pods: kube-scheduler judges
     them pod by pod, and differently after each placement."""
@@ -55,8 +59,10 @@ class PodInfo:
     """The UID of the owner that makes another one in its place."""
     readiness_gate: bool = False
     """Whether it waits for us to say that its gang is ready."""
-    admitted: bool = False
-    """Whether it was made from a template that a queue has admitted."""
+    pod_set: str | None = None
+    """Which pods of its workload it is one of, where its template was admitted by a queue."""
+    workload: str | None = None
+    """`namespace/name` of the Workload that it was admitted with, where its template says so."""
     gang_ready: bool = False
     """Whether we have said so."""
     index: int | None = None
@@ -66,6 +72,11 @@ class PodInfo:
     def is_held_back(self) -> bool:
         """Whether our own gate is the only one that keeps kube-scheduler from trying it."""
         return self.gates == (GANG_GATE,)
+
+    @property
+    def admitted(self) -> bool:
+        """Whether it was made from a template that a queue has admitted."""
+        return self.pod_set is not None
 
     @property
     def key(self) -> str:

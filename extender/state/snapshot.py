@@ -68,6 +68,8 @@ class Tables:
     groups: dict[str, GroupTally] = field(default_factory=dict)
     controlled: dict[str, set[str]] = field(default_factory=dict)
     """By UID of an owner: the pods that it makes others in place of."""
+    of_workload: dict[str, set[str]] = field(default_factory=dict)
+    """By Workload: the UIDs of the pods that say that they are its."""
     assumed: dict[str, Assumption] = field(default_factory=dict)
     refused: dict[str, Refusal] = field(default_factory=dict)
     used: dict[str, Resources] = field(default_factory=dict)
@@ -85,6 +87,8 @@ class Tables:
     finished: dict[str, dict[str, PodInfo]] = field(default_factory=dict)
     """The same by group."""
     jobs: dict[str, JobInfo] = field(default_factory=dict)
+    made: dict[str, set[str]] = field(default_factory=dict)
+    """By UID of their maker: the UIDs of Jobs."""
     work: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By group: how many pods its unfinished Jobs begin with, and have behind them."""
     failed_at: dict[str, float] = field(default_factory=dict)
@@ -96,6 +100,7 @@ class Tables:
 
 _NO_GROUP = GroupTally()
 _NO_PODS: Mapping[str, PodInfo] = {}
+_NO_CLAIMS: Mapping[str, Claim] = {}
 
 
 class Snapshot:
@@ -155,7 +160,7 @@ class Snapshot:
         return key in self._tables.work
 
     def job(self, uid: str) -> JobInfo | None:
-        """Return a Job with members."""
+        """Return a Job with members, or one that something has made."""
         return self._tables.jobs.get(uid)
 
     def finished(self, key: str) -> Mapping[str, PodInfo]:
@@ -171,6 +176,10 @@ class Snapshot:
     def claims(self) -> Mapping[str, Claim]:
         """Claims to room of groups that have waited long, by group."""
         return self._tables.claims
+
+    def claims_on(self, node: str) -> Mapping[str, Claim]:
+        """Return the claims to room on a node, by group."""
+        return self._tables.claimed.get(node, _NO_CLAIMS)
 
     def turn(self, pod_group: PodGroupInfo) -> Turn:
         """Return what groups are ordered by: priority, then age or last failure, then name."""
@@ -190,6 +199,14 @@ class Snapshot:
     def controlled_by(self, owner: str) -> Collection[str]:
         """Return the UIDs of the pods whose controller has that UID."""
         return self._tables.controlled.get(owner, ())
+
+    def made_by(self, maker: str) -> Collection[str]:
+        """Return the UIDs of the Jobs whose controller has that UID."""
+        return self._tables.made.get(maker, ())
+
+    def of_workload(self, key: str) -> Collection[str]:
+        """Return the UIDs of the pods that say that they are a Workload's, by `namespace/name`."""
+        return self._tables.of_workload.get(key, ())
 
     @property
     def nodes_version(self) -> int:

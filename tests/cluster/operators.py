@@ -65,8 +65,11 @@ class Operator:
         return value is True
 
     def start(self) -> list[Object]:
-        """Make what the job's templates ask for, and tell that it runs; return what was made."""
-        assert not self.suspended
+        """Make what the job's templates ask for, and tell that it runs; return what was made.
+
+        One that was admitted is let go a moment later.
+        """
+        self._api.wait_for(f"{self._meta['name']} is let go", lambda: not self.suspended)
         job = self.job
         made = _jobs(job) if self._kind.templates == "jobs" else _pods(job, self._kind)
         for each in made:

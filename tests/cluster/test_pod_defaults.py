@@ -72,8 +72,7 @@ def test_pods_that_would_be_refused_wait_until_they_would_not(api: Api, queues: 
     queues.job("large", cpu="2", run_for="1h")
     told = queues.await_condition("large", "QuotaReserved", "False", reason="Misconfigured")
     assert told["message"] == (
-        "no pod of pod set main could be made: "
-        "container main asks for more cpu than its limit of 1"
+        "no pod of pod set main could be made: container main asks for more cpu than its limit of 1"
     )
     assert queues.is_suspended("large")
 

@@ -1,14 +1,16 @@
 """Quota and room: a job is admitted when its queue has quota and the nodes have room for it."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS
+from tests.cluster.operators import Operator
 from tests.cluster.queues import API, JOBS, Queues, condition
-from tests.harness import objects
+from tests.harness import kinds, objects
 from tests.harness.client import Api
 from tests.harness.objects import RUN_FOR
 
@@ -18,6 +20,7 @@ GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
 HOLD = "test.example/hold"
 SECONDS = 60
+CRDS = Path(__file__).parents[1] / "harness" / "crds"
 
 
 def needs_room(queues: Queues, api: Api, cpu: int, **spec: Any) -> str:
@@ -150,6 +153,105 @@ def test_a_node_that_comes_lets_in_who_waits(api: Api, queues: Queues, nodes: No
         ),
         SECONDS,
     )
+
+
+def test_a_node_that_is_uncordoned_lets_in_who_waits(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    _, closed = nodes(2, "2")
+    api.patch("nodes", closed, body={"spec": {"unschedulable": True}})
+    needs_room(queues, api, 16)
+    queues.job("job", 4, run_for="1h")
+    await_told(queues, "job", "quota yes; room for 2 of 4: 2 cpu short on 1 node")
+
+    api.patch("nodes", closed, body={"spec": {"unschedulable": None}})
+
+    queues.await_admitted("job")
+    await_running(api, queues, "job", 4)
+
+
+def test_a_plain_pod_that_ends_lets_in_who_waits(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(1, "4")
+    api.create(objects.pod("plain", "2", namespace=queues.namespace, run_for="1h"))
+    api.wait_for(
+        "the plain pod has a node",
+        lambda: api.get("pods", "plain", queues.namespace)["spec"].get("nodeName"),
+        SECONDS,
+    )
+    needs_room(queues, api, 16)
+    queues.job("job", 4, run_for="1h")
+    await_told(queues, "job", "quota yes; room for 2 of 4: 2 cpu short on 1 node")
+
+    done = {"metadata": {"annotations": {RUN_FOR: "1ms"}}}
+    api.patch("pods", "plain", queues.namespace, body=done)
+
+    queues.await_admitted("job")
+    await_running(api, queues, "job", 4)
+
+
+def test_one_host_port_is_for_one_job_at_a_time(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(1, "4")
+    needs_room(queues, api, 16)
+    container = {
+        "name": "main",
+        "image": "example.invalid/nothing",
+        "resources": {"requests": {"cpu": "1", "memory": "64Mi"}},
+        "ports": [{"containerPort": 80, "hostPort": 8080}],
+    }
+    queues.job("one", run_for="1h", pod_spec={"containers": [container]})
+    queues.await_admitted("one")
+    await_running(api, queues, "one", 1)
+    queues.job("two", run_for="1h", pod_spec={"containers": [{**container, "name": "other"}]})
+    queues.job("free", run_for="1h")
+
+    queues.await_admitted("free")
+    text = "quota yes; room for 0 of 1: none of 1 node has all that one more needs"
+    await_told(queues, "two", text)
+    finish(api, queues, "one")
+
+    queues.await_admitted("two")
+    await_running(api, queues, "two", 1)
+
+
+def test_pods_that_other_objects_make_are_counted_once(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    api.apply(CRDS)
+    nodes(1, "5")
+    needs_room(queues, api, 16)
+    stays = {"metadata": {"annotations": {RUN_FOR: "1h"}}}
+    template = {**stays, **kinds.template("1", restartPolicy="Never")}
+    spec = {
+        "suspend": True,
+        "startupPolicy": {"startupPolicyOrder": "InOrder"},
+        "replicatedJobs": [
+            {"name": "driver", "template": {"spec": {"template": template}}},
+            {
+                "name": "workers",
+                "template": {"spec": {"parallelism": 2, "completions": 2, "template": template}},
+            },
+        ],
+    }
+    made = kinds.made("jobset.x-k8s.io/v1alpha2", "JobSet", spec)
+    job = api.create(kinds.fresh(made, namespace=queues.namespace, queue="queue"))
+    queues.await_admitted("work")
+    Operator(api, job).start()
+
+    def placed() -> bool:
+        pods = api.list("pods", queues.namespace)
+        return len(pods) == 3 and all(pod["spec"].get("nodeName") for pod in pods)
+
+    api.wait_for("its pods have a node", placed, SECONDS)
+    queues.job("three", 3, run_for="1h")
+    await_told(queues, "three", "quota yes; room for 2 of 3: 1 cpu short on 1 node")
+    queues.job("two", 2, run_for="1h")
+
+    queues.await_admitted("two")
+    await_running(api, queues, "two", 2)
 
 
 def test_flavors_are_passed_over_that_have_quota_and_no_room(

@@ -13,12 +13,13 @@ from tests.queue_makers import Admissions, cluster_queue, local_queue, pod_set, 
 
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 STEPS = st.lists(
-    st.tuples(st.sampled_from(("come", "place", "end")), st.integers(1, 6)), max_size=25
+    st.tuples(st.sampled_from(("come", "place", "delete", "go", "end")), st.integers(1, 6)),
+    max_size=30,
 )
 
 
 class Machine:
-    """One ClusterQueue with more quota than nodes have; all pods are equal and as large as said."""
+    """Two ClusterQueues with more quota than nodes have; all pods are equal."""
 
     def __init__(self, sizes: list[int], each: int) -> None:
         self.each, self.free = each, dict(enumerate(sizes))
@@ -26,11 +27,15 @@ class Machine:
         self.queues = Admissions(
             cluster_queue("cq", 10_000),
             local_queue(),
+            cluster_queue("other", 10_000),
+            local_queue("other"),
             options=Options(require_room=True),
             cluster=self.cluster,
         )
         self.unplaced: dict[str, int] = {}
-        self.placed: dict[str, list[int]] = {}
+        self.placed: dict[str, dict[str, int]] = {}
+        self.leaving: dict[str, dict[str, int]] = {}
+        """Pods that are being deleted: they have their node, and a successor has none."""
         self.asked: dict[str, int] = {}
         self.made = 0
 
@@ -38,20 +43,40 @@ class Machine:
         self.made += 1
         name = f"w{self.made}"
         self.asked[f"ns/{name}"] = count
-        self.queues.put(workload(name, pod_set(self.each, count)))
+        queue = "other" if self.made % 3 == 0 else "cq"
+        self.queues.put(workload(name, pod_set(self.each, count), queue, priority=count % 2))
 
     def place(self, count: int) -> None:
         """Put pods of those that are admitted on nodes, wherever they fit."""
         for key in [key for key, left in self.unplaced.items() if left][:count]:
             fitting = [node for node, free in self.free.items() if free >= self.each]
+            if not fitting:  # successors may have to wait for those that leave
+                return
             node = fitting[-1]  # not where the plan begins
             self.free[node] -= self.each
             self.unplaced[key] -= 1
-            self.placed.setdefault(key, []).append(node)
-            name = f"{key[3:]}-{len(self.placed[key])}"
-            self.cluster.apply(
-                cluster_events.PodApplied(pod(name, self.each, group=key[3:], on=f"n{node}"))
-            )
+            self.made += 1
+            name = f"p{self.made}"
+            self.placed.setdefault(key, {})[name] = node
+            self.tell(key, name, node)
+
+    def delete(self, number: int) -> None:
+        """Have a pod deleted, which takes its time."""
+        there = [(key, name) for key, pods in self.placed.items() for name in pods]
+        if there:
+            key, name = there[number % len(there)]
+            node = self.placed[key].pop(name)
+            self.leaving.setdefault(key, {})[name] = node
+            self.unplaced[key] += 1
+            self.tell(key, name, node, terminating=True)
+
+    def go(self, number: int) -> None:
+        """End a pod that is being deleted."""
+        there = [(key, name) for key, pods in self.leaving.items() for name in pods]
+        if there:
+            key, name = there[number % len(there)]
+            self.free[self.leaving[key].pop(name)] += self.each
+            self.cluster.apply(cluster_events.PodDeleted(name))
 
     def end(self, number: int) -> None:
         """End a workload that has all its pods."""
@@ -60,16 +85,22 @@ class Machine:
             return
         key = whole[number % len(whole)]
         del self.unplaced[key]
-        for count, node in enumerate(self.placed.pop(key), 1):
+        for name, node in (self.placed.pop(key) | self.leaving.pop(key, {})).items():
             self.free[node] += self.each
-            self.cluster.apply(cluster_events.PodDeleted(f"{key[3:]}-{count}"))
+            self.cluster.apply(cluster_events.PodDeleted(name))
         record: WorkloadInfo = self.queues.snapshot.workloads[key]
         self.queues.apply(ev.Deleted(record))
+
+    def tell(self, key: str, name: str, node: int, **more: bool) -> None:
+        # Pods of every other workload say whose they are; of the others only the group is known.
+        said = {"workload": key} if key[-1] in "13579" else {"group": key[3:]}
+        told = pod(name, self.each, on=f"n{node}", **said, **more)
+        self.cluster.apply(cluster_events.PodApplied(told))
 
     def room(self) -> int:
         """Return how many more pods fit beside all that are admitted."""
         slots = sum(free // self.each for free in self.free.values())
-        return slots - sum(self.unplaced.values())
+        return max(0, slots - sum(self.unplaced.values()))
 
     def cycle(self) -> None:
         self.queues.pending.release_roomless()
@@ -77,8 +108,9 @@ class Machine:
         outcomes = self.queues.run()
         for outcome in outcomes:
             if isinstance(outcome, Admit):
-                self.unplaced[outcome.workload] = self.asked[outcome.workload]
-                assert self.room() >= 0, "it was admitted without room"
+                asked = self.asked[outcome.workload]
+                assert asked <= self.room(), "it was admitted without room"
+                self.unplaced[outcome.workload] = asked
             else:
                 assert isinstance(outcome, Wait)
                 waits.append(outcome)

@@ -37,10 +37,19 @@ def test_it_is_made_before_the_job_starts() -> None:
 
 def test_pods_that_are_done_are_not_waited_for() -> None:
     work = job(parallelism=4, indexed=True)
-    admitted = workload(work, admitted=True, reclaimable={"main": 3})
+    admitted = workload(work, admitted=True, reclaimable={"main": 2})
     made, *_ = decide(work, [admitted], GANGS)
     assert isinstance(made, MakePodGroup)
-    assert made.min_member == 1
+    assert made.min_member == 2
+
+
+@pytest.mark.parametrize("parallelism", [1, 4])
+def test_one_pod_alone_is_no_gang(parallelism: int) -> None:
+    work = job(parallelism=parallelism, indexed=True)
+    admitted = workload(work, admitted=True, reclaimable={"main": parallelism - 1})
+    start, *_ = decide(work, [admitted], GANGS)
+    assert isinstance(start, StartJob)
+    assert label_of(sent(work, *start.steps)) is None
 
 
 def test_with_fewer_pods_it_wants_fewer() -> None:
@@ -122,15 +131,18 @@ def test_pods_that_come_when_others_run_are_no_members() -> None:
     assert made.min_member == 3
     assert isinstance(start, StartJob)
     spec: Any = sent(work, *start.steps)["spec"]
-    labels = [
-        each["metadata"]["labels"].get(POD_GROUP_LABEL)
+    said = [
+        each["metadata"]
         for each in (
             spec["rayClusterSpec"]["headGroupSpec"]["template"],
             spec["rayClusterSpec"]["workerGroupSpecs"][0]["template"],
             spec["submitterPodTemplate"],
         )
     ]
+    labels = [each["labels"].get(POD_GROUP_LABEL) for each in said]
     assert labels == [made.name, made.name, None]
+    whose = [each["annotations"]["kueue.x-k8s.io/workload"] for each in said]
+    assert whose == [workload(work).meta.name] * 3
 
 
 def replicated(name: str, **more: Any) -> dict[str, Any]:

@@ -48,6 +48,8 @@ def test_a_kind_is_queued_started_kept_and_stopped(name: str) -> None:
     assert all(
         each.template["spec"]["nodeSelector"] == {"tier": "spot"}  # type: ignore[index]
         and each.template["metadata"]["labels"] == {"kueue.x-k8s.io/podset": each.name}  # type: ignore[index]
+        and each.template["metadata"]["annotations"]  # type: ignore[index]
+        == {"kueue.x-k8s.io/workload": admitted.meta.name}
         for each in running.pod_sets()
     )
     assert decide(running, [admitted], CONTEXT) == ()

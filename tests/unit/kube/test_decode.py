@@ -97,6 +97,15 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
         ),
         {"owners": ("ns/a", "ns/b"), "controller": "y"},
     ),
+    "admitted, with its workload": (
+        pod(
+            labels={"kueue.x-k8s.io/podset": "main"},
+            annotations={"kueue.x-k8s.io/workload": "job-w", "a": "b"},
+        ),
+        {"pod_set": "main", "workload": "ns/job-w"},
+    ),
+    "other annotations": (pod(annotations={"a": "b"}), {}),
+    "no annotations": (pod(annotations=None), {}),
     "a completion index": (pod(labels={INDEX_LABEL: "12"}), {"index": 12}),
     "the first completion index": (pod(labels={INDEX_LABEL: "0"}), {"index": 0}),
     "no completion index": (pod(labels={INDEX_LABEL: "-1"}), {}),
@@ -296,6 +305,17 @@ def test_one_per_node(spec: dict[str, Any], want_alone: bool) -> None:
     assert decoded(pod(spec, labels={"app": "a"})).shape.one_per_node is want_alone
 
 
+def test_host_ports() -> None:
+    ports = [
+        {"hostPort": 80},
+        {"hostPort": 81, "protocol": "UDP", "hostIP": "10.0.0.1"},
+        {"hostPort": 82, "hostIP": "0.0.0.0"},
+        {"containerPort": 83},
+    ]
+    found = decoded(pod({"containers": [{"name": "c", "ports": ports}, {"name": "d"}]})).shape
+    assert found.host_ports == {("TCP", 80, ""), ("UDP", 81, "10.0.0.1"), ("TCP", 82, "")}
+
+
 def test_labels_tell_shapes_apart_where_anti_affinity_reads_them() -> None:
     decoder = Decoder()
     spec = anti_affinity({"matchLabels": {"app": "a"}})
@@ -472,6 +492,12 @@ def test_what_a_job_has_behind_it_is_read(spec: Any, status: Any, work: tuple[in
     body = {"metadata": HEAD, "spec": {**spec, "template": LABELLED}, "status": status}
 
     assert Decoder().job(raw(body)) == JobInfo("u", "ns/g", *work)
+
+
+def test_who_made_a_job_is_read() -> None:
+    owners = [{"name": "a", "uid": "x"}, {"name": "b", "uid": "y", "controller": True}]
+    job = Decoder().job(raw({"metadata": {**HEAD, "ownerReferences": owners}}))
+    assert job == JobInfo("u", None, 1, 0, maker="y")
 
 
 def test_a_job_of_no_group_and_one_that_is_none_are_told_apart() -> None:

@@ -10,6 +10,7 @@ from extender.api.wellknown import POD_GROUP_LABEL, REQUIRE_ROOM_ANNOTATION
 from extender.queueing.cycle import Admit, Preempt, Wait
 from extender.queueing.options import Options
 from extender.queueing.room import unread
+from extender.room.packing import Packing
 from extender.state import events as cluster_events
 from extender.state.claims import Claim
 from extender.state.cluster import Cluster
@@ -19,7 +20,6 @@ from tests.makers import (
     key,
     node,
     nodes,
-    planned,
     pod,
     pod_group,
     pods,
@@ -167,7 +167,6 @@ def test_who_has_quota_and_no_room_is_told_what_is_missing(
 TAKEN: dict[str, tuple[list[Any], list[WorkloadInfo], bool]] = {
     "nothing": ([], [], True),
     "by pods that run": (pods(1, 2, on="n"), [], False),
-    "by a plan": ([*pods(3, 1, group="other"), planned(other_0="n")], [], False),
     "by a gang that is about to be planned": (
         [pod_group("g", 2), *pods(2, 1, group="g")], [], False,
     ),
@@ -191,6 +190,13 @@ TAKEN: dict[str, tuple[list[Any], list[WorkloadInfo], bool]] = {
     "not by who is deleted": ([], [holding("a", 2, meta=meta("a", "ns", terminating=True))], True),
     "by the pod that replaces one which is deleted": (
         [node("m", 1), *members("a", 1, on="m", terminating=True)], [holding("a", 1)], False,
+    ),
+    "by as many as fit of a gang that may fit one day": (
+        [node("m", 1), pod("x", on="m")], [holding("a", 5)], False,
+    ),
+    "not by a gang that never fits": ([], [holding("a", 5)], True),
+    "by what fits of one that never fits and has begun": (
+        [node("m", 1), *members("a", 1, on="m")], [holding("a", 9)], False,
     ),
     "by a claim": ([cluster_events.Claimed([Claim("ns/g", 0, {"n": {"cpu": 1000}})])], [], False),
     "once by who is admitted and has a claim": (
@@ -237,6 +243,24 @@ def test_it_counts_in_other_trees_of_queues_too() -> None:
     queues.put(gang("one", 4), workload("two", pod_set(1, 4), "b"))
     assert sum(isinstance(outcome, Admit) for outcome in queues.run()) == 1
     assert queues.run() == ()
+
+
+def test_who_can_never_fit_keeps_no_room_in_the_cycle_either() -> None:
+    anything = meta("b", annotations={REQUIRE_ROOM_ANNOTATION: "false"})
+    other = cluster_queue("b", 1000, meta=anything)
+    queues = queues_of(cluster_of(nodes(4, 4)), 100, other, local_queue("b"))
+    queues.put(workload("huge", pod_set(3, 99), "b"), gang("w", 2))
+    assert sorted(told(queues)) == ["huge", "w"]
+
+
+def test_what_was_just_answered_is_not_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fills: list[object] = []
+    fill = Packing.fill
+    monkeypatch.setattr(Packing, "fill", lambda *given: fills.append(given) or fill(*given))
+    queues = queues_of(cluster_of(SPOT_NODE, FAST_NODE), group(spot=8, fast=8), SPOT, FAST)
+    queues.put(gang("w", 3))
+    assert flavored(queues) == ["fast"]
+    assert len(fills) == 3  # in each flavor, and when it is taken
 
 
 SPOT = flavor("spot", node_labels={"kind": "spot"})
@@ -319,6 +343,36 @@ def test_who_has_to_go_for_quota_gives_room_too(cpu: int) -> None:
     assert isinstance(outcome, Wait)
     text = "quota if others go; room for 2 of 3: 1 cpu short on 1 node"
     assert (outcome.reason, outcome.message) == ("WaitingForRoom", text)
+
+
+LOWER = {"within_cluster_queue": "LowerPriority"}
+
+
+def test_who_has_to_go_gives_the_room_that_is_kept_for_it() -> None:
+    queues = queues_of(cluster_of(node("n", 2)), 2, holding("low", 2), preemption=LOWER)
+    queues.put(gang("high", 2, priority=10))
+    (outcome,) = queues.run()
+    assert isinstance(outcome, Preempt)
+
+
+def test_the_room_that_they_give_may_be_on_any_node() -> None:
+    """Its equals, placed before, had found the first node full."""
+    queues = queues_of(
+        cluster_of(nodes(2, 2), members("low", 2, on="n0")),
+        4,
+        holding("low", 2),
+        holding("equal", 2, priority=10),
+        preemption=LOWER,
+    )
+    queues.put(gang("high", 2, priority=10))
+    (outcome,) = queues.run()
+    assert isinstance(outcome, Preempt)
+
+
+def test_unequal_pods_may_go_on_the_fullest_nodes_first() -> None:
+    queues = queues_of(cluster_of(node("n0", 4), node("n1", 6), pod("x", 3, on="n1")))
+    queues.put(workload("w", (pod_set(3, 1, name="a"), pod_set(2, 2, name="b"))))
+    assert told(queues) == ["w"]
 
 
 def test_nobody_has_to_go_because_another_flavor_has_no_room() -> None:

@@ -25,7 +25,7 @@ async def test_pods_of_a_job_that_is_not_admitted_are_refused(cluster: Cluster) 
 
 
 async def test_pods_of_an_admitted_job_and_of_others_are_let_through(cluster: Cluster) -> None:
-    admitted, other = pod("a", owners=(KEY,), admitted=True), pod("o", owners=(f"{NAMESPACE}/x",))
+    admitted, other = pod("a", owners=(KEY,), pod_set="main"), pod("o", owners=(f"{NAMESPACE}/x",))
     scene = Scene(cluster, node("n"), admitted, other)
     cluster.apply(ev.JobApplied(QUEUED))
 

@@ -12,6 +12,7 @@ from extender.state import events as ev
 from extender.state.assumed import Assumption, Refusal, Stage
 from extender.state.cluster import Cluster
 from extender.state.events import Change
+from extender.state.jobs import JobInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import GroupTally
 from tests.makers import (
@@ -506,6 +507,22 @@ def test_pods_are_found_by_who_makes_them(cluster: Cluster) -> None:
     assert set(cluster.snapshot().controlled_by("job")) == {"two"}
     tell(cluster, replace(two, phase="Succeeded", finished=True))
     assert not cluster.snapshot().controlled_by("job")
+
+
+def test_pods_are_found_by_their_workload(cluster: Cluster) -> None:
+    one, two = (pod(name, workload="ns/w") for name in ("one", "two"))
+    tell(cluster, one, two, pod("other", workload="ns/v"), replace(one, workload=None))
+    assert set(cluster.snapshot().of_workload("ns/w")) == {"two"}
+    tell(cluster, replace(two, phase="Succeeded", finished=True))
+    assert not cluster.snapshot().of_workload("ns/w")
+
+
+def test_jobs_are_found_by_who_made_them(cluster: Cluster) -> None:
+    tell(cluster, [ev.JobApplied(JobInfo(name, maker="set")) for name in ("a", "b", "c")])
+    tell(cluster, ev.JobApplied(JobInfo("b")), ev.JobDeleted("c"))
+    assert set(cluster.snapshot().made_by("set")) == {"a"}
+    tell(cluster, ev.JobsListed([]))
+    assert not cluster.snapshot().made_by("set")
 
 
 ROOM_FACTS: dict[str, tuple[list[Any], Any, bool]] = {

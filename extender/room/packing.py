@@ -1,0 +1,174 @@
+"""What is left on each node, with pods put there and taken back many at a time.
+
+The order is the gangs' (`gang/fit.py`): the bound ones first, then the large ones, node after node;
+where pods differ a second try takes the fullest nodes first.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from extender.gang.fit import hardest_first
+from extender.resources.quantity import Resources, raise_to
+from extender.room.occupied import Like, Occupied
+from extender.room.places import Place, Places
+from extender.state.nodes import NodeInfo
+
+Wanted = tuple[Like, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """So many equal pods on one node."""
+
+    node: NodeInfo
+    like: Like
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where pods went, and how many of which did not fit."""
+
+    placed: Sequence[Placed]
+    missing: Sequence[Wanted]
+    began: Mapping[Like, int] = field(default_factory=dict, repr=False)
+
+    @property
+    def count(self) -> int:
+        """How many were placed."""
+        return sum(each.count for each in self.placed)
+
+
+class Packing:
+    """Rooms, and how far each kind of pods has looked: rooms only shrink, but for what is undone.
+
+    `room` says how much a node has to begin with.
+    """
+
+    def __init__(
+        self, places: Places, room: Callable[[NodeInfo], Resources], occupied: Occupied
+    ) -> None:
+        self._places, self._room, self._occupied = places, room, occupied
+        self._left: dict[str, Resources] = {}
+        self._cursors: dict[Like, int] = {}
+        self._most: dict[Place, Resources] = {}
+        """At most so much is left on one node, where somebody has looked in vain."""
+
+    def fill(self, wanted: Collection[Wanted]) -> Found:
+        """Place as many pods as there is room for."""
+        found = self._fill(wanted, self._in_order)
+        if len(wanted) == 1 or not found.missing or not found.placed:
+            return found
+        self.undo(found)
+        other = self._fill(wanted, self._fullest_first)
+        if other.count > found.count:
+            return other
+        self.undo(other)
+        return self._fill(wanted, self._in_order)
+
+    def undo(self, found: Found) -> None:
+        """Take back what was placed last."""
+        self._cursors.update(found.began)
+        for each in found.placed:
+            self._put(each.node, each.like, -each.count)
+
+    @contextmanager
+    def without(self, placed: Collection[Placed]) -> Iterator[None]:
+        """Count pods as gone meanwhile."""
+        cursors, self._cursors = self._cursors, {}
+        for each in placed:
+            self._put(each.node, each.like, -each.count)
+        try:
+            yield
+        finally:
+            for each in placed:
+                self._put(each.node, each.like, each.count)
+            self._cursors = cursors
+
+    def short(self, missing: Iterable[Wanted]) -> Resources:
+        """Return, by name, what pods ask for that no node they may use has left."""
+        short: Resources = {}
+        for like, count in missing:
+            nodes = self._places.of(like.shape).nodes
+            for name, amount in like.shape.requests.items():
+                if all(self._free(node).get(name, 0) < amount for node in nodes):
+                    short[name] = short.get(name, 0) + amount * count
+        return short
+
+    def _fill(
+        self, wanted: Iterable[Wanted], take: Callable[[Like, int], Iterable[Placed]]
+    ) -> Found:
+        placed: list[Placed] = []
+        missing: list[Wanted] = []
+        began: dict[Like, int] = {}
+        for like, count in sorted(wanted, key=lambda each: hardest_first(each[0].shape)):
+            began.setdefault(like, self._cursors.get(like, 0))
+            taken = list(take(like, count))
+            placed += taken
+            left = count - sum(each.count for each in taken)
+            if left:
+                missing.append((like, left))
+        return Found(placed, missing, began)
+
+    def _in_order(self, like: Like, count: int) -> Iterator[Placed]:
+        place = self._places.of(like.shape)
+        most = self._most.get(place)
+        if most is not None and not _slots(most, like):
+            return
+        number = self._cursors.get(like, 0)
+        while count and number < len(place.nodes):
+            placed = self._take(place.nodes[number], like, count)
+            if placed is not None:
+                count -= placed.count
+                yield placed
+            number += bool(count)
+        self._cursors[like] = number
+        if count and most is None:
+            self._most[place] = most = {}
+            for node in place.nodes:
+                raise_to(most, self._free(node))
+
+    def _fullest_first(self, like: Like, count: int) -> Iterator[Placed]:
+        nodes = self._places.of(like.shape).nodes
+        for node in sorted(nodes, key=lambda node: self._slack(node, like)):
+            if not count:
+                return
+            placed = self._take(node, like, count)
+            if placed is not None:
+                count -= placed.count
+                yield placed
+
+    def _slack(self, node: NodeInfo, like: Like) -> float:
+        """Return how empty a node is, in what the pods ask for."""
+        left, whole = self._free(node), node.allocatable
+        return sum(left.get(name, 0) / max(1, whole.get(name, 1)) for name in like.shape.requests)
+
+    def _take(self, node: NodeInfo, like: Like, count: int) -> Placed | None:
+        slots = min(count, _slots(self._free(node), like))
+        if slots <= 0 or self._occupied.bars(node.name, like):
+            return None
+        slots = 1 if like.shape.one_per_node else slots
+        self._put(node, like, slots)
+        return Placed(node, like, slots)
+
+    def _put(self, node: NodeInfo, like: Like, count: int) -> None:
+        left = self._free(node)
+        for name, amount in like.shape.requests.items():
+            left[name] = left.get(name, 0) - amount * count
+        self._occupied.put(node.name, like, count)
+        if count < 0:
+            for most in self._most.values():
+                raise_to(most, left)
+
+    def _free(self, node: NodeInfo) -> Resources:
+        left = self._left.get(node.name)
+        if left is None:
+            left = self._left[node.name] = self._room(node)
+        return left
+
+
+def _slots(left: Mapping[str, int], like: Like) -> int:
+    """Return for how many pods there is room by amounts; any number where they ask for nothing."""
+    asked = like.shape.requests
+    return min((left.get(name, 0) // n for name, n in asked.items() if n), default=1 << 30)
