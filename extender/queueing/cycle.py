@@ -202,6 +202,7 @@ class _Cycle:
         self._unready += self._blocking and policy.enabled
         self._pending.remove(key)
         self._pending.stays(key)
+        self._nominator.victims.discard(key)
         if self._room is not None:
             workload = self._snapshot.workloads[key]
             self._room.take(workload, nomination.proposal.assignments)

@@ -86,8 +86,9 @@ class Nominator:
         self.leaving = Leaving(snapshot, tree.holders)
         self._active: dict[str, Activity] = {}
         self._more_tries = _MORE_TRIES
-        for key in pending.preempting():
-            self.leaving.choose(pending.victims(key))
+        self.victims = {each for key in pending.preempting() for each in pending.victims(key)}
+        """Whoever was made to go: one preemptor may have to do with what those of another leave."""
+        self.leaving.choose(self.victims)
 
     def nominate(self, key: str) -> Nomination:
         """Return what can be done for a workload that waits."""
@@ -172,7 +173,8 @@ class Nominator:
 
     def _away(self, head: Preemptor, plan: Plan | None) -> frozenset[str]:
         """Return whose pods are gone when a plan is carried out, earlier victims among them."""
-        victims = self._pending.victims(head.workload.key)
+        waits = bool(self._pending.victims(head.workload.key))
+        victims = frozenset(self.victims if waits else ())
         if plan is None:
             return victims
         return victims.union(plan.leaving, (each.workload for each in plan.victims))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from random import Random
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from extender.queueing.cycle import Admit, Preempt
@@ -236,6 +236,25 @@ class World:
     comes=st.lists(st.tuples(COME, st.integers(2, 9)), min_size=3, max_size=14),
     seed=st.integers(0, 9999),
 )
+@example(
+    sizes=[1, 5],
+    each=1,
+    queues=[(6, False, "BestEffortFIFO", "LowerPriority", "Never")],
+    comes=[
+        ((1, 3, 1), 5),
+        ((2, 1, 1), 4),
+        ((1, 2, 0), 4),
+        ((2, 2, 1), 7),
+        ((1, 3, 2), 5),
+        ((1, 3, 0), 8),
+        ((0, 4, 0), 4),
+        ((2, 1, 0), 8),
+        ((1, 1, 3), 5),
+        ((1, 1, 3), 8),
+        ((2, 2, 1), 2),
+    ],
+    seed=5186,
+)  # a preemptor takes what another one's victims leave
 def test_it_comes_to_rest_and_everybody_has_a_turn(
     sizes: list[int],
     each: int,
