@@ -19,12 +19,12 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from extender.api import core_v1
+from extender.api.values import LONGEST, seconds
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial
 from extender.jobs.context import ReleaseQuota
 from extender.kube.lease import LeaseTimes
 from extender.queueing import options as queueing
-from extender.queueing.readiness import seconds
 
 DEFAULT_TIMEOUT: Final = 1800.0
 ASKED_TIMEOUT: Final = 300.0
@@ -244,15 +244,33 @@ class Reconcile(_Section):
 def _duration(value: object) -> object:
     """Take a duration as `5m` or in seconds."""
     found = seconds(value) if isinstance(value, str) else value
-    if found is None:
-        raise ValueError(f"{value!r} should be seconds, or a duration such as 5m or 1h30m")
+    if found is None or isinstance(found, bool):
+        raise ValueError(
+            f"{value!r:.40} should be seconds, or a duration such as 5m or 1h30m, of ten years at "
+            "most"
+        )
     return found
 
 
-Duration = Annotated[Seconds, BeforeValidator(_duration)]
+Duration = Annotated[Seconds, Field(le=LONGEST), BeforeValidator(_duration)]
 
 
-class RequeuingStrategy(_Section):
+class _Pointers(_Section):
+    """Fields of which null says no more than leaving them out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _said(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def _or_nothing(section: object) -> object:
+    return {} if section is None else section
+
+
+class RequeuingStrategy(_Pointers):
     """When a workload whose pods were not ready in time is queued again."""
 
     timestamp: Literal["Eviction", "Creation"] = Field(
@@ -261,11 +279,11 @@ class RequeuingStrategy(_Section):
     backoff_limit_count: int | None = Field(
         None, ge=0, description="how often it is queued again before it is deactivated; null: ever"
     )
-    backoff_base_seconds: Seconds = Field(60, description="the first wait, doubled each time")
-    backoff_max_seconds: Seconds = Field(3600, description="the longest wait")
+    backoff_base_seconds: Duration = Field(60, description="the first wait, doubled each time")
+    backoff_max_seconds: Duration = Field(3600, description="the longest wait")
 
 
-class WaitForPodsReady(_Section):
+class WaitForPodsReady(_Pointers):
     """Workloads whose pods do not become ready in time give their quota back."""
 
     enable: bool = Field(default=True, description="whether that is so")
@@ -282,10 +300,10 @@ class WaitForPodsReady(_Section):
         description="from when pods are no longer ready until they are again; 0: as long as it "
         "takes; default: the timeout",
     )
-    block_admission: bool = Field(
-        default=False,
+    block_admission: bool | None = Field(
+        None,
         description="whether nobody is admitted while the pods of an admitted workload are not "
-        "ready",
+        "ready; default: only where `enable: true` is said",
     )
     requeuing_strategy: RequeuingStrategy = RequeuingStrategy()
 
@@ -293,13 +311,14 @@ class WaitForPodsReady(_Section):
         """Return what decisions take."""
         asked = self.enable and "enable" in self.model_fields_set
         timeout = self.timeout or (ASKED_TIMEOUT if asked else DEFAULT_TIMEOUT)
+        blocks = asked if self.block_admission is None else self.block_admission
         recovery = timeout if self.recovery_timeout is None else self.recovery_timeout
         again = self.requeuing_strategy
         return queueing.PodsReady(
             enabled=self.enable,
             timeout=timeout,
             recovery_timeout=recovery or None,
-            block_admission=self.enable and self.block_admission,
+            block_admission=self.enable and blocks,
             backoff_limit=again.backoff_limit_count,
             backoff_base=again.backoff_base_seconds,
             backoff_max=again.backoff_max_seconds,
@@ -346,7 +365,9 @@ class Queue(_Section):
         description="whether resources that a ClusterQueue does not cover are let through",
     )
 
-    wait_for_pods_ready: WaitForPodsReady = WaitForPodsReady()
+    wait_for_pods_ready: Annotated[WaitForPodsReady, BeforeValidator(_or_nothing)] = (
+        WaitForPodsReady()
+    )
 
     def options(self) -> queueing.Options:
         """Return what decisions about admission take."""

@@ -184,6 +184,7 @@ class Admissions:
         self.room = NodeRoom(self.snapshot, cluster.snapshot()) if cluster is not None else None
         self.now = 1_000_000.0
         self.tree = QuotaTree(self.snapshot)
+        self.last = cycle.Result()
         self.put(NamespaceInfo(NAMESPACE), flavor())
         self.put(*records)
 
@@ -210,7 +211,7 @@ class Admissions:
     def decide(self) -> tuple[Outcome, ...]:
         """Run a cycle, and do nothing about it."""
         self.tree = QuotaTree.of(self.snapshot, self.tree)
-        return cycle.run(
+        self.last = cycle.run(
             self.snapshot,
             self.pending,
             tree=self.tree,
@@ -218,6 +219,7 @@ class Admissions:
             now=self.now,
             room=self.room,
         )
+        return self.last.outcomes
 
     def run(self) -> tuple[Outcome, ...]:
         """Run a cycle, and assume what it admits."""

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Raw, Struct, field
 
-from extender.api.wellknown import WORKLOAD_ANNOTATION
+from extender.api.wellknown import INDEX_LABEL, WORKLOAD_ANNOTATION
 
 Amount = str | int | float
 
@@ -47,9 +47,10 @@ class ObjectMeta(Wire, frozen=True):
 
 
 class PodAnnotations(Wire, frozen=True):
-    """The one annotation of a pod that is read."""
+    """The annotations of a pod that are read."""
 
     workload: str = field(default="", name=WORKLOAD_ANNOTATION)
+    completion_index: str | None = field(default=None, name=INDEX_LABEL)
 
 
 class PodMeta(ObjectMeta, frozen=True):
@@ -272,6 +273,7 @@ class JobCondition(Wire, frozen=True):
 class JobStatus(Wire, frozen=True):
     """batchv1.JobStatus."""
 
+    active: int | None = None
     succeeded: int | None = None
     failed_indexes: str | None = None
     conditions: list[JobCondition] | None = None

@@ -222,6 +222,18 @@ class OnlyMetadata(Wire, frozen=True):
     metadata: Metadata = Metadata()
 
 
+class JobSpec(Wire, frozen=True):
+    """batchv1.JobSpec."""
+
+    completion_mode: str | None = None
+
+
+class Job(Wire, frozen=True):
+    """batchv1.Job, as far as all its looks are counted by."""
+
+    spec: JobSpec = JobSpec()
+
+
 class PodSet(Wire, frozen=True):
     """PodSet."""
 

@@ -21,7 +21,7 @@ WOKEN_ANNOTATION: Final = "scheduling.x-k8s.io/woken-at"
 """Patched on a pod to make kube-scheduler try it again: any change to a pod's metadata does."""
 
 INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
-"""Which part of an Indexed Job's work a pod does."""
+"""Which part of an Indexed Job's work a pod does; an annotation of the same name tells it too."""
 
 
 class Reason(StrEnum):
@@ -124,5 +124,6 @@ PODS_READY_RECOVERY_TIMEOUT: Final = "scheduling.x-k8s.io/pods-ready-recovery-ti
 PODS_READY_BACKOFF_LIMIT: Final = "scheduling.x-k8s.io/pods-ready-backoff-limit"
 PODS_READY_BACKOFF_BASE: Final = "scheduling.x-k8s.io/pods-ready-backoff-base"
 PODS_READY_BACKOFF_MAX: Final = "scheduling.x-k8s.io/pods-ready-backoff-max"
+PODS_READY_BLOCK_ADMISSION: Final = "scheduling.x-k8s.io/pods-ready-block-admission"
 DEFAULT_QUEUE: Final = "default"
 """The LocalQueue of jobs that name none."""

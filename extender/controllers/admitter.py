@@ -22,7 +22,7 @@ from extender.kube.errors import ApiError, ConflictError, UnavailableError
 from extender.kube.recorder import Event
 from extender.queueing import cycle, readiness
 from extender.queueing import transitions as to
-from extender.queueing.cycle import Admit, Outcome, Preempt, Wait, is_held
+from extender.queueing.cycle import Admit, Outcome, Preempt, Wait
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Victim
@@ -106,6 +106,8 @@ class Admitter:
         """For how long those have been tried who lacked room, since the last time they were let."""
         self.pending = PendingQueues(options)
         self.tree = QuotaTree(self._snapshot)
+        self._holds = False
+        """Whether anybody is held, which the labels of jobs may change."""
         self._wakeup = asyncio.Event()
         self._writes = asyncio.Semaphore(WRITES)
         self._waits: dict[str, Wait] = {}
@@ -131,7 +133,7 @@ class Admitter:
         if change.released:
             self.pending.release(change.released, self._snapshot, now)
             self.on_room()
-        exempt = change.jobs if self._options.pods_ready.block_admission else ()
+        exempt = change.jobs if self._holds else ()
         if change.structure or change.workloads or change.released or exempt:
             self._wakeup.set()
 
@@ -182,7 +184,7 @@ class Admitter:
     async def _cycle(self, tasks: asyncio.TaskGroup) -> None:
         began, sweeping = self._clock.monotonic(), self.pending.sweeping
         self.tree = QuotaTree.of(self._snapshot, self.tree)
-        outcomes = cycle.run(
+        result = cycle.run(
             self._snapshot,
             self.pending,
             tree=self.tree,
@@ -190,8 +192,9 @@ class Admitter:
             now=self._clock.wall(),
             room=self.room,
         )
+        self._holds = result.held
         preempting: list[Preempt] = []
-        for outcome in outcomes:
+        for outcome in result.outcomes:
             match outcome:
                 case Admit():
                     decided_on = self._snapshot.workloads[outcome.workload]
@@ -204,11 +207,11 @@ class Admitter:
                     self._note(outcome)
         seconds = self._clock.monotonic() - began
         self._sweep_seconds += seconds if sweeping else 0.0
-        self._metrics.cycle(seconds, outcomes)
+        self._metrics.cycle(seconds, result.outcomes)
         if preempting:
             await self._preempt(preempting)
-        if any(not is_held(outcome) for outcome in outcomes):
-            self._wakeup.set()  # whoever stood behind these may be looked at now
+        if result.more:
+            self._wakeup.set()
 
     async def _admit(self, before: WorkloadInfo, admission: Admission) -> None:
         now = self._clock.wall()
@@ -219,6 +222,10 @@ class Admitter:
                 _told(error, "could not admit", before.key)
                 self._give_back(before.key, admission, rest=not isinstance(error, ConflictError))
                 return
+        except Exception:  # noqa: BLE001 - data nobody thought of: it harms itself alone
+            _log.exception("could not admit", workload=before.key)
+            self._give_back(before.key, admission, rest=True)
+            return
         self._failures.pop(before.key, None)
         if not self._has(before, admission):
             return  # it is gone
@@ -313,6 +320,7 @@ class Admitter:
         except ApiError as error:
             _told(error, "could not preempt", key)
             self.pending.spared(key)
+            self._wakeup.set()
             return
         self._metrics.preempted(queue or "", reason)
         self._record(event(before, to.PREEMPTED, message))

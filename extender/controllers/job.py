@@ -7,7 +7,7 @@ an answer may have changed.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import structlog
@@ -15,6 +15,8 @@ import structlog
 from extender.api.core_v1 import LabelSelector
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import IN_USE_FINALIZER
+from extender.controllers.courses import Courses
+from extender.controllers.unreadable import Unreadable
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
 from extender.jobs.actions import Action, Actions, Note
@@ -23,10 +25,11 @@ from extender.jobs.decide import decide
 from extender.jobs.fields import text
 from extender.jobs.generic_job import GenericJob, Step
 from extender.jobs.names import Word
+from extender.jobs.readiness import is_ready
 from extender.jobs.reclaim import release_strategy
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name
-from extender.kube.errors import InvalidError, NotFoundError, UnavailableError
+from extender.kube.errors import ApiError, InvalidError, NotFoundError, UnavailableError
 from extender.kube.queues import objects as path_of
 from extender.kube.recorder import Event, ObjectRef
 from extender.queueing import readiness
@@ -39,8 +42,10 @@ from extender.state.queues.store import Queues
 
 _log = structlog.get_logger(__name__)
 _ANCESTORS = 10
-RECOVERS: Final = 5.0
-"""Seconds that pods may be missing before it is told that they are."""
+
+
+class UndecidedError(ApiError):
+    """Nobody can tell what is to be done about a job: it waits as one whose write failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +103,8 @@ class JobController:
         self._record = record
         self._clock = clock
         self._options = options
-        self._shaken: dict[tuple[str, str], float] = {}
-        """Since when, on the monotonic clock, jobs lack pods that they had."""
+        self._courses = Courses()
+        self._unreadable = Unreadable()
         self._unsure: dict[tuple[str, str], set[str]] = {}
         """By job: names of its objects of which nobody knows what was written."""
         self._act: Mapping[type, Callable[[Any, JobObject], Any]] = {
@@ -119,12 +124,13 @@ class JobController:
         }
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
-        """Take the steps that are due for a job. Raises ApiError."""
+        """Take the steps that are due for a job. Raises ApiError, also where it cannot decide."""
         if key in self._unsure:
             await self._make_sure(key)
         objects = self._snapshot.unit(key)
         if not objects:
-            self._shaken.pop(key, None)
+            self._courses.forget(key)
+            self._unreadable.forget(key)
             return None
         keys = {each for o in objects for each in self._snapshot.workloads_of(o.meta.uid)}
         own = [self._snapshot.workloads[each] for each in sorted(keys)]
@@ -132,10 +138,10 @@ class JobController:
             for each in objects:  # nobody would tell of its end
                 self._queues.apply(ev.JobDeleted(each))
             return None
-        decided = self._decide(objects, own)
-        if decided is None:
-            return None
-        job, found, actions = decided
+        job, found, actions = self._decide(objects, own)
+        odd = self._unreadable.news(key, found.meta) if own else ""
+        if odd:
+            self._tell(job, found, Note(Word.INVALID, odd, warning=True))
         pause = self._pause(key, actions)
         if pause is not None:
             actions = tuple(each for each in actions if not _is_loss(each))
@@ -144,38 +150,44 @@ class JobController:
 
     def _decide(
         self, objects: Sequence[JobObject], own: Sequence[WorkloadInfo]
-    ) -> tuple[GenericJob, JobObject, Actions] | None:
+    ) -> tuple[GenericJob, JobObject, Actions]:
         try:
             job = self._wrap(objects)
             found = self._first(objects, job)
             return job, found, decide(job, own, self._context(found, job, own))
-        except Exception:  # noqa: BLE001 - a kind that others added, or data nobody thought of
+        except Exception as error:  # a kind that others added, or data nobody thought of
             _log.exception("cannot decide about a job", job=objects[0].unit)
-            return None  # it harms itself alone
+            raise UndecidedError(repr(error)) from error  # it harms itself alone
 
     async def _carry_out(self, job: GenericJob, found: JobObject, actions: Actions) -> None:
+        refused: InvalidError | None = None
         for action in actions:
-            act = self._act.get(type(action))
-            if act is not None:
-                try:
-                    await act(action, found)
-                except InvalidError as error:  # nobody else would tell whoever made the job
-                    self._tell(job, found, Note(Word.INVALID, str(error), warning=True))
+            try:
+                await self._carry_out_one(job, found, action)
+            except InvalidError as error:
+                if not isinstance(action, do.SetReclaimable):
                     raise
-            if action.note is not None:
-                self._tell(job, found, action.note)
+                refused = error  # what is told of its pods beside it is another matter
+        if refused is not None:
+            raise refused
+
+    async def _carry_out_one(self, job: GenericJob, found: JobObject, action: Action) -> None:
+        act = self._act.get(type(action))
+        if act is not None:
+            try:
+                await act(action, found)
+            except InvalidError as error:  # nobody else would tell whoever made the job
+                self._tell(job, found, Note(Word.INVALID, str(error), warning=True))
+                raise
+        if action.note is not None:
+            self._tell(job, found, action.note)
 
     def _pause(self, key: tuple[str, str], actions: Actions) -> float | None:
-        """Return for how long a loss of pods is not told of yet: it may be made good at once.
-
-        So it is each time that a pod has done its part and the next one takes its place.
-        """
+        """Return for how long a loss of pods is not told of yet."""
         if not any(map(_is_loss, actions)):
-            self._shaken.pop(key, None)
+            self._courses.complete(key)
             return None
-        now = self._clock.monotonic()
-        left = self._shaken.setdefault(key, now) + RECOVERS - now
-        return left if left > 0 else None
+        return self._courses.missed(key, self._clock.monotonic()) or None
 
     def pods_ready(self, workload: WorkloadInfo) -> bool:
         """Return whether the pods of a workload's job are ready, by what is known of the job."""
@@ -185,7 +197,8 @@ class JobController:
             return False
         try:
             job = self._wrap(self._snapshot.unit(first.unit))
-            return not job.is_suspended() and job.pods_ready()
+            told = workload.condition(to.PODS_READY)
+            return is_ready(job, told, self._courses.seen(first.unit))
         except Exception:  # noqa: BLE001 - as where it is decided about a job
             _log.exception("cannot tell whether pods are ready", job=first.unit)
             return False
@@ -233,6 +246,9 @@ class JobController:
             prebuilt=view.workloads.get(f"{found.meta.namespace}/{prebuilt}") if prebuilt else None,
             wait_for_pods_ready=any(
                 readiness.policy_of(each, view, options.admission).enabled for each in own
+            ),
+            progress=self._courses.look(
+                found.unit, job, has_quota=any(w.admitted and not w.evicted for w in own)
             ),
             makes_pod_groups=options.makes_pod_groups,
             release_quota=self._release_quota(found),
@@ -303,6 +319,7 @@ class JobController:
         workload = self._workload(action.key, action.uid)
         if workload is not None:
             after = to.released(workload, self._clock.wall(), requeued=action.requeued)
+            after = replace(after, reclaimable=dict(action.reclaimable))
             await self._workloads.write_status(workload, after)
 
     async def _reclaim(self, action: do.SetReclaimable, _: JobObject) -> None:

@@ -1,26 +1,17 @@
 """Counts looks at Jobs and their ends, by the mode of their completion (KEP-2214)."""
 
 from collections.abc import Awaitable, Callable
+from typing import Final
 
-import msgspec
-
+from extender.jobs.names import Word
 from extender.runtime.clock import Clock
-from extender.state.queues.records import JobObject, WorkloadInfo
+from extender.state.queues.records import WorkloadInfo
 from extender.state.queues.snapshot import QueueSnapshot
-from extender.telemetry.jobs import CompletionMode, JobMetrics
+from extender.telemetry.jobs import JobMetrics
 
 Key = tuple[str, str]
-
-
-class _Spec(msgspec.Struct, rename="camel"):
-    completion_mode: str | None = None
-
-
-class _Job(msgspec.Struct):
-    spec: _Spec
-
-
-_decode = msgspec.json.Decoder(_Job).decode
+_RAN: Final = frozenset((Word.SUCCEEDED, Word.FAILED))
+"""What a workload ends by when its Job does, and not because it could not run."""
 
 
 class JobCounts:
@@ -37,7 +28,7 @@ class JobCounts:
         """Return the same, counted; what it raises is an error, and is raised."""
 
         async def counted(key: Key) -> float | None:
-            mode = next(map(_mode, self._snapshot.unit(key)), None)
+            mode = next((job.completion_mode for job in self._snapshot.unit(key)), None)
             if mode is None:
                 return await reconcile(key)
             began, failed = self._clock.monotonic(), False
@@ -52,21 +43,10 @@ class JobCounts:
         return counted
 
     def changed(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
-        """Take a status of a workload that is written: the end of a Job, or something else."""
+        """Take a status of a workload that is written: the end of its Job, or something else."""
         end = after.condition("Finished")
         job = self._snapshot.job_of(after.owner.uid) if after.owner else None
         if end is None or job is None or before.finished or not after.finished:
             return
-        mode = _mode(job)
-        if mode is not None:
-            self._metrics.finished(mode, succeeded=end.reason == "Succeeded")
-
-
-def _mode(job: JobObject) -> CompletionMode | None:
-    if job.kind != "batch/job":
-        return None
-    try:
-        found = _decode(job.raw)
-    except msgspec.MsgspecError:
-        return None  # whoever reads the rest of it tells
-    return "Indexed" if found.spec.completion_mode == "Indexed" else "NonIndexed"
+        if job.completion_mode is not None and end.reason in _RAN:
+            self._metrics.finished(job.completion_mode, succeeded=end.reason == Word.SUCCEEDED)

@@ -8,6 +8,7 @@ import msgspec
 import structlog
 
 from extender.api.wellknown import IN_USE_FINALIZER, REQUIRE_ROOM_ANNOTATION
+from extender.controllers.unreadable import Unreadable
 from extender.controllers.workload_writer import API_VERSION
 from extender.kube.errors import NotFoundError
 from extender.kube.pod_groups import as_condition
@@ -26,8 +27,9 @@ from extender.state.pod_groups import ConditionInfo
 from extender.state.queues.records import ClusterQueueInfo, FlavorInfo, LocalQueueInfo, Meta
 from extender.state.queues.store import Queues
 
-Json = dict[str, Any]
 _log = structlog.get_logger(__name__)
+
+Json = dict[str, Any]
 
 PAUSE: Final = 5.0
 """Seconds between two writes of one queue's status: the numbers change with every workload."""
@@ -58,6 +60,7 @@ class QueueStatusController:
         self._clock = clock
         self._unread: dict[str, str] = {}
         """What ClusterQueues say about room that nobody understands, once it was told."""
+        self._unreadable = Unreadable()
         self._written: dict[tuple[str, str], tuple[float, tuple[bool, str, str]]] = {}
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
@@ -83,7 +86,11 @@ class QueueStatusController:
         if queue is None:
             self._written.pop(key, None)
             self._unread.pop(key[1], None)
+            self._unreadable.forget(key)
             return None
+        odd = self._unreadable.news(key, queue.meta)
+        if odd:
+            _log.warning(odd, cluster_queue=queue.name)
         self._tell_unread(queue)
         used = bool(self._snapshot.reserving(queue.name))
         if await self._finalize("clusterqueues", queue.meta, in_use=used):

@@ -7,15 +7,21 @@ the label by which jobs are watched, and run on. As long as it does, it is asked
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
+import structlog
+
 from extender.api.wellknown import IN_USE_FINALIZER
+from extender.controllers.unreadable import Unreadable
 from extender.controllers.workload_writer import Workloads, event
+from extender.jobs.names import Word
 from extender.kube.recorder import Event
 from extender.queueing import lifecycle
-from extender.queueing.lifecycle import Given
+from extender.queueing.lifecycle import Given, Step
 from extender.runtime.clock import Clock
 from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, OwnerRef, WorkloadInfo
 from extender.state.queues.store import Queues
+
+_log = structlog.get_logger(__name__)
 
 ASK_AGAIN: Final = 5.0
 """Seconds after which a job that is out of sight is asked for again."""
@@ -57,12 +63,17 @@ class WorkloadController:
         self._record = record
         self._clock = clock
         self._given = given
+        self._unreadable = Unreadable()
 
     async def reconcile(self, key: str) -> float | None:
         """Take the next step; return in how many seconds to look again. Raises ApiError."""
         workload = self._snapshot.workloads.get(key)
         if workload is None:
+            self._unreadable.forget(key)
             return None
+        odd = self._unreadable.news(key, workload.meta)
+        if odd:
+            self._record(event(workload, Word.INVALID, odd, warning=True, occasion=odd))
         unseen, orphaned = self._unseen(workload), False
         if unseen:
             orphaned = not await self._ask_for(unseen, workload.meta.namespace)
@@ -74,14 +85,18 @@ class WorkloadController:
             return ASK_AGAIN if again is None else min(ASK_AGAIN, again)
         return again
 
+    def _decide(self, workload: WorkloadInfo, *, orphaned: bool) -> Step:
+        try:
+            now = self._clock.wall()
+            return lifecycle.decide(
+                workload, self._snapshot, now, orphaned=orphaned, given=self._given
+            )
+        except Exception:  # noqa: BLE001 - data nobody thought of
+            _log.exception("cannot decide about a workload", workload=workload.key)
+            return Step()  # it harms itself alone
+
     async def _step(self, workload: WorkloadInfo, *, orphaned: bool) -> float | None:
-        step = lifecycle.decide(
-            workload,
-            self._snapshot,
-            self._clock.wall(),
-            orphaned=orphaned,
-            given=self._given,
-        )
+        step = self._decide(workload, orphaned=orphaned)
         if step.after is not None:
             await self._workloads.write_status(workload, step.after)
         if step.reason:
@@ -100,7 +115,7 @@ class WorkloadController:
         kinds = self._jobs.kinds()
         for owner in workload.owners:
             found = self._snapshot.job_of(owner.uid)
-            known = f"{owner.api_version.rpartition('/')[0]}/{owner.kind}" in kinds
+            known = owner.group_kind in kinds
             if not known or (found is not None and self._jobs.is_watched(found)):
                 return ()
         return workload.owners

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from extender.kube.errors import ConflictError, NotFoundError
+from extender.kube.errors import ConflictError, NotFoundError, UnavailableError
 from extender.kube.recorder import Event, ObjectRef
 from extender.state.queues import events as ev
+from extender.state.queues.events import Change
 from extender.state.queues.records import Meta, WorkloadInfo
 from extender.state.queues.store import Queues
 
 Written = Callable[[WorkloadInfo, WorkloadInfo], None]
-"""Is told of each status that is stored: what it was, and what it is."""
+"""Is told once of each status that is stored: what it was, and what it is."""
 
 API_VERSION = "kueue.x-k8s.io/v1beta2"
 
@@ -52,6 +53,9 @@ class Workloads:
         self._queues = queues
         self._writer = writer
         self._written = written
+        self._unheard: dict[str, tuple[WorkloadInfo, WorkloadInfo]] = {}
+        """By workload: the status that it had, and that of a write which had no answer."""
+        queues.subscribe(self._on_change)
 
     async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
         """Write what differs between the two statuses, if anything. Raises ApiError."""
@@ -65,6 +69,10 @@ class Workloads:
         except ConflictError:
             await self.read_again(before)
             raise
+        except UnavailableError:
+            self._unheard[before.key] = (before, after)
+            raise
+        self._unheard.pop(before.key, None)
         self._know(stored)
         self._written(before, stored)
 
@@ -103,8 +111,24 @@ class Workloads:
         except NotFoundError:
             self._queues.apply(ev.Deleted(workload))
 
+    def _on_change(self, change: Change) -> None:
+        """Learn what became of writes without an answer: the watch tells it, or a look."""
+        for key in change.workloads & self._unheard.keys() if self._unheard else ():
+            before, after = self._unheard[key]
+            found = self._queues.snapshot().workloads.get(key)
+            if found is not None and found.meta.version == before.meta.version:
+                continue  # another thing of it has changed here
+            del self._unheard[key]
+            if found is not None and _said(found) == _said(after):
+                self._written(before, found)
+
     def _know(self, workload: WorkloadInfo) -> None:
         self._queues.apply(ev.Applied(workload))
+
+
+def _said(workload: WorkloadInfo) -> tuple[str, list[tuple[str, str, str]]]:
+    """Return what a status says, as far as it is stored as it was sent."""
+    return workload.meta.uid, [(c.type, c.status, c.reason) for c in workload.conditions]
 
 
 def about(workload: WorkloadInfo) -> ObjectRef:

@@ -92,8 +92,9 @@ def _on_hold(workload: WorkloadInfo, found: Queued) -> Outlook:
 def _judged(workload: WorkloadInfo, proposal: Proposal, view: View, *, lacks: Lacks) -> Outlook:
     if proposal.mode is not Mode.FIT:
         return Outlook(proposal.reason, proposal.message, proposal.lacks)
-    if lacks.held:
-        return Outlook(Unadmitted.WAITING_FOR_PODS_READY, f"there is quota; {lacks.held}")
+    held = lacks.unready.holds(workload)
+    if held:
+        return Outlook(Unadmitted.WAITING_FOR_PODS_READY, f"there is quota; {held}")
     queue = _queue(workload, view)
     first = view.pending.head(queue.name, blocked=True)
     if queue.strategy == "StrictFIFO" and first not in (None, workload.key):

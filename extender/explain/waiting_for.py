@@ -7,7 +7,7 @@ from extender.api.visibility_v1beta2 import Holder, WaitingFor
 from extender.explain.view import View, job_of, moment
 from extender.queueing.flavors import Lack, Mode, Proposal, Quotas, assign, counts
 from extender.queueing.quota import Node
-from extender.queueing.readiness import held_back
+from extender.queueing.readiness import Unready
 from extender.resources.quantity import exact
 from extender.state.queues.records import ClusterQueueInfo, FlavorResource, WorkloadInfo
 
@@ -25,8 +25,7 @@ class Lacks:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self.held = held_back(view.queues, view.options)
-        """For what those wait who have quota."""
+        self.unready = Unready(view.queues, view.options)
         self._proposals: dict[object, Proposal] = {}
         self._named: dict[tuple[FlavorResource, tuple[str, ...]], _Named] = {}
 

@@ -113,10 +113,14 @@ def _is_ours_to_plan(pod: PodInfo, group: str, schedulers: Collection[str]) -> b
 
 
 def _goes_before(other: PodInfo, pod: PodInfo, group: str) -> bool:
-    """Return whether an equal pod does an earlier part of the same work, and can be placed."""
+    """Return whether an equal pod does an earlier part of the same work, and can be placed.
+
+    Indexes of one Job say nothing of those of another one in the same group.
+    """
     return (
         other.index is not None
         and pod.index is not None
+        and other.controller == pod.controller
         and other.index < pod.index
         and (other.priority, other.shape) == (pod.priority, pod.shape)
         and not finds_no_node(other, group)

@@ -4,7 +4,7 @@ A shell that fails at one leaves the rest: the next decision sees what is left t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from extender.jobs.fields import Object
@@ -129,6 +129,8 @@ class ReleaseQuota:
     """Whether it may be admitted again at once."""
     reason: str
     message: str
+    reclaimable: Mapping[str, int] = field(default_factory=dict)
+    """What stays told of the pods that are done."""
     note: None = None
 
 

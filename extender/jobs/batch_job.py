@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 from typing_extensions import override
 
 from extender.api.indexes import count_below
+from extender.api.job_pods import pods_at_first, pods_left
 from extender.jobs import fields, names
 from extender.jobs.base import BaseJob
 from extender.jobs.fields import Object
@@ -17,6 +18,7 @@ from extender.jobs.templates import Placement
 
 _POD_SET: Final = "main"
 _DONE: Final = ("completed", "failed")
+_ENDING: Final = ("SuccessCriteriaMet", "FailureTarget")
 
 
 class BatchJob(BaseJob):
@@ -63,14 +65,23 @@ class BatchJob(BaseJob):
     @override
     def pods_ready(self) -> bool:
         """Return whether as many pods are ready as can run now; earlier successes are no pods."""
+        return self.pods_ready_since(self.pods_done())
+
+    def pods_ready_since(self, done: int) -> bool:
+        """Return the same of all that have run since so many were done: those also were ready."""
+        ready = fields.count(self._object, "status", "ready") + self.pods_done() - done
+        return self._is_ending() or ready >= self._left(done)
+
+    def pods_done(self) -> int:
+        """Return how many pods are done for good, those too that are not counted yet."""
         uncounted = fields.value(self._object, "status", "uncountedTerminatedPods", "succeeded")
         fresh = len(uncounted) if isinstance(uncounted, list) and not self._is_indexed() else 0
-        return fields.count(self._object, "status", "ready") >= self._left(self._done() + fresh)
+        return self._done() + fresh
 
     @override
     def is_active(self) -> bool:
         """Return whether pods run; those that only take their time to end do not count."""
-        return fields.count(self._object, "status", "active") != 0
+        return self._active() != 0
 
     def reclaimable_pods(self) -> Mapping[str, int]:
         """Return how many pods fewer it will run from now on than it began with."""
@@ -79,8 +90,15 @@ class BatchJob(BaseJob):
         return {_POD_SET: spare} if spare else {}
 
     def terminating_pods(self) -> Mapping[str, int]:
-        """Return how many pods are being deleted and have not ended."""
-        return {_POD_SET: fields.count(self._object, "status", "terminating")}
+        """Return how many pods are being deleted and have not ended, beside those that should run.
+
+        Where a pod is replaced only when it has ended, its successor has its place and is not made.
+        """
+        ending = fields.count(self._object, "status", "terminating")
+        policy = fields.text(self._object, "spec", "podReplacementPolicy")
+        if policy == "Failed" and not self.is_suspended():
+            ending -= max(0, self._left(self._done()) - self._active())
+        return {_POD_SET: max(0, ending)}
 
     # -- start and stop
 
@@ -132,15 +150,23 @@ class BatchJob(BaseJob):
     def _parallelism(self) -> int:
         return fields.count(self._object, "spec", "parallelism", default=1)
 
-    def _completions(self) -> int:
-        """Return how many successes it takes; of a work queue each pod is one."""
-        return fields.count(self._object, "spec", "completions", default=self._parallelism())
+    def _completions(self) -> int | None:
+        """Return how many successes it takes; None for a work queue."""
+        return fields.number(self._object, "spec", "completions")
+
+    def _active(self) -> int:
+        return fields.count(self._object, "status", "active")
 
     def _pods(self) -> int:
-        return min(self._parallelism(), self._completions())
+        return pods_at_first(self._parallelism(), self._completions())
 
     def _left(self, done: int) -> int:
-        return min(self._pods(), max(0, self._completions() - done))
+        of = self._parallelism(), self._completions()
+        return pods_left(*of, done=done, active=self._active())
+
+    def _is_ending(self) -> bool:
+        """Return whether its end is decided, and its pods only have to go."""
+        return any(fields.condition(self._object, each) is not None for each in _ENDING)
 
     def _is_indexed(self) -> bool:
         return fields.text(self._object, "spec", "completionMode") == "Indexed"
@@ -150,7 +176,7 @@ class BatchJob(BaseJob):
         if not self._is_indexed():
             return fields.count(self._object, "status", "succeeded")
         lists = (fields.text(self._object, "status", f"{what}Indexes") for what in _DONE)
-        return count_below(self._completions(), *lists)
+        return count_below(self._completions() or 0, *lists)
 
     def _min_count(self) -> int | None:
         """Return with how few pods it can do, None where it needs all that are left.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from extender.jobs.readiness import Progress
 from extender.state.queues.records import (
     FlavorInfo,
     PriorityClassInfo,
@@ -39,5 +40,6 @@ class Context:
     makes_pod_groups: Callable[[str], bool] = lambda _: False
     """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
     wait_for_pods_ready: bool = False
+    progress: Progress = field(default_factory=Progress)
     release_quota: ReleaseQuota = "OnTerminating"
     """As the ClusterQueue says, or the settings; the job may say otherwise."""

@@ -10,6 +10,7 @@ from extender.jobs.actions import (
     Actions,
     CreateWorkload,
     FinalizeJob,
+    FinishWorkload,
     Note,
     Refuse,
     ReleaseQuota,
@@ -19,6 +20,7 @@ from extender.jobs.context import Context
 from extender.jobs.ensure import delete, drop_finalizer, ensure_one, finish, update
 from extender.jobs.gang import late_pod_sets, pod_group
 from extender.jobs.generic_job import (
+    Finished,
     GenericJob,
     is_composed,
     is_finalizing,
@@ -27,7 +29,7 @@ from extender.jobs.generic_job import (
 from extender.jobs.names import Word
 from extender.jobs.placements import FlavorNotFoundError, placements_of
 from extender.jobs.readiness import readiness
-from extender.jobs.reclaim import holds_quota, reclaim
+from extender.jobs.reclaim import holds_quota, lowered, reclaim, told
 from extender.jobs.steps import is_stopping, start_steps
 from extender.jobs.stopping import stop
 from extender.jobs.templates import PlacementError
@@ -51,7 +53,7 @@ def decide(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context)
         return NONE
     if fields.text(job.object, "metadata", "deletionTimestamp"):
         # Of other kinds nobody may be left who would tell that the pods are gone.
-        return NONE if is_composed(job) and job.is_active() else _dropped(workloads)
+        return NONE if is_composed(job) and job.is_active() else _dropped(job, workloads)
     if context.ancestor is not None:
         return _held(job, workloads, context)
     if _is_unmanaged(job, workloads, context):
@@ -85,8 +87,21 @@ def _manage(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context
     return (*found.actions, *_follow(job, found.workload, context))
 
 
-def _dropped(workloads: Sequence[WorkloadInfo]) -> Actions:
-    return tuple(action for each in workloads for action in drop_finalizer(each))
+def _dropped(job: GenericJob, workloads: Sequence[WorkloadInfo]) -> Actions:
+    """Let the workloads of a job that is deleted go; one may be deleted as soon as it has ended."""
+    ended = job.finished()
+    return tuple(
+        action
+        for each in workloads
+        for action in (
+            *(() if ended is None or each.finished else (_ended(each, ended),)),
+            *drop_finalizer(each),
+        )
+    )
+
+
+def _ended(workload: WorkloadInfo, ended: Finished) -> FinishWorkload:
+    return finish(workload, Word.SUCCEEDED if ended.success else Word.FAILED, ended.message)
 
 
 def _held(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context) -> Actions:
@@ -151,14 +166,13 @@ def _follow(job: GenericJob, workload: WorkloadInfo, context: Context) -> Action
     if workload.finished:
         return _after_the_end(job, workload)
     if ended is not None:
-        reason = Word.SUCCEEDED if ended.success else Word.FAILED
-        done = finish(workload, reason, ended.message)
-        return (done, *drop_finalizer(workload), *_finalize(job))
+        return (_ended(workload, ended), *drop_finalizer(workload), *_finalize(job))
     if workload.meta.terminating:
         stopped = stop(job, Word.WORKLOAD_DELETED, "Its workload is deleted", workload=workload)
         return stopped or (NONE if holds_quota(job, context) else drop_finalizer(workload))
-    acting = _act(job, workload, context)
-    return (*acting, *_report(job, workload, context))
+    said = reclaim(job, workload, context)
+    acting = _act(job, told(workload, said), context)
+    return (*acting, *said, *_ready(job, workload, context))
 
 
 def _after_the_end(job: GenericJob, workload: WorkloadInfo) -> Actions:
@@ -200,7 +214,8 @@ def _evict(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
     if not job.is_suspended() or holds_quota(job, context):
         return stopped
     at_once = reason in _AT_ONCE
-    release = ReleaseQuota(workload.key, workload.meta.uid, at_once, reason, message)
+    left = lowered(job, workload, context)
+    release = ReleaseQuota(workload.key, workload.meta.uid, at_once, reason, message, left)
     return (release, *stopped)
 
 
@@ -252,7 +267,7 @@ def _prioritize(job: GenericJob, workload: WorkloadInfo, context: Context) -> Ac
 # -- what is told of it
 
 
-def _report(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
-    said = reclaim(job, workload, context)
-    ready = readiness(job, workload) if context.wait_for_pods_ready else None
-    return said if ready is None else (*said, ready)
+def _ready(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
+    asked = context.wait_for_pods_ready
+    ready = readiness(job, workload, context.progress) if asked else None
+    return NONE if ready is None else (ready,)

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Final
 
+from extender.api import values
+
 Object = dict[str, object]
 
 _NOTHING: Final[Mapping[str, object]] = {}
-_DIGITS: Final = 18
-"""A longer number is a mistake, and one of thousands of digits an error to read."""
 
 
 def value(where: Mapping[str, object], *path: str) -> object:
@@ -47,7 +47,7 @@ def count(where: Mapping[str, object], *path: str, default: int = 0) -> int:
 
 def whole(said: str) -> int:
     """Return a whole number of zero or more that somebody wrote; 0 for what is none."""
-    return int(said) if said.isascii() and said.isdigit() and len(said) <= _DIGITS else 0
+    return values.whole(said) or 0
 
 
 def flag(where: Mapping[str, object], *path: str) -> bool:

@@ -1,7 +1,8 @@
 """The PodGroup of a job: the one that its pods name, else one that is made for it.
 
 All pods that remain to run are its minMember, so that it starts as a whole, or starts again with
-what is left of it.
+what is left of it. Some of what is done may have quota yet, for a restart of all: no start waits
+for it.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,7 +16,7 @@ from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
 from extender.jobs import fields
 from extender.jobs.actions import MakePodGroup
 from extender.jobs.fields import Object
-from extender.jobs.generic_job import GenericJob, is_staged
+from extender.jobs.generic_job import GenericJob, is_remembering, is_staged
 from extender.jobs.workload import owners
 from extender.state.queues.records import WorkloadInfo
 from extender.state.queues.usage import remaining
@@ -46,7 +47,8 @@ def pod_group(job: GenericJob, workload: WorkloadInfo) -> MakePodGroup | None:
         return None
     late = late_pod_sets(job)
     given = workload.admission.assignments
-    members = sum(remaining(each, workload) for each in given if each.name not in late)
+    done = job.done_pods() if is_remembering(job) else {}
+    members = sum(remaining(each, workload, done) for each in given if each.name not in late)
     if members <= 1:  # one pod alone is no gang
         return None
     return MakePodGroup(workload.meta.namespace, made_name(workload), members, _owner(job))

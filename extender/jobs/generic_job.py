@@ -129,6 +129,28 @@ class Reclaiming(Protocol):
 
 
 @runtime_checkable
+class Remembering(Protocol):
+    """Kinds that start without the pods that are done, and may need quota for them yet."""
+
+    def done_pods(self) -> Mapping[str, int]:
+        """Return by pod set how many pods a start does not make any more, without zeros."""
+        ...
+
+
+@runtime_checkable
+class Progressing(Protocol):
+    """Kinds whose pods are followed by others when they are done."""
+
+    def pods_done(self) -> int:
+        """Return how many pods are done for good so far."""
+        ...
+
+    def pods_ready_since(self, done: int) -> bool:
+        """Return whether all pods were ready, each at some time since so many were done."""
+        ...
+
+
+@runtime_checkable
 class Terminating(Protocol):
     """Kinds that can say which pods take their time to end."""
 
@@ -218,6 +240,16 @@ def is_skipping(job: object) -> TypeIs[Skipping]:
 def is_reclaiming(job: object) -> TypeIs[Reclaiming]:
     """Return whether the kind can say which pods are done."""
     return _has(type(job), Reclaiming)
+
+
+def is_remembering(job: object) -> TypeIs[Remembering]:
+    """Return whether the kind knows of pods that are done and keep their quota."""
+    return _has(type(job), Remembering)
+
+
+def is_progressing(job: object) -> TypeIs[Progressing]:
+    """Return whether the kind has pods that are followed by others."""
+    return _has(type(job), Progressing)
 
 
 def is_terminating(job: object) -> TypeIs[Terminating]:

@@ -41,13 +41,12 @@ class JobSet(BaseJob):
 
     @override
     def pods_ready(self) -> bool:
-        """Return whether each Job is ready or has succeeded."""
+        """Return whether each Job that may start is ready or has succeeded."""
         told = self._told()
         return all(
-            fields.count(told.get(fields.text(each, "name"), {}), "ready")
-            + fields.count(told.get(fields.text(each, "name"), {}), "succeeded")
+            self._succeeded(each) + fields.count(told.get(fields.text(each, "name"), {}), "ready")
             >= _replicas(each)
-            for each in self._replicated_jobs()
+            for each in self._expected()
         )
 
     @override
@@ -57,8 +56,10 @@ class JobSet(BaseJob):
 
     def reclaimable_pods(self) -> Mapping[str, int]:
         """Return the pods of the Jobs that have succeeded, unless they may be made once more."""
-        if self._may_start_anew():
-            return {}
+        return {} if self._may_start_anew() or self._starts_anew() else self.done_pods()
+
+    def done_pods(self) -> Mapping[str, int]:
+        """Return the pods of the Jobs that have succeeded: no start makes them once more."""
         told = self._told()
         done: dict[str, int] = {}
         for each in self._replicated_jobs():
@@ -75,12 +76,36 @@ class JobSet(BaseJob):
         late += [each for each in jobs if fields.objects(each, "dependsOn")]
         return {fields.text(each, "name") for each in late}
 
+    def _expected(self) -> list[Object]:
+        """Return the replicated jobs that do not wait for others to succeed first."""
+        complete: set[str] = set()
+        expected: dict[str, Object] = {}
+        for each in self._replicated_jobs():  # they depend on earlier ones only
+            depends = fields.objects(each, "dependsOn")
+            if all(
+                fields.text(on, "name")
+                in (complete if fields.text(on, "status") == "Complete" else expected)
+                for on in depends
+            ):
+                name = fields.text(each, "name")
+                expected[name] = each
+                if self._succeeded(each) >= _replicas(each):
+                    complete.add(name)
+        return list(expected.values())
+
+    def _succeeded(self, replicated: Object) -> int:
+        return fields.count(self._told().get(fields.text(replicated, "name"), {}), "succeeded")
+
     def _may_start_anew(self) -> bool:
         """Return whether the failure of one Job would start all of them again."""
         policy = fields.mapping(self.object, "spec", "failurePolicy")
         restarts = fields.count(self.object, "status", "restartsCountTowardsMax")
         actions = {fields.text(rule, "action") for rule in fields.objects(policy, "rules")}
         return fields.count(policy, "maxRestarts") > restarts or _ENDLESS in actions
+
+    def _starts_anew(self) -> bool:
+        """Return whether what is told is how things were before a restart, and why it came."""
+        return any(fields.count(each, "failed") for each in self._told().values())
 
     def _replicated_jobs(self) -> list[Object]:
         return fields.objects(self.object, "spec", "replicatedJobs")

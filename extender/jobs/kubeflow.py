@@ -44,8 +44,17 @@ class KubeflowJob(BaseJob):
 
     @override
     def pods_ready(self) -> bool:
-        """Return whether it runs, as far as its controller tells."""
-        return fields.condition(self.object, "Running") is not None
+        """Return whether it runs, and all replicas do or have: `Running` may be said of one."""
+        if fields.condition(self.object, "Running") is None:
+            return False
+        specs = fields.mapping(self.object, "spec", self.replica_specs)
+        told = fields.mapping(self.object, "status", "replicaStatuses")
+        return all(
+            fields.count(told, kind, "active") + fields.count(told, kind, "succeeded")
+            >= fields.count(specs, kind, "replicas", default=1)
+            for kind in self.replica_types
+            if kind in specs
+        )
 
     @override
     def is_active(self) -> bool:
@@ -54,11 +63,24 @@ class KubeflowJob(BaseJob):
         return any(fields.count(told, kind, "active") for kind in told)
 
     def reclaimable_pods(self) -> Mapping[str, int]:
-        """Return the replicas that have succeeded; those that failed are made again."""
+        """Return the replicas that have succeeded; those that failed are made again.
+
+        A stop deletes all pods and a start makes all again. What was told before stays there until
+        somebody looks at the job that was started.
+        """
+        if self.is_suspended() or not self._tells_of_this_start():
+            return {}
         told = fields.mapping(self.object, "status", "replicaStatuses")
         done = {kind.lower(): fields.count(told, kind, "succeeded") for kind in self.replica_types}
         found = {slot.name: min(slot.count, done[slot.name]) for slot in self.slots()}
         return {name: count for name, count in found.items() if count}
+
+    def _tells_of_this_start(self) -> bool:
+        """Return whether the replicas that are told of are those that were made since it started.
+
+        With a stop `Running` becomes False.
+        """
+        return fields.condition(self.object, "Running") is not None
 
     @override
     def priority_class(self) -> str:
@@ -76,6 +98,11 @@ class MPIJob(KubeflowJob):
     plural: ClassVar = "mpijobs"
     replica_specs: ClassVar = "mpiReplicaSpecs"
     replica_types: ClassVar[tuple[str, ...]] = ("Launcher", "Worker")
+
+    @override
+    def _tells_of_this_start(self) -> bool:
+        """Return True: each look counts the pods that there are, also after a stop."""
+        return True
 
     def late_pod_sets(self) -> Collection[str]:
         """Return the launcher where it waits for its workers."""

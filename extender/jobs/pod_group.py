@@ -171,9 +171,10 @@ class PodGroup:
         return not self.queue_name()
 
     def pods_ready(self) -> bool:
-        """Return whether all pods are ready, or have succeeded."""
-        done = (_has_succeeded(p) or fields.condition(p, "Ready") is not None for p in self._pods)
-        return sum(done) >= self._total()
+        """Return whether all pods are ready and stay, or have succeeded."""
+        ready = [pod for pod in self._left if fields.condition(pod, "Ready") is not None]
+        done = {_age(pod) for pod in (*ready, *filter(_has_succeeded, self._pods))}
+        return 0 < self._total() <= len(done)
 
     def is_active(self) -> bool:
         """Return whether pods run, those that are being deleted too."""

@@ -1,13 +1,14 @@
 """Which quota of a job is free while it has not ended, or not ended yet (KEP-78)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, get_args
 
 from extender.jobs import fields, names
 from extender.jobs.actions import NONE, Actions, SetReclaimable
 from extender.jobs.context import Context, ReleaseQuota
-from extender.jobs.generic_job import GenericJob, is_reclaiming, is_terminating
-from extender.state.queues.records import PodSetInfo, WorkloadInfo
+from extender.jobs.generic_job import GenericJob, is_composed, is_reclaiming, is_terminating
+from extender.state.queues.records import WorkloadInfo
 
 _STRATEGIES: Final = get_args(ReleaseQuota)
 
@@ -27,14 +28,34 @@ def reclaim(job: GenericJob, workload: WorkloadInfo, context: Context) -> Action
     """Return what is told of the pods that are done, where it is not what was told before."""
     if not is_reclaiming(job) or (workload.evicted and workload.admission is not None):
         return NONE  # what is given back as a whole needs no parts
-    most = {each.name: each.count for each in workload.pod_sets}
-    counts = _done(job.reclaimable_pods(), job, workload)
-    for name, still in _terminating(job, context).items():
-        counts[name] = counts.get(name, 0) - still
+    counts = _counted(job, workload, context)
     before = workload.reclaimable
-    least = before if workload.admission is not None else {}  # what was given back stays so
-    counts = {n: max(min(counts.get(n, 0), most[n]), least.get(n, 0)) for n in most}
-    return _told(workload, {name: done for name, done in counts.items() if done > 0})
+    if workload.admission is None:
+        return _told(workload, {name: done for name, done in counts.items() if done > 0})
+    # What was given back stays so; the API server wants each name to stay, one with a zero too.
+    kept = {name: max(done, before.get(name, 0)) for name, done in counts.items()}
+    return _told(workload, {name: n for name, n in kept.items() if n > 0 or name in before})
+
+
+def told(workload: WorkloadInfo, said: Actions) -> WorkloadInfo:
+    """Return a workload as it is when this is told of it."""
+    for action in said:
+        if isinstance(action, SetReclaimable):
+            workload = replace(workload, reclaimable=action.counts)
+    return workload
+
+
+def lowered(job: GenericJob, workload: WorkloadInfo, context: Context) -> dict[str, int]:
+    """Return what stays told of the pods that are done where the quota of all is given back.
+
+    What will be done once more has to be asked for with the rest, from the first moment on.
+    """
+    before = {name: done for name, done in workload.reclaimable.items() if done > 0}
+    if not is_reclaiming(job):
+        return before
+    counts = _counted(job, workload, context)
+    left = {name: min(done, counts.get(name, 0)) for name, done in before.items()}
+    return {name: done for name, done in left.items() if done > 0}
 
 
 def fitting(workload: WorkloadInfo, counts: Mapping[str, int]) -> Actions:
@@ -45,8 +66,22 @@ def fitting(workload: WorkloadInfo, counts: Mapping[str, int]) -> Actions:
 
 
 def _told(workload: WorkloadInfo, counts: Mapping[str, int]) -> Actions:
-    before = {name: done for name, done in workload.reclaimable.items() if done}
-    return NONE if counts == before else (SetReclaimable(workload.key, workload.meta.uid, counts),)
+    if _positive(counts) == _positive(workload.reclaimable):
+        return NONE
+    return (SetReclaimable(workload.key, workload.meta.uid, counts),)
+
+
+def _positive(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: done for name, done in counts.items() if done}
+
+
+def _counted(job: GenericJob, workload: WorkloadInfo, context: Context) -> dict[str, int]:
+    """Return by pod set how many pods need no quota any more; below zero where more are there."""
+    found = job.reclaimable_pods() if is_reclaiming(job) else {}
+    counts = _done(found, job, workload)
+    for name, still in _terminating(job, context).items():
+        counts[name] = counts.get(name, 0) - still
+    return {each.name: min(counts.get(each.name, 0), each.count) for each in workload.pod_sets}
 
 
 def _done(found: Mapping[str, int], job: GenericJob, workload: WorkloadInfo) -> dict[str, int]:
@@ -54,19 +89,12 @@ def _done(found: Mapping[str, int], job: GenericJob, workload: WorkloadInfo) -> 
 
     A job that was given less than that counts from what it was given.
     """
-    less = [each for each in workload.pod_sets if _is_partial(each, workload)]
-    if not found or not less:
+    if not found or workload.admission is None or is_composed(job):
         return dict(found)
     runs = {each.name: each.count for each in job.pod_sets()}
-    never = {each.name: each.count - runs.get(each.name, each.count) for each in less}
+    asked = {each.name: each.count for each in workload.pod_sets}
+    never = {name: asked[name] - runs.get(name, asked[name]) for name in asked}
     return {name: done + never.get(name, 0) for name, done in found.items()}
-
-
-def _is_partial(pod_set: PodSetInfo, workload: WorkloadInfo) -> bool:
-    if pod_set.min_count is None or workload.admission is None:
-        return False
-    given = workload.admission.assignments
-    return any(each.name == pod_set.name and each.count < pod_set.count for each in given)
 
 
 def _terminating(job: GenericJob, context: Context) -> dict[str, int]:

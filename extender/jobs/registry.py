@@ -1,13 +1,14 @@
 """The kinds of jobs that are queued, ours and those that others add."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Final, cast
 
 from extender.jobs.batch_job import BatchJob
 from extender.jobs.fields import Object
-from extender.jobs.generic_job import GenericJob
+from extender.jobs.generic_job import GenericJob, Remembering, is_remembering
 from extender.jobs.jobset import JobSet
 from extender.jobs.kubeflow import MPIJob, PyTorchJob, TFJob, XGBoostJob
 from extender.jobs.pod_group import PodGroup, group_of
@@ -33,6 +34,8 @@ class Integration:
     """Makes one job of several objects, where the kind can."""
     group_of: Callable[[Object], str] | None = None
     """Tells which objects of a namespace are one job; nothing is one alone."""
+    done: Callable[[Object], Mapping[str, int]] | None = None
+    """Tells which pods of an object no start makes any more, where the kind can (`Remembering`)."""
 
     @property
     def api_version(self) -> str:
@@ -108,7 +111,16 @@ def described(found: object) -> Integration:
         raise IntegrationError(f"{found.__name__} lacks {', '.join(lacks)}")
     name, kind, group, version, plural = (str(getattr(found, each)) for each in _SAID)
     build = cast("Callable[[Object], GenericJob]", found)
-    return Integration(name, kind, group, version, plural, build)
+    done = partial(_done, build) if issubclass(found, Remembering) else None
+    return Integration(name, kind, group, version, plural, build, done=done)
+
+
+def _done(build: Callable[[Object], GenericJob], source: Object) -> Mapping[str, int]:
+    job = build(source)
+    try:
+        return job.done_pods() if is_remembering(job) else {}
+    except Exception:  # noqa: BLE001 - a kind that others added: the look at the job tells
+        return {}
 
 
 def _required() -> set[str]:

@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Raw
 
 from extender.api import core_v1 as core
-from extender.api.indexes import count_indexes
+from extender.api.indexes import count_below
+from extender.api.job_pods import pods_at_first, pods_left
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import (
     GANG_READY,
@@ -94,7 +95,7 @@ class Decoder:
             pod_set=(meta.labels or {}).get(PODSET_LABEL),
             workload=_workload(meta),
             gang_ready=GANG_READY in holding,
-            index=_index(meta.labels),
+            index=_index(meta),
         )
 
     def node(self, raw: bytes | Raw) -> NodeInfo:
@@ -118,14 +119,13 @@ class Decoder:
         """Return a Job. Raises DecodeError where the JSON is not one."""
         try:
             job = _decode_job(raw)
-            failed = count_indexes(job.status.failed_indexes or "")
-        except (msgspec.MsgspecError, ValueError) as error:
+        except msgspec.MsgspecError as error:
             raise DecodeError(f"not a readable Job: {error}") from error
         group = group_of(job.metadata.namespace, job.spec.template.metadata.labels)
         ended = any(c.type in _ENDED and c.status == "True" for c in job.status.conditions or ())
         if ended:
             return JobInfo(job.metadata.uid, group)
-        begun, done, more = _pods_of(job.spec, (job.status.succeeded or 0) + failed)
+        begun, done, more = _pods_of(job.spec, job.status)
         queued = QUEUE_LABEL in (job.metadata.labels or {})
         key = f"{job.metadata.namespace}/{job.metadata.name}"
         held = key if queued else None
@@ -187,16 +187,17 @@ class Decoder:
         return shape
 
 
-def _pods_of(spec: core.JobSpec, finished: int) -> tuple[int, int, int]:
+def _pods_of(spec: core.JobSpec, status: core.JobStatus) -> tuple[int, int, int]:
     """Return how many pods a Job begins with, how many fewer it runs at once now, and its others.
 
-    A Job without `completions` is a work queue, of which nobody knows how much is left.
+    A Job without `completions` is a work queue, of which nobody knows how many others there are.
     """
     parallel, wanted = _or(spec.parallelism, 1), spec.completions
-    if wanted is None:
-        return parallel, 0, 0
-    begun = min(parallel, wanted)
-    return begun, begun - min(parallel, max(0, wanted - finished)), wanted - begun
+    begun = pods_at_first(parallel, wanted)
+    failed = count_below(wanted or 0, status.failed_indexes or "")
+    done = (status.succeeded or 0) + failed
+    left = pods_left(parallel, wanted, done=done, active=status.active or 0)
+    return begun, begun - left, 0 if wanted is None else wanted - begun
 
 
 def _or(value: int | None, default: int) -> int:
@@ -303,9 +304,14 @@ def _workload(meta: core.PodMeta) -> str | None:
     return f"{meta.namespace}/{name}" if name else None
 
 
-def _index(labels: Mapping[str, str] | None) -> int | None:
-    said = (labels or {}).get(INDEX_LABEL, "")
-    return int(said) if said.isascii() and said.isdigit() and len(said) <= _DIGITS else None
+def _index(meta: core.PodMeta) -> int | None:
+    """Return the completion index; clusters before 1.28 tell it in the annotation alone."""
+    said = (meta.labels or {}).get(INDEX_LABEL)
+    if said is None and meta.annotations is not None:
+        said = meta.annotations.completion_index
+    if said is None or not (said.isascii() and said.isdigit() and len(said) <= _DIGITS):
+        return None
+    return int(said)
 
 
 def _unschedulable(status: core.PodStatus) -> str | None:

@@ -21,6 +21,7 @@ from extender.state.queues.records import (
     Assignment,
     ClusterQueueInfo,
     CohortInfo,
+    CompletionMode,
     EvictionCount,
     FlavorInfo,
     FlavorQuotas,
@@ -45,8 +46,9 @@ from extender.state.queues.records import (
 
 T = TypeVar("T")
 Labelled = dict[str, object]
-"""An object, as far as its labels."""
+"""An object, or as much of it as its labels."""
 _TEMPLATES: Final = 4096
+_JOB: Final = "batch/job"
 _PREFERENCES: Final = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
 """What `v1beta1` calls it."""
 
@@ -73,6 +75,8 @@ _runtime_class = _reader(wire.RuntimeClass)
 _workload = _reader(wire.Workload)
 _conditions = _reader(wire.Conditions)
 _metadata = _reader(wire.OnlyMetadata)
+_job = _reader(wire.Job)
+_object = _reader(dict[str, object])
 
 
 class QueueDecoder:
@@ -194,9 +198,17 @@ class QueueDecoder:
         )
 
     def job(
-        self, raw: bytes | Raw, *, kind: str, group_of: Callable[[Labelled], str] | None = None
+        self,
+        raw: bytes | Raw,
+        *,
+        kind: str,
+        group_of: Callable[[Labelled], str] | None = None,
+        done: Callable[[Labelled], Mapping[str, int]] | None = None,
     ) -> JobObject:
-        """Return a job of any kind; `group_of` tells which objects are one job together."""
+        """Return a job of any kind.
+
+        `group_of` tells which objects are one job together, `done` which pods will not start again.
+        """
         meta = _metadata(raw).metadata
         return JobObject(
             kind=kind,
@@ -205,6 +217,8 @@ class QueueDecoder:
             queue_name=(meta.labels or {}).get(QUEUE_LABEL, ""),
             owner=next((_ref(o) for o in meta.owner_references or () if o.controller), None),
             group=group_of({"metadata": {"labels": meta.labels or {}}}) if group_of else "",
+            done=done(_object(raw)) if done else {},
+            completion_mode=_completion_mode(raw) if kind == _JOB else None,
         )
 
     def _pod_set(self, found: wire.PodSet) -> PodSetInfo:
@@ -355,3 +369,11 @@ def _stop_policy(word: str | None) -> Literal["None", "Hold", "HoldAndDrain"]:
 
 def _moment(at: datetime | None) -> float | None:
     return seconds_of(at) if at else None
+
+
+def _completion_mode(raw: bytes | Raw) -> CompletionMode | None:
+    try:
+        found = _job(raw).spec.completion_mode
+    except DecodeError:
+        return None  # whoever reads the rest of it tells
+    return "Indexed" if found == "Indexed" else "NonIndexed"

@@ -20,7 +20,7 @@ from extender.queueing.order import cycle_order
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Victim
 from extender.queueing.quota import Node, QuotaTree
-from extender.queueing.readiness import policy_of, unready, waits_for
+from extender.queueing.readiness import Unready
 from extender.queueing.room import Room, requires_room
 from extender.state.queues.records import Admission, FlavorResource
 from extender.state.queues.snapshot import QueueSnapshot
@@ -56,9 +56,16 @@ class Wait:
 Outcome = Admit | Preempt | Wait
 
 
-def is_held(outcome: Outcome) -> bool:
-    """Return whether there is quota, and only the pods of others have to become ready first."""
-    return isinstance(outcome, Wait) and outcome.reason == Unadmitted.WAITING_FOR_PODS_READY
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of those that were tried."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    """In the order of the decisions."""
+    more: bool = False
+    """Whether there are heads that were not tried, and may be in the next cycle."""
+    held: bool = False
+    """Whether there are heads with quota that wait for the pods of others."""
 
 
 def run(
@@ -69,8 +76,8 @@ def run(
     options: Options,
     now: float,
     room: Room | None = None,
-) -> tuple[Outcome, ...]:
-    """Return what becomes of the heads of all ClusterQueues, in the order of the decisions.
+) -> Result:
+    """Return what becomes of the heads of all ClusterQueues.
 
     The tree is of the snapshot's structure (`QuotaTree.of`). Without `room` quota is all it takes.
     """
@@ -80,7 +87,9 @@ def run(
     if room is not None:
         room.begin()
     try:
-        return tuple(_Cycle(snapshot, pending, tree=tree, options=options, room=room).outcomes())
+        cycle = _Cycle(snapshot, pending, tree=tree, options=options, room=room)
+        outcomes = tuple(cycle.outcomes())
+        return Result(outcomes, more=cycle.more(), held=cycle.held)
     finally:
         tree.undo(0)
 
@@ -100,9 +109,8 @@ class _Cycle:
         self._nominator = Nominator(snapshot, pending, tree=tree, options=options, room=room)
         self._served: dict[Node, int] = {}
         """How many got quota on trial in each tree."""
-        self._blocking = options.pods_ready.block_admission
-        self._unready = sum(1 for _ in unready(snapshot, options)) if self._blocking else 0
-        """For whose pods everybody else waits, with those that are admitted here."""
+        self._unready = Unready(snapshot, options)
+        """For whose pods others wait, with those that are admitted here."""
         self._held: set[str] = set()
         """Who waits for them: their quota is taken on trial, so they are not judged again."""
 
@@ -118,9 +126,16 @@ class _Cycle:
             if not heads:
                 return
             yield from self._round(heads)
-            if self._unready:
-                return
             barring = []
+
+    def more(self) -> bool:
+        """Return whether there are heads that were not tried."""
+        return bool(self._heads())
+
+    @property
+    def held(self) -> bool:
+        """Whether anybody waits for the pods of others."""
+        return bool(self._held)
 
     def _heads(self) -> list[str]:
         found = map(self._pending.head, self._ready())
@@ -181,7 +196,8 @@ class _Cycle:
         key = nomination.key
         if nomination.fits:
             self._take(nomination, nomination.proposal.usage)
-            return self._hold(key) if self._unready else self._admit(nomination)
+            waits = self._unready.holds(self._snapshot.workloads[key])
+            return self._hold(key, waits) if waits else self._admit(nomination)
         self._leave_alone(nomination)
         plan = nomination.plan
         if plan is None:
@@ -198,23 +214,22 @@ class _Cycle:
 
     def _admit(self, nomination: Nomination) -> Admit:
         key = nomination.key
-        policy = policy_of(self._snapshot.workloads[key], self._snapshot, self._options)
-        self._unready += self._blocking and policy.enabled
+        workload = self._snapshot.workloads[key]
+        self._unready.admit(workload)
         self._pending.remove(key)
         self._pending.stays(key)
         self._nominator.victims.discard(key)
         if self._room is not None:
-            workload = self._snapshot.workloads[key]
             self._room.take(workload, nomination.proposal.assignments)
         admission = Admission(nomination.queue.name, nomination.proposal.assignments)
         return Admit(key, admission, borrows=nomination.borrow > 0)
 
-    def _hold(self, key: str) -> Wait:
+    def _hold(self, key: str, waits: str) -> Wait:
         """Leave a head where it is: it is the next one as soon as those before it are ready."""
         self._pending.preempts(key, ())
-        self._pending.retry(key)
+        self._pending.hold(key)
         self._held.add(key)
-        return Wait(key, Unadmitted.WAITING_FOR_PODS_READY, waits_for(self._unready))
+        return Wait(key, Unadmitted.WAITING_FOR_PODS_READY, waits)
 
     def _leave_alone(self, nomination: Nomination) -> None:
         roomless = nomination.proposal.lacks_room

@@ -9,7 +9,7 @@ from extender.queueing.nomination import Nomination, Nominator
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
-from extender.queueing.readiness import held_back
+from extender.queueing.readiness import Unready
 from extender.queueing.room import Room
 from extender.queueing.standing import Absent, standing
 from extender.state.queues.snapshot import QueueSnapshot
@@ -33,8 +33,7 @@ class _View:
     snapshot: QueueSnapshot
     pending: PendingQueues
     tree: QuotaTree
-    held: str
-    """For what those wait who have quota."""
+    unready: Unready
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ def why(
         text = "It was sent back and may not be tried yet"
         return Explanation(position, name, Unadmitted.ON_HOLD, text)
     tree.begin()
-    view = _View(snapshot, pending, tree, held_back(snapshot, rules.options))
+    view = _View(snapshot, pending, tree, Unready(snapshot, rules.options))
     try:
         if rules.room is not None:
             rules.room.begin()
@@ -83,8 +82,9 @@ def why(
 def _explained(nomination: Nomination, position: int, view: _View) -> Explanation:
     notes = tuple(_notes(nomination, view))
     name, plan = nomination.queue.name, nomination.plan
-    if nomination.fits and view.held:
-        text = f"there is quota for it; {view.held}"
+    held = view.unready.holds(view.snapshot.workloads[nomination.key]) if nomination.fits else ""
+    if held:
+        text = f"there is quota for it; {held}"
         return Explanation(position, name, Unadmitted.WAITING_FOR_PODS_READY, text, notes)
     if nomination.fits:
         text = f"there is quota for it; {position} workload(s) are before it"

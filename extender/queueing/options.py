@@ -14,7 +14,7 @@ class PodsReady:
     recovery_timeout: float | None = 1800.0
     """From when pods that were ready no longer are; None: as long as they like."""
     block_admission: bool = False
-    """Whether nobody is admitted before the pods of everybody who was are ready."""
+    """Whether it is not admitted before the pods of everybody who was are ready."""
     backoff_limit: int | None = None
     """How often a workload is queued again; one time more, and it is deactivated."""
     backoff_base: float = 60.0
@@ -35,3 +35,5 @@ class Options:
     requeuing_timestamp: Literal["Eviction", "Creation"] = "Eviction"
     """Which time gives a workload its place again whose pods did not become ready."""
     pods_ready: PodsReady = PodsReady()
+    kinds: frozenset[str] | None = None
+    """The kinds of jobs, as group/Kind, of whose pods anything is told; None: of all."""

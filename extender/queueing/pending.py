@@ -124,6 +124,8 @@ class PendingQueues:
         self._roomless: set[str] = set()
         """ClusterQueues with somebody who has quota and no room."""
         self._late: set[str] = set()
+        self._held: set[str] = set()
+        """Heads with quota that wait for something else, and keep it from others meanwhile."""
         self._lines = 0
         self._trees = _Trees()
 
@@ -133,8 +135,10 @@ class PendingQueues:
         """Give a workload the place that it should have; without a change it keeps its own."""
         workload = snapshot.workloads.get(key)
         found = standing(workload, snapshot, now=now) if workload is not None else None
+        held_in = self._places[key].cluster_queue if key in self._held else None
         if workload is None or not isinstance(found, Queued):
             self.remove(key)
+            self._let_go(held_in, snapshot, now)
             return
         place = _Place(
             found.cluster_queue,
@@ -148,6 +152,7 @@ class PendingQueues:
         self.remove(key)
         self._places[key] = place
         self._stand(key, place)
+        self._let_go(held_in, snapshot, now)
 
     def refresh(self, cluster_queue: str, snapshot: QueueSnapshot, now: float) -> None:
         """Update all workloads of a ClusterQueue: it came, went, stopped or goes on."""
@@ -166,6 +171,7 @@ class PendingQueues:
         """Forget a workload: it has quota, has ended or is gone."""
         place = self._places.pop(key, None)
         self._preempting.pop(key, None)
+        self._held.discard(key)
         if place is None:
             return
         queue = self._queues[place.cluster_queue]
@@ -267,6 +273,11 @@ class PendingQueues:
             queue.blocked = None
             self._ready.add(place.cluster_queue)
 
+    def _let_go(self, cluster_queue: str | None, snapshot: QueueSnapshot, now: float) -> None:
+        """Have those tried again for whom there was no quota beside a head that is held no more."""
+        if cluster_queue is not None:
+            self.release((cluster_queue,), snapshot, now)
+
     # -- what people ask
 
     def positions(self, cluster_queue: str) -> list[str]:
@@ -344,6 +355,7 @@ class PendingQueues:
     def park(self, key: str, *, unwelcome: bool = False, roomless: bool = False) -> None:
         """Leave a workload and its equals alone until quota is released, or there may be room."""
         place = self._places[key]
+        self._held.discard(key)
         queue = self._queues[place.cluster_queue]
         line = queue.lines[place.equals]
         line.parked, line.unwelcome, line.roomless = place.order, unwelcome, roomless
@@ -351,9 +363,15 @@ class PendingQueues:
         if roomless:
             self._roomless.add(place.cluster_queue)
 
+    def hold(self, key: str) -> None:
+        """Have a head with quota tried again in each cycle."""
+        self.retry(key)
+        self._held.add(key)
+
     def block(self, key: str, *, roomless: bool = False) -> None:
         """Let nobody pass a workload: its queue is strict."""
         place = self._places[key]
+        self._held.discard(key)
         if roomless:
             self._roomless.add(place.cluster_queue)
         self._queues[place.cluster_queue].blocked = key

@@ -1,19 +1,16 @@
 """How long a workload's pods may take to become ready (KEP-349), and whose are not yet."""
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from extender.api import wellknown as names
+from extender.api.values import LONGEST, seconds, switch, whole
 from extender.queueing import transitions as to
 from extender.queueing.options import Options, PodsReady
 from extender.state.queues.records import Meta, WorkloadInfo
 from extender.state.queues.snapshot import QueueSnapshot
 
-_DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", re.ASCII)
-"""`300`, `300s`, `5m`, `1h30m`."""
-_SWITCH: Final = {"true": True, "false": False}
 _MOST_DOUBLED: Final = 64
 """Times that a back-off is doubled at most; no number of seconds is that large."""
 
@@ -24,15 +21,6 @@ class Deadline:
 
     at: float
     cause: str
-
-
-def seconds(said: str) -> float | None:
-    """Return a duration as people write it in seconds; None where it is not one."""
-    found = _DURATION.fullmatch(said)
-    if found is None or not said:
-        return None
-    hours, minutes, rest = (float(each or 0) for each in found.groups())
-    return hours * 3600 + minutes * 60 + rest
 
 
 def policy_of(workload: WorkloadInfo, snapshot: QueueSnapshot, options: Options) -> PodsReady:
@@ -48,16 +36,14 @@ def policy_of(workload: WorkloadInfo, snapshot: QueueSnapshot, options: Options)
 
 def deadline(workload: WorkloadInfo, policy: PodsReady) -> Deadline | None:
     """Return until when the pods of a workload have to be ready; None where nobody waits."""
-    admitted = workload.condition(to.ADMITTED)
+    admitted, told = workload.condition(to.ADMITTED), workload.condition(to.PODS_READY)
     if not policy.enabled or not _should_run(workload) or admitted is None:
         return None
-    told = workload.condition(to.PODS_READY)
-    if told is not None and told.transition < admitted.transition:
-        told = None  # said of an earlier admission
-    if told is not None and told.status == "True":
-        return None
-    if told is None or told.reason != to.WAIT_FOR_RECOVERY:
-        return Deadline(admitted.transition + policy.timeout, to.WAIT_FOR_START)
+    if told is None or told.status == "True":
+        return None  # where nothing was told yet, nobody has asked before
+    if told.reason != to.WAIT_FOR_RECOVERY:
+        since = max(admitted.transition, told.transition)
+        return Deadline(since + policy.timeout, to.WAIT_FOR_START)
     if policy.recovery_timeout is None:
         return None
     return Deadline(told.transition + policy.recovery_timeout, to.WAIT_FOR_RECOVERY)
@@ -71,28 +57,49 @@ def _should_run(workload: WorkloadInfo) -> bool:
 def back_off(times: int, policy: PodsReady) -> float:
     """Return for how many seconds a workload waits that is sent back for the n-th time."""
     doubled = min(times - 1, _MOST_DOUBLED)
-    return min(policy.backoff_base * 2.0**doubled, policy.backoff_max)
+    return min(policy.backoff_base * 2.0**doubled, policy.backoff_max, LONGEST)
 
 
 def unready(snapshot: QueueSnapshot, options: Options) -> Iterator[str]:
-    """Yield the workloads with quota for whose pods everybody else has to wait."""
+    """Yield the workloads with quota for whose pods others have to wait."""
     for key in snapshot.holders():
         workload = snapshot.workloads[key]
         ready = workload.holds(to.PODS_READY) and not snapshot.is_assumed(key)
-        if not ready and policy_of(workload, snapshot, options).enabled:
+        if ready or not _is_told_of(workload, options):
+            continue
+        if policy_of(workload, snapshot, options).enabled:
             yield key
 
 
-def held_back(snapshot: QueueSnapshot, options: Options) -> str:
-    """Return for what everybody waits who has quota; nothing where nobody has to."""
-    if not options.pods_ready.block_admission:
-        return ""
-    return waits_for(sum(1 for _ in unready(snapshot, options)))
+def _is_told_of(workload: WorkloadInfo, options: Options) -> bool:
+    """Return whether there may be somebody who tells that its pods are ready."""
+    if options.kinds is None or not workload.owners:
+        return True
+    return any(each.group_kind in options.kinds for each in workload.owners)
 
 
-def waits_for(number: int) -> str:
-    """Say for the pods of how many workloads one waits."""
-    return f"waiting until the pods of {number} admitted workload(s) are ready" if number else ""
+class Unready:
+    """Those for whose pods others wait, as they are now; they are counted when somebody asks."""
+
+    def __init__(self, snapshot: QueueSnapshot, options: Options) -> None:
+        self._snapshot, self._options = snapshot, options
+        self._before: int | None = None
+        self._admitted = 0
+
+    def admit(self, workload: WorkloadInfo) -> None:
+        """Count one more, where its pods are waited for."""
+        if _is_told_of(workload, self._options):
+            self._admitted += policy_of(workload, self._snapshot, self._options).enabled
+
+    def holds(self, workload: WorkloadInfo) -> str:
+        """Return what one waits for who has quota; nothing where it may go on."""
+        if not policy_of(workload, self._snapshot, self._options).block_admission:
+            return ""
+        if self._before is None:
+            self._before = sum(1 for _ in unready(self._snapshot, self._options))
+        number = self._before + self._admitted
+        pods = f"the pods of {number} admitted workload(s) are ready"
+        return f"waiting until {pods}" if number else ""
 
 
 def _told_by(workload: WorkloadInfo, snapshot: QueueSnapshot) -> Iterator[Meta]:
@@ -111,11 +118,26 @@ def _told_by(workload: WorkloadInfo, snapshot: QueueSnapshot) -> Iterator[Meta]:
 def _changed(policy: PodsReady, meta: Meta) -> PodsReady:
     changes: dict[str, object] = {}
     for name, (field, read) in _READERS.items():
-        said = meta.annotations.get(name, meta.labels.get(name))
-        found = None if said is None else read(said)
+        read_ones = (read(said) for said in _said(name, meta))
+        found = next((each for each in read_ones if each is not None), None)
         if found is not None:
             changes[field] = None if found is _NEVER else found
     return replace(policy, **changes) if changes else policy  # type: ignore[arg-type]
+
+
+def unreadable(meta: Meta) -> Iterator[str]:
+    """Yield the settings of an object, with their values, that cannot be read."""
+    for name, (_, read) in _READERS.items():
+        for said in _said(name, meta):
+            if read(said) is None:
+                yield f"{name}={said:.40}"
+
+
+def _said(name: str, meta: Meta) -> Iterator[str]:
+    """Yield what the annotation and the label of a name say; the annotation goes first."""
+    for said in (meta.annotations.get(name), meta.labels.get(name)):
+        if said is not None:
+            yield said
 
 
 _NEVER: Final = object()
@@ -130,15 +152,12 @@ def _or_never(said: str) -> object:
     return _NEVER if found == 0 else found
 
 
-def _count(said: str) -> int | None:
-    return int(said) if said.isascii() and said.isdigit() else None
-
-
 _READERS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
-    names.WAIT_FOR_PODS_READY: ("enabled", _SWITCH.get),
+    names.WAIT_FOR_PODS_READY: ("enabled", switch),
     names.PODS_READY_TIMEOUT: ("timeout", _positive),
     names.PODS_READY_RECOVERY_TIMEOUT: ("recovery_timeout", _or_never),
-    names.PODS_READY_BACKOFF_LIMIT: ("backoff_limit", _count),
+    names.PODS_READY_BACKOFF_LIMIT: ("backoff_limit", whole),
     names.PODS_READY_BACKOFF_BASE: ("backoff_base", seconds),
     names.PODS_READY_BACKOFF_MAX: ("backoff_max", seconds),
+    names.PODS_READY_BLOCK_ADMISSION: ("block_admission", switch),
 }

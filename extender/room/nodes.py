@@ -75,7 +75,7 @@ class NodeRoom:
         """Return for how many of these pods each of those who leave gives room, or a part of it."""
         packing, used = self._packed(), Counter[str]()
         with packing.without([*self._given_back(without)]):
-            found = packing.fill(self._wanted(workload, asked(workload, given)))
+            found = packing.fill(self._wanted(workload, self._asked(workload, given)))
             packing.undo(found)
         for each in found.placed:
             used[each.node.name] += each.count
@@ -96,6 +96,14 @@ class NodeRoom:
         self._taken.append((workload, given, without))
         if self._packing is not None:
             self._keep_besides(self._packing, workload, given, without=without)
+
+    def _asked(self, workload: WorkloadInfo, given: Sequence[Assignment]) -> list[Some]:
+        return asked(workload, given, self._done(workload))
+
+    def _done(self, workload: WorkloadInfo) -> Mapping[str, int]:
+        """Return the pods that will not start again, though they may have quota."""
+        job = self._queues.job_of(workload.owner.uid) if workload.owner else None
+        return job.done if job is not None else {}
 
     # -- what is there
 
@@ -130,7 +138,10 @@ class NodeRoom:
         for workload in sorted(holders, key=_since):
             held = queues.admission(workload.key)
             if held is not None:
-                some, begun = unplaced(workload, held, queues=queues, cluster=self._cluster)
+                done = self._done(workload)
+                some, begun = unplaced(
+                    workload, held, done=done, queues=queues, cluster=self._cluster
+                )
                 self._keep(packing, workload, some, begun=begun)
 
     def _keep(
@@ -162,7 +173,7 @@ class NodeRoom:
         """Keep room for pods where others are now."""
         back = [*self._given_back(without)]
         with packing.without(back) if back else nullcontext():
-            self._keep(packing, workload, asked(workload, given))
+            self._keep(packing, workload, self._asked(workload, given))
 
     def _could_fit(self, wanted: Sequence[Wanted]) -> bool:
         """Return whether all pods would fit on empty nodes."""
@@ -195,7 +206,7 @@ class NodeRoom:
     def _answer(
         self, workload: WorkloadInfo, given: Sequence[Assignment], without: Collection[str]
     ) -> str | None:
-        packing, wanted = self._packed(), self._wanted(workload, asked(workload, given))
+        packing, wanted = self._packed(), self._wanted(workload, self._asked(workload, given))
         with packing.without([*self._given_back(without)]):
             found = packing.fill(wanted)
             text = self._sentence(found, packing) if found.missing else None

@@ -1,6 +1,6 @@
 """Pods that are admitted and have no node yet: room that is spoken for."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender.room.members import declared, members
@@ -20,18 +20,25 @@ class Some:
     count: int
 
 
-def asked(workload: WorkloadInfo, given: Sequence[Assignment]) -> list[Some]:
-    """Return all pods of an admission that have still to run."""
+def asked(
+    workload: WorkloadInfo, given: Sequence[Assignment], done: Mapping[str, int]
+) -> list[Some]:
+    """Return all pods of an admission that have still to run: not those that are `done`."""
     by_name = {each.name: each for each in workload.pod_sets}
     return [
-        Some(by_name[each.name], each, remaining(each, workload))
+        Some(by_name[each.name], each, remaining(each, workload, done))
         for each in given
         if each.name in by_name
     ]
 
 
 def unplaced(
-    workload: WorkloadInfo, held: Admission, *, queues: QueueSnapshot, cluster: Snapshot
+    workload: WorkloadInfo,
+    held: Admission,
+    *,
+    done: Mapping[str, int],
+    queues: QueueSnapshot,
+    cluster: Snapshot,
 ) -> tuple[list[Some], bool]:
     """Return the pods of an admitted workload that have no node, and whether others have one.
 
@@ -40,7 +47,7 @@ def unplaced(
     """
     if workload.evicted or workload.meta.terminating:
         return [], False
-    wanted = asked(workload, held.assignments)
+    wanted = asked(workload, held.assignments, done)
     there = _placed(declared(workload, cluster))
     left = _without(wanted, there)
     if left:

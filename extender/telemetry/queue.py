@@ -70,6 +70,13 @@ class QueueMetrics:
             buckets=_WAITS,
             registry=registry,
         )
+        self._ready_until_evicted = Histogram(
+            "kueue_pods_ready_to_evicted_time_seconds",
+            "Time from when the pods of a workload were ready until it had to give its quota back.",
+            ["cluster_queue", "reason", "underlying_cause"],
+            buckets=_WAITS,
+            registry=registry,
+        )
         self._evicted = Counter(
             "kueue_evicted_workloads",
             "Workloads that had to give their quota back, by why and by what led to it.",
@@ -121,10 +128,19 @@ class QueueMetrics:
         if after.evicted and not before.evicted:
             why = _eviction(before, after)
             self._evicted.labels(cluster_queue, *why, _class(after)).inc()
+            self._lost(before, after, (cluster_queue, *why))
         if after.holds(to.PODS_READY) and not before.holds(to.PODS_READY):
             self._ready(after, cluster_queue)
         if after.finished and not before.finished:
             self._finished.labels(cluster_queue, _class(after)).inc()
+
+    def _lost(
+        self, before: WorkloadInfo, after: WorkloadInfo, labels: tuple[str, str, str]
+    ) -> None:
+        ready, evicted = before.condition(to.PODS_READY), after.condition(to.EVICTED)
+        if ready is not None and ready.status == "True" and evicted is not None:
+            seconds = max(0.0, evicted.transition - ready.transition)
+            self._ready_until_evicted.labels(*labels).observe(seconds)
 
     def _ready(self, workload: WorkloadInfo, cluster_queue: str) -> None:
         ready, admitted = workload.condition(to.PODS_READY), workload.condition(to.ADMITTED)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -83,7 +83,8 @@ class Queue:
         self._metrics = given.metrics
         self._job_counts = JobCounts(self._snapshot, given.job_metrics, clock)
         workloads = Workloads(self.queues, WorkloadWriter(client, decoder), written=self._count)
-        options = chosen.options()
+        kinds = frozenset(f"{each.group}/{each.kind}" for each in selected)
+        options = replace(chosen.options(), kinds=kinds)
         self.admitter = Admitter(
             self.queues,
             workloads,

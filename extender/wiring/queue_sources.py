@@ -115,7 +115,9 @@ class Sources:
 
     def _decode_job(self, raw: bytes, kind: str) -> JobObject:
         integration = self._integrations[kind]
-        return self._decoder.job(raw, kind=kind, group_of=integration.group_of)
+        return self._decoder.job(
+            raw, kind=kind, group_of=integration.group_of, done=integration.done
+        )
 
     def _records(self) -> list[Reflector[Any]]:
         decoder = self._decoder

@@ -1,9 +1,12 @@
 """Stand-ins for the operators of other kinds: they make the pods of a job and tell how it goes.
 
 They do what those do that are not here, and no more: pods while the job is not suspended, none
-while it is, and the status that the real operator would write.
+while it is, and the status that the real operator would write. A JobSet goes on with the Jobs that
+have not succeeded; training jobs make all pods anew. Those of `kubeflow.org/v1` leave what had
+succeeded in their status until they have been started again.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +27,7 @@ class Kind:
     """Of the replicas."""
 
 
+SECONDS = 60
 _POLICY = ("spec", "runPolicy", "suspend")
 KINDS = {
     "JobSet": Kind("jobset.x-k8s.io/v1alpha2/jobsets", ("spec", "suspend"), "jobs"),
@@ -42,6 +46,8 @@ class Operator:
         self._api = api
         self._meta = job["metadata"]
         self._kind = KINDS[job["kind"]]
+        self._done: Counter[str] = Counter()
+        """How many pods or Jobs of a role have succeeded, of those that there are."""
         self._owner = {
             "apiVersion": job["apiVersion"],
             "kind": job["kind"],
@@ -65,29 +71,51 @@ class Operator:
         return value is True
 
     def start(self) -> list[Object]:
-        """Make what the job's templates ask for, and tell that it runs; return what was made.
-
-        One that was admitted is let go a moment later.
-        """
-        self._api.wait_for(f"{self._meta['name']} is let go", lambda: not self.suspended)
+        """Make what its templates ask for once it may run, tell of it, and return what was made."""
+        self._api.wait_for("it may run", lambda: not self.suspended, SECONDS)
         job = self.job
-        made = _jobs(job) if self._kind.templates == "jobs" else _pods(job, self._kind)
+        if self._kind.templates != "jobs":
+            self._done.clear()
+        made = _jobs(job, self._done) if self._kind.templates == "jobs" else _pods(job, self._kind)
         for each in made:
             each["metadata"] |= {
                 "namespace": self._meta["namespace"],
                 "ownerReferences": [self._owner],
             }
             self._api.create(each)
-        self.tell(_running(job, self._kind))
+        self.tell(_running(job, self._kind, self._done))
         return made
 
+    def succeed(self, role: str) -> None:
+        """End the next pod of a role, or all of the next Job of a JobSet, and tell of it."""
+        namespace = self._meta["namespace"]
+        name = f"{self._meta['name']}-{role.lower()}-{self._done[role]}"
+        pods = [name]
+        if self._kind.templates == "jobs":
+            found = self._api.list("pods", namespace, labels=f"job-name={name}")
+            pods = [each["metadata"]["name"] for each in found]
+        for pod in pods:
+            body = {"status": {"phase": "Succeeded"}}
+            self._api.patch("pods", pod, namespace, body=body, subresource="status")
+        if self._kind.templates == "jobs":
+            self._api.wait_for(f"{name} is complete", lambda: self._is_complete(name), SECONDS)
+        self._done[role] += 1
+        self.tell(_running(self.job, self._kind, self._done))
+
+    def _is_complete(self, name: str) -> bool:
+        status = self._api.get("batch/v1/jobs", name, self._meta["namespace"])["status"]
+        return any(each["type"] == "Complete" for each in status.get("conditions", []))
+
     def stop(self) -> None:
-        """Delete what there is of it, and tell that nothing runs."""
+        """Delete what there is of it, but for Jobs that are done, and tell that nothing runs."""
+        namespace = self._meta["namespace"]
         for resource in ("pods", "batch/v1/jobs"):
-            for each in self._api.list(resource, self._meta["namespace"]):
-                if self._owner in each["metadata"].get("ownerReferences", []):
-                    self._api.delete(resource, each["metadata"]["name"], self._meta["namespace"])
-        self.tell(_idle(self.job, self._kind))
+            for each in self._api.list(resource, namespace):
+                name, owners = each["metadata"]["name"], each["metadata"].get("ownerReferences", [])
+                ended = resource != "pods" and self._is_complete(name)
+                if self._owner in owners and not ended:
+                    self._api.delete(resource, name, namespace)
+        self.tell(_idle(self.job, self._kind, self._done))
 
     def finish(self) -> None:
         """Tell that it has succeeded, and delete its pods."""
@@ -104,8 +132,8 @@ class Operator:
         self._api.patch(self._kind.resource, name, namespace, body=body, subresource="status")
 
 
-def _jobs(job: Object) -> list[Object]:
-    """Return the Jobs of a JobSet."""
+def _jobs(job: Object, done: Mapping[str, int]) -> list[Object]:
+    """Return the Jobs of a JobSet that are not done."""
     return [
         {
             "apiVersion": "batch/v1",
@@ -114,11 +142,17 @@ def _jobs(job: Object) -> list[Object]:
                 **each["template"].get("metadata", {}),
                 "name": f"{job['metadata']['name']}-{each['name']}-{number}",
             },
-            "spec": {**each["template"]["spec"], "suspend": False},
+            "spec": _job_spec(each["template"]["spec"]),
         }
         for each in job["spec"]["replicatedJobs"]
-        for number in range(each.get("replicas", 1))
+        for number in range(done[each["name"]], each.get("replicas", 1))
     ]
+
+
+def _job_spec(source: Object) -> Object:
+    spec = {**source, "suspend": False}
+    pods = source["template"]
+    return {**spec, "template": {**pods, "spec": {"restartPolicy": "Never", **pods["spec"]}}}
 
 
 def _pods(job: Object, kind: Kind) -> list[Object]:
@@ -153,32 +187,40 @@ def _templates(job: Object, kind: Kind) -> list[tuple[str, int, Object]]:
     ]
 
 
-def _running(job: Object, kind: Kind) -> Object:
+def _running(job: Object, kind: Kind, done: Mapping[str, int]) -> Object:
     if kind.templates == "cluster":
         return {"jobDeploymentStatus": "Running", "rayClusterStatus": {"state": "ready"}}
     if kind.templates == "jobs":
-        return {
-            "replicatedJobsStatus": [
-                {"name": each["name"], "active": each.get("replicas", 1), "ready": 0}
-                for each in job["spec"]["replicatedJobs"]
-            ]
-        }
+        return _told_of_jobs(job, done, active=True)
+    counts = {role: spec.get("replicas", 1) for role, spec in job["spec"][kind.field].items()}
     return {
         "conditions": [{"type": "Running", "status": "True"}],
         "replicaStatuses": {
-            role: {"active": spec.get("replicas", 1)}
-            for role, spec in job["spec"][kind.field].items()
+            role: {"active": count - done[role], "succeeded": done[role] or None}
+            for role, count in counts.items()
         },
     }
 
 
-def _idle(job: Object, kind: Kind) -> Object:
+def _idle(job: Object, kind: Kind, done: Mapping[str, int]) -> Object:
     if kind.templates == "cluster":
         return {"jobDeploymentStatus": "Suspended", "rayClusterStatus": None}
     if kind.templates == "jobs":
-        names = [each["name"] for each in job["spec"]["replicatedJobs"]]
-        return {"replicatedJobsStatus": [{"name": name, "active": 0} for name in names]}
+        return _told_of_jobs(job, done, active=False)
+    counted = {"succeeded": None} if job["kind"] == "MPIJob" else {}
     return {
-        "conditions": [{"type": "Suspended", "status": "True"}],
-        "replicaStatuses": {role: {"active": 0} for role in job["spec"][kind.field]},
+        "conditions": [
+            {"type": "Running", "status": "False"},
+            {"type": "Suspended", "status": "True"},
+        ],
+        "replicaStatuses": {role: {"active": 0, **counted} for role in job["spec"][kind.field]},
     }
+
+
+def _told_of_jobs(job: Object, done: Mapping[str, int], *, active: bool) -> Object:
+    told = []
+    for each in job["spec"]["replicatedJobs"]:
+        left = each.get("replicas", 1) - done[each["name"]]
+        counts = {"active": left if active else 0, "succeeded": done[each["name"]], "ready": 0}
+        told.append({"name": each["name"], **counts, "failed": 0, "suspended": 0})
+    return {"replicatedJobsStatus": told}

@@ -1,161 +1,31 @@
-"""Jobs whose pods do not become ready in time: sent back, and others kept waiting meanwhile."""
+"""Jobs whose pods do not become ready in time: sent back, for longer each time, or for good."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.conftest import NodeFactory
+from tests.cluster.operators import Operator
+from tests.cluster.pods_ready import (
+    BASE,
+    OWN,
+    SECONDS,
+    TIMEOUT,
+    await_count,
+    await_suspended,
+    counts,
+    status_of,
+)
 from tests.cluster.queues import API, JOBS, WORKLOADS, Queues
+from tests.harness import kinds
 from tests.harness.client import Api
-from tests.harness.control_plane import ControlPlane
 from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang")
 
-OWN = "scheduling.x-k8s.io"
-TIMEOUT, RECOVERY = f"{OWN}/pods-ready-timeout", f"{OWN}/pods-ready-recovery-timeout"
-BASE, LIMIT = f"{OWN}/pods-ready-backoff-base", f"{OWN}/pods-ready-backoff-limit"
+RECOVERY, LIMIT = f"{OWN}/pods-ready-recovery-timeout", f"{OWN}/pods-ready-backoff-limit"
 SOON = {TIMEOUT: "2", BASE: "1"}
-SECONDS = 60
-
-
-@pytest.fixture
-def blocking(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[Reconciler]:
-    """A reconciler in the place of the one that all tests share."""
-    reconciler.stop()
-    settings = {
-        "reconcile": {"leaderElect": False},
-        "queue": {
-            "waitForPodsReady": {
-                "enable": True,
-                "timeoutSeconds": 3,
-                "recoveryTimeout": "1h",
-                "blockAdmission": True,
-                "requeuingStrategy": {"backoffBaseSeconds": 600},
-            }
-        },
-    }
-    other = Reconciler(control_plane, name="blocking", settings=settings)
-    other.wait_leading()
-    yield other
-    other.stop()
-    reconciler.start()
-
-
-def _status(queues: Queues, job: str) -> Mapping[str, Any]:
-    status: Mapping[str, Any] = (queues.workload(job) or {}).get("status", {})
-    return status
-
-
-def _counts(queues: Queues, job: str) -> dict[tuple[str, str], int]:
-    found = _status(queues, job).get("schedulingStats", {}).get("evictions", [])
-    return {(each["reason"], each["underlyingCause"]): each["count"] for each in found}
-
-
-def _await_count(queues: Queues, job: str, least: int) -> None:
-    def sent_back() -> bool:
-        return _status(queues, job).get("requeueState", {}).get("count", 0) >= least
-
-    queues.api.wait_for(f"{job} was sent back {least} times", sent_back, timeout=SECONDS)
-
-
-def _await_suspended(queues: Queues, job: str) -> None:
-    queues.api.wait_for(f"{job} is suspended", lambda: queues.is_suspended(job), timeout=SECONDS)
-
-
-# -- one after the other
-
-
-def test_while_pods_are_not_ready_nobody_else_is_admitted_and_then_the_next_one_is(
-    blocking: Reconciler, queues: Queues, nodes: NodeFactory
-) -> None:
-    nodes(1, "1")
-    queues.simple(cpu=8)
-    queues.local_queue("other", queues.cluster_queue("other", cpu=8))
-    patient = {TIMEOUT: "1h"}
-    queues.job("first", 2, labels=patient, run_for="1h")
-    queues.await_admitted("first")
-    queues.job("second", labels=patient, run_for="1h")
-    queues.job("elsewhere", queue="other", labels=patient, run_for="1h")
-
-    for waits in ("second", "elsewhere"):
-        told = queues.await_condition(waits, "QuotaReserved", "False", reason="WaitingForPodsReady")
-        assert "1 admitted workload" in told["message"]
-        assert queues.is_suspended(waits)
-    assert queues.condition("first", "PodsReady")["reason"] == "WaitForStart"
-
-    nodes(1, "1", prefix="more")
-    queues.await_condition("first", "PodsReady", reason="Started")
-    one, other = "second", "elsewhere"
-    queues.api.wait_for(
-        "one of both is admitted",
-        lambda: any(queues.condition(x, "Admitted").get("status") == "True" for x in (one, other)),
-    )
-    if queues.condition(other, "Admitted").get("status") == "True":
-        one, other = other, one
-    queues.await_condition(other, "QuotaReserved", "False", reason="WaitingForPodsReady")
-    assert queues.condition(one, "PodsReady")["status"] == "False"
-
-    nodes(1, "4", prefix="many")
-    queues.await_admitted("second", "elsewhere")
-    queues.await_condition("second", "PodsReady")
-    queues.await_condition("elsewhere", "PodsReady")
-
-
-def test_the_next_one_is_admitted_when_the_one_that_is_not_ready_is_gone(
-    blocking: Reconciler, queues: Queues
-) -> None:
-    queues.simple(cpu=8)
-    queues.job("first", labels={TIMEOUT: "1h"}, run_for="1h")
-    queues.await_admitted("first")
-    queues.job("second", run_for="1h")
-    queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForPodsReady")
-
-    queues.api.delete(JOBS, "first", queues.namespace)
-    queues.await_admitted("second")
-
-
-def test_for_a_job_that_nobody_waits_for_nobody_is_kept(
-    blocking: Reconciler, queues: Queues
-) -> None:
-    queues.simple(cpu=8)
-    queues.job("first", labels={f"{OWN}/wait-for-pods-ready": "false"}, run_for="1h")
-    queues.await_admitted("first")
-    queues.job("second", run_for="1h")
-
-    queues.await_admitted("second")
-    assert queues.condition("first", "PodsReady") == {}
-
-
-def test_who_is_late_is_suspended_and_inadmissible_and_the_next_one_is_admitted(
-    blocking: Reconciler, queues: Queues
-) -> None:
-    cluster_queue, _ = queues.simple(cpu=8)
-    queues.job("late", run_for="1h")
-    queues.await_admitted("late")
-    queues.job("next", labels={TIMEOUT: "1h"}, run_for="1h")
-
-    queues.await_condition("late", "Evicted", reason="PodsReadyTimeout")
-    _await_suspended(queues, "late")
-    queues.await_condition("late", "Requeued", "False", reason="PodsReadyTimeout")
-    assert "admission" not in _status(queues, "late")
-    state = _status(queues, "late")["requeueState"]
-    assert state["count"] == 1
-    assert state["requeueAt"]
-    assert _counts(queues, "late") == {("PodsReadyTimeout", "WaitForStart"): 1}
-    waiting = f'kueue_pending_workloads{{cluster_queue="{cluster_queue}",status="inadmissible"}}'
-    assert blocking.metric(waiting) == 1
-    evicted = (
-        f'kueue_evicted_workloads_total{{cluster_queue="{cluster_queue}",priority_class="",'
-        'reason="PodsReadyTimeout",underlying_cause="WaitForStart"}'
-    )
-    assert blocking.metric(evicted) == 1
-
-    queues.await_admitted("next")
-
-
-# -- time-outs, with nobody held for them
 
 
 def test_who_was_late_is_admitted_again_and_runs_once_there_is_room(
@@ -163,7 +33,7 @@ def test_who_was_late_is_admitted_again_and_runs_once_there_is_room(
 ) -> None:
     cluster_queue, _ = queues.simple(cpu=1)
     queues.job("job", labels=SOON, run_for="1h")
-    _await_count(queues, "job", 2)
+    await_count(queues, "job", 2)
 
     nodes(1, "4")
     queues.api.patch(JOBS, "job", queues.namespace, body={"metadata": {"labels": {TIMEOUT: "1h"}}})
@@ -175,7 +45,7 @@ def test_who_was_late_is_admitted_again_and_runs_once_there_is_room(
     )
     assert queues.condition("job", "Requeued")["reason"] == "BackoffFinished"
     assert queues.condition("job", "Evicted")["status"] == "False"
-    state = _status(queues, "job")["requeueState"]
+    state = status_of(queues, "job")["requeueState"]
     assert state["count"] >= 2
     assert "requeueAt" not in state
     labels = f'cluster_queue="{cluster_queue}",priority_class=""'
@@ -195,14 +65,14 @@ def test_who_is_late_too_often_is_deactivated_and_begins_anew_when_it_is_activat
         lambda: queues.condition("job", "Evicted").get("reason") == why,
         timeout=SECONDS,
     )
-    _await_suspended(queues, "job")
+    await_suspended(queues, "job")
     queues.await_condition("job", "QuotaReserved", "False")
     workload = queues.workload("job")
     assert workload is not None
     assert workload["spec"]["active"] is False
     assert "requeueState" not in workload["status"]
     assert queues.condition("job", "DeactivationTarget") == {}
-    assert _counts(queues, "job") == {
+    assert counts(queues, "job") == {
         ("PodsReadyTimeout", "WaitForStart"): 1,
         ("Deactivated", "RequeuingLimitExceeded"): 1,
     }
@@ -213,7 +83,7 @@ def test_who_is_late_too_often_is_deactivated_and_begins_anew_when_it_is_activat
     queues.await_admitted("job")
     queues.await_condition("job", "PodsReady", reason="Started")
     assert queues.condition("job", "Requeued")["reason"] == "Reactivated"
-    assert "requeueState" not in _status(queues, "job")
+    assert "requeueState" not in status_of(queues, "job")
 
 
 @pytest.mark.usefixtures("reconciler")
@@ -243,9 +113,9 @@ def test_pods_that_are_no_longer_ready_may_take_their_time_to_recover_and_no_mor
     api.patch(JOBS, "job", queues.namespace, body={"metadata": {"labels": {RECOVERY: "2"}}})
     lose_one(cordoned=True)
     queues.await_condition("job", "Evicted", reason="PodsReadyTimeout")
-    _await_suspended(queues, "job")
+    await_suspended(queues, "job")
     queues.await_condition("job", "QuotaReserved", "False")
-    assert _counts(queues, "job") == {("PodsReadyTimeout", "WaitForRecovery"): 1}
+    assert counts(queues, "job") == {("PodsReadyTimeout", "WaitForRecovery"): 1}
 
 
 @pytest.mark.usefixtures("reconciler")
@@ -260,6 +130,140 @@ def test_a_cluster_queue_has_times_of_its_own_and_a_job_the_last_word(queues: Qu
     )
 
     queues.await_condition("short", "Evicted", reason="PodsReadyTimeout")
-    _await_suspended(queues, "short")
+    await_suspended(queues, "short")
     assert not queues.condition("long", "Evicted")
     assert not queues.is_suspended("long")
+
+
+# -- what counts as ready
+
+
+@pytest.mark.usefixtures("reconciler")
+def test_a_job_whose_pods_are_ready_one_after_the_other_stays(
+    queues: Queues, nodes: NodeFactory
+) -> None:
+    """There is a node for one of two: there is never a moment at which both are ready."""
+    nodes(1, "1")
+    queues.simple(cpu=2)
+    short = {TIMEOUT: "10", RECOVERY: "10", BASE: "600"}
+    queues.job("job", 2, completions=100, run_for="1s", labels=short)
+
+    queues.await_condition("job", "PodsReady", reason="Started")
+    queues.api.wait_for(
+        "more are done than can be in ten seconds",
+        lambda: queues.api.get(JOBS, "job", queues.namespace)["status"].get("succeeded", 0) >= 15,
+        timeout=2 * SECONDS,
+    )
+    assert counts(queues, "job") == {}
+    assert not queues.is_suspended("job")
+
+
+@pytest.mark.usefixtures("reconciler")
+def test_an_index_that_failed_for_good_is_not_missed(queues: Queues, nodes: NodeFactory) -> None:
+    nodes(1, "4")
+    queues.simple(cpu=3)
+    short = {RECOVERY: "2", BASE: "600"}
+    queues.job("job", 2, indexed=True, backoffLimitPerIndex=0, run_for="1h", labels=short)
+    queues.await_condition("job", "PodsReady", reason="Started")
+
+    first = queues.api.list("pods", queues.namespace)[0]["metadata"]["name"]
+    queues.api.patch(
+        "pods", first, queues.namespace, body={"status": {"phase": "Failed"}}, subresource="status"
+    )
+    queues.api.wait_for(
+        "the index has failed",
+        lambda: queues.api.get(JOBS, "job", queues.namespace)["status"].get("failedIndexes"),
+    )
+    # A job that does miss a pod is told of it, and is sent back.
+    queues.job("other", run_for="1h", labels=short)
+    queues.await_condition("other", "PodsReady", reason="Started")
+    [other] = [
+        pod["metadata"]["name"]
+        for pod in queues.api.list("pods", queues.namespace)
+        if pod["metadata"]["name"].startswith("other")
+    ]
+    for node in queues.api.list("nodes"):
+        queues.api.patch("nodes", node["metadata"]["name"], body={"spec": {"unschedulable": True}})
+    queues.api.delete("pods", other, queues.namespace, grace_seconds=0)
+    queues.await_condition("other", "Evicted", reason="PodsReadyTimeout")
+    assert counts(queues, "job") == {}
+    assert queues.condition("job", "PodsReady")["reason"] == "Started"
+
+
+@pytest.mark.usefixtures("reconciler")
+def test_a_training_job_of_which_a_worker_does_not_come_is_sent_back(
+    queues: Queues, api: Api
+) -> None:
+    """Its operator says that it runs as soon as its master does."""
+    api.apply(Path(__file__).parents[1] / "harness" / "crds")
+    queues.simple(cpu=8)
+    job = kinds.kubeflow("PyTorchJob", "pytorchReplicaSpecs", Master=1, Worker=2)
+    labels = {kinds.QUEUE: "queue", TIMEOUT: "1h", BASE: "600"}
+    meta = {"name": "job", "namespace": queues.namespace, "labels": labels}
+    operator = Operator(api, api.create({**job, "metadata": meta}))
+    queues.await_admitted("job")
+    api.wait_for("it is started", lambda: not operator.suspended, SECONDS)
+    running = {"conditions": [{"type": "Running", "status": "True"}]}
+
+    operator.tell(
+        {**running, "replicaStatuses": {"Master": {"active": 1}, "Worker": {"active": 2}}}
+    )
+    queues.await_condition("job", "PodsReady", reason="Started")
+    operator.tell(
+        {**running, "replicaStatuses": {"Master": {"active": 1}, "Worker": {"active": 1}}}
+    )
+    queues.await_condition("job", "PodsReady", "False", reason="WaitForRecovery")
+    resource = "kubeflow.org/v1/pytorchjobs"
+    api.patch(resource, "job", queues.namespace, body={"metadata": {"labels": {RECOVERY: "1"}}})
+
+    queues.await_condition("job", "Evicted", reason="PodsReadyTimeout")
+    api.wait_for("it is stopped", lambda: operator.suspended, SECONDS)
+    operator.stop()
+    queues.await_condition("job", "QuotaReserved", "False")
+    assert counts(queues, "job") == {("PodsReadyTimeout", "WaitForRecovery"): 1}
+
+
+# -- over a restart
+
+
+def test_a_time_out_goes_on_while_nobody_looks(reconciler: Reconciler, queues: Queues) -> None:
+    """As if it had been away for an hour: counted anew, half an hour would not be over."""
+    queues.simple(cpu=1)
+    queues.job("job", labels={TIMEOUT: "30m", BASE: "600"}, run_for="1h")
+    queues.await_condition("job", "PodsReady", "False", reason="WaitForStart")
+    reconciler.process.kill()
+    workload = queues.workload("job")
+    assert workload is not None
+    conditions = workload["status"]["conditions"]
+    for each in conditions:
+        since = datetime.fromisoformat(each["lastTransitionTime"]) - timedelta(hours=1)
+        each["lastTransitionTime"] = since.strftime("%Y-%m-%dT%H:%M:%SZ")
+    queues.api.patch(
+        WORKLOADS,
+        workload["metadata"]["name"],
+        queues.namespace,
+        body={"status": {"conditions": conditions}},
+        subresource="status",
+    )
+
+    reconciler.start()
+    queues.await_condition("job", "Evicted", reason="PodsReadyTimeout")
+    await_suspended(queues, "job")
+
+
+def test_a_back_off_is_as_long_after_a_restart(reconciler: Reconciler, queues: Queues) -> None:
+    queues.simple(cpu=1)
+    queues.job("job", labels={TIMEOUT: "2", BASE: "20"}, run_for="1h")
+    queues.await_condition("job", "Requeued", "False", reason="PodsReadyTimeout")
+    until = status_of(queues, "job")["requeueState"]["requeueAt"]
+
+    reconciler.restart()
+    queues.api.patch(JOBS, "job", queues.namespace, body={"metadata": {"labels": {TIMEOUT: "1h"}}})
+    queues.api.wait_for(
+        "it is admitted again",
+        lambda: queues.condition("job", "Admitted").get("status") == "True",
+        timeout=SECONDS,
+    )
+    assert queues.condition("job", "Admitted")["lastTransitionTime"] >= until
+    assert queues.condition("job", "Requeued")["reason"] == "BackoffFinished"
+    assert status_of(queues, "job")["requeueState"] == {"count": 1}

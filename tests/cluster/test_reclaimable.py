@@ -3,19 +3,23 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import POD_GROUPS
+from tests.cluster.operators import Operator
 from tests.cluster.queues import API, JOBS, WORKLOADS, Queues
 from tests.harness import objects
 from tests.harness.client import Api, Object
-from tests.harness.kinds import fresh, jobset, mpijob
+from tests.harness.kinds import fresh, jobset, mpijob, pytorchjob
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
 CRDS = Path(__file__).parents[1] / "harness" / "crds"
 HOLD = "test.example/hold"
+REQUIRE_ROOM = "scheduling.x-k8s.io/require-room"
 RELEASE = "scheduling.x-k8s.io/release-quota"
 INDEX = "batch.kubernetes.io/job-completion-index"
 PATIENT = 60
@@ -69,6 +73,17 @@ def succeed(queues: Queues, job: str, *, done: int, left: int) -> None:
     await_running(queues, job, left)
 
 
+def await_looked(queues: Queues) -> None:
+    """Wait until the reconciler has seen all Jobs as they are, and has tried to admit once more.
+
+    A new Job comes after all that was to be seen before it; it must not have quota either.
+    """
+    name = f"marker-{uuid4().hex[:6]}"
+    queues.job(name)
+    queues.await_condition(name, "QuotaReserved", "False", reason="WaitingForQuota")
+    queues.api.delete(JOBS, name, queues.namespace)
+
+
 @pytest.mark.parametrize(
     ("parallelism", "completions", "ends"),
     [(3, 3, [2]), (2, 4, [2, 2, 1]), (5, 3, [2])],
@@ -87,6 +102,7 @@ def test_quota_of_a_pod_that_is_not_replaced_admits_the_next_job(
 
     for done, left in enumerate(ends[:-1], start=1):
         succeed(queues, "first", done=done, left=left)
+        await_looked(queues)
         assert reclaimed(queues, "first") == 0
         assert queues.is_suspended("next")
     succeed(queues, "first", done=len(ends), left=ends[-1])
@@ -134,10 +150,21 @@ def test_a_job_that_was_given_less_gives_back_of_that(queues: Queues) -> None:
     queues.job("next", run_for="1h")
     queues.await_condition("next", "QuotaReserved", "False", reason="WaitingForQuota")
 
-    for done, left in ((1, 2), (2, 2), (3, 1)):
-        assert queues.is_suspended("next")
+    for done, left in ((1, 2), (2, 2)):
         succeed(queues, "first", done=done, left=left)
+        await_looked(queues)
+        assert reclaimed(queues, "first") == 0
+        assert queues.is_suspended("next")
+    succeed(queues, "first", done=3, left=1)
     queues.await_admitted("next")
+    assert reclaimed(queues, "first") == 3
+    await_running(queues, "next", 1)
+    assert len(running(queues, "first")) == 1
+    await_looked(queues)
+    workload = queues.workload("first")
+    assert workload is not None
+    [given] = workload["status"]["admission"]["podSetAssignments"]
+    assert (given["count"], workload["spec"]["podSets"][0]["count"]) == (2, 4)
 
 
 def set_active(queues: Queues, job: str, *, active: bool) -> None:
@@ -320,3 +347,93 @@ def test_a_kind_that_others_look_after_gives_back_what_its_status_tells(
 
     queues.await_admitted("next")
     assert reclaimed(queues, "work", pod_set) == done
+
+
+class Restarted:
+    """A job of another kind that is evicted and admitted again, in a queue that asks for room."""
+
+    def __init__(self, api: Api, queues: Queues, source: Object, cpu: int) -> None:
+        self._api, self._queues = api, queues
+        api.apply(CRDS)
+        name, _ = queues.simple(cpu=cpu)
+        needs_room = {"metadata": {"annotations": {REQUIRE_ROOM: "true"}}}
+        api.patch(f"{API}/clusterqueues", name, body=needs_room)
+        job = api.create(fresh(source, namespace=queues.namespace, queue="queue"))
+        self.operator = Operator(api, job)
+
+    def start(self, pods: int) -> None:
+        """Have its pods made once it may run: so many then run."""
+        self.operator.start()
+        self._api.wait_for(f"{pods} pods run", lambda: len(self._running()) == pods, PATIENT)
+
+    def restart(self, pods: int) -> None:
+        """Evict it, and have it start once more with so many pods."""
+        set_active(self._queues, "work", active=False)
+        self._api.wait_for("it is stopped", lambda: self.operator.suspended, PATIENT)
+        self.operator.stop()
+        self._queues.await_condition("work", "QuotaReserved", "False")
+        set_active(self._queues, "work", active=True)
+        self.start(pods)
+
+    def given(self) -> dict[str, int]:
+        """Return for how many pods of each pod set it has quota."""
+        workload: Any = self._queues.workload("work")
+        given = workload["status"]["admission"]["podSetAssignments"]
+        return {each["name"]: each["count"] for each in given}
+
+    def needed(self) -> int:
+        """Return how many pods its group starts with."""
+        workload: Any = self._queues.workload("work")
+        name = workload["metadata"]["name"]
+        needed: int = self._api.get(POD_GROUPS, name, self._queues.namespace)["spec"]["minMember"]
+        return needed
+
+    def _running(self) -> list[Object]:
+        pods = self._api.list("pods", self._queues.namespace)
+        return [pod for pod in pods if pod["status"].get("phase") == "Running"]
+
+
+def test_a_training_job_that_starts_again_asks_for_all_that_it_starts(
+    api: Api, queues: Queues
+) -> None:
+    """Its status tells of the one that had succeeded until its operator looks at it again."""
+    job = Restarted(api, queues, pytorchjob(), cpu=4)
+    job.start(4)
+    assert job.needed() == 4
+    job.operator.succeed("Worker")
+    await_reclaimed(queues, "work", 1, "worker")
+    queues.job("next", run_for="1h")
+    queues.await_admitted("next")
+    queues.api.delete(JOBS, "next", queues.namespace)
+
+    job.restart(4)
+
+    assert (job.given(), job.needed()) == ({"master": 1, "worker": 3}, 4)
+    assert reclaimed(queues, "work", "worker") == 0
+    job.operator.succeed("Worker")
+    await_reclaimed(queues, "work", 1, "worker")
+
+
+@pytest.mark.parametrize(
+    ("policy", "given", "done"), [({}, 2, 2), ({"maxRestarts": 3}, 4, 0)], ids=["final", "not yet"]
+)
+def test_a_jobset_goes_on_with_the_jobs_that_are_left(
+    api: Api, queues: Queues, policy: Object, given: int, done: int
+) -> None:
+    """Where a failure would start all of them again it keeps the quota, and waits for nobody."""
+    source = jobset()
+    source["spec"]["failurePolicy"] = policy
+    job = Restarted(api, queues, source, cpu=9)
+    job.start(5)
+    assert job.needed() == 5
+    job.operator.succeed("workers")
+    if done:
+        await_reclaimed(queues, "work", done, "workers")
+    else:
+        await_looked(queues)
+        assert reclaimed(queues, "work", "workers") == 0
+
+    job.restart(3)
+
+    assert (job.given(), job.needed()) == ({"driver": 1, "workers": given}, 3)
+    assert reclaimed(queues, "work", "workers") == done

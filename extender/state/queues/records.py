@@ -258,6 +258,11 @@ class OwnerRef:
     uid: str
     controller: bool = True
 
+    @property
+    def group_kind(self) -> str:
+        """The kind without a version, as group/Kind."""
+        return f"{self.api_version.rpartition('/')[0]}/{self.kind}"
+
 
 @dataclass(frozen=True, slots=True)
 class EvictionCount:
@@ -332,6 +337,9 @@ class WorkloadInfo:
         return self.holds("Admitted")
 
 
+CompletionMode = Literal["Indexed", "NonIndexed"]
+
+
 @dataclass(frozen=True, slots=True)
 class JobObject:
     """A job of any kind, as the API server has it."""
@@ -344,6 +352,10 @@ class JobObject:
     owner: OwnerRef | None = None
     group: str = ""
     """The name that all objects have which are one job together; nothing for one alone."""
+    completion_mode: CompletionMode | None = None
+    """Of a Job; other kinds have none."""
+    done: Mapping[str, int] = field(default_factory=dict)
+    """Pods by pod set that no start makes any more, where their quota is not given back yet."""
 
     @property
     def key(self) -> tuple[str, str]:

@@ -1,10 +1,12 @@
 """How much quota a workload takes."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from extender.state.queues.records import Admission, Assignment, FlavorResource, WorkloadInfo
 
 Usage = dict[FlavorResource, int]
+_NONE: Final[Mapping[str, int]] = {}
 
 
 def usage(admission: Admission, workload: WorkloadInfo) -> Usage:
@@ -25,11 +27,17 @@ def usage(admission: Admission, workload: WorkloadInfo) -> Usage:
     return taken
 
 
-def remaining(assignment: Assignment, workload: WorkloadInfo) -> int:
-    """Return how many of the pods that quota was given for have still to run."""
+def remaining(
+    assignment: Assignment, workload: WorkloadInfo, done: Mapping[str, int] = _NONE
+) -> int:
+    """Return how many of the pods that quota was given for have still to run.
+
+    Pods that are `done` besides may have their quota yet.
+    """
+    name = assignment.name
     asked = {each.name: each.count for each in workload.pod_sets}
-    most = asked.get(assignment.name, assignment.count)
-    return max(0, min(assignment.count, most - workload.reclaimable.get(assignment.name, 0)))
+    through = max(workload.reclaimable.get(name, 0), done.get(name, 0))
+    return max(0, min(assignment.count, asked.get(name, assignment.count) - through))
 
 
 def add(into: Usage, more: Mapping[FlavorResource, int], *, sign: int = 1) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.api.indexes import count_indexes
+from extender.api.indexes import count_below
 from tests.bench.indexed import Bench, Shape, compressed, lists
 
 
@@ -17,7 +17,7 @@ def test_a_list_is_written_as_the_job_controller_writes_it(indexes: set[int], wa
 def test_indexes_end_in_order_or_every_second_first() -> None:
     assert [*lists(Shape("", 1, 5, 2))] == ["0,1", "0-3", "0-4"]
     assert [*lists(Shape("", 1, 4, scattered=True))] == ["0", "0,2", "0-2", "0-3"]
-    assert [count_indexes(text) for text in lists(Shape("", 1, 100, 30))] == [30, 60, 90, 100]
+    assert [count_below(100, text) for text in lists(Shape("", 1, 100, 30))] == [30, 60, 90, 100]
 
 
 @pytest.mark.parametrize("shape", [Shape("", 1, 40, 3), Shape("", 3, 4, scattered=True)])

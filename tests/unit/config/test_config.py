@@ -296,8 +296,22 @@ def test_a_certificate_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
     ("said", "want"),
     [
         ({}, PodsReady()),
-        ({"enable": True}, PodsReady(timeout=300, recovery_timeout=300)),
-        ({"enable": True, "timeoutSeconds": 7}, PodsReady(timeout=7, recovery_timeout=7)),
+        (
+            {"enable": True},
+            PodsReady(timeout=300, recovery_timeout=300, block_admission=True),
+        ),
+        (
+            {"enable": True, "timeoutSeconds": 7, "blockAdmission": False},
+            PodsReady(timeout=7, recovery_timeout=7),
+        ),
+        (
+            {"enable": True, "blockAdmission": None, "timeout": None, "recoveryTimeout": None},
+            PodsReady(timeout=300, recovery_timeout=300, block_admission=True),
+        ),
+        ({"enable": None, "blockAdmission": None, "requeuingStrategy": None}, PodsReady()),
+        ({"requeuingStrategy": {"backoffBaseSeconds": None, "timestamp": None}}, PodsReady()),
+        ({"timeout": "500ms"}, PodsReady(timeout=0.5, recovery_timeout=0.5)),
+        (None, PodsReady()),
         ({"enable": False, "blockAdmission": True}, PodsReady(enabled=False)),
         (
             {"timeout": "1h30m", "recoveryTimeout": "0s"},
@@ -317,7 +331,7 @@ def test_a_certificate_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_waiting_for_pods(tmp_path: Path, said: dict[str, Any], want: PodsReady) -> None:
+def test_waiting_for_pods(tmp_path: Path, said: dict[str, Any] | None, want: PodsReady) -> None:
     path = written(tmp_path, {"queue": {"waitForPodsReady": said}})
     assert load(path, {}).queue.options().pods_ready == want
 
@@ -328,6 +342,13 @@ def test_waiting_for_pods(tmp_path: Path, said: dict[str, Any], want: PodsReady)
         ({"timeout": "soon"}, "queue.waitForPodsReady.timeout: 'soon' should be seconds, or a"),
         ({"timeoutSeconds": 0}, "queue.waitForPodsReady.timeoutSeconds: Input should be greater"),
         ({"timeout": 1, "timeoutSeconds": 2}, "queue.waitForPodsReady.timeoutSeconds: there is no"),
+        ({"timeout": True}, "queue.waitForPodsReady.timeout: True should be seconds, or a"),
+        ({"timeout": "9" * 5000}, "queue.waitForPodsReady.timeout: '999"),
+        ({"recoveryTimeout": 1e30}, "queue.waitForPodsReady.recoveryTimeout: Input should be less"),
+        (
+            {"requeuingStrategy": {"backoffMaxSeconds": 1e30}},
+            "requeuingStrategy.backoffMaxSeconds: Input should be less",
+        ),
         ({"requeuingStrategy": {"timestamp": "Now"}}, "requeuingStrategy.timestamp: Input should"),
     ],
 )

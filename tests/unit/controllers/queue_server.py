@@ -25,7 +25,7 @@ class Server:
 
     def __init__(self) -> None:
         self.stored: dict[str, WorkloadInfo] = {}
-        self.script: list[ApiError | None] = []
+        self.script: list[Exception | None] = []
         self.reads: list[ApiError] = []
         self.writes = 0
         self.go_on = asyncio.Event()

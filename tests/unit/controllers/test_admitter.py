@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from extender.controllers.admitter import Admitter
+from extender.controllers.admitter import ROOM_ROUND, Admitter
 from extender.controllers.workload_writer import Workloads
 from extender.kube.errors import ApiError, ForbiddenError, UnavailableError
 from extender.kube.recorder import Event
 from extender.queueing.cycle import Outcome
-from extender.queueing.options import Options
+from extender.queueing.options import Options, PodsReady
 from extender.state.queues import events as ev
 from extender.state.queues.records import NamespaceInfo, WorkloadInfo
 from extender.state.queues.store import Queues
@@ -22,8 +22,15 @@ from tests.unit.controllers.queue_server import DOWN, LOST, LostError, Server
 pytestmark = pytest.mark.looptime
 
 
-class NoMetrics:
-    def cycle(self, seconds: float, outcomes: tuple[Outcome, ...]) -> None: ...
+class Counting:
+    """Counts cycles."""
+
+    def __init__(self) -> None:
+        self.cycles = 0
+
+    def cycle(self, seconds: float, outcomes: tuple[Outcome, ...]) -> None:
+        self.cycles += 1
+
     def admitted(self, workload: WorkloadInfo, cluster_queue: str, *, waited: float) -> None: ...
     def preempted(self, preempting_cluster_queue: str, reason: str) -> None: ...
 
@@ -31,19 +38,20 @@ class NoMetrics:
 class Scene:
     """One ClusterQueue with one CPU, and an admitter whose watch tells when the test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Options | None = None, cpu: int = 1) -> None:
         self.queues, self.server = Queues(), Server()
+        self.metrics = Counting()
         self.view = self.queues.snapshot()
         self.events: list[Event] = []
-        for record in (NamespaceInfo(NAMESPACE), flavor(), cluster_queue("cq", 1), local_queue()):
+        for record in (NamespaceInfo(NAMESPACE), flavor(), cluster_queue("cq", cpu), local_queue()):
             self.queues.apply(ev.Applied(record))
         self.admitter = Admitter(
             self.queues,
             Workloads(self.queues, self.server),
             record=self.events.append,
             clock=ManualClock(),
-            options=Options(),
-            metrics=NoMetrics(),
+            options=options or Options(),
+            metrics=self.metrics,
         )
         self.queues.subscribe(self.admitter.on_change)
 
@@ -103,6 +111,26 @@ async def test_while_the_api_server_is_away_quota_is_kept_for_who_got_it(scene: 
         assert scene.view.is_assumed(key("first"))
         assert not scene.view.is_assumed(key("second"))
         await scene.until(lambda: scene.admitted() == {"first"})
+
+
+async def test_while_others_are_waited_for_nothing_is_tried_before_something_changes() -> None:
+    blocking = Options(pods_ready=PodsReady(block_admission=True))
+    scene = Scene(blocking, cpu=4)
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"first"})
+        await asyncio.sleep(30)
+        before = scene.metrics.cycles
+        await asyncio.sleep(100)
+        # A round for room that may have come is made in any case.
+        assert scene.metrics.cycles - before <= 100 / ROOM_ROUND
+
+
+async def test_a_workload_that_cannot_be_written_harms_itself_alone(scene: Scene) -> None:
+    scene.server.script = [OverflowError("date value out of range")]
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"second"})
 
 
 @pytest.mark.parametrize("unknown", [0, 2])

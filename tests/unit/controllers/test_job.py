@@ -12,11 +12,12 @@ from structlog.testing import capture_logs
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController, JobOptions
 from extender.controllers.workload_writer import Workloads
+from extender.jobs import actions as do
 from extender.jobs.registry import builtin
 from extender.kube.errors import ApiError, InvalidError, NotFoundError, UnavailableError
 from extender.kube.recorder import Event
 from extender.state.queues import events as ev
-from extender.state.queues.records import JobObject, OwnerRef
+from extender.state.queues.records import JobObject, OwnerRef, WorkloadInfo
 from extender.state.queues.store import Queues
 from tests.harness import objects
 from tests.makers import NAMESPACE, ManualClock
@@ -154,7 +155,7 @@ async def test_what_cannot_be_decided_is_told_and_harms_nobody(
         raise KeyError("spec")
 
     monkeypatch.setattr("extender.controllers.job.decide", fail)
-    with capture_logs() as logs:
+    with capture_logs() as logs, pytest.raises(ApiError, match="spec"):
         await scene.look()
     assert [each["job"] for each in logs] == [KEY]
 
@@ -173,6 +174,44 @@ async def test_what_the_api_server_does_not_take_is_told_to_the_job(
     [told] = scene.events
     assert (told.about.name, told.reason, told.warning) == ("job", "Invalid", True)
     assert told.note == "spec.podSets is wrong"
+
+
+async def test_pods_that_cannot_be_given_back_do_not_keep_others_from_being_told_of(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.admit()
+    key, uid = f"{NAMESPACE}/w", "w"
+    actions = (
+        do.SetReclaimable(key, uid, {"main": 1}),
+        do.SetPodsReady(key, uid, ready=True, reason="Started", message=""),
+    )
+    monkeypatch.setattr("extender.controllers.job.decide", lambda *_: actions)
+    write = scene.server.write_status
+
+    async def refuse(before: WorkloadInfo, after: WorkloadInfo) -> WorkloadInfo:
+        if before.reclaimable != after.reclaimable:
+            raise InvalidError("reclaimablePods are wrong", status=422)
+        return await write(before, after)
+
+    monkeypatch.setattr(scene.server, "write_status", refuse)
+    with pytest.raises(InvalidError):
+        await scene.look()
+    assert scene.server.stored[key].holds("PodsReady")
+    assert [each.reason for each in scene.events] == ["Invalid"]
+
+
+async def test_with_the_quota_goes_what_was_told_of_pods_that_start_again(scene: Scene) -> None:
+    """In one write: in between it could be admitted for less than it starts with."""
+    scene.admit()
+    evicted = scene.server.touch(
+        f"{NAMESPACE}/w",
+        conditions=(condition("QuotaReserved"), condition("Admitted"), condition("Evicted")),
+        reclaimable={"main": 1},
+    )
+    scene.queues.apply(ev.Applied(evicted))
+    await scene.look()
+    stored = scene.server.stored[f"{NAMESPACE}/w"]
+    assert (stored.admission, stored.reclaimable) == (None, {})
 
 
 async def test_a_job_without_label_and_workload_is_forgotten(scene: Scene) -> None:

@@ -7,14 +7,16 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from extender.controllers.job_counts import JobCounts
+from extender.kube.decode import Decoder
+from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import UnavailableError
 from extender.queueing import transitions as to
 from extender.state.queues import events as ev
-from extender.state.queues.records import JobObject, OwnerRef, WorkloadInfo
+from extender.state.queues.records import OwnerRef, WorkloadInfo
 from extender.state.queues.store import Queues
 from extender.telemetry.jobs import JobMetrics
 from tests.makers import ManualClock
-from tests.queue_makers import meta, pod_set, workload
+from tests.queue_makers import pod_set, workload
 
 KEY = ("batch/job", "ns/job")
 
@@ -24,7 +26,9 @@ class Scene:
         self.clock = ManualClock()
         self.registry = CollectorRegistry()
         queues = Queues()
-        self.job = JobObject(kind, meta("job"), json.dumps({"spec": spec}).encode())
+        metadata = {"name": "job", "namespace": "ns", "uid": "job", "resourceVersion": "7"}
+        raw = json.dumps({"metadata": metadata, "spec": spec}).encode()
+        self.job = QueueDecoder(Decoder()).job(raw, kind=kind)
         queues.apply(ev.JobApplied(self.job))
         self.counts = JobCounts(queues.snapshot(), JobMetrics(self.registry), self.clock)
 
@@ -82,7 +86,7 @@ async def test_what_has_no_mode_is_looked_at_and_not_counted(spec: Any, kind: st
 
 @pytest.mark.parametrize(
     ("reason", "result"),
-    [("Succeeded", "succeeded"), ("Failed", "failed"), ("OutOfSync", "failed")],
+    [("Succeeded", "succeeded"), ("Failed", "failed")],
 )
 def test_an_end_counts_once(reason: str, result: str) -> None:
     scene = Scene({"completionMode": "Indexed"})
@@ -92,6 +96,14 @@ def test_an_end_counts_once(reason: str, result: str) -> None:
     scene.counts.changed(after, after)
     scene.counts.changed(before, before)
     assert scene.sample("job_finished_total", "Indexed", result) == 1
+
+
+@pytest.mark.parametrize("reason", ["OutOfSync", "FailedToStart", "OwnerNotFound"])
+def test_the_end_of_a_workload_whose_job_never_ended_counts_nothing(reason: str) -> None:
+    scene = Scene({})
+    before = scene.workload()
+    scene.counts.changed(before, to.finished(before, reason, "", now=1.0))
+    assert not [each for each in scene.registry.collect() if each.samples]
 
 
 def test_the_end_of_what_is_no_job_counts_nothing() -> None:

@@ -5,10 +5,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from extender.api.core_v1 import LabelSelector
-from extender.controllers.job import RECOVERS, JobController, JobOptions
+from extender.controllers.courses import RECOVERS
+from extender.controllers.job import JobController, JobOptions
 from extender.controllers.workload_writer import Workloads
 from extender.jobs.registry import builtin
+from extender.kube.recorder import Event
 from extender.queueing.options import Options, PodsReady
 from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, Meta, WorkloadInfo
@@ -34,18 +38,22 @@ class Api:
 class Scene:
     """An admitted job, and a clock that stands still."""
 
-    def __init__(self, policy: PodsReady | None = None) -> None:
+    def __init__(
+        self, policy: PodsReady | None = None, *, completions: int | None = None, **status: int
+    ) -> None:
+        self.completions = completions
+        self.events: list[Event] = []
+        self.labels: Mapping[str, str] = {}
         self.now = 1000.0
         self.queues = Queues()
         self.versions = 0
-        self.status(READY)
-        admitted = workload(job(), admitted=True)
-        self.queues.apply(ev.Applied(replace(admitted, meta=replace(admitted.meta, version=1))))
+        self.status(status or READY)
+        self.admit()
         self.controller = JobController(
             self.queues,
             Workloads(self.queues, Api()),
             Api(),
-            record=lambda _: None,
+            record=self.events.append,
             clock=self,
             options=JobOptions(
                 builtin(),
@@ -59,12 +67,19 @@ class Scene:
 
     wall = monotonic
 
-    def status(self, status: Mapping[str, Any]) -> None:
+    def admit(self, *, quota: bool = True) -> None:
+        """Give the workload quota, or take it away."""
+        self.versions += 1
+        made = workload(job("work", 2, self.completions), admitted=quota)
+        version = 1000 * self.versions
+        self.queues.apply(ev.Applied(replace(made, meta=replace(made.meta, version=version))))
+
+    def status(self, status: Mapping[str, Any], *, suspend: bool = False) -> None:
         """Have the job's status change."""
         self.versions += 1
-        runs = job(suspend=False, status=status)
+        runs = job("work", 2, self.completions, suspend=suspend, status=status)
         raw = json.dumps(runs.object).encode()
-        meta = Meta("work", "ns", UID, self.versions)
+        meta = Meta("work", "ns", UID, self.versions, labels=self.labels)
         self.queues.apply(ev.JobApplied(JobObject("batch/job", meta, raw, "q")))
 
     async def look(self) -> tuple[float | None, str]:
@@ -113,3 +128,90 @@ async def test_whether_pods_are_ready_is_known_from_the_job() -> None:
     scene.status(BEHIND)
     assert not scene.controller.pods_ready(found)
     assert not scene.controller.pods_ready(replace(found, owners=()))
+
+
+async def test_a_job_is_told_once_what_of_it_cannot_be_read() -> None:
+    scene = Scene()
+    scene.labels = {"scheduling.x-k8s.io/pods-ready-timeout": "soon"}
+    for _ in range(3):
+        scene.status(READY)
+        await scene.look()
+    [told] = scene.events
+    assert (told.reason, told.warning) == ("Invalid", True)
+    assert told.note.endswith("scheduling.x-k8s.io/pods-ready-timeout=soon")
+
+
+# -- pods that are followed by others
+
+
+def through(succeeded: int, ready: int = 1) -> dict[str, int]:
+    """Return a status in which of two pods so many are ready."""
+    return {"ready": ready, "active": 2, "succeeded": succeeded}
+
+
+async def told(scene: Scene, status: Mapping[str, Any]) -> str:
+    """Return what is told when the status has become this, a second later."""
+    scene.status(status)
+    scene.now += 1
+    return (await scene.look())[1]
+
+
+async def test_those_that_were_ready_one_after_the_other_were_all_ready() -> None:
+    scene = Scene(completions=100, **through(0))
+    assert [await told(scene, through(done)) for done in (0, 1)] == ["WaitForStart", "Started"]
+
+
+async def test_what_was_done_before_the_start_is_no_pod_of_now() -> None:
+    scene = Scene(completions=100, **through(50, 0))
+    assert [await told(scene, through(50, ready)) for ready in (0, 1)] == ["WaitForStart"] * 2
+    assert await told(scene, through(51)) == "Started"
+
+    scene.admit(quota=False)
+    scene.status(through(51, 0), suspend=True)
+    await scene.look()
+    scene.admit()
+    assert await told(scene, through(52, 0)) == "WaitForStart"
+    assert await told(scene, through(53)) == "Started"
+
+
+async def test_the_last_pods_have_to_be_ready_themselves() -> None:
+    scene = Scene(completions=2, **through(0))
+    await scene.look()
+    assert await told(scene, {"ready": 0, "active": 1, "succeeded": 1}) == "WaitForStart"
+    assert await told(scene, {"ready": 1, "active": 1, "succeeded": 1}) == "Started"
+
+
+async def test_while_pods_get_through_nobody_misses_those_that_follow() -> None:
+    scene = Scene(completions=100)
+    assert await told(scene, READY) == "Started"
+    for done in range(1, 20):
+        assert await told(scene, through(done)) == "Started"
+
+    scene.now += RECOVERS - 1
+    assert await scene.look() == (1, "Started")
+    scene.now += 1
+    assert await scene.look() == (None, "WaitForRecovery")
+    assert await told(scene, through(19)) == "WaitForRecovery"
+    assert await told(scene, through(20)) == "Recovered"
+    assert await scene.look() == (RECOVERS, "Recovered")
+
+
+async def test_a_deadline_is_asked_about_in_the_same_way() -> None:
+    scene = Scene(completions=100, **through(0))
+    await scene.look()
+    [found] = scene.queues.snapshot().workloads.values()
+    assert not scene.controller.pods_ready(found)
+    scene.status(through(1))
+    assert scene.controller.pods_ready(found)
+    scene.status({"ready": 1, "conditions": [{"type": "FailureTarget", "status": "True"}]})
+    assert scene.controller.pods_ready(found)
+
+
+@pytest.mark.parametrize("ending", ["SuccessCriteriaMet", "FailureTarget"])
+async def test_a_job_whose_end_is_decided_misses_no_pods(ending: str) -> None:
+    scene = Scene()
+    assert await told(scene, READY) == "Started"
+    decided = {"ready": 0, "conditions": [{"type": ending, "status": "True"}]}
+    scene.status(decided)
+    scene.now += 2 * RECOVERS
+    assert await scene.look() == (None, "Started")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from extender.controllers.workload import ASK_AGAIN, WorkloadController
 from extender.controllers.workload_writer import Workloads
@@ -171,3 +172,30 @@ async def test_a_job_of_an_unknown_kind_is_not_given_up(scene: Scene) -> None:
     scene.add("a", kind="Thing", uid="thing")
     assert await scene.look() is None
     assert (scene.asked, scene.ended) == ([], "")
+
+
+async def test_a_workload_that_cannot_be_decided_about_harms_itself_alone(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OverflowError("cannot convert float infinity to integer")
+
+    monkeypatch.setattr("extender.controllers.workload.lifecycle.decide", fail)
+    with capture_logs() as logs:
+        assert await scene.look() is None
+    assert [each["workload"] for each in logs] == [key("w")]
+
+
+async def test_what_cannot_be_read_is_told_once(scene: Scene) -> None:
+    found = scene.queues.snapshot().workloads[key("w")]
+
+    def say(value: str, version: int) -> None:
+        labels = {"scheduling.x-k8s.io/pods-ready-timeout": value}
+        changed = replace(found.meta, labels=labels, version=found.meta.version + version)
+        scene.queues.apply(ev.Applied(replace(found, meta=changed)))
+
+    for version, value in enumerate(("soon", "soon", "7", "later"), start=1):
+        say(value, version)
+        await scene.look()
+    told = [(each.reason, each.warning, each.note.rpartition("=")[2]) for each in scene.events]
+    assert told == [("Invalid", True, "soon"), ("Invalid", True, "later")]

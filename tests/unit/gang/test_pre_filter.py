@@ -263,6 +263,14 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
         Ask([pod_group(min_member=1), indexed(0, cpu=2), nodes(4)], indexed(1), sent=("n0",)),
         Place("n0", {"i1": "n0"}),
     ),
+    "a lower index of another Job is no earlier part of the same work": (
+        Ask(
+            [pod_group(min_member=1), indexed(0, controller="other"), nodes(4)],
+            indexed(1, controller="own"),
+            sent=("n0",),
+        ),
+        Place("n0", {"i1": "n0"}),
+    ),
     "too little room even for the lower ones": (
         Ask([pod_group(min_member=2), indexed(1), indexed(0), nodes(4)], indexed(2), sent=("n0",)),
         refuse(

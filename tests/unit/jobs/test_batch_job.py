@@ -30,6 +30,24 @@ def test_a_work_queue_begins_with_all_it_may() -> None:
     assert [each.count for each in queue.pod_sets()] == [3]
 
 
+def test_a_work_queue_has_no_new_pods_once_one_has_succeeded() -> None:
+    """The others do what is left; however they end, none takes their place."""
+    status = {"active": 3, "ready": 2, "failed": 1}
+    work = job("work", 4, status=status)
+    del work.object["spec"]["completions"]
+    assert work.reclaimable_pods() == {}
+    status["succeeded"] = 1
+    work.object["status"] = status
+    assert work.reclaimable_pods() == {"main": 1}
+    assert not work.pods_ready()
+    work.object["status"] = {**status, "active": 2}
+    assert work.reclaimable_pods() == {"main": 2}
+    assert work.pods_ready()
+    fresh = {"uncountedTerminatedPods": {"succeeded": ["u"]}}
+    work.object["status"] = {"active": 2, "ready": 2, **fresh}
+    assert work.pods_ready()
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 8))
 def test_what_is_reclaimed_is_what_will_not_run_again(p: int, c: int, done: int) -> None:

@@ -89,6 +89,20 @@ def test_a_job_that_is_deleted_lets_its_workload_go() -> None:
     assert words(decide(gone, [workload(gone, admitted=True)], CONTEXT)) == ["DropFinalizer"]
 
 
+@pytest.mark.parametrize(("kind", "reason"), [("Complete", "Succeeded"), ("Failed", "Failed")])
+def test_a_job_that_is_deleted_as_soon_as_it_has_ended_is_told_to_have_ended(
+    kind: str, reason: str
+) -> None:
+    """With `ttlSecondsAfterFinished: 0` nobody may have looked at it in between."""
+    gone = job(suspend=False, status={"conditions": [{"type": kind, "status": "True"}]})
+    gone.object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    finish, drop = decide(gone, [workload(gone, admitted=True)], CONTEXT)
+    assert isinstance(finish, act.FinishWorkload)
+    assert finish.reason == reason
+    assert isinstance(drop, act.DropFinalizer)
+    assert words(decide(gone, [workload(gone, "Finished")], CONTEXT)) == ["DropFinalizer"]
+
+
 def test_a_child_is_held_until_its_parent_is_admitted_and_has_no_workload() -> None:
     child = job(suspend=False)
     waits = replace(CONTEXT, ancestor=Ancestor("JobSet parent", admitted=False))

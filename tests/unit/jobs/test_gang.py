@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
-from extender.jobs.actions import MakePodGroup, StartJob, StopJob
+from extender.jobs.actions import MakePodGroup, SetReclaimable, StartJob, StopJob
 from extender.jobs.context import Context
 from extender.jobs.decide import decide
 from extender.jobs.gang import group_of, late_pod_sets, made_name
 from extender.jobs.registry import builtin
 from extender.state.queues.records import Meta
+from tests.harness.kinds import jobset
 from tests.unit.jobs.scene import CONTEXT, FLAVOR, NS, UID, job, sent, workload
 
 GANGS = Context(flavors={"spot": FLAVOR}, makes_pod_groups=lambda name: name == "cq")
@@ -50,6 +51,29 @@ def test_one_pod_alone_is_no_gang(parallelism: int) -> None:
     start, *_ = decide(work, [admitted], GANGS)
     assert isinstance(start, StartJob)
     assert label_of(sent(work, *start.steps)) is None
+
+
+def test_what_has_ended_by_the_start_is_not_waited_for_either() -> None:
+    """It is told in the same look; until then the workload knows nothing of it."""
+    work = job(parallelism=4, status={"succeeded": 1})
+    made, _, said = decide(work, [workload(work, admitted=True)], GANGS)
+    assert isinstance(made, MakePodGroup)
+    assert made.min_member == 3
+    assert isinstance(said, SetReclaimable)
+    assert said.counts == {"main": 1}
+
+
+def test_jobs_that_have_succeeded_are_not_waited_for_though_they_keep_quota() -> None:
+    """A restart of all would need it; a start goes on with those that are left."""
+    source = jobset()
+    source["metadata"] |= {"namespace": NS, "uid": UID}
+    source["spec"]["failurePolicy"] = {"maxRestarts": 3}
+    source["status"] = {"replicatedJobsStatus": [{"name": "workers", "succeeded": 1}]}
+    work = builtin()["jobset.x-k8s.io/jobset"].wrap(source)
+    made, *others = decide(work, [workload(work, admitted=True)], GANGS)
+    assert isinstance(made, MakePodGroup)
+    assert made.min_member == 3
+    assert not any(isinstance(each, SetReclaimable) for each in others)
 
 
 def test_with_fewer_pods_it_wants_fewer() -> None:

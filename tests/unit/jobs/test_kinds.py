@@ -146,6 +146,34 @@ def test_a_jobset_is_ready_when_each_job_is_or_has_succeeded() -> None:
     assert not job("jobset.x-k8s.io/jobset").pods_ready()
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "third", "want"),
+    [
+        ({"ready": 1}, {}, {}, True),
+        ({}, {}, {}, False),
+        ({"succeeded": 1}, {}, {}, False),
+        ({"succeeded": 1}, {"ready": 1}, {}, False),
+        ({"succeeded": 1}, {"ready": 1}, {"ready": 1}, True),
+    ],
+)
+def test_a_jobset_does_not_expect_jobs_that_wait_for_others_to_succeed(
+    first: dict[str, int], second: dict[str, int], third: dict[str, int], want: bool
+) -> None:
+    depends = {
+        "one": [],
+        "two": [{"name": "one", "status": "Complete"}],
+        "three": [{"name": "two", "status": "Ready"}],
+    }
+    source = jobset()
+    source["spec"]["replicatedJobs"] = [
+        {"name": name, "replicas": 1, "dependsOn": on, "template": {"spec": {}}}
+        for name, on in depends.items()
+    ]
+    numbers = (first, second, third)
+    told = [{"name": n, **each} for n, each in zip(depends, numbers, strict=True)]
+    assert wrap("jobset.x-k8s.io/jobset", source, replicatedJobsStatus=told).pods_ready() is want
+
+
 def test_a_jobset_needs_no_quota_for_jobs_that_have_succeeded() -> None:
     def spare(**workers: int) -> Any:
         told = [{"name": "workers", **workers}]
@@ -179,6 +207,18 @@ def test_a_jobset_keeps_quota_for_what_a_restart_would_do_again(
     assert found.reclaimable_pods() == want
 
 
+def test_what_a_jobset_told_before_its_last_restart_gives_nothing_back() -> None:
+    """The Jobs of the run before are counted until those of the next are there."""
+    told = [{"name": "driver", "failed": 1}, {"name": "workers", "succeeded": 1}]
+    status = {"replicatedJobsStatus": told, "restartsCountTowardsMax": 1}
+    found = job("jobset.x-k8s.io/jobset", **status)
+    found.object["spec"]["failurePolicy"] = {"maxRestarts": 1}  # type: ignore[index]
+    assert isinstance(found, Reclaiming)
+    assert found.reclaimable_pods() == {}
+    told[0]["failed"] = 0
+    assert found.reclaimable_pods() == {"workers": 2}
+
+
 @pytest.mark.parametrize(
     ("statuses", "want"),
     [
@@ -193,13 +233,66 @@ def test_a_training_job_needs_no_quota_for_replicas_that_have_succeeded(
 ) -> None:
     found = job("kubeflow.org/mpijob", replicaStatuses=statuses)
     assert isinstance(found, Reclaiming)
+    assert found.reclaimable_pods() == {}
+    found.unsuspend()
     assert found.reclaimable_pods() == want
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name.startswith("kubeflow")])
-def test_a_training_job_is_ready_when_it_runs(name: str) -> None:
-    assert job(name, conditions=[{"type": "Running", "status": "True"}]).pods_ready()
-    assert not job(name, conditions=[{"type": "Running", "status": "False"}]).pods_ready()
+def test_what_succeeded_before_a_stop_is_made_anew(name: str) -> None:
+    """The statuses of replicas stay as they were until the operator looks at it again."""
+    statuses = {"Worker": {"active": 0, "succeeded": 2}}
+    stopped = job(name, replicaStatuses=statuses)
+    (reset,) = decide(stopped, [workload(stopped, reclaimable={"worker": 2})], CONTEXT)
+    assert isinstance(reset, act.SetReclaimable)
+    assert reset.counts == {}
+
+    running = [{"type": "Running", "status": "True"}]
+    runs = job(name, replicaStatuses=statuses, conditions=running)
+    runs.unsuspend()
+    (said,) = decide(runs, [workload(stopped, admitted=True)], CONTEXT)
+    assert isinstance(said, act.SetReclaimable)
+    assert said.counts == {"worker": 2}
+
+    started = job(name, replicaStatuses=statuses, conditions=[{**running[0], "status": "False"}])
+    started.unsuspend()
+    said_early = decide(started, [workload(stopped, admitted=True)], CONTEXT)
+    assert bool(said_early) is (name == "kubeflow.org/mpijob")
+
+
+def test_the_quota_of_all_is_given_back_with_what_will_be_done_once_more() -> None:
+    """Else it could be admitted again for less than it starts with."""
+    stopped = job("kubeflow.org/pytorchjob", replicaStatuses={"Worker": {"succeeded": 2}})
+    evicted = workload(stopped, "Evicted", admitted=True, reclaimable={"worker": 2})
+    release, *_ = decide(stopped, [evicted], CONTEXT)
+    assert isinstance(release, act.ReleaseQuota)
+    assert release.reclaimable == {}
+
+    told = [{"name": "workers", "succeeded": 1}]
+    jobs = job("jobset.x-k8s.io/jobset", replicatedJobsStatus=told)
+    evicted = workload(jobs, "Evicted", admitted=True, reclaimable={"workers": 2})
+    release, *_ = decide(jobs, [evicted], CONTEXT)
+    assert isinstance(release, act.ReleaseQuota)
+    assert release.reclaimable == {"workers": 2}
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name.startswith("kubeflow")])
+def test_a_training_job_is_ready_when_all_its_replicas_run_or_have(name: str) -> None:
+    def ready(said: str = "True", **worker: int) -> bool:
+        spec: Any = job(name).object["spec"]
+        [roles] = [value for field, value in spec.items() if field.endswith("ReplicaSpecs")]
+        told = {role: {"active": each["replicas"]} for role, each in roles.items()}
+        running = [{"type": "Running", "status": said}]
+        statuses = {**told, "Worker": worker}
+        return job(name, conditions=running, replicaStatuses=statuses).pods_ready()
+
+    assert ready(active=3)
+    assert ready(active=1, succeeded=2)
+    assert not ready(active=2)
+    assert not ready(active=2, failed=1)
+    assert not ready()
+    assert not ready("False", active=3)
+    assert not job(name, conditions=[{"type": "Running", "status": "True"}]).pods_ready()
 
 
 def test_a_rayjob_is_ready_with_its_cluster() -> None:

@@ -241,7 +241,8 @@ def test_a_group_that_is_deleted_keeps_its_quota_until_it_is_gone() -> None:
     assert decide(group(*leaving), [held], CONTEXT) == ()
     for each in leaving:
         each["status"]["phase"] = "Succeeded"
-    assert words(decide(group(*leaving), [held], CONTEXT)) == ["DropFinalizer"]
+    gone = ["FinishWorkload", "DropFinalizer"]
+    assert words(decide(group(*leaving), [held], CONTEXT)) == gone
 
 
 # -- members that come and go
@@ -307,6 +308,14 @@ def test_pods_that_succeeded_need_no_quota_and_count_as_ready() -> None:
     assert some.pods_ready()
     assert not group(pod("a", held=False, phase="Running"), done).pods_ready()
     assert not group(running("a")).pods_ready()
+
+
+def test_pods_that_go_or_belong_nowhere_do_not_count_as_ready() -> None:
+    waiting = pod("c", held=False)
+    assert not group(running("a"), running("b", leaving=True), waiting).pods_ready()
+    assert group(running("a"), running("b"), running("c", leaving=True)).pods_ready()
+    assert not group(running("a", total=3), pod("b", total=2, held=False)).pods_ready()
+    assert not group(running("a", total="many"), running("b", total="many")).pods_ready()
 
 
 def test_no_more_is_reclaimed_than_was_asked_for() -> None:

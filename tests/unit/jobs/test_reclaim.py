@@ -10,7 +10,9 @@ from extender.jobs.actions import Action
 from extender.jobs.context import ReleaseQuota
 from extender.jobs.decide import decide
 from extender.jobs.reclaim import release_strategy
+from extender.jobs.registry import builtin
 from extender.state.queues.usage import usage
+from tests.harness.kinds import pytorchjob
 from tests.unit.jobs.scene import CONTEXT, condition, job, workload
 
 EVICTED = ("Evicted", "True", "Preempted")
@@ -64,6 +66,26 @@ def test_a_job_that_began_again_with_what_was_left_counts_as_before() -> None:
     assert counted(decide(runs, [stored], CONTEXT)) == {"main": 3}
 
 
+def test_a_job_that_began_again_and_was_made_smaller_counts_from_what_it_runs() -> None:
+    """Three of four were left; now it is told to run three at once, and one of those is done."""
+    stored = workload(job("work", 4), admitted=True, counts={"main": 3}, reclaimable={"main": 1})
+    runs = job("work", 3, 4, suspend=False, status={"succeeded": 2})
+    assert counted(decide(runs, [stored], CONTEXT)) == {"main": 2}
+
+
+def test_a_zero_that_another_one_wrote_stays_where_the_api_server_wants_it() -> None:
+    """`reclaimablePods` may have no name less while quota is reserved."""
+    held = pytorchjob()
+    held["spec"]["runPolicy"]["suspend"] = False
+    running = {"type": "Running", "status": "True"}
+    held["status"] = {"conditions": [running], "replicaStatuses": {"Worker": {"succeeded": 1}}}
+    runs = builtin()["kubeflow.org/pytorchjob"].wrap(held)
+    stored = workload(runs, admitted=True, reclaimable={"master": 0})
+    assert counted(decide(runs, [stored], CONTEXT)) == {"master": 0, "worker": 1}
+    held["status"] = {}
+    assert decide(runs, [stored], CONTEXT) == ()
+
+
 # -- pods that take their time to end
 
 
@@ -79,6 +101,38 @@ def test_pods_that_end_slowly_may_keep_their_quota(
     stored = workload(job("work", 4, indexed=True), admitted=True)
     context = replace(CONTEXT, release_quota=strategy)
     assert counted(decide(runs, [stored], context)) == want
+
+
+@pytest.mark.parametrize(
+    ("policy", "active", "want"),
+    [
+        ("Failed", 1, {"main": 2}),
+        ("TerminatingOrFailed", 1, {"main": 1}),
+        ("Failed", 2, {"main": 1}),
+    ],
+)
+def test_a_pod_whose_successor_waits_for_its_end_has_that_one_s_quota(
+    policy: str, active: int, want: dict[str, int]
+) -> None:
+    """Two of four are done: two pods are all there will be at a time, unless more are there."""
+    status = {"succeeded": 2, "active": active, "terminating": 1}
+    options: dict[str, Any] = {"suspend": False, "status": status, "podReplacementPolicy": policy}
+    stored = workload(job("work", 4), admitted=True)
+    assert counted(decide(job("work", 4, **options), [stored], ON_TERMINAL)) == want
+
+
+def test_pods_of_a_stopped_job_keep_their_quota_whoever_replaces_them() -> None:
+    held = job(status={"terminating": 1}, podReplacementPolicy="Failed")
+    assert decide(held, [workload(job(), EVICTED, admitted=True)], ON_TERMINAL) == ()
+
+
+def test_a_work_queue_keeps_the_quota_of_what_ends_slowly() -> None:
+    status = {"succeeded": 1, "active": 1, "terminating": 1}
+    runs = job("work", 4, suspend=False, status=status)
+    del runs.object["spec"]["completions"]
+    stored = workload(job("work", 4), admitted=True)
+    assert counted(decide(runs, [stored], CONTEXT)) == {"main": 3}
+    assert counted(decide(runs, [stored], ON_TERMINAL)) == {"main": 2}
 
 
 def test_who_ends_slowly_without_anybody_done_takes_nothing_from_others() -> None:

@@ -1,5 +1,6 @@
 """Which kinds there are, and how others are added."""
 
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,9 @@ from extender.jobs import actions as act
 from extender.jobs.batch_job import BatchJob
 from extender.jobs.decide import decide
 from extender.jobs.registry import IntegrationError, builtin, load
-from tests.harness.kinds import template
+from extender.kube.decode import Decoder
+from extender.kube.decode_queues import QueueDecoder
+from tests.harness.kinds import jobset, template
 from tests.unit.jobs.scene import CONTEXT, sent, workload
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -104,3 +107,13 @@ def test_the_example_is_queued_started_and_stopped(monkeypatch: pytest.MonkeyPat
     finish, _ = decide(rendered, [admitted], CONTEXT)
     assert isinstance(finish, act.FinishWorkload)
     assert finish.reason == "Succeeded"
+
+
+def test_what_a_kind_knows_to_be_done_is_read_with_the_object() -> None:
+    source = {**jobset(), "status": {"replicatedJobsStatus": [{"name": "workers", "succeeded": 1}]}}
+    kinds = builtin()
+    decoder, raw = QueueDecoder(Decoder()), json.dumps(source).encode()
+    done = {name: decoder.job(raw, kind=name, done=each.done).done for name, each in kinds.items()}
+    assert {name: each for name, each in done.items() if each} == {
+        "jobset.x-k8s.io/jobset": {"workers": 2}
+    }

@@ -105,9 +105,18 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
         {"pod_set": "main", "workload": "ns/job-w"},
     ),
     "other annotations": (pod(annotations={"a": "b"}), {}),
-    "no annotations": (pod(annotations=None), {}),
     "a completion index": (pod(labels={INDEX_LABEL: "12"}), {"index": 12}),
     "the first completion index": (pod(labels={INDEX_LABEL: "0"}), {"index": 0}),
+    "a completion index of an older cluster": (
+        pod(annotations={INDEX_LABEL: "12", "a": "b"}),
+        {"index": 12},
+    ),
+    "the label before the annotation": (
+        pod(labels={INDEX_LABEL: "1"}, annotations={INDEX_LABEL: "2"}),
+        {"index": 1},
+    ),
+    "an annotation that is no completion index": (pod(annotations={INDEX_LABEL: "x"}), {}),
+    "no annotations": (pod(annotations=None), {}),
     "no completion index": (pod(labels={INDEX_LABEL: "-1"}), {}),
     "no completion index at all": (pod(labels={INDEX_LABEL: "1" * 5000}), {}),
     "our readiness gate": (
@@ -482,7 +491,22 @@ DONE: dict[str, tuple[Any, Any, tuple[int, ...]]] = {
         {"succeeded": 1, "conditions": [{**ENDED, "status": "False"}]},
         (2, 1),
     ),
-    "a work queue": ({"parallelism": 4}, {"succeeded": 3}, (4, 0)),
+    "a work queue": ({"parallelism": 4}, {"active": 3}, (4, 0)),
+    "a work queue that makes no more pods": (
+        {"parallelism": 4},
+        {"succeeded": 1, "active": 1},
+        (4, 3),
+    ),
+    "failed indexes beyond the end": (
+        {"parallelism": 2, "completions": 2},
+        {"failedIndexes": "1,5-8"},
+        (2, 1),
+    ),
+    "failed indexes that are none": (
+        {"parallelism": 2, "completions": 2},
+        {"succeeded": 1, "failedIndexes": "3-1,x"},
+        (2, 1),
+    ),
     "one pod": ({"completions": 1}, {"succeeded": 1}, (1, 1)),
 }
 
@@ -503,7 +527,7 @@ def test_who_made_a_job_is_read() -> None:
 def test_a_job_of_no_group_and_one_that_is_none_are_told_apart() -> None:
     assert Decoder().job(raw({"metadata": HEAD})) == JobInfo("u", None, 1, 0)
     with pytest.raises(DecodeError, match="not a readable Job"):
-        Decoder().job(raw({"metadata": HEAD, "status": {"failedIndexes": "3-1"}}))
+        Decoder().job(raw({"metadata": HEAD, "status": {"succeeded": "many"}}))
 
 
 def test_what_is_to_become_of_a_partial_gang_is_read_from_an_annotation() -> None:

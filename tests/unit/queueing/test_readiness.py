@@ -26,6 +26,7 @@ from tests.queue_makers import (
     condition,
     local_queue,
     meta,
+    quota,
     workload,
 )
 
@@ -35,7 +36,9 @@ POLICY = PodsReady(timeout=100, recovery_timeout=30, backoff_base=10, backoff_ma
 SINCE = 1000.0
 
 
-def admitted(ready: tuple[str, bool, float] | None = None, **more: Any) -> WorkloadInfo:
+def admitted(
+    ready: tuple[str, bool, float] | None = ("WaitForStart", False, SINCE), **more: Any
+) -> WorkloadInfo:
     """Return a workload admitted at SINCE; `ready` is reason, status and time of PodsReady."""
     more.setdefault("admission", admission(workload("w")))
     told = () if ready is None else (condition("PodsReady", ready[0], true=ready[1], at=ready[2]),)
@@ -44,28 +47,6 @@ def admitted(ready: tuple[str, bool, float] | None = None, **more: Any) -> Workl
 
 
 # -- how long
-
-
-@pytest.mark.parametrize(
-    ("said", "want"),
-    [
-        ("300", 300),
-        ("0", 0),
-        ("90s", 90),
-        ("0.5s", 0.5),
-        ("5m", 300),
-        ("1h30m", 5400),
-        ("1h1m1s", 3661),
-        ("", None),
-        ("soon", None),
-        ("-5", None),
-        ("5d", None),
-        ("5m5m", None),
-        ("٣", None),
-    ],
-)
-def test_durations(said: str, want: float | None) -> None:
-    assert readiness.seconds(said) == want
 
 
 def scene(
@@ -121,9 +102,21 @@ def test_everything_can_be_said() -> None:
 
 
 @pytest.mark.parametrize("name", ["timeout", "recovery-timeout", "backoff-limit", "backoff-base"])
-@pytest.mark.parametrize("said", ["", "soon", "-1"])
+@pytest.mark.parametrize("said", ["", "soon", "-1", "9" * 5000])
 def test_what_cannot_be_read_says_nothing(name: str, said: str) -> None:
     assert policy({f"{OWN}/pods-ready-{name}": said}) == POLICY
+
+
+def test_what_cannot_be_read_hides_nothing_and_is_named() -> None:
+    said = {TIMEOUT: "soon", LIMIT: "3", f"{OWN}/other": "x"}
+    odd = meta("w", "ns", annotations=said, labels={TIMEOUT: "7", LIMIT: "-"})
+    queues = scene()
+    found = readiness.policy_of(workload("w", meta=odd), queues.snapshot, queues.options)
+    assert found == replace(POLICY, timeout=7, backoff_limit=3)
+    assert list(readiness.unreadable(odd)) == [f"{TIMEOUT}=soon", f"{LIMIT}=-"]
+    assert list(readiness.unreadable(meta("w", labels={LIMIT: "9" * 5000}))) == [
+        f"{LIMIT}={'9' * 40}"
+    ]
 
 
 def test_nobody_can_be_late_at_once_or_wait_for_maybe() -> None:
@@ -136,15 +129,15 @@ def test_nobody_can_be_late_at_once_or_wait_for_maybe() -> None:
 @pytest.mark.parametrize(
     ("ready", "want"),
     [
-        (None, Deadline(1100, "WaitForStart")),
+        (None, None),
         (("WaitForStart", False, 900), Deadline(1100, "WaitForStart")),
-        (("WaitForStart", False, 1010), Deadline(1100, "WaitForStart")),
+        (("WaitForStart", False, 1010), Deadline(1110, "WaitForStart")),
         (("Started", True, 1010), None),
         (("Started", True, 1000), None),
         (("WaitForRecovery", False, 1050), Deadline(1080, "WaitForRecovery")),
-        (("WaitForRecovery", False, 900), Deadline(1100, "WaitForStart")),
-        (("Started", True, 900), Deadline(1100, "WaitForStart")),
-        (("Other", False, 1010), Deadline(1100, "WaitForStart")),
+        (("WaitForRecovery", False, 900), Deadline(930, "WaitForRecovery")),
+        (("Started", True, 900), None),
+        (("Other", False, 1000), Deadline(1100, "WaitForStart")),
     ],
 )
 def test_until_when_pods_have_to_be_ready(
@@ -289,8 +282,13 @@ def test_what_was_said_of_pods_ends_with_their_quota_and_begins_anew_with_it() -
     told = asked.condition("PodsReady")
     assert told is not None
     assert (told.status, told.reason) == ("False", "WaitForStart")
-    stale = to.reserved(ran, admission(ran), 1030)
-    assert not stale.holds("PodsReady")
+    for said in (("Started", True, 1010), ("WaitForRecovery", False, 1010)):
+        for now in (1030.0, 900.0):  # the clock may have been set back
+            before = admitted(said)
+            for after in (to.reserved(before, admission(before), now), to.released(before, now)):
+                told = after.condition("PodsReady")
+                assert told is not None
+                assert (told.status, told.reason) == ("False", "WaitForStart")
 
 
 def test_a_setting_of_a_cluster_queue_is_news_to_everybody_and_another_annotation_is_not() -> None:
@@ -343,11 +341,12 @@ def test_one_at_a_time_is_admitted_and_the_head_of_each_queue_told_why(strategy:
     queues = blocking(strategy=strategy)
     queues.put(workload("a"), workload("b"), workload("c"), workload("o", queue="other"))
 
-    assert outcomes(queues) == [("a", "Admit"), ("o", "WaitingForPodsReady")]
-    assert outcomes(queues) == [("b", "WaitingForPodsReady"), ("o", "WaitingForPodsReady")]
+    waits = "WaitingForPodsReady"
+    assert outcomes(queues) == [("a", "Admit"), ("o", waits), ("b", waits)]
+    assert outcomes(queues) == [("b", waits), ("o", waits)]
     assert queues.waiting() == ["b", "c"]
     ready(queues, "a")
-    assert outcomes(queues) == [("b", "Admit"), ("o", "WaitingForPodsReady")]
+    assert outcomes(queues) == [("b", "Admit"), ("o", waits), ("c", waits)]
     queues.drop(queues.snapshot.workloads[key("b")])
     assert outcomes(queues)[0] == ("c", "Admit")
     ready(queues, "c")
@@ -358,9 +357,12 @@ def test_who_has_no_quota_is_told_that_and_does_not_hide_who_has() -> None:
     queues = blocking()
     queues.put(workload("a"), workload("big", 4), workload("small"))
 
-    assert outcomes(queues) == [("a", "Admit")]
-    assert outcomes(queues) == [("big", "WaitingForQuota")]
-    assert outcomes(queues) == [("small", "WaitingForPodsReady")]
+    assert outcomes(queues) == [
+        ("a", "Admit"),
+        ("big", "WaitingForQuota"),
+        ("small", "WaitingForPodsReady"),
+    ]
+    assert queues.last.held
 
 
 def test_for_whom_nobody_waits_nobody_is_held() -> None:
@@ -368,8 +370,7 @@ def test_for_whom_nobody_waits_nobody_is_held() -> None:
     free = {f"{OWN}/wait-for-pods-ready": "false"}
     queues.put(workload("a", meta=meta("a", "ns", labels=free)), workload("b"), workload("c"))
 
-    assert outcomes(queues) == [("a", "Admit"), ("b", "Admit")]
-    assert outcomes(queues) == [("c", "WaitingForPodsReady")]
+    assert outcomes(queues) == [("a", "Admit"), ("b", "Admit"), ("c", "WaitingForPodsReady")]
 
 
 def test_others_still_have_to_give_way_and_who_waited_for_them_goes_on_when_all_are_ready() -> None:
@@ -389,4 +390,145 @@ def test_others_still_have_to_give_way_and_who_waited_for_them_goes_on_when_all_
     queues.put(workload("next", 1))
     assert outcomes(queues)[0] == ("high", "WaitingForPodsReady")
     ready(queues, "first")
-    assert outcomes(queues) == [("high", "Admit")]
+    assert outcomes(queues) == [("high", "Admit"), ("next", "WaitingForQuota")]
+
+
+# -- nobody is tried again before something changes
+
+
+def in_cohort(*, strategy: str = "BestEffortFIFO", **preemption: str) -> Admissions:
+    """Return two queues of a cohort; in the second one somebody's pods are not ready."""
+    queues = Admissions(
+        cluster_queue("cq", 4, "co", strategy=strategy, preemption=preemption),
+        local_queue(),
+        cluster_queue("other", quota(8, lend=0), "co"),
+        local_queue("other"),
+        options=Options(pods_ready=PodsReady(block_admission=True)),
+    )
+    queues.put(workload("first", 1, queue="other"))
+    queues.run()
+    return queues
+
+
+@pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
+def test_a_held_head_has_nobody_tried_again(strategy: str) -> None:
+    queues = in_cohort(strategy=strategy)
+    queues.put(workload("big", 100), workload("small", 1, queue="other"))
+    for _ in range(3):
+        assert ("small", "WaitingForPodsReady") in outcomes(queues)
+        assert not queues.last.more
+
+
+def test_who_waits_for_victims_beside_a_held_head_has_nobody_tried_again() -> None:
+    queues = in_cohort(within_cluster_queue="LowerPriority")
+    ready(queues, "first")
+    queues.put(workload("low", 4))
+    queues.run()
+    ready(queues, "low")
+    queues.put(workload("late", 1, queue="other"))
+    queues.run()
+    queues.put(workload("high", 4, priority=5), workload("next", 1, queue="other", priority=9))
+    assert ("high", "Preempt") in outcomes(queues)
+    for _ in range(3):
+        found = outcomes(queues)
+        assert ("next", "WaitingForPodsReady") in found
+        assert "high" in dict(found)
+        assert not queues.last.more
+
+
+def test_heads_beyond_those_of_a_cycle_are_tried_in_the_next_one() -> None:
+    queues = Admissions(cluster_queue(cpu=4), local_queue(), options=Options(heads_per_queue=1))
+    queues.put(workload("a"), workload("b"))
+    assert outcomes(queues) == [("a", "Admit")]
+    assert queues.last.more
+    assert outcomes(queues) == [("b", "Admit")]
+    assert not queues.last.more
+
+
+@pytest.mark.parametrize("left", ["gone", "deactivated", "smaller"])
+def test_what_a_held_head_kept_from_others_is_theirs_when_it_goes(left: str) -> None:
+    queues = in_cohort()
+    held, free = workload("held", 4), meta("free", "ns", labels={BLOCK: "false"})
+    queues.put(held, workload("free", 8, queue="other", meta=free))
+    assert outcomes(queues) == [("held", "WaitingForPodsReady"), ("free", "WaitingForQuota")]
+    assert outcomes(queues) == [("held", "WaitingForPodsReady")]
+    if left == "gone":
+        queues.drop(held)
+    elif left == "deactivated":
+        queues.put(replace(held, active=False, meta=replace(held.meta, version=10_000)))
+    else:
+        less = workload("held", 3)
+        queues.put(replace(less, meta=replace(held.meta, version=10_000)))
+    assert ("free", "Admit") in outcomes(queues)
+
+
+# -- who is held
+
+
+BLOCK = f"{OWN}/pods-ready-block-admission"
+
+
+@pytest.mark.parametrize(
+    ("rule", "queue", "own", "held"),
+    [
+        (False, None, None, False),
+        (False, "true", None, True),
+        (False, "true", "false", False),
+        (False, None, "true", True),
+        (True, "false", None, False),
+        (True, "false", "true", True),
+        (True, None, "false", False),
+        (True, "maybe", "", True),
+    ],
+)
+def test_a_queue_and_a_workload_may_say_whether_they_are_held(
+    *, rule: bool, queue: str | None, own: str | None, held: bool
+) -> None:
+    said = {} if queue is None else {BLOCK: queue}
+    labels = {} if own is None else {BLOCK: own}
+    queues = Admissions(
+        cluster_queue(cpu=8, meta=meta("cq", annotations=said)),
+        local_queue(),
+        cluster_queue("other"),
+        local_queue("other"),
+        options=Options(pods_ready=PodsReady(block_admission=rule)),
+    )
+    queues.put(workload("first", queue="other"))
+    assert queues.admitted() == ["first"]
+    queues.put(workload("w", meta=meta("w", "ns", labels=labels)))
+    assert outcomes(queues) == [("w", "WaitingForPodsReady" if held else "Admit")]
+
+
+def test_a_queue_that_is_not_held_goes_on_beside_one_that_is() -> None:
+    said = meta("other", annotations={BLOCK: "false"})
+    queues = Admissions(
+        cluster_queue(),
+        local_queue(),
+        cluster_queue("other", meta=said),
+        local_queue("other"),
+        options=Options(pods_ready=PodsReady(block_admission=True)),
+    )
+    queues.put(workload("a"), workload("b"), *(workload(x, queue="other") for x in "xyz"))
+    found = outcomes(queues)
+    assert [name for name, what in found if what == "Admit"] == ["a", "x", "y", "z"]
+    assert dict(found)["b"] == "WaitingForPodsReady"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "owner", "held"),
+    [
+        (None, "example.com/v1", True),
+        (frozenset({"batch/Job"}), "example.com/v1", False),
+        (frozenset({"batch/Job"}), "batch/v1", True),
+        (frozenset({"batch/Job"}), None, True),
+    ],
+)
+def test_pods_of_which_nobody_tells_are_not_waited_for(
+    kinds: frozenset[str] | None, owner: str | None, held: bool
+) -> None:
+    options = Options(pods_ready=PodsReady(block_admission=True), kinds=kinds)
+    queues = Admissions(cluster_queue(), local_queue(), options=options)
+    owners = (OwnerRef(owner, "Job", "j", "j"),) if owner else ()
+    queues.put(workload("left", admission=admission(workload("left")), owners=owners))
+    queues.put(workload("w"))
+    assert outcomes(queues) == [("w", "WaitingForPodsReady" if held else "Admit")]

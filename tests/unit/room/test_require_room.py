@@ -14,7 +14,8 @@ from extender.room.packing import Packing
 from extender.state import events as cluster_events
 from extender.state.claims import Claim
 from extender.state.cluster import Cluster
-from extender.state.queues.records import Fungibility, OwnerRef, PodSetInfo, WorkloadInfo
+from extender.state.queues import events as queue_events
+from extender.state.queues.records import Fungibility, JobObject, OwnerRef, PodSetInfo, WorkloadInfo
 from tests.makers import (
     cluster_of,
     key,
@@ -473,3 +474,21 @@ def test_the_key_of_a_group_is_the_workloads() -> None:
     assert key("a") in cluster.snapshot().groups
     queues.put(gang("w", 2))
     assert told(queues) == ["w"]
+
+
+def test_jobs_that_are_done_need_no_room_though_they_keep_quota() -> None:
+    """Two of four pods start no more, of one that asks for room and of one that has it."""
+    half = JobObject("jobset.x-k8s.io/jobset", meta("w", "ns", uid="job-w"), b"", done={"main": 2})
+    queues = queues_of(cluster_of(node("n", 2)))
+    queues.apply(queue_events.JobApplied(half))
+    queues.put(gang("w", 4))
+    assert told(queues) == ["w"]
+
+    queues = queues_of(cluster_of(node("n", 4), members("w", 1, on="n")))
+    queues.put(holding("w", 4), gang("next", 2))
+    assert told(queues) == ["WaitingForRoom: quota yes; room for 0 of 2: 2 cpu short on 1 node"]
+
+    queues = queues_of(cluster_of(node("n", 4), members("w", 1, on="n")))
+    queues.apply(queue_events.JobApplied(half))
+    queues.put(holding("w", 4), gang("next", 2))
+    assert told(queues) == ["next"]

@@ -147,6 +147,20 @@ def test_how_long_pods_took_is_told_when_they_are_ready_for_the_first_time() -> 
         assert found_samples[f"kueue_{name}_wait_time_seconds_sum{labels}"] == seconds
 
 
+def test_how_long_pods_were_ready_is_told_of_those_that_were_when_they_had_to_go() -> None:
+    registry = CollectorRegistry()
+    metrics = QueueMetrics(registry)
+    waits = to.reserved(workload("w"), admission(workload("w")), 100, pods_ready=True)
+    ready = to.told(waits, "PodsReady", holds=True, reason="Started", message="", now=110)
+    for before in (waits, ready):
+        metrics.changed(before, to.preempted(before, "InClusterQueue", "", now=150), "cq")
+
+    name = "kueue_pods_ready_to_evicted_time_seconds"
+    labels = '{cluster_queue="cq",reason="Preempted",underlying_cause=""}'
+    found = samples(registry)
+    assert (found[f"{name}_count{labels}"], found[f"{name}_sum{labels}"]) == (1, 40)
+
+
 def test_a_deactivation_is_counted_with_what_led_to_it() -> None:
     registry = CollectorRegistry()
     before = workload("w")

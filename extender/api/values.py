@@ -1,0 +1,43 @@
+"""What people write as the value of an annotation or a label; None for what cannot be read.
+
+Nothing that is read is so large that it could not be reckoned with.
+"""
+
+import re
+from typing import Final
+
+LONGEST: Final = 10 * 365 * 86400.0
+"""Ten years, in seconds: a longer duration is a mistake, and ends after the last date there is."""
+_DIGITS: Final = 18
+"""A longer number is a mistake, and one of thousands of digits an error to read."""
+_UNITS: Final = {
+    "h": 3600.0,
+    "m": 60.0,
+    r"(?:s|\Z)": 1.0,
+    "ms": 1e-3,
+    "[u\u00b5]s": 1e-6,
+    "ns": 1e-9,
+}
+_NUMBER: Final = rf"(\d{{1,{_DIGITS}}}(?:\.\d{{1,{_DIGITS}}})?)"
+_DURATION: Final = re.compile("".join(rf"(?:{_NUMBER}{unit})?" for unit in _UNITS), re.ASCII)
+_SWITCH: Final = {"true": True, "false": False}
+
+
+def whole(said: str) -> int | None:
+    """Return a whole number of zero or more."""
+    return int(said) if said.isascii() and said.isdigit() and len(said) <= _DIGITS else None
+
+
+def seconds(said: str) -> float | None:
+    """Return a duration, such as `300`, `300s`, `5m`, `1h30m` or `500ms`, in seconds."""
+    found = _DURATION.fullmatch(said)
+    if found is None or not said:
+        return None
+    parts = zip(found.groups(), _UNITS.values(), strict=True)
+    total = sum(float(number or 0) * unit for number, unit in parts)
+    return total if total <= LONGEST else None
+
+
+def switch(said: str) -> bool | None:
+    """Return what `true` or `false` says."""
+    return _SWITCH.get(said)

@@ -1,0 +1,191 @@
+"""Jobs that wait until the pods of those that were admitted before are ready."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.pods_ready import OWN, TIMEOUT, await_suspended, counts, status_of
+from tests.cluster.queues import API, JOBS, Queues
+from tests.harness.control_plane import ControlPlane
+from tests.harness.reconciler import Reconciler
+
+pytestmark = pytest.mark.usefixtures("gang")
+
+BLOCK = f"{OWN}/pods-ready-block-admission"
+
+
+@pytest.fixture
+def blocking(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[Reconciler]:
+    """A reconciler in the place of the one that all tests share."""
+    reconciler.stop()
+    settings = {
+        "reconcile": {"leaderElect": False},
+        "queue": {
+            "waitForPodsReady": {
+                "enable": True,
+                "timeoutSeconds": 3,
+                "recoveryTimeout": "1h",
+                "blockAdmission": True,
+                "requeuingStrategy": {"backoffBaseSeconds": 600},
+            }
+        },
+    }
+    other = Reconciler(control_plane, name="blocking", settings=settings)
+    other.wait_leading()
+    yield other
+    other.stop()
+    reconciler.start()
+
+
+def test_while_pods_are_not_ready_nobody_else_is_admitted_and_then_the_next_one_is(
+    blocking: Reconciler, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(1, "1")
+    queues.simple(cpu=8)
+    queues.local_queue("other", queues.cluster_queue("other", cpu=8))
+    patient = {TIMEOUT: "1h"}
+    queues.job("first", 2, labels=patient, run_for="1h")
+    queues.await_admitted("first")
+    queues.job("second", labels=patient, run_for="1h")
+    queues.job("elsewhere", queue="other", labels=patient, run_for="1h")
+
+    for waits in ("second", "elsewhere"):
+        told = queues.await_condition(waits, "QuotaReserved", "False", reason="WaitingForPodsReady")
+        assert "1 admitted workload" in told["message"]
+        assert queues.is_suspended(waits)
+    assert queues.condition("first", "PodsReady")["reason"] == "WaitForStart"
+
+    nodes(1, "1", prefix="more")
+    queues.await_condition("first", "PodsReady", reason="Started")
+    one, other = "second", "elsewhere"
+    queues.api.wait_for(
+        "one of both is admitted",
+        lambda: any(queues.condition(x, "Admitted").get("status") == "True" for x in (one, other)),
+    )
+    if queues.condition(other, "Admitted").get("status") == "True":
+        one, other = other, one
+    queues.await_condition(other, "QuotaReserved", "False", reason="WaitingForPodsReady")
+    assert queues.condition(one, "PodsReady")["status"] == "False"
+
+    nodes(1, "4", prefix="many")
+    queues.await_admitted("second", "elsewhere")
+    queues.await_condition("second", "PodsReady")
+    queues.await_condition("elsewhere", "PodsReady")
+
+
+def test_the_next_one_is_admitted_when_the_one_that_is_not_ready_is_gone(
+    blocking: Reconciler, queues: Queues
+) -> None:
+    queues.simple(cpu=8)
+    queues.job("first", labels={TIMEOUT: "1h"}, run_for="1h")
+    queues.await_admitted("first")
+    queues.job("second", run_for="1h")
+    queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForPodsReady")
+
+    queues.api.delete(JOBS, "first", queues.namespace)
+    queues.await_admitted("second")
+
+
+def test_for_a_job_that_nobody_waits_for_nobody_is_kept(
+    blocking: Reconciler, queues: Queues
+) -> None:
+    queues.simple(cpu=8)
+    queues.job("first", labels={f"{OWN}/wait-for-pods-ready": "false"}, run_for="1h")
+    queues.await_admitted("first")
+    queues.job("second", run_for="1h")
+
+    queues.await_admitted("second")
+    assert queues.condition("first", "PodsReady") == {}
+
+
+def test_who_is_late_is_suspended_and_inadmissible_and_the_next_one_is_admitted(
+    blocking: Reconciler, queues: Queues
+) -> None:
+    cluster_queue, _ = queues.simple(cpu=8)
+    queues.job("late", run_for="1h")
+    queues.await_admitted("late")
+    queues.job("next", labels={TIMEOUT: "1h"}, run_for="1h")
+
+    queues.await_condition("late", "Evicted", reason="PodsReadyTimeout")
+    await_suspended(queues, "late")
+    queues.await_condition("late", "Requeued", "False", reason="PodsReadyTimeout")
+    assert "admission" not in status_of(queues, "late")
+    state = status_of(queues, "late")["requeueState"]
+    assert state["count"] == 1
+    assert state["requeueAt"]
+    assert counts(queues, "late") == {("PodsReadyTimeout", "WaitForStart"): 1}
+    waiting = f'kueue_pending_workloads{{cluster_queue="{cluster_queue}",status="inadmissible"}}'
+    assert blocking.metric(waiting) == 1
+    evicted = (
+        f'kueue_evicted_workloads_total{{cluster_queue="{cluster_queue}",priority_class="",'
+        'reason="PodsReadyTimeout",underlying_cause="WaitForStart"}'
+    )
+    assert blocking.metric(evicted) == 1
+
+    queues.await_admitted("next")
+
+
+@pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
+def test_the_order_in_a_cohort_is_kept_while_all_wait(
+    blocking: Reconciler, queues: Queues, nodes: NodeFactory, strategy: str
+) -> None:
+    """Who is first in its queue stays so, and one that bars the way does not make others busy."""
+    more = {"cohortName": queues.name("cohort"), "queueingStrategy": strategy}
+    queues.simple(cpu=2, **more)
+    queues.local_queue("other", queues.cluster_queue("other", cpu=2, **more))
+    patient = {TIMEOUT: "1h"}
+    queues.job("first", queue="other", labels=patient, run_for="1h")
+    queues.await_admitted("first")
+    queues.job("second", labels=patient, run_for="1h")
+    queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForPodsReady")
+    queues.job("large", 9, queue="other", labels=patient, run_for="1h")
+    queues.await_condition("large", "QuotaReserved", "False", reason="ExceedsMaxQuota")
+    queues.job("third", labels=patient, run_for="1h")
+    queues.api.wait_for("third has a workload", lambda: queues.workload("third") is not None)
+    assert queues.is_suspended("second")
+
+    nodes(1, "4")
+    queues.await_admitted("second", "third")
+    times = [queues.condition(job, "Admitted")["lastTransitionTime"] for job in ("second", "third")]
+    assert times == sorted(times)
+    tried = blocking.metric('kueue_admission_attempts_total{result="inadmissible"}')
+    assert tried < 200, "nothing is tried again before something changes"
+
+
+def test_a_cluster_queue_and_a_job_say_whether_they_are_held(
+    blocking: Reconciler, queues: Queues
+) -> None:
+    queues.simple(cpu=8)
+    free = queues.cluster_queue("free", cpu=8)
+    queues.local_queue("free", free)
+    patient = {TIMEOUT: "1h"}
+    queues.job("first", labels=patient, run_for="1h")
+    queues.await_admitted("first")
+    queues.job("waits", labels=patient, run_for="1h")
+    queues.job("passes", queue="free", labels=patient, run_for="1h")
+    for job in ("waits", "passes"):
+        queues.await_condition(job, "QuotaReserved", "False", reason="WaitingForPodsReady")
+
+    said = {"metadata": {"annotations": {BLOCK: "false"}}}
+    queues.api.patch(f"{API}/clusterqueues", free, body=said)
+    queues.await_admitted("passes")
+    assert queues.condition("first", "PodsReady")["status"] == "False"
+    told = queues.condition("waits", "QuotaReserved")
+    assert (told["status"], told["reason"]) == ("False", "WaitingForPodsReady")
+
+    name = queues.name("high")
+    kind = {"apiVersion": API, "kind": "WorkloadPriorityClass", "metadata": {"name": name}}
+    queues.api.create({**kind, "value": 100})
+    queues.made("workloadpriorityclasses", name)
+    urgent = {**patient, BLOCK: "false", "kueue.x-k8s.io/priority-class": name}
+    queues.job("urgent", labels=urgent, run_for="1h")
+    queues.await_admitted("urgent")
+    assert queues.is_suspended("waits")
+    queues.job("patient", queue="free", labels={**patient, BLOCK: "true"}, run_for="1h")
+    queues.await_condition("patient", "QuotaReserved", "False", reason="WaitingForPodsReady")
+    queues.api.patch(
+        JOBS, "waits", queues.namespace, body={"metadata": {"labels": {BLOCK: "false"}}}
+    )
+    queues.await_admitted("waits")
+    assert queues.is_suspended("patient")
