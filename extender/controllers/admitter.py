@@ -50,7 +50,8 @@ AGAIN: Final = 1.0
 """Seconds until a reason that could not be written is tried again."""
 ROOM_PAUSE: Final = 0.1
 ROOM_SHARE: Final = 5
-"""Who lacks room is tried again after this pause, or so many times what the last cycle took."""
+LONGEST_ROOM_PAUSE: Final = 2.0
+"""Who lacks room is tried again after a pause of so many times what it took to try all of them."""
 ROOM_ROUND: Final = 10.0
 """Seconds after which it is in any case."""
 RETELL: Final = 10.0
@@ -101,7 +102,8 @@ class Admitter:
         self.room: Room | None = None
         """Who knows the nodes; without it quota is all it takes."""
         self._room_timer: asyncio.TimerHandle | None = None
-        self._cycle_seconds = 0.0
+        self._sweep_seconds = 0.0
+        """For how long those have been tried who lacked room, since the last time they were let."""
         self.pending = PendingQueues(options)
         self.tree = QuotaTree(self._snapshot)
         self._holds = False
@@ -137,7 +139,8 @@ class Admitter:
 
     def on_room(self) -> None:
         """Try again soon who has quota and lacks room: something about the nodes has changed."""
-        self._try_room_after(max(ROOM_PAUSE, ROOM_SHARE * self._cycle_seconds))
+        pause = min(LONGEST_ROOM_PAUSE, ROOM_SHARE * self._sweep_seconds)
+        self._try_room_after(max(ROOM_PAUSE, pause))
 
     def _try_room_after(self, seconds: float) -> None:
         if not self.pending.lacks_room:
@@ -151,7 +154,10 @@ class Admitter:
 
     def _try_room(self) -> None:
         self._room_timer = None
-        self.pending.release_roomless()
+        if self.pending.release_roomless():
+            self._sweep_seconds = 0.0
+        else:
+            self.on_room()
         self._wakeup.set()
 
     def why(self, key: str) -> tuple[str, str] | None:
@@ -176,7 +182,7 @@ class Admitter:
                 self._wake_when_due()
 
     async def _cycle(self, tasks: asyncio.TaskGroup) -> None:
-        began = self._clock.monotonic()
+        began, sweeping = self._clock.monotonic(), self.pending.sweeping
         self.tree = QuotaTree.of(self._snapshot, self.tree)
         result = cycle.run(
             self._snapshot,
@@ -199,8 +205,9 @@ class Admitter:
                     preempting.append(outcome)
                 case Wait():
                     self._note(outcome)
-        self._cycle_seconds = self._clock.monotonic() - began
-        self._metrics.cycle(self._cycle_seconds, result.outcomes)
+        seconds = self._clock.monotonic() - began
+        self._sweep_seconds += seconds if sweeping else 0.0
+        self._metrics.cycle(seconds, result.outcomes)
         if preempting:
             await self._preempt(preempting)
         if result.more:

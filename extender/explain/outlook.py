@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from extender.api.queue_reasons import Unadmitted
 from extender.explain.view import View
@@ -12,6 +13,9 @@ from extender.queueing.explain import Rules, why
 from extender.queueing.flavors import Lack, Mode, Proposal
 from extender.queueing.standing import Absent, Queued, is_welcome, standing
 from extender.state.queues.records import ClusterQueueInfo, WorkloadInfo
+
+_BY_NODES: Final = (Unadmitted.WAITING_FOR_ROOM, Unadmitted.WAITING_FOR_PREEMPTED)
+"""What may be told of one for whom there is quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,8 @@ def briefly(workload: WorkloadInfo, view: View, lacks: Lacks) -> Outlook:
     queue = _queue(workload, view)
     proposal = lacks.proposal(workload, queue)
     told = view.why(workload.key)
-    roomless = told is not None and told[0] == Unadmitted.WAITING_FOR_ROOM
-    if told is not None and (roomless or proposal.mode is not Mode.FIT):
+    by_nodes = told is not None and told[0] in _BY_NODES
+    if told is not None and (by_nodes or proposal.mode is not Mode.FIT):
         return Outlook(*told, lacks=proposal.lacks)
     return _judged(workload, proposal, view, lacks=lacks)
 

@@ -133,7 +133,7 @@ class Recorder:
         return bucket
 
     async def _write(self, event: Event) -> None:
-        path = f"/apis/events.k8s.io/v1/namespaces/{event.about.namespace}/events"
+        path = f"/apis/events.k8s.io/v1/namespaces/{_namespace(event)}/events"
         try:
             await self._client.request("POST", path, body=_encode(self._body(event)))
         except ConflictError:
@@ -151,7 +151,7 @@ class Recorder:
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": _name(event), "namespace": about.namespace},
+            "metadata": {"name": _name(event), "namespace": _namespace(event)},
             "eventTime": at,
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance[:128],
@@ -167,6 +167,11 @@ class Recorder:
                 "uid": about.uid,
             },
         }
+
+
+def _namespace(event: Event) -> str:
+    """Return where the API server wants an Event: one about what is in no namespace, in default."""
+    return event.about.namespace or "default"
 
 
 def _name(event: Event) -> str:

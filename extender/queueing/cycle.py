@@ -149,9 +149,13 @@ class _Cycle:
         found = []
         for key in list(self._pending.preempting()):
             name = self._pending.cluster_queue_of(key) or ""
-            if not self._tree.has(name) or self._tree.queue(name).root not in roots:
+            if not self._tree.has(name):
                 continue
-            strict = self._snapshot.cluster_queues[name].strategy == "StrictFIFO"
+            queue = self._snapshot.cluster_queues[name]
+            by_room = self._room is not None and requires_room(queue, self._options)
+            if not by_room and self._tree.queue(name).root not in roots:
+                continue  # nodes are shared by all trees
+            strict = queue.strategy == "StrictFIFO"
             if not strict or self._pending.head(name, blocked=True) == key:
                 found.append(key)
         return found
@@ -201,8 +205,9 @@ class _Cycle:
             self._pending.preempts(key, ())
             return Wait(key, nomination.reason, nomination.message)
         self._take(nomination, nomination.proposal.usage)
+        self._keep_room(nomination)
         self._nominator.leaving.choose(victim.workload for victim in plan.victims)
-        self._pending.preempts(key, {*plan.leaving, *(each.workload for each in plan.victims)})
+        self._pending.preempts(key, nomination.making_way)
         if plan.victims:
             return Preempt(key, plan.victims, nomination.message)
         return Wait(key, Unadmitted.WAITING_FOR_PREEMPTED, nomination.message)
@@ -212,6 +217,8 @@ class _Cycle:
         workload = self._snapshot.workloads[key]
         self._unready.admit(workload)
         self._pending.remove(key)
+        self._pending.stays(key)
+        self._nominator.victims.discard(key)
         if self._room is not None:
             self._room.take(workload, nomination.proposal.assignments)
         admission = Admission(nomination.queue.name, nomination.proposal.assignments)
@@ -239,6 +246,13 @@ class _Cycle:
         sure = queue.preemption.reclaim_within_cohort == "Any"
         if queue.strategy == "StrictFIFO" and nomination.could_preempt and not sure:
             self._take(nomination, dict(_within_reach(nomination)))
+
+    def _keep_room(self, nomination: Nomination) -> None:
+        """Give nobody else the room of who waits for victims, where its queue asks for room."""
+        if self._room is not None and requires_room(nomination.queue, self._options):
+            workload = self._snapshot.workloads[nomination.key]
+            given = nomination.proposal.assignments
+            self._room.take(workload, given, without=nomination.making_way)
 
     def _take(self, nomination: Nomination, usage: Mapping[FlavorResource, int]) -> None:
         root = nomination.node.root

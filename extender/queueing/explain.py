@@ -101,6 +101,7 @@ def _notes(nomination: Nomination, view: _View) -> Iterator[str]:
         yield f"{order[0]} is the first of a strict queue, and nobody passes it"
     plan = nomination.plan
     for key in plan.leaving if plan else ():
-        yield f"{key} is giving its quota back"
+        gone = view.snapshot.admission(key) is None
+        yield f"pods of {key} still end" if gone else f"{key} is giving its quota back"
     for victim in plan.victims if plan else ():
         yield f"{victim.workload} could be made to go ({victim.reason})"

@@ -4,7 +4,7 @@ One flavor for all resources of a group, tried in the order in which the Cluster
 Every pod set counts what those before it were given.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
@@ -12,7 +12,6 @@ from extender.api.queue_reasons import Unadmitted
 from extender.queueing.eligibility import unfit
 from extender.queueing.options import Options
 from extender.queueing.quota import Node, QuotaTree, level
-from extender.queueing.room import Room
 from extender.resources.quantity import PODS, show
 from extender.state.pods import Shape
 from extender.state.queues.records import (
@@ -41,6 +40,9 @@ class Mode(IntEnum):
 Oracle = Callable[[FlavorResource, int], tuple[Mode, int] | None]
 """Says what preemption could do for so much of a resource: NO_CANDIDATES, PREEMPT or RECLAIM, and
 how far up the tree it would borrow then. None: it is not asked before the flavors are chosen."""
+
+LackOfRoom = Callable[[WorkloadInfo, Sequence[Assignment]], str | None]
+"""Says what pods lack on nodes; None where all of them fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +127,20 @@ class Quotas:
     snapshot: QueueSnapshot
     options: Options
     oracle: Oracle
-    room: Room | None = None
+    lack: LackOfRoom | None = None
     """None where quota is enough."""
+    barred: Mapping[str, Lack] = field(default_factory=dict)
+    """Flavors that have no room even when others have left them, and what they lack."""
+
+    def besides(self, flavors: Collection[str], text: str) -> "Quotas":
+        """Return the same without these flavors."""
+        reason = Unadmitted.WAITING_FOR_ROOM
+        more = {flavor: Lack(reason, f"flavor {flavor}: {text}") for flavor in flavors}
+        return replace(self, barred={**self.barred, **more})
+
+    def has_no_room(self, lack: Lack) -> bool:
+        """Return whether a lack is that of room alone: quota is there, and nobody has to go."""
+        return lack.reason is Unadmitted.WAITING_FOR_ROOM and lack not in self.barred.values()
 
 
 class _Search:
@@ -175,10 +189,10 @@ class _Search:
             message=_message(self._lacks),
             lacks=tuple(lacks),
         )
-        room = self._quotas.room
-        if room is None or found.mode is not Mode.FIT:
+        lack = self._quotas.lack
+        if lack is None or found.mode is not Mode.FIT:
             return found
-        text = room.lack(self._workload, found.assignments)
+        text = lack(self._workload, found.assignments)
         return found if text is None else found.roomless(f"quota yes; {text}")
 
     def _requests(self, pod_set: PodSetInfo, count: int) -> dict[str, int]:
@@ -218,8 +232,11 @@ class _Search:
         flavors = self._queue.resource_groups[number].flavors
         why_not = unfit(shape, self._queue, number, tree=quotas.tree, snapshot=quotas.snapshot)
         for listed, text in zip(flavors, why_not, strict=True):
+            barred = quotas.barred.get(listed.flavor)
             if text is not None:
-                lacks.append(Lack(Unadmitted.NO_MATCHING_FLAVOR, text))
+                barred = Lack(Unadmitted.NO_MATCHING_FLAVOR, text)
+            if barred is not None:
+                lacks.append(barred)
                 continue
             choice, missing = self._try(listed.flavor, given.usage)
             if choice.mode is Mode.FIT and len(flavors) > 1:
@@ -243,11 +260,15 @@ class _Search:
 
     def _with_room(self, choice: Choice, given: Assignment) -> tuple[Choice, list[Lack]]:
         """Pass over a flavor in which the pods so far, these among them, do not fit on nodes."""
-        room = self._quotas.room
-        if room is None:
+        lack = self._quotas.lack
+        if lack is None:
+            return choice, []
+        waits = self._mode is not Mode.FIT  # for others to go: these pods' room is asked for alone
+        if waits and given.flavors:
             return choice, []
         flavors = {**given.flavors, **dict.fromkeys(choice.usage, choice.flavor)}
-        text = room.lack(self._workload, [*self._assigned, replace(given, flavors=flavors)])
+        before = [] if waits else self._assigned
+        text = lack(self._workload, [*before, replace(given, flavors=flavors)])
         if text is None:
             return choice, []
         text = f"flavor {choice.flavor}: quota yes; {text}"

@@ -1,7 +1,9 @@
 """What the usage as it is means for one head: it fits, others could go for it, or why not."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
 
 from extender.api.queue_reasons import Unadmitted
 from extender.queueing import preemption
@@ -17,6 +19,12 @@ from extender.queueing.standing import is_welcome
 from extender.state.queues.records import ClusterQueueInfo, FlavorResource
 from extender.state.queues.snapshot import QueueSnapshot
 
+_TRIES: Final = 8
+"""How many sets of victims are looked at because those before them give no room, at most."""
+_MORE_TRIES: Final = 32
+"""How many of these in a cycle: each asks all nodes."""
+_NOBODY: Final[frozenset[str]] = frozenset()
+
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
@@ -28,6 +36,8 @@ class Nomination:
     proposal: Proposal
     plan: Plan | None = None
     unwelcome: bool = False
+    making_way: frozenset[str] = _NOBODY
+    """Whose room it counts on: they have to go, leave already, or have pods that still end."""
 
     @property
     def fits(self) -> bool:
@@ -75,8 +85,10 @@ class Nominator:
         self._options, self._room = options, room
         self.leaving = Leaving(snapshot, tree.holders)
         self._active: dict[str, Activity] = {}
-        for key in pending.preempting():
-            self.leaving.choose(pending.victims(key))
+        self._more_tries = _MORE_TRIES
+        self.victims = {each for key in pending.preempting() for each in pending.victims(key)}
+        """Whoever was made to go: one preemptor may have to do with what those of another leave."""
+        self.leaving.choose(self.victims)
 
     def nominate(self, key: str) -> Nomination:
         """Return what can be done for a workload that waits."""
@@ -111,28 +123,90 @@ class Nominator:
         return self._reduced(head, asked) or full
 
     def _attempt(self, head: Preemptor, asked: Mapping[str, int]) -> Nomination:
-        quotas = self._quotas(head)
-        proposal = assign(head.workload, asked, queue=head.queue, quotas=quotas)
-        plan = None
-        # Nobody has to go because another flavor, which has quota, has no room.
-        if Mode.NO_CANDIDATES < proposal.mode < Mode.FIT and not proposal.lacks_room:
-            plan = self._find(head, proposal.usage, proposal.short)
-        if plan is not None and quotas.room is not None:
-            leave = {*plan.leaving, *(each.workload for each in plan.victims)}
-            text = quotas.room.lack(head.workload, proposal.assignments, without=leave)
-            if text is not None:  # who would go would go for nothing
-                plan, proposal = None, proposal.roomless(f"quota if others go; {text}")
-        return Nomination(head.workload.key, head.queue, head.node, proposal, plan)
+        found = self._assigned(head, asked)
+        hopeful = found.fits or found.plan is not None
+        awaited = None if hopeful else self._awaiting(head, asked, found.proposal)
+        return awaited or found
 
-    def _quotas(self, preemptor: Preemptor) -> Quotas:
+    def _assigned(self, head: Preemptor, asked: Mapping[str, int]) -> Nomination:
+        """Return the first flavors that do; some have no room even when others have left them."""
+        quotas, refused = self._quotas(head), None
+        while True:
+            proposal = assign(head.workload, asked, queue=head.queue, quotas=quotas)
+            found = Nomination(head.workload.key, head.queue, head.node, proposal)
+            # Nobody has to go because another flavor, which has quota, has no room.
+            passed_over = any(quotas.has_no_room(lack) for lack in proposal.lacks)
+            if not Mode.NO_CANDIDATES < proposal.mode < Mode.FIT or passed_over:
+                return found if found.fits else refused or found
+            plan = self._plan(head, proposal)
+            if not isinstance(plan, str):
+                away = self._away(head, plan) if plan is not None else _NOBODY
+                found = replace(found, plan=plan, making_way=away)
+                return found if plan is not None else refused or found
+            text = f"quota if others go; {plan}"
+            refused = refused or replace(found, proposal=proposal.roomless(text))
+            quotas = quotas.besides({flavor for flavor, _ in proposal.short}, text)
+
+    def _plan(self, head: Preemptor, proposal: Proposal) -> Plan | str | None:
+        """Return who has to go; None if nobody can be made to, a text if it would be for nothing.
+
+        Quota says who is asked first. Where they give no room, others are: without those whose
+        leaving does not help.
+        """
+        room, text = self._room_for(head), None
+        spared: frozenset[str] = frozenset()
+        for _ in range(_TRIES):
+            plan = self._find(head, proposal.usage, proposal.short, spared=spared)
+            if plan is None or room is None:
+                return plan or text
+            away = self._away(head, plan)
+            lack = room.lack(head.workload, proposal.assignments, without=away)
+            if lack is None:
+                return plan
+            text = text or lack
+            if not plan.victims or not self._more_tries:
+                break
+            self._more_tries -= 1
+            gains = room.gains(head.workload, proposal.assignments, without=away)
+            spared |= _useless([victim.workload for victim in plan.victims], gains)
+        return text
+
+    def _away(self, head: Preemptor, plan: Plan | None) -> frozenset[str]:
+        """Return whose pods are gone when a plan is carried out, earlier victims among them."""
+        waits = bool(self._pending.victims(head.workload.key))
+        victims = frozenset(self.victims if waits else ())
+        if plan is None:
+            return victims
+        return victims.union(plan.leaving, (each.workload for each in plan.victims))
+
+    def _awaiting(
+        self, head: Preemptor, asked: Mapping[str, int], refused: Proposal
+    ) -> Nomination | None:
+        """Return what it gets once the pods of victims have ended that have no quota any more."""
+        away = self._away(head, None)
+        if not away or not refused.lacks_room:
+            return None
+        quotas = self._quotas(head, without=away)
+        proposal = assign(head.workload, asked, queue=head.queue, quotas=quotas)
+        if proposal.mode is not Mode.FIT:
+            return None
+        key, plan = head.workload.key, Plan((), tuple(sorted(away)), proposal.borrow)
+        proposal = proposal.roomless(refused.message)
+        return Nomination(key, head.queue, head.node, proposal, plan, making_way=away)
+
+    def _room_for(self, head: Preemptor) -> Room | None:
+        return self._room if requires_room(head.queue, self._options) else None
+
+    def _quotas(self, preemptor: Preemptor, *, without: Collection[str] = ()) -> Quotas:
         one = all(len(group.flavors) == 1 for group in preemptor.queue.resource_groups)
 
         def oracle(what: FlavorResource, amount: int) -> tuple[Mode, int] | None:
             # With one flavor there is nothing to choose: the question is asked for all at once.
             return None if one else self._possible(preemptor, what, amount)
 
-        room = self._room if requires_room(preemptor.queue, self._options) else None
-        return Quotas(self._tree, preemptor.node, self._snapshot, self._options, oracle, room)
+        room = self._room_for(preemptor)
+        lack = partial(room.lack, without=without) if room is not None else None
+        return Quotas(self._tree, preemptor.node, self._snapshot, self._options, oracle, lack)
 
     def _possible(
         self, preemptor: Preemptor, what: FlavorResource, amount: int
@@ -147,8 +221,12 @@ class Nominator:
         preemptor: Preemptor,
         request: Mapping[FlavorResource, int],
         short: Collection[FlavorResource],
+        *,
+        spared: frozenset[str] = _NOBODY,
     ) -> Plan | None:
-        return preemption.find(preemptor, request, short, tree=self._tree, leaving=self.leaving)
+        return preemption.find(
+            preemptor, request, short, tree=self._tree, leaving=self.leaving, spared=spared
+        )
 
     def _reduced(self, head: Preemptor, asked: Mapping[str, int]) -> Nomination | None:
         """Return the most pods that can be had, if fewer than all are welcome."""
@@ -166,6 +244,12 @@ class Nominator:
             else:
                 high = middle - 1
         return best
+
+
+def _useless(victims: Sequence[str], gains: Mapping[str, int]) -> frozenset[str]:
+    """Return the victims that give no room, or else the one that gives least."""
+    nothing = frozenset(victim for victim in victims if not gains.get(victim))
+    return nothing or frozenset([min(victims, key=lambda victim: gains[victim])])
 
 
 def _refused(reason: Unadmitted, message: str) -> Proposal:

@@ -67,6 +67,13 @@ class _Queue:
     """Who is backing off."""
     blocked: str | None = None
     """In strict order: the head that found nothing, and bars the way."""
+    sweep: set[int] = field(default_factory=set)
+    """Lines that are to be tried for room before any of them is tried a second time."""
+
+    @property
+    def is_swept(self) -> bool:
+        """Whether all have been tried for room that were to be; in strict order it is one."""
+        return not self.sweep or self.blocked is not None
 
     def push(self, line: _Line) -> None:
         """Have the head of a line tried."""
@@ -181,11 +188,14 @@ class PendingQueues:
             self._ready.discard(place.cluster_queue)
 
     def release(self, cluster_queues: Iterable[str], snapshot: QueueSnapshot, now: float) -> None:
-        """Have everybody tried again who shares quota with these ClusterQueues."""
+        """Have everybody tried again who shares quota with these ClusterQueues.
+
+        Not those who had quota and no room: each of them asks all nodes, in a turn of their own.
+        """
         self.due(now)
         for name in self._trees.together(cluster_queues, snapshot):
             if name in self._queues:
-                self._release(name, snapshot)
+                self._release(name, snapshot, roomless=False)
 
     def release_all(self, snapshot: QueueSnapshot, now: float) -> None:
         """Have everybody tried again."""
@@ -194,21 +204,34 @@ class PendingQueues:
             self._release(name, snapshot)
 
     @property
+    def sweeping(self) -> bool:
+        """Whether there are some who were to be tried for room, and have not been."""
+        return any(not queue.is_swept for queue in self._queues.values())
+
+    @property
     def lacks_room(self) -> bool:
         """Whether anybody was left alone for want of room."""
         return bool(self._roomless)
 
-    def release_roomless(self) -> None:
-        """Have those tried again who had quota and no room."""
-        for name in self._roomless & self._queues.keys():
+    def release_roomless(self) -> bool:
+        """Have those tried again who had quota and no room; return whether it was their turn.
+
+        It is not while others of their queue have still to be tried since the last time: else the
+        end of a long queue would never be, where nodes change all the time.
+        """
+        self._roomless &= self._queues.keys()
+        again = {name for name in self._roomless if self._queues[name].is_swept}
+        for name in again:
             queue = self._queues[name]
             queue.blocked = None
             for line in queue.lines.values():
                 if line.roomless:
                     line.parked, line.roomless = None, False
                     queue.push(line)
+                    queue.sweep.add(line.number)
             self._ready.add(name)
-        self._roomless.clear()
+        self._roomless -= again
+        return not self._roomless
 
     def due(self, now: float) -> tuple[str, ...]:
         """Let those stand in line again whose back-off has ended, and return them."""
@@ -232,6 +255,12 @@ class PendingQueues:
             if victim in victims:
                 self._preempting[key] = victims - {victim}
                 self.retry(key)
+
+    def stays(self, key: str) -> None:
+        """Have nobody count on a workload any more that was a victim, and has quota again."""
+        for each, victims in list(self._preempting.items()):
+            if key in victims:
+                self.preempts(each, victims - {key})
 
     def retry(self, key: str) -> None:
         """Have a workload tried again."""
@@ -330,6 +359,7 @@ class PendingQueues:
         queue = self._queues[place.cluster_queue]
         line = queue.lines[place.equals]
         line.parked, line.unwelcome, line.roomless = place.order, unwelcome, roomless
+        queue.sweep.discard(line.number)
         if roomless:
             self._roomless.add(place.cluster_queue)
 
@@ -388,12 +418,15 @@ class PendingQueues:
             queue.push(line)
         if not line.orders:
             del queue.lines[place.equals], queue.by_number[line.number]
+            queue.sweep.discard(line.number)
 
-    def _release(self, name: str, snapshot: QueueSnapshot) -> None:
+    def _release(self, name: str, snapshot: QueueSnapshot, *, roomless: bool = True) -> None:
         queue, info = self._queues[name], snapshot.cluster_queues.get(name)
         queue.blocked = None
         for line in queue.lines.values():
             if line.unwelcome and not (info and is_welcome(line.namespace, info, snapshot)):
+                continue
+            if line.roomless and not roomless:
                 continue
             line.parked, line.unwelcome, line.roomless = None, False, False
         queue.sort()

@@ -59,9 +59,15 @@ def find(
     *,
     tree: QuotaTree,
     leaving: Leaving,
+    spared: Collection[str] = (),
 ) -> Plan | None:
-    """Return whom it takes to make room, as few as possible; None if nobody can be made to go."""
-    search = _Search(preemptor, request, frozenset(short), tree=tree, leaving=leaving)
+    """Return whom it takes to make room, as few as possible; None if nobody can be made to go.
+
+    Nobody of the `spared` has to.
+    """
+    search = _Search(
+        preemptor, request, frozenset(short), tree=tree, leaving=leaving, spared=spared
+    )
     mark = tree.mark()
     try:
         return search.plan()
@@ -113,9 +119,10 @@ class _Search:
         *,
         tree: QuotaTree,
         leaving: Leaving,
+        spared: Collection[str],
     ) -> None:
         self._preemptor, self._request, self._short = preemptor, request, short
-        self._tree, self._leaving = tree, leaving
+        self._tree, self._leaving, self._spared = tree, leaving, spared
         self._node = preemptor.node
         self._above = frozenset(_above(preemptor.node))
 
@@ -193,7 +200,7 @@ class _Search:
             return
         leaving = frozenset(self._leaving.of(node.name))
         for key, holder in held.holders.items():
-            if self._concerns(holder) and key not in leaving:
+            if self._concerns(holder) and key not in leaving and key not in self._spared:
                 yield holder
 
     def _is_lower(self, holder: Holder) -> bool:

@@ -1,11 +1,13 @@
 """Room on nodes besides quota: what a cycle asks of whoever knows the nodes."""
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol
 
 from extender.api.wellknown import REQUIRE_ROOM_ANNOTATION
 from extender.queueing.options import Options
 from extender.state.queues.records import Assignment, ClusterQueueInfo, WorkloadInfo
+
+_WORDS: Final = {"true": True, "false": False}
 
 
 class Room(Protocol):
@@ -33,12 +35,33 @@ class Room(Protocol):
         """
         ...
 
-    def take(self, workload: WorkloadInfo, given: Sequence[Assignment]) -> None:
-        """Count the pods of an admission as placed."""
+    def gains(
+        self, workload: WorkloadInfo, given: Sequence[Assignment], *, without: Collection[str]
+    ) -> Mapping[str, int]:
+        """Return beside whose pods, of those that are to leave, how many of these would go."""
+        ...
+
+    def take(
+        self,
+        workload: WorkloadInfo,
+        given: Sequence[Assignment],
+        *,
+        without: Collection[str] = (),
+    ) -> None:
+        """Count the pods of an admission as placed, or of one that comes when others have left."""
         ...
 
 
 def requires_room(queue: ClusterQueueInfo, options: Options) -> bool:
     """Return whether workloads of a ClusterQueue need room besides quota."""
-    said = queue.meta.annotations.get(REQUIRE_ROOM_ANNOTATION, "")
-    return {"true": True, "false": False}.get(said, options.require_room)
+    return _WORDS.get(_said(queue), options.require_room)
+
+
+def unread(queue: ClusterQueueInfo) -> str | None:
+    """Return what a ClusterQueue says about room that nobody understands."""
+    said = _said(queue)
+    return None if not said or said in _WORDS else said
+
+
+def _said(queue: ClusterQueueInfo) -> str:
+    return queue.meta.annotations.get(REQUIRE_ROOM_ANNOTATION, "").strip().lower()

@@ -7,6 +7,7 @@ admitted since the cycle began.
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from typing import Final
 
@@ -43,7 +44,7 @@ class NodeRoom:
         self._empty: Packing | None = None
         self._ever: dict[tuple[Wanted, ...], bool] = {}
         self._placed: dict[str, list[Placed]] = {}
-        self._taken: list[tuple[WorkloadInfo, Sequence[Assignment]]] = []
+        self._taken: list[tuple[WorkloadInfo, Sequence[Assignment], Collection[str]]] = []
         self._last: tuple[object, str | None] | None = None
         self._found: dict[str, Mapping[str, Resources]] = {}
         """By admitted workload: what was found for it of which nodes."""
@@ -77,14 +78,35 @@ class NodeRoom:
             self._last = question, self._answer(workload, given, without)
         return self._last[1]
 
-    def take(self, workload: WorkloadInfo, given: Sequence[Assignment]) -> None:
-        """Count the pods of an admission as placed."""
+    def gains(
+        self, workload: WorkloadInfo, given: Sequence[Assignment], *, without: Collection[str]
+    ) -> Mapping[str, int]:
+        """Return for how many of these pods each of those who leave gives room, or a part of it."""
+        packing, used = self._packed(), Counter[str]()
+        with packing.without([*self._given_back(without)]):
+            found = packing.fill(self._wanted(workload, self._asked(workload, given)))
+            packing.undo(found)
+        for each in found.placed:
+            used[each.node.name] += each.count
+        return {
+            key: sum(used[name] for name in {each.node.name for each in self._given_back([key])})
+            for key in without
+        }
+
+    def take(
+        self,
+        workload: WorkloadInfo,
+        given: Sequence[Assignment],
+        *,
+        without: Collection[str] = (),
+    ) -> None:
+        """Count the pods of an admission as placed, or of one that comes when others have left."""
         self.version += 1
-        self._taken.append((workload, given))
+        self._taken.append((workload, given, without))
         self._found.pop(workload.key, None)
         if self._packing is not None:
-            found = self._keep(self._packing, workload, self._asked(workload, given))
-            if found is not None and not found.missing:
+            found = self._keep_besides(self._packing, workload, given, without=without)
+            if found is not None and not found.missing and not without:
                 self._found[workload.key] = _by_node(found.placed)
 
     def _asked(self, workload: WorkloadInfo, given: Sequence[Assignment]) -> list[Some]:
@@ -102,8 +124,8 @@ class NodeRoom:
             packing = self._packing = Packing(self._places, self._free, Occupied(self._alone))
             self._place_admitted(packing)
             self._place_beside(packing)
-            for workload, given in self._taken:
-                self._keep(packing, workload, self._asked(workload, given))
+            for workload, given, without in self._taken:
+                self._keep_besides(packing, workload, given, without=without)
         return self._packing
 
     def _free(self, node: NodeInfo) -> Resources:
@@ -163,6 +185,19 @@ class NodeRoom:
             grant = self._cluster.grants.get(group_of(workload))
             found = grant.rooms if grant is not None else {}
         return found
+
+    def _keep_besides(
+        self,
+        packing: Packing,
+        workload: WorkloadInfo,
+        given: Sequence[Assignment],
+        *,
+        without: Collection[str],
+    ) -> Found | None:
+        """Keep room for pods where others are now."""
+        back = [*self._given_back(without)]
+        with packing.without(back) if back else nullcontext():
+            return self._keep(packing, workload, self._asked(workload, given))
 
     def _could_fit(self, wanted: Sequence[Wanted]) -> bool:
         """Return whether all pods would fit on empty nodes."""

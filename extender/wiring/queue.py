@@ -133,7 +133,9 @@ class Queue:
             settle=SETTLE,
         )
         self._status = controller(
-            QueueStatusController(self.queues, QueueWriter(client), clock=clock).reconcile,
+            QueueStatusController(
+                self.queues, QueueWriter(client), record=recorder.record, clock=clock
+            ).reconcile,
             observer=given.observer("queue-status"),
             settle=STATUS_SETTLE,
         )

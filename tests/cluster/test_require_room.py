@@ -1,6 +1,6 @@
 """Quota and room: a job is admitted when its queue has quota and the nodes have room for it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS
 from tests.cluster.operators import Operator
-from tests.cluster.queues import JOBS, Queues, condition
+from tests.cluster.queues import API, JOBS, Queues, condition
 from tests.harness import kinds, objects
 from tests.harness.client import Api
 from tests.harness.objects import RUN_FOR
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
+HOLD = "test.example/hold"
 SECONDS = 60
 CRDS = Path(__file__).parents[1] / "harness" / "crds"
 
@@ -336,3 +337,100 @@ def test_a_job_that_is_partly_done_starts_again_with_what_remains(
         lambda: api.get(JOBS, "job", queues.namespace)["status"].get("ready") == 2,
         SECONDS,
     )
+
+
+# -- victims whose pods take their time to end
+
+
+@pytest.fixture
+def held(api: Api, queues: Queues) -> Iterator[None]:
+    """Have the finalizers of this test's pods taken away in the end."""
+    yield
+    for pod in api.list("pods", queues.namespace):
+        let_go(api, pod)
+
+
+def let_go(api: Api, pod: Mapping[str, Any]) -> None:
+    """Let a pod go whose kubelet has ended it."""
+    meta = pod["metadata"]
+    left = [name for name in meta.get("finalizers", []) if name != HOLD]
+    if left != meta.get("finalizers", []):
+        body = {"metadata": {"finalizers": left}}
+        api.patch("pods", meta["name"], meta["namespace"], body=body)
+
+
+def stubborn(queues: Queues, api: Api, job: str) -> None:
+    """Run a job whose pod does not go at once when it is deleted."""
+    made = objects.job(
+        job, 1, namespace=queues.namespace, queue="queue", suspend=True, cpu="1", run_for="1h"
+    )
+    made["spec"]["template"]["metadata"]["finalizers"] = [HOLD]
+    api.create(made)
+    await_running(api, queues, job, 1)
+
+
+def ending(api: Api, queues: Queues) -> list[dict[str, Any]]:
+    """Return the pods that are being deleted and still there, by name."""
+    found = [
+        p for p in api.list("pods", queues.namespace) if p["metadata"].get("deletionTimestamp")
+    ]
+    return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+
+
+def evictions(queues: Queues, job: str) -> int:
+    """Return how often a job was told to go."""
+    workload = queues.workload(job)
+    assert workload is not None
+    return sum(each["count"] for each in workload["status"]["schedulingStats"]["evictions"])
+
+
+@pytest.mark.usefixtures("held")
+def test_victims_stay_away_until_the_pods_of_all_have_ended(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    nodes(2, "2")
+    needs_room(queues, api, 4, preemption={"withinClusterQueue": "LowerPriority"})
+    victims = [f"small{number}" for number in range(4)]
+    for job in victims:
+        stubborn(queues, api, job)
+    high = queues.name("high")
+    api.create({"apiVersion": API, "kind": "WorkloadPriorityClass",
+                "metadata": {"name": high}, "value": 10})  # fmt: skip
+    queues.made("workloadpriorityclasses", high)
+    priority = {"kueue.x-k8s.io/priority-class": high}
+    queues.job("large", 4, cpu="1", labels=priority, run_for="1h")
+
+    for job in victims:
+        queues.await_condition(job, "QuotaReserved", "False")
+    api.wait_for("their pods end", lambda: len(ending(api, queues)) == 4, SECONDS)
+    for left in (3, 2, 1):
+        queues.await_condition(
+            "large", "QuotaReserved", "False", reason="WaitingForPreemptedWorkloads"
+        )
+        let_go(api, ending(api, queues)[0])
+        gone = f"{left} of their pods are left"
+        api.wait_for(gone, lambda left=left: len(ending(api, queues)) == left, SECONDS)
+        # Whoever fits on what is free now is tried before anybody behind it.
+        queues.job(f"late{left}", 1, cpu=f"{left}00m", run_for="1h")
+        queues.await_condition(f"late{left}", "QuotaReserved", "False", reason="WaitingForQuota")
+        assert all(queues.is_suspended(job) for job in [*victims, "large"])
+    let_go(api, ending(api, queues)[0])
+
+    queues.await_admitted("large")
+    await_running(api, queues, "large", 4)
+    assert [evictions(queues, job) for job in victims] == [1, 1, 1, 1]
+
+
+def test_a_word_about_room_that_cannot_be_read_is_told_to_its_owner(
+    api: Api, queues: Queues
+) -> None:
+    name, _ = queues.simple(cpu=1)
+    said = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "yes"}}}
+    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=said)
+
+    def told() -> bool:
+        found = api.list("events.k8s.io/v1/events", "default")
+        about = [e for e in found if e["regarding"].get("name") == name]
+        return [(e["reason"], e["type"]) for e in about] == [("Misconfigured", "Warning")]
+
+    api.wait_for("it is told", told, SECONDS)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from extender.controllers.admitter import ROOM_PAUSE, ROOM_ROUND, Admitter
 from extender.controllers.workload_writer import Workloads
@@ -44,6 +45,16 @@ class Writer:
         raise AssertionError(meta)
 
 
+class Clock(LoopClock):
+    """The loop's time, and what is told to have passed besides."""
+
+    late = 0.0
+
+    @override
+    def monotonic(self) -> float:
+        return super().monotonic() + self.late
+
+
 class Metrics:
     """Keeps when cycles ran that looked at somebody."""
 
@@ -62,23 +73,34 @@ class Metrics:
 
 
 class Bench:
-    def __init__(self, cluster: Cluster) -> None:
-        options = Options(require_room=True)
+    def __init__(self, cluster: Cluster, heads: int = 16) -> None:
+        options = Options(require_room=True, heads_per_queue=heads)
         self.cluster, self.queues, self.metrics = cluster, Queues(), Metrics()
         self.events: list[Event] = []
+        self.clock = Clock()
         self.admitter = Admitter(
             self.queues,
             Workloads(self.queues, Writer()),
             record=self.events.append,
-            clock=LoopClock(),
+            clock=self.clock,
             options=options,
             metrics=self.metrics,
         )
-        self.admitter.room = NodeRoom(self.queues.snapshot(), cluster.snapshot())
+        self.room = self.admitter.room = NodeRoom(self.queues.snapshot(), cluster.snapshot())
         self.queues.subscribe(self.admitter.on_change)
         cluster.watch_room(self.admitter.on_room)
         for record in (NamespaceInfo(NAMESPACE), flavor(), cluster_queue("cq", 100), local_queue()):
             self.queues.apply(ev.Applied(record))
+
+    def slow(self, seconds: float) -> None:
+        """Have each cycle take so long; the clock goes on, and the loop's time does not."""
+        begin = self.room.begin
+
+        def late() -> None:
+            self.clock.late += seconds
+            begin()
+
+        self.room.begin = late  # type: ignore[method-assign]
 
     def put(self, name: str, count: int) -> None:
         self.queues.apply(ev.Applied(workload(name, pod_set(1, count))))
@@ -89,10 +111,10 @@ class Bench:
 
 
 @asynccontextmanager
-async def waiting(cluster: Cluster) -> AsyncIterator[Bench]:
+async def waiting(cluster: Cluster, heads: int = 16) -> AsyncIterator[Bench]:
     """Have a workload of four pods wait for room beside one node with two CPUs."""
     tell(cluster, *nodes(2))
-    bench = Bench(cluster)
+    bench = Bench(cluster, heads)
     task = asyncio.create_task(bench.admitter.run())
     bench.put("w", 4)
     await asyncio.sleep(1)
@@ -147,3 +169,42 @@ async def test_nobody_is_tried_for_room_who_has_it(cluster: Cluster) -> None:
         tell(bench.cluster, node("m", 3))
         await asyncio.sleep(10 * ROOM_ROUND)
         assert len(bench.metrics.cycles) == before
+
+
+async def test_the_last_of_many_is_tried_while_nodes_change_all_the_time(cluster: Cluster) -> None:
+    async with waiting(cluster, heads=1) as bench:
+        for number in range(200):
+            bench.put(f"large{number}", 3 + number)
+        bench.put("small", 1)
+        for number in range(600):
+            tell(cluster, node("m", 0, labels={"version": str(number)}))
+            await asyncio.sleep(ROOM_PAUSE / 2)
+            if bench.told("small").startswith("QuotaReserved: "):
+                return
+        raise AssertionError("it never was its turn")
+
+
+async def test_what_comes_while_others_are_tried_is_not_forgotten(cluster: Cluster) -> None:
+    async with waiting(cluster, heads=1) as bench:
+        for number in range(60):
+            bench.put(f"large{number}", 5 + number)
+        await asyncio.sleep(ROOM_ROUND)
+        tell(cluster, node("some", 1))
+        await asyncio.sleep(2 * ROOM_PAUSE)  # the first have been tried, and the last have not
+        tell(cluster, node("enough", 1))
+        await asyncio.sleep(1)
+        assert bench.told("w").startswith("QuotaReserved: ")
+
+
+async def test_the_pause_is_longer_than_what_it_takes_to_try_all(cluster: Cluster) -> None:
+    async with waiting(cluster) as bench:
+        for number in range(5 * Options().heads_per_queue):
+            bench.put(f"large{number}", 5 + number)
+        await asyncio.sleep(10)
+        bench.slow(0.05)
+        before = len(bench.metrics.cycles)
+        for number in range(1000):
+            tell(cluster, node("m", 0, labels={"version": str(number)}))
+            await asyncio.sleep(ROOM_PAUSE / 2)
+        # Six cycles of 0.05 s, and five times as long nothing: some thirty times in 50 s.
+        assert 120 < len(bench.metrics.cycles) - before < 300

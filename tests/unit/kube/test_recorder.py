@@ -28,8 +28,9 @@ class Client:
         self, method: str, path: str, *, body: bytes = b"", content_type: str = JSON
     ) -> bytes:
         await self.blocked.wait()
-        assert (method, path) == ("POST", "/apis/events.k8s.io/v1/namespaces/ns/events")
         self.bodies.append(json.loads(body))
+        namespace = self.bodies[-1]["metadata"]["namespace"]
+        assert (method, path) == ("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
         if self.errors:
             raise self.errors.pop(0)
         return b"{}"
@@ -85,6 +86,12 @@ async def test_an_event_says_who_what_and_why(bench: Bench) -> None:
         },
     }
     assert bench.counts == {"written": 1}
+
+
+async def test_what_is_in_no_namespace_is_told_of_in_default(bench: Bench) -> None:
+    [body] = await bench.written(replace(EVENT, about=replace(ABOUT, namespace="")))
+    assert body["metadata"]["namespace"] == "default"
+    assert not body["regarding"]["namespace"]
 
 
 OTHERS = {

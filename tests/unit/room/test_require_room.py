@@ -9,6 +9,7 @@ from extender.api.core_v1 import Toleration
 from extender.api.wellknown import POD_GROUP_LABEL, REQUIRE_ROOM_ANNOTATION
 from extender.queueing.cycle import Admit, Preempt, Wait
 from extender.queueing.options import Options
+from extender.queueing.room import unread
 from extender.room.packing import Packing
 from extender.state import events as cluster_events
 from extender.state.claims import Claim, Grant
@@ -97,6 +98,25 @@ def test_a_cluster_queue_may_say_otherwise(default: bool) -> None:
     )
     queues.put(gang("w", 4))
     assert (told(queues) == ["w"]) is default
+
+
+@pytest.mark.parametrize(
+    ("said", "admitted", "wrong"),
+    [
+        (" True", False, None),
+        ("TRUE\n", False, None),
+        ("False ", True, None),
+        ("", True, None),
+        ("yes", True, "yes"),
+        ("0", True, "0"),
+    ],
+)
+def test_the_word_is_read_as_people_write_it(said: str, admitted: bool, wrong: str | None) -> None:
+    queue = cluster_queue(meta=meta("cq", annotations={REQUIRE_ROOM_ANNOTATION: said}))
+    queues = queues_of(cluster_of(node("n", 2)), meta=queue.meta, options=Options())
+    queues.put(gang("w", 4))
+    assert (told(queues) == ["w"]) is admitted
+    assert unread(queue) == wrong
 
 
 WAITS: dict[str, tuple[list[Any], Any, str]] = {
@@ -444,6 +464,44 @@ def test_who_lacks_room_sleeps_until_there_may_be_some(strategy: str) -> None:
     queues.pending.release_roomless()
     assert told(queues) == ["w", "equal"]
     assert not queues.pending.lacks_room
+
+
+def test_each_has_a_turn_before_any_has_a_second() -> None:
+    queues = queues_of(cluster_of(node("n", 2)), options=Options(
+        require_room=True, heads_per_queue=1))  # fmt: skip
+    queues.put(*[gang(f"w{count}", count) for count in (3, 4, 5)])
+    for _ in range(3):
+        queues.run()
+    assert queues.pending.release_roomless()
+    queues.run()
+    assert not queues.pending.release_roomless()
+    assert queues.run()[0].workload == "ns/w4"
+    queues.drop(queues.snapshot.workloads["ns/w5"])
+    assert queues.pending.release_roomless()
+    assert queues.run()[0].workload == "ns/w3"
+
+
+def test_quota_that_comes_back_is_none_of_their_turns() -> None:
+    queues = queues_of(cluster_of(node("n", 2)), 4, holding("a", 1))
+    queues.put(gang("w", 3))
+    assert told(queues)[0].startswith("WaitingForRoom")
+    queues.drop(queues.snapshot.workloads["ns/a"])
+    assert not queues.run()
+    queues.pending.release_roomless()
+    assert told(queues)[0].startswith("WaitingForRoom")
+
+
+def test_a_queue_that_becomes_strict_has_its_turn() -> None:
+    queues = queues_of(cluster_of(node("n", 2)), options=Options(
+        require_room=True, heads_per_queue=1))  # fmt: skip
+    queues.put(*[gang(f"w{count}", count) for count in (3, 4, 5)])
+    for _ in range(3):
+        queues.run()
+    queues.pending.release_roomless()
+    queues.put(cluster_queue("cq", 100, strategy="StrictFIFO"))
+    assert queues.run()[0].workload == "ns/w3"
+    assert queues.pending.release_roomless()
+    assert queues.run()[0].workload == "ns/w3"
 
 
 def test_who_lacks_quota_is_not_tried_for_room() -> None:

@@ -1,0 +1,279 @@
+"""With room and preemption together nobody is admitted too many, told to go for ever, or left."""
+
+from dataclasses import dataclass, replace
+from random import Random
+
+from hypothesis import HealthCheck, event, example, given, settings
+from hypothesis import strategies as st
+
+from extender.queueing.cycle import Admit, Preempt
+from extender.queueing.options import Options
+from extender.state import events as cluster_events
+from extender.state.queues import events as ev
+from extender.state.queues.records import OwnerRef
+from tests.makers import cluster_of, nodes, pod
+from tests.queue_makers import (
+    Admissions,
+    cluster_queue,
+    condition,
+    local_queue,
+    pod_set,
+    workload,
+)
+
+QUEUE = st.tuples(
+    st.integers(2, 6),
+    st.booleans(),
+    st.sampled_from(["BestEffortFIFO", "BestEffortFIFO", "StrictFIFO"]),
+    st.sampled_from(["LowerPriority", "LowerPriority", "Never"]),
+    st.sampled_from(["Any", "LowerPriority", "Never"]),
+)
+"""Pods, whether it is in the cohort, and who may be made to go."""
+COME = st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 3))
+"""The queue, pods and priority of a workload."""
+
+
+@dataclass
+class Job:
+    """A workload, and where its pods are."""
+
+    name: str
+    queue: int
+    count: int
+    priority: int
+    has_quota: bool = False
+    leaves: bool = False
+    times: int = 0
+    """How often it was told to go."""
+    pods: dict[str, int] | None = None
+    """Node by name of a pod."""
+
+
+class World:
+    """Queues over nodes; pods are placed, and end when they were told to, in any order."""
+
+    def __init__(
+        self,
+        sizes: list[int],
+        each: int,
+        queues: list[tuple[int, bool, str, str, str]],
+        rng: Random,
+    ) -> None:
+        self.each, self.rng = each, rng
+        self.free = dict(enumerate(sizes))
+        self.slots = sum(size // each for size in sizes)
+        self.cluster = cluster_of(nodes(*sizes))
+        self.specs = queues
+        self.queues = Admissions(options=Options(require_room=True), cluster=self.cluster)
+        for number, (quota, together, strategy, own, others) in enumerate(queues):
+            spec = cluster_queue(
+                f"q{number}",
+                quota * each,
+                "cohort" if together else None,
+                strategy=strategy,
+                preemption={"within_cluster_queue": own, "reclaim_within_cohort": others},
+            )
+            self.queues.put(spec, local_queue(f"q{number}"))
+        self.jobs: dict[str, Job] = {}
+        self.ending: dict[str, int] = {}
+        """Node by name of a pod that still ends."""
+        self.made = self.evictions = self.ended = 0
+        self.told: set[tuple[str, str, int, int]] = set()
+        self.hopeful: set[str] = set()
+        """For whom others were told to go."""
+
+    def come(self, queue: int, count: int, priority: int) -> None:
+        self.made += 1
+        job = Job(f"w{self.made}", queue % len(self.specs), count, priority)
+        self.jobs[f"ns/{job.name}"] = job
+        self.write(job)
+
+    def write(self, job: Job) -> None:
+        owner = OwnerRef("batch/v1", "Job", job.name, f"job-{job.name}")
+        found = workload(
+            job.name, pod_set(self.each, job.count), f"q{job.queue}", job.priority, owners=(owner,)
+        )
+        before = self.queues.snapshot.workloads.get(found.key)
+        if before is not None:
+            found = replace(found, meta=replace(found.meta, created=before.meta.created))
+        conditions = [condition("Evicted", "Preempted")] if job.leaves else []
+        if job.has_quota:
+            conditions.append(condition("QuotaReserved", at=self.queues.now))
+            held = self.queues.snapshot.admission(found.key)
+            found = replace(found, admission=held, conditions=tuple(conditions))
+        self.queues.put(found)
+
+    # -- what happens by and by
+
+    def decide(self) -> bool:
+        self.queues.pending.release_roomless()
+        self.queues.now += 1
+        something = False
+        for outcome in self.queues.decide():
+            job = self.jobs[outcome.workload]
+            if isinstance(outcome, Admit):
+                self.queues.apply(ev.Assumed(outcome.workload, outcome.admission))
+                job.has_quota, job.leaves, job.pods, something = True, False, {}, True
+                assert self.unplaced() <= self.left(), "it was admitted without room"
+            elif isinstance(outcome, Preempt):
+                for victim in outcome.victims:
+                    self.evict(self.jobs[victim.workload], by=job)
+                    something = True
+        for job in self.jobs.values():
+            if self.queues.snapshot.is_assumed(f"ns/{job.name}"):
+                self.write(job)
+        return something
+
+    def evict(self, victim: Job, *, by: Job) -> None:
+        assert victim.has_quota
+        assert not victim.leaves, "evicted twice"
+        assert victim.priority < by.priority or victim.queue != by.queue
+        self.evictions += 1
+        victim.leaves = True
+        victim.times += 1
+        once = (victim.name, by.name, by.times, self.ended)
+        assert once not in self.told, f"{victim.name} goes twice for {by.name}"
+        self.told.add(once)
+        _, together, strategy, *_ = self.specs[by.queue]
+        if strategy != "StrictFIFO" and not together:  # there others may come before it
+            self.hopeful.add(by.name)
+        self.write(victim)
+
+    def place(self) -> bool:
+        """Put pods of those that are admitted on nodes, as kube-scheduler may do."""
+        missing = [
+            job for job in self.jobs.values()
+            if job.pods is not None and job.has_quota and not job.leaves
+            and len(job.pods) < job.count
+        ]  # fmt: skip
+        fitting = [node for node, free in self.free.items() if free >= self.each]
+        if not missing or not fitting:
+            assert not missing, "what was admitted has no room"
+            return False
+        job, node = self.rng.choice(missing), self.rng.choice(fitting)
+        assert job.pods is not None
+        self.made += 1
+        name = f"{job.name}-{self.made}"
+        job.pods[name] = node
+        self.free[node] -= self.each
+        self.show(job, name, node)
+        return True
+
+    def stop(self) -> bool:
+        """Have one that was told to go delete its pods, and give its quota back at once."""
+        leaving = [job for job in self.jobs.values() if job.leaves and job.has_quota]
+        if not leaving:
+            return False
+        job = self.rng.choice(leaving)
+        for name, node in (job.pods or {}).items():
+            self.show(job, name, node, terminating=True)
+            self.ending[name] = node
+        job.has_quota, job.pods = False, None
+        self.write(job)
+        return True
+
+    def end(self) -> bool:
+        """Have a pod end that is deleted."""
+        if not self.ending:
+            return False
+        name = self.rng.choice(sorted(self.ending))
+        self.free[self.ending.pop(name)] += self.each
+        self.cluster.apply(cluster_events.PodDeleted(name))
+        return True
+
+    def show(self, job: Job, name: str, node: int, *, terminating: bool = False) -> None:
+        self.cluster.apply(
+            cluster_events.PodApplied(
+                pod(name, self.each, on=f"n{node}", controller=f"job-{job.name}",
+                    terminating=terminating)
+            )
+        )  # fmt: skip
+
+    def some(self, steps: int) -> None:
+        for _ in range(steps):
+            self.rng.choice([self.decide, self.place, self.stop, self.end])()
+
+    def settle(self) -> None:
+        """Go on until nothing happens any more, with cycles all the while."""
+        steps = [self.decide, self.place, self.stop, self.end]
+        for _ in range(200 * (len(self.jobs) + 1)):
+            self.some(2)
+            if not sum(step() for step in steps):
+                for job in self.jobs.values():
+                    assert job.has_quota or job.times or job.name not in self.hopeful, "in vain"
+                return
+        raise AssertionError("it never comes to rest")
+
+    def finish(self) -> None:
+        """Have all that run end."""
+        self.ended += 1
+        for key in [key for key, job in self.jobs.items() if job.has_quota]:
+            job = self.jobs.pop(key)
+            for name, node in (job.pods or {}).items():
+                self.free[node] += self.each
+                self.cluster.apply(cluster_events.PodDeleted(name))
+            self.queues.drop(self.queues.snapshot.workloads[key])
+
+    # -- what is there
+
+    def left(self) -> int:
+        return sum(free // self.each for free in self.free.values())
+
+    def unplaced(self) -> int:
+        there = [job for job in self.jobs.values() if job.has_quota and not job.leaves]
+        return sum(job.count - len(job.pods or {}) for job in there)
+
+    def fits_alone(self, job: Job) -> bool:
+        quota, together, *_ = self.specs[job.queue]
+        most = sum(spec[0] for spec in self.specs if spec[1]) if together else quota
+        return job.count <= min(most, self.slots)
+
+
+@settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    sizes=st.lists(st.integers(1, 5), min_size=2, max_size=4),
+    each=st.integers(1, 2),
+    queues=st.lists(QUEUE, min_size=1, max_size=3),
+    comes=st.lists(st.tuples(COME, st.integers(2, 9)), min_size=3, max_size=14),
+    seed=st.integers(0, 9999),
+)
+@example(
+    sizes=[1, 5],
+    each=1,
+    queues=[(6, False, "BestEffortFIFO", "LowerPriority", "Never")],
+    comes=[
+        ((1, 3, 1), 5),
+        ((2, 1, 1), 4),
+        ((1, 2, 0), 4),
+        ((2, 2, 1), 7),
+        ((1, 3, 2), 5),
+        ((1, 3, 0), 8),
+        ((0, 4, 0), 4),
+        ((2, 1, 0), 8),
+        ((1, 1, 3), 5),
+        ((1, 1, 3), 8),
+        ((2, 2, 1), 2),
+    ],
+    seed=5186,
+)  # a preemptor takes what another one's victims leave
+def test_it_comes_to_rest_and_everybody_has_a_turn(
+    sizes: list[int],
+    each: int,
+    queues: list[tuple[int, bool, str, str, str]],
+    comes: list[tuple[tuple[int, int, int], int]],
+    seed: int,
+) -> None:
+    world = World(sizes, each, queues, Random(seed))
+    for come, steps in comes:
+        world.come(*come)
+        world.some(steps)
+    world.settle()
+    event(f"evictions: {min(world.evictions, 5)}")
+    assert world.evictions <= len(comes) ** 2
+    for _ in comes:
+        world.finish()
+        world.settle()
+    for job in world.jobs.values():
+        strict = queues[job.queue][2] == "StrictFIFO"
+        first = world.queues.waiting(f"q{job.queue}")[0] == job.name
+        assert not world.fits_alone(job) or (strict and not first), f"{job} was forgotten"
