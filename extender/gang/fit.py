@@ -6,9 +6,10 @@ depend on the others. For unequal ones it is bin packing; then the bound ones co
 that may use few nodes), then the large ones, and a second try takes the fullest nodes first.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 from typing_extensions import override
@@ -16,6 +17,7 @@ from typing_extensions import override
 from extender.gang.feasibility import is_feasible
 from extender.gang.room import Room, room_on
 from extender.resources.quantity import Resources, show, subtract
+from extender.state.claims import Grant
 from extender.state.nodes import NodeInfo
 from extender.state.pods import PodInfo, Shape
 from extender.state.snapshot import Snapshot
@@ -52,7 +54,6 @@ class Offer:
 
 
 NO_OFFER: Final = Offer()
-_NOWHERE: Final[Collection[str]] = ()
 
 
 def fits(requests: Mapping[str, int], free: Mapping[str, int]) -> bool:
@@ -78,9 +79,6 @@ def fit(
     # A gang of mixed priorities is worth its lowest: it must not start on room that is not its own.
     priority = snapshot.tally(group).priority
 
-    grant = snapshot.grants.get(group)
-    granted = grant.rooms if grant is not None else _NOWHERE
-
     def free(node: NodeInfo) -> Resources:
         return room_on(node, room, snapshot=snapshot, priority=priority, group=group)
 
@@ -90,7 +88,8 @@ def fit(
             snapshot, free, fullest_first=fullest_first, beside_used=room is not Room.EMPTY
         )
         attempt.prefer(offer, pods[0].shape)
-        attempt.granted = granted
+        if room is not Room.EMPTY:
+            attempt.grant(snapshot.grants.get(group))
         found = attempt.place(pods, wanted)
         if found.complete:
             return found
@@ -133,8 +132,8 @@ class Packing:
     ) -> None:
         self._snapshot = snapshot
         self._room = room
-        self.granted: Collection[str] = _NOWHERE
-        """Nodes that are tried before others."""
+        self._granted: dict[str, Resources] = {}
+        self._grantees: dict[Shape, Iterator[str]] = {}
         self._offered_shape: Shape | None = None
         self._offer = NO_OFFER
         self._direction = fullest_first - emptiest_first
@@ -146,6 +145,11 @@ class Packing:
     def prefer(self, offer: Offer, shape: Shape) -> None:
         """Have pods of a shape try these nodes first, or no others."""
         self._offer, self._offered_shape = offer, shape
+
+    def grant(self, grant: Grant | None) -> None:
+        """Have pods go where room was found for them, no more of them than it was found for."""
+        if grant is not None:
+            self._granted = {name: dict(amounts) for name, amounts in grant.rooms.items()}
 
     def place(self, pods: Sequence[PodInfo], wanted: int) -> Fit:
         """Place `wanted` of the pods, the first of them in any case."""
@@ -172,6 +176,9 @@ class Packing:
 
         Rooms only shrink, so a node that has refused a shape need not be asked again for it.
         """
+        granted = self._take_granted(pod) if self._granted else None
+        if granted is not None:
+            return granted
         candidates, node = self._cursors.get(pod.shape) or (self._candidates(pod), None)
         if node is None:
             node = next(candidates, None)
@@ -179,6 +186,28 @@ class Packing:
             node = next(candidates, None)
         self._cursors[pod.shape] = (candidates, node)
         return node
+
+    def _take_granted(self, pod: PodInfo) -> str | None:
+        asked = pod.shape.requests
+        names = self._grantees.get(pod.shape)
+        if names is None:
+            names = self._grantees[pod.shape] = self._granted_to(pod)
+        for name in names:
+            if fits(asked, self._granted[name]) and self._take(pod, name):
+                subtract(self._granted[name], asked)
+                self._grantees[pod.shape] = chain((name,), names)
+                return name
+        return None
+
+    def _granted_to(self, pod: PodInfo) -> Iterator[str]:
+        """Yield the granted nodes that a pod may use, by what was sent for it or by our reading."""
+        offer = self._offer if pod.shape is self._offered_shape else NO_OFFER
+        sent, nodes = set(offer.nodes), self._snapshot.nodes
+        for name in self._granted:
+            node = nodes.get(name)
+            unsent = not (sent and offer.complete) and node and is_feasible(pod.shape, node)
+            if name in sent or unsent:
+                yield name
 
     def _candidates(self, pod: PodInfo) -> Iterator[str]:
         """Yield the nodes for a shape: those that were sent for it, then those that we read."""
@@ -194,7 +223,7 @@ class Packing:
 
     def _ordered(self, names: Iterable[str], pod: PodInfo) -> Iterable[str]:
         if not self._direction:
-            return sorted(names, key=lambda n: n not in self.granted) if self.granted else names
+            return names
         return sorted(names, key=lambda n: self._direction * self._slack(n, pod))
 
     def _slack(self, name: str, pod: PodInfo) -> float:

@@ -171,20 +171,27 @@ class NodeRoom:
         wanted = self._wanted(workload, some)
         if not wanted:
             return None
-        found = packing.fill(wanted, first=self._promised(workload))
+        promised = self._still_promised(workload) if begun else self._promised(workload)
+        found = packing.fill(wanted, first=promised)
         if found.missing and not begun and not self._could_fit(wanted):
             packing.undo(found)
         elif found.placed:
             self._placed.setdefault(workload.key, []).extend(found.placed)
         return found
 
-    def _promised(self, workload: WorkloadInfo) -> Collection[str]:
-        """Return the nodes that a workload was admitted for: `serve` keeps them for its pods."""
+    def _promised(self, workload: WorkloadInfo) -> Mapping[str, Resources]:
+        """Return the room that a workload was admitted for: `serve` keeps it for its pods."""
         found = self._found.get(workload.key)
-        if found is None:
-            grant = self._cluster.grants.get(group_of(workload))
-            found = grant.rooms if grant is not None else {}
-        return found
+        grant = self._cluster.grants.get(group_of(workload)) if found is None else None
+        return grant.rooms if grant is not None else found or {}
+
+    def _still_promised(self, workload: WorkloadInfo) -> Mapping[str, Resources]:
+        """Return what of that room the pods do not have yet which are there."""
+        left = {name: dict(amounts) for name, amounts in self._promised(workload).items()}
+        for pod in members(workload, queues=self._queues, cluster=self._cluster):
+            if pod.node in left:
+                subtract(left[pod.node], pod.shape.requests)
+        return left
 
     def _keep_besides(
         self,

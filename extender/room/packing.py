@@ -8,6 +8,7 @@ pods differ a second try looks at what is left after each kind.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 from extender.gang.fit import hardest_first
 from extender.resources.quantity import Resources, raise_to
@@ -16,6 +17,7 @@ from extender.room.places import Place, Places
 from extender.state.nodes import NodeInfo
 
 Wanted = tuple[Like, int]
+_NOWHERE: Final[Mapping[str, Resources]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +59,19 @@ class Packing:
         self._most: dict[Place, Resources] = {}
         """At most so much is left on one node, where somebody has looked in vain."""
 
-    def fill(self, wanted: Collection[Wanted], *, first: Collection[str] = ()) -> Found:
-        """Place as many pods as there is room for, on the nodes of these names first of all."""
+    def fill(
+        self, wanted: Collection[Wanted], *, first: Mapping[str, Resources] = _NOWHERE
+    ) -> Found:
+        """Place as many pods as there is room for, in so much of these nodes first of all."""
+        promised: dict[str, Resources] = {}
 
         def in_order(like: Like, count: int) -> Iterator[Placed]:
-            for placed in self._on(first, like, count):
+            for placed in self._on(promised, like, count):
                 count -= placed.count
                 yield placed
             yield from self._in_order(like, count)
 
+        promised.update((name, dict(amounts)) for name, amounts in first.items())
         found = self._fill(wanted, in_order)
         if len(wanted) == 1 or not found.missing or not found.placed:
             return found
@@ -74,6 +80,7 @@ class Packing:
         if other.count > found.count:
             return other
         self.undo(other)
+        promised.update((name, dict(amounts)) for name, amounts in first.items())
         return self._fill(wanted, in_order)
 
     def undo(self, found: Found) -> None:
@@ -120,11 +127,14 @@ class Packing:
                 missing.append((like, left))
         return Found(placed, missing, began)
 
-    def _on(self, names: Collection[str], like: Like, count: int) -> Iterator[Placed]:
-        for node in self._places.named(names, like.shape):
-            placed = self._take(node, like, count) if count else None
+    def _on(self, rooms: Mapping[str, Resources], like: Like, count: int) -> Iterator[Placed]:
+        for node in self._places.named(rooms, like.shape):
+            most = min(count, _slots(rooms[node.name], like))
+            placed = self._take(node, like, most) if most > 0 else None
             if placed is not None:
                 count -= placed.count
+                for name, amount in like.shape.requests.items():
+                    rooms[node.name][name] -= amount * placed.count
                 yield placed
 
     def _in_order(self, like: Like, count: int) -> Iterator[Placed]:

@@ -61,6 +61,14 @@ def test_the_group_goes_there_first() -> None:
     assert planned_for(cluster, "gang") == {"gang-0": "n2", "gang-1": "n3"}
 
 
+def test_no_more_of_them_go_there_than_it_was_found_for() -> None:
+    cluster = cluster_of(nodes(8, 8), granted(n0=1, n1=4), pods(3, 1))
+    found = planned_for(cluster, "gang")
+    assert sorted(found.values()) == ["n0", "n1"]
+    both = cluster_of(nodes(8, 8), granted(n0=1, n1=1), pod_group("other", 2), pods(2, 1))
+    assert sorted(planned_for(both, "gang").values()) == ["n0", "n1"]
+
+
 def test_the_group_goes_elsewhere_if_need_be() -> None:
     cluster = cluster_of(nodes(4, 4), granted(n0=4, gone=4), pods(2, 4))
     assert set(planned_for(cluster, "gang").values()) == {"n0", "n1"}

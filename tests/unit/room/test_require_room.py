@@ -24,6 +24,7 @@ from tests.makers import (
     pod,
     pod_group,
     pods,
+    requests,
     shape,
     taint,
     tell,
@@ -282,6 +283,28 @@ def test_what_was_found_is_kept_for_its_pods_and_told() -> None:
     queues.drop(gang("first", 3, 2))
     assert queues.run() == ()
     assert queues.room.found_for(key("first")) is None
+
+
+def test_nobody_takes_what_is_promised_to_those_who_come_later() -> None:
+    """`a` is counted first, and could have all of n0."""
+    rooms = {"a": {"n0": requests(2), "n1": requests(4)}, "b": {"n0": requests(6)}}
+    groups = [pod_group(name, 1, grant=Grant(found, 1e9)) for name, found in rooms.items()]
+    cluster = cluster_of(nodes(8, 4), groups)
+    queues = queues_of(cluster)
+    queues.put(holding("a", 3, 2), holding("b", 3, 2), gang("w", 1, 1))
+    assert told(queues) == ["WaitingForRoom: quota yes; room for 0 of 1: 1 cpu short on 2 nodes"]
+
+
+def test_what_is_promised_shrinks_with_the_pods_that_come() -> None:
+    rooms = {"n0": requests(2), "n1": requests(2)}
+    cluster = cluster_of(nodes(6, 2, 2), pod_group("a", 1, grant=Grant(rooms, 1e9)))
+    queues = queues_of(cluster)
+    queues.put(holding("a", 2, 2), gang("w", 1, 2))
+    assert told(queues) == ["w"]
+    assert set(queues.room.found_for(key("w")) or ()) == {"n2"}
+    tell(cluster, members("a", 1, on="n0", cpu=2))
+    queues.put(gang("v", 1, 4))
+    assert told(queues) == ["v"]
 
 
 def test_what_was_granted_before_a_restart_is_kept() -> None:
