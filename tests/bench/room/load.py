@@ -16,6 +16,8 @@ IN_TURN = LOADS / "in-turn.yaml"
 OVERCOMMITTED = LOADS / "overcommitted.yaml"
 SMALL = LOADS / "small.yaml"
 
+SHARED = "bench"
+"""The ClusterQueue of all classes."""
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=False)]
 
 
@@ -46,6 +48,8 @@ class JobClass(Model):
     pods: Count
     cpu: Milli
     runtime_ms: Annotated[int, Field(ge=0)]
+    quota: Milli | None = None
+    """Of a ClusterQueue that this class has for itself."""
     waiting: Count | None = None
     """How many of this class are kept waiting for admission."""
     in_turn: Count = 1
@@ -66,7 +70,8 @@ class Load(Model):
     """All of a file."""
 
     nodes: Annotated[list[NodesSet], Field(min_length=1)]
-    quota: Milli
+    quota: Milli | None = None
+    """Of the one ClusterQueue of all classes."""
     queueing_strategy: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
     classes: Annotated[list[JobClass], Field(min_length=1)]
     waiting: Count | None = None
@@ -86,6 +91,17 @@ class Load(Model):
         """CPU of all nodes that Jobs may use."""
         return sum(each.count * each.free for each in self.nodes)
 
+    @property
+    def quotas(self) -> dict[str, int]:
+        """Quota by ClusterQueue."""
+        if self.quota is not None:
+            return {SHARED: self.quota}
+        return {each.class_name: each.quota or 0 for each in self.classes}
+
+    def quota_of(self, kind: JobClass) -> int:
+        """Return the quota that a class may have all of."""
+        return self.quota or kind.quota or 0
+
     def kind(self, name: str) -> JobClass:
         """Return a class by its name."""
         return next(each for each in self.classes if each.class_name == name)
@@ -97,13 +113,15 @@ class Load(Model):
             raise ValueError("two classes have the same name")
         if any((each.waiting is None) is (self.waiting is None) for each in self.classes):
             raise ValueError("waiting is said of every class, or of all together")
+        if any((each.quota is None) is (self.quota is None) for each in self.classes):
+            raise ValueError("quota is said of every class, or of all together")
         for each in self.classes:
             places = sum(node.count * (node.free // each.cpu) for node in self.nodes)
             if each.pods > places:
                 raise ValueError(
                     f"{each.class_name} has {each.pods} pods, and there are {places} places"
                 )
-            if each.request > self.quota:
+            if each.request > self.quota_of(each):
                 raise ValueError(f"{each.class_name} asks for more than the quota")
         return self
 

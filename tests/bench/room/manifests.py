@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from extender.resources.quantity import CPU, MEMORY
-from tests.bench.room.load import JobClass, Load
+from tests.bench.room.load import SHARED, JobClass, Load
 from tests.harness import objects
 from tests.harness.objects import Object
 
@@ -12,7 +12,7 @@ API_VERSION = "kueue.x-k8s.io/v1beta2"
 WORKLOADS = f"/apis/{API_VERSION}/namespaces/{NAMESPACE}/workloads"
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-QUEUE = "bench"
+FLAVOR = "bench"
 _PLENTY = "1Ti"  # of memory: the load is told in CPU
 _FOR_EVER = "24h"
 
@@ -36,26 +36,33 @@ def fillers(load: Load) -> Iterator[Object]:
 
 
 def queues(load: Load) -> list[Object]:
-    """Return the namespace of the Jobs and their one queue."""
+    """Return the namespace of the Jobs, and their queues."""
+    found: list[Object] = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+        _of_queue("ResourceFlavor", FLAVOR, {}),
+    ]
+    for name, quota in load.quotas.items():
+        found += [
+            _of_queue("ClusterQueue", name, _spec(quota, load)),
+            _of_queue("LocalQueue", name, {"clusterQueue": name}, namespace=NAMESPACE),
+        ]
+    return found
+
+
+def _spec(quota: int, load: Load) -> Object:
     resources = [
-        {"name": CPU, "nominalQuota": _cpu(load.quota)},
+        {"name": CPU, "nominalQuota": _cpu(quota)},
         {"name": MEMORY, "nominalQuota": _PLENTY},
     ]
     group = {
         "coveredResources": [CPU, MEMORY],
-        "flavors": [{"name": QUEUE, "resources": resources}],
+        "flavors": [{"name": FLAVOR, "resources": resources}],
     }
-    spec: Object = {
+    return {
         "namespaceSelector": {},
         "queueingStrategy": load.queueing_strategy,
         "resourceGroups": [group],
     }
-    return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
-        _of_queue("ResourceFlavor", {}),
-        _of_queue("ClusterQueue", spec),
-        _of_queue("LocalQueue", {"clusterQueue": QUEUE}, namespace=NAMESPACE),
-    ]
 
 
 def job(kind: JobClass, number: int) -> Object:
@@ -67,7 +74,7 @@ def job(kind: JobClass, number: int) -> Object:
         cpu=_cpu(kind.cpu),
         indexed=True,
         suspend=True,
-        queue=QUEUE,
+        queue=SHARED if kind.quota is None else kind.class_name,
         run_for=_FOR_EVER,
     )
 
@@ -77,11 +84,11 @@ def class_of(job: str) -> str:
     return job.rpartition("-")[0]
 
 
-def _of_queue(kind: str, spec: Object, **metadata: str) -> Object:
+def _of_queue(kind: str, name: str, spec: Object, **metadata: str) -> Object:
     return {
         "apiVersion": API_VERSION,
         "kind": kind,
-        "metadata": {"name": QUEUE, **metadata},
+        "metadata": {"name": name, **metadata},
         "spec": spec,
     }
 

@@ -27,8 +27,9 @@ Value = Callable[[Result], float | None]
 def title(load: Load, name: str) -> str:
     """Return the load in one line."""
     nodes = sum(each.count for each in load.nodes)
+    quota = " + ".join(f"{each / 1000:g}" for each in load.quotas.values())
     return (
-        f"{name}: {load.free / 1000:g} CPU free on {nodes} nodes, quota {load.quota / 1000:g}, "
+        f"{name}: {load.free / 1000:g} CPU free on {nodes} nodes, quota {quota}, "
         f"{load.window_seconds:g} s"
     )
 

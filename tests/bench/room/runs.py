@@ -93,7 +93,10 @@ def _set(plane: ControlPlane, load: Load) -> None:
         plane.wait_until("the nodes are filled", runs, _READY_SECONDS)
 
         def active() -> bool:
-            kind, name = f"{manifests.API_VERSION}/localqueues", manifests.QUEUE
-            return condition(api.get(kind, name, manifests.NAMESPACE), "Active")
+            kind = f"{manifests.API_VERSION}/localqueues"
+            return all(
+                condition(api.get(kind, name, manifests.NAMESPACE), "Active")
+                for name in load.quotas
+            )
 
-        plane.wait_until("the queue is active", active, _READY_SECONDS)
+        plane.wait_until("the queues are active", active, _READY_SECONDS)

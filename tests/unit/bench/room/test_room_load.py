@@ -17,7 +17,7 @@ def test_the_loads_that_are_there_have_more_quota_than_room_for_the_wide(file: A
     wide = found.kind("wide")
 
     places = sum(each.count * (each.free // wide.cpu) for each in found.nodes)
-    assert found.quota // wide.request > places // wide.pods
+    assert found.quota_of(wide) // wide.request > places // wide.pods
 
 
 def test_what_is_free() -> None:
@@ -42,6 +42,7 @@ def test_what_is_free() -> None:
             id="used",
         ),
         pytest.param({"windowSeconds": 0}, "windowSeconds", id="window"),
+        pytest.param({"quota": None}, "of every class, or of all together", id="no quota"),
         pytest.param({"waiting": 3}, "of every class, or of all together", id="waiting twice"),
         pytest.param({"classes": []}, "classes", id="no class"),
     ],
