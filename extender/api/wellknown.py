@@ -55,6 +55,8 @@ class Reason(StrEnum):
 
 GRANT_ANNOTATION: Final = "scheduling.x-k8s.io/granted-room"
 """On a PodGroup: room on nodes that a queue has found for its pods before they are there."""
+DONE_ANNOTATION: Final = "scheduling.x-k8s.io/done-pods"
+"""On a PodGroup: how many of minMember are done for good, where its Jobs do not tell."""
 ON_PARTIAL_ANNOTATION: Final = "scheduling.x-k8s.io/on-partial"
 """On a PodGroup: what becomes of a gang that has started and lost its quorum, keep or evict."""
 

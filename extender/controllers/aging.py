@@ -15,7 +15,7 @@ from extender.state.cluster import Cluster
 _log = structlog.get_logger(__name__)
 
 EVERY_SECONDS: Final = 2.0
-LONGEST_GRANT: Final = 120.0
+LONGEST_GRANT: Final = 600.0
 
 
 class Aging:

@@ -6,11 +6,13 @@ an answer may have changed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
+from cachetools import TTLCache
 
 from extender.api.core_v1 import LabelSelector
 from extender.api.selectors import matches_selector
@@ -41,8 +43,12 @@ from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, WorkloadInfo
 from extender.state.queues.store import Queues
 
+_WRITTEN: Final = 10_000
+_SECONDS: Final = 60.0
 GRANTED_SECONDS: Final = 60.0
 """How long room on nodes is kept for pods that do not come."""
+GRANTED_SECONDS_EACH: Final = 0.1
+"""How much longer for each of them: kube-controller-manager makes 20 pods a second."""
 _log = structlog.get_logger(__name__)
 _ANCESTORS = 10
 
@@ -61,7 +67,8 @@ class JobOptions:
     admission: Options = field(default_factory=Options)
     makes_pod_groups: Callable[[str], bool] = lambda _: False
     rooms: Callable[[str], Mapping[str, Mapping[str, int]] | None] = lambda _: None
-    min_member: Callable[[str], int | None] = lambda _: None
+    group_size: Callable[[str], tuple[int, int] | None] = lambda _: None
+    is_granted: Callable[[str], bool] = lambda _: False
     """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
     release_quota: ReleaseQuota = "OnTerminating"
 
@@ -88,9 +95,14 @@ class Writer(Protocol):
         *,
         min_member: int,
         owners: Sequence[Mapping[str, Any]],
+        done: int = 0,
         grant: Grant | None = None,
     ) -> None:
         """Have a PodGroup with so many members, for which room may have been found."""
+        ...
+
+    async def drop_grant(self, namespace: str, name: str) -> None:
+        """Have no room kept for a PodGroup any more."""
         ...
 
 
@@ -116,6 +128,8 @@ class JobController:
         self._options = options
         self._courses = Courses()
         self._unreadable = Unreadable()
+        self._groups: TTLCache[str, tuple[int, int]] = TTLCache(_WRITTEN, _SECONDS, clock.monotonic)
+        """PodGroups as they were written, until the watch shows them: what they want, and done."""
         self._unsure: dict[tuple[str, str], set[str]] = {}
         """By job: names of its objects of which nobody knows what was written."""
         self._act: Mapping[type, Callable[[Any, JobObject], Any]] = {
@@ -126,6 +140,7 @@ class JobController:
             do.FinishWorkload: self._finish,
             do.DropFinalizer: self._drop_finalizer,
             do.MakePodGroup: self._make_pod_group,
+            do.DropGrant: self._drop_grant,
             do.StartJob: self._steps,
             do.StopJob: self._steps,
             do.FinalizeJob: self._steps,
@@ -263,7 +278,8 @@ class JobController:
             ),
             makes_pod_groups=options.makes_pod_groups,
             rooms=options.rooms,
-            min_member=options.min_member,
+            group_size=self._group_size,
+            is_granted=options.is_granted,
             release_quota=self._release_quota(found),
         )
 
@@ -358,14 +374,29 @@ class JobController:
         grant = None
         if action.rooms:
             rooms = {node: dict(amounts) for node, amounts in action.rooms.items()}
-            grant = Grant(rooms, self._clock.wall() + GRANTED_SECONDS)
+            seconds = GRANTED_SECONDS + action.min_member * GRANTED_SECONDS_EACH
+            grant = Grant(rooms, self._clock.wall() + seconds)
         await self._writer.make_pod_group(
             action.namespace,
             action.name,
             min_member=action.min_member,
             owners=action.owners,
+            done=action.done,
             grant=grant,
         )
+        self._groups[f"{action.namespace}/{action.name}"] = action.min_member, action.done
+
+    async def _drop_grant(self, action: do.DropGrant, _: JobObject) -> None:
+        with suppress(NotFoundError):
+            await self._writer.drop_grant(action.namespace, action.name)
+
+    def _group_size(self, group: str) -> tuple[int, int] | None:
+        """Return what a PodGroup wants: what was written last until the watch has shown it."""
+        found, written = self._options.group_size(group), self._groups.get(group)
+        if written is None or found == written:
+            self._groups.pop(group, None)
+            return found
+        return written
 
     async def _steps(
         self, action: do.StartJob | do.StopJob | do.FinalizeJob, of: JobObject

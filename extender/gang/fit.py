@@ -203,7 +203,7 @@ class Packing:
         """Yield the granted nodes that a pod may use, by what was sent for it or by our reading."""
         offer = self._offer if pod.shape is self._offered_shape else NO_OFFER
         sent, nodes = set(offer.nodes), self._snapshot.nodes
-        for name in self._granted:
+        for name in sorted(self._granted, key=lambda each: each not in sent):
             node = nodes.get(name)
             unsent = not (sent and offer.complete) and node and is_feasible(pod.shape, node)
             if name in sent or unsent:

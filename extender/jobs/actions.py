@@ -85,8 +85,19 @@ class MakePodGroup:
     name: str
     min_member: int
     owners: list[Object]
+    done: int = 0
+    """How many of them are done since."""
     rooms: Mapping[str, Mapping[str, int]] | None = None
     """Amounts by node that were found for its pods, where nodes were asked."""
+    note: None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropGrant:
+    """Have no room kept for a PodGroup any more."""
+
+    namespace: str
+    name: str
     note: None = None
 
 
@@ -179,6 +190,7 @@ Action = (
     | FinishWorkload
     | DropFinalizer
     | MakePodGroup
+    | DropGrant
     | StartJob
     | StopJob
     | FinalizeJob

@@ -41,8 +41,11 @@ class Context:
     """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
     rooms: Callable[[str], Mapping[str, Mapping[str, int]] | None] = lambda _: None
     """The room on nodes that was found for a workload when it was admitted."""
-    min_member: Callable[[str], int | None] = lambda _: None
-    """What a PodGroup, by `namespace/name`, wants; None where there is none."""
+    group_size: Callable[[str], tuple[int, int] | None] = lambda _: None
+    """What a PodGroup, by `namespace/name`, wants, and how many of that are known to be done; None
+    where there is none."""
+    is_granted: Callable[[str], bool] = lambda _: False
+    """Whether room is kept for a PodGroup that has none of its pods on nodes."""
     wait_for_pods_ready: bool = False
     progress: Progress = field(default_factory=Progress)
     release_quota: ReleaseQuota = "OnTerminating"

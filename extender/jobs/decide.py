@@ -10,6 +10,7 @@ from extender.jobs.actions import (
     NONE,
     Actions,
     CreateWorkload,
+    DropGrant,
     FinalizeJob,
     FinishWorkload,
     Note,
@@ -19,7 +20,7 @@ from extender.jobs.actions import (
 )
 from extender.jobs.context import Context
 from extender.jobs.ensure import delete, drop_finalizer, ensure_one, finish, update
-from extender.jobs.gang import late_pod_sets, pod_group, regrouped
+from extender.jobs.gang import group_of, late_pod_sets, pod_group, regrouped
 from extender.jobs.generic_job import (
     Finished,
     GenericJob,
@@ -208,7 +209,7 @@ def _act(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
 
 
 def _regroup(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
-    group = regrouped(job, workload, context.min_member)
+    group = regrouped(job, workload, context.group_size)
     return NONE if group is None else (group,)
 
 
@@ -222,7 +223,14 @@ def _evict(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions
     at_once = reason in _AT_ONCE
     left = lowered(job, workload, context)
     release = ReleaseQuota(workload.key, workload.meta.uid, at_once, reason, message, left)
-    return (release, *stopped)
+    return (*_give_back(workload, context), release, *stopped)
+
+
+def _give_back(workload: WorkloadInfo, context: Context) -> Actions:
+    """Let others have room that is kept for pods which do not come any more."""
+    group = group_of(workload)
+    namespace, _, name = group.partition("/")
+    return (DropGrant(namespace, name),) if context.is_granted(group) else NONE
 
 
 def _start(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:

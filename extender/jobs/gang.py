@@ -6,6 +6,7 @@ for it.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha1
 from typing import Final
@@ -51,19 +52,24 @@ def pod_group(job: GenericJob, workload: WorkloadInfo) -> MakePodGroup | None:
 
 
 def regrouped(
-    job: GenericJob, workload: WorkloadInfo, wants: Callable[[str], int | None]
+    job: GenericJob, workload: WorkloadInfo, wants: Callable[[str], tuple[int, int] | None]
 ) -> MakePodGroup | None:
     """Return the PodGroup of a job that runs where it is gone, or wants others than can come.
 
     A pod that is made in place of another would wait for siblings that are done. Of a Job the state
-    counts them itself.
+    counts them itself. `wants` tells minMember, and how many of those are known to be done.
     """
     if workload.admission is None or not _was_made(job, workload):
         return None
+    left = _left(job, workload, workload.admission)
     wanted = wants(group_of(workload))
-    members = _left(job, workload, workload.admission)
-    as_it_is = wanted == members or (wanted is not None and isinstance(job, BatchJob))
-    return None if as_it_is or not members else _made(job, workload, members)
+    if wanted is None:
+        return _made(job, workload, left) if left else None
+    size, done = wanted
+    if not left or size - done == left or isinstance(job, BatchJob):
+        return None
+    size = max(size, left)
+    return replace(_made(job, workload, size), done=size - left)
 
 
 def _was_made(job: GenericJob, workload: WorkloadInfo) -> bool:

@@ -12,6 +12,7 @@ from extender.api.indexes import count_below
 from extender.api.job_pods import pods_at_first, pods_left
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import (
+    DONE_ANNOTATION,
     GANG_READY,
     GRANT_ANNOTATION,
     INDEX_LABEL,
@@ -153,6 +154,7 @@ class Decoder:
             created=seconds_of(found.metadata.creation_timestamp),
             on_partial=said.get(ON_PARTIAL_ANNOTATION),
             grant=grants.decode(said.get(GRANT_ANNOTATION)),
+            done=_count(said.get(DONE_ANNOTATION)) or 0,
             generation=found.metadata.generation,
             status=_status(found.status),
         )
@@ -312,6 +314,10 @@ def _index(meta: core.PodMeta) -> int | None:
     said = (meta.labels or {}).get(INDEX_LABEL)
     if said is None and meta.annotations is not None:
         said = meta.annotations.completion_index
+    return _count(said)
+
+
+def _count(said: str | None) -> int | None:
     if said is None or not (said.isascii() and said.isdigit() and len(said) <= _DIGITS):
         return None
     return int(said)

@@ -37,9 +37,11 @@ def decode(text: str | None) -> Grant | None:
     try:
         found = _decode(text)
         rooms = {node: parse_resources(amounts) for node, amounts in found.nodes.items()}
-    except (msgspec.MsgspecError, QuantityError):
+        until = found.until.timestamp()
+    except (msgspec.MsgspecError, QuantityError, ValueError, OverflowError):
         return None
-    return Grant(rooms, found.until.timestamp())
+    below_zero = any(value < 0 for amounts in rooms.values() for value in amounts.values())
+    return None if below_zero else Grant(rooms, until)
 
 
 def _plain(amounts: Mapping[str, int]) -> dict[str, Amount]:

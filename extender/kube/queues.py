@@ -5,7 +5,13 @@ from typing import Any, Final
 
 import msgspec
 
-from extender.api.wellknown import GRANT_ANNOTATION, GROUP_X, QUEUE_GROUP, QUEUE_VERSION
+from extender.api.wellknown import (
+    DONE_ANNOTATION,
+    GRANT_ANNOTATION,
+    GROUP_X,
+    QUEUE_GROUP,
+    QUEUE_VERSION,
+)
 from extender.kube import grants
 from extender.kube.client import APPLY_PATCH, MERGE_PATCH, KubeClient
 from extender.kube.decode import DecodeError
@@ -118,10 +124,15 @@ class JobWriter:
         *,
         min_member: int,
         owners: Sequence[Mapping[str, Any]],
+        done: int = 0,
         grant: Grant | None = None,
     ) -> None:
         """Have a PodGroup with so many members, whether or not it is there."""
-        said = grants.encode(grant) if grant is not None else None
+        granted = grants.encode(grant) if grant is not None else None
+        said = {
+            **({GRANT_ANNOTATION: granted} if granted else {}),
+            **({DONE_ANNOTATION: str(done)} if done else {}),
+        }
         path = objects(GROUP_X, POD_GROUP_VERSION, "podgroups", namespace=namespace)
         path = f"{path}/{name}?fieldManager={FIELD_MANAGER}&force=true"
         body = _encode({
@@ -131,11 +142,17 @@ class JobWriter:
                 "name": name,
                 "namespace": namespace,
                 "ownerReferences": list(owners),
-                **({"annotations": {GRANT_ANNOTATION: said}} if said else {}),
+                **({"annotations": said} if said else {}),
             },
             "spec": {"minMember": min_member},
         })  # fmt: skip
         await self._client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
+
+    async def drop_grant(self, namespace: str, name: str) -> None:
+        """Have no room kept for a PodGroup any more. Raises NotFoundError where it is gone."""
+        path = objects(GROUP_X, POD_GROUP_VERSION, "podgroups", namespace=namespace)
+        body = _encode({"metadata": {"annotations": {GRANT_ANNOTATION: None}}})
+        await self._client.request("PATCH", f"{path}/{name}", body=body, content_type=MERGE_PATCH)
 
 
 def collection(plural: str, namespace: str) -> str:

@@ -40,6 +40,8 @@ class NodeRoom:
         self._places, self._kinds = Places(cluster), Kinds(queues, cluster)
         self._groups: set[str] = set()
         """Those of admitted workloads."""
+        self._queued: set[str] = set()
+        """Those of all workloads."""
         self._packing: Packing | None = None
         self._empty: Packing | None = None
         self._ever: dict[tuple[Wanted, ...], bool] = {}
@@ -63,7 +65,8 @@ class NodeRoom:
 
     def found_for(self, workload: str) -> Mapping[str, Resources] | None:
         """Return the amounts by node that were found for a workload when it was admitted."""
-        return self._found.get(workload)
+        known = self._queues.workloads.get(workload)
+        return (self._promised(known) or None) if known is not None else None
 
     def lack(
         self,
@@ -136,7 +139,7 @@ class NodeRoom:
             if group not in self._groups:
                 subtract(left, claim.rooms[node.name])
         for group, amounts in cluster.granted_on(node.name).items():
-            if group not in self._groups:
+            if group not in self._queued:
                 subtract(left, amounts)
         return left
 
@@ -150,7 +153,10 @@ class NodeRoom:
         queues = self._queues
         holders = [queues.workloads[key] for key in queues.holders()]
         self._groups = {group_of(workload) for workload in holders}
-        for workload in sorted(holders, key=_since):
+        # What was found for one that has lost its quota since is everybody's.
+        self._queued = self._groups | {group_of(each) for each in queues.workloads.values()}
+        # Who may have other nodes as well does not take those that are promised.
+        for workload in sorted(holders, key=lambda each: (not self._promised(each), *_since(each))):
             held = queues.admission(workload.key)
             if held is not None:
                 done = self._done(workload)
@@ -182,8 +188,10 @@ class NodeRoom:
     def _promised(self, workload: WorkloadInfo) -> Mapping[str, Resources]:
         """Return the room that a workload was admitted for: `serve` keeps it for its pods."""
         found = self._found.get(workload.key)
-        grant = self._cluster.grants.get(group_of(workload)) if found is None else None
-        return grant.rooms if grant is not None else found or {}
+        if found is not None:
+            return found
+        grant = self._cluster.grants.get(group_of(workload))  # of the time before a restart
+        return grant.rooms if grant is not None else {}
 
     def _still_promised(self, workload: WorkloadInfo) -> Mapping[str, Resources]:
         """Return what of that room the pods do not have yet which are there."""

@@ -115,6 +115,7 @@ class Cluster:
         tables.pods[pod.uid] = pod
         if pod.node is not None:
             tables.refused.pop(pod.uid, None)
+        granted = pod.group in tables.grants
         self._count(pod)
         stays = not pod.terminating and before is not None and before.group == pod.group
         if assumption is not None and pod.node is None and stays:
@@ -122,10 +123,12 @@ class Cluster:
         given_back = assumption is not None and pod.node is None and not stays
         resized = before is not None and before.shape is not pod.shape
         tables.capacity_version += given_back or resized
+        # The room that was granted to its group is not all taken, perhaps.
+        fulfilled = granted and pod.group not in tables.grants
         return Change(
             groups=_touched(before, pod),
             unschedulable=_found_no_node(before, pod),
-            room=given_back,
+            room=given_back or fulfilled,
             statuses=_told(before, pod),
         )
 
@@ -227,7 +230,10 @@ class Cluster:
             return _NOTHING
         self._unsorted.add(event.key)
         told = frozenset((event.key,))
-        return Change(groups=told, statuses=told, room=self._end_grant(event.key))
+        ended, other = self._end_grant(event.key), self._snapshot.pod_group(event.key)
+        if other is not None:
+            self._grant(other)
+        return Change(groups=told, statuses=told, room=ended)
 
     def _pod_groups_listed(self, event: ev.PodGroupsListed) -> Change:
         listed = {pod_group.key for pod_group in event.pod_groups}

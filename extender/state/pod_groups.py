@@ -52,6 +52,8 @@ class PodGroupInfo:
     on_partial: str | None = None
     """What its annotation says is to become of it when it has lost its quorum."""
     grant: Grant | None = None
+    done: int = 0
+    """How many of `min_member` are done for good and are not waited for, its Jobs' pods aside."""
     generation: int = field(default=0, compare=False)
     status: PodGroupStatusInfo = field(default=PodGroupStatusInfo(), compare=False)
     """Not compared: what is asked for is the same whatever became of it."""

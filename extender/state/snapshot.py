@@ -8,6 +8,7 @@ across an `await`.
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from extender.api.wellknown import POD_GROUP_GROUPS
 from extender.resources.quantity import Resources, add, subtract
@@ -102,6 +103,8 @@ class Tables:
     """By node: what is granted of it, by group."""
 
 
+SYSTEM_CRITICAL: Final = 2_000_000_000
+"""From this priority on pods are the cluster's own."""
 _NO_GROUP = GroupTally()
 _NO_PODS: Mapping[str, PodInfo] = {}
 _NO_CLAIMS: Mapping[str, Claim] = {}
@@ -153,12 +156,13 @@ class Snapshot:
         """Return how many members the group needs now.
 
         That is minMember, or fewer where its unfinished Jobs have so many pods behind them that
-        fewer remain to run: when such a Job starts again, the pods that remain are the gang.
+        fewer remain to run: when such a Job starts again, the pods that remain are the gang. Of
+        others the PodGroup says how many are done.
         """
         need = pod_group.min_member
         begun, done = self._tables.work.get(pod_group.key, (0, 0))
         beyond = max(0, begun - need)  # pods that the group can do without, and another Job's
-        return max(min(need, 1), need - max(0, done - beyond))
+        return max(min(need, 1), need - max(0, done - beyond) - pod_group.done)
 
     def has_unfinished_jobs(self, key: str) -> bool:
         """Return whether a Job whose pods are members has not ended."""
@@ -282,7 +286,7 @@ class Snapshot:
         Room that a plan keeps counts as taken unless the plan's pod has a lower priority, or is
         the pod `without` itself. So does room that another group than `group` has a claim to; but
         a group that has begun completes itself before others of its priority begin. What a queue
-        has granted to another group is nobody's.
+        has granted to another group is nobody's but the cluster's own pods'.
         """
         free = dict(node.allocatable)
         for name, value in self._tables.used.get(node.name, {}).items():
@@ -296,7 +300,7 @@ class Snapshot:
             add(free, own.pod.shape.requests)
         if node.name in self._tables.claimed:
             self._take_claims(free, node.name, priority, group=group)
-        if node.name in self._tables.granted:
+        if node.name in self._tables.granted and priority < SYSTEM_CRITICAL:
             self._take_grants(free, node.name, group=group)
         return free
 

@@ -93,7 +93,8 @@ class Queue:
             options=options,
             metrics=given.metrics,
         )
-        room = self.admitter.room = NodeRoom(self._snapshot, given.cluster.snapshot())
+        cluster = given.cluster.snapshot()
+        room = self.admitter.room = NodeRoom(self._snapshot, cluster)
         given.cluster.watch_room(self._on_room)
         controller = partial(
             Controller[Any], new_backoff=lambda: backoff(0.05, 30.0), retried=ApiError
@@ -112,7 +113,8 @@ class Queue:
                 release_quota=chosen.release_quota,
                 makes_pod_groups=self._makes_pod_groups(chosen.pod_groups),
                 rooms=room.found_for,
-                min_member=partial(_min_member, given.cluster.snapshot()),
+                group_size=partial(_group_size, cluster),
+                is_granted=lambda group: group in cluster.grants,
             ),
         )
         self._workloads = controller(
@@ -257,6 +259,6 @@ class Queue:
                 self._jobs_controller.notice(job.unit)
 
 
-def _min_member(cluster: Snapshot, group: str) -> int | None:
+def _group_size(cluster: Snapshot, group: str) -> tuple[int, int] | None:
     found = cluster.pod_group(group)
-    return found.min_member if found is not None else None
+    return (found.min_member, found.done) if found is not None else None

@@ -1,5 +1,6 @@
 """Quota and room: a job is admitted when its queue has quota and the nodes have room for it."""
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import POD_GROUPS
+from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.cluster.operators import Operator
 from tests.cluster.queues import API, JOBS, Queues, condition
 from tests.harness import kinds, objects
@@ -434,3 +435,47 @@ def test_a_word_about_room_that_cannot_be_read_is_told_to_its_owner(
         return [(e["reason"], e["type"]) for e in about] == [("Misconfigured", "Warning")]
 
     api.wait_for("it is told", told, SECONDS)
+
+
+def test_pods_go_where_room_was_found_and_whole_nodes_stay_whole(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    # A job of the test before has room until its namespace is gone.
+    api.wait_for("nobody else is there", lambda: not api.list(f"{API}/workloads"), SECONDS)
+    whole, used = nodes(2, "4", prefix="whole"), nodes(2, "3", prefix="used")
+    needs_room(queues, api, 20)
+    queues.job("small", 6, run_for="1h")
+    placed = await_running(api, queues, "small", 6)
+    group = group_of(queues, api, "small")
+    said = json.loads(group["metadata"]["annotations"]["scheduling.x-k8s.io/granted-room"])
+    found = {node: amounts["cpu"] for node, amounts in said["nodes"].items()}
+    assert found == dict.fromkeys(used, "3")
+    assert {pod["spec"]["nodeName"] for pod in placed} == set(used)
+    queues.job("wide", 2, cpu="4", run_for="1h")
+    placed = await_running(api, queues, "wide", 2)
+    assert {pod["spec"]["nodeName"] for pod in placed} == set(whole)
+
+
+def test_others_do_not_take_room_that_was_found_for_a_job(
+    api: Api, queues: Queues, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """Its pods are not there yet: somebody else's operator is slow."""
+    api.apply(CRDS)
+    nodes(1, "4")
+    needs_room(queues, api, 8)
+    job = kinds.kubeflow("PyTorchJob", "pytorchReplicaSpecs", Master=1, Worker=3)
+    labels = {kinds.QUEUE: "queue"}
+    meta = {"name": "slow", "namespace": queues.namespace, "labels": labels}
+    operator = Operator(api, api.create({**job, "metadata": meta}))
+    queues.await_admitted("slow")
+    api.wait_for("it is let go", lambda: not operator.suspended, SECONDS)
+
+    gangs.create("quick", 2, cpu="1")
+    gangs.await_refused("quick", "", timeout=SECONDS)
+    operator.start()
+
+    def all_run() -> bool:
+        pods = [p for p in api.list("pods", queues.namespace) if p["spec"].get("nodeName")]
+        return len(pods) == 4 and all(p["metadata"]["name"].startswith("slow-") for p in pods)
+
+    api.wait_for("all of its pods have nodes, and no others", all_run, SECONDS)

@@ -13,7 +13,7 @@ from tests.bench.queue.load import Count, Milli, MilliOrZero, Model, Name, docum
 LOADS = Path(__file__).parent / "loads"
 FRAGMENTED = LOADS / "fragmented.yaml"
 IN_TURN = LOADS / "in-turn.yaml"
-OVERCOMMITTED = LOADS / "overcommitted.yaml"
+TWO_QUEUES = LOADS / "two-queues.yaml"
 SMALL = LOADS / "small.yaml"
 
 SHARED = "bench"

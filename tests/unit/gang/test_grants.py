@@ -8,7 +8,7 @@ import pytest
 from extender.api.wellknown import GANG_GATE
 from extender.controllers.aging import Aging
 from extender.gang import plan, pre_filter
-from extender.gang.fit import Fit
+from extender.gang.fit import Fit, Offer
 from extender.gang.options import Options
 from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, OneOf, Refuse
@@ -87,6 +87,27 @@ def test_pods_of_no_gang_are_kept_away() -> None:
     assert pre_filter.beside_plans(alone, ["n0", "n1"], snapshot=snapshot) == OneOf(("n1",))
     assert isinstance(pre_filter.beside_plans(alone, ["n0"], snapshot=snapshot), Refuse)
     assert score(alone, ["n0", "n1"], snapshot=snapshot) == {"n0": 0, "n1": 10}
+
+
+def test_the_cluster_s_own_pods_are_not() -> None:
+    cluster = cluster_of(nodes(4), granted(n0=4))
+    critical = pod("critical", 1, priority=2_000_001_000)
+    assert pre_filter.beside_plans(critical, ["n0"], snapshot=cluster.snapshot()) == AnyNode()
+
+
+def test_nodes_that_were_sent_go_before_others_that_were_granted() -> None:
+    cluster = cluster_of(nodes(*[4] * 6), granted(n5=4, n4=4), pods(2, 4))
+    group, snapshot = granted(n5=4, n4=4), cluster.snapshot()
+    first, *_ = plan.candidates(None, group.key, snapshot=snapshot)
+    found = plan.make(first, group, snapshot=snapshot, offer=Offer(["n0", "n4"]))
+    assert isinstance(found, Fit)
+    assert found.placements == {"gang-0": "n4", "gang-1": "n5"}
+
+
+def test_pods_that_are_done_are_not_waited_for() -> None:
+    cluster = cluster_of(nodes(4), pods(2, 1), pod_group("gang", 3, done=1))
+    assert planned_for(cluster, "gang").keys() == {"gang-0", "gang-1"}
+    assert cluster_of(pod_group("gang", 3, done=9)).snapshot().quorum(pod_group(done=9)) == 1
 
 
 def ends_with_a_plan(cluster: Cluster) -> None:
@@ -179,6 +200,9 @@ def test_one_that_is_too_large_is_not_written_down() -> None:
         '{"until":"never","nodes":{}}',
         '{"until":"2023-11-14T22:13:20Z","nodes":{"n":{"cpu":"much"}}}',
         '{"until":"2023-11-14T22:13:20Z","nodes":["n"]}',
+        '{"until":"2023-11-14T22:13:20Z","nodes":{"n":{"cpu":"-1"}}}',
+        '{"until":"0001-01-01T00:00:00","nodes":{}}',
+        '{"until":"9999-12-31T23:59:59","nodes":{"n":{"cpu":"9E99999"}}}',
     ],
 )
 def test_what_cannot_be_read_keeps_nothing(text: str | None) -> None:

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
-from extender.jobs.actions import MakePodGroup, SetReclaimable, StartJob, StopJob
+from extender.jobs.actions import (
+    DropGrant,
+    MakePodGroup,
+    ReleaseQuota,
+    SetReclaimable,
+    StartJob,
+    StopJob,
+)
 from extender.jobs.context import Context
 from extender.jobs.decide import decide
 from extender.jobs.gang import group_of, late_pod_sets, made_name
@@ -110,10 +117,10 @@ def test_a_job_that_runs_gets_nothing_new() -> None:
     _, start, *_ = decide(work, [admitted], GANGS)
     assert isinstance(start, StartJob)
     runs = builtin()["batch/job"].wrap(sent(work, *start.steps))
-    assert not decide(runs, [admitted], replace(GANGS, min_member=lambda _: 2))
+    assert not decide(runs, [admitted], replace(GANGS, group_size=lambda _: (2, 0)))
     fewer = replace(admitted, reclaimable={"main": 1})
     runs.object["status"] = {"succeeded": 1, "active": 1}
-    assert not decide(runs, [fewer], replace(GANGS, min_member=lambda _: 2))
+    assert not decide(runs, [fewer], replace(GANGS, group_size=lambda _: (2, 0)))
 
 
 def test_a_group_that_is_gone_is_made_again() -> None:
@@ -142,11 +149,37 @@ def test_a_group_wants_what_can_still_come() -> None:
         "conditions": [{"type": "Running", "status": "True"}],
         "replicaStatuses": {"Master": {"active": 1}, "Worker": {"active": 2, "succeeded": 1}},
     }
-    regrouped, said = decide(runs, [admitted], replace(GANGS, min_member=lambda _: 4))
-    assert regrouped == replace(made, min_member=3)
+    regrouped, said = decide(runs, [admitted], replace(GANGS, group_size=lambda _: (4, 0)))
+    assert regrouped == replace(made, done=1)
     assert isinstance(said, SetReclaimable)
     told = replace(admitted, reclaimable={"worker": 1})
-    assert not decide(runs, [told], replace(GANGS, min_member=lambda _: 3))
+    assert not decide(runs, [told], replace(GANGS, group_size=lambda _: (4, 1)))
+
+
+def test_a_group_of_which_all_run_again_wants_all() -> None:
+    source = jobset()
+    source["metadata"] |= {"namespace": NS, "uid": UID}
+    work = builtin()["jobset.x-k8s.io/jobset"].wrap(source)
+    admitted = workload(work, admitted=True)
+    made, start, *_ = decide(work, [admitted], GANGS)
+    assert isinstance(made, MakePodGroup)
+    assert isinstance(start, StartJob)
+    runs = builtin()["jobset.x-k8s.io/jobset"].wrap(sent(work, *start.steps))
+    fewer = replace(GANGS, group_size=lambda _: (3, 0))
+    assert decide(runs, [admitted], fewer) == (made,)
+    all_again = replace(GANGS, group_size=lambda _: (5, 2))
+    assert decide(runs, [admitted], all_again) == (made,)
+
+
+def test_who_loses_its_quota_before_its_pods_come_gives_back_the_room() -> None:
+    work = job()
+    evicted = workload(work, "Evicted", admitted=True)
+    kept = replace(GANGS, is_granted=lambda group: group == group_of(evicted))
+    dropped, release = decide(work, [evicted], kept)
+    assert dropped == DropGrant(NS, evicted.meta.name)
+    assert isinstance(release, ReleaseQuota)
+    (release,) = decide(work, [evicted], GANGS)
+    assert isinstance(release, ReleaseQuota)
 
 
 def test_it_is_told_of_the_room_that_was_found() -> None:

@@ -326,6 +326,27 @@ def test_what_is_granted_to_nobody_of_the_queue_is_taken() -> None:
     assert told(queues) == ["WaitingForRoom: quota yes; room for 0 of 1: 1 cpu short on 1 node"]
 
 
+def test_what_was_granted_to_one_that_lost_its_quota_is_free() -> None:
+    rooms = {"n0": {"cpu": 4000}}
+    queues = queues_of(cluster_of(nodes(4), pod_group("first", 1, grant=Grant(rooms, 1e9))))
+    queues.put(gang("first", 1, 4), gang("second", 1, 4))
+    assert told(queues)[0] == "first"
+
+
+def test_who_may_have_other_nodes_does_not_take_what_is_promised() -> None:
+    """Nothing is known of where `a` was to go, which is counted first otherwise."""
+    grant = Grant({"n0": requests(4)}, 1e9)
+    cluster = cluster_of(nodes(4, 8), pod_group("b", 1, grant=grant))
+    queues = queues_of(cluster)
+    picky = shape(4, selector={"only": "n0"})
+    tell(cluster, node("n0", 4, labels={"only": "n0"}))
+    queues.put(holding("a", 1, 4), holding("b", 1, picky), gang("c", 1, 4), gang("d", 1, 1))
+    assert told(queues) == [
+        "c",
+        "WaitingForRoom: quota yes; room for 0 of 1: 1 cpu short on 2 nodes",
+    ]
+
+
 def test_small_ones_leave_whole_nodes_whole() -> None:
     queues = queues_of(cluster_of(nodes(8, 3, 8, 3)))
     queues.put(gang("small", 6, 1))

@@ -9,9 +9,7 @@ from tests.bench.room import load as loads
 from tests.unit.bench.room.makers import document, load
 
 
-@pytest.mark.parametrize(
-    "file", [loads.FRAGMENTED, loads.IN_TURN, loads.OVERCOMMITTED, loads.SMALL]
-)
+@pytest.mark.parametrize("file", [loads.FRAGMENTED, loads.IN_TURN, loads.TWO_QUEUES, loads.SMALL])
 def test_the_loads_that_are_there_have_more_quota_than_room_for_the_wide(file: Any) -> None:
     found = loads.read(file)
     wide = found.kind("wide")
