@@ -1,0 +1,162 @@
+"""The PodGroup of a job: written with the room that was found, and not again until it is seen."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.api.core_v1 import LabelSelector
+from extender.controllers.job import GRANTED_SECONDS, JobController, JobOptions
+from extender.controllers.workload_writer import Workloads
+from extender.jobs.registry import builtin
+from extender.kube.errors import NotFoundError
+from extender.state.claims import Grant
+from extender.state.queues import events as ev
+from extender.state.queues.records import JobObject, OwnerRef
+from extender.state.queues.store import Queues
+from tests.harness import objects
+from tests.makers import NAMESPACE, ManualClock
+from tests.queue_makers import admission, condition, flavor, pod_set, workload
+from tests.unit.controllers.queue_server import Server
+from tests.unit.controllers.test_job import KEY, Jobs
+
+GROUP = f"{NAMESPACE}/w"
+ROOMS = {"n0": {"cpu": 2000, "pods": 2}}
+
+
+def merged(target: Any, change: Any) -> Any:
+    """Return what a merge patch makes of something."""
+    if not isinstance(change, Mapping):
+        return change
+    found = dict(target) if isinstance(target, Mapping) else {}
+    for name, value in change.items():
+        if value is None:
+            found.pop(name, None)
+        else:
+            found[name] = merged(found.get(name), value)
+    return found
+
+
+class Groups(Jobs):
+    """Jobs, and the PodGroups that are written for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[tuple[int, int, Grant | None]] = []
+        self.dropped: list[str] = []
+
+    async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
+        name = path.split("/jobs/")[1].split("/")[0]
+        return self.put(merged(self.stored[name], change))
+
+    async def make_pod_group(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        min_member: int,
+        owners: Sequence[Mapping[str, Any]],
+        done: int = 0,
+        grant: Grant | None = None,
+    ) -> None:
+        assert (f"{namespace}/{name}", owners[0]["name"]) == (GROUP, "job")
+        self.made.append((min_member, done, grant))
+
+    async def drop_grant(self, namespace: str, name: str) -> None:
+        self.dropped.append(f"{namespace}/{name}")
+        raise NotFoundError("it is gone already")
+
+
+class Scene:
+    """A Job of two pods that has been admitted by room; `seen` is what the watch has shown."""
+
+    def __init__(self) -> None:
+        self.queues, self.server, self.jobs = Queues(), Server(), Groups()
+        self.clock = ManualClock()
+        self.seen: tuple[int, int] | None = None
+        self.granted = False
+        self.controller = JobController(
+            self.queues,
+            Workloads(self.queues, self.server),
+            self.jobs,
+            record=lambda _: None,
+            clock=self.clock,
+            options=JobOptions(
+                builtin(),
+                LabelSelector(),
+                makes_pod_groups=lambda _: True,
+                rooms=lambda _: ROOMS,
+                group_size=lambda _: self.seen,
+                is_granted=lambda _: self.granted,
+            ),
+        )
+        self.queues.apply(ev.Applied(flavor()))
+        job = objects.job("job", 2, namespace=NAMESPACE, queue="cq", suspend=True)
+        self.queues.apply(ev.JobApplied(self.jobs.put(job)))
+        template = json.dumps(job["spec"]["template"]).encode()
+        made = workload("w", replace(pod_set(1, 2), template=template))
+        found = replace(
+            made,
+            owners=(OwnerRef("batch/v1", "Job", "job", "job"),),
+            admission=admission(made),
+            conditions=(condition("QuotaReserved"), condition("Admitted")),
+        )
+        self.server.stored[made.key] = found
+        self.queues.apply(ev.Applied(found))
+
+    async def look(self) -> None:
+        await self.controller.reconcile(KEY)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+async def test_the_room_that_was_found_is_kept_for_a_while(scene: Scene) -> None:
+    await scene.look()
+    [(min_member, done, grant)] = scene.jobs.made
+    assert (min_member, done) == (2, 0)
+    assert grant is not None
+    assert grant.rooms == ROOMS
+    assert grant.until >= scene.clock.now + GRANTED_SECONDS
+    assert scene.jobs.stored["job"]["spec"]["suspend"] is False
+
+
+@pytest.mark.parametrize("shown", [None, (4, 0)], ids=["not there", "as it was"])
+async def test_it_is_not_written_again_before_it_is_seen(
+    scene: Scene, shown: tuple[int, int] | None
+) -> None:
+    """Without the room it would be nobody's, while no pod is there yet."""
+    scene.seen = shown
+    await scene.look()
+    await scene.look()
+    assert len(scene.jobs.made) == 1
+
+    scene.seen = (2, 0)
+    await scene.look()
+    assert len(scene.jobs.made) == 1
+    scene.seen = None  # somebody has deleted it
+    await scene.look()
+    assert scene.jobs.made[1:] == [(2, 0, None)]
+
+
+async def test_one_that_does_not_appear_is_made_again(scene: Scene) -> None:
+    await scene.look()
+    scene.clock.now += 61
+    await scene.look()
+    assert len(scene.jobs.made) == 2
+
+
+async def test_what_is_not_used_is_given_back_with_the_quota(scene: Scene) -> None:
+    scene.granted = True
+    evicted = scene.server.touch(
+        GROUP, conditions=(condition("QuotaReserved"), condition("Evicted", "Preempted"))
+    )
+    scene.queues.apply(ev.Applied(evicted))
+    await scene.look()
+    assert scene.jobs.dropped == [GROUP]
+    assert not scene.jobs.made
+    assert scene.server.stored[GROUP].admission is None
