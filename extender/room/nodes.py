@@ -117,8 +117,18 @@ class NodeRoom:
 
     def _done(self, workload: WorkloadInfo) -> Mapping[str, int]:
         """Return the pods that will not start again, though they may have quota."""
-        job = self._queues.job_of(workload.owner.uid) if workload.owner else None
-        return job.done if job is not None else {}
+        if workload.owner is None:
+            return {}
+        job = self._queues.job_of(workload.owner.uid)
+        return (job.done if job is not None else None) or self._ended(workload, workload.owner.uid)
+
+    def _ended(self, workload: WorkloadInfo, uid: str) -> Mapping[str, int]:
+        """Return the pods of a Job that have succeeded, as it will tell a second later."""
+        job, there = self._cluster.job(uid), self._cluster.finished(group_of(workload))
+        if job is None or not there or len(workload.pod_sets) != 1:
+            return {}
+        succeeded = sum(p.controller == uid and p.phase == "Succeeded" for p in there.values())
+        return {workload.pod_sets[0].name: max(0, succeeded - job.more)}
 
     # -- what is there
 

@@ -14,6 +14,7 @@ from extender.room.packing import Packing
 from extender.state import events as cluster_events
 from extender.state.claims import Claim, Grant
 from extender.state.cluster import Cluster
+from extender.state.jobs import JobInfo
 from extender.state.queues import events as queue_events
 from extender.state.queues.records import Fungibility, JobObject, OwnerRef, PodSetInfo, WorkloadInfo
 from tests.makers import (
@@ -324,6 +325,17 @@ def test_what_is_granted_to_nobody_of_the_queue_is_taken() -> None:
     queues = queues_of(cluster_of(nodes(4), pod_group("stray", 1, grant=Grant(rooms, 1e9))))
     queues.put(gang("w", 1, 1))
     assert told(queues) == ["WaitingForRoom: quota yes; room for 0 of 1: 1 cpu short on 1 node"]
+
+
+@pytest.mark.parametrize(("more", "admitted"), [(0, True), (1, False), (2, False)])
+def test_pods_that_have_succeeded_keep_no_room_for_others(more: int, admitted: bool) -> None:
+    """Their Job tells it a second later; some may have successors."""
+    ended = members("a", 2, on="n0", group="a", cpu=2, finished=True, phase="Succeeded")
+    job = JobInfo("job-a", key("a"), begun=2, more=more)
+    cluster = cluster_of(nodes(4), pod_group("a", 2), cluster_events.JobApplied(job), ended)
+    queues = queues_of(cluster)
+    queues.put(holding("a", 2, 2), gang("w", 2, 2))
+    assert (told(queues) == ["w"]) is admitted
 
 
 def test_what_was_granted_to_one_that_lost_its_quota_is_free() -> None:
