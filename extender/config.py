@@ -277,7 +277,9 @@ class RequeuingStrategy(_Pointers):
         "Eviction", description="whether it goes to the end of its queue, or back to its place"
     )
     backoff_limit_count: int | None = Field(
-        None, ge=0, description="how often it is queued again before it is deactivated; null: ever"
+        None,
+        ge=0,
+        description="how often it is queued again before it is deactivated; null: without limit",
     )
     backoff_base_seconds: Duration = Field(60, description="the first wait, doubled each time")
     backoff_max_seconds: Duration = Field(3600, description="the longest wait")

@@ -16,13 +16,13 @@ def demo(
         ),
     ] = False,
 ) -> None:
-    """Show gangs being scheduled, on a real control plane with simulated kubelets.
+    """Show gangs and queued jobs, on a real control plane with simulated kubelets.
 
-    Starts etcd, kube-apiserver, kube-controller-manager, the stock kube-scheduler
-    and the extender on free ports of 127.0.0.1, plays three scenes in about half a
-    minute, checks what came of each, and leaves nothing behind. kubectl is not
-    needed. It runs from a source checkout: make demo. The first run builds the
-    binaries, which takes 6 to 8 minutes.
+    Starts etcd, kube-apiserver, kube-controller-manager, the stock kube-scheduler,
+    the extender and the reconciler on free ports of 127.0.0.1, plays seven scenes,
+    checks what came of each, and leaves nothing behind. kubectl is not needed. It
+    runs from a source checkout: make demo. The first run builds the binaries,
+    which takes 6 to 8 minutes.
 
     Exit codes: 0 all was as expected, 1 it was not, 130 Ctrl-C.
     """

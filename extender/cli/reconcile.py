@@ -26,9 +26,9 @@ def reconcile(
         ),
     ] = None,
     host: Annotated[
-        str | None, typer.Option(help="Address of health and metrics, 127.0.0.1.")
+        str | None, typer.Option(help="Address of health, metrics and who waits, 127.0.0.1.")
     ] = None,
-    port: Annotated[int | None, typer.Option(help="Port of health and metrics, 8889.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the same, 8889.")] = None,
     leader_elect: Annotated[
         bool | None,
         typer.Option(

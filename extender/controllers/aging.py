@@ -10,12 +10,12 @@ from extender.gang import aging
 from extender.gang.options import Options
 from extender.runtime.clock import Clock
 from extender.state import events as ev
+from extender.state.claims import LONGEST_SECONDS
 from extender.state.cluster import Cluster
 
 _log = structlog.get_logger(__name__)
 
 EVERY_SECONDS: Final = 2.0
-LONGEST_GRANT: Final = 600.0
 
 
 class Aging:
@@ -61,7 +61,7 @@ class Aging:
     def _end_grants(self) -> None:
         now, grants = self._clock.wall(), self._snapshot.grants
         # Nobody has room for as long as they like by writing it down themselves.
-        ended = [g for g, grant in grants.items() if not now < grant.until <= now + LONGEST_GRANT]
+        ended = [g for g, grant in grants.items() if not now < grant.until <= now + LONGEST_SECONDS]
         if ended:
             _log.info("granted room was not used in time", groups=len(ended), first=ended[0])
             self._cluster.apply(ev.GrantsEnded(ended))

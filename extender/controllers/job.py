@@ -38,7 +38,7 @@ from extender.queueing import readiness
 from extender.queueing import transitions as to
 from extender.queueing.options import Options
 from extender.runtime.clock import Clock
-from extender.state.claims import Grant
+from extender.state.claims import LONGEST_SECONDS, Grant
 from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, WorkloadInfo
 from extender.state.queues.store import Queues
@@ -66,10 +66,13 @@ class JobOptions:
     manage_without_queue_name: bool = False
     admission: Options = field(default_factory=Options)
     makes_pod_groups: Callable[[str], bool] = lambda _: False
-    rooms: Callable[[str], Mapping[str, Mapping[str, int]] | None] = lambda _: None
-    group_size: Callable[[str], tuple[int, int] | None] = lambda _: None
-    is_granted: Callable[[str], bool] = lambda _: False
     """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
+    rooms: Callable[[str], Mapping[str, Mapping[str, int]] | None] = lambda _: None
+    """The room on nodes that was found for a workload when it was admitted."""
+    group_size: Callable[[str], tuple[int, int] | None] = lambda _: None
+    """What a PodGroup wants, as the watch shows it, and how many of that are done."""
+    is_granted: Callable[[str], bool] = lambda _: False
+    """Whether room is kept for a PodGroup, of whose pods none has a node."""
     release_quota: ReleaseQuota = "OnTerminating"
 
 
@@ -374,7 +377,8 @@ class JobController:
         grant = None
         if action.rooms:
             rooms = {node: dict(amounts) for node, amounts in action.rooms.items()}
-            seconds = GRANTED_SECONDS + action.min_member * GRANTED_SECONDS_EACH
+            each = action.min_member * GRANTED_SECONDS_EACH
+            seconds = min(GRANTED_SECONDS + each, LONGEST_SECONDS / 2)
             grant = Grant(rooms, self._clock.wall() + seconds)
         await self._writer.make_pod_group(
             action.namespace,

@@ -1,9 +1,13 @@
-"""Room that a group which has waited long has a claim to, before it is free."""
+"""Room by node that is set aside: for groups that have waited long, or that a queue admitted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from extender.resources.quantity import Resources
+
+LONGEST_SECONDS: Final = 1200.0
+"""Nobody has room granted for longer than this."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from extender.api.core_v1 import LabelSelector
+from extender.controllers.aging import Aging
 from extender.controllers.job import GRANTED_SECONDS, JobController, JobOptions
 from extender.controllers.workload_writer import Workloads
+from extender.gang.options import Options
 from extender.jobs.registry import builtin
 from extender.kube.errors import NotFoundError
 from extender.state.claims import Grant
@@ -17,7 +19,7 @@ from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, OwnerRef
 from extender.state.queues.store import Queues
 from tests.harness import objects
-from tests.makers import NAMESPACE, ManualClock
+from tests.makers import NAMESPACE, ManualClock, cluster_of, pod_group
 from tests.queue_makers import admission, condition, flavor, pod_set, workload
 from tests.unit.controllers.queue_server import Server
 from tests.unit.controllers.test_job import KEY, Jobs
@@ -123,6 +125,22 @@ async def test_the_room_that_was_found_is_kept_for_a_while(scene: Scene) -> None
     assert grant.rooms == ROOMS
     assert grant.until >= scene.clock.now + GRANTED_SECONDS
     assert scene.jobs.stored["job"]["spec"]["suspend"] is False
+
+
+async def test_no_more_is_asked_for_than_is_believed(scene: Scene) -> None:
+    many = objects.job("job", 100_000, namespace=NAMESPACE, queue="cq", suspend=True)
+    scene.queues.apply(ev.JobApplied(scene.jobs.put(many)))
+    template = json.dumps(many["spec"]["template"]).encode()
+    asked = (replace(pod_set(1, 100_000), template=template),)
+    given = admission(workload("w", asked))
+    found = scene.server.touch(GROUP, pod_sets=asked, admission=given)
+    scene.queues.apply(ev.Applied(found))
+    await scene.look()
+    [(_, _, grant)] = scene.jobs.made
+    assert grant is not None
+    cluster = cluster_of(pod_group("w", 100_000, grant=grant))
+    Aging(cluster, options=Options(), clock=scene.clock).look()
+    assert cluster.snapshot().grants
 
 
 @pytest.mark.parametrize("shown", [None, (4, 0)], ids=["not there", "as it was"])
