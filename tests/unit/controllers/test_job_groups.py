@@ -23,22 +23,10 @@ from tests.makers import NAMESPACE, ManualClock, cluster_of, pod_group
 from tests.queue_makers import admission, condition, flavor, pod_set, workload
 from tests.unit.controllers.queue_server import Server
 from tests.unit.controllers.test_job import KEY, Jobs
+from tests.unit.jobs.scene import merged
 
 GROUP = f"{NAMESPACE}/w"
 ROOMS = {"n0": {"cpu": 2000, "pods": 2}}
-
-
-def merged(target: Any, change: Any) -> Any:
-    """Return what a merge patch makes of something."""
-    if not isinstance(change, Mapping):
-        return change
-    found = dict(target) if isinstance(target, Mapping) else {}
-    for name, value in change.items():
-        if value is None:
-            found.pop(name, None)
-        else:
-            found[name] = merged(found.get(name), value)
-    return found
 
 
 class Groups(Jobs):
