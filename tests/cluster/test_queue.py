@@ -97,11 +97,17 @@ def test_two_jobs_never_have_more_than_the_quota(
 
 
 def test_who_waits_behind_an_equal_job_is_told_why_as_well(queues: Queues) -> None:
-    queues.simple(cpu=1)
+    cluster_queue, _ = queues.simple(cpu=1)
     queues.job("first", run_for="1h")
     queues.await_admitted("first")
+    where = f"{API}/clusterqueues"
+    queues.api.patch(where, cluster_queue, body={"spec": {"stopPolicy": "Hold"}})
     for name in ("next", "third", "fourth"):
         queues.job(name, run_for="1h")
+    for name in ("next", "third", "fourth"):
+        queues.await_condition(name, "QuotaReserved", "False", reason="Suspended")
+    # From here on all stand in one line, of which the first is tried.
+    queues.api.patch(where, cluster_queue, body={"spec": {"stopPolicy": "None"}})
 
     for name in ("next", "third", "fourth"):
         queues.await_condition(name, "QuotaReserved", "False", reason="WaitingForQuota")

@@ -239,3 +239,14 @@ async def test_nothing_is_kept_of_who_is_gone(scene: Scene) -> None:
             scene.queues.apply(ev.Deleted(scene.server.stored.pop(key(name))))
         assert scene.admitter.why(key("third")) is None
         assert not scene.admitter._failures
+
+
+async def test_who_stands_behind_an_equal_one_is_told_as_well(scene: Scene) -> None:
+    scene.add("first", "second", "third", "fourth")
+
+    def told() -> set[str]:
+        found = ((w.meta.name, w.condition("QuotaReserved")) for w in scene.server.stored.values())
+        return {name for name, said in found if said and said.reason == "WaitingForQuota"}
+
+    async with scene.running():
+        await scene.until(lambda: told() == {"second", "third", "fourth"})
