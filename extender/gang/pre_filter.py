@@ -52,7 +52,8 @@ def decide(
     if missing <= 0:
         return beside_plans(pod, sent, snapshot=snapshot)
     if denied is not None:
-        return Refuse(Reason.RECENTLY_DENIED, failed_recently(group, denied))
+        refusal = Refuse(Reason.RECENTLY_DENIED, failed_recently(group, denied))
+        return unless_behind(refusal, pod, sent, snapshot=snapshot)
     return _plan(pod, pod_group, sent, snapshot=snapshot, permitted=permitted)
 
 
@@ -132,7 +133,7 @@ def _plan(
     offer = Offer(sent, complete=_is_complete(pod, sent))
     found = plan.make(pod, pod_group, snapshot=snapshot, offer=offer, permitted=permitted)
     if isinstance(found, Refuse):
-        return _unless_behind(found, pod, sent, snapshot=snapshot)
+        return unless_behind(found, pod, sent, snapshot=snapshot)
     node = found.placements.get(pod.uid)
     if node in sent and node is not None:
         return Place(node, reserve=found.placements)
@@ -140,7 +141,7 @@ def _plan(
     return Refuse(Reason.RESERVED, text, reserve=found.placements)
 
 
-def _unless_behind(
+def unless_behind(
     refusal: Refuse, pod: PodInfo, sent: Sequence[str], *, snapshot: Snapshot
 ) -> Refuse:
     """Return the refusal of a gang that does not fit, unless it is us who lag behind.
@@ -149,22 +150,33 @@ def _unless_behind(
     us, or full, is news that our watch has not told yet; and when it does, kube-scheduler will not
     try the pod again on that account, for it has known all along.
     """
-    if refusal.deny and any(not _has_ever_room(pod, name, snapshot) for name in sent):
+    failed = refusal.deny or refusal.reason is Reason.RECENTLY_DENIED
+    if failed and _knows_less(pod, sent, snapshot):
         return Refuse(Reason.CACHE_BEHIND, about(pod.group) + BEHIND)
     return refusal
 
 
+def _knows_less(pod: PodInfo, sent: Sequence[str], snapshot: Snapshot) -> bool:
+    """Return whether a node was sent on which the pod has no room as far as we know.
+
+    A group that is denied is asked about often, and hundreds of nodes may be sent each time.
+    """
+    nodes, used_on = snapshot.nodes, snapshot.used
+    asked = [(resource, amount) for resource, amount in pod.shape.requests.items() if amount]
+    for name in sent:
+        node = nodes.get(name)
+        if node is None:
+            return True
+        used, whole = used_on(name), node.allocatable
+        for resource, amount in asked:
+            if used.get(resource, 0) + amount > whole.get(resource, 0):
+                return True
+    return False
+
+
 def _has_ever_room(pod: PodInfo, name: str, snapshot: Snapshot) -> bool:
     """Return whether a node would take the pod if no plan kept anything on it."""
-    node = snapshot.nodes.get(name)
-    if node is None:
-        return False
-    used = snapshot.used(name)
-    return all(
-        used.get(resource, 0) + amount <= node.allocatable.get(resource, 0)
-        for resource, amount in pod.shape.requests.items()
-        if amount
-    )
+    return not _knows_less(pod, (name,), snapshot)
 
 
 def _is_outbid(pod: PodInfo, planned: str, snapshot: Snapshot) -> bool:

@@ -127,7 +127,7 @@ class Filtering:
             return pre_filter.beside_plans(pod, sent, snapshot=self._snapshot)
         refusal = self._turns.refusal(pod, group)
         if refusal is not None:
-            return refusal
+            return pre_filter.unless_behind(refusal, pod, sent, snapshot=self._snapshot)
         pod_group = self._snapshot.pod_group(group)
         return pre_filter.decide(
             pod,

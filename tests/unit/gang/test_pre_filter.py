@@ -79,7 +79,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
         refuse(Reason.GATED, "1 of the 3 pods that it needs are free of gates"),
     ),
     "fourth: denied just now": (
-        Ask([pod_group(min_resources={"cpu": 1}), B, C], denied=EARLIER),
+        Ask([pod_group(min_resources={"cpu": 99000}), B, C, ROOM], denied=EARLIER),
         refuse(Reason.RECENTLY_DENIED, "failed recently, it failed before"),
     ),
     "fifth: minResources are not there": (
@@ -136,6 +136,18 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     "no room where kube-scheduler sees some: our watch lags, and the group did not fail": (
         Ask([pod_group(), B, C, nodes(4, 4, 4), pod("old", 4, on="n2")]),
         refuse(Reason.CACHE_BEHIND, "kube-scheduler sees room that is news here"),
+    ),
+    "denied before, and now there is room that is news here": (
+        Ask([pod_group(), B, C, nodes(4, 4, 4), pod("old", 2, on="n2")], denied=EARLIER),
+        refuse(Reason.CACHE_BEHIND, "kube-scheduler sees room that is news here"),
+    ),
+    "denied before, and now there is a node that is news here": (
+        Ask([pod_group(), B, C, nodes(4, 4)], denied=EARLIER),
+        refuse(Reason.CACHE_BEHIND, "kube-scheduler sees room that is news here"),
+    ),
+    "denied before, and a plan keeps the room: that is no lag": (
+        Ask([pod_group(), B, C, ROOM, RIVALS, planned(rival_0="n2")], denied=EARLIER),
+        refuse(Reason.RECENTLY_DENIED, "failed recently, it failed before"),
     ),
     "no room on a node that we do not know yet": (
         Ask([pod_group(), B, C, nodes(4, 4)]),

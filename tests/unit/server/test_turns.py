@@ -259,3 +259,28 @@ async def test_siblings_of_one_that_never_fits_are_told_so(cluster: Cluster) -> 
     assert scene.woken == [(key("a"), RESAMPLE_SECONDS)]
     told(scene, second.name, ["n0"], group="a")
     assert len(scene.woken) == 1
+
+
+async def test_room_that_is_news_is_asked_for_again_though_the_group_failed_before(
+    cluster: Cluster,
+) -> None:
+    """kube-scheduler has tried it for the news, and will not when our watch tells them."""
+    scene = Scene(cluster, nodes(4, 4), pod("old", 2, on="n0"), group("a", 1.0, size=2, cpu=4))
+    assert "2 pods that it still needs fit" in told(scene, "a-0", ["n1"], group="a")
+    assert "failed recently" in told(scene, "a-1", ["n1"], group="a")
+    scene.woken.clear()
+
+    assert "is news here" in told(scene, "a-0", ["n0", "n1"], group="a")
+    assert scene.woken == [(key("a"), RESAMPLE_SECONDS)]
+
+
+async def test_a_node_that_is_news_is_asked_for_again_though_the_group_fits_on_no_other(
+    cluster: Cluster,
+) -> None:
+    scene = Scene(cluster, nodes(4, 4), group("a", 1.0, size=9))
+    assert "even with all nodes empty" in told(scene, "a-0", ["n0"], group="a")
+    assert "even with all nodes empty" in told(scene, "a-0", ["n0"], group="a")
+    scene.woken.clear()
+
+    assert "is news here" in told(scene, "a-0", ["n0", "new"], group="a")
+    assert scene.woken == [(key("a"), RESAMPLE_SECONDS)]
