@@ -6,18 +6,18 @@ an answer may have changed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import structlog
-from cachetools import TTLCache
 
 from extender.api.core_v1 import LabelSelector
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.courses import Courses
+from extender.controllers.job_groups import GroupOptions, GroupWriter, JobGroups
+from extender.controllers.job_objects import JobObjects, ObjectWriter
 from extender.controllers.unreadable import Unreadable
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
@@ -25,30 +25,22 @@ from extender.jobs.actions import Action, Actions, Note
 from extender.jobs.context import Ancestor, Context, ReleaseQuota
 from extender.jobs.decide import decide
 from extender.jobs.fields import text
-from extender.jobs.generic_job import GenericJob, Step
+from extender.jobs.generic_job import GenericJob
 from extender.jobs.names import Word
 from extender.jobs.readiness import is_ready
 from extender.jobs.reclaim import release_strategy
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name
-from extender.kube.errors import ApiError, InvalidError, NotFoundError, UnavailableError
-from extender.kube.queues import objects as path_of
+from extender.kube.errors import ApiError, InvalidError
 from extender.kube.recorder import Event, ObjectRef
 from extender.queueing import readiness
 from extender.queueing import transitions as to
 from extender.queueing.options import Options
 from extender.runtime.clock import Clock
-from extender.state.claims import LONGEST_SECONDS, Grant
 from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, WorkloadInfo
 from extender.state.queues.store import Queues
 
-_WRITTEN: Final = 10_000
-_SECONDS: Final = 60.0
-GRANTED_SECONDS: Final = 60.0
-"""How long room on nodes is kept for pods that do not come."""
-GRANTED_SECONDS_EACH: Final = 0.1
-"""How much longer for each of them: kube-controller-manager makes 20 pods a second."""
 _log = structlog.get_logger(__name__)
 _ANCESTORS = 10
 
@@ -65,48 +57,12 @@ class JobOptions:
     namespace_selector: LabelSelector
     manage_without_queue_name: bool = False
     admission: Options = field(default_factory=Options)
-    makes_pod_groups: Callable[[str], bool] = lambda _: False
-    """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
-    rooms: Callable[[str], Mapping[str, Mapping[str, int]] | None] = lambda _: None
-    """The room on nodes that was found for a workload when it was admitted."""
-    group_size: Callable[[str], tuple[int, int] | None] = lambda _: None
-    """What a PodGroup wants, as the watch shows it, and how many of that are done."""
-    is_granted: Callable[[str], bool] = lambda _: False
-    """Whether room is kept for a PodGroup, of whose pods none has a node."""
+    pod_groups: GroupOptions = field(default_factory=GroupOptions)
     release_quota: ReleaseQuota = "OnTerminating"
 
 
-class Writer(Protocol):
-    """Writes; raises ApiError."""
-
-    async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
-        """Merge a change into an object or a subresource; return it as it is stored."""
-        ...
-
-    async def read(self, path: str, *, kind: str) -> JobObject:
-        """Return an object as it is stored."""
-        ...
-
-    async def delete(self, path: str, options: Mapping[str, Any]) -> None:
-        """Delete an object."""
-        ...
-
-    async def make_pod_group(
-        self,
-        namespace: str,
-        name: str,
-        *,
-        min_member: int,
-        owners: Sequence[Mapping[str, Any]],
-        done: int = 0,
-        grant: Grant | None = None,
-    ) -> None:
-        """Have a PodGroup with so many members, for which room may have been found."""
-        ...
-
-    async def drop_grant(self, namespace: str, name: str) -> None:
-        """Have no room kept for a PodGroup any more."""
-        ...
+class Writer(ObjectWriter, GroupWriter, Protocol):
+    """Writes jobs and their PodGroups; raises ApiError."""
 
 
 class JobController:
@@ -125,16 +81,13 @@ class JobController:
         self._queues = queues
         self._snapshot = queues.snapshot()
         self._workloads = workloads
-        self._writer = writer
+        self._objects = JobObjects(queues, writer, options.integrations)
+        self._groups = JobGroups(writer, clock=clock, options=options.pod_groups)
         self._record = record
         self._clock = clock
         self._options = options
         self._courses = Courses()
         self._unreadable = Unreadable()
-        self._groups: TTLCache[str, tuple[int, int]] = TTLCache(_WRITTEN, _SECONDS, clock.monotonic)
-        """PodGroups as they were written, until the watch shows them: what they want, and done."""
-        self._unsure: dict[tuple[str, str], set[str]] = {}
-        """By job: names of its objects of which nobody knows what was written."""
         self._act: Mapping[type, Callable[[Any, JobObject], Any]] = {
             do.CreateWorkload: lambda a, _: self._workloads.create(a.object),
             do.UpdateWorkload: self._update,
@@ -142,8 +95,8 @@ class JobController:
             do.DeleteWorkload: self._delete,
             do.FinishWorkload: self._finish,
             do.DropFinalizer: self._drop_finalizer,
-            do.MakePodGroup: self._make_pod_group,
-            do.DropGrant: self._drop_grant,
+            do.MakePodGroup: lambda a, _: self._groups.make(a),
+            do.DropGrant: lambda a, _: self._groups.drop_grant(a),
             do.StartJob: self._steps,
             do.StopJob: self._steps,
             do.FinalizeJob: self._steps,
@@ -154,8 +107,7 @@ class JobController:
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
         """Take the steps that are due for a job. Raises ApiError, also where it cannot decide."""
-        if key in self._unsure:
-            await self._make_sure(key)
+        await self._objects.make_sure(key)
         objects = self._snapshot.unit(key)
         if not objects:
             self._courses.forget(key)
@@ -232,19 +184,6 @@ class JobController:
             _log.exception("cannot tell whether pods are ready", job=first.unit)
             return False
 
-    async def _make_sure(self, key: tuple[str, str]) -> None:
-        """Learn how objects are of which a write had no answer."""
-        for known in self._snapshot.unit(key):
-            if known.meta.name in self._unsure[key]:
-                path = f"{self._collection(known)}/{known.meta.name}"
-                try:
-                    stored = await self._writer.read(path, kind=known.kind)
-                except NotFoundError:
-                    self._queues.apply(ev.JobDeleted(known, for_good=True))
-                else:
-                    self._queues.apply(ev.JobApplied(stored))
-        del self._unsure[key]
-
     def _is_watched(self, objects: Sequence[JobObject]) -> bool:
         """Return whether the watch shows a job: without a workload nobody else asks for it."""
         everything = self._options.manage_without_queue_name
@@ -279,10 +218,10 @@ class JobController:
             progress=self._courses.look(
                 found.unit, job, has_quota=any(w.admitted and not w.evicted for w in own)
             ),
-            makes_pod_groups=options.makes_pod_groups,
-            rooms=options.rooms,
-            group_size=self._group_size,
-            is_granted=options.is_granted,
+            makes_pod_groups=options.pod_groups.makes_pod_groups,
+            rooms=options.pod_groups.rooms,
+            group_size=self._groups.size,
+            is_granted=options.pod_groups.is_granted,
             release_quota=self._release_quota(found),
         )
 
@@ -373,61 +312,10 @@ class JobController:
             )
             await self._workloads.write_status(workload, after)
 
-    async def _make_pod_group(self, action: do.MakePodGroup, _: JobObject) -> None:
-        grant = None
-        if action.rooms:
-            rooms = {node: dict(amounts) for node, amounts in action.rooms.items()}
-            each = action.min_member * GRANTED_SECONDS_EACH
-            seconds = min(GRANTED_SECONDS + each, LONGEST_SECONDS / 2)
-            grant = Grant(rooms, self._clock.wall() + seconds)
-        await self._writer.make_pod_group(
-            action.namespace,
-            action.name,
-            min_member=action.min_member,
-            owners=action.owners,
-            done=action.done,
-            grant=grant,
-        )
-        self._groups[f"{action.namespace}/{action.name}"] = action.min_member, action.done
-
-    async def _drop_grant(self, action: do.DropGrant, _: JobObject) -> None:
-        with suppress(NotFoundError):
-            await self._writer.drop_grant(action.namespace, action.name)
-
-    def _group_size(self, group: str) -> tuple[int, int] | None:
-        """Return what a PodGroup wants: what was written last until the watch has shown it."""
-        found, written = self._options.group_size(group), self._groups.get(group)
-        if written is None or found == written:
-            self._groups.pop(group, None)
-            return found
-        return written
-
     async def _steps(
         self, action: do.StartJob | do.StopJob | do.FinalizeJob, of: JobObject
     ) -> None:
-        for step in action.steps:
-            await self._step(step, of)
-
-    async def _step(self, step: Step, of: JobObject) -> None:
-        name = step.member or of.meta.name
-        path = f"{self._collection(of)}/{name}"
-        try:
-            if step.delete:
-                await self._writer.delete(path, step.patch)
-                return
-            where = f"{path}/{step.subresource}" if step.subresource else path
-            stored = await self._writer.patch(where, step.patch, kind=of.kind)
-        except NotFoundError:
-            return  # the watch tells
-        except UnavailableError:
-            self._unsure.setdefault(of.unit, set()).add(name)
-            raise
-        self._queues.apply(ev.JobApplied(stored))
-
-    def _collection(self, of: JobObject) -> str:
-        """Return the path of the objects among which a job is."""
-        found = self._options.integrations[of.kind]
-        return path_of(found.group, found.version, found.plural, namespace=of.meta.namespace)
+        await self._objects.take(action.steps, of)
 
     def _tell(self, job: GenericJob, of: JobObject, note: Note) -> None:
         integration = self._options.integrations[of.kind]

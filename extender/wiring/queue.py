@@ -11,6 +11,7 @@ from extender.config import Settings
 from extender.controllers.admitter import Admitter
 from extender.controllers.job import JobController, JobOptions
 from extender.controllers.job_counts import JobCounts
+from extender.controllers.job_groups import GroupOptions
 from extender.controllers.queue_status import QueueStatusController
 from extender.controllers.workload import WorkloadController
 from extender.controllers.workload_writer import Workloads
@@ -111,10 +112,12 @@ class Queue:
                 namespace_selector=chosen.selector(),
                 admission=options,
                 release_quota=chosen.release_quota,
-                makes_pod_groups=self._makes_pod_groups(chosen.pod_groups),
-                rooms=room.found_for,
-                group_size=partial(_group_size, cluster),
-                is_granted=lambda group: group in cluster.grants,
+                pod_groups=GroupOptions(
+                    makes_pod_groups=self._makes_pod_groups(chosen.pod_groups),
+                    rooms=room.found_for,
+                    group_size=partial(_group_size, cluster),
+                    is_granted=lambda group: group in cluster.grants,
+                ),
             ),
         )
         self._workloads = controller(

@@ -9,9 +9,11 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.aging import Aging
-from extender.controllers.job import GRANTED_SECONDS, JobController, JobOptions
+from extender.controllers.job import JobController, JobOptions
+from extender.controllers.job_groups import GRANTED_SECONDS, GroupOptions, JobGroups
 from extender.controllers.workload_writer import Workloads
 from extender.gang.options import Options
+from extender.jobs.actions import MakePodGroup
 from extender.jobs.registry import builtin
 from extender.kube.errors import NotFoundError
 from extender.state.claims import Grant
@@ -76,10 +78,12 @@ class Scene:
             options=JobOptions(
                 builtin(),
                 LabelSelector(),
-                makes_pod_groups=lambda _: True,
-                rooms=lambda _: ROOMS,
-                group_size=lambda _: self.seen,
-                is_granted=lambda _: self.granted,
+                pod_groups=GroupOptions(
+                    makes_pod_groups=lambda _: True,
+                    rooms=lambda _: ROOMS,
+                    group_size=lambda _: self.seen,
+                    is_granted=lambda _: self.granted,
+                ),
             ),
         )
         self.queues.apply(ev.Applied(flavor()))
@@ -147,6 +151,18 @@ async def test_it_is_not_written_again_before_it_is_seen(
     scene.seen = None  # somebody has deleted it
     await scene.look()
     assert scene.jobs.made[1:] == [(2, 0, None)]
+
+
+async def test_what_was_written_counts_until_it_is_seen(scene: Scene) -> None:
+    options = GroupOptions(group_size=lambda _: scene.seen)
+    groups = JobGroups(scene.jobs, clock=scene.clock, options=options)
+    scene.seen = (4, 0)
+    await groups.make(MakePodGroup(NAMESPACE, "w", 2, [{"name": "job"}], done=1))
+    assert groups.size(GROUP) == (2, 1)
+    scene.seen = (2, 1)
+    assert groups.size(GROUP) == (2, 1)
+    scene.seen = (4, 0)  # by somebody else
+    assert groups.size(GROUP) == (4, 0)
 
 
 async def test_one_that_does_not_appear_is_made_again(scene: Scene) -> None:
