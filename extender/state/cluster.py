@@ -115,7 +115,7 @@ class Cluster:
         tables.pods[pod.uid] = pod
         if pod.node is not None:
             tables.refused.pop(pod.uid, None)
-        granted = pod.group in tables.grants
+        granted = pod.group in tables.set_aside.grants
         self._count(pod)
         stays = not pod.terminating and before is not None and before.group == pod.group
         if assumption is not None and pod.node is None and stays:
@@ -124,7 +124,7 @@ class Cluster:
         resized = before is not None and before.shape is not pod.shape
         tables.capacity_version += given_back or resized
         # The room that was granted to its group is not all taken, perhaps.
-        fulfilled = granted and pod.group not in tables.grants
+        fulfilled = granted and pod.group not in tables.set_aside.grants
         return Change(
             groups=_touched(before, pod),
             unschedulable=_found_no_node(before, pod),
@@ -348,47 +348,34 @@ class Cluster:
         return _NOTHING
 
     def _claimed(self, event: ev.Claimed) -> Change:
-        tables = self._tables
-        before, now = tables.claims, {claim.group: claim for claim in event.claims}
-        tables.claims, tables.claimed = now, {}
-        for claim in event.claims:
-            for node in claim.rooms:
-                tables.claimed.setdefault(node, {})[claim.group] = claim
-        if before == now:
+        aside = self._tables.set_aside
+        before = aside.claims
+        aside.claim(event.claims)
+        if before == aside.claims:
             return _NOTHING
-        tables.capacity_version += 1
-        return Change(room=any(now.get(group) != claim for group, claim in before.items()))
+        self._tables.capacity_version += 1
+        return Change(room=any(aside.claims.get(group) != claim for group, claim in before.items()))
 
     def _grant(self, pod_group: PodGroupInfo) -> None:
         """Keep the room that a group is given from now on; one that has begun needs none."""
         self._end_grant(pod_group.key)
         asks = self._snapshot.pod_group(pod_group.key)
         grant = asks.grant if asks is not None else None
-        if grant is None or self._snapshot.tally(pod_group.key).committed:
-            return
-        self._tables.grants[pod_group.key] = grant
-        for node, amounts in grant.rooms.items():
-            self._tables.granted.setdefault(node, {})[pod_group.key] = dict(amounts)
+        if grant is not None and not self._snapshot.tally(pod_group.key).committed:
+            self._tables.set_aside.grant(pod_group.key, grant)
 
     def _fulfil(self, placements: Iterable[str]) -> bool:
         """End the grants of the groups of pods that have a plan; return whether there were any."""
-        if not self._tables.grants:
+        if not self._tables.set_aside.grants:
             return False
         pods = map(self._tables.pods.get, placements)
         groups = {pod.group for pod in pods if pod is not None and pod.group}
         return sum(map(self._end_grant, groups)) > 0
 
     def _end_grant(self, group: str) -> bool:
-        grant = self._tables.grants.pop(group, None)
-        if grant is None:
-            return False
-        for node in grant.rooms:
-            there = self._tables.granted[node]
-            del there[group]
-            if not there:
-                del self._tables.granted[node]
-        self._tables.capacity_version += 1
-        return True
+        ended = self._tables.set_aside.end_grant(group)
+        self._tables.capacity_version += ended
+        return ended
 
     def _grants_ended(self, event: ev.GrantsEnded) -> Change:
         ended = sum(map(self._end_grant, event.groups))
@@ -423,16 +410,9 @@ class Cluster:
         return ended
 
     def _end_claim(self, group: str) -> bool:
-        claim = self._tables.claims.pop(group, None)
-        if claim is None:
-            return False
-        for node in claim.rooms:
-            there = self._tables.claimed[node]
-            del there[group]
-            if not there:
-                del self._tables.claimed[node]
-        self._tables.capacity_version += 1
-        return True
+        ended = self._tables.set_aside.end_claim(group)
+        self._tables.capacity_version += ended
+        return ended
 
     # --- counting --------------------------------------------------------------------------
 
@@ -573,10 +553,7 @@ class Cluster:
             ]
             assert sum(map(len, stages)) == len(set().union(*stages)), f"overlap in {tally}"
         assert self._tables.refused.keys() <= self._tables.pods.keys()
-        granted = {(node, g) for g, grant in self._tables.grants.items() for node in grant.rooms}
-        assert granted == {(n, g) for n, there in self._tables.granted.items() for g in there}
-        claimed = {(node, c.group) for c in self._tables.claims.values() for node in c.rooms}
-        assert claimed == {(n, g) for n, there in self._tables.claimed.items() for g in there}
+        self._tables.set_aside.validate()
 
 
 def _indexes(tables: Tables, pod: PodInfo) -> list[tuple[dict[str, set[str]], str]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.wellknown import POD_GROUP_GROUPS
-from extender.resources.quantity import Resources, add, subtract
+from extender.resources.quantity import Resources, add
 from extender.state.assumed import Assumption, Refusal, Stage
 from extender.state.claims import Claim, Grant
 from extender.state.group_queue import GroupQueue, Turn
@@ -19,6 +19,7 @@ from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
+from extender.state.set_aside import SetAside
 
 
 @dataclass(slots=True)
@@ -94,13 +95,7 @@ class Tables:
     """By group: how many pods its unfinished Jobs begin with, and have behind them."""
     failed_at: dict[str, float] = field(default_factory=dict)
     queue: GroupQueue = field(default_factory=GroupQueue)
-    claims: dict[str, Claim] = field(default_factory=dict)
-    claimed: dict[str, dict[str, Claim]] = field(default_factory=dict)
-    """By node: the claims on it, by group."""
-    grants: dict[str, Grant] = field(default_factory=dict)
-    """By group."""
-    granted: dict[str, dict[str, Resources]] = field(default_factory=dict)
-    """By node: what is granted of it, by group."""
+    set_aside: SetAside = field(default_factory=SetAside)
 
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
@@ -114,10 +109,11 @@ _NO_GRANTS: Mapping[str, Resources] = {}
 class Snapshot:
     """Queries about the cluster as it is believed to be now."""
 
-    __slots__ = ("_tables",)
+    __slots__ = ("_aside", "_tables")
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+        self._aside = tables.set_aside
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
@@ -184,20 +180,20 @@ class Snapshot:
     @property
     def claims(self) -> Mapping[str, Claim]:
         """Claims to room of groups that have waited long, by group."""
-        return self._tables.claims
+        return self._aside.claims
 
     @property
     def grants(self) -> Mapping[str, Grant]:
         """Return the room that queues have found for groups which have no plan yet, by group."""
-        return self._tables.grants
+        return self._aside.grants
 
     def granted_on(self, node: str) -> Mapping[str, Resources]:
         """Return what is granted of a node, by group."""
-        return self._tables.granted.get(node, _NO_GRANTS)
+        return self._aside.granted.get(node, _NO_GRANTS)
 
     def claims_on(self, node: str) -> Mapping[str, Claim]:
         """Return the claims to room on a node, by group."""
-        return self._tables.claimed.get(node, _NO_CLAIMS)
+        return self._aside.claimed.get(node, _NO_CLAIMS)
 
     def turn(self, pod_group: PodGroupInfo) -> Turn:
         """Return what groups are ordered by: priority, then age or last failure, then name."""
@@ -256,8 +252,8 @@ class Snapshot:
 
     def is_kept(self, node: str) -> bool:
         """Return whether anybody has room kept for it, or a claim to room, on a node."""
-        tables = self._tables
-        return node in tables.reserved or node in tables.claimed or node in tables.granted
+        aside = self._aside
+        return node in self._tables.reserved or node in aside.claimed or node in aside.granted
 
     def awaits_admission(self, pod: PodInfo) -> str | None:
         """Return the Job with a queue whose pod this is, if it was started without being admitted.
@@ -272,7 +268,8 @@ class Snapshot:
     @property
     def keeps_room(self) -> bool:
         """Whether room is kept or claimed anywhere."""
-        return bool(self._tables.reserved or self._tables.claimed or self._tables.granted)
+        aside = self._aside
+        return bool(self._tables.reserved or aside.claimed or aside.granted)
 
     def used(self, node: str) -> Mapping[str, int]:
         """Return what the pods on a node take, those that wait for quorum included."""
@@ -298,22 +295,13 @@ class Snapshot:
         own = self._tables.reserved.get(node.name, {}).get(without) if without else None
         if own is not None and own.pod.priority >= priority:
             add(free, own.pod.shape.requests)
-        if node.name in self._tables.claimed:
-            self._take_claims(free, node.name, priority, group=group)
-        if node.name in self._tables.granted and priority < SYSTEM_CRITICAL:
-            self._take_grants(free, node.name, group=group)
+        aside = self._aside
+        if node.name in aside.claimed:
+            least = priority + self._has_begun(group)
+            aside.subtract_claims(free, node.name, least=least, group=group)
+        if node.name in aside.granted and priority < SYSTEM_CRITICAL:
+            aside.subtract_grants(free, node.name, group=group)
         return free
-
-    def _take_grants(self, free: Resources, node: str, *, group: str | None) -> None:
-        for other, amounts in self._tables.granted[node].items():
-            if other != group:
-                subtract(free, amounts)
-
-    def _take_claims(self, free: Resources, node: str, priority: int, *, group: str | None) -> None:
-        least = priority + self._has_begun(group)
-        for claim in self._tables.claimed[node].values():
-            if claim.priority >= least and claim.group != group:
-                subtract(free, claim.rooms[node])
 
     def _has_begun(self, key: str | None) -> bool:
         """Return whether a group has room for some of its members, and not yet nodes for enough."""
