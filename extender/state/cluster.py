@@ -27,6 +27,10 @@ from extender.state.pods import PodInfo
 from extender.state.snapshot import GroupTally, Snapshot, Tables
 
 _NOTHING = Change()
+_RECOUNTED: Final = (
+    *("pods", "groups", "controlled", "of_workload", "jobs"),
+    *("assumed", "used", "reserved"),
+)
 _REMEMBERED: Final = 10_000
 """Deleted pods whose UIDs are kept, so that a late request does not bring one back."""
 
@@ -248,58 +252,33 @@ class Cluster:
 
     def _job_applied(self, event: ev.JobApplied) -> Change:
         job, jobs = event.job, self._tables.jobs
-        before = jobs.get(job.uid)
+        before = jobs.by_uid.get(job.uid)
         known = before is not None or job.group or job.held_by_queue or job.maker
         if before == job or not known:
             return _NOTHING
-        changes = [self._hold(before, job)]
-        if before is not None:
-            changes.append(self._count_job(before, -1))
-            self._disown(before)
-        jobs[job.uid] = job
-        if job.maker is not None:
-            self._tables.made.setdefault(job.maker, set()).add(job.uid)
-        return _merge([*changes, self._count_job(job, 1)])
+        jobs.put(job)
+        return self._job_changed(before, job)
 
     def _job_deleted(self, event: ev.JobDeleted) -> Change:
-        job = self._tables.jobs.pop(event.uid, None)
-        if job is None:
+        before = self._tables.jobs.by_uid.get(event.uid)
+        if before is None:
             return _NOTHING
-        self._disown(job)
-        return _merge((self._hold(job, None), self._count_job(job, -1)))
+        self._tables.jobs.drop(event.uid)
+        return self._job_changed(before, None)
+
+    def _job_changed(self, before: JobInfo | None, after: JobInfo | None) -> Change:
+        """Return what a Job's new version touches; a queue that lets go of one may give room."""
+        jobs = filter(None, (before, after))
+        groups = frozenset(job.group for job in jobs if job.group and job.begun)
+        self._unsorted |= groups
+        held, holds = (job.held_by_queue if job else None for job in (before, after))
+        return Change(groups=groups, room=bool(held and not holds))
 
     def _jobs_listed(self, event: ev.JobsListed) -> Change:
         listed = {job.uid for job in event.jobs}
-        gone = [uid for uid in self._tables.jobs if uid not in listed]
+        gone = [uid for uid in self._tables.jobs.by_uid if uid not in listed]
         changes = [self._job_deleted(ev.JobDeleted(uid)) for uid in gone]
         return _merge(changes + [self._job_applied(ev.JobApplied(job)) for job in event.jobs])
-
-    def _disown(self, job: JobInfo) -> None:
-        if job.maker is not None:
-            there = self._tables.made[job.maker]
-            there.discard(job.uid)
-            if not there:
-                del self._tables.made[job.maker]
-
-    def _hold(self, before: JobInfo | None, after: JobInfo | None) -> Change:
-        """Note whether a queue holds a Job's pods; one that lets go of them may give room."""
-        held, holds = (job.held_by_queue if job else None for job in (before, after))
-        queued = self._tables.queued_jobs
-        if before is not None and held and queued.get(held) == before.uid:
-            del queued[held]
-        if after is not None and holds:
-            queued[holds] = after.uid
-        return Change(room=True) if held and not holds else _NOTHING
-
-    def _count_job(self, job: JobInfo, sign: int) -> Change:
-        if job.group is None or not job.begun:
-            return _NOTHING
-        begun, done = self._tables.work.pop(job.group, (0, 0))
-        begun, done = begun + sign * job.begun, done + sign * job.done
-        if begun:
-            self._tables.work[job.group] = (begun, done)
-        self._unsorted.add(job.group)
-        return Change(groups=frozenset((job.group,)))
 
     # --- steps of our own ------------------------------------------------------------------
 
@@ -528,19 +507,21 @@ class Cluster:
         return Change(groups=groups, room=assumption is not None, statuses=groups)
 
     def validate(self) -> None:
-        """Recount everything from the pods; raises AssertionError where a table disagrees."""
+        """Recount everything from pods and Jobs; raises AssertionError where a table disagrees."""
         recount = Cluster()
         fresh = recount._tables
         fresh.nodes = dict(self._tables.nodes)
-        fresh.pod_groups, fresh.work = dict(self._tables.pod_groups), dict(self._tables.work)
+        fresh.pod_groups = dict(self._tables.pod_groups)
         fresh.failed_at = dict(self._tables.failed_at)
+        for job in self._tables.jobs.by_uid.values():
+            fresh.jobs.put(job)
         for pod in self._tables.pods.values():
             recount.apply(ev.PodApplied(pod))
         for assumption in self._tables.assumed.values():
             recount._assume(assumption.pod, assumption.node, assumption.stage)
         recount._sort()
         assert list(self._tables.queue) == list(fresh.queue), "the queue is not the recount"
-        for name in ("pods", "groups", "assumed", "used", "reserved", "controlled", "of_workload"):
+        for name in _RECOUNTED:
             have, want = getattr(self._tables, name), getattr(fresh, name)
             assert have == want, f"{name}: {have} is not the recount {want}"
         for node, levels in self._tables.kept.items():

@@ -15,6 +15,7 @@ from extender.resources.quantity import Resources, add
 from extender.state.assumed import Assumption, Refusal, Stage
 from extender.state.claims import Claim, Grant
 from extender.state.group_queue import GroupQueue, Turn
+from extender.state.job_table import JobTable
 from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo
@@ -82,17 +83,11 @@ class Tables:
     """By node: what these ask for, added up by priority."""
     capacity_version: int = 0
     nodes_version: int = 0
-    queued_jobs: dict[str, str] = field(default_factory=dict)
-    """UIDs of unfinished Jobs that have a queue, by `namespace/name`."""
     ended: dict[str, PodInfo] = field(default_factory=dict)
     """Finished members by UID, as far as they are watched."""
     finished: dict[str, dict[str, PodInfo]] = field(default_factory=dict)
     """The same by group."""
-    jobs: dict[str, JobInfo] = field(default_factory=dict)
-    made: dict[str, set[str]] = field(default_factory=dict)
-    """By UID of their maker: the UIDs of Jobs."""
-    work: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By group: how many pods its unfinished Jobs begin with, and have behind them."""
+    jobs: JobTable = field(default_factory=JobTable)
     failed_at: dict[str, float] = field(default_factory=dict)
     queue: GroupQueue = field(default_factory=GroupQueue)
     set_aside: SetAside = field(default_factory=SetAside)
@@ -109,11 +104,12 @@ _NO_GRANTS: Mapping[str, Resources] = {}
 class Snapshot:
     """Queries about the cluster as it is believed to be now."""
 
-    __slots__ = ("_aside", "_tables")
+    __slots__ = ("_aside", "_jobs", "_tables")
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._aside = tables.set_aside
+        self._jobs = tables.jobs
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
@@ -156,17 +152,17 @@ class Snapshot:
         others the PodGroup says how many are done.
         """
         need = pod_group.min_member
-        begun, done = self._tables.work.get(pod_group.key, (0, 0))
+        begun, done = self._jobs.work.get(pod_group.key, (0, 0))
         beyond = max(0, begun - need)  # pods that the group can do without, and another Job's
         return max(min(need, 1), need - max(0, done - beyond) - pod_group.done)
 
     def has_unfinished_jobs(self, key: str) -> bool:
         """Return whether a Job whose pods are members has not ended."""
-        return key in self._tables.work
+        return key in self._jobs.work
 
     def job(self, uid: str) -> JobInfo | None:
         """Return a Job with members, or one that something has made."""
-        return self._tables.jobs.get(uid)
+        return self._jobs.by_uid.get(uid)
 
     def finished(self, key: str) -> Mapping[str, PodInfo]:
         """Return the finished pods of a group by UID; none where those are not watched."""
@@ -216,7 +212,7 @@ class Snapshot:
 
     def made_by(self, maker: str) -> Collection[str]:
         """Return the UIDs of the Jobs whose controller has that UID."""
-        return self._tables.made.get(maker, ())
+        return self._jobs.made.get(maker, ())
 
     def of_workload(self, key: str) -> Collection[str]:
         """Return the UIDs of the pods that say that they are a Workload's, by `namespace/name`."""
@@ -260,7 +256,7 @@ class Snapshot:
 
         Pods of an admitted Job say so in a label that the queue writes into their template.
         """
-        queued = self._tables.queued_jobs
+        queued = self._jobs.queued
         if not queued or pod.admitted:
             return None
         return next((owner for owner in pod.owners if owner in queued), None)

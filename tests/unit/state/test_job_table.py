@@ -1,0 +1,60 @@
+"""What Jobs say of their groups, makers and queues, and nothing of those that went."""
+
+import pytest
+
+from extender.state import events as ev
+from extender.state.cluster import Cluster
+from extender.state.job_table import JobTable
+from extender.state.jobs import JobInfo
+from tests.makers import tell
+
+GROUP, NAME = "ns/gang", "ns/job"
+FIRST = JobInfo("first", GROUP, begun=4, done=1, held_by_queue=NAME, maker="set")
+SECOND = JobInfo("second", GROUP, begun=3, done=2, held_by_queue=NAME, maker="set")
+
+
+@pytest.fixture
+def jobs() -> JobTable:
+    """Two Jobs of one group; the second has the name that the first had."""
+    jobs = JobTable()
+    for each in (FIRST, SECOND):
+        jobs.put(each)
+    return jobs
+
+
+def test_they_are_added_up(jobs: JobTable) -> None:
+    assert jobs.work == {GROUP: (7, 3)}
+    assert jobs.queued == {NAME: "second"}
+    assert jobs.made == {"set": {"first", "second"}}
+
+
+def test_another_version_takes_the_place_of_the_one_before(jobs: JobTable) -> None:
+    jobs.put(JobInfo("second", GROUP, begun=3, done=3))
+    assert jobs.work == {GROUP: (7, 4)}
+    assert jobs.queued == {}
+    assert jobs.made == {"set": {"first"}}
+
+
+def test_one_that_goes_leaves_the_others(jobs: JobTable) -> None:
+    jobs.drop("first")
+    jobs.drop("first")
+    alone = JobTable()
+    alone.put(SECOND)
+    assert jobs == alone
+    jobs.drop("second")
+    assert jobs == JobTable()
+
+
+def test_a_job_without_pods_changes_nothing_for_its_group(cluster: Cluster) -> None:
+    assert not cluster.apply(ev.JobApplied(JobInfo("empty", GROUP))).groups
+    assert cluster.apply(ev.JobApplied(FIRST)).groups == {GROUP}
+    assert cluster.apply(ev.JobApplied(JobInfo("first"))).groups == {GROUP}
+
+
+@pytest.mark.parametrize("table", ["work", "made", "queued"])
+def test_validate_finds_what_is_missing(table: str) -> None:
+    broken = Cluster()
+    tell(broken, ev.JobApplied(FIRST))
+    getattr(broken._tables.jobs, table).clear()
+    with pytest.raises(AssertionError, match=r"jobs: .* is not the recount"):
+        broken.validate()
