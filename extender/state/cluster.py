@@ -21,10 +21,11 @@ from extender.resources.quantity import Resources, add, subtract
 from extender.state import events as ev
 from extender.state.assumed import Assumption, Refusal, Stage
 from extender.state.events import Change, Event
+from extender.state.group_tally import GroupTally
 from extender.state.jobs import JobInfo
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
-from extender.state.snapshot import GroupTally, Snapshot, Tables
+from extender.state.snapshot import Snapshot, Tables
 
 _NOTHING = Change()
 _RECOUNTED: Final = (
@@ -382,7 +383,7 @@ class Cluster:
             quorum = self._snapshot.quorum(pod_group) if pod_group else 0
             if pod_group is None or tally is None or tally.assigned >= quorum:
                 self._tables.failed_at.pop(group, None)
-            if pod_group and tally and _waits_for_room(tally, quorum):
+            if pod_group and tally and tally.waits_for_room(quorum):
                 self._tables.queue.put(self._snapshot.turn(pod_group))
             elif self._tables.queue.drop(group):
                 ended = self._end_claim(group) or ended
@@ -413,8 +414,7 @@ class Cluster:
             add(tables.used.setdefault(node, {}), known.shape.requests)
         tally = self._tally_of(known)
         if tally is not None:
-            _stage_set(tally, stage).add(pod.uid)
-            _count_gates(tally, known, stop=True)
+            tally.assume(known, stage)
 
     def _drop_assumption(self, assumption: Assumption) -> None:
         tables = self._tables
@@ -431,8 +431,7 @@ class Cluster:
             _take_off(tables.used, node, pod.shape.requests)
         tally = self._tally_of(pod)
         if tally is not None:
-            _stage_set(tally, assumption.stage).discard(pod.uid)
-            _count_gates(tally, pod)
+            tally.drop_assumption(pod, assumption.stage)
 
     def _count(self, pod: PodInfo) -> None:
         tables = self._tables
@@ -444,16 +443,9 @@ class Cluster:
             return
         self._unsorted.add(pod.group)
         tally = tables.groups.setdefault(pod.group, GroupTally())
-        tally.members.setdefault(pod.uid)
-        tally.priorities[pod.priority] = tally.priorities.get(pod.priority, 0) + 1
-        if pod.terminating:
-            # It does not help those who start now, though it takes its room.
-            tally.leaving.add(pod.uid)
-        elif pod.node is not None:
-            tally.bound.add(pod.uid)
+        tally.add(pod)
+        if pod.uid in tally.bound:
             self._end_grant(pod.group)
-        else:
-            _count_gates(tally, pod)
 
     def _uncount(self, pod: PodInfo) -> None:
         """Take a pod off the tables; its place among the members is kept for `_count`."""
@@ -466,12 +458,7 @@ class Cluster:
                 del index[name]
         tally = self._tally_of(pod)
         if tally is not None:
-            tally.bound.discard(pod.uid)
-            tally.leaving.discard(pod.uid)
-            _count_gates(tally, pod, stop=True)
-            tally.priorities[pod.priority] -= 1
-            if not tally.priorities[pod.priority]:
-                del tally.priorities[pod.priority]
+            tally.remove(pod)
 
     def _tally_of(self, pod: PodInfo) -> GroupTally | None:
         """Return the tally of a pod's group, which is about to change."""
@@ -543,12 +530,6 @@ def _indexes(tables: Tables, pod: PodInfo) -> list[tuple[dict[str, set[str]], st
     return [(index, name) for index, name in found if name is not None]
 
 
-def _waits_for_room(tally: GroupTally, quorum: int) -> bool:
-    """Return whether a group has the pods that it needs, free of gates, and too few have room."""
-    able = len(tally.members) - len(tally.gated) - len(tally.leaving)
-    return able >= quorum > tally.committed
-
-
 def _told(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
     """Return the groups whose status may be another one with the new version of a pod."""
     groups = {pod.group, before.group if before else None} - {None}
@@ -576,23 +557,6 @@ def _found_no_node(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
     """Return the pod's UID where its condition says so and did not before."""
     news = pod.unschedulable and (before is None or before.unschedulable != pod.unschedulable)
     return frozenset((pod.uid,)) if news else frozenset()
-
-
-def _stage_set(tally: GroupTally, stage: Stage) -> set[str]:
-    match stage:
-        case Stage.PLANNED:
-            return tally.planned
-        case Stage.WAITING:
-            return tally.waiting
-        case Stage.BINDING:
-            return tally.binding
-
-
-def _count_gates(tally: GroupTally, pod: PodInfo, *, stop: bool = False) -> None:
-    """Count a pod that has no room yet among those that a gate keeps back, or stop counting it."""
-    if pod.gates:
-        there = tally.held_back if pod.is_held_back else tally.gated
-        (there.discard if stop else there.add)(pod.uid)
 
 
 def _take_off(used: dict[str, Resources], node: str, requests: Mapping[str, int]) -> None:

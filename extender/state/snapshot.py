@@ -15,50 +15,13 @@ from extender.resources.quantity import Resources, add
 from extender.state.assumed import Assumption, Refusal, Stage
 from extender.state.claims import Claim, Grant
 from extender.state.group_queue import GroupQueue, Turn
+from extender.state.group_tally import GroupTally
 from extender.state.job_table import JobTable
 from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
 from extender.state.set_aside import SetAside
-
-
-@dataclass(slots=True)
-class GroupTally:
-    """The pods of one group by how far they have come, as UIDs in order of arrival.
-
-    Each member is in exactly one of `bound`, `binding`, `waiting`, `planned` or in none of them;
-    `gated`, `held_back` and `leaving` only count members in none.
-    """
-
-    members: dict[str, None] = field(default_factory=dict)
-    bound: set[str] = field(default_factory=set)
-    binding: set[str] = field(default_factory=set)
-    waiting: set[str] = field(default_factory=set)
-    planned: set[str] = field(default_factory=set)
-    gated: set[str] = field(default_factory=set)
-    """By gates of others, whatever ours does."""
-    leaving: set[str] = field(default_factory=set)
-    """Being deleted, with a node or without."""
-    held_back: set[str] = field(default_factory=set)
-    """By our own gate alone, which we take away when it is time."""
-    priorities: dict[int, int] = field(default_factory=dict)
-    """How many members have each priority."""
-
-    @property
-    def priority(self) -> int:
-        """The lowest priority among the members: a gang is worth what its least member is."""
-        return min(self.priorities, default=0)
-
-    @property
-    def assigned(self) -> int:
-        """Members that have a node or wait for quorum with one: what Permit counts."""
-        return len(self.bound) + len(self.binding) + len(self.waiting)
-
-    @property
-    def committed(self) -> int:
-        """Members that room is taken or kept for."""
-        return self.assigned + len(self.planned)
 
 
 @dataclass(slots=True)

@@ -12,9 +12,9 @@ from extender.state import events as ev
 from extender.state.assumed import Assumption, Refusal, Stage
 from extender.state.cluster import Cluster
 from extender.state.events import Change
+from extender.state.group_tally import GroupTally
 from extender.state.jobs import JobInfo
 from extender.state.pods import PodInfo
-from extender.state.snapshot import GroupTally
 from tests.makers import (
     assumption,
     event_of,
