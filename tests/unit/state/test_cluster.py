@@ -104,6 +104,9 @@ CASES: dict[str, Case] = {
         all_of(others=[A]),
     ),
     "a member goes": Case([A, B], ev.PodDeleted(A.uid), TOUCHED, all_of(others=[B])),
+    "a member that was being deleted goes": Case(
+        [DYING, B], ev.PodDeleted(A.uid), TOUCHED, all_of(others=[B])
+    ),
     "the last member goes": Case([A], ev.PodDeleted(A.uid), TOUCHED, GroupTally()),
     "a bound member goes": Case([BOUND, B], ev.PodDeleted(A.uid), TOUCHED, all_of(others=[B])),
     "a finished member goes": Case(
