@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from extender.resources.quantity import Resources, add, subtract
 from extender.state import events as ev
+from extender.state import pod_changes
 from extender.state.assumed import Assumption, Refusal, Stage
 from extender.state.events import Change, Event
 from extender.state.group_tally import GroupTally
@@ -131,10 +132,10 @@ class Cluster:
         # The room that was granted to its group is not all taken, perhaps.
         fulfilled = granted and pod.group not in tables.set_aside.grants
         return Change(
-            groups=_touched(before, pod),
-            unschedulable=_found_no_node(before, pod),
+            groups=pod_changes.touched(before, pod),
+            unschedulable=pod_changes.found_no_node(before, pod),
             room=given_back or fulfilled,
-            statuses=_told(before, pod),
+            statuses=pod_changes.told(before, pod),
         )
 
     def _pod_finished(self, pod: PodInfo) -> Change:
@@ -528,35 +529,6 @@ def _indexes(tables: Tables, pod: PodInfo) -> list[tuple[dict[str, set[str]], st
     """Return where a pod is found by somebody else's name."""
     found = ((tables.controlled, pod.controller), (tables.of_workload, pod.workload))
     return [(index, name) for index, name in found if name is not None]
-
-
-def _told(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
-    """Return the groups whose status may be another one with the new version of a pod."""
-    groups = {pod.group, before.group if before else None} - {None}
-    if before is not None and (
-        (before.phase, before.ready, before.gang_ready, before.unschedulable, before.owners)
-        == (pod.phase, pod.ready, pod.gang_ready, pod.unschedulable, pod.owners)
-        and not _touched(before, pod)
-    ):
-        return frozenset()
-    return frozenset(group for group in groups if group)
-
-
-def _touched(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
-    """Return the groups for which the new version of a pod makes a difference."""
-    if before is None:
-        return frozenset((pod.group,)) if pod.group else frozenset()
-    was = (before.group, before.node, before.gates, before.terminating, before.shape)
-    now = (pod.group, pod.node, pod.gates, pod.terminating, pod.shape)
-    if was == now:
-        return frozenset()
-    return frozenset(group for group in (before.group, pod.group) if group)
-
-
-def _found_no_node(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
-    """Return the pod's UID where its condition says so and did not before."""
-    news = pod.unschedulable and (before is None or before.unschedulable != pod.unschedulable)
-    return frozenset((pod.uid,)) if news else frozenset()
 
 
 def _take_off(used: dict[str, Resources], node: str, requests: Mapping[str, int]) -> None:
