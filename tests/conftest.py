@@ -7,7 +7,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
+from tests.harness.inventory import inventory
 from tests.harness.toolchain import ToolchainError, ensure_binaries
 
 # Python 3.11 makes an event loop when pytest-asyncio asks whether there is one, and nobody closes
@@ -48,5 +50,7 @@ def pytest_runtest_makereport(
     report = yield
     control_plane = getattr(item, "funcargs", {}).get("control_plane")
     if report.failed and isinstance(control_plane, ControlPlane):
+        with Api(control_plane.admin_kubeconfig) as api:
+            report.sections.append(("what is there", inventory(api)))
         report.sections.append(("logs of the control plane", control_plane.tails()))
     return report

@@ -80,6 +80,8 @@ CREATED: dict[str, tuple[Said, str]] = {
     "one second": (Said({MAX_SECONDS: "1"}), ""),
     "the longest time": (Said({MAX_SECONDS: "2147483647"}), ""),
     "longer than that": (Said({MAX_SECONDS: "2147483648"}), MAX_SECONDS),
+    "longer than anybody can count": (Said({MAX_SECONDS: "9" * 63}), MAX_SECONDS),
+    "seconds with zeros before them": (Said({MAX_SECONDS: "000000000060"}), ""),
     "no seconds": (Said({MAX_SECONDS: "0"}), MAX_SECONDS),
     "seconds in words": (Said({MAX_SECONDS: "ten"}), MAX_SECONDS),
     "seconds with a fraction": (Said({MAX_SECONDS: "1.5"}), MAX_SECONDS),
@@ -88,6 +90,7 @@ CREATED: dict[str, tuple[Said, str]] = {
     "at least two of three": (Said(annotations={MINIMUM: "2"}), ""),
     "at least three of three": (Said(annotations={MINIMUM: "3"}), MINIMUM),
     "at least none": (Said(annotations={MINIMUM: "0"}), MINIMUM),
+    "at least more than there is a number for": (Said(annotations={MINIMUM: "9" * 5000}), MINIMUM),
     "at least some": (Said(annotations={MINIMUM: "some"}), MINIMUM),
     "at least as many as are to be done": (
         Said(annotations={MINIMUM: "2"}, spec={"completions": 2}),

@@ -21,6 +21,8 @@ _UNITS: Final = {
 _NUMBER: Final = rf"(\d{{1,{_DIGITS}}}(?:\.\d{{1,{_DIGITS}}})?)"
 _DURATION: Final = re.compile("".join(rf"(?:{_NUMBER}{unit})?" for unit in _UNITS), re.ASCII)
 _SWITCH: Final = {"true": True, "false": False}
+_SHOWN: Final = 40
+"""Characters of a value that are shown to whoever wrote it."""
 
 
 def whole(said: str) -> int | None:
@@ -41,3 +43,8 @@ def seconds(said: str) -> float | None:
 def switch(said: str) -> bool | None:
     """Return what `true` or `false` says."""
     return _SWITCH.get(said)
+
+
+def ignored(name: str, said: str, wanted: str) -> str:
+    """Return what is told of a value that cannot be read."""
+    return f"{name}={said[:_SHOWN]} is ignored: it is to be {wanted}"

@@ -21,6 +21,7 @@ from extender.controllers.job_objects import JobObjects, ObjectWriter
 from extender.controllers.unreadable import Unreadable
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
+from extender.jobs import reclaim
 from extender.jobs.actions import Action, Actions, Note
 from extender.jobs.context import Ancestor, Context, ReleaseQuota
 from extender.jobs.decide import decide
@@ -28,7 +29,6 @@ from extender.jobs.fields import text
 from extender.jobs.generic_job import GenericJob
 from extender.jobs.names import Word
 from extender.jobs.readiness import is_ready
-from extender.jobs.reclaim import release_strategy
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name
 from extender.kube.errors import ApiError, InvalidError
@@ -87,7 +87,7 @@ class JobController:
         self._clock = clock
         self._options = options
         self._courses = Courses()
-        self._unreadable = Unreadable()
+        self._unreadable = Unreadable(readiness.unreadable, reclaim.unreadable)
         self._act: Mapping[type, Callable[[Any, JobObject], Any]] = {
             do.CreateWorkload: lambda a, _: self._workloads.create(a.object),
             do.UpdateWorkload: self._update,
@@ -232,7 +232,7 @@ class JobController:
             admission = view.workloads[key].admission
             queue = view.cluster_queues.get(admission.cluster_queue) if admission else None
             if queue is not None:
-                return release_strategy(queue.meta.annotations, chosen)
+                return reclaim.release_strategy(queue.meta.annotations, chosen)
         return chosen
 
     def _ancestor(self, found: JobObject) -> Ancestor | None:

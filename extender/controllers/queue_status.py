@@ -7,14 +7,15 @@ from typing import Any, Final, Protocol
 import msgspec
 import structlog
 
-from extender.api.wellknown import IN_USE_FINALIZER, REQUIRE_ROOM_ANNOTATION
+from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.unreadable import Unreadable
 from extender.controllers.workload_writer import API_VERSION
+from extender.jobs import reclaim
 from extender.kube.errors import NotFoundError
 from extender.kube.pod_groups import as_condition
 from extender.kube.recorder import Event, ObjectRef
+from extender.queueing import readiness, room
 from extender.queueing.active import Activity, activity, local_activity
-from extender.queueing.room import unread
 from extender.queueing.status import (
     QueueStatus,
     Used,
@@ -58,9 +59,7 @@ class QueueStatusController:
         self._writer = writer
         self._record = record
         self._clock = clock
-        self._unread: dict[str, str] = {}
-        """What ClusterQueues say about room that nobody understands, once it was told."""
-        self._unreadable = Unreadable()
+        self._unreadable = Unreadable(readiness.unreadable, room.unreadable, reclaim.unreadable)
         self._written: dict[tuple[str, str], tuple[float, tuple[bool, str, str]]] = {}
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:
@@ -85,13 +84,11 @@ class QueueStatusController:
     ) -> float | None:
         if queue is None:
             self._written.pop(key, None)
-            self._unread.pop(key[1], None)
             self._unreadable.forget(key)
             return None
         odd = self._unreadable.news(key, queue.meta)
         if odd:
-            _log.warning(odd, cluster_queue=queue.name)
-        self._tell_unread(queue)
+            self._tell(queue, odd)
         used = bool(self._snapshot.reserving(queue.name))
         if await self._finalize("clusterqueues", queue.meta, in_use=used):
             return None
@@ -107,16 +104,10 @@ class QueueStatusController:
         }
         return await self._write(key, queue, status=status, active=active)
 
-    def _tell_unread(self, queue: ClusterQueueInfo) -> None:
-        name, said = queue.name, unread(queue)
-        if said is None:
-            self._unread.pop(name, None)
-        elif self._unread.get(name) != said:
-            self._unread[name] = said
-            _log.warning("annotation is not understood", cluster_queue=name, said=said)
-            note = f"{REQUIRE_ROOM_ANNOTATION} is to be true or false, not {said}: it is ignored"
-            about = ObjectRef(API_VERSION, "ClusterQueue", "", name, queue.meta.uid)
-            self._record(Event(about, "Misconfigured", note, "Read", warning=True, occasion=said))
+    def _tell(self, queue: ClusterQueueInfo, odd: str) -> None:
+        _log.warning("settings cannot be read", cluster_queue=queue.name, settings=odd)
+        about = ObjectRef(API_VERSION, "ClusterQueue", "", queue.name, queue.meta.uid)
+        self._record(Event(about, "Misconfigured", odd, "Read", warning=True, occasion=odd))
 
     async def _local_queue(
         self, key: tuple[str, str], queue: LocalQueueInfo | None

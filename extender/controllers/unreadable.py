@@ -1,27 +1,31 @@
 """Tells once, of each object, which of its settings cannot be read."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final
 
-from extender.queueing.readiness import unreadable
 from extender.state.queues.records import Meta
+
+Reader = Callable[[Meta], Iterable[str]]
+"""Returns what is to be told of each value that it cannot read."""
 
 
 class Unreadable:
     """What was told, by object; a new process tells it anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, *readers: Reader) -> None:
+        self._readers: Final = readers
         self._told: dict[Hashable, str] = {}
 
     def news(self, key: Hashable, meta: Meta) -> str:
         """Return what is to be told of an object; nothing where that was, or all can be read."""
-        found = ", ".join(unreadable(meta))
+        found = "; ".join(each for read in self._readers for each in read(meta))
         if not found:
             self._told.pop(key, None)
             return ""
         if self._told.get(key) == found:
             return ""
         self._told[key] = found
-        return f"This cannot be read, and says nothing: {found}"
+        return found
 
     def forget(self, key: Hashable) -> None:
         """Forget an object that is gone."""

@@ -14,7 +14,7 @@ from extender.controllers.unreadable import Unreadable
 from extender.controllers.workload_writer import Workloads, event
 from extender.jobs.names import Word
 from extender.kube.recorder import Event
-from extender.queueing import lifecycle
+from extender.queueing import lifecycle, readiness
 from extender.queueing.lifecycle import Given, Step
 from extender.runtime.clock import Clock
 from extender.state.queues import events as ev
@@ -63,7 +63,7 @@ class WorkloadController:
         self._record = record
         self._clock = clock
         self._given = given
-        self._unreadable = Unreadable()
+        self._unreadable = Unreadable(readiness.unreadable)
 
     async def reconcile(self, key: str) -> float | None:
         """Take the next step; return in how many seconds to look again. Raises ApiError."""

@@ -1,14 +1,15 @@
 """Which quota of a job is free while it has not ended, or not ended yet (KEP-78)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final, get_args
 
+from extender.api.values import ignored
 from extender.jobs import fields, names
 from extender.jobs.actions import NONE, Actions, SetReclaimable
 from extender.jobs.context import Context, ReleaseQuota
 from extender.jobs.generic_job import GenericJob, is_composed, is_reclaiming, is_terminating
-from extender.state.queues.records import WorkloadInfo
+from extender.state.queues.records import Meta, WorkloadInfo
 
 _STRATEGIES: Final = get_args(ReleaseQuota)
 
@@ -17,6 +18,13 @@ def release_strategy(annotations: Mapping[str, str], otherwise: ReleaseQuota) ->
     """Return when quota is released, as an annotation says; a word that nobody knows is none."""
     said = annotations.get(names.RELEASE_QUOTA)
     return next((each for each in _STRATEGIES if each == said), otherwise)
+
+
+def unreadable(meta: Meta) -> Iterator[str]:
+    """Yield what is to be told of the word of a job or a ClusterQueue that nobody knows."""
+    said = meta.annotations.get(names.RELEASE_QUOTA)
+    if said and said not in _STRATEGIES:
+        yield ignored(names.RELEASE_QUOTA, said, " or ".join(_STRATEGIES))
 
 
 def holds_quota(job: GenericJob, context: Context) -> bool:

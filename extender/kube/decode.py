@@ -11,6 +11,7 @@ from extender.api import core_v1 as core
 from extender.api.indexes import count_below
 from extender.api.job_pods import pods_at_first, pods_left
 from extender.api.selectors import matches_selector
+from extender.api.values import whole
 from extender.api.wellknown import (
     DONE_ANNOTATION,
     GANG_READY,
@@ -32,8 +33,8 @@ from extender.state.pods import HostPort, PodInfo, Shape
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - nobody listens on it here
-_DIGITS = 10
-"""A longer index is nobody's."""
+_TOO_MANY = 10**10
+"""So large an index is nobody's."""
 _FINISHED = frozenset(("Succeeded", "Failed"))
 _ENDED = frozenset(("Complete", "Failed"))
 
@@ -318,9 +319,8 @@ def _index(meta: core.PodMeta) -> int | None:
 
 
 def _count(said: str | None) -> int | None:
-    if said is None or not (said.isascii() and said.isdigit() and len(said) <= _DIGITS):
-        return None
-    return int(said)
+    found = whole(said) if said is not None else None
+    return found if found is not None and found < _TOO_MANY else None
 
 
 def _unschedulable(status: core.PodStatus) -> str | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from extender.api import wellknown as names
-from extender.api.values import LONGEST, seconds, switch, whole
+from extender.api.values import LONGEST, ignored, seconds, switch, whole
 from extender.queueing import transitions as to
 from extender.queueing.options import Options, PodsReady
 from extender.state.queues.records import Meta, WorkloadInfo
@@ -117,7 +117,7 @@ def _told_by(workload: WorkloadInfo, snapshot: QueueSnapshot) -> Iterator[Meta]:
 
 def _changed(policy: PodsReady, meta: Meta) -> PodsReady:
     changes: dict[str, object] = {}
-    for name, (field, read) in _READERS.items():
+    for name, (field, read, _) in _READERS.items():
         read_ones = (read(said) for said in _said(name, meta))
         found = next((each for each in read_ones if each is not None), None)
         if found is not None:
@@ -126,11 +126,11 @@ def _changed(policy: PodsReady, meta: Meta) -> PodsReady:
 
 
 def unreadable(meta: Meta) -> Iterator[str]:
-    """Yield the settings of an object, with their values, that cannot be read."""
-    for name, (_, read) in _READERS.items():
+    """Yield what is to be told of the settings of an object that cannot be read."""
+    for name, (_, read, wanted) in _READERS.items():
         for said in _said(name, meta):
             if read(said) is None:
-                yield f"{name}={said:.40}"
+                yield ignored(name, said, wanted)
 
 
 def _said(name: str, meta: Meta) -> Iterator[str]:
@@ -152,12 +152,14 @@ def _or_never(said: str) -> object:
     return _NEVER if found == 0 else found
 
 
-_READERS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
-    names.WAIT_FOR_PODS_READY: ("enabled", switch),
-    names.PODS_READY_TIMEOUT: ("timeout", _positive),
-    names.PODS_READY_RECOVERY_TIMEOUT: ("recovery_timeout", _or_never),
-    names.PODS_READY_BACKOFF_LIMIT: ("backoff_limit", whole),
-    names.PODS_READY_BACKOFF_BASE: ("backoff_base", seconds),
-    names.PODS_READY_BACKOFF_MAX: ("backoff_max", seconds),
-    names.PODS_READY_BLOCK_ADMISSION: ("block_admission", switch),
+_TIME: Final = "a duration such as 300, 90s or 5m"
+_READERS: Final[dict[str, tuple[str, Callable[[str], object], str]]] = {
+    names.WAIT_FOR_PODS_READY: ("enabled", switch, "true or false"),
+    names.PODS_READY_TIMEOUT: ("timeout", _positive, f"{_TIME}, above 0"),
+    names.PODS_READY_RECOVERY_TIMEOUT: ("recovery_timeout", _or_never, f"{_TIME}, or 0 for never"),
+    names.PODS_READY_BACKOFF_LIMIT: ("backoff_limit", whole, "a whole number, 0 or more"),
+    names.PODS_READY_BACKOFF_BASE: ("backoff_base", seconds, _TIME),
+    names.PODS_READY_BACKOFF_MAX: ("backoff_max", seconds, _TIME),
+    names.PODS_READY_BLOCK_ADMISSION: ("block_admission", switch, "true or false"),
 }
+"""By name: the field of the policy, how a value is read, and what it is to be."""

@@ -1,13 +1,12 @@
 """Room on nodes besides quota: what a cycle asks of whoever knows the nodes."""
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Protocol
 
+from extender.api.values import ignored, switch
 from extender.api.wellknown import REQUIRE_ROOM_ANNOTATION
 from extender.queueing.options import Options
-from extender.state.queues.records import Assignment, ClusterQueueInfo, WorkloadInfo
-
-_WORDS: Final = {"true": True, "false": False}
+from extender.state.queues.records import Assignment, ClusterQueueInfo, Meta, WorkloadInfo
 
 
 class Room(Protocol):
@@ -54,14 +53,16 @@ class Room(Protocol):
 
 def requires_room(queue: ClusterQueueInfo, options: Options) -> bool:
     """Return whether workloads of a ClusterQueue need room besides quota."""
-    return _WORDS.get(_said(queue), options.require_room)
+    found = switch(_said(queue.meta))
+    return options.require_room if found is None else found
 
 
-def unread(queue: ClusterQueueInfo) -> str | None:
-    """Return what a ClusterQueue says about room that nobody understands."""
-    said = _said(queue)
-    return None if not said or said in _WORDS else said
+def unreadable(meta: Meta) -> Iterator[str]:
+    """Yield what is to be told of what a ClusterQueue says about room, if nobody can read it."""
+    said = _said(meta)
+    if said and switch(said) is None:
+        yield ignored(REQUIRE_ROOM_ANNOTATION, said, "true or false")
 
 
-def _said(queue: ClusterQueueInfo) -> str:
-    return queue.meta.annotations.get(REQUIRE_ROOM_ANNOTATION, "").strip().lower()
+def _said(meta: Meta) -> str:
+    return meta.annotations.get(REQUIRE_ROOM_ANNOTATION, "").strip().lower()

@@ -51,7 +51,7 @@ def _values(job: GenericJob, old: GenericJob | None) -> Iterator[Refusal]:
     if (
         seconds is not None
         and seconds != (_label(old, names.MAX_EXEC_TIME) if old else None)
-        and not 0 < _number(seconds) <= _LONGEST_SECONDS
+        and not 0 < fields.whole(seconds) <= _LONGEST_SECONDS
     ):
         yield Refusal(
             _LABEL.format(names.MAX_EXEC_TIME),
@@ -68,7 +68,11 @@ def _partial(job: GenericJob, old: GenericJob | None) -> Iterator[Refusal]:
     completions = fields.number(job.object, "spec", "completions")
     least = fields.annotation(job.object, names.MIN_PARALLELISM)
     most = parallelism if completions is None else min(parallelism, completions)
-    if least and least != _before(old, names.MIN_PARALLELISM) and not 0 < _number(least) < most:
+    if (
+        least
+        and least != _before(old, names.MIN_PARALLELISM)
+        and not 0 < fields.whole(least) < most
+    ):
         yield Refusal(
             _ANNOTATION.format(names.MIN_PARALLELISM),
             "must be a whole number above 0 and below both spec.parallelism and spec.completions: "
@@ -140,11 +144,6 @@ def _queue(job: GenericJob) -> str:
 
 def _before(old: GenericJob | None, annotation: str) -> str:
     return fields.annotation(old.object, annotation) if old else ""
-
-
-def _number(text: str) -> int:
-    """Return the number that a text says in plain digits, else 0."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0
 
 
 def _is_batch_job(job: GenericJob) -> bool:

@@ -1,16 +1,16 @@
 """One real control plane for the session; a namespace and nodes for each test."""
 
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from typing import Any, Protocol
 from uuid import uuid4
 
 import pytest
 
 from tests.cluster.gangs import PATIENT, Gangs
+from tests.cluster.leftovers import gone, sweep
 from tests.cluster.queues import Queues
 from tests.harness import objects
-from tests.harness.client import Api, ApiError, condition
+from tests.harness.client import Api, condition
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.reconciler import Reconciler
@@ -102,14 +102,8 @@ def reconciler(control_plane: ControlPlane) -> Iterator[Reconciler]:
 
 def emptied(api: Api, nodes: Collection[str]) -> bool:
     """Delete what is on nodes, whoever wants to see it first; return whether nothing was left."""
-    left = [pod for pod in api.list("pods") if pod["spec"].get("nodeName") in nodes]
-    for meta in (pod["metadata"] for pod in left):
-        if meta.get("finalizers"):
-            with suppress(ApiError):
-                body = {"metadata": {"finalizers": None}}
-                api.patch("pods", meta["name"], meta["namespace"], body=body)
-        api.delete("pods", meta["name"], meta["namespace"], grace_seconds=0)
-    return not left
+    pods = [pod for pod in api.list("pods") if pod["spec"].get("nodeName") in nodes]
+    return gone(api, "pods", pods)
 
 
 @pytest.fixture
@@ -146,10 +140,7 @@ def namespace(api: Api, nodes: NodeFactory) -> Iterator[str]:
     name = f"test-{uuid4().hex[:8]}"
     api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield name
-    # From here on nothing can be created in it: a controller cannot replace the pods. Whatever
-    # else is in it the namespace controller deletes while the next test runs.
-    api.delete("namespaces", name)
-    api.delete_all("pods", name, grace_seconds=0)
+    sweep(api, name)
 
 
 @pytest.fixture

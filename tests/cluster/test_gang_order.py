@@ -158,13 +158,15 @@ def placed(gangs: Gangs, api: Api) -> set[str]:
 def test_nodes_set_aside_are_for_the_group_and_for_higher_priority(
     aging_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    first, second, third = nodes(3, "4")
+    # The claim grows with each further period: the third node is none for the large ones.
+    first, second = nodes(2, "4")
+    [third] = nodes(1, "3", prefix="small")
     long = {"scheduler_name": "aging"}
     # An extender sets nothing aside for a scheduler that has never asked it.
     api.create(gangs.pod("hello", cpu="100m", **long))
     api.wait_for("the scheduler has asked", lambda: node_of(api, gangs, "hello"))
     gangs.delete(["hello"])
-    for number, (node, cpu) in enumerate(((first, "1"), (second, "1"), (third, "2"))):
+    for number, (node, cpu) in enumerate(((first, "1"), (second, "1"), (third, "1"))):
         api.create(gangs.pod(f"long-{number}", cpu=cpu, node_name=node))
     gangs.create("large", 2, cpu="4", **long)
     await_claims(api, aging_gang, 1)

@@ -14,6 +14,7 @@ from tests.cluster.conftest import NodeFactory
 from tests.harness import objects
 from tests.harness.client import Api, ApiError, condition
 from tests.harness.control_plane import ControlPlane
+from tests.harness.inventory import inventory
 from tests.harness.process import Component
 
 
@@ -212,6 +213,28 @@ def test_nothing_is_left_of_a_control_plane_after_its_block() -> None:
 
     assert [pid for pid in pids if not _gone(pid)] == []
     assert not control_plane.folder.exists()
+
+
+def test_what_a_failed_test_met_is_told(
+    api: Api, control_plane: ControlPlane, namespace: str, nodes: NodeFactory
+) -> None:
+    [node] = nodes()
+    made = objects.pod("slow", namespace=namespace, node_name=node)
+    made["metadata"]["finalizers"] = ["example.com/slow"]
+    api.create(made)
+    api.delete("pods", "slow", namespace)
+
+    told = inventory(api)
+
+    assert f"  {namespace}/slow of " in told
+    assert "held by example.com/slow: " in told
+    assert f" on {node}" in told
+    stopped = control_plane.spawn("stopped", ["sh", "-c", "echo one; exec sleep 600"])
+    failed = control_plane.spawn("failed", ["sh", "-c", "echo two"])
+    failed.wait(60)
+    stopped.stop()
+    assert "--- failed\ntwo" in control_plane.tails()
+    assert "--- stopped" not in control_plane.tails()
 
 
 _PARENT = """

@@ -153,8 +153,6 @@ def test_jobs_and_looks_at_them_are_counted_by_mode(
     ended = f'job_finished_total{{completion_mode="Indexed",result="{result}"}}'
     looks = 'job_sync_total{completion_mode="Indexed",result="success"}'
     seconds = 'job_sync_duration_seconds_count{completion_mode="Indexed",result="success"}'
-    # Jobs of a namespace that is deleted fail, and that counts too.
-    queues.api.wait_for("other jobs are gone", lambda: not queues.api.list(WORKLOADS), PATIENT)
     before = {name: reconciler.metric(name) for name in (ended, looks, seconds)}
 
     annotations = {"harness/exit-code": exit_code}
@@ -212,8 +210,3 @@ def test_the_sample_runs_with_a_name_for_each_pod(
         return {end["hostname"]: end["addresses"][0] for end in ends if "hostname" in end}
 
     api.wait_for("each pod has its name", lambda: named() == ips, PATIENT)
-
-    # A pod that may be replaced keeps its finalizer until it is, which it cannot be any more in a
-    # namespace that is deleted.
-    api.delete(JOBS, "ring", queues.namespace)
-    queues.api.wait_for("its pods are gone", lambda: not pods_of(queues, "ring"), PATIENT)

@@ -178,8 +178,7 @@ def test_who_waits_is_not_tried_or_written_for_others_and_parked_with_its_equals
     queues: Queues, api: Api, reconciler: Reconciler
 ) -> None:
     """Ends in another cohort concern nobody here; those here do, and equals are tried as one."""
-    api.wait_for("nothing is left of other tests", lambda: not api.list(WORKLOADS), 60)
-    api.wait_for("nor their namespaces", lambda: not others(api, queues.namespace), 60)
+    api.wait_for("other tests' are gone", lambda: not others(api, queues.namespace), 120)
     cluster_queue, _ = queues.simple(cpu=2)
     queues.local_queue("other", queues.cluster_queue("other", cpu=1))
     queues.job("holder", 2, run_for="1h")

@@ -1,6 +1,5 @@
 """Quota of pods that are done goes to the next, while the rest of their job still runs."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -234,13 +233,6 @@ def test_a_job_may_become_smaller_than_what_it_has_done(queues: Queues) -> None:
 # -- pods that take their time to end
 
 
-@pytest.fixture
-def held(queues: Queues) -> Iterator[None]:
-    """Have the finalizers of this test's pods taken away in the end."""
-    yield
-    let_go(queues)
-
-
 def let_go(queues: Queues) -> None:
     for pod in queues.api.list("pods", queues.namespace):
         left = [name for name in pod["metadata"].get("finalizers", []) if name != HOLD]
@@ -268,7 +260,6 @@ def stubborn(queues: Queues, **annotations: str) -> None:
     queues.api.wait_for("its stop has ended", lambda: is_restored(queues, "job"), PATIENT)
 
 
-@pytest.mark.usefixtures("held")
 @pytest.mark.parametrize("who", ["the queue", "the job"])
 def test_pods_that_end_slowly_keep_their_quota_where_it_is_asked_for(
     queues: Queues, who: str
@@ -289,7 +280,6 @@ def test_pods_that_end_slowly_keep_their_quota_where_it_is_asked_for(
     assert queues.condition("job", "QuotaReserved")["status"] == "False"
 
 
-@pytest.mark.usefixtures("held")
 def test_pods_that_end_slowly_have_no_quota_otherwise(queues: Queues) -> None:
     queues.simple(cpu=2)
     stubborn(queues)

@@ -1,7 +1,7 @@
 """Quota and room: a job is admitted when its queue has quota and the nodes have room for it."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -343,14 +343,6 @@ def test_a_job_that_is_partly_done_starts_again_with_what_remains(
 # -- victims whose pods take their time to end
 
 
-@pytest.fixture
-def held(api: Api, queues: Queues) -> Iterator[None]:
-    """Have the finalizers of this test's pods taken away in the end."""
-    yield
-    for pod in api.list("pods", queues.namespace):
-        let_go(api, pod)
-
-
 def let_go(api: Api, pod: Mapping[str, Any]) -> None:
     """Let a pod go whose kubelet has ended it."""
     meta = pod["metadata"]
@@ -385,7 +377,6 @@ def evictions(queues: Queues, job: str) -> int:
     return sum(each["count"] for each in workload["status"]["schedulingStats"]["evictions"])
 
 
-@pytest.mark.usefixtures("held")
 def test_victims_stay_away_until_the_pods_of_all_have_ended(
     api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
@@ -440,8 +431,6 @@ def test_a_word_about_room_that_cannot_be_read_is_told_to_its_owner(
 def test_pods_go_where_room_was_found_and_whole_nodes_stay_whole(
     api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
-    # A job of the test before has room until its namespace is gone.
-    api.wait_for("nobody else is there", lambda: not api.list(f"{API}/workloads"), SECONDS)
     whole, used = nodes(2, "4", prefix="whole"), nodes(2, "3", prefix="used")
     needs_room(queues, api, 20)
     queues.job("small", 6, run_for="1h")

@@ -189,8 +189,9 @@ class ControlPlane:
             time.sleep(_POLL_SECONDS)
 
     def tails(self, lines: int = 15) -> str:
-        """Return the last lines of every log."""
-        logs = sorted(self.logs.glob("*.log"))
+        """Return the last lines of every log, but of those that somebody stopped on purpose."""
+        stopped = {each.name for each in self._spawned.values() if each.was_stopped}
+        logs = [log for log in sorted(self.logs.glob("*.log")) if log.stem not in stopped]
         return "\n".join(f"--- {log.stem}\n{_tail(log, lines)}" for log in logs)
 
     def _await(self, component: Component, timeout: float = _READY_SECONDS) -> None:

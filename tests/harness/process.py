@@ -45,6 +45,7 @@ class Component:
         self.log_path = log_path
         self.url = url  # where it serves, if it does
         self._process: subprocess.Popen[bytes] | None = None
+        self.was_stopped = False  # by us; it may have ended before
 
     def __enter__(self) -> Self:
         if not self.running:
@@ -80,6 +81,7 @@ class Component:
         """Start the process; its log is continued. Returns at once, before it is ready."""
         if self.running:
             raise RuntimeError(f"{self.name} runs already")
+        self.was_stopped = False
         launcher = [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid())]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -98,6 +100,7 @@ class Component:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout)
+            self.was_stopped = True
         self.kill()
 
     def kill(self) -> None:

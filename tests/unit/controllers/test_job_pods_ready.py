@@ -44,6 +44,7 @@ class Scene:
         self.completions = completions
         self.events: list[Event] = []
         self.labels: Mapping[str, str] = {}
+        self.annotations: Mapping[str, str] = {}
         self.now = 1000.0
         self.queues = Queues()
         self.versions = 0
@@ -79,7 +80,9 @@ class Scene:
         self.versions += 1
         runs = job("work", 2, self.completions, suspend=suspend, status=status)
         raw = json.dumps(runs.object).encode()
-        meta = Meta("work", "ns", UID, self.versions, labels=self.labels)
+        meta = Meta(
+            "work", "ns", UID, self.versions, labels=self.labels, annotations=self.annotations
+        )
         self.queues.apply(ev.JobApplied(JobObject("batch/job", meta, raw, "q")))
 
     async def look(self) -> tuple[float | None, str]:
@@ -133,12 +136,19 @@ async def test_whether_pods_are_ready_is_known_from_the_job() -> None:
 async def test_a_job_is_told_once_what_of_it_cannot_be_read() -> None:
     scene = Scene()
     scene.labels = {"scheduling.x-k8s.io/pods-ready-timeout": "soon"}
+    scene.annotations = {"scheduling.x-k8s.io/release-quota": "whenever"}
     for _ in range(3):
         scene.status(READY)
         await scene.look()
     [told] = scene.events
+    assert (told.about.kind, told.about.name) == ("Job", "work")
     assert (told.reason, told.warning) == ("Invalid", True)
-    assert told.note.endswith("scheduling.x-k8s.io/pods-ready-timeout=soon")
+    assert told.note == (
+        "scheduling.x-k8s.io/pods-ready-timeout=soon is ignored: "
+        "it is to be a duration such as 300, 90s or 5m, above 0; "
+        "scheduling.x-k8s.io/release-quota=whenever is ignored: "
+        "it is to be OnTerminating or OnTerminal"
+    )
 
 
 # -- pods that are followed by others

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from extender.api.wellknown import IN_USE_FINALIZER, REQUIRE_ROOM_ANNOTATION
 from extender.controllers.queue_status import QueueStatusController
+from extender.jobs.names import RELEASE_QUOTA
 from extender.kube.recorder import Event
 from extender.state.queues import events as ev
-from extender.state.queues.records import ClusterQueueInfo, Meta
+from extender.state.queues.records import Meta
 from extender.state.queues.store import Queues
 from tests.makers import ManualClock
 from tests.queue_makers import cluster_queue, flavor, meta
@@ -23,9 +25,34 @@ class Writer:
         raise AssertionError(plural, meta, finalizers)
 
 
-def saying(said: str | None) -> ClusterQueueInfo:
-    annotations = {} if said is None else {REQUIRE_ROOM_ANNOTATION: said}
-    return cluster_queue(meta=meta("cq", annotations=annotations, finalizers=(IN_USE_FINALIZER,)))
+LATE = "scheduling.x-k8s.io/pods-ready-timeout"
+BLOCK = "scheduling.x-k8s.io/pods-ready-block-admission"
+
+
+class Scene:
+    """A ClusterQueue whose annotations change."""
+
+    def __init__(self) -> None:
+        self.queues, self.events = Queues(), list[Event]()
+        self.controller = QueueStatusController(
+            self.queues, Writer(), record=self.events.append, clock=ManualClock()
+        )
+        self.queues.apply(ev.Applied(flavor()))
+
+    async def say(self, annotations: dict[str, str], uid: str = "cq") -> None:
+        found = meta("cq", uid=uid, annotations=annotations, finalizers=(IN_USE_FINALIZER,))
+        self.queues.apply(ev.Applied(cluster_queue(meta=found)))
+        await self.look()
+
+    async def look(self) -> None:
+        await self.controller.reconcile(("clusterqueues", "cq"))
+
+    def told(self) -> list[str]:
+        """Return the Events, which are all warnings about the ClusterQueue."""
+        assert {(e.about.kind, e.about.name, e.reason, e.warning) for e in self.events} <= {
+            ("ClusterQueue", "cq", "Misconfigured", True)
+        }
+        return [event.note for event in self.events]
 
 
 @pytest.mark.parametrize(
@@ -39,16 +66,50 @@ def saying(said: str | None) -> ClusterQueueInfo:
 async def test_a_word_that_cannot_be_read_is_told_once(
     words: list[str | None], told: list[str]
 ) -> None:
-    queues, events = Queues(), list[Event]()
-    controller = QueueStatusController(queues, Writer(), record=events.append, clock=ManualClock())
-    queues.apply(ev.Applied(flavor()))
+    scene = Scene()
     for said in words:
-        queues.apply(ev.Applied(saying(said)))
-        await controller.reconcile(("clusterqueues", "cq"))
-    assert [event.note for event in events] == [
-        f"{REQUIRE_ROOM_ANNOTATION} is to be true or false, not {said}: it is ignored"
-        for said in told
+        await scene.say({} if said is None else {REQUIRE_ROOM_ANNOTATION: said})
+    assert scene.told() == [
+        f"{REQUIRE_ROOM_ANNOTATION}={said} is ignored: it is to be true or false" for said in told
     ]
-    assert all(
-        (event.about.kind, event.reason) == ("ClusterQueue", "Misconfigured") for event in events
-    )
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "wanted"),
+    [
+        (RELEASE_QUOTA, "whenever", "OnTerminating or OnTerminal"),
+        (RELEASE_QUOTA, "onterminal", "OnTerminating or OnTerminal"),
+        (LATE, "soon", "a duration such as 300, 90s or 5m, above 0"),
+        (BLOCK, "True", "true or false"),
+    ],
+)
+async def test_its_owner_is_told_what_each_setting_is_to_be(
+    name: str, said: str, wanted: str
+) -> None:
+    scene = Scene()
+    with capture_logs() as logs:
+        for _ in range(2):
+            await scene.say({name: said})
+    assert scene.told() == [f"{name}={said} is ignored: it is to be {wanted}"]
+    assert [(each["cluster_queue"], each["settings"]) for each in logs] == [("cq", *scene.told())]
+
+
+async def test_all_that_cannot_be_read_is_told_together() -> None:
+    scene = Scene()
+    await scene.say({RELEASE_QUOTA: "never", REQUIRE_ROOM_ANNOTATION: "yes", LATE: "9" * 5000})
+    [note] = scene.told()
+    assert [each.partition(" ")[0] for each in note.split("; ")] == [
+        f"{LATE}={'9' * 40}",
+        f"{REQUIRE_ROOM_ANNOTATION}=yes",
+        f"{RELEASE_QUOTA}=never",
+    ]
+
+
+async def test_a_queue_that_is_made_anew_is_told_anew() -> None:
+    scene = Scene()
+    await scene.say({RELEASE_QUOTA: "never"})
+    scene.queues.apply(ev.Deleted(cluster_queue(meta=meta("cq"))))
+    await scene.look()
+    await scene.say({RELEASE_QUOTA: "never"}, uid="another")
+    assert len(scene.told()) == 2
+    assert scene.events[1].about.uid == "another"

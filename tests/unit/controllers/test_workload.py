@@ -197,5 +197,8 @@ async def test_what_cannot_be_read_is_told_once(scene: Scene) -> None:
     for version, value in enumerate(("soon", "soon", "7", "later"), start=1):
         say(value, version)
         await scene.look()
-    told = [(each.reason, each.warning, each.note.rpartition("=")[2]) for each in scene.events]
+    told = [
+        (each.reason, each.warning, each.note.partition(" ")[0].rpartition("=")[2])
+        for each in scene.events
+    ]
     assert told == [("Invalid", True, "soon"), ("Invalid", True, "later")]

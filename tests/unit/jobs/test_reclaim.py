@@ -9,10 +9,11 @@ from extender.jobs import actions as act
 from extender.jobs.actions import Action
 from extender.jobs.context import ReleaseQuota
 from extender.jobs.decide import decide
-from extender.jobs.reclaim import release_strategy
+from extender.jobs.reclaim import release_strategy, unreadable
 from extender.jobs.registry import builtin
 from extender.state.queues.usage import usage
 from tests.harness.kinds import pytorchjob
+from tests.queue_makers import meta
 from tests.unit.jobs.scene import CONTEXT, condition, job, workload
 
 EVICTED = ("Evicted", "True", "Preempted")
@@ -184,6 +185,24 @@ def test_an_unknown_word_says_nothing() -> None:
     assert release_strategy({RELEASE: "OnTerminal"}, "OnTerminating") == "OnTerminal"
     assert release_strategy({RELEASE: ""}, "OnTerminal") == "OnTerminal"
     assert release_strategy({}, "OnTerminal") == "OnTerminal"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("OnTerminal", None),
+        ("OnTerminating", None),
+        ("", None),
+        (None, None),
+        ("onTerminal", "onTerminal"),
+        ("whenever", "whenever"),
+        ("x" * 5000, "x" * 40),
+    ],
+)
+def test_an_unknown_word_is_told(said: str | None, shown: str | None) -> None:
+    found = meta("work", "ns", annotations={} if said is None else {RELEASE: said})
+    told = f"{RELEASE}={shown} is ignored: it is to be OnTerminating or OnTerminal"
+    assert list(unreadable(found)) == ([told] if shown else [])
 
 
 # -- a job that asks for less than is done

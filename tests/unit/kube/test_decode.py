@@ -118,6 +118,8 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
     "an annotation that is no completion index": (pod(annotations={INDEX_LABEL: "x"}), {}),
     "no annotations": (pod(annotations=None), {}),
     "no completion index": (pod(labels={INDEX_LABEL: "-1"}), {}),
+    "the largest completion index": (pod(labels={INDEX_LABEL: "9" * 10}), {"index": 10**10 - 1}),
+    "one that is too large": (pod(labels={INDEX_LABEL: "1" + "0" * 10}), {}),
     "no completion index at all": (pod(labels={INDEX_LABEL: "1" * 5000}), {}),
     "our readiness gate": (
         pod({"readinessGates": [{"conditionType": "x"}, {"conditionType": GANG_READY}]}),

@@ -113,10 +113,12 @@ def test_what_cannot_be_read_hides_nothing_and_is_named() -> None:
     queues = scene()
     found = readiness.policy_of(workload("w", meta=odd), queues.snapshot, queues.options)
     assert found == replace(POLICY, timeout=7, backoff_limit=3)
-    assert list(readiness.unreadable(odd)) == [f"{TIMEOUT}=soon", f"{LIMIT}=-"]
-    assert list(readiness.unreadable(meta("w", labels={LIMIT: "9" * 5000}))) == [
-        f"{LIMIT}={'9' * 40}"
+    assert list(readiness.unreadable(odd)) == [
+        f"{TIMEOUT}=soon is ignored: it is to be a duration such as 300, 90s or 5m, above 0",
+        f"{LIMIT}=- is ignored: it is to be a whole number, 0 or more",
     ]
+    [told] = readiness.unreadable(meta("w", labels={LIMIT: "9" * 5000}))
+    assert told == f"{LIMIT}={'9' * 40} is ignored: it is to be a whole number, 0 or more"
 
 
 def test_nobody_can_be_late_at_once_or_wait_for_maybe() -> None:

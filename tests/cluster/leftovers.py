@@ -1,0 +1,58 @@
+"""Takes away what a test leaves behind, so that nothing of it has quota or room in the next one."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Final
+
+import httpx
+
+from tests.harness.client import Api, ApiError, Object
+
+_JOBS: Final = (
+    "batch/v1/jobs",
+    "jobset.x-k8s.io/v1alpha2/jobsets",
+    "kubeflow.org/v1/pytorchjobs",
+    "kubeflow.org/v1/tfjobs",
+    "kubeflow.org/v1/xgboostjobs",
+    "kubeflow.org/v2beta1/mpijobs",
+    "ray.io/v1/rayjobs",
+)
+_GROUPS: Final = (
+    "scheduling.x-k8s.io/v1alpha1/podgroups",
+    "scheduling.sigs.k8s.io/v1alpha1/podgroups",
+)
+_IN_ORDER: Final = (*_JOBS, "kueue.x-k8s.io/v1beta2/workloads", *_GROUPS, "pods")
+"""Jobs first: whoever looks after them would make the others anew."""
+
+
+def sweep(api: Api, namespace: str) -> None:
+    """Delete a namespace, and return when no job, workload, PodGroup or pod is left in it.
+
+    The namespace controller waits for five seconds before it begins, and then for the last pod.
+    """
+    api.delete("namespaces", namespace)  # from here on nobody can create anything in it
+    for resource in _IN_ORDER:
+        what = f"no {resource} are left in {namespace}"
+        api.wait_for(what, lambda of=resource: gone(api, of, left(api, of, namespace)))
+
+
+def left(api: Api, resource: str, namespace: str | None = None) -> list[Object]:
+    """Return the objects that are there; none of a kind that the API server does not know."""
+    try:
+        return api.list(resource, namespace)
+    except ApiError as error:
+        if error.status != httpx.codes.NOT_FOUND:
+            raise
+        return []
+
+
+def gone(api: Api, resource: str, objects: Collection[Object]) -> bool:
+    """Delete objects, whoever wants to see it first; return whether there were none."""
+    for meta in (each["metadata"] for each in objects):
+        name, namespace = meta["name"], meta["namespace"]
+        api.delete(resource, name, namespace, grace_seconds=0)
+        if meta.get("finalizers"):
+            with suppress(ApiError):
+                body = {"metadata": {"finalizers": None}}
+                api.patch(resource, name, namespace, body=body)
+    return not objects
