@@ -207,6 +207,7 @@ class Admissions:
             self.pending.refresh_all(self.snapshot, self.now)
             self.pending.release_all(self.snapshot, self.now)
         self.pending.release(change.released, self.snapshot, self.now)
+        self.pending.release_namespaces(change.namespaces)
 
     def decide(self) -> tuple[Outcome, ...]:
         """Run a cycle, and do nothing about it."""

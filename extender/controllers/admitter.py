@@ -10,7 +10,7 @@ yes or no: the write holds for one version only, so that it can be sent again.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -119,10 +119,7 @@ class Admitter:
     def on_change(self, change: Change) -> None:
         """Take a change of the state."""
         now = self._clock.wall()
-        for key in change.workloads:
-            if key not in self._snapshot.workloads:
-                self._waits.pop(key, None)
-                self._failures.pop(key, None)
+        self._forget(change.workloads)
         if change.structure:
             self.pending.refresh_all(self._snapshot, now)
             self.pending.release_all(self._snapshot, now)
@@ -133,9 +130,18 @@ class Admitter:
         if change.released:
             self.pending.release(change.released, self._snapshot, now)
             self.on_room()
+        self.pending.release_namespaces(change.namespaces)
         exempt = change.jobs if self._holds else ()
-        if change.structure or change.workloads or change.released or exempt:
+        news = change.structure or change.workloads or change.released or change.namespaces
+        if news or exempt:
             self._wakeup.set()
+
+    def _forget(self, workloads: Collection[str]) -> None:
+        """Forget those that are gone."""
+        for key in workloads:
+            if key not in self._snapshot.workloads:
+                self._waits.pop(key, None)
+                self._failures.pop(key, None)
 
     def on_room(self) -> None:
         """Try again soon who has quota and lacks room: something about the nodes has changed."""

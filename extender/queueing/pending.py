@@ -203,6 +203,17 @@ class PendingQueues:
         for name in self._queues:
             self._release(name, snapshot)
 
+    def release_namespaces(self, namespaces: Collection[str]) -> None:
+        """Have everybody in these namespaces tried again: who takes them may be another one."""
+        for name, queue in self._queues.items() if namespaces else ():
+            found = [line for line in queue.lines.values() if line.namespace in namespaces]
+            for line in found:
+                line.parked, line.unwelcome, line.roomless = None, False, False
+                queue.push(line)
+            if found:
+                queue.blocked = None
+                self._ready.add(name)
+
     @property
     def sweeping(self) -> bool:
         """Whether there are some who were to be tried for room, and have not been."""
@@ -463,7 +474,7 @@ class _Trees:
 def _equals(workload: WorkloadInfo) -> Hashable:
     """Return what equal workloads have in common, their LocalQueue first."""
     left = counts(workload)
-    pods = tuple((x.name, left[x.name], x.min_count, x.shape) for x in workload.pod_sets)
+    pods = tuple((x.name, left[x.name], x.min_count, x.shape, x.fault) for x in workload.pod_sets)
     return workload.queue, workload.priority, pods
 
 

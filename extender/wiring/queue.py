@@ -1,7 +1,7 @@
 """The queue inside `reconcile`: what feeds it, what decides, what writes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
@@ -231,6 +231,8 @@ class Queue:
                 self._status.notice((plural, name))
         if change.structure:
             self._restructured()
+        if change.namespaces:
+            self._notice_namespaces(change.namespaces)
 
     def _notice_job(self, job: tuple[str, str]) -> None:
         """Look at a job, and at its workload: what is said of its time-outs may be new."""
@@ -251,8 +253,11 @@ class Queue:
             self._workloads.notice(key)
             if workload.admission is not None:  # its flavor may have been missing
                 self._notice_jobs(workload)
-        if self._manages_all:  # their namespace may be selected now
-            for unit in self._snapshot.units:
+
+    def _notice_namespaces(self, namespaces: Collection[str]) -> None:
+        """Look at the jobs without a queue's name in namespaces that may be selected now."""
+        for unit in self._snapshot.units if self._manages_all else ():
+            if unit[1].split("/", 1)[0] in namespaces:
                 self._jobs_controller.notice(unit)
 
     def _notice_jobs(self, workload: WorkloadInfo) -> None:

@@ -178,7 +178,6 @@ def test_who_waits_is_not_tried_or_written_for_others_and_parked_with_its_equals
     queues: Queues, api: Api, reconciler: Reconciler
 ) -> None:
     """Ends in another cohort concern nobody here; those here do, and equals are tried as one."""
-    api.wait_for("other tests' are gone", lambda: not others(api, queues.namespace), 120)
     cluster_queue, _ = queues.simple(cpu=2)
     queues.local_queue("other", queues.cluster_queue("other", cpu=1))
     queues.job("holder", 2, run_for="1h")
@@ -208,12 +207,6 @@ def test_who_waits_is_not_tried_or_written_for_others_and_parked_with_its_equals
     written = {name for name in waiting if version(queues, name) != versions[name]}
     assert chosen in written
     assert len(written) <= 2  # and the next head, which is told why
-
-
-def others(api: Api, namespace: str) -> list[str]:
-    """Return the namespaces of other tests; each one that goes is a reason to try everybody."""
-    names = [each["metadata"]["name"] for each in api.list("namespaces")]
-    return [name for name in names if name.startswith("test-") and name != namespace]
 
 
 def is_told(queues: Queues, job: str) -> bool:

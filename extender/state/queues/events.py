@@ -109,7 +109,7 @@ class Change:
     released: frozenset[str] = frozenset()
     """ClusterQueues in which quota was given back."""
     structure: bool = False
-    """Flavors, cohorts, ClusterQueues or namespaces are others now: anybody may be concerned."""
+    """Flavors, cohorts or ClusterQueues are others now: anybody may be concerned."""
     cluster_queues: frozenset[str] = frozenset()
     """ClusterQueues whose spec, status, numbers or flavors are others now."""
     local_queues: frozenset[str] = frozenset()
@@ -118,3 +118,5 @@ class Change:
     """Jobs that came, changed or went, or whose workload did."""
     flavors: frozenset[str] = frozenset()
     """Flavors that came, changed or went, or whose users did."""
+    namespaces: frozenset[str] = frozenset()
+    """Namespaces that came or went, or whose labels are others now."""

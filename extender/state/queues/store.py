@@ -43,7 +43,7 @@ _REMEMBERED: Final = 10_000
 _FOR_GOOD: Final = inf
 _Named = NamespaceInfo | PriorityClassInfo | WorkloadPriorityClassInfo | RuntimeClassInfo
 """Records of which no version is known."""
-_STRUCTURE: Final = (FlavorInfo, ClusterQueueInfo, CohortInfo, NamespaceInfo)
+_STRUCTURE: Final = (FlavorInfo, ClusterQueueInfo, CohortInfo)
 
 
 class Queues:
@@ -184,6 +184,7 @@ class Queues:
             cluster_queues=self._cluster_queues_with(record),
             flavors=self._flavors_with(before, after),
             jobs=self._jobs_without(record) if before is None else frozenset(),
+            namespaces=frozenset((record.name,) if isinstance(record, NamespaceInfo) else ()),
         )
 
     def _completed_anew(self, record: LimitRangeInfo | RuntimeClassInfo) -> Change:
@@ -491,4 +492,5 @@ def _union(changes: Iterable[Change]) -> Change:
         local_queues=frozenset().union(*(c.local_queues for c in found)),
         jobs=frozenset().union(*(c.jobs for c in found)),
         flavors=frozenset().union(*(c.flavors for c in found)),
+        namespaces=frozenset().union(*(c.namespaces for c in found)),
     )

@@ -10,7 +10,6 @@ from tests.queue_makers import (
     Admissions,
     cluster_queue,
     local_queue,
-    meta,
     pod_set,
     quota,
     workload,
@@ -127,5 +126,5 @@ def test_who_could_have_no_pods_has_no_quota() -> None:
     assert queues.run() == (Wait(key("w"), "Misconfigured", text),)
     assert queues.run() == ()
 
-    queues.put(replace(asked, pod_sets=(pod_set(1),), meta=meta("w", "ns", created=1.0)))
+    queues.put(replace(asked, pod_sets=(replace(asked.pod_sets[0], fault=""),)))
     assert queues.admitted() == ["w"]

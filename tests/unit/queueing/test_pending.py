@@ -185,8 +185,24 @@ def test_a_namespace_that_is_not_selected_bars_nobody(strategy: str) -> None:
     )
     queues.pending.release_all(queues.snapshot, queues.now)
     assert queues.run() == ()
+    queues.put(NamespaceInfo("elsewhere", {"team": "a"}))
+    assert queues.run() == ()
     queues.put(NamespaceInfo("ns", {"team": "a"}))
     assert queues.admitted() == ["w", "x"]
+
+
+@pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
+def test_a_namespace_that_is_no_longer_selected_is_told(strategy: str) -> None:
+    queues = Admissions(
+        cluster_queue("cq", 1, strategy=strategy, namespace_selector=LabelSelector({"team": "a"})),
+        local_queue(),
+        NamespaceInfo("ns", {"team": "a"}),
+    )
+    queues.put(workload("w", 2))
+    assert [each.reason for each in queues.run() if isinstance(each, Wait)] == ["ExceedsMaxQuota"]
+    assert queues.run() == ()
+    queues.put(NamespaceInfo("ns", {"team": "b"}))
+    assert [each.reason for each in queues.run() if isinstance(each, Wait)] == ["Misconfigured"]
 
 
 def test_a_queue_that_lacks_a_flavor_admits_nobody() -> None:

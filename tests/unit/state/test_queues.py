@@ -187,10 +187,14 @@ def test_who_waits_where(queues: Queues) -> None:
 
 def test_what_changes_the_structure(queues: Queues) -> None:
     snapshot = queues.snapshot()
-    for record in (flavor(), cohort("all"), cluster_queue(), NamespaceInfo("ns", {"a": "b"})):
+    for record in (flavor(), cohort("all"), cluster_queue()):
         before = snapshot.structure_version
         assert queues.apply(ev.Applied(record)).structure
         assert snapshot.structure_version > before
+    labelled = NamespaceInfo("ns", {"a": "b"})
+    for event in (ev.Applied(labelled), ev.Deleted(labelled)):
+        assert queues.apply(event) == ev.Change(namespaces=frozenset({"ns"}))
+    assert queues.apply(ev.Deleted(labelled)) == ev.Change()
     same = snapshot.cluster_queues["cq"]
     status = replace(same, meta=replace(same.meta, version=same.meta.version + 1), status=b"{}")
     change = queues.apply(ev.Applied(status))
