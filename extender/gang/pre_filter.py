@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from extender.api.wellknown import Reason
 from extender.gang import plan
 from extender.gang.fit import Offer, fits, occupied_nodes
+from extender.gang.room import without_room
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Place, Refuse, about
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
@@ -151,32 +152,14 @@ def unless_behind(
     try the pod again on that account, for it has known all along.
     """
     failed = refusal.deny or refusal.reason is Reason.RECENTLY_DENIED
-    if failed and _knows_less(pod, sent, snapshot):
+    if failed and any(True for _ in without_room(pod, sent, snapshot)):
         return Refuse(Reason.CACHE_BEHIND, about(pod.group) + BEHIND)
     return refusal
 
 
-def _knows_less(pod: PodInfo, sent: Sequence[str], snapshot: Snapshot) -> bool:
-    """Return whether a node was sent on which the pod has no room as far as we know.
-
-    A group that is denied is asked about often, and hundreds of nodes may be sent each time.
-    """
-    nodes, used_on = snapshot.nodes, snapshot.used
-    asked = [(resource, amount) for resource, amount in pod.shape.requests.items() if amount]
-    for name in sent:
-        node = nodes.get(name)
-        if node is None:
-            return True
-        used, whole = used_on(name), node.allocatable
-        for resource, amount in asked:
-            if used.get(resource, 0) + amount > whole.get(resource, 0):
-                return True
-    return False
-
-
 def _has_ever_room(pod: PodInfo, name: str, snapshot: Snapshot) -> bool:
     """Return whether a node would take the pod if no plan kept anything on it."""
-    return not _knows_less(pod, (name,), snapshot)
+    return not any(True for _ in without_room(pod, (name,), snapshot))
 
 
 def _is_outbid(pod: PodInfo, planned: str, snapshot: Snapshot) -> bool:

@@ -5,7 +5,7 @@ group or room that may have appeared ends it at once. A group that merely lacks 
 here, so a late sibling is not punished.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from cachetools import LRUCache, TLRUCache, TTLCache
@@ -58,6 +58,13 @@ class Denied:
             self.discard(group)
             return None
         return failure.verdict
+
+    def offered(self, group: str, nodes: Collection[str]) -> None:
+        """Forget a failure for want of one of these nodes, which kube-scheduler has found since."""
+        failure = self._failures.get(group) if self._failures is not None else None
+        missed = failure.verdict.unoffered if failure is not None else None
+        if missed and not missed.isdisjoint(nodes):
+            self.discard(group)
 
     def recent(self, group: str) -> Refuse | None:
         """Return the verdict of a failure within the window, whatever has changed since."""

@@ -1,9 +1,11 @@
 """What counts as room: what is free, what would be without others' reservations, or empty nodes."""
 
+from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from extender.resources.quantity import Resources, subtract
 from extender.state.nodes import NodeInfo
+from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
 
 
@@ -35,3 +37,22 @@ def room_on(
             return left
         case Room.EMPTY:
             return dict(node.allocatable)
+
+
+def without_room(pod: PodInfo, names: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
+    """Yield the nodes on which the pod has no room as far as we know, whatever plans keep.
+
+    A group that is denied is asked about often, and hundreds of nodes may be sent each time.
+    """
+    nodes, used_on = snapshot.nodes, snapshot.used
+    asked = [(resource, amount) for resource, amount in pod.shape.requests.items() if amount]
+    for name in names:
+        node = nodes.get(name)
+        if node is None:
+            yield name
+            continue
+        used, whole = used_on(name), node.allocatable
+        for resource, amount in asked:
+            if used.get(resource, 0) + amount > whole.get(resource, 0):
+                yield name
+                break

@@ -125,6 +125,7 @@ class Filtering:
             return Refuse(Reason.CACHE_BEHIND, "its pod group label has just changed")
         if group is None:
             return pre_filter.beside_plans(pod, sent, snapshot=self._snapshot)
+        self._memory.offered(group, sent)
         refusal = self._turns.refusal(pod, group)
         if refusal is not None:
             return pre_filter.unless_behind(refusal, pod, sent, snapshot=self._snapshot)

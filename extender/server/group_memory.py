@@ -43,6 +43,10 @@ class GroupMemory:
         """Return the failure because of which a group is not looked at now."""
         return self._denied.get(group, snapshot=self._snapshot)
 
+    def offered(self, group: str, nodes: Collection[str]) -> None:
+        """Take note of the nodes that kube-scheduler has found for a member of a group."""
+        self._denied.offered(group, nodes)
+
     def failed_within_window(self, group: str) -> Refuse | None:
         """Return the failure within the window, whatever has changed since."""
         return self._denied.recent(group)

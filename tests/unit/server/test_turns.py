@@ -274,6 +274,16 @@ async def test_room_that_is_news_is_asked_for_again_though_the_group_failed_befo
     assert scene.woken == [(key("a"), RESAMPLE_SECONDS)]
 
 
+async def test_room_that_was_news_to_kube_scheduler_counts_when_it_knows(cluster: Cluster) -> None:
+    """Our watch was ahead: it tries the pods once more, for what has been the same here since."""
+    far = node("far", 4, labels={"zone": "far"}, unschedulable=True)
+    scene = Scene(cluster, nodes(4, 4, 4), far, group("a", 1.0, size=3, cpu=4))
+    assert "2 of the 3 pods that it still needs fit" in told(scene, "a-0", ["n1", "n2"], group="a")
+    assert "failed recently" in told(scene, "a-1", ["n1", "n2"], group="a")
+
+    assert told(scene, "a-1", ["n0", "n1", "n2"], group="a") == "n0"
+
+
 async def test_a_node_that_is_news_is_asked_for_again_though_the_group_fits_on_no_other(
     cluster: Cluster,
 ) -> None:
