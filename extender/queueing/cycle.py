@@ -89,6 +89,7 @@ def run(
     try:
         cycle = _Cycle(snapshot, pending, tree=tree, options=options, room=room)
         outcomes = tuple(cycle.outcomes())
+        pending.release(cycle.let_go(), snapshot, now)
         return Result(outcomes, more=cycle.more(), held=cycle.held)
     finally:
         tree.undo(0)
@@ -113,10 +114,15 @@ class _Cycle:
         """For whose pods others wait, with those that are admitted here."""
         self._held: set[str] = set()
         """Who waits for them: their quota is taken on trial, so they are not judged again."""
+        self._tried: set[str] = set()
+        self._roots: set[Node] = set()
+        """The trees in which somebody is tried."""
+        self._let_go: set[str] = set()
+        """ClusterQueues of those who kept more from others before than they do now."""
 
     def outcomes(self) -> Iterator[Outcome]:
         """Yield what is decided, one workload after the other."""
-        roots = {self._tree.queue(name).root for name in self._ready()}
+        roots = self._roots = {self._tree.queue(name).root for name in self._ready()}
         if not roots:
             return
         barring = self._barring(roots)
@@ -127,6 +133,19 @@ class _Cycle:
                 return
             yield from self._round(heads)
             barring = []
+
+    def let_go(self) -> set[str]:
+        """Return the ClusterQueues where quota is not kept from others any more that was before.
+
+        Nobody else tells: those who found none for that reason are tried again.
+        """
+        for key, trial in list(self._pending.trials().items()):
+            name = trial.cluster_queue
+            there = self._tree.has(name) and self._tree.queue(name).root in self._roots
+            if there and key not in self._tried:  # others came before it
+                self._pending.end_trial(key)
+                self._let_go.add(name)
+        return self._let_go
 
     def more(self) -> bool:
         """Return whether there are heads that were not tried."""
@@ -194,9 +213,19 @@ class _Cycle:
 
     def _serve(self, nomination: Nomination) -> Outcome:
         key = nomination.key
+        self._tried.add(key)
+        before = self._pending.end_trial(key)
+        outcome = self._outcome(nomination)
+        admitted = isinstance(outcome, Admit)
+        if before and not admitted and before.exceeds(self._pending.trials().get(key)):
+            self._let_go.add(before.cluster_queue)
+        return outcome
+
+    def _outcome(self, nomination: Nomination) -> Outcome:
+        key = nomination.key
         if nomination.fits:
-            self._take(nomination, nomination.proposal.usage)
             waits = self._unready.holds(self._snapshot.workloads[key])
+            self._take(nomination, nomination.proposal.usage, on_trial=bool(waits))
             return self._hold(key, waits) if waits else self._admit(nomination)
         self._leave_alone(nomination)
         plan = nomination.plan
@@ -204,7 +233,7 @@ class _Cycle:
             self._reserve(nomination)
             self._pending.preempts(key, ())
             return Wait(key, nomination.reason, nomination.message)
-        self._take(nomination, nomination.proposal.usage)
+        self._take(nomination, nomination.proposal.usage, on_trial=True)
         self._keep_room(nomination)
         self._nominator.leaving.choose(victim.workload for victim in plan.victims)
         self._pending.preempts(key, nomination.making_way)
@@ -227,7 +256,7 @@ class _Cycle:
     def _hold(self, key: str, waits: str) -> Wait:
         """Leave a head where it is: it is the next one as soon as those before it are ready."""
         self._pending.preempts(key, ())
-        self._pending.hold(key)
+        self._pending.retry(key)
         self._held.add(key)
         return Wait(key, Unadmitted.WAITING_FOR_PODS_READY, waits)
 
@@ -245,7 +274,7 @@ class _Cycle:
         queue = nomination.queue
         sure = queue.preemption.reclaim_within_cohort == "Any"
         if queue.strategy == "StrictFIFO" and nomination.could_preempt and not sure:
-            self._take(nomination, dict(_within_reach(nomination)))
+            self._take(nomination, dict(_within_reach(nomination)), on_trial=True)
 
     def _keep_room(self, nomination: Nomination) -> None:
         """Give nobody else the room of who waits for victims, where its queue asks for room."""
@@ -254,7 +283,11 @@ class _Cycle:
             given = nomination.proposal.assignments
             self._room.take(workload, given, without=nomination.making_way)
 
-    def _take(self, nomination: Nomination, usage: Mapping[FlavorResource, int]) -> None:
+    def _take(
+        self, nomination: Nomination, usage: Mapping[FlavorResource, int], *, on_trial: bool = False
+    ) -> None:
+        if on_trial:
+            self._pending.take_on_trial(nomination.key, usage)
         root = nomination.node.root
         self._served[root] = self._served.get(root, 0) + 1
         self._tree.take(nomination.node, usage)

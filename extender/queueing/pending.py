@@ -9,7 +9,7 @@ Deterministic, and the same however often an update is repeated.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
@@ -18,8 +18,9 @@ from extender.queueing.flavors import counts
 from extender.queueing.options import Options
 from extender.queueing.order import Order, queue_order
 from extender.queueing.standing import Queued, is_welcome, standing
-from extender.state.queues.records import WorkloadInfo
+from extender.state.queues.records import FlavorResource, WorkloadInfo
 from extender.state.queues.snapshot import QueueSnapshot
+from extender.state.queues.usage import Usage
 
 _NOBODY: frozenset[str] = frozenset()
 
@@ -30,6 +31,19 @@ class Counts:
 
     active: int = 0
     inadmissible: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Quota that a workload takes in each cycle without having it."""
+
+    cluster_queue: str
+    usage: Usage
+
+    def exceeds(self, other: "Trial | None") -> bool:
+        """Return whether this is more of anything than another one."""
+        there: Usage = other.usage if other is not None else {}
+        return any(amount > there.get(what, 0) for what, amount in self.usage.items())
 
 
 @dataclass(slots=True, eq=False)
@@ -124,8 +138,8 @@ class PendingQueues:
         self._roomless: set[str] = set()
         """ClusterQueues with somebody who has quota and no room."""
         self._late: set[str] = set()
-        self._held: set[str] = set()
-        """Heads with quota that wait for something else, and keep it from others meanwhile."""
+        self._trials: dict[str, Trial] = {}
+        """Who waits and keeps quota from others meanwhile."""
         self._lines = 0
         self._trees = _Trees()
 
@@ -135,10 +149,10 @@ class PendingQueues:
         """Give a workload the place that it should have; without a change it keeps its own."""
         workload = snapshot.workloads.get(key)
         found = standing(workload, snapshot, now=now) if workload is not None else None
-        held_in = self._places[key].cluster_queue if key in self._held else None
+        trial = self._trials.get(key)
         if workload is None or not isinstance(found, Queued):
             self.remove(key)
-            self._let_go(held_in, snapshot, now)
+            self._let_go(trial, snapshot, now)
             return
         place = _Place(
             found.cluster_queue,
@@ -152,7 +166,7 @@ class PendingQueues:
         self.remove(key)
         self._places[key] = place
         self._stand(key, place)
-        self._let_go(held_in, snapshot, now)
+        self._let_go(trial, snapshot, now)
 
     def refresh(self, cluster_queue: str, snapshot: QueueSnapshot, now: float) -> None:
         """Update all workloads of a ClusterQueue: it came, went, stopped or goes on."""
@@ -171,7 +185,7 @@ class PendingQueues:
         """Forget a workload: it has quota, has ended or is gone."""
         place = self._places.pop(key, None)
         self._preempting.pop(key, None)
-        self._held.discard(key)
+        self._trials.pop(key, None)
         if place is None:
             return
         queue = self._queues[place.cluster_queue]
@@ -284,10 +298,10 @@ class PendingQueues:
             queue.blocked = None
             self._ready.add(place.cluster_queue)
 
-    def _let_go(self, cluster_queue: str | None, snapshot: QueueSnapshot, now: float) -> None:
-        """Have those tried again for whom there was no quota beside a head that is held no more."""
-        if cluster_queue is not None:
-            self.release((cluster_queue,), snapshot, now)
+    def _let_go(self, trial: "Trial | None", snapshot: QueueSnapshot, now: float) -> None:
+        """Have those tried again for whom there was no quota beside one that waits no more."""
+        if trial is not None:
+            self.release((trial.cluster_queue,), snapshot, now)
 
     # -- what people ask
 
@@ -366,7 +380,6 @@ class PendingQueues:
     def park(self, key: str, *, unwelcome: bool = False, roomless: bool = False) -> None:
         """Leave a workload and its equals alone until quota is released, or there may be room."""
         place = self._places[key]
-        self._held.discard(key)
         queue = self._queues[place.cluster_queue]
         line = queue.lines[place.equals]
         line.parked, line.unwelcome, line.roomless = place.order, unwelcome, roomless
@@ -374,15 +387,21 @@ class PendingQueues:
         if roomless:
             self._roomless.add(place.cluster_queue)
 
-    def hold(self, key: str) -> None:
-        """Have a head with quota tried again in each cycle."""
-        self.retry(key)
-        self._held.add(key)
+    def take_on_trial(self, key: str, usage: Mapping[FlavorResource, int]) -> None:
+        """Remember what a workload that waits keeps from others until it is tried again."""
+        self._trials[key] = Trial(self._places[key].cluster_queue, dict(usage))
+
+    def trials(self) -> Mapping[str, Trial]:
+        """Return by workload what it keeps from others."""
+        return self._trials
+
+    def end_trial(self, key: str) -> Trial | None:
+        """Forget what a workload keeps from others, and return it."""
+        return self._trials.pop(key, None)
 
     def block(self, key: str, *, roomless: bool = False) -> None:
         """Let nobody pass a workload: its queue is strict."""
         place = self._places[key]
-        self._held.discard(key)
         if roomless:
             self._roomless.add(place.cluster_queue)
         self._queues[place.cluster_queue].blocked = key
