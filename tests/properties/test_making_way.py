@@ -204,6 +204,19 @@ class World:
                 return
         raise AssertionError("it never comes to rest")
 
+    def withdraw(self) -> None:
+        """Have somebody who waits go."""
+        waiting = sorted(key for key, job in self.jobs.items() if not job.has_quota)
+        if waiting:
+            key = self.rng.choice(waiting)
+            del self.jobs[key]
+            self.queues.drop(self.queues.snapshot.workloads[key])
+
+    def missed(self) -> list[str]:
+        """Return who is admitted when everybody is tried, at rest: nobody had tried them."""
+        self.queues.pending.release_all(self.queues.snapshot, self.queues.now)
+        return [each.workload for each in self.queues.decide() if isinstance(each, Admit)]
+
     def finish(self) -> None:
         """Have all that run end."""
         self.ended += 1
@@ -229,14 +242,54 @@ class World:
         return job.count <= min(most, self.slots)
 
 
+WORLDS = {
+    "sizes": st.lists(st.integers(1, 5), min_size=2, max_size=4),
+    "each": st.integers(1, 2),
+    "queues": st.lists(QUEUE, min_size=1, max_size=3),
+    "comes": st.lists(st.tuples(COME, st.integers(2, 9)), min_size=3, max_size=14),
+    "seed": st.integers(0, 9999),
+}
+
+
 @settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    sizes=st.lists(st.integers(1, 5), min_size=2, max_size=4),
-    each=st.integers(1, 2),
-    queues=st.lists(QUEUE, min_size=1, max_size=3),
-    comes=st.lists(st.tuples(COME, st.integers(2, 9)), min_size=3, max_size=14),
-    seed=st.integers(0, 9999),
-)
+@given(**WORLDS)
+@example(
+    sizes=[3, 4, 1],
+    each=1,
+    queues=[
+        (3, False, "BestEffortFIFO", "LowerPriority", "Never"),
+        (5, True, "BestEffortFIFO", "LowerPriority", "Any"),
+        (3, True, "StrictFIFO", "LowerPriority", "Any"),
+    ],
+    comes=[((1, 3, 0), 6), ((2, 4, 0), 2), ((2, 1, 3), 3), ((1, 3, 3), 6)],
+    seed=6467,
+)  # a head of a strict queue goes, for which quota was kept
+def test_nobody_waits_for_what_is_there(
+    sizes: list[int],
+    each: int,
+    queues: list[tuple[int, bool, str, str, str]],
+    comes: list[tuple[tuple[int, int, int], int]],
+    seed: int,
+) -> None:
+    """Whoever kept something from others and goes away has them tried again."""
+    world = World(sizes, each, queues, Random(seed))
+    for come, steps in comes:
+        world.come(*come)
+        world.some(steps)
+        if steps % 3 == 0:
+            world.withdraw()
+    world.settle()
+    for _ in comes:
+        assert not world.missed()
+        world.withdraw()
+        world.settle()
+        assert not world.missed()
+        world.finish()
+        world.settle()
+
+
+@settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(**WORLDS)
 @example(
     sizes=[1, 5],
     each=1,
