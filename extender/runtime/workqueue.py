@@ -12,7 +12,9 @@ class WorkQueue(Generic[K]):
 
     def __init__(self) -> None:
         self._ready: dict[K, None] = {}
-        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._timers: dict[K, tuple[float, asyncio.Handle]] = {}
+        """When a key is due, by the time of the loop: a handle may not say. uvloop's of a pause
+        that rounds to nothing is not one of a timer."""
         self._wakeup = asyncio.Event()
 
     def add(self, key: K) -> None:
@@ -23,12 +25,13 @@ class WorkQueue(Generic[K]):
     def add_after(self, key: K, seconds: float) -> None:
         """Have the key looked at after so many seconds, or earlier where that was asked for."""
         loop = asyncio.get_running_loop()
-        at, timer = loop.time() + seconds, self._timers.get(key)
-        if timer is not None:
-            if timer.when() <= at:
+        at, known = loop.time() + seconds, self._timers.get(key)
+        if known is not None:
+            before, timer = known
+            if before <= at:
                 return
             timer.cancel()
-        self._timers[key] = loop.call_at(at, self._due, key)
+        self._timers[key] = at, loop.call_at(at, self._due, key)
 
     def _due(self, key: K) -> None:
         del self._timers[key]

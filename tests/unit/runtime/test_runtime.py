@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+import uvloop
 
 from extender.runtime.backoff import Backoff
 from extender.runtime.clock import SystemClock
@@ -126,6 +127,19 @@ async def test_a_key_that_is_asked_for_often_comes_once_at_the_earliest_time() -
 
     assert (await queue.get(), round(loop.time())) == ("often", 2)
     assert (await queue.get(), round(loop.time())) == ("last", 9)
+
+
+def test_a_key_may_be_due_in_no_time_at_all() -> None:
+    """On the loop of production, whose handles tell no time where a pause rounds to nothing."""
+
+    async def asked_for_twice() -> str:
+        queue = WorkQueue[str]()
+        queue.add_after("soon", 0.0001)
+        queue.add_after("soon", 0.0001)
+        queue.add_after("soon", -1.0)
+        return await queue.get()
+
+    assert uvloop.run(asked_for_twice()) == "soon"
 
 
 @pytest.mark.looptime
