@@ -220,6 +220,7 @@ class Admissions:
             now=self.now,
             room=self.room,
         )
+        self.pending.release(self.last.freed, self.snapshot, self.now)
         return self.last.outcomes
 
     def run(self) -> tuple[Outcome, ...]:

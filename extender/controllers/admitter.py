@@ -57,6 +57,8 @@ ROOM_ROUND: Final = 10.0
 RETELL: Final = 10.0
 """Seconds after which other numbers of the same reason are told."""
 REST: Final = 0.5
+FREED_PAUSE: Final = 0.5
+"""Seconds until those are tried again from whom quota was kept by one who waits, and is no more."""
 LONGEST_REST: Final = 60.0
 """Seconds for which a workload is left alone whose admission could not be written."""
 LONGEST_DOUBT: Final = 5.0
@@ -102,6 +104,8 @@ class Admitter:
         self.room: Room | None = None
         """Who knows the nodes; without it quota is all it takes."""
         self._room_timer: asyncio.TimerHandle | None = None
+        self._freed: set[str] = set()
+        """ClusterQueues with quota that somebody who waits keeps no more, until they are tried."""
         self._sweep_seconds = 0.0
         """For how long those have been tried who lacked room, since the last time they were let."""
         self.pending = PendingQueues(options)
@@ -142,6 +146,16 @@ class Admitter:
             if key not in self._snapshot.workloads:
                 self._waits.pop(key, None)
                 self._failures.pop(key, None)
+
+    def _release_later(self, cluster_queues: Collection[str]) -> None:
+        if cluster_queues and not self._freed:
+            asyncio.get_running_loop().call_later(FREED_PAUSE, self._release_freed)
+        self._freed.update(cluster_queues)
+
+    def _release_freed(self) -> None:
+        self.pending.release(self._freed, self._snapshot, self._clock.wall())
+        self._freed.clear()
+        self._wakeup.set()
 
     def on_room(self) -> None:
         """Try again soon who has quota and lacks room: something about the nodes has changed."""
@@ -199,6 +213,7 @@ class Admitter:
             room=self.room,
         )
         self._holds = result.held
+        self._release_later(result.freed)
         preempting: list[Preempt] = []
         for outcome in result.outcomes:
             match outcome:

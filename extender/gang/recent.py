@@ -13,6 +13,7 @@ from cachetools import LRUCache, TLRUCache, TTLCache
 from extender.api.wellknown import Reason
 from extender.gang.verdicts import Refuse
 from extender.state.pod_groups import PodGroupInfo
+from extender.state.pods import Shape
 from extender.state.snapshot import Snapshot
 
 MAX_GROUPS = 100_000
@@ -22,6 +23,8 @@ MAX_GROUPS = 100_000
 class _Failure:
     verdict: Refuse
     version: tuple[int, ...]
+    shape: Shape | None = None
+    """Of the pod that was tried."""
 
 
 def _version(verdict: Refuse, snapshot: Snapshot) -> tuple[int, ...]:
@@ -44,10 +47,12 @@ class Denied:
             TTLCache(MAX_GROUPS, window, timer) if window > 0 else None
         )
 
-    def add(self, group: str, verdict: Refuse, *, snapshot: Snapshot) -> None:
+    def add(
+        self, group: str, verdict: Refuse, *, snapshot: Snapshot, shape: Shape | None = None
+    ) -> None:
         """Remember that a group failed, unless an earlier failure still counts."""
         if self._failures is not None and group not in self._failures:
-            self._failures[group] = _Failure(verdict, _version(verdict, snapshot))
+            self._failures[group] = _Failure(verdict, _version(verdict, snapshot), shape)
 
     def get(self, group: str, *, snapshot: Snapshot) -> Refuse | None:
         """Return the verdict of the failure that still counts, if any."""
@@ -59,11 +64,15 @@ class Denied:
             return None
         return failure.verdict
 
-    def offered(self, group: str, nodes: Collection[str]) -> None:
-        """Forget a failure for want of one of these nodes, which kube-scheduler has found since."""
+    def offered(self, group: str, shape: Shape, nodes: Collection[str]) -> None:
+        """Forget a failure for want of one of these nodes, which kube-scheduler has found since.
+
+        What it finds for pods of another shape says nothing of these.
+        """
         failure = self._failures.get(group) if self._failures is not None else None
-        missed = failure.verdict.unoffered if failure is not None else None
-        if missed and not missed.isdisjoint(nodes):
+        if failure is None or not failure.verdict.unoffered or failure.shape is not shape:
+            return
+        if not failure.verdict.unoffered.isdisjoint(nodes):
             self.discard(group)
 
     def recent(self, group: str) -> Refuse | None:

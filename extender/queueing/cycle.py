@@ -66,6 +66,11 @@ class Result:
     """Whether there are heads that were not tried, and may be in the next cycle."""
     held: bool = False
     """Whether there are heads with quota that wait for the pods of others."""
+    freed: frozenset[str] = frozenset()
+    """ClusterQueues of which somebody kept more from others than now: these are to be tried again.
+
+    Not at once: two who take turns in keeping it would have cycles follow each other for ever.
+    """
 
 
 def run(
@@ -89,8 +94,8 @@ def run(
     try:
         cycle = _Cycle(snapshot, pending, tree=tree, options=options, room=room)
         outcomes = tuple(cycle.outcomes())
-        pending.release(cycle.let_go(), snapshot, now)
-        return Result(outcomes, more=cycle.more(), held=cycle.held)
+        freed = frozenset(cycle.freed())
+        return Result(outcomes, more=cycle.more(), held=cycle.held, freed=freed)
     finally:
         tree.undo(0)
 
@@ -117,7 +122,7 @@ class _Cycle:
         self._tried: set[str] = set()
         self._roots: set[Node] = set()
         """The trees in which somebody is tried."""
-        self._let_go: set[str] = set()
+        self._freed: set[str] = set()
         """ClusterQueues of those who kept more from others before than they do now."""
 
     def outcomes(self) -> Iterator[Outcome]:
@@ -134,7 +139,7 @@ class _Cycle:
             yield from self._round(heads)
             barring = []
 
-    def let_go(self) -> set[str]:
+    def freed(self) -> set[str]:
         """Return the ClusterQueues where quota is not kept from others any more that was before.
 
         Nobody else tells: those who found none for that reason are tried again.
@@ -144,8 +149,8 @@ class _Cycle:
             there = self._tree.has(name) and self._tree.queue(name).root in self._roots
             if there and key not in self._tried:  # others came before it
                 self._pending.end_trial(key)
-                self._let_go.add(name)
-        return self._let_go
+                self._freed.add(name)
+        return self._freed
 
     def more(self) -> bool:
         """Return whether there are heads that were not tried."""
@@ -218,7 +223,7 @@ class _Cycle:
         outcome = self._outcome(nomination)
         admitted = isinstance(outcome, Admit)
         if before and not admitted and before.exceeds(self._pending.trials().get(key)):
-            self._let_go.add(before.cluster_queue)
+            self._freed.add(before.cluster_queue)
         return outcome
 
     def _outcome(self, nomination: Nomination) -> Outcome:

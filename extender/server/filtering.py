@@ -125,7 +125,7 @@ class Filtering:
             return Refuse(Reason.CACHE_BEHIND, "its pod group label has just changed")
         if group is None:
             return pre_filter.beside_plans(pod, sent, snapshot=self._snapshot)
-        self._memory.offered(group, sent)
+        self._memory.offered(group, pod.shape, sent)
         refusal = self._turns.refusal(pod, group)
         if refusal is not None:
             return pre_filter.unless_behind(refusal, pod, sent, snapshot=self._snapshot)
@@ -158,7 +158,7 @@ class Filtering:
         if group is not None and verdict.lost:
             self._no_node(pod.uid)
         if group is not None and verdict.deny:
-            self._memory.failed(group, verdict)
+            self._memory.failed(group, verdict, shape=pod.shape)
         self._wake_later(pod, group, verdict.reason)
 
     def _wake_later(self, pod: PodInfo, group: str | None, reason: Reason) -> None:

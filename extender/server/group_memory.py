@@ -1,6 +1,7 @@
 """What becomes of a verdict about a group: how long it counts, and what the state is told of it."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from cachetools import LRUCache
 
@@ -14,6 +15,7 @@ from extender.runtime.clock import Clock
 from extender.state import events as ev
 from extender.state.cluster import Cluster
 from extender.state.pod_groups import PodGroupInfo
+from extender.state.pods import Shape
 
 _OTHERS_FIRST = frozenset(
     (Reason.NOT_ENOUGH_RESOURCES, Reason.SCHEDULE_TIMEOUT, Reason.MEMBER_UNSCHEDULABLE)
@@ -43,23 +45,23 @@ class GroupMemory:
         """Return the failure because of which a group is not looked at now."""
         return self._denied.get(group, snapshot=self._snapshot)
 
-    def offered(self, group: str, nodes: Collection[str]) -> None:
+    def offered(self, group: str, shape: Shape, nodes: Collection[str]) -> None:
         """Take note of the nodes that kube-scheduler has found for a member of a group."""
-        self._denied.offered(group, nodes)
+        self._denied.offered(group, shape, nodes)
 
     def failed_within_window(self, group: str) -> Refuse | None:
         """Return the failure within the window, whatever has changed since."""
         return self._denied.recent(group)
 
-    def failed(self, group: str, refusal: Refuse) -> None:
-        """Take note that the whole group failed."""
+    def failed(self, group: str, refusal: Refuse, *, shape: Shape | None = None) -> None:
+        """Take note that the whole group failed, when a pod of that shape was tried."""
         self._permitted.discard(group)
-        self._last_failure[group] = self._uid(group), refusal
+        self._last_failure[group] = self._uid(group), replace(refusal, unoffered=frozenset())
         if refusal.reason is Reason.NEVER_FITS:
             # Other nodes would help it, and time would not: there is no use in a window.
             self._had_no_room.add(group, refusal, snapshot=self._snapshot)
             return
-        self._denied.add(group, refusal, snapshot=self._snapshot)
+        self._denied.add(group, refusal, snapshot=self._snapshot, shape=shape)
         if refusal.reason in _OTHERS_FIRST and not self.options.strict_order:
             self._cluster.apply(ev.GroupFailed(group, self.clock.wall()))
 

@@ -6,20 +6,32 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from extender.controllers.admitter import ROOM_ROUND, Admitter
+from extender.api.core_v1 import LabelSelector
+from extender.controllers.admitter import FREED_PAUSE, ROOM_ROUND, Admitter
 from extender.controllers.workload_writer import Workloads
 from extender.kube.errors import ApiError, ForbiddenError, UnavailableError
 from extender.kube.recorder import Event
 from extender.queueing.cycle import Outcome
 from extender.queueing.options import Options, PodsReady
 from extender.state.queues import events as ev
-from extender.state.queues.records import NamespaceInfo, WorkloadInfo
+from extender.state.queues.events import Record
+from extender.state.queues.records import LocalQueueInfo, NamespaceInfo, WorkloadInfo
 from extender.state.queues.store import Queues
 from tests.makers import NAMESPACE, ManualClock, key
-from tests.queue_makers import cluster_queue, flavor, local_queue, meta, workload
+from tests.queue_makers import (
+    admission,
+    cluster_queue,
+    condition,
+    flavor,
+    local_queue,
+    meta,
+    workload,
+)
 from tests.unit.controllers.queue_server import DOWN, LOST, LostError, Server
 
 pytestmark = pytest.mark.looptime
+
+OURS = LabelSelector({"a": "b"})
 
 
 class Counting:
@@ -62,6 +74,13 @@ class Scene:
             self.server.stored[made.key] = made
             self.queues.apply(ev.Applied(made))
 
+    def put(self, *records: Record) -> None:
+        """Have objects stored, and known."""
+        for record in records:
+            if isinstance(record, WorkloadInfo):
+                self.server.stored[record.key] = record
+            self.queues.apply(ev.Applied(record))
+
     def watch(self, name: str) -> None:
         """Have the watch tell how a workload is."""
         self.queues.apply(ev.Applied(self.server.stored[key(name)]))
@@ -86,6 +105,13 @@ class Scene:
         if task.done():
             task.result()
         task.cancel()
+
+
+def holder(name: str, cpu: int, queue: str) -> WorkloadInfo:
+    """Return a workload that is admitted."""
+    conditions = (condition("QuotaReserved", at=100), condition("Admitted", at=100))
+    held = admission(workload(name, cpu, queue), queue)
+    return workload(name, cpu, queue, admission=held, conditions=conditions)
 
 
 @pytest.fixture
@@ -124,6 +150,47 @@ async def test_while_others_are_waited_for_nothing_is_tried_before_something_cha
         await asyncio.sleep(100)
         # A round for room that may have come is made in any case.
         assert scene.metrics.cycles - before <= 100 / ROOM_ROUND
+
+
+async def test_those_who_take_turns_in_keeping_quota_make_nobody_busy() -> None:
+    """Whoever of two is held sends the other one away, and what stands before that is tried."""
+    blocking = Options(pods_ready=PodsReady(block_admission=True), heads_per_queue=1)
+    scene = Scene(blocking)
+    records = (cluster_queue("cq", 4, "all"), cluster_queue("b", 0, "all"), local_queue("b"))
+    runs = holder("runs", 1, "cq")
+    waiting = (
+        workload("first", 2, "b", created=50.0),
+        workload("never", 9, created=1.0),
+        workload("second", 2, created=40.0),
+    )
+    scene.put(*records, runs, *waiting)
+    async with scene.running():
+        await asyncio.sleep(30)
+        before = scene.metrics.cycles
+        await asyncio.sleep(100)
+        assert scene.metrics.cycles - before <= 100 / ROOM_ROUND + 3 * 100 / FREED_PAUSE
+
+
+async def test_whoever_lacked_quota_that_is_kept_no_more_is_tried_again() -> None:
+    scene = Scene()
+    records = (
+        cluster_queue("cq", 2, "all", strategy="StrictFIFO", namespace_selector=OURS),
+        cluster_queue("other", 2, "all"),
+        LocalQueueInfo(meta("other", "far"), "other"),
+        NamespaceInfo(NAMESPACE, {"a": "b"}),
+        NamespaceInfo("far"),
+    )
+    lent, runs = holder("lent", 2, "other"), holder("runs", 1, "cq")
+    head = workload("head", 2, created=1.0)
+    far = workload("waits", 1, "other", meta=meta("waits", "far", created=9.0))
+    scene.put(*records, lent, runs, head, far)
+    async with scene.running():
+        await asyncio.sleep(20)
+        assert "waits" not in scene.admitted()
+        scene.queues.apply(ev.Applied(NamespaceInfo(NAMESPACE)))
+        async with asyncio.timeout(60):
+            while "waits" not in scene.admitted():  # noqa: ASYNC110 - virtual
+                await asyncio.sleep(0.1)
 
 
 async def test_a_workload_that_cannot_be_written_harms_itself_alone(scene: Scene) -> None:

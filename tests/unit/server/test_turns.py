@@ -284,6 +284,18 @@ async def test_room_that_was_news_to_kube_scheduler_counts_when_it_knows(cluster
     assert told(scene, "a-1", ["n0", "n1", "n2"], group="a") == "n0"
 
 
+async def test_nodes_that_are_for_another_shape_alone_are_no_news(cluster: Cluster) -> None:
+    """kube-scheduler keeps the one kind of pods from the nodes of the other; we do not know why."""
+    members = [pod("a-0", 2, group="g"), pod("b-0", "1500m", group="g")]
+    group = pod_group("g", 4, created=1.0)
+    more = [pod("a-1", 2, group="g"), pod("b-1", "1500m", group="g")]
+    scene = Scene(cluster, [node(name, 2) for name in "xyvw"], group, *members, *more)
+    assert "no node has room for another" in told(scene, "a-0", ["x"], group="g")
+    for _ in range(2):
+        assert "failed recently" in told(scene, "b-0", ["y"], group="g")
+        assert "failed recently" in told(scene, "a-0", ["x"], group="g")
+
+
 async def test_a_node_that_is_news_is_asked_for_again_though_the_group_fits_on_no_other(
     cluster: Cluster,
 ) -> None:
