@@ -57,10 +57,10 @@ ROOM_ROUND: Final = 10.0
 RETELL: Final = 10.0
 """Seconds after which other numbers of the same reason are told."""
 REST: Final = 0.5
-FREED_PAUSE: Final = 0.5
-"""Seconds until those are tried again from whom quota was kept by one who waits, and is no more."""
 LONGEST_REST: Final = 60.0
 """Seconds for which a workload is left alone whose admission could not be written."""
+FREED_PAUSE: Final = 0.5
+"""Seconds until those are tried again from whom quota was kept by one who waits, and is no more."""
 LONGEST_DOUBT: Final = 5.0
 """Seconds after which a write that nobody answered is sent again, at most."""
 

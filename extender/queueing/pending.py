@@ -298,7 +298,7 @@ class PendingQueues:
             queue.blocked = None
             self._ready.add(place.cluster_queue)
 
-    def _let_go(self, trial: "Trial | None", snapshot: QueueSnapshot, now: float) -> None:
+    def _let_go(self, trial: Trial | None, snapshot: QueueSnapshot, now: float) -> None:
         """Have those tried again for whom there was no quota beside one that waits no more."""
         if trial is not None:
             self.release((trial.cluster_queue,), snapshot, now)

@@ -242,44 +242,56 @@ class World:
         return job.count <= min(most, self.slots)
 
 
-WORLDS = {
-    "sizes": st.lists(st.integers(1, 5), min_size=2, max_size=4),
-    "each": st.integers(1, 2),
-    "queues": st.lists(QUEUE, min_size=1, max_size=3),
-    "comes": st.lists(st.tuples(COME, st.integers(2, 9)), min_size=3, max_size=14),
-    "seed": st.integers(0, 9999),
-}
+@dataclass(frozen=True)
+class Course:
+    """Nodes, queues, and who comes when."""
+
+    sizes: list[int]
+    each: int
+    queues: list[tuple[int, bool, str, str, str]]
+    comes: list[tuple[tuple[int, int, int], int]]
+    seed: int
+
+    def world(self) -> World:
+        """Return the world as it begins."""
+        return World(self.sizes, self.each, self.queues, Random(self.seed))
+
+
+COURSES = st.builds(
+    Course,
+    sizes=st.lists(st.integers(1, 5), min_size=2, max_size=4),
+    each=st.integers(1, 2),
+    queues=st.lists(QUEUE, min_size=1, max_size=3),
+    comes=st.lists(st.tuples(COME, st.integers(2, 9)), min_size=3, max_size=14),
+    seed=st.integers(0, 9999),
+)
 
 
 @settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(**WORLDS)
+@given(COURSES)
 @example(
-    sizes=[3, 4, 1],
-    each=1,
-    queues=[
-        (3, False, "BestEffortFIFO", "LowerPriority", "Never"),
-        (5, True, "BestEffortFIFO", "LowerPriority", "Any"),
-        (3, True, "StrictFIFO", "LowerPriority", "Any"),
-    ],
-    comes=[((1, 3, 0), 6), ((2, 4, 0), 2), ((2, 1, 3), 3), ((1, 3, 3), 6)],
-    seed=6467,
+    Course(
+        sizes=[3, 4, 1],
+        each=1,
+        queues=[
+            (3, False, "BestEffortFIFO", "LowerPriority", "Never"),
+            (5, True, "BestEffortFIFO", "LowerPriority", "Any"),
+            (3, True, "StrictFIFO", "LowerPriority", "Any"),
+        ],
+        comes=[((1, 3, 0), 6), ((2, 4, 0), 2), ((2, 1, 3), 3), ((1, 3, 3), 6)],
+        seed=6467,
+    )
 )  # a head of a strict queue goes, for which quota was kept
-def test_nobody_waits_for_what_is_there(
-    sizes: list[int],
-    each: int,
-    queues: list[tuple[int, bool, str, str, str]],
-    comes: list[tuple[tuple[int, int, int], int]],
-    seed: int,
-) -> None:
+def test_nobody_waits_for_what_is_there(course: Course) -> None:
     """Whoever kept something from others and goes away has them tried again."""
-    world = World(sizes, each, queues, Random(seed))
-    for come, steps in comes:
+    world = course.world()
+    for come, steps in course.comes:
         world.come(*come)
         world.some(steps)
         if steps % 3 == 0:
             world.withdraw()
     world.settle()
-    for _ in comes:
+    for _ in course.comes:
         assert not world.missed()
         world.withdraw()
         world.settle()
@@ -289,44 +301,40 @@ def test_nobody_waits_for_what_is_there(
 
 
 @settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(**WORLDS)
+@given(COURSES)
 @example(
-    sizes=[1, 5],
-    each=1,
-    queues=[(6, False, "BestEffortFIFO", "LowerPriority", "Never")],
-    comes=[
-        ((1, 3, 1), 5),
-        ((2, 1, 1), 4),
-        ((1, 2, 0), 4),
-        ((2, 2, 1), 7),
-        ((1, 3, 2), 5),
-        ((1, 3, 0), 8),
-        ((0, 4, 0), 4),
-        ((2, 1, 0), 8),
-        ((1, 1, 3), 5),
-        ((1, 1, 3), 8),
-        ((2, 2, 1), 2),
-    ],
-    seed=5186,
+    Course(
+        sizes=[1, 5],
+        each=1,
+        queues=[(6, False, "BestEffortFIFO", "LowerPriority", "Never")],
+        comes=[
+            ((1, 3, 1), 5),
+            ((2, 1, 1), 4),
+            ((1, 2, 0), 4),
+            ((2, 2, 1), 7),
+            ((1, 3, 2), 5),
+            ((1, 3, 0), 8),
+            ((0, 4, 0), 4),
+            ((2, 1, 0), 8),
+            ((1, 1, 3), 5),
+            ((1, 1, 3), 8),
+            ((2, 2, 1), 2),
+        ],
+        seed=5186,
+    )
 )  # a preemptor takes what another one's victims leave
-def test_it_comes_to_rest_and_everybody_has_a_turn(
-    sizes: list[int],
-    each: int,
-    queues: list[tuple[int, bool, str, str, str]],
-    comes: list[tuple[tuple[int, int, int], int]],
-    seed: int,
-) -> None:
-    world = World(sizes, each, queues, Random(seed))
-    for come, steps in comes:
+def test_it_comes_to_rest_and_everybody_has_a_turn(course: Course) -> None:
+    world = course.world()
+    for come, steps in course.comes:
         world.come(*come)
         world.some(steps)
     world.settle()
     event(f"evictions: {min(world.evictions, 5)}")
-    assert world.evictions <= len(comes) ** 2
-    for _ in comes:
+    assert world.evictions <= len(course.comes) ** 2
+    for _ in course.comes:
         world.finish()
         world.settle()
     for job in world.jobs.values():
-        strict = queues[job.queue][2] == "StrictFIFO"
+        strict = course.queues[job.queue][2] == "StrictFIFO"
         first = world.queues.waiting(f"q{job.queue}")[0] == job.name
         assert not world.fits_alone(job) or (strict and not first), f"{job} was forgotten"
