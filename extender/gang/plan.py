@@ -11,10 +11,9 @@ from typing import Final
 
 from extender.api.wellknown import Reason
 from extender.gang import min_resources
-from extender.gang.feasibility import is_feasible
 from extender.gang.fit import NO_OFFER, Fit, Offer, fit
 from extender.gang.post_filter import is_ours
-from extender.gang.room import Room, without_room
+from extender.gang.room import Room
 from extender.gang.verdicts import Refuse, about
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
@@ -203,21 +202,8 @@ class _Attempt:
         if never is not None:
             return never
         text = self.about + found.sentence()
-        # Where amounts are short on all nodes, those that were not offered are too small as well.
-        unoffered = frozenset[str]() if found.short else self._unoffered()
-        return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True, unoffered=unoffered)
-
-    def _unoffered(self) -> frozenset[str]:
-        """Return the nodes with room that kube-scheduler has not found: its watch is behind ours.
-
-        When it has, it tries the pods again for that, and by our reading nothing will have changed.
-        """
-        if not self.offer.complete:
-            return frozenset()
-        pod, nodes = self.pods[0], self.snapshot.nodes
-        others = nodes.keys() - set(self.offer.nodes)
-        roomy = others.difference(without_room(pod, others, self.snapshot))
-        return frozenset(name for name in roomy if is_feasible(pod.shape, nodes[name]))
+        offered = frozenset(self.offer.nodes if self.offer.complete else ())
+        return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True, offered=offered)
 
     def never_fits(self) -> Refuse | None:
         if any(pod.shape.individually_constrained for pod in self.pods):

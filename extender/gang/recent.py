@@ -65,14 +65,15 @@ class Denied:
         return failure.verdict
 
     def offered(self, group: str, shape: Shape, nodes: Collection[str]) -> None:
-        """Forget a failure for want of one of these nodes, which kube-scheduler has found since.
+        """Forget a failure if kube-scheduler has found nodes since that it did not know then.
 
-        What it finds for pods of another shape says nothing of these.
+        Its watch was behind ours: it tries the pods once more for what has been the same here since
+        before the failure. What it finds for pods of another shape says nothing of these.
         """
         failure = self._failures.get(group) if self._failures is not None else None
-        if failure is None or not failure.verdict.unoffered or failure.shape is not shape:
+        if failure is None or not failure.verdict.offered or failure.shape is not shape:
             return
-        if not failure.verdict.unoffered.isdisjoint(nodes):
+        if not failure.verdict.offered.issuperset(nodes):
             self.discard(group)
 
     def recent(self, group: str) -> Refuse | None:

@@ -16,8 +16,9 @@ class Refuse:
     """No node, for now. `deny` says that the whole group failed, not just this attempt.
 
     `reserve` is room to be kept all the same: the plan stands, the nodes sent just lack its node.
-    `lost` says the opposite: what the plan kept for this pod is not to be had any more. `unoffered`
-    are nodes with room of which kube-scheduler did not know yet: with one of them it may fit.
+    `lost` says the opposite: what the plan kept for this pod is not to be had any more. `offered`
+    are all nodes that kube-scheduler knew for the pod, where it told all: with another one it may
+    fit.
     """
 
     reason: Reason
@@ -25,7 +26,7 @@ class Refuse:
     deny: bool = False
     reserve: Mapping[str, str] = field(default_factory=dict)
     lost: bool = False
-    unoffered: frozenset[str] = frozenset()
+    offered: frozenset[str] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

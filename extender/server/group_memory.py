@@ -56,7 +56,7 @@ class GroupMemory:
     def failed(self, group: str, refusal: Refuse, *, shape: Shape | None = None) -> None:
         """Take note that the whole group failed, when a pod of that shape was tried."""
         self._permitted.discard(group)
-        self._last_failure[group] = self._uid(group), replace(refusal, unoffered=frozenset())
+        self._last_failure[group] = self._uid(group), replace(refusal, offered=frozenset())
         if refusal.reason is Reason.NEVER_FITS:
             # Other nodes would help it, and time would not: there is no use in a window.
             self._had_no_room.add(group, refusal, snapshot=self._snapshot)

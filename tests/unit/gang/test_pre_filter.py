@@ -347,7 +347,6 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
             # the nodes that were not sent are not this shape's, though they look like it
             "1 of the 3 pods that it still needs fit, no node has room for another",
             deny=True,
-            unoffered=frozenset({"n0", "n1"}),
         ),
     ),
     "one node sent because it was nominated is not all there is": (
