@@ -3,7 +3,9 @@
 A sum over the cluster is not enough: four nodes with 6, 2, 2 and 2 CPUs free do not take three
 pods of 4. For equal members filling node after node is exact, since what a node can take does not
 depend on the others. For unequal ones it is bin packing; then the bound ones come first (those
-that may use few nodes), then the large ones, and a second try takes the fullest nodes first.
+that may use few nodes), then the large ones. The pod that is tried goes before all of them, since
+without it there is no plan; a second try takes the fullest nodes first, and a third has it wait
+for those that are harder to place.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -82,15 +84,20 @@ def fit(
     def free(node: NodeInfo) -> Resources:
         return room_on(node, room, snapshot=snapshot, priority=priority, group=group)
 
+    hardest = sorted(pods, key=lambda pod: hardest_first(pod.shape))
+    in_front = [pods[0], *(pod for pod in hardest if pod is not pods[0])]
     mixed = any(pod.shape is not pods[0].shape for pod in pods)
-    for fullest_first in (False, True) if mixed else (False,):
+    tries = [(in_front, False)]
+    if mixed:
+        tries += [(in_front, True), (hardest, False)]
+    for order, fullest_first in tries:
         attempt = Packing(
             snapshot, free, fullest_first=fullest_first, beside_used=room is not Room.EMPTY
         )
         attempt.prefer(offer, pods[0].shape)
         if room is not Room.EMPTY:
             attempt.grant(snapshot.grants.get(group))
-        found = attempt.place(pods, wanted)
+        found = attempt.place(order, wanted, needed=pods[0])
         if found.complete:
             return found
         if best is None or len(found.placements) > len(best.placements):
@@ -151,19 +158,22 @@ class Packing:
         if grant is not None:
             self._granted = {name: dict(amounts) for name, amounts in grant.rooms.items()}
 
-    def place(self, pods: Sequence[PodInfo], wanted: int) -> Fit:
-        """Place `wanted` of the pods, the first of them in any case."""
-        first, *others = pods
+    def place(self, pods: Sequence[PodInfo], wanted: int, *, needed: PodInfo) -> Fit:
+        """Place `wanted` of the pods in their order, that which is `needed` in any case."""
         placements: dict[str, str] = {}
         unplaced: list[PodInfo] = []
-        for pod in [first, *sorted(others, key=lambda pod: hardest_first(pod.shape))]:
+        others = wanted - 1
+        for pod in pods:
             if len(placements) == wanted:
                 break
+            if pod is not needed and not others:
+                continue  # the last place is for the one that is needed
             node = self.take(pod)
             if node is not None:
                 placements[pod.uid] = node
-            elif pod is first:
-                unplaced = list(pods)  # without it there is no point in trying the others
+                others -= pod is not needed
+            elif pod is needed:
+                placements, unplaced = {}, list(pods)  # there is no point in placing the others
                 break
             else:
                 unplaced.append(pod)

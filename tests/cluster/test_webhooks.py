@@ -72,9 +72,15 @@ def namespace(api: Api) -> str:
 
 
 def await_served(api: Api) -> None:
+    """Wait until each converted kind says that its older version is served, and it is."""
+
     def served() -> bool:
+        versions = [v for name in CONVERTED for v in api.get(CRDS, name)["spec"]["versions"]]
+        if not all(version["served"] for version in versions):
+            return False
         try:
-            api.list(f"{OLDER}/clusterqueues")
+            for name in CONVERTED:
+                api.list(f"{OLDER}/{name.split('.')[0]}")
         except ApiError as error:
             if error.status != httpx.codes.NOT_FOUND:
                 raise  # where it passes, it is waited out

@@ -233,7 +233,7 @@ class Api:
             params={"labelSelector": labels} if labels else None,
         )
 
-    def wait_for(self, what: str, predicate: Callable[[], T], timeout: float = 30) -> T:
+    def wait_for(self, what: str, predicate: Callable[[], T | None], timeout: float = 30) -> T:
         """Return the first truthy value of `predicate`, asked every few milliseconds.
 
         Raises AssertionError that says `what` did not happen and what was seen last. An API
@@ -272,11 +272,24 @@ class Api:
 
     def _path_of(self, each: Object) -> str:
         api_version, kind = each["apiVersion"], each["kind"]
-        if (api_version, kind) not in self._kinds:
-            self._discover(api_version)
-        plural, namespaced = self._kinds[api_version, kind]
+        plural, namespaced = self.wait_for(
+            f"{kind} is among the kinds of {api_version}", lambda: self._kind(api_version, kind)
+        )
         namespace = each["metadata"].get("namespace", "default") if namespaced else None
         return _path(f"{api_version}/{plural}", namespace)
+
+    def _kind(self, api_version: str, kind: str) -> tuple[str, bool] | None:
+        """Return the plural name and whether it is namespaced; None if it is not told yet.
+
+        A CRD is served a moment before it is among the kinds.
+        """
+        if (api_version, kind) not in self._kinds:
+            try:
+                self._discover(api_version)
+            except ApiError as error:
+                if error.status != httpx.codes.NOT_FOUND:
+                    raise
+        return self._kinds.get((api_version, kind))
 
     def _discover(self, api_version: str) -> None:
         root = "api" if api_version == "v1" else "apis"

@@ -160,6 +160,24 @@ WANT: dict[str, tuple[Ask, Fit]] = {
         ),
         want(2, gang_0="n1", gang_1="n0"),
     ),
+    "a third try lets those go first that may use few nodes": (
+        Ask(
+            [pod("gang-0", 4, group="gang"), pod("gang-1", ZONED, group="gang")],
+            [node("n0", 4, labels={"zone": "a"}), node("n1", 4)],
+        ),
+        want(2, gang_1="n0", gang_0="n1"),
+    ),
+    "and keeps a place for the one that is tried": (
+        Ask(
+            [
+                pod("gang-0", 8, group="gang"),
+                *(pod(f"gang-{n}", ZONED, group="gang") for n in (1, 2)),
+            ],
+            [node("n0", 8, labels={"zone": "a"}), node("n1", 8)],
+            wanted=2,
+        ),
+        want(2, gang_1="n0", gang_0="n1"),
+    ),
     "one that fits nowhere is passed, and others make up for it": (
         Ask(
             [
