@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.harness.client import Api
-from tests.harness.objects import Object
+from tests.harness.objects import RUN_FOR, Object
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ class Operator:
         self._api.wait_for("it may run", lambda: not self.suspended, SECONDS)
         job = self.job
         if self._kind.templates != "jobs":
-            self._done.clear()
+            self._done.clear()  # and pods of the same names are made again
+            self._api.wait_for("its former pods are gone", lambda: not self._has_pods(), SECONDS)
         made = _jobs(job, self._done) if self._kind.templates == "jobs" else _pods(job, self._kind)
         for each in made:
             each["metadata"] |= {
@@ -85,6 +86,10 @@ class Operator:
             self._api.create(each)
         self.tell(_running(job, self._kind, self._done))
         return made
+
+    def _has_pods(self) -> bool:
+        pods = self._api.list("pods", self._meta["namespace"])
+        return any(self._owner in pod["metadata"].get("ownerReferences", []) for pod in pods)
 
     def succeed(self, role: str) -> None:
         """End the next pod of a role, or all of the next Job of a JobSet, and tell of it."""
@@ -150,9 +155,12 @@ def _jobs(job: Object, done: Mapping[str, int]) -> list[Object]:
 
 
 def _job_spec(source: Object) -> Object:
-    spec = {**source, "suspend": False}
     pods = source["template"]
-    return {**spec, "template": {**pods, "spec": {"restartPolicy": "Never", **pods["spec"]}}}
+    meta = pods.get("metadata", {})
+    # They run until somebody ends them; KWOK would end pods of Jobs after a second.
+    stays = {**meta, "annotations": {RUN_FOR: "1h", **meta.get("annotations", {})}}
+    template = {"metadata": stays, "spec": {"restartPolicy": "Never", **pods["spec"]}}
+    return {**source, "suspend": False, "template": template}
 
 
 def _pods(job: Object, kind: Kind) -> list[Object]:

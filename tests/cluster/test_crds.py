@@ -21,6 +21,19 @@ GATE = {"name": "scheduling.x-k8s.io/gang"}
 BOTH_GROUPS = pytest.mark.parametrize("api_version", [X, SIGS])
 
 
+@pytest.fixture(scope="module")
+def control_plane() -> Iterator[ControlPlane]:
+    """One without anybody who writes the status of PodGroups."""
+    with ControlPlane(kubelet=False) as control_plane:
+        yield control_plane
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: ControlPlane) -> Iterator[Api]:
+    with Api(control_plane.admin_kubeconfig) as api:
+        yield api
+
+
 @pytest.fixture(autouse=True)
 def crds(api: Api) -> None:
     api.apply(MANIFESTS / "crds")

@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
 import pytest
 import yaml
 
 from tests.cluster.operators import Operator
 from tests.cluster.queues import JOBS, WORKLOADS, condition
+from tests.cluster.served import OLDER, is_older_served
 from tests.harness import objects
-from tests.harness.client import Api, ApiError
+from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.objects import Object
 from tests.harness.reconciler import Reconciler
 
 REPO = Path(__file__).parents[2]
-OLDER, NEWER = "kueue.x-k8s.io/v1beta1", "kueue.x-k8s.io/v1beta2"
+NEWER = "kueue.x-k8s.io/v1beta2"
 SECONDS = 60.0
 POOL = {"example.com/pool": "batch"}
 
@@ -275,21 +275,11 @@ def api(control_plane: ControlPlane) -> Iterator[Api]:
         api.apply(REPO / "manifests" / "optional" / "queue-policies.yaml")
         api.create(objects.node("batch", 64, "256Gi", labels=POOL), objects.node("other", 64))
         reconciler.wait_leading()
-        api.wait_for("the older version is served", lambda: is_served(api), SECONDS)
+        api.wait_for("the older version is served", lambda: is_older_served(api), SECONDS)
         api.wait_for("the policies are in force", lambda: are_held(api), SECONDS)
         yield api
         reconciler.stop()
         gang.stop()
-
-
-def is_served(api: Api) -> bool:
-    try:
-        api.list(f"{OLDER}/clusterqueues")
-    except ApiError as error:
-        if error.status != httpx.codes.NOT_FOUND:
-            raise
-        return False
-    return True
 
 
 def are_held(api: Api) -> bool:
@@ -381,13 +371,13 @@ class User:
     def await_running(self, count: int) -> None:
         """Wait until so many pods run, all of them on the node of the flavor."""
 
-        def all_run() -> bool:
-            pods = [pod for pod in self.pods() if pod["status"].get("phase") == "Running"]
-            return len(pods) == count
+        def all_run() -> list[Object] | None:
+            here = [pod for pod in self.pods() if "deletionTimestamp" not in pod["metadata"]]
+            running = [pod for pod in here if pod["status"].get("phase") == "Running"]
+            return running if len(running) == len(here) == count else None
 
-        self.api.wait_for(f"{count} pods run", all_run, SECONDS)
-        here = [pod for pod in self.pods() if "deletionTimestamp" not in pod["metadata"]]
-        assert {pod["spec"]["nodeName"] for pod in here} == {"batch"}
+        running = self.api.wait_for(f"{count} pods run", all_run, SECONDS)
+        assert {pod["spec"]["nodeName"] for pod in running} == {"batch"}
 
     def end_pods(self) -> None:
         """Have all pods succeed."""

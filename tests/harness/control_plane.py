@@ -62,6 +62,7 @@ class ControlPlane:
         self.logs = self.folder / "logs"
         self.logs.mkdir()
         self._spawned: dict[str, Component] = {}
+        self._kubeconfigs: dict[tuple[str, tuple[str, ...]], Path] = {}
         self._authority = Authority(self.folder / "pki")
         self._serving = self._authority.serving("kube-apiserver")
         self._tokens = self._authority.service_account_keys()
@@ -107,9 +108,16 @@ class ControlPlane:
             self._await(component, timeout)
 
     def kubeconfig(self, user: str, groups: Sequence[str] = ()) -> Path:
-        """Return a kubeconfig with a client certificate for that user and groups."""
-        pair = self._authority.client(user, groups)
-        return self._write_kubeconfig(user, certificate=pair)
+        """Return a kubeconfig with a client certificate for that user and groups.
+
+        It is the same one each time: Kubernetes' own components drop all connections when the
+        files of their certificate change.
+        """
+        key = user, tuple(groups)
+        if key not in self._kubeconfigs:
+            pair = self._authority.client(user, groups)
+            self._kubeconfigs[key] = self._write_kubeconfig(user, certificate=pair)
+        return self._kubeconfigs[key]
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
         """Return a kubeconfig with a token for an existing service account, valid for a day."""

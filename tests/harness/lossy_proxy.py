@@ -52,15 +52,20 @@ class LossyProxy:
         """Lose all answers, those of connections that were there before too; then break these."""
         self._silent = True
         yield
-        self._silent = False
-        _close(*self._mute)
-        self._mute.clear()
+        with self._lock:
+            self._silent = False
+            _close(*self._mute)
+            self._mute.clear()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._target))
+                try:
+                    server = socket.create_connection(("127.0.0.1", self._target))
+                except OSError:
+                    client.close()  # as the target has it; it may be there for the next one
+                    continue
                 self._open += client, server
                 lost = threading.Event()
                 for pump in (self._ask, self._answer):
@@ -80,13 +85,18 @@ class LossyProxy:
     def _answer(self, client: socket.socket, server: socket.socket, lost: threading.Event) -> None:
         with contextlib.suppress(OSError):
             while data := server.recv(_CHUNK):
-                if self._silent and not lost.is_set():
+                if not lost.is_set() and self._silences(client):
                     lost.set()
-                    self._mute.append(client)
-                    self.lost += 1
                 if not lost.is_set():
                     client.sendall(data)
         _close(client, server)
+
+    def _silences(self, client: socket.socket) -> bool:
+        with self._lock:
+            if self._silent:
+                self._mute.append(client)
+                self.lost += 1
+            return self._silent
 
     def _is_to_be_lost(self) -> bool:
         with self._lock:
