@@ -109,7 +109,14 @@ def _held(workload: Object) -> int:
     if condition(workload, "Finished").get("status") == "True":
         return 0
     given = (status.get("admission") or {}).get("podSetAssignments", [])
-    return sum(amount(CPU, each.get("resourceUsage", {}).get(CPU, 0)) for each in given)
+    done = {each["name"]: each["count"] for each in status.get("reclaimablePods", [])}
+    return sum(_not_done(each, done.get(each["name"], 0)) for each in given)
+
+
+def _not_done(given: Object, done: int) -> int:
+    """Return what pods of a pod set still hold: those that are done hold nothing."""
+    whole, count = amount(CPU, given.get("resourceUsage", {}).get(CPU, 0)), given.get("count", 1)
+    return whole * max(0, count - done) // max(1, count)
 
 
 def _runs(job: Object) -> bool:

@@ -87,30 +87,42 @@ class Queues:
         return condition(self.workload(job), kind)
 
     def await_condition(
-        self, job: str, kind: str, status: str = "True", *, reason: str | None = None
+        self,
+        job: str,
+        kind: str,
+        status: str = "True",
+        *,
+        reason: str | None = None,
+        timeout: float = 30,
     ) -> Mapping[str, Any]:
         """Wait for a condition of a job's workload and return it."""
 
-        def there() -> bool:
+        def there() -> Mapping[str, Any]:
             found = self.condition(job, kind)
-            return found.get("status") == status and reason in (None, found["reason"])
+            is_so = found.get("status") == status and reason in (None, found["reason"])
+            return found if is_so else {}
 
         what = f"{kind}={status} {reason or ''} of {job}"
         try:
-            self.api.wait_for(what, there)
+            return self.api.wait_for(what, there, timeout)
         except AssertionError as error:
             raise AssertionError(f"{error}; it is {self.workload(job)}") from None
-        return self.condition(job, kind)
 
     def await_admitted(self, *jobs: str) -> None:
         """Wait until all these jobs are admitted."""
         for job in jobs:
             self.await_condition(job, "Admitted")
 
-    def await_finished(self, *jobs: str) -> None:
+    def await_started(self, *jobs: str) -> None:
+        """Wait until all these jobs run: a job is changed after its workload is admitted."""
+        for job in jobs:
+            self.await_admitted(job)
+            self.api.wait_for(f"{job} is started", lambda name=job: not self.is_suspended(name))
+
+    def await_finished(self, *jobs: str, timeout: float = 30) -> None:
         """Wait until all these jobs have ended."""
         for job in jobs:
-            self.await_condition(job, "Finished")
+            self.await_condition(job, "Finished", timeout=timeout)
 
     def is_suspended(self, job: str) -> bool:
         """Return whether a Job is suspended."""

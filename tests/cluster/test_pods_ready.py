@@ -50,7 +50,8 @@ def test_who_was_late_is_admitted_again_and_runs_once_there_is_room(
     assert "requeueAt" not in state
     labels = f'cluster_queue="{cluster_queue}",priority_class=""'
     for name in ("ready_wait_time", "admitted_until_ready_wait_time"):
-        assert reconciler.metric(f"kueue_{name}_seconds_count{{{labels}}}") == 1
+        counted = f"kueue_{name}_seconds_count{{{labels}}}"
+        queues.api.wait_for(f"{counted} is 1", lambda what=counted: reconciler.metric(what) == 1)
 
 
 def test_who_is_late_too_often_is_deactivated_and_begins_anew_when_it_is_activated(
@@ -78,6 +79,7 @@ def test_who_is_late_too_often_is_deactivated_and_begins_anew_when_it_is_activat
     }
 
     nodes(1, "4")
+    queues.api.patch(JOBS, "job", queues.namespace, body={"metadata": {"labels": {TIMEOUT: "1h"}}})
     name = workload["metadata"]["name"]
     queues.api.patch(WORKLOADS, name, queues.namespace, body={"spec": {"active": True}})
     queues.await_admitted("job")

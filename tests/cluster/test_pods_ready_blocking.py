@@ -116,12 +116,12 @@ def test_who_is_late_is_suspended_and_inadmissible_and_the_next_one_is_admitted(
     assert state["requeueAt"]
     assert counts(queues, "late") == {("PodsReadyTimeout", "WaitForStart"): 1}
     waiting = f'kueue_pending_workloads{{cluster_queue="{cluster_queue}",status="inadmissible"}}'
-    assert blocking.metric(waiting) == 1
+    queues.api.wait_for("it is counted", lambda: blocking.metric(waiting) == 1)
     evicted = (
         f'kueue_evicted_workloads_total{{cluster_queue="{cluster_queue}",priority_class="",'
         'reason="PodsReadyTimeout",underlying_cause="WaitForStart"}'
     )
-    assert blocking.metric(evicted) == 1
+    queues.api.wait_for("its eviction is counted", lambda: blocking.metric(evicted) == 1)
 
     queues.await_admitted("next")
 

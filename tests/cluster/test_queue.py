@@ -5,6 +5,7 @@ import pytest
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.queues import API, JOBS, WORKLOADS, Queues, condition
 from tests.harness.client import Api
+from tests.harness.objects import RUN_FOR
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
@@ -39,6 +40,7 @@ def test_a_suspended_job_is_admitted_runs_and_ends(
         lambda: (
             api.get(f"{API}/clusterqueues", cluster_queue)["status"].get("admittedWorkloads") == 0
         ),
+        timeout=60,  # numbers pause for 40 times what the last write took, at most 30 s
     )
 
 
@@ -47,7 +49,7 @@ def test_who_does_not_fit_the_quota_waits_until_somebody_ends(
 ) -> None:
     nodes(2, "4")
     queues.simple(cpu=3)
-    queues.job("first", 2, run_for="1s")
+    queues.job("first", 2, run_for="1h")
     queues.await_admitted("first")
     queues.job("second", 2, run_for="100ms")
 
@@ -56,6 +58,10 @@ def test_who_does_not_fit_the_quota_waits_until_somebody_ends(
     assert "1 more needed" in told["message"]
     assert queues.is_suspended("second")
 
+    queues.await_condition("first", "PodsReady")
+    for pod in queues.api.list("pods", queues.namespace):
+        ends = {"metadata": {"annotations": {RUN_FOR: "1ms"}}}
+        queues.api.patch("pods", pod["metadata"]["name"], queues.namespace, body=ends)
     queues.await_finished("first", "second")
 
 
@@ -73,13 +79,15 @@ def test_two_jobs_never_have_more_than_the_quota(
             for each in api.list(WORKLOADS, queues.namespace)
             if condition(each, "Finished").get("status") != "True"
         ]
-        given = [
-            each["status"]["admission"] for each in held if each.get("status", {}).get("admission")
-        ]
-        return sum(
+        given = [each["status"] for each in held if each.get("status", {}).get("admission")]
+        whole = sum(
             int(pods["resourceUsage"]["cpu"])
             for each in given
-            for pods in each["podSetAssignments"]
+            for pods in each["admission"]["podSetAssignments"]
+        )
+        # A pod that is done has given its CPU back, though its job has not ended.
+        return whole - sum(
+            pods["count"] for each in given for pods in each.get("reclaimablePods", [])
         )
 
     most = 0
@@ -92,7 +100,7 @@ def test_two_jobs_never_have_more_than_the_quota(
             for number in range(6)
         )
 
-    api.wait_for("all have ended", all_finished)
+    api.wait_for("all have ended", all_finished, timeout=60)
     assert 0 < most <= 4
 
 

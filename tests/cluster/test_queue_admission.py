@@ -54,9 +54,13 @@ def test_a_job_of_higher_priority_preempts_one_of_its_own_queue(queues: Queues, 
     assert queues.condition("victim", "Evicted")["reason"] == "Preempted"
     queues.await_condition("victim", "QuotaReserved", "False")
     assert queues.is_suspended("victim")
-    after = api.get(JOBS, "victim", queues.namespace)["spec"]["template"]
-    assert after["metadata"]["labels"].pop("kueue.x-k8s.io/podset", None) is None
-    assert after["spec"] == template["spec"]
+
+    def restored() -> bool:
+        after = api.get(JOBS, "victim", queues.namespace)["spec"]["template"]
+        marked = "kueue.x-k8s.io/podset" in after["metadata"].get("labels", {})
+        return not marked and bool(after["spec"] == template["spec"])
+
+    api.wait_for("its template is as it was", restored)
 
     api.delete(JOBS, "better", queues.namespace)
     queues.await_admitted("victim")
@@ -140,6 +144,7 @@ def test_the_second_flavor_is_used_when_the_first_is_full(queues: Queues, nodes:
     assert workload is not None
     [given] = workload["status"]["admission"]["podSetAssignments"]
     assert given["flavors"] == {"cpu": second, "memory": second}
+    queues.await_started("two")
     job = queues.api.get(JOBS, "two", queues.namespace)
     assert job["spec"]["template"]["spec"]["nodeSelector"] == {"kind": "spot"}
 
@@ -208,7 +213,7 @@ def test_part_of_a_job_is_admitted_where_it_allows_that(queues: Queues) -> None:
     job["metadata"]["annotations"] = {"kueue.x-k8s.io/job-min-parallelism": "2"}
     queues.api.create(job)
 
-    queues.await_admitted("job")
+    queues.await_started("job")
     assert queues.api.get(JOBS, "job", queues.namespace)["spec"]["parallelism"] == 3
 
 

@@ -240,8 +240,7 @@ def test_a_stop_that_was_cut_in_the_middle_is_ended(
 ) -> None:
     nodes(1, "4", prefix="ssd", labels={"disk": "ssd"})
     queues.simple(cpu=1, flavor=queues.flavor("ssd", nodeLabels={"disk": "ssd"}))
-    queues.job("job", run_for="1h")
-    before = api.get(JOBS, "job", queues.namespace)["spec"]["template"]
+    before = queues.job("job", run_for="1h")["spec"]["template"]
     queues.await_admitted("job")
 
     def job() -> Object:
@@ -280,7 +279,8 @@ def test_a_job_that_loses_its_label_while_it_runs_keeps_its_quota(queues: Queues
     api.patch(JOBS, "first", queues.namespace, body={"metadata": {"labels": {QUEUE: None}}})
     queues.job("second", run_for="100ms")
 
-    queues.await_finished("second")
+    # Its own eight seconds, the Job controller's pauses, and five until the reconciler asks again.
+    queues.await_finished("second", timeout=LONG)
     assert queues.condition("first", "Finished")["reason"] == "Succeeded"
     ended = api.get(JOBS, "first", queues.namespace)["status"]["completionTime"]
     assert queues.condition("second", "Admitted")["lastTransitionTime"] >= ended

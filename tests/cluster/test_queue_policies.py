@@ -122,7 +122,11 @@ def with_default(api: Api) -> str:
 
     def known() -> bool:
         job = created(api, Said(queue=None).job(f"job-{uuid4().hex[:8]}", name))
-        return QUEUE in job["metadata"]["labels"]
+        labels = job["metadata"]["labels"]
+        # What is changed and what is refused are decided by what two watches have seen.
+        return QUEUE in labels and "cannot be removed" in change_refused(
+            api, job, labels={QUEUE: None}
+        )
 
     api.wait_for("the default queue is seen", known, SECONDS)
     return name

@@ -310,7 +310,8 @@ def test_the_columns_that_kubectl_shows(
                 for name, cells in want.items()
             )
 
-        api.wait_for(f"{path} shows {want}", reached)
+        # Numbers pause for 40 times what the last write took, at most 30 s.
+        api.wait_for(f"{path} shows {want}", reached, timeout=60)
 
     workloads = f"/apis/{API}/namespaces/{queues.namespace}/workloads"
     shows(
