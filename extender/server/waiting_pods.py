@@ -275,9 +275,9 @@ class WaitingPods:
         self._decide(group)
 
     def _look_again(self, group: str) -> None:
-        stuck = post_filter.stuck(group, snapshot=self._snapshot)
-        if stuck is not None:
-            self.found_no_node(stuck.uid)
+        refusal = post_filter.look_again(group, snapshot=self._snapshot, options=self._options)
+        if refusal is not None:
+            self._refuse(group, refusal)
 
     def _clear_deadline(self, group: str) -> None:
         deadline = self._deadlines.pop(group, None)

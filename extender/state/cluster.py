@@ -126,7 +126,9 @@ class Cluster:
         stays = not pod.terminating and before is not None and before.group == pod.group
         if assumption is not None and pod.node is None and stays:
             self._assume(pod, assumption.node, assumption.stage)
-        given_back = assumption is not None and pod.node is None and not stays
+        # Somebody else may have bound it, to another node than that on which its room was kept.
+        kept = assumption.node if assumption is not None else None
+        given_back = kept is not None and pod.node != kept and not (stays and pod.node is None)
         resized = before is not None and before.shape is not pod.shape
         tables.capacity_version += given_back or resized
         # The room that was granted to its group is not all taken, perhaps.

@@ -123,6 +123,9 @@ CASES: dict[str, Case] = {
     "a waiting member is bound": Case(
         [A, ev.PodWaiting(A, "n0")], BOUND, TOUCHED, all_of(bound=[A])
     ),
+    "a waiting member is bound elsewhere": Case(
+        [A, ev.PodWaiting(A, "n1")], BOUND, ROOM, all_of(bound=[A])
+    ),
     "a member that is being bound is bound": Case(
         [A, ev.PodBinding(A, "n0")], BOUND, TOUCHED, all_of(bound=[A])
     ),
@@ -365,6 +368,8 @@ WANT_VERSION: dict[str, tuple[Sequence[Any], Any, bool]] = {
     "a list of nodes": ([], ev.NodesListed(nodes(8, 8)), True),
     "a pod that appears": ([], A, False),
     "a pod that is bound": ([A], BOUND, False),
+    "a planned pod that is bound where it was to go": ([A, planned(gang_0="n0")], BOUND, False),
+    "a planned pod that is bound elsewhere": ([A, planned(gang_0="n1")], BOUND, True),
     "a pod that goes": ([BOUND], ev.PodDeleted(A.uid), True),
     "a pod that finished": ([BOUND], replace(BOUND, finished=True), True),
     "a pod that changed its size": ([BOUND], replace(BOUND, shape=shape(2)), True),
