@@ -13,6 +13,8 @@ from extender.state.queues.snapshot import QueueSnapshot
 
 _MOST_DOUBLED: Final = 64
 """Times that a back-off is doubled at most; no number of seconds is that large."""
+_STORED: Final = 1.0
+"""Times of conditions are stored in whole seconds, rounded down: it may have been later by this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,10 @@ def policy_of(workload: WorkloadInfo, snapshot: QueueSnapshot, options: Options)
 
 
 def deadline(workload: WorkloadInfo, policy: PodsReady) -> Deadline | None:
-    """Return until when the pods of a workload have to be ready; None where nobody waits."""
+    """Return until when the pods of a workload have to be ready; None where nobody waits.
+
+    Never earlier than asked for, and less than a second later.
+    """
     admitted, told = workload.condition(to.ADMITTED), workload.condition(to.PODS_READY)
     if not policy.enabled or not _should_run(workload) or admitted is None:
         return None
@@ -43,10 +48,10 @@ def deadline(workload: WorkloadInfo, policy: PodsReady) -> Deadline | None:
         return None  # where nothing was told yet, nobody has asked before
     if told.reason != to.WAIT_FOR_RECOVERY:
         since = max(admitted.transition, told.transition)
-        return Deadline(since + policy.timeout, to.WAIT_FOR_START)
+        return Deadline(since + _STORED + policy.timeout, to.WAIT_FOR_START)
     if policy.recovery_timeout is None:
         return None
-    return Deadline(told.transition + policy.recovery_timeout, to.WAIT_FOR_RECOVERY)
+    return Deadline(told.transition + _STORED + policy.recovery_timeout, to.WAIT_FOR_RECOVERY)
 
 
 def _should_run(workload: WorkloadInfo) -> bool:

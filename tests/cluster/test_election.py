@@ -18,7 +18,7 @@ from tests.harness.reconciler import Reconciler
 
 LEASES = "coordination.k8s.io/v1/leases"
 LEASE = "gang-extender-reconciler"
-QUICK = {"reconcile": {"leaseSeconds": 3, "renewSeconds": 2, "retrySeconds": 0.3}}
+QUICK = {"reconcile": {"leaseSeconds": 6, "renewSeconds": 4, "retrySeconds": 0.3}}
 
 
 @pytest.fixture
@@ -52,6 +52,7 @@ def test_the_second_goes_on_where_the_first_ended(
     first, second = pair
     groups = Groups(api, gangs.namespace)
     gangs.create("g", 2, min_member=3, gates=["harness/never"])
+    groups.await_told("NotEnoughPods", "2 of the 3 pods that it needs exist")
     api.wait_for("it is told", lambda: groups.reasons() == ["NotEnoughPods"], SECONDS)
     before = groups.status(), holder(api)
     assert (first.leads, second.leads) == (True, False)
@@ -95,7 +96,7 @@ def test_whoever_waits_is_ready_and_writes_nothing(
     groups.await_status(phase="Pending")
     second.wait_ready()
 
-    assert first.looks > 0
+    first.await_looks()
     assert second.looks == 0
     assert second.metric('gang_extender_events_total{result="written"}') == 0
 
@@ -105,6 +106,7 @@ def test_whoever_waits_says_who_leads_and_has_no_numbers_of_queues(
 ) -> None:
     first, second = pair
     cluster_queue, _ = queues.simple()
+    queues.await_active(cluster_queue)
     path = f"/clusterqueues/{cluster_queue}/pendingworkloads"
 
     def asked(replica: Reconciler) -> httpx.Response:

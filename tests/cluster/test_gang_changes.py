@@ -69,9 +69,10 @@ def test_held_members_go_on_waiting_when_more_are_needed(
     patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     nodes()
+    # Before the others, so that it is known when the quorum is a higher one.
+    gangs.add("g", 1, start=3, gates=[FOREIGN_GATE], scheduler_name=PATIENT)
     gangs.hold("g", timeout=600)
     await_held(api, patient_gang, 2)
-    gangs.add("g", 1, start=3, gates=[FOREIGN_GATE], scheduler_name=PATIENT)
     set_min_member(gangs, "g", 4)
 
     api.create(gangs.anchor(cpu="0", scheduler_name=PATIENT))
@@ -92,6 +93,7 @@ def test_a_higher_quorum_leaves_the_running_alone_and_counts_them(
     gangs.create("g", 2)
     gangs.await_phases("g", Running=2)
     set_min_member(gangs, "g", 4)
+    gangs.await_seen()
 
     gangs.add("g", 1, start=2)
     gangs.await_refused("g", "3 of the 4 pods that it needs exist")
@@ -143,6 +145,7 @@ def test_of_two_running_members_that_are_replaced_the_first_waits_for_the_second
     gangs.await_phases("g", Running=3)
 
     gangs.delete(["g-0", "g-1"])
+    gangs.await_seen()
     gangs.add("g", 1, start=3, cpu="1")
     gangs.await_refused("g", "2 of the 3 pods that it needs exist")
     assert gangs.bound("g") == {"g-2"}

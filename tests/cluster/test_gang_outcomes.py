@@ -92,6 +92,7 @@ def test_ten_gangs_take_turns_in_room_for_one_and_are_never_mixed(
 
     for group in groups:
         gangs.await_phases(group, Succeeded=3, timeout=90)
+        gangs.catch_up()
     turns = [
         (group, len(list(placements)))
         for group, placements in groupby(p.group for p in gangs.placements())

@@ -160,6 +160,7 @@ def test_a_gang_of_a_name_whose_former_pods_are_still_going_does_not_count_them(
         body = {"metadata": {"finalizers": ["example.com/slow"]}}
         api.patch("pods", name, gangs.namespace, body=body)
         api.delete("pods", name, gangs.namespace, grace_seconds=0)
+    gangs.await_seen()
 
     [new] = gangs.add("g", 1, start=2, cpu="1")
     gangs.await_refused("g", "1 of the 2 pods that it still needs can start")

@@ -128,7 +128,8 @@ def test_the_cluster_survives_a_kill(
 
     assert _phase(api, "before", namespace) == "Running"
     api.create(objects.pod("after", namespace=namespace))
-    api.wait_for("a new pod runs", lambda: _phase(api, "after", namespace) == "Running")
+    # Clients that could not reach the API server pause for up to 12 s.
+    api.wait_for("a new pod runs", lambda: _phase(api, "after", namespace) == "Running", 60)
 
 
 def test_a_service_account_has_the_rights_that_its_roles_give(
@@ -209,6 +210,8 @@ def test_nothing_is_left_of_a_control_plane_after_its_block() -> None:
             helper,
         ]
         pids = [component.pid for component in components]
+        shell = psutil.Process(helper.pid)
+        control_plane.wait_until("it has a child", lambda: bool(shell.children()))
         pids += [child.pid for child in psutil.Process(helper.pid).children(recursive=True)]
 
     assert [pid for pid in pids if not _gone(pid)] == []

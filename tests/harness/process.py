@@ -95,9 +95,9 @@ class Component:
         _started.add(self)
 
     def stop(self, timeout: float = _TERMINATION_SECONDS) -> None:
-        """Ask the process to end with SIGTERM; SIGKILL after `timeout` seconds."""
+        """Ask the process and its children to end with SIGTERM; SIGKILL after `timeout` seconds."""
         if self._process is not None and self.running:
-            self._process.terminate()
+            os.killpg(self._process.pid, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout)
             self.was_stopped = True

@@ -132,14 +132,14 @@ def test_nobody_can_be_late_at_once_or_wait_for_maybe() -> None:
     ("ready", "want"),
     [
         (None, None),
-        (("WaitForStart", False, 900), Deadline(1100, "WaitForStart")),
-        (("WaitForStart", False, 1010), Deadline(1110, "WaitForStart")),
+        (("WaitForStart", False, 900), Deadline(1101, "WaitForStart")),
+        (("WaitForStart", False, 1010), Deadline(1111, "WaitForStart")),
         (("Started", True, 1010), None),
         (("Started", True, 1000), None),
-        (("WaitForRecovery", False, 1050), Deadline(1080, "WaitForRecovery")),
-        (("WaitForRecovery", False, 900), Deadline(930, "WaitForRecovery")),
+        (("WaitForRecovery", False, 1050), Deadline(1081, "WaitForRecovery")),
+        (("WaitForRecovery", False, 900), Deadline(931, "WaitForRecovery")),
         (("Started", True, 900), None),
-        (("Other", False, 1000), Deadline(1100, "WaitForStart")),
+        (("Other", False, 1000), Deadline(1101, "WaitForStart")),
     ],
 )
 def test_until_when_pods_have_to_be_ready(
@@ -186,19 +186,19 @@ def after(taken: Step) -> WorkloadInfo:
 
 
 def test_who_is_in_time_is_looked_at_when_it_no_longer_is() -> None:
-    assert step(admitted(), 1099) == Step(again=1)
+    assert step(admitted(), 1100) == Step(again=1)
     assert step(admitted(("Started", True, 1010)), 9999) == Step()
     assert step(admitted(max_execution=50), 1010) == Step(again=40)
-    assert step(admitted(max_execution=500), 1010) == Step(again=90)
+    assert step(admitted(max_execution=500), 1010) == Step(again=91)
 
 
 def test_who_is_late_is_sent_back_for_a_while() -> None:
-    taken = step(admitted(), 1100.5)
+    taken = step(admitted(), 1101.5)
     found = after(taken)
 
     assert taken.reason == "Evicted"
     assert found.condition("Evicted") == condition_of(found, "True", "PodsReadyTimeout")
-    assert found.requeue == RequeueState(1, 1111)
+    assert found.requeue == RequeueState(1, 1112)
     assert [(x.reason, x.cause, x.count) for x in found.evictions] == [
         ("PodsReadyTimeout", "WaitForStart", 1)
     ]
@@ -213,10 +213,10 @@ def condition_of(found: WorkloadInfo, status: str, reason: str) -> Any:
 
 def test_who_did_not_recover_is_sent_back_for_longer_each_time() -> None:
     lost = admitted(("WaitForRecovery", False, 1050), requeue=RequeueState(1))
-    assert step(lost, 1079) == Step(again=1)
-    found = after(step(lost, 1080))
+    assert step(lost, 1080) == Step(again=1)
+    found = after(step(lost, 1081))
 
-    assert found.requeue == RequeueState(2, 1100)
+    assert found.requeue == RequeueState(2, 1101)
     assert [(x.reason, x.cause) for x in found.evictions] == [
         ("PodsReadyTimeout", "WaitForRecovery")
     ]
@@ -230,8 +230,8 @@ def test_a_job_whose_pods_are_ready_is_not_sent_back_because_nobody_has_told_yet
 
 def test_past_the_limit_a_workload_is_deactivated_and_forgets_how_often_it_was_sent_back() -> None:
     late = admitted(requeue=RequeueState(2))
-    assert after(step(late, 1100, backoff_limit=3)).requeue == RequeueState(3, 1140)
-    marked = after(step(late, 1100, backoff_limit=2))
+    assert after(step(late, 1101, backoff_limit=3)).requeue == RequeueState(3, 1141)
+    marked = after(step(late, 1101, backoff_limit=2))
     target = marked.condition("DeactivationTarget")
     assert target is not None
     assert (target.status, target.reason) == ("True", "RequeuingLimitExceeded")
@@ -251,15 +251,15 @@ def test_past_the_limit_a_workload_is_deactivated_and_forgets_how_often_it_was_s
 
 
 def test_a_workload_keeps_its_count_through_a_back_off_and_loses_it_when_deactivated() -> None:
-    sent = after(step(admitted(), 1100))
+    sent = after(step(admitted(), 1101))
     out = to.released(sent, 1105, requeued=False)
-    assert step(out, 1106) == Step(again=4)
-    again = after(step(out, 1110))
+    assert step(out, 1106) == Step(again=5)
+    again = after(step(out, 1111))
     assert again.requeue == RequeueState(1)
     assert again.condition("Requeued") == replace(
         condition("Requeued", "BackoffFinished"),
         message="The workload waited long enough",
-        transition=1110,
+        transition=1111,
         generation=again.meta.generation,
     )
 
