@@ -140,7 +140,7 @@ class Gang(_Section):
         gt=0,
         allow_inf_nan=False,
         description="how long a member that had no node before its gang was planned may take to be "
-        "tried again, before the others are refused",
+        "tried again, counted from the last one that came, before the others are refused",
     )
 
     on_partial: OnPartial = Field(

@@ -84,20 +84,16 @@ def fit(
     def free(node: NodeInfo) -> Resources:
         return room_on(node, room, snapshot=snapshot, priority=priority, group=group)
 
-    hardest = sorted(pods, key=lambda pod: hardest_first(pod.shape))
-    in_front = [pods[0], *(pod for pod in hardest if pod is not pods[0])]
     mixed = any(pod.shape is not pods[0].shape for pod in pods)
-    tries = [(in_front, False)]
-    if mixed:
-        tries += [(in_front, True), (hardest, False)]
-    for order, fullest_first in tries:
+    tries = ((True, False), (True, True), (False, False)) if mixed else ((True, False),)
+    for in_front, fullest_first in tries:
         attempt = Packing(
             snapshot, free, fullest_first=fullest_first, beside_used=room is not Room.EMPTY
         )
         attempt.prefer(offer, pods[0].shape)
         if room is not Room.EMPTY:
             attempt.grant(snapshot.grants.get(group))
-        found = attempt.place(order, wanted, needed=pods[0])
+        found = attempt.place(pods, wanted, in_front=in_front)
         if found.complete:
             return found
         if best is None or len(found.placements) > len(best.placements):
@@ -158,21 +154,27 @@ class Packing:
         if grant is not None:
             self._granted = {name: dict(amounts) for name, amounts in grant.rooms.items()}
 
-    def place(self, pods: Sequence[PodInfo], wanted: int, *, needed: PodInfo) -> Fit:
-        """Place `wanted` of the pods in their order, that which is `needed` in any case."""
+    def place(self, pods: Sequence[PodInfo], wanted: int, *, in_front: bool) -> Fit:
+        """Place `wanted` of the pods, the first of them in any case, and perhaps before all others.
+
+        Else it has its turn among them: those that are the hardest to place come first.
+        """
+        first, *others = pods
+        sortable = others if in_front else pods
+        hardest = sorted(sortable, key=lambda pod: hardest_first(pod.shape))
         placements: dict[str, str] = {}
         unplaced: list[PodInfo] = []
-        others = wanted - 1
-        for pod in pods:
+        for_others = wanted - 1
+        for pod in [first, *hardest] if in_front else hardest:
             if len(placements) == wanted:
                 break
-            if pod is not needed and not others:
-                continue  # the last place is for the one that is needed
+            if pod is not first and not for_others:
+                continue  # the last place is the first pod's
             node = self.take(pod)
             if node is not None:
                 placements[pod.uid] = node
-                others -= pod is not needed
-            elif pod is needed:
+                for_others -= pod is not first
+            elif pod is first:
                 placements, unplaced = {}, list(pods)  # there is no point in placing the others
                 break
             else:

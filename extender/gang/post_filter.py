@@ -7,7 +7,6 @@ pod's `PodScheduled=False` condition in the watch.
 from extender.api.wellknown import Reason
 from extender.gang.options import Options
 from extender.gang.verdicts import Refuse, about
-from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
 
@@ -22,39 +21,26 @@ def decide(pod: PodInfo, group: str, *, snapshot: Snapshot, options: Options) ->
     pod_group = snapshot.pod_group(group)
     if pod_group is None or snapshot.planned_node(pod.uid) is None:
         return None
-    return _refusal(pod_group, coming=0, snapshot=snapshot, options=options)
-
-
-def look_again(group: str, *, snapshot: Snapshot, options: Options) -> Refuse | None:
-    """Return the refusal of everybody who waits for pods that kube-scheduler does not even try.
-
-    It had found no node for them before they were planned. Such a pod's condition does not change
-    when it fails again for the same reason, and it is not tried again before something changes
-    that has to do with that reason; so a plan must not count on it for long. The other planned
-    ones are on their way, and a large gang's are for a while: they are no gap.
-    """
-    pod_group, planned = snapshot.pod_group(group), snapshot.tally(group).planned
-    stuck = sum(_is_stuck(snapshot.pods[uid], group) for uid in planned)
-    if pod_group is None or not stuck:
-        return None
-    coming = len(planned) - stuck
-    return _refusal(pod_group, coming=coming, snapshot=snapshot, options=options)
-
-
-def _refusal(
-    pod_group: PodGroupInfo, *, coming: int, snapshot: Snapshot, options: Options
-) -> Refuse | None:
     quorum = snapshot.quorum(pod_group)
-    missing = quorum - snapshot.tally(pod_group.key).assigned
-    gap = missing - coming
+    gap = quorum - snapshot.tally(group).assigned
     if gap <= 0 or gap * 100 <= options.reject_percentage * quorum:
         return None
-    text = f"{about(pod_group.key)}no node for one of its pods, and {missing} more are needed"
+    text = f"{about(group)}no node for one of its pods, and {gap} more are needed"
     return Refuse(Reason.MEMBER_UNSCHEDULABLE, text, deny=True)
 
 
-def _is_stuck(pod: PodInfo, group: str) -> bool:
-    return bool(pod.unschedulable) and not is_ours(pod.unschedulable or "", group)
+def stuck(group: str, *, snapshot: Snapshot) -> PodInfo | None:
+    """Return a planned member that kube-scheduler had found no node for, and has not tried since.
+
+    Such a pod's condition does not change when it fails again for the same reason, and it is not
+    even tried again before something changes that has to do with that reason. So a plan must not
+    count on it for long.
+    """
+    for uid in snapshot.tally(group).planned:
+        pod = snapshot.pods[uid]
+        if pod.unschedulable and not is_ours(pod.unschedulable, group):
+            return pod
+    return None
 
 
 def is_ours(message: str, group: str) -> bool:

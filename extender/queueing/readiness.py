@@ -39,7 +39,7 @@ def policy_of(workload: WorkloadInfo, snapshot: QueueSnapshot, options: Options)
 def deadline(workload: WorkloadInfo, policy: PodsReady) -> Deadline | None:
     """Return until when the pods of a workload have to be ready; None where nobody waits.
 
-    Never earlier than asked for, and less than a second later.
+    Never earlier than asked for, and at most a second later.
     """
     admitted, told = workload.condition(to.ADMITTED), workload.condition(to.PODS_READY)
     if not policy.enabled or not _should_run(workload) or admitted is None:

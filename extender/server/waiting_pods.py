@@ -23,6 +23,7 @@ kube-scheduler brings the pods again.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -37,6 +38,9 @@ from extender.state.pods import PodInfo
 from extender.telemetry.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
+
+_TICK: Final = 0.001
+"""Seconds by which a timer may fire early, at most."""
 
 Gone = Callable[[], Awaitable[None]]
 """Returns when whoever asked is not there any more."""
@@ -53,10 +57,13 @@ class _Hold:
 
 @dataclass(slots=True)
 class _Deadline:
-    """When a gang's wait ends, in the loop's time, and what will look after it."""
+    """When a gang's wait ends, in the loop's time, and what will look after it until then."""
 
     at: float
-    timers: tuple[asyncio.TimerHandle, ...]
+    timer: asyncio.TimerHandle
+    look: asyncio.TimerHandle
+    last: float
+    """When the last member came: while kube-scheduler brings others it has not come to all."""
 
 
 class WaitingPods:
@@ -101,6 +108,7 @@ class WaitingPods:
             return hold.outcome.result()
         if len(holds) == 1:
             self._set_deadline(group)  # the wait begins with the first who waits
+        self._deadlines[group].last = self._loop.time()
         began = self._loop.time()
         try:
             outcome = await self._outcome(hold, gone)
@@ -259,11 +267,12 @@ class WaitingPods:
     def _set_deadline(self, group: str) -> None:
         self._clear_deadline(group)
         deadline = self._loop.time() + self._timeout(group)
-        timers = (
+        self._deadlines[group] = _Deadline(
+            deadline,
             self._loop.call_at(deadline, self._expire, group),
             self._loop.call_later(self._options.retry_grace, self._look_again, group),
+            self._loop.time(),
         )
-        self._deadlines[group] = _Deadline(deadline, timers)
 
     def _timeout(self, group: str) -> float:
         pod_group = self._snapshot.pod_group(group)
@@ -275,15 +284,20 @@ class WaitingPods:
         self._decide(group)
 
     def _look_again(self, group: str) -> None:
-        refusal = post_filter.look_again(group, snapshot=self._snapshot, options=self._options)
-        if refusal is not None:
-            self._refuse(group, refusal)
+        deadline = self._deadlines[group]
+        due = deadline.last + self._options.retry_grace
+        if self._loop.time() < due - _TICK:
+            deadline.look = self._loop.call_at(due, self._look_again, group)
+            return
+        stuck = post_filter.stuck(group, snapshot=self._snapshot)
+        if stuck is not None:
+            self.found_no_node(stuck.uid)
 
     def _clear_deadline(self, group: str) -> None:
         deadline = self._deadlines.pop(group, None)
         if deadline is not None:
-            for timer in deadline.timers:
-                timer.cancel()
+            deadline.timer.cancel()
+            deadline.look.cancel()
 
     def _drop(self, group: str, uid: str) -> None:
         holds = self._holds[group]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 from extender.resources.quantity import CPU, amount
 from tests.cluster.queues import JOBS, WORKLOADS, condition
@@ -79,7 +79,7 @@ class Judge:
         self.most = max(self.most, held)
         if held > self.quota:
             self.faults.append(f"{held}m of {self.quota}m are held with {name}")
-        if before is not None and _held(before) and not _held(after):
+        if before is not None and _given(before) and not _given(after):
             self._released(after)
 
     def _released(self, workload: Object) -> None:
@@ -104,19 +104,25 @@ class Judge:
         return next(found, None)
 
 
-def _held(workload: Object) -> int:
-    status: dict[str, Any] = workload.get("status", {})
+def _given(workload: Object) -> list[Object]:
+    """Return what each pod set of a Workload was given; nothing when it has ended."""
     if condition(workload, "Finished").get("status") == "True":
-        return 0
-    given = (status.get("admission") or {}).get("podSetAssignments", [])
-    done = {each["name"]: each["count"] for each in status.get("reclaimablePods", [])}
-    return sum(_not_done(each, done.get(each["name"], 0)) for each in given)
+        return []
+    admission = workload.get("status", {}).get("admission") or {}
+    given: list[Object] = admission.get("podSetAssignments", [])
+    return given
 
 
-def _not_done(given: Object, done: int) -> int:
-    """Return what pods of a pod set still hold: those that are done hold nothing."""
-    whole, count = amount(CPU, given.get("resourceUsage", {}).get(CPU, 0)), given.get("count", 1)
-    return whole * max(0, count - done) // max(1, count)
+def _held(workload: Object) -> int:
+    """Return what its pods hold that are not done: as many as were given, or as are left."""
+    done = {x["name"]: x["count"] for x in workload.get("status", {}).get("reclaimablePods", [])}
+    asked = {each["name"]: each.get("count", 1) for each in workload["spec"]["podSets"]}
+    held = 0
+    for each in _given(workload):
+        name, count = each["name"], each.get("count", 1)
+        left = min(count, asked[name] - done.get(name, 0))
+        held += amount(CPU, each.get("resourceUsage", {}).get(CPU, 0)) * left // max(1, count)
+    return held
 
 
 def _runs(job: Object) -> bool:

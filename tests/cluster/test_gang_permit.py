@@ -177,23 +177,18 @@ def test_a_gang_with_a_member_without_a_node_gives_its_room_back_whenever_it_tri
 
 @pytest.mark.timeout(400)
 def test_a_thousand_members_are_held_and_let_go_as_one(
-    patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+    gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     nodes(20, "4", pods=110)
     gangs.create_group("g", 1000, timeout=600)
-    small: dict[str, Any] = {
-        "cpu": "1m",
-        "memory": "1Mi",
-        "gates": [GATE],
-        "scheduler_name": PATIENT,
-    }
+    small: dict[str, Any] = {"cpu": "1m", "memory": "1Mi", "gates": [GATE]}
     api.create(gangs.late("g-last", group="g", **small))
     gangs.add("g", 999, **small)
-    await_held(api, patient_gang, 999, timeout=120)
+    await_held(api, gang, 999, timeout=120)
     assert gangs.bound("g") == set()
     before = bind_requests(api)
 
-    api.create(gangs.anchor(cpu="1m", scheduler_name=PATIENT))
+    api.create(gangs.anchor(cpu="1m"))
     api.wait_for("all are bound", lambda: len(gangs.bound("g")) == 1000, timeout=120)
-    assert patient_gang.metric(HELD) == 0
+    assert gang.metric(HELD) == 0
     assert bind_requests(api) == before + 1001  # each pod once, and the anchor

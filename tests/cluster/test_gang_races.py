@@ -424,7 +424,7 @@ def test_a_bind_request_that_comes_twice_binds_once(
     }
     ended = decisions(patient_gang, "bind", "Disconnected") + 2
     with pytest.raises(httpx.ReadTimeout):  # it takes the hold over, and then hangs up
-        httpx.post(f"{patient_gang.url}/bind", json=request, timeout=0.5, trust_env=False)
+        httpx.post(f"{patient_gang.url}/bind", json=request, timeout=0.75, trust_env=False)
     await_decisions(api, patient_gang, "Disconnected", ended)
     await_held(api, patient_gang, 2)  # kube-scheduler has brought it again
     api.create(gangs.anchor(cpu="0", scheduler_name=PATIENT))

@@ -62,7 +62,7 @@ class ControlPlane:
         self.logs = self.folder / "logs"
         self.logs.mkdir()
         self._spawned: dict[str, Component] = {}
-        self._kubeconfigs: dict[tuple[str, tuple[str, ...]], Path] = {}
+        self._kubeconfigs: dict[str, tuple[tuple[str, ...], Path]] = {}
         self._authority = Authority(self.folder / "pki")
         self._serving = self._authority.serving("kube-apiserver")
         self._tokens = self._authority.service_account_keys()
@@ -113,11 +113,14 @@ class ControlPlane:
         It is the same one each time: Kubernetes' own components drop all connections when the
         files of their certificate change.
         """
-        key = user, tuple(groups)
-        if key not in self._kubeconfigs:
+        known = self._kubeconfigs.get(user)
+        if known is None:
             pair = self._authority.client(user, groups)
-            self._kubeconfigs[key] = self._write_kubeconfig(user, certificate=pair)
-        return self._kubeconfigs[key]
+            known = tuple(groups), self._write_kubeconfig(user, certificate=pair)
+            self._kubeconfigs[user] = known
+        if known[0] != tuple(groups):
+            raise ValueError(f"{user} has a certificate already, for the groups {known[0]}")
+        return known[1]
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
         """Return a kubeconfig with a token for an existing service account, valid for a day."""

@@ -95,7 +95,10 @@ class Component:
         _started.add(self)
 
     def stop(self, timeout: float = _TERMINATION_SECONDS) -> None:
-        """Ask the process and its children to end with SIGTERM; SIGKILL after `timeout` seconds."""
+        """Ask the process and its children to end with SIGTERM.
+
+        SIGKILL to all of them if the process itself has not ended after `timeout` seconds.
+        """
         if self._process is not None and self.running:
             os.killpg(self._process.pid, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):

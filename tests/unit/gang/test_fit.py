@@ -198,6 +198,10 @@ WANT: dict[str, tuple[Ask, Fit]] = {
         ),
         want(1, short={"example.com/gpu": 1}),
     ),
+    "who is short without the first are those that would have come, not the largest": (
+        Ask([pod(f"gang-{n}", cpu, group="gang") for n, cpu in enumerate((2, 2, 8))], nodes(1), 2),
+        want(2, short={"cpu": 4000}),
+    ),
     "an extended resource is short": (
         Ask(pods(3, GPU), [node("n0", 8, gpu=2), node("n1", 8)]),
         want(3, gang_0="n0", gang_1="n0", short={"example.com/gpu": 1}),

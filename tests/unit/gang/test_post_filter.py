@@ -96,39 +96,20 @@ def test_our_own_text_is_known_again(message: str, want: bool) -> None:
     assert post_filter.is_ours(message, key("gang")) is want
 
 
-def on_the_way(count: int) -> list[Any]:
-    members = [pod(f"other-{number}", 0, group="gang") for number in range(count)]
-    return [*members, ev.Planned({FAILED.uid: "n0", **{each.uid: "n0" for each in members}})]
-
-
-OURS = pod("failed", group="gang", unschedulable="gang ns/gang: no")
-WANT_LOOK: dict[str, tuple[Sequence[Any], Refuse | None]] = {
-    "a planned member that had no node": ([pod_group(min_member=3), FAILED, PLAN], refusal(3)),
-    "a planned member that we had refused": ([pod_group(min_member=3), OURS, PLAN], None),
-    "a planned member of which nothing is known": (
-        [pod_group(min_member=3), pod("failed", group="gang"), PLAN],
+WANT_STUCK: dict[str, tuple[Sequence[Any], str | None]] = {
+    "a planned member that had no node": ([FAILED, PLAN], "failed"),
+    "a planned member that we had refused": (
+        [pod("failed", group="gang", unschedulable="gang ns/gang: no"), PLAN],
         None,
     ),
-    "a member that had no node and is not planned": ([pod_group(min_member=3), FAILED], None),
-    "a member that had no node and waits now": (
-        [pod_group(min_member=3), FAILED, ev.PodWaiting(FAILED, "n0")],
-        None,
-    ),
-    "others are on their way, but for ten per cent": (
-        [pod_group(min_member=10), FAILED, waiting(1), on_the_way(8)],
-        None,
-    ),
-    "others are on their way, but for more": (
-        [pod_group(min_member=9), FAILED, waiting(1), on_the_way(7)],
-        refusal(8),
-    ),
-    "there is no PodGroup": ([FAILED, PLAN], None),
+    "a planned member of which nothing is known": ([pod("failed", group="gang"), PLAN], None),
+    "a member that had no node and is not planned": ([FAILED], None),
+    "a member that had no node and waits now": ([FAILED, ev.PodWaiting(FAILED, "n0")], None),
 }
 
 
-@pytest.mark.parametrize(("there", "want"), WANT_LOOK.values(), ids=WANT_LOOK)
-def test_look_again(there: Sequence[Any], want: Refuse | None) -> None:
-    snapshot = cluster_of(nodes(8), there).snapshot()
-    found = post_filter.look_again(key("gang"), snapshot=snapshot, options=Options())
+@pytest.mark.parametrize(("there", "want"), WANT_STUCK.values(), ids=WANT_STUCK)
+def test_stuck(there: Sequence[Any], want: str | None) -> None:
+    found = post_filter.stuck(key("gang"), snapshot=cluster_of(nodes(8), there).snapshot())
 
-    assert found == want
+    assert (found and found.uid) == want

@@ -380,6 +380,32 @@ async def test_a_planned_member_that_is_tried_again_in_time_stops_nobody(cluster
     scene.idle()
 
 
+@pytest.mark.parametrize(("stuck", "want"), [(2, None), (3, Reason.MEMBER_UNSCHEDULABLE)])
+async def test_a_large_gang_is_not_judged_while_its_members_still_come(
+    cluster: Cluster, stuck: int, want: str | None
+) -> None:
+    """Of twenty, two may be missing; kube-scheduler brings one every two seconds."""
+    members = [
+        replace(each, unschedulable=STUCK) if number < stuck else each
+        for number, each in enumerate(pods(20, 0))
+    ]
+    scene = Scene(cluster, nodes(8), pod_group(min_member=20), members)
+    tell(cluster, ev.Planned({each.uid: "n0" for each in members}))
+    late, others = members[:stuck], members[stuck:]
+    async with asyncio.TaskGroup() as tasks:
+        held = []
+        for each in others:
+            held.append(tasks.create_task(scene.hold(each, "n0")))
+            await asyncio.sleep(2)
+            assert scene.waiting.held == len(held)
+        await asyncio.sleep(1.5)
+        assert scene.waiting.held == (0 if want else len(others))
+        held += [tasks.create_task(scene.hold(each, "n0")) for each in late]
+
+    assert {task.result() for task in held[: len(others)]} == {want}
+    scene.idle()
+
+
 async def test_a_deletion_after_the_release_refuses_nobody(cluster: Cluster) -> None:
     scene = Scene(cluster, FACTS)
     async with asyncio.TaskGroup() as tasks:
