@@ -94,7 +94,7 @@ def fit(
         if room is not Room.EMPTY:
             attempt.grant(snapshot.grants.get(group))
         found = attempt.place(pods, wanted, in_front=in_front)
-        if found.complete:
+        if found.complete or not found.placements:  # the first fits nowhere, however it is tried
             return found
         if best is None or len(found.placements) > len(best.placements):
             best = found

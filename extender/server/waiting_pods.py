@@ -42,6 +42,9 @@ _log = structlog.get_logger(__name__)
 _TICK: Final = 0.001
 """Seconds by which a timer may fire early, at most."""
 
+_LOOK_SECONDS: Final = 1.0
+"""Seconds between two looks at a gang whose members do not come, at least."""
+
 Gone = Callable[[], Awaitable[None]]
 """Returns when whoever asked is not there any more."""
 
@@ -64,6 +67,8 @@ class _Deadline:
     look: asyncio.TimerHandle
     last: float
     """When the last member came: while kube-scheduler brings others it has not come to all."""
+    begun: bool = False
+    """Whether anybody has waited; before, it is a plan's."""
 
 
 class WaitingPods:
@@ -106,9 +111,7 @@ class WaitingPods:
             self._decide(group)
         if hold.outcome.done():
             return hold.outcome.result()
-        if len(holds) == 1:
-            self._set_deadline(group)  # the wait begins with the first who waits
-        self._deadlines[group].last = self._loop.time()
+        self._begin_wait(group)
         began = self._loop.time()
         try:
             outcome = await self._outcome(hold, gone)
@@ -274,6 +277,16 @@ class WaitingPods:
             self._loop.time(),
         )
 
+    def _begin_wait(self, group: str) -> None:
+        """Have the time-out begin with the first who waits, and not anew with each who comes again.
+
+        Connections may break for ever where kube-scheduler waits for a shorter time than the gang.
+        """
+        if not self._deadlines[group].begun:
+            self._set_deadline(group)
+        deadline = self._deadlines[group]
+        deadline.begun, deadline.last = True, self._loop.time()
+
     def _timeout(self, group: str) -> float:
         pod_group = self._snapshot.pod_group(group)
         return self._options.timeout(pod_group.schedule_timeout if pod_group else None)
@@ -289,6 +302,9 @@ class WaitingPods:
         if self._loop.time() < due - _TICK:
             deadline.look = self._loop.call_at(due, self._look_again, group)
             return
+        # The gap may become a larger one; a refusal ends this.
+        pause = max(_LOOK_SECONDS, self._options.retry_grace)
+        deadline.look = self._loop.call_later(pause, self._look_again, group)
         stuck = post_filter.stuck(group, snapshot=self._snapshot)
         if stuck is not None:
             self.found_no_node(stuck.uid)

@@ -406,6 +406,35 @@ async def test_a_large_gang_is_not_judged_while_its_members_still_come(
     scene.idle()
 
 
+async def test_a_gap_that_becomes_larger_later_sends_the_others_away(cluster: Cluster) -> None:
+    members = [replace(each, unschedulable=STUCK) for each in pods(2, 0)] + pods(20, 0)[2:]
+    scene = Scene(cluster, nodes(8), pod_group(min_member=20, schedule_timeout=60.0), members)
+    tell(cluster, pods(25, 0)[20:], ev.Planned({each.uid: "n0" for each in members}))
+    async with asyncio.TaskGroup() as tasks:
+        held = [tasks.create_task(scene.hold(each, "n0")) for each in members[2:]]
+        await asyncio.sleep(10)
+        assert scene.waiting.held == 18
+        tell(cluster, ev.PodDeleted(members[-1].uid))
+
+    assert {task.result() for task in held[:-1]} == {Reason.MEMBER_UNSCHEDULABLE}
+    assert scene.loop.time() == pytest.approx(12, abs=0.01)
+    scene.idle()
+
+
+async def test_connections_that_break_do_not_make_the_wait_a_longer_one(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    tell(cluster, planned(gang_0="n0", gang_1="n0", gang_2="n1"))
+
+    async def hang_up() -> None:
+        await asyncio.sleep(20)
+
+    assert await scene.hold(A, "n0", hang_up) == Reason.DISCONNECTED
+    assert await scene.hold(A, "n0", hang_up) == Reason.SCHEDULE_TIMEOUT
+    assert scene.loop.time() == pytest.approx(30, abs=0.01)
+    assert not scene.snapshot.reserved_nodes
+    scene.idle()
+
+
 async def test_a_deletion_after_the_release_refuses_nobody(cluster: Cluster) -> None:
     scene = Scene(cluster, FACTS)
     async with asyncio.TaskGroup() as tasks:
