@@ -84,9 +84,7 @@ def fit(
     def free(node: NodeInfo) -> Resources:
         return room_on(node, room, snapshot=snapshot, priority=priority, group=group)
 
-    mixed = any(pod.shape is not pods[0].shape for pod in pods)
-    tries = ((True, False), (True, True), (False, False)) if mixed else ((True, False),)
-    for in_front, fullest_first in tries:
+    for in_front, fullest_first in _tries(pods):
         attempt = Packing(
             snapshot, free, fullest_first=fullest_first, beside_used=room is not Room.EMPTY
         )
@@ -100,6 +98,20 @@ def fit(
             best = found
     assert best is not None
     return best
+
+
+def _tries(pods: Sequence[PodInfo]) -> Iterator[tuple[bool, bool]]:
+    """Yield the ways to try: whether the first pod goes before all others, and the fullest nodes.
+
+    Each is another one than those before, where pods are unequal and the first is not the hardest.
+    """
+    yield True, False
+    first = pods[0].shape
+    shapes = {id(pod.shape): pod.shape for pod in pods}.values()
+    if len(shapes) > 1:
+        yield True, True
+    if any(hardest_first(shape) < hardest_first(first) for shape in shapes):
+        yield False, False
 
 
 def hardest_first(shape: Shape) -> tuple[bool, int]:
@@ -159,13 +171,12 @@ class Packing:
 
         Else it has its turn among them: those that are the hardest to place come first.
         """
-        first, *others = pods
-        sortable = others if in_front else pods
-        hardest = sorted(sortable, key=lambda pod: hardest_first(pod.shape))
+        first = pods[0]
+        order = sorted(pods, key=lambda p: (in_front and p is not first, hardest_first(p.shape)))
         placements: dict[str, str] = {}
         unplaced: list[PodInfo] = []
         for_others = wanted - 1
-        for pod in [first, *hardest] if in_front else hardest:
+        for pod in order:
             if len(placements) == wanted:
                 break
             if pod is not first and not for_others:

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from tests.harness import objects
 from tests.harness.client import Api, Object
+from tests.harness.objects import RUN_FOR
 
 API = "kueue.x-k8s.io/v1beta2"
 WORKLOADS = f"{API}/workloads"
@@ -123,6 +124,14 @@ class Queues:
         """Wait until all these jobs have ended."""
         for job in jobs:
             self.await_condition(job, "Finished", timeout=timeout)
+
+    def end_pods(self, job: str, *indexes: str) -> None:
+        """Let the pods of a job end that run for long: those of some indexes, or all."""
+        ends = {"metadata": {"annotations": {RUN_FOR: "1ms"}}}
+        for pod in self.api.list("pods", self.namespace, labels=f"job-name={job}"):
+            index = pod["metadata"]["labels"].get("batch.kubernetes.io/job-completion-index")
+            if not indexes or index in indexes:
+                self.api.patch("pods", pod["metadata"]["name"], self.namespace, body=ends)
 
     def is_suspended(self, job: str) -> bool:
         """Return whether a Job is suspended."""

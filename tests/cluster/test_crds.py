@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.cluster.alone import alone
 from tests.harness import objects
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
@@ -21,17 +22,8 @@ GATE = {"name": "scheduling.x-k8s.io/gang"}
 BOTH_GROUPS = pytest.mark.parametrize("api_version", [X, SIGS])
 
 
-@pytest.fixture(scope="module")
-def control_plane() -> Iterator[ControlPlane]:
-    """One without anybody who writes the status of PodGroups."""
-    with ControlPlane(kubelet=False) as control_plane:
-        yield control_plane
-
-
-@pytest.fixture(scope="module")
-def api(control_plane: ControlPlane) -> Iterator[Api]:
-    with Api(control_plane.admin_kubeconfig) as api:
-        yield api
+# The reconciler of the others would write the status of PodGroups.
+control_plane, api = alone(controllers=True)
 
 
 @pytest.fixture(autouse=True)

@@ -212,7 +212,7 @@ def test_nothing_is_left_of_a_control_plane_after_its_block() -> None:
         pids = [component.pid for component in components]
         shell = psutil.Process(helper.pid)
         control_plane.wait_until("it has a child", lambda: bool(shell.children()))
-        pids += [child.pid for child in psutil.Process(helper.pid).children(recursive=True)]
+        pids += [child.pid for child in shell.children(recursive=True)]
 
     assert [pid for pid in pids if not _gone(pid)] == []
     assert not control_plane.folder.exists()

@@ -5,7 +5,6 @@ import pytest
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.queues import API, JOBS, WORKLOADS, Queues, condition
 from tests.harness.client import Api
-from tests.harness.objects import RUN_FOR
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
@@ -59,9 +58,7 @@ def test_who_does_not_fit_the_quota_waits_until_somebody_ends(
     assert queues.is_suspended("second")
 
     queues.await_condition("first", "PodsReady")
-    for pod in queues.api.list("pods", queues.namespace):
-        ends = {"metadata": {"annotations": {RUN_FOR: "1ms"}}}
-        queues.api.patch("pods", pod["metadata"]["name"], queues.namespace, body=ends)
+    queues.end_pods("first")
     queues.await_finished("first", "second")
 
 

@@ -11,8 +11,8 @@ import yaml
 from extender.api.crds import Definition, Version, crd
 from extender.api.kueue import v1beta1
 from extender.webhooks.conversion import convert
+from tests.cluster.alone import alone
 from tests.harness.client import Api, ApiError
-from tests.harness.control_plane import ControlPlane
 from tests.harness.objects import Object
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -23,17 +23,8 @@ ALONE = "older.example.com/v1beta1"
 SINCE = "2026-11-21T08:54:00Z"
 
 
-@pytest.fixture(scope="module")
-def control_plane() -> Iterator[ControlPlane]:
-    """One without anybody who writes the status of queues and Workloads."""
-    with ControlPlane(kubelet=False, controllers=False) as control_plane:
-        yield control_plane
-
-
-@pytest.fixture(scope="module")
-def api(control_plane: ControlPlane) -> Iterator[Api]:
-    with Api(control_plane.admin_kubeconfig) as api:
-        yield api
+# The reconciler of the others would write the status of queues and Workloads.
+control_plane, api = alone()
 
 
 @pytest.fixture(autouse=True, scope="module")

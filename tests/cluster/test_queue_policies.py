@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 import yaml
 
+from tests.cluster.alone import alone
 from tests.harness import objects
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
@@ -56,11 +57,7 @@ def crd(kind: str) -> Object:
     }
 
 
-@pytest.fixture(scope="module")
-def control_plane() -> Iterator[ControlPlane]:
-    # Without controllers: a Job stays as it was made, and nothing runs.
-    with ControlPlane(kubelet=False, controllers=False) as control_plane:
-        yield control_plane
+control_plane, _ = alone()  # a Job stays as it was made
 
 
 @pytest.fixture(scope="module")

@@ -79,15 +79,6 @@ def await_running(api: Api, queues: Queues, job: str, count: int) -> list[dict[s
     return pods
 
 
-def finish(api: Api, queues: Queues, job: str, *indexes: str) -> None:
-    """Let the pods of a job end: those of some indexes, or all."""
-    body = {"metadata": {"annotations": {RUN_FOR: "1ms"}}}
-    for pod in pods_of(api, queues.namespace, job):
-        index = pod["metadata"]["labels"].get("batch.kubernetes.io/job-completion-index")
-        if not indexes or index in indexes:
-            api.patch("pods", pod["metadata"]["name"], queues.namespace, body=body)
-
-
 def test_with_room_they_run_one_after_the_other(
     api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
@@ -109,12 +100,12 @@ def test_with_room_they_run_one_after_the_other(
     assert admitted() == [first]
     await_running(api, queues, first, 4)
     assert queues.is_suspended(second)
-    finish(api, queues, first)
+    queues.end_pods(first)
 
     queues.await_admitted(second)
     assert not running(api, queues.namespace) & {first}
     await_running(api, queues, second, 4)
-    finish(api, queues, second)
+    queues.end_pods(second)
     queues.await_finished(first, second)
     made = group_of(queues, api, second)
     assert made["spec"]["minMember"] == 4
@@ -212,7 +203,7 @@ def test_one_host_port_is_for_one_job_at_a_time(
     queues.await_admitted("free")
     text = "quota yes; room for 0 of 1: none of 1 node has all that one more needs"
     await_told(queues, "two", text)
-    finish(api, queues, "one")
+    queues.end_pods("one")
 
     queues.await_admitted("two")
     await_running(api, queues, "two", 1)
@@ -300,7 +291,7 @@ def test_a_job_that_is_partly_done_starts_again_with_what_remains(
     assert {pod["metadata"]["labels"][GROUP_LABEL] for pod in pods} == {
         group_of(queues, api, "job")["metadata"]["name"]
     }
-    finish(api, queues, "job", "0", "2")
+    queues.end_pods("job", "0", "2")
     api.wait_for(
         "two indexes are done",
         lambda: (

@@ -20,6 +20,7 @@ from extender.api.crds import needs_webhook
 from extender.api.definitions import DEFINITIONS
 from extender.config import Webhooks
 from extender.webhooks.certificates import Bundle, fault, issue
+from tests.cluster.alone import alone
 from tests.cluster.served import CONVERTED, CRDS, OLDER, is_older_served
 from tests.harness import objects
 from tests.harness.client import Api, ApiError
@@ -41,16 +42,7 @@ DAY = 86400.0
 ELECTED = {"reconcile": {"leaseSeconds": 8, "renewSeconds": 6, "retrySeconds": 0.3}}
 
 
-@pytest.fixture(scope="module")
-def control_plane() -> Iterator[ControlPlane]:
-    with ControlPlane(kubelet=False, controllers=False) as control_plane:
-        yield control_plane
-
-
-@pytest.fixture(scope="module")
-def api(control_plane: ControlPlane) -> Iterator[Api]:
-    with Api(control_plane.admin_kubeconfig) as api:
-        yield api
+control_plane, api = alone()
 
 
 @pytest.fixture(scope="module")
