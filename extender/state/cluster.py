@@ -13,7 +13,7 @@ plan keeps for members that kube-scheduler has not placed yet.
 Nothing here awaits, and nothing reads a clock; `validate` recounts everything from scratch.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -78,14 +78,14 @@ class Cluster:
 
         A listener may apply events of its own: it is called when the tables are whole again.
         """
-        version = self._tables.capacity_version
+        version = self._tables.gained.version
         change = self._handlers[type(event)](event)
         if self._unsorted and self._sort():
             change = replace(change, room=True)
         if change is not _NOTHING:
             for listener in self._listeners:
                 listener(change)
-        if change.groups or change.room or version != self._tables.capacity_version:
+        if change.groups or change.room or version != self._tables.gained.version:
             for told in self._on_room:
                 told()
         return change
@@ -130,7 +130,7 @@ class Cluster:
         kept = assumption.node if assumption is not None else None
         given_back = kept is not None and pod.node != kept and not (stays and pod.node is None)
         resized = before is not None and before.shape is not pod.shape
-        tables.capacity_version += given_back or resized
+        tables.gained.note(_gained(pod, kept if given_back else None, resized=resized))
         # The room that was granted to its group is not all taken, perhaps.
         fulfilled = granted and pod.group not in tables.set_aside.grants
         return Change(
@@ -185,21 +185,21 @@ class Cluster:
         if before == event.node:
             return _NOTHING
         self._tables.nodes[event.node.name] = event.node
-        self._nodes_changed()
+        self._nodes_changed((event.node.name,))
         if before is None or before.ready == event.node.ready:
             return _NOTHING
         there = (pod for pod in self._tables.pods.values() if pod.node == event.node.name)
         return Change(statuses=frozenset(pod.group for pod in there if pod.group))
 
-    def _nodes_changed(self) -> None:
-        self._tables.capacity_version += 1
-        self._tables.nodes_version += 1
+    def _nodes_changed(self, names: Collection[str]) -> None:
+        self._tables.gained.note(names)
+        self._tables.changed.note(names)
 
     def _node_deleted(self, event: ev.NodeDeleted) -> Change:
         tables = self._tables
         if tables.nodes.pop(event.name, None) is None:
             return _NOTHING
-        tables.nodes_version += 1
+        tables.changed.note((event.name,))
         lost = [
             uid
             for uid, assumption in tables.assumed.items()
@@ -211,11 +211,12 @@ class Cluster:
         return replace(change, room=True)
 
     def _nodes_listed(self, event: ev.NodesListed) -> Change:
-        listed = {node.name: node for node in event.nodes}
-        gone = [name for name in self._tables.nodes if name not in listed]
+        listed, known = {node.name: node for node in event.nodes}, self._tables.nodes
+        gone = [name for name in known if name not in listed]
         changes = [self._node_deleted(ev.NodeDeleted(name)) for name in gone]
-        self._tables.nodes.update(listed)
-        self._nodes_changed()
+        other = [name for name, node in listed.items() if known.get(name) != node]
+        known.update(listed)
+        self._nodes_changed(other)
         return _merge(changes)
 
     def _pod_group_applied(self, event: ev.PodGroupApplied) -> Change:
@@ -298,8 +299,9 @@ class Cluster:
                 before = self._tables.assumed.get(uid)
                 if before is None or before.stage is not Stage.PLANNED:
                     groups.add(pod.group)
-                else:
-                    moved = moved or before.node != node
+                elif before.node != node:
+                    moved = True
+                    self._tables.gained.note((before.node,))
                 self._assume(pod, node, Stage.PLANNED)
         lost = self._unreserved(ev.Unreserved(gone)) if gone else _NOTHING
         if not groups and not moved:
@@ -321,7 +323,7 @@ class Cluster:
             assumption = self._tables.assumed.get(uid)
             if assumption is not None:
                 self._drop_assumption(assumption)
-                self._tables.capacity_version += 1
+                self._tables.gained.note((assumption.node,))
                 groups.add(assumption.pod.group)
         return Change(groups=frozenset(filter(None, groups)), room=bool(groups))
 
@@ -333,10 +335,10 @@ class Cluster:
     def _claimed(self, event: ev.Claimed) -> Change:
         aside = self._tables.set_aside
         before = aside.claims
-        aside.claim(event.claims)
+        ended = aside.claim(event.claims)
         if before == aside.claims:
             return _NOTHING
-        self._tables.capacity_version += 1
+        self._tables.gained.note(ended)
         return Change(room=any(aside.claims.get(group) != claim for group, claim in before.items()))
 
     def _grant(self, pod_group: PodGroupInfo) -> None:
@@ -356,8 +358,8 @@ class Cluster:
         return sum(map(self._end_grant, groups)) > 0
 
     def _end_grant(self, group: str) -> bool:
-        ended = self._tables.set_aside.end_grant(group)
-        self._tables.capacity_version += ended
+        ended = group in self._tables.set_aside.grants
+        self._tables.gained.note(self._tables.set_aside.end_grant(group))
         return ended
 
     def _grants_ended(self, event: ev.GrantsEnded) -> Change:
@@ -393,8 +395,8 @@ class Cluster:
         return ended
 
     def _end_claim(self, group: str) -> bool:
-        ended = self._tables.set_aside.end_claim(group)
-        self._tables.capacity_version += ended
+        ended = group in self._tables.set_aside.claims
+        self._tables.gained.note(self._tables.set_aside.end_claim(group))
         return ended
 
     # --- counting --------------------------------------------------------------------------
@@ -490,7 +492,7 @@ class Cluster:
         if assumption is not None:
             self._drop_assumption(assumption)
         tables.refused.pop(uid, None)
-        tables.capacity_version += 1
+        tables.gained.note(filter(None, (pod.node, assumption.node if assumption else None)))
         self._uncount(pod)
         self._leave_group(pod)
         groups = frozenset((pod.group,)) if pod.group else frozenset()
@@ -525,6 +527,14 @@ class Cluster:
             assert sum(map(len, stages)) == len(set().union(*stages)), f"overlap in {tally}"
         assert self._tables.refused.keys() <= self._tables.pods.keys()
         self._tables.set_aside.validate()
+
+
+def _gained(pod: PodInfo, kept: str | None, *, resized: bool) -> Iterable[str]:
+    """Return the nodes that may have more room with a pod's new version.
+
+    `kept` is the node on which it had room kept that it does not need any more.
+    """
+    return {node for node in (kept, pod.node if resized else None) if node is not None}
 
 
 def _indexes(tables: Tables, pod: PodInfo) -> list[tuple[dict[str, set[str]], str]]:

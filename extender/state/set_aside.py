@@ -1,6 +1,6 @@
 """The tables of room that is set aside for groups: by group, and by node."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,20 +21,23 @@ class SetAside:
     granted: dict[str, dict[str, Resources]] = field(default_factory=dict)
     """By node: what is granted of it, by group."""
 
-    def claim(self, claims: Iterable[Claim]) -> None:
-        """Have these claims in place of those before."""
-        self.claims, self.claimed = {claim.group: claim for claim in claims}, {}
+    def claim(self, claims: Iterable[Claim]) -> set[str]:
+        """Have these claims in place of those before; return the nodes that gained room by it."""
+        before, self.claims = self.claims, {claim.group: claim for claim in claims}
+        self.claimed = {}
         for claim in self.claims.values():
             for node in claim.rooms:
                 self.claimed.setdefault(node, {})[claim.group] = claim
+        ended = (claim for claim in before.values() if self.claims.get(claim.group) != claim)
+        return {node for claim in ended for node in claim.rooms}
 
-    def end_claim(self, group: str) -> bool:
-        """Drop the claim of a group; return whether it had one."""
+    def end_claim(self, group: str) -> Collection[str]:
+        """Drop the claim of a group; return the nodes that it was on."""
         claim = self.claims.pop(group, None)
         if claim is None:
-            return False
+            return ()
         _take_off(self.claimed, claim.rooms, group)
-        return True
+        return claim.rooms.keys()
 
     def grant(self, group: str, grant: Grant) -> None:
         """Keep room for a group that has no grant."""
@@ -42,13 +45,13 @@ class SetAside:
         for node, amounts in grant.rooms.items():
             self.granted.setdefault(node, {})[group] = dict(amounts)
 
-    def end_grant(self, group: str) -> bool:
-        """Drop the grant of a group; return whether it had one."""
+    def end_grant(self, group: str) -> Collection[str]:
+        """Drop the grant of a group; return the nodes that it was on."""
         grant = self.grants.pop(group, None)
         if grant is None:
-            return False
+            return ()
         _take_off(self.granted, grant.rooms, group)
-        return True
+        return grant.rooms.keys()
 
     def subtract_claims(self, free: Resources, node: str, *, least: int, group: str | None) -> None:
         """Take off what others than `group` claim of a node, with that priority or a higher one."""

@@ -14,6 +14,7 @@ from extender.api.wellknown import POD_GROUP_GROUPS
 from extender.resources.quantity import Resources, add
 from extender.state.assumed import Assumption, Refusal, Stage
 from extender.state.claims import Claim, Grant
+from extender.state.gains import Gains
 from extender.state.group_queue import GroupQueue, Turn
 from extender.state.group_tally import GroupTally
 from extender.state.job_table import JobTable
@@ -44,8 +45,10 @@ class Tables:
     """By node: the planned pods, by UID."""
     kept: dict[str, dict[int, Resources]] = field(default_factory=dict)
     """By node: what these ask for, added up by priority."""
-    capacity_version: int = 0
-    nodes_version: int = 0
+    gained: Gains = field(default_factory=Gains)
+    """Nodes that have more room since, or take other pods."""
+    changed: Gains = field(default_factory=Gains)
+    """Nodes that came, went or changed."""
     ended: dict[str, PodInfo] = field(default_factory=dict)
     """Finished members by UID, as far as they are watched."""
     finished: dict[str, dict[str, PodInfo]] = field(default_factory=dict)
@@ -184,12 +187,20 @@ class Snapshot:
     @property
     def nodes_version(self) -> int:
         """Return a number that grows whenever a node came, went or changed."""
-        return self._tables.nodes_version
+        return self._tables.changed.version
+
+    def changed_since(self, version: int) -> Iterator[str]:
+        """Yield the nodes that came, went or changed after a `nodes_version`."""
+        return self._tables.changed.since(version)
 
     @property
     def capacity_version(self) -> int:
-        """Return a number that grows whenever room may have appeared."""
-        return self._tables.capacity_version
+        """Return a number that grows whenever a node has gained room, or takes other pods."""
+        return self._tables.gained.version
+
+    def gained_since(self, version: int) -> Iterator[str]:
+        """Yield the nodes that have gained room after a `capacity_version`."""
+        return self._tables.gained.since(version)
 
     def assumption(self, uid: str) -> Assumption | None:
         """Return the room that is kept or taken for a pod that the API shows without a node."""

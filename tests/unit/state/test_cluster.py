@@ -361,34 +361,59 @@ def test_the_refusal_of_an_unknown_pod_is_not_remembered(cluster: Cluster) -> No
     assert cluster.snapshot().refused == {}
 
 
-WANT_VERSION: dict[str, tuple[Sequence[Any], Any, bool]] = {
-    "a new node": ([], node("n9"), True),
-    "a node that grew": ([], node("n0", 9), True),
-    "a node without news": ([], node("n0", 8), False),
-    "a list of nodes": ([], ev.NodesListed(nodes(8, 8)), True),
-    "a pod that appears": ([], A, False),
-    "a pod that is bound": ([A], BOUND, False),
-    "a planned pod that is bound where it was to go": ([A, planned(gang_0="n0")], BOUND, False),
-    "a planned pod that is bound elsewhere": ([A, planned(gang_0="n1")], BOUND, True),
-    "a pod that goes": ([BOUND], ev.PodDeleted(A.uid), True),
-    "a pod that finished": ([BOUND], replace(BOUND, finished=True), True),
-    "a pod that changed its size": ([BOUND], replace(BOUND, shape=shape(2)), True),
-    "a plan": ([A], planned(gang_0="n0"), False),
-    "room given back": ([A, planned(gang_0="n0")], ev.Unreserved([A.uid]), True),
-    "no room given back": ([A], ev.Unreserved([A.uid]), False),
-    "a PodGroup": ([A], pod_group(), False),
+GAINED: dict[str, tuple[Sequence[Any], Any, set[str]]] = {
+    "a new node": ([], node("n9"), {"n9"}),
+    "a node that grew": ([], node("n0", 9), {"n0"}),
+    "a node without news": ([], node("n0", 8), set()),
+    "a list of the same nodes": ([], ev.NodesListed(nodes(8, 8)), set()),
+    "a list with another node": ([], ev.NodesListed(nodes(8, 8, 8)), {"n2"}),
+    "a list without a node": ([], ev.NodesListed(nodes(8)), set()),
+    "a pod that appears": ([], A, set()),
+    "a pod that is bound": ([A], BOUND, set()),
+    "a planned pod that is bound where it was to go": ([A, planned(gang_0="n0")], BOUND, set()),
+    "a planned pod that is bound elsewhere": ([A, planned(gang_0="n1")], BOUND, {"n1"}),
+    "a pod that goes": ([BOUND], ev.PodDeleted(A.uid), {"n0"}),
+    "a pod without a node that goes": ([A], ev.PodDeleted(A.uid), set()),
+    "a planned pod that goes": ([A, planned(gang_0="n1")], ev.PodDeleted(A.uid), {"n1"}),
+    "a pod that finished": ([BOUND], replace(BOUND, finished=True), {"n0"}),
+    "a pod that changed its size": ([BOUND], replace(BOUND, shape=shape(2)), {"n0"}),
+    "a plan": ([A], planned(gang_0="n0"), set()),
+    "a plan that moves": ([A, planned(gang_0="n0")], planned(gang_0="n1"), {"n0"}),
+    "room given back": ([A, planned(gang_0="n0")], ev.Unreserved([A.uid]), {"n0"}),
+    "no room given back": ([A], ev.Unreserved([A.uid]), set()),
+    "a PodGroup": ([A], pod_group(), set()),
 }
 
 
-@pytest.mark.parametrize(("before", "now", "want"), WANT_VERSION.values(), ids=WANT_VERSION)
-def test_the_capacity_version_tells_that_room_may_have_appeared(
-    before: Sequence[Any], now: Any, want: bool, cluster: Cluster
+@pytest.mark.parametrize(("before", "now", "want"), GAINED.values(), ids=GAINED)
+def test_the_nodes_that_gained_room_are_known(
+    before: Sequence[Any], now: Any, want: set[str], cluster: Cluster
 ) -> None:
     tell(cluster, nodes(8, 8), before)
-    version = cluster.snapshot().capacity_version
+    snapshot = cluster.snapshot()
+    version = snapshot.capacity_version
     tell(cluster, now)
 
-    assert (cluster.snapshot().capacity_version > version) is want
+    assert set(snapshot.gained_since(version)) == want
+    assert (snapshot.capacity_version > version) is bool(want)
+
+
+CHANGED: dict[str, tuple[Any, set[str]]] = {
+    "a label": (node("n0", 8, labels={"a": "b"}), {"n0"}),
+    "no news": (node("n0", 8), set()),
+    "a node that goes": (ev.NodeDeleted("n1"), {"n1"}),
+    "a pod that goes": (ev.PodDeleted(A.uid), set()),
+}
+
+
+@pytest.mark.parametrize(("now", "want"), CHANGED.values(), ids=CHANGED)
+def test_the_nodes_that_changed_are_known(now: Any, want: set[str], cluster: Cluster) -> None:
+    tell(cluster, nodes(8, 8), BOUND)
+    snapshot = cluster.snapshot()
+    version = snapshot.nodes_version
+    tell(cluster, now)
+
+    assert set(snapshot.changed_since(version)) == want
 
 
 def test_an_update_of_a_planned_pod_is_no_sign_of_room(cluster: Cluster) -> None:
