@@ -11,6 +11,7 @@ from msgspec import Raw
 from extender.kube.client import KubeClient
 from extender.kube.decode import DecodeError
 from extender.kube.errors import UnavailableError
+from extender.runtime.pacer import Pacer
 
 PAGE_SIZE: Final = 1000
 
@@ -49,9 +50,14 @@ async def pages(client: KubeClient, path: str, selector: str = "") -> AsyncItera
 
 
 async def everything(
-    client: KubeClient, path: str, decode: Callable[[bytes], T], *, selector: str = ""
+    client: KubeClient,
+    path: str,
+    decode: Callable[[bytes], T],
+    *,
+    selector: str = "",
+    pacer: Pacer | None = None,
 ) -> list[T]:
-    """Return all objects of a resource that can be read. Raises ApiError."""
+    """Return all objects of a resource that can be read, decoded with rests. Raises ApiError."""
     found: list[T] = []
     async for page in pages(client, path, selector):
         for item in page.items or ():
@@ -59,6 +65,8 @@ async def everything(
                 found.append(decode(bytes(item)))
             except DecodeError as error:
                 _log.warning("object ignored", path=path, error=str(error))
+            if pacer is not None and pacer.is_due:
+                await pacer.rest()
     return found
 
 

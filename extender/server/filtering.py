@@ -116,7 +116,7 @@ class Filtering:
         known = self._snapshot.pods.get(uid)
         if known is not None:
             return known
-        pod = self._decoder.pod(args.pod)
+        pod = self._decoder.pod(args.pod).as_requested()
         self._cluster.apply(ev.PodSeen(pod))
         return pod
 

@@ -3,8 +3,8 @@
 `Cluster.apply` is the only way in. Facts (what the API server says) always win over assumptions
 (what we are about to do): a pod that the watch shows on a node has its assumption dropped in the
 same step, so that its room is counted once, whichever of the two arrives first. A list replaces
-everything of its kind at once, and whatever it lacks is treated as deleted: that is what makes a
-relist after `410 Gone` correct.
+everything of its kind, and whatever it lacks is treated as deleted: that is what makes a relist
+after `410 Gone` correct. It is taken in a few objects at a time: see `state.relist`.
 
 Room is counted in two tables. `used` is what kube-scheduler also counts: bound pods, and pods
 whose bind request is held or being answered. `reserved` is what only we know: the room that a
@@ -13,15 +13,15 @@ plan keeps for members that kube-scheduler has not placed yet.
 Nothing here awaits, and nothing reads a clock; `validate` recounts everything from scratch.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from extender.resources.quantity import Resources, add, subtract
 from extender.state import events as ev
-from extender.state import pod_changes
+from extender.state import pod_changes, relist
 from extender.state.assumed import Assumption, Refusal, Stage
-from extender.state.events import Change, Event
+from extender.state.events import Change, Event, Listed
 from extender.state.group_tally import GroupTally
 from extender.state.jobs import JobInfo
 from extender.state.pod_groups import PodGroupInfo
@@ -30,8 +30,8 @@ from extender.state.snapshot import Snapshot, Tables
 
 _NOTHING = Change()
 _RECOUNTED: Final = (
-    *("pods", "groups", "controlled", "of_workload", "jobs"),
-    *("assumed", "used", "reserved"),
+    *("pods", "groups", "controlled", "of_workload", "on_node", "jobs"),
+    *("assumed", "assumed_on", "used", "reserved"),
 )
 _REMEMBERED: Final = 10_000
 """Deleted pods whose UIDs are kept, so that a late request does not bring one back."""
@@ -51,17 +51,14 @@ class Cluster:
         self._handlers: dict[type, Callable[[Any], Change]] = {
             ev.PodApplied: self._pod_applied,
             ev.PodSeen: self._pod_seen,
+            ev.SeenEnded: self._seen_ended,
             ev.PodDeleted: self._pod_deleted,
-            ev.PodsListed: self._pods_listed,
             ev.NodeApplied: self._node_applied,
             ev.NodeDeleted: self._node_deleted,
-            ev.NodesListed: self._nodes_listed,
             ev.PodGroupApplied: self._pod_group_applied,
             ev.PodGroupDeleted: self._pod_group_deleted,
-            ev.PodGroupsListed: self._pod_groups_listed,
             ev.JobApplied: self._job_applied,
             ev.JobDeleted: self._job_deleted,
-            ev.JobsListed: self._jobs_listed,
             ev.Planned: self._planned,
             ev.PodWaiting: self._pod_waiting,
             ev.PodBinding: self._pod_binding,
@@ -73,13 +70,26 @@ class Cluster:
             ev.PodsTried: self._pods_tried,
         }
 
-    def apply(self, event: Event) -> Change:
+    def apply(self, event: Event | Listed) -> Change:
         """Take one event in, return what it touched, and tell the listeners.
 
         A listener may apply events of its own: it is called when the tables are whole again.
         """
+        if isinstance(event, Listed):
+            return _merge(self.replace(event))
+        return self._take((event,))
+
+    def replace(self, listed: Listed) -> Iterator[Change]:
+        """Take a list in, and yield what each slice of it touched.
+
+        The tables are whole between two slices, and other events may come there.
+        """
+        for events in relist.slices(listed, self._tables):
+            yield self._take(events)
+
+    def _take(self, events: Sequence[Event]) -> Change:
         version = self._tables.gained.version
-        change = self._handlers[type(event)](event)
+        change = _merge(self._handlers[type(event)](event) for event in events)
         if self._unsorted and self._sort():
             change = replace(change, room=True)
         if change is not _NOTHING:
@@ -110,7 +120,10 @@ class Cluster:
             return self._pod_finished(pod)
         tables = self._tables
         self._forget_ended(pod.uid)
+        tables.seen.pop(pod.uid, None)
         before = tables.pods.get(pod.uid)
+        if before == pod:
+            return _NOTHING
         assumption = tables.assumed.get(pod.uid)
         if assumption is not None:
             self._drop_assumption(assumption)
@@ -164,21 +177,23 @@ class Cluster:
         # A request may be older than the deletion that the watch has told already.
         if event.pod.uid in self._tables.pods or event.pod.uid in self._gone:
             return _NOTHING
-        return self._pod_applied(ev.PodApplied(event.pod))
+        change = self._pod_applied(ev.PodApplied(event.pod.as_requested()))
+        self._tables.seen[event.pod.uid] = None
+        return change
+
+    def _seen_ended(self, event: ev.SeenEnded) -> Change:
+        tables = self._tables
+        ended = []
+        for uid in event.uids:
+            assumption = tables.assumed.get(uid)
+            # Whether a Binding works says whether there is such a pod.
+            binding = assumption is not None and assumption.stage is Stage.BINDING
+            if uid in tables.seen and not binding:
+                ended.append(self._drop_pod(uid))
+        return _merge(ended)
 
     def _pod_deleted(self, event: ev.PodDeleted) -> Change:
         return self._forget_pod(event.uid)
-
-    def _pods_listed(self, event: ev.PodsListed) -> Change:
-        listed = {pod.uid for pod in event.pods}
-        tables = self._tables
-        gone = [uid for uid in (*tables.pods, *tables.ended) if uid not in listed]
-        changes = [self._forget_pod(uid) for uid in gone]
-        for uid in gone:
-            # It may be newer than the list's first page, and seen in a request already.
-            self._gone.pop(uid, None)
-        changes += [self._pod_applied(ev.PodApplied(pod)) for pod in event.pods]
-        return _merge(changes)
 
     def _node_applied(self, event: ev.NodeApplied) -> Change:
         before = self._tables.nodes.get(event.node.name)
@@ -188,8 +203,8 @@ class Cluster:
         self._nodes_changed((event.node.name,))
         if before is None or before.ready == event.node.ready:
             return _NOTHING
-        there = (pod for pod in self._tables.pods.values() if pod.node == event.node.name)
-        return Change(statuses=frozenset(pod.group for pod in there if pod.group))
+        pods = map(self._tables.pods.__getitem__, self._tables.on_node.get(event.node.name, ()))
+        return Change(statuses=frozenset(pod.group for pod in pods if pod.group))
 
     def _nodes_changed(self, names: Collection[str]) -> None:
         self._tables.gained.note(names)
@@ -202,22 +217,13 @@ class Cluster:
         tables.changed.note((event.name,))
         lost = [
             uid
-            for uid, assumption in tables.assumed.items()
-            if assumption.node == event.name and assumption.stage is not Stage.BINDING
+            for uid in tables.assumed_on.get(event.name, ())
+            if tables.assumed[uid].stage is not Stage.BINDING
         ]
         change = self._unreserved(ev.Unreserved(lost))
         # kube-scheduler wakes nobody because a node went; who waits behind a group that now never
         # fits has its turn.
         return replace(change, room=True)
-
-    def _nodes_listed(self, event: ev.NodesListed) -> Change:
-        listed, known = {node.name: node for node in event.nodes}, self._tables.nodes
-        gone = [name for name in known if name not in listed]
-        changes = [self._node_deleted(ev.NodeDeleted(name)) for name in gone]
-        other = [name for name, node in listed.items() if known.get(name) != node]
-        known.update(listed)
-        self._nodes_changed(other)
-        return _merge(changes)
 
     def _pod_group_applied(self, event: ev.PodGroupApplied) -> Change:
         pod_group, pod_groups = event.pod_group, self._tables.pod_groups
@@ -244,17 +250,6 @@ class Cluster:
             self._grant(other)
         return Change(groups=told, statuses=told, room=ended)
 
-    def _pod_groups_listed(self, event: ev.PodGroupsListed) -> Change:
-        listed = {pod_group.key for pod_group in event.pod_groups}
-        known = [key for api_group, key in self._tables.pod_groups if api_group == event.api_group]
-        changes = [
-            self._pod_group_deleted(ev.PodGroupDeleted(event.api_group, key))
-            for key in known
-            if key not in listed
-        ]
-        changes += [self._pod_group_applied(ev.PodGroupApplied(pg)) for pg in event.pod_groups]
-        return _merge(changes)
-
     def _job_applied(self, event: ev.JobApplied) -> Change:
         job, jobs = event.job, self._tables.jobs
         before = jobs.by_uid.get(job.uid)
@@ -278,12 +273,6 @@ class Cluster:
         self._unsorted |= groups
         held, holds = (job.held_by_queue if job else None for job in (before, after))
         return Change(groups=groups, room=bool(held and not holds))
-
-    def _jobs_listed(self, event: ev.JobsListed) -> Change:
-        listed = {job.uid for job in event.jobs}
-        gone = [uid for uid in self._tables.jobs.by_uid if uid not in listed]
-        changes = [self._job_deleted(ev.JobDeleted(uid)) for uid in gone]
-        return _merge(changes + [self._job_applied(ev.JobApplied(job)) for job in event.jobs])
 
     # --- steps of our own ------------------------------------------------------------------
 
@@ -411,6 +400,7 @@ class Cluster:
             self._drop_assumption(before)
         assumption = Assumption(known, node, stage)
         tables.assumed[pod.uid] = assumption
+        tables.assumed_on.setdefault(node, set()).add(pod.uid)
         if stage is Stage.PLANNED:
             tables.reserved.setdefault(node, {})[pod.uid] = assumption
             kept = tables.kept.setdefault(node, {}).setdefault(known.priority, {})
@@ -425,6 +415,7 @@ class Cluster:
         tables = self._tables
         pod, node = assumption.pod, assumption.node
         del tables.assumed[pod.uid]
+        _discard(tables.assumed_on, node, pod.uid)
         if assumption.stage is Stage.PLANNED:
             there = tables.reserved[node]
             del there[pod.uid]
@@ -458,9 +449,7 @@ class Cluster:
         if pod.node is not None:
             _take_off(tables.used, pod.node, pod.shape.requests)
         for index, name in _indexes(tables, pod):
-            index[name].discard(pod.uid)
-            if not index[name]:
-                del index[name]
+            _discard(index, name, pod.uid)
         tally = self._tally_of(pod)
         if tally is not None:
             tally.remove(pod)
@@ -480,14 +469,18 @@ class Cluster:
                 del self._tables.groups[pod.group]
 
     def _forget_pod(self, uid: str, *, has_ended: bool = False) -> Change:
-        tables = self._tables
         told = _NOTHING if has_ended else self._forget_ended(uid)
         self._gone[uid] = None
         while len(self._gone) > _REMEMBERED:
             del self._gone[next(iter(self._gone))]
+        return _merge((told, self._drop_pod(uid)))
+
+    def _drop_pod(self, uid: str) -> Change:
+        tables = self._tables
+        tables.seen.pop(uid, None)
         pod = tables.pods.pop(uid, None)
         if pod is None:
-            return told
+            return _NOTHING
         assumption = tables.assumed.get(uid)
         if assumption is not None:
             self._drop_assumption(assumption)
@@ -538,9 +531,20 @@ def _gained(pod: PodInfo, kept: str | None, *, resized: bool) -> Iterable[str]:
 
 
 def _indexes(tables: Tables, pod: PodInfo) -> list[tuple[dict[str, set[str]], str]]:
-    """Return where a pod is found by somebody else's name."""
-    found = ((tables.controlled, pod.controller), (tables.of_workload, pod.workload))
+    """Return where a pod is found by the name of something else."""
+    found = (
+        (tables.controlled, pod.controller),
+        (tables.of_workload, pod.workload),
+        (tables.on_node, pod.node),
+    )
     return [(index, name) for index, name in found if name is not None]
+
+
+def _discard(index: dict[str, set[str]], name: str, uid: str) -> None:
+    there = index[name]
+    there.discard(uid)
+    if not there:
+        del index[name]
 
 
 def _take_off(used: dict[str, Resources], node: str, requests: Mapping[str, int]) -> None:
@@ -551,7 +555,9 @@ def _take_off(used: dict[str, Resources], node: str, requests: Mapping[str, int]
 
 
 def _merge(changes: Iterable[Change]) -> Change:
-    changes = list(changes)
+    changes = [change for change in changes if change is not _NOTHING]
+    if len(changes) <= 1:
+        return changes[0] if changes else _NOTHING
     return Change(
         groups=frozenset().union(*(change.groups for change in changes)),
         unschedulable=frozenset().union(*(change.unschedulable for change in changes)),

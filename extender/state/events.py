@@ -19,9 +19,19 @@ class PodApplied:
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """kube-scheduler showed a pod that our own watch may not have told us of yet."""
+    """A request showed a pod that our own watch may not have shown yet.
+
+    Its node and status are not believed, and the pod itself only until `SeenEnded`.
+    """
 
     pod: PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class SeenEnded:
+    """No watch has shown these pods in time: they are dropped, as far as still none has."""
+
+    uids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,7 @@ class PodDeleted:
 
 @dataclass(frozen=True, slots=True)
 class PodsListed:
-    """All pods there are: whatever is missing was deleted while nobody looked."""
+    """All pods there are: whatever is missing was deleted between two watches."""
 
     pods: Sequence[PodInfo]
 
@@ -170,20 +180,20 @@ class PodsTried:
     uids: Sequence[str]
 
 
+Listed = PodsListed | NodesListed | PodGroupsListed | JobsListed
+"""All objects of a kind: what is missing is gone."""
+
 Event = (
     PodApplied
     | PodSeen
+    | SeenEnded
     | PodDeleted
-    | PodsListed
     | NodeApplied
     | NodeDeleted
-    | NodesListed
     | PodGroupApplied
     | PodGroupDeleted
-    | PodGroupsListed
     | JobApplied
     | JobDeleted
-    | JobsListed
     | Planned
     | PodWaiting
     | PodBinding

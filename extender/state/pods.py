@@ -1,7 +1,7 @@
 """What decisions know of a pod."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from extender.api.core_v1 import Affinity, Toleration
 from extender.api.wellknown import GANG_GATE
@@ -72,6 +72,19 @@ class PodInfo:
     def is_held_back(self) -> bool:
         """Whether our own gate is the only one that keeps kube-scheduler from trying it."""
         return self.gates == (GANG_GATE,)
+
+    def as_requested(self) -> "PodInfo":
+        """Return what of a pod in a request is believed: what it is, not where and how it is."""
+        return replace(
+            self,
+            node=None,
+            nominated=None,
+            unschedulable=None,
+            finished=False,
+            phase="Pending",
+            ready=False,
+            gang_ready=False,
+        )
 
     @property
     def admitted(self) -> bool:

@@ -37,7 +37,13 @@ class Tables:
     """By UID of an owner: the pods that it makes others in place of."""
     of_workload: dict[str, set[str]] = field(default_factory=dict)
     """By Workload: the UIDs of the pods that say that they are its."""
+    on_node: dict[str, set[str]] = field(default_factory=dict)
+    """By node: the UIDs of the pods that the API shows on it."""
+    seen: dict[str, None] = field(default_factory=dict)
+    """UIDs of pods that only requests have shown yet, and no watch."""
     assumed: dict[str, Assumption] = field(default_factory=dict)
+    assumed_on: dict[str, set[str]] = field(default_factory=dict)
+    """By node: the UIDs of the pods that room there is planned for, held or being taken by."""
     refused: dict[str, Refusal] = field(default_factory=dict)
     used: dict[str, Resources] = field(default_factory=dict)
     """By node: bound pods, and those that wait or are being bound."""
@@ -86,6 +92,11 @@ class Snapshot:
     def pods(self) -> Mapping[str, PodInfo]:
         """All pods that have not finished, by UID."""
         return self._tables.pods
+
+    @property
+    def seen(self) -> Collection[str]:
+        """UIDs of the pods that only requests have shown, oldest first."""
+        return self._tables.seen.keys()
 
     @property
     def refused(self) -> Mapping[str, Refusal]:
@@ -171,6 +182,10 @@ class Snapshot:
         """Yield the pods of a group in order of arrival."""
         pods = self._tables.pods
         return (pods[uid] for uid in self.tally(key).members)
+
+    def pods_on(self, node: str) -> Collection[str]:
+        """Return the UIDs of the pods that the API shows on a node and that have not finished."""
+        return self._tables.on_node.get(node, ())
 
     def controlled_by(self, owner: str) -> Collection[str]:
         """Return the UIDs of the pods whose controller has that UID."""

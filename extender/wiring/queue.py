@@ -32,6 +32,7 @@ from extender.queueing.room import requires_room
 from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
+from extender.runtime.pacer import Pacer
 from extender.state.cluster import Cluster
 from extender.state.queues.events import Change
 from extender.state.queues.records import (
@@ -60,6 +61,7 @@ class Given:
     job_metrics: JobMetrics
     observer: Callable[[str], Observer]
     cluster: Cluster
+    pacer: Pacer
 
 
 class Queue:
@@ -79,6 +81,7 @@ class Queue:
             decoder,
             integrations=selected,
             job_selector="" if manages_all else QUEUE_LABEL,
+            pacer=given.pacer,
         )
         self.reflectors = self._sources.reflectors
         self._metrics = given.metrics

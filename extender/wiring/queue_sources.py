@@ -1,7 +1,7 @@
 """What feeds the queue's state: watches, lists, and jobs that are asked for one by one."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -17,6 +17,7 @@ from extender.kube.lists import everything
 from extender.kube.queues import JobWriter, collection, objects
 from extender.kube.reflector import Reflector
 from extender.kube.watch import Watcher
+from extender.runtime.pacer import Pacer
 from extender.state.queues import events as ev
 from extender.state.queues.events import Record
 from extender.state.queues.records import (
@@ -55,8 +56,10 @@ class Sources:
         *,
         integrations: Sequence[Integration],
         job_selector: str,
+        pacer: Pacer,
     ) -> None:
         self._client = client
+        self._pacer = pacer
         self._queues = queues
         self._decoder = decoder
         self._integrations = {each.name: each for each in integrations}
@@ -102,16 +105,16 @@ class Sources:
                 await asyncio.sleep(pauses.next())
 
     async def _read_all(self) -> None:
-        path = collection("workloads", "")
-        for workload in await everything(self._client, path, self._decoder.workload):
-            self._tell(ev.Applied(workload))
+        path, pacer = collection("workloads", ""), self._pacer
+        found = await everything(self._client, path, self._decoder.workload, pacer=pacer)
+        await pacer.go_through(self._queues.apply(ev.Applied(workload)) for workload in found)
         for each in self._integrations.values():
             path = objects(each.group, each.version, each.plural)
             decode = partial(self._decode_job, kind=each.name)
             selector = f"&labelSelector={quote(self._job_selector)}" if self._job_selector else ""
             with suppress(NotFoundError):  # there may be no such kind
-                for job in await everything(self._client, path, decode, selector=selector):
-                    self._tell(ev.JobApplied(job))
+                jobs = await everything(self._client, path, decode, selector=selector, pacer=pacer)
+                await pacer.go_through(self._queues.apply(ev.JobApplied(job)) for job in jobs)
 
     def _decode_job(self, raw: bytes, kind: str) -> JobObject:
         integration = self._integrations[kind]
@@ -155,9 +158,9 @@ class Sources:
     def _reflector(
         self, kind: str, record: type[R], decode: Callable[[bytes], R], *, path: str = ""
     ) -> Reflector[R]:
-        def listed(found: Sequence[R]) -> None:
+        def listed(found: Sequence[R]) -> Iterator[ev.Change]:
             of = cast("type[Record]", record)
-            self._tell(ev.Listed(of, found, reflector.version))
+            return self._queues.replace(ev.Listed(of, found, reflector.version))
 
         reflector = Reflector[R](
             kind,
@@ -178,7 +181,9 @@ class Sources:
                 self._job_selector,
             ),
             lambda raw: self._decode_job(raw, name),
-            listed=lambda found: self._tell(ev.JobsListed(name, found, reflector.version)),
+            listed=lambda found: self._queues.replace(
+                ev.JobsListed(name, found, reflector.version)
+            ),
             applied=lambda found: self._tell(ev.JobApplied(found)),
             deleted=lambda found: self._tell(ev.JobDeleted(found)),
         )

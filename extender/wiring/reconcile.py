@@ -28,6 +28,7 @@ from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.recorder import Recorder
 from extender.runtime.clock import SystemClock
 from extender.runtime.controller import Controller
+from extender.runtime.pacer import Pacer
 from extender.server.health import health_app
 from extender.server.visibility import Visibility, add_visibility
 from extender.state.cluster import Cluster
@@ -58,6 +59,7 @@ class Reconciler:
         self._snapshot = cluster.snapshot()
         self._metrics = ReconcilerMetrics()
         decoder = Decoder()
+        self._pacer = Pacer(clock)
         self.reflectors = reflectors(client, cluster, decoder, pods=ALL_PODS)
         self._recorder = Recorder(
             client,
@@ -89,6 +91,7 @@ class Reconciler:
                 JobMetrics(self._metrics.registry),
                 partial(_Observer, self._metrics),
                 cluster,
+                self._pacer,
             )
             self._queue = Queue(settings, client, given)
             self.reflectors += self._queue.reflectors
@@ -134,7 +137,9 @@ class Reconciler:
     async def run(self, serve: Callable[[], Awaitable[None]], stop: Callable[[], None]) -> None:
         """Run everything until `serve` returns; `stop` makes it. Raises LeadershipLost."""
         async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
+            background = [
+                tasks.create_task(reflector.run(self._pacer)) for reflector in self.reflectors
+            ]
             background.append(tasks.create_task(self._age()))
             background.append(tasks.create_task(self._lead(stop)))
             if self._webhooks is not None:

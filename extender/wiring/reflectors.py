@@ -2,7 +2,9 @@
 
 import asyncio
 import random
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from extender.api.wellknown import POD_GROUP_GROUPS
 from extender.kube.client import KubeClient
@@ -21,6 +23,8 @@ ALL_PODS: Final = ""
 LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """What kube-scheduler itself watches: finished pods hold nothing, and show up as deleted."""
 
+T = TypeVar("T")
+
 
 def backoff(base: float, cap: float) -> Backoff:
     """Return pauses from `base` to `cap` seconds, spread so that nobody moves in step."""
@@ -34,6 +38,16 @@ def reflectors(
 
     `pods` is the field selector for pods.
     """
+    known = cluster.snapshot().pods
+
+    def pod(raw: bytes) -> PodInfo:
+        """Return the pod as it is held already, where nothing about it is new: it takes memory."""
+        found = decoder.pod(raw)
+        held = known.get(found.uid)
+        return held if held == found else found
+
+    def replace(event: Callable[[Sequence[T]], ev.Listed]) -> Callable[..., Iterator[ev.Change]]:
+        return lambda found: cluster.replace(event(found))
 
     def watcher(path: str, selector: str = "") -> Watcher:
         return Watcher(
@@ -47,8 +61,8 @@ def reflectors(
     members = Reflector[PodInfo](
         "pods",
         watcher("/api/v1/pods", pods),
-        decoder.pod,
-        listed=lambda pods: _tell(cluster, ev.PodsListed(pods)),
+        pod,
+        listed=replace(ev.PodsListed),
         applied=lambda pod: _tell(cluster, ev.PodApplied(pod)),
         deleted=lambda pod: _tell(cluster, ev.PodDeleted(pod.uid)),
     )
@@ -56,7 +70,7 @@ def reflectors(
         "nodes",
         watcher("/api/v1/nodes"),
         decoder.node,
-        listed=lambda nodes: _tell(cluster, ev.NodesListed(nodes)),
+        listed=replace(ev.NodesListed),
         applied=lambda node: _tell(cluster, ev.NodeApplied(node)),
         deleted=lambda node: _tell(cluster, ev.NodeDeleted(node.name)),
     )
@@ -66,7 +80,7 @@ def reflectors(
             f"podgroups.{api_group}",
             watcher(f"/apis/{api_group}/v1alpha1/podgroups"),
             lambda raw: decoder.pod_group(raw, api_group=api_group),
-            listed=lambda found: _tell(cluster, ev.PodGroupsListed(api_group, found)),
+            listed=replace(partial(ev.PodGroupsListed, api_group)),
             applied=lambda found: _tell(cluster, ev.PodGroupApplied(found)),
             deleted=lambda found: _tell(cluster, ev.PodGroupDeleted(api_group, found.key)),
         )
@@ -75,7 +89,7 @@ def reflectors(
         "jobs",
         watcher("/apis/batch/v1/jobs"),
         decoder.job,
-        listed=lambda jobs: _tell(cluster, ev.JobsListed(jobs)),
+        listed=replace(ev.JobsListed),
         applied=lambda job: _tell(cluster, ev.JobApplied(job)),
         deleted=lambda job: _tell(cluster, ev.JobDeleted(job.uid)),
     )

@@ -18,12 +18,14 @@ from extender.config import Settings
 from extender.controllers.aging import Aging
 from extender.controllers.gatekeeper import Gatekeeper
 from extender.controllers.permit_reporter import PermitReporter
+from extender.controllers.unconfirmed import Unconfirmed
 from extender.controllers.waker import Waker
 from extender.kube.client import KubeClient, load_configuration
 from extender.kube.decode import Decoder
 from extender.kube.pod_groups import ConditionWriter
 from extender.kube.pods import PodWriter
 from extender.runtime.clock import SystemClock
+from extender.runtime.pacer import Pacer
 from extender.runtime.retry import Retry
 from extender.server.app import create_app
 from extender.server.binding import Binding
@@ -45,11 +47,13 @@ class Extender:
         clock, metrics, cluster, decoder = SystemClock(), Metrics(), Cluster(), Decoder()
         writer, options = PodWriter(client), settings.gang.options()
         memory = GroupMemory(cluster, options=options, clock=clock)
+        self._pacer = Pacer(clock)
         self.reflectors = reflectors(client, cluster, decoder, pods=LIVE_PODS)
         self.waiting = WaitingPods(cluster, memory, metrics=metrics)
         self.waker = Waker(cluster, writer, clock=clock, metrics=metrics, options=options)
         self.gatekeeper = Gatekeeper(cluster, memory, options=options, clock=clock)
         self.aging = Aging(cluster, options=options, clock=clock, schedulers=memory.schedulers)
+        self.unconfirmed = Unconfirmed(cluster, clock=clock)
         self.reporter = PermitReporter(cluster, ConditionWriter(client), memory, clock=clock)
         retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
         binding = Binding(
@@ -91,18 +95,26 @@ class Extender:
     async def _when_synced(self) -> None:
         for reflector in self.reflectors:
             await reflector.first_list.wait()
+        # Not before: a part of the cluster has room where the whole of it has none.
         self.waker.recover()
-        await self.aging.run()
+        async with asyncio.TaskGroup() as tasks:
+            for each in (
+                self.waker,
+                self.gatekeeper,
+                self.aging,
+                self.reporter,
+                self.unconfirmed,
+            ):
+                tasks.create_task(each.run())
 
     async def run(self, serve: Callable[[], Any]) -> None:
         """Run everything until `serve` returns."""
         _collect_garbage_seldom()
         async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(reflector.run()) for reflector in self.reflectors]
-            background.append(tasks.create_task(self.waker.run()))
+            background = [
+                tasks.create_task(reflector.run(self._pacer)) for reflector in self.reflectors
+            ]
             background.append(tasks.create_task(self._when_synced()))
-            background.append(tasks.create_task(self.gatekeeper.run()))
-            background.append(tasks.create_task(self.reporter.run()))
             await serve()
             for task in background:
                 task.cancel()

@@ -97,7 +97,7 @@ class Forgotten:
     """What had been assumed; something else that was assumed since stays."""
 
 
-Event = Applied | Deleted | Listed | JobApplied | JobDeleted | JobsListed | Assumed | Forgotten
+Event = Applied | Deleted | JobApplied | JobDeleted | Assumed | Forgotten
 
 
 @dataclass(frozen=True, slots=True)

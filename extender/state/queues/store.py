@@ -1,15 +1,17 @@
 """The one writer of what is known of queues.
 
 Facts come from watches and from the answers to our own writes, whichever is first: a version that
-is older than the one known changes nothing. A list replaces everything of its type. What is assumed
+is older than the one known changes nothing. A list replaces everything of its type, a slice at a
+time: first what it lacks goes, then its objects come. The answers to our own writes may arrive
+between two slices; versions say which of them is newer than the list. What is assumed
 (quota given, the API server not yet told) counts as taken from the same step on, and ends when the
 fact shows it or when it is forgotten.
 
 Nothing here awaits, and nothing reads a clock; `validate` recounts everything from scratch.
 """
 
-from collections.abc import Callable, Iterable
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from math import inf
 from typing import Any, Final, TypeVar
 
@@ -41,6 +43,8 @@ _NOTHING = Change()
 _REMEMBERED: Final = 10_000
 """Deleted objects whose UIDs are kept, so that the late answer to a write brings none back."""
 _FOR_GOOD: Final = inf
+AT_ONCE: Final = 32
+"""Objects of a list that are taken in before others may have their turn."""
 _Named = NamespaceInfo | PriorityClassInfo | WorkloadPriorityClassInfo | RuntimeClassInfo
 """Records of which no version is known."""
 _STRUCTURE: Final = (FlavorInfo, ClusterQueueInfo, CohortInfo)
@@ -74,19 +78,35 @@ class Queues:
         self._handlers: dict[type, Callable[[Any], Change]] = {
             ev.Applied: lambda e: self._put(e.record),
             ev.Deleted: lambda e: self._drop(e.record),
-            ev.Listed: self._listed,
             ev.JobApplied: lambda e: self._put_job(e.job),
             ev.JobDeleted: lambda e: self._drop_job(
                 e.job, _FOR_GOOD if e.for_good else e.job.meta.version
             ),
-            ev.JobsListed: self._jobs_listed,
             ev.Assumed: self._assumed,
             ev.Forgotten: self._forgotten,
         }
 
-    def apply(self, event: Event) -> Change:
+    def apply(self, event: Event | ev.Listed | ev.JobsListed) -> Change:
         """Take one event in, return what it touched, and tell the listeners."""
-        change = self._handlers[type(event)](event)
+        if isinstance(event, ev.Listed | ev.JobsListed):
+            return _union(self.replace(event))
+        return self._told(self._handlers[type(event)](event))
+
+    def replace(self, listed: ev.Listed | ev.JobsListed) -> Iterator[Change]:
+        """Take a list in, and yield what each slice of it touched.
+
+        The tables are whole between two slices, and other events may come there.
+        """
+        if isinstance(listed, ev.JobsListed):
+            steps, size = self._jobs_listed(listed), AT_ONCE
+        else:
+            # What settings make of workloads is worked out once for all settings of a type.
+            small = listed.type is not WorkloadInfo
+            steps, size = self._listed(listed), len(listed.records) if small else AT_ONCE
+        while some := list(islice(steps, max(size, AT_ONCE))):
+            yield self._told(_union(some))
+
+    def _told(self, change: Change) -> Change:
         if change != _NOTHING:
             for listener in self._listeners:
                 listener(change)
@@ -160,13 +180,16 @@ class Queues:
         while len(self._gone) > _REMEMBERED:
             del self._gone[next(iter(self._gone))]
 
-    def _listed(self, event: ev.Listed) -> Change:
+    def _listed(self, event: ev.Listed) -> Iterator[Change]:
         table = self._by_type[event.type]
         there = {_key(record) for record in event.records}
-        gone = [r for key, r in table.items() if key not in there and _was_there(r, event.version)]
-        changes = [self._drop(record) for record in gone]
-        changes += [self._put(record) for record in event.records]
-        return _union(changes)
+        for key in [*table]:
+            record = None if key in there else table.get(key)
+            if record is not None and _was_there(record, event.version):
+                yield self._drop(record)
+            else:
+                yield _NOTHING
+        yield from map(self._put, event.records)
 
     def _touched(self, before: Record | None, after: Record | None) -> Change:
         record = after or before
@@ -391,16 +414,15 @@ class Queues:
         if job.prebuilt:
             _discard(self._tables.by_prebuilt, job.prebuilt, job.key)
 
-    def _jobs_listed(self, event: ev.JobsListed) -> Change:
+    def _jobs_listed(self, event: ev.JobsListed) -> Iterator[Change]:
         there = {job.key for job in event.jobs}
-        gone = [
-            job
-            for job in self._tables.jobs.values()
-            if job.kind == event.kind and job.key not in there and _was_there(job, event.version)
-        ]
-        changes = [self._drop_job(job, max(event.version, job.meta.version) + 1) for job in gone]
-        changes += [self._put_job(job) for job in event.jobs]
-        return _union(changes)
+        for key in [*self._tables.jobs]:
+            job = None if key in there else self._tables.jobs.get(key)
+            if job and job.kind == event.kind and _was_there(job, event.version):
+                yield self._drop_job(job, max(event.version, job.meta.version) + 1)
+            else:
+                yield _NOTHING
+        yield from map(self._put_job, event.jobs)
 
 
 def _key(record: Record) -> str:

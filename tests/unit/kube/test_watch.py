@@ -1,7 +1,7 @@
 """The stream of five events against a scripted API server."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,6 +13,8 @@ from extender.kube.errors import ApiError, ForbiddenError, GoneError, Unavailabl
 from extender.kube.reflector import Reflector
 from extender.kube.watch import Apply, Delete, Init, InitApply, InitDone, Watcher, WatchEvent
 from extender.runtime.backoff import Backoff
+from extender.runtime.clock import SystemClock
+from extender.runtime.pacer import Pacer
 
 PATH = "/api/v1/things"
 
@@ -295,7 +297,7 @@ class Told:
             "things",
             watcher,
             self._decode,
-            listed=lambda names: self._tell(["listed", *names]),
+            listed=self._listed,
             applied=lambda name: self._tell(f"={name}"),
             deleted=lambda name: self._tell(f"-{name}"),
         )
@@ -306,13 +308,19 @@ class Told:
             raise DecodeError("not a thing")
         return name
 
+    def _listed(self, names: Sequence[str]) -> Iterator[None]:
+        self._tell("list")
+        for name in names:
+            self._tell(name)
+            yield
+
     def _tell(self, what: Any) -> None:
         self.told.append(what)
         self.synced.append(self.reflector.synced)
 
     async def run(self) -> list[Any]:
         with pytest.raises(Finished):
-            await self.reflector.run()
+            await self.reflector.run(Pacer(SystemClock()))
         return self.told
 
 
@@ -320,8 +328,8 @@ async def test_a_reflector_tells_whole_lists_and_single_changes() -> None:
     stream = [line("ADDED", "c", 6), line("DELETED", "a", 7), error_line(410)]
     told = Told(Script(page("a", more="t"), page("b", version=5), stream, page("c", version=9), []))
 
-    assert await told.run() == [["listed", "a", "b"], "=c", "-a", ["listed", "c"]]
-    assert told.synced == [False, True, True, True]
+    assert await told.run() == ["list", "a", "b", "=c", "-a", "list", "c"]
+    assert told.synced == [*[False] * 3, *[True] * 4]
 
 
 async def test_a_reflector_is_not_synced_by_half_a_list() -> None:
@@ -334,7 +342,7 @@ async def test_a_reflector_is_not_synced_by_half_a_list() -> None:
 async def test_half_a_list_leaves_nothing_in_the_next() -> None:
     told = Told(Script(page("a", more="t"), UnavailableError("down"), page("b", version=5), []))
 
-    assert await told.run() == [["listed", "b"]]
+    assert await told.run() == ["list", "b"]
 
 
 async def test_an_object_that_cannot_be_read_stops_nobody() -> None:
@@ -342,5 +350,5 @@ async def test_an_object_that_cannot_be_read_stops_nobody() -> None:
         Script(page("bad", "a", version=5), [line("ADDED", "bad", 6), line("ADDED", "b", 7)])
     )
 
-    assert await told.run() == [["listed", "a"], "=b"]
+    assert await told.run() == ["list", "a", "=b"]
     assert told.reflector.synced

@@ -147,7 +147,34 @@ CASES: dict[str, Case] = {
         [ev.PodDeleted(A.uid)], ev.PodSeen(A), UNTOUCHED, GroupTally()
     ),
     "kube-scheduler shows one that a relist lacked": Case(
-        [A, ev.PodsListed([])], ev.PodSeen(A), TOUCHED, all_of(others=[A])
+        [A, ev.PodsListed([])], ev.PodSeen(A), UNTOUCHED, GroupTally()
+    ),
+    "a request says that a pod has a node": Case(
+        [], ev.PodSeen(BOUND), TOUCHED, all_of(others=[A])
+    ),
+    "a request says that a pod has ended": Case(
+        [], ev.PodSeen(replace(A, finished=True)), TOUCHED, all_of(others=[A])
+    ),
+    "a list lacks a pod that was only seen": Case(
+        [ev.PodSeen(A), B], ev.PodsListed([B]), UNTOUCHED, all_of(others=[A, B])
+    ),
+    "no watch shows a pod that was seen": Case(
+        [ev.PodSeen(A), B], ev.SeenEnded([A.uid]), TOUCHED, all_of(others=[B])
+    ),
+    "no watch shows a planned pod that was seen": Case(
+        [ev.PodSeen(A), B, planned(gang_0="n0")], ev.SeenEnded([A.uid]), ROOM, all_of(others=[B])
+    ),
+    "a seen pod is being bound": Case(
+        [ev.PodSeen(A), ev.PodBinding(A, "n0")],
+        ev.SeenEnded([A.uid]),
+        UNTOUCHED,
+        all_of(binding=[A]),
+    ),
+    "the watch has shown a pod that was seen": Case(
+        [ev.PodSeen(A), A], ev.SeenEnded([A.uid]), UNTOUCHED, all_of(others=[A])
+    ),
+    "a pod that was dropped is seen again": Case(
+        [ev.PodSeen(A), ev.SeenEnded([A.uid])], ev.PodSeen(A), TOUCHED, all_of(others=[A])
     ),
     "the watch tells of one that was taken for deleted": Case(
         [ev.PodDeleted(A.uid)], A, TOUCHED, all_of(others=[A])

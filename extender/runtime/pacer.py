@@ -1,0 +1,45 @@
+"""Long work in short steps, so that others have the event loop in between."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from extender.runtime.clock import Clock
+
+AT_ONCE_SECONDS: Final = 0.005
+
+
+class Pacer:
+    """How long its users may work, all together, before the loop goes on to others.
+
+    Between two items of work a user asks `is_due` and, if it is, awaits `rest`.
+    """
+
+    def __init__(self, clock: Clock, at_once: float = AT_ONCE_SECONDS) -> None:
+        self._clock = clock
+        self._at_once = at_once
+        self._until = 0.0
+        self._ends = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the time is up."""
+        return self._clock.monotonic() >= self._until
+
+    async def rest(self) -> None:
+        """Return when others have had their turn."""
+        if not self._ends:
+            self._ends = True
+            # It runs before all users that rest now: they share what comes then.
+            asyncio.get_running_loop().call_soon(self._begin)
+        await asyncio.sleep(0)
+
+    def _begin(self) -> None:
+        self._ends = False
+        self._until = self._clock.monotonic() + self._at_once
+
+    async def go_through(self, steps: Iterable[object]) -> None:
+        """Take all steps, with rests between them."""
+        for _ in steps:
+            if self.is_due:
+                await self.rest()

@@ -1,0 +1,172 @@
+"""Lists are taken in by slices; what comes between two of them, and how much is looked at."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.api.wellknown import GROUP_X
+from extender.state import events as ev
+from extender.state.cluster import Cluster
+from extender.state.jobs import JobInfo
+from extender.state.relist import AT_ONCE
+from tests.makers import key, node, nodes, planned, pod, pod_group, pods, tell
+
+MANY = 5 * AT_ONCE
+MEMBERS = pods(MANY)
+NODES = nodes(*[8] * MANY)
+GROUPS = [pod_group(f"group-{number}") for number in range(MANY)]
+JOBS = [JobInfo(f"job-{number}", key("gang"), 1, 0) for number in range(MANY)]
+LISTS: dict[str, ev.Listed] = {
+    "pods": ev.PodsListed(MEMBERS),
+    "nodes": ev.NodesListed(NODES),
+    "PodGroups": ev.PodGroupsListed(GROUP_X, GROUPS),
+    "Jobs": ev.JobsListed(JOBS),
+}
+NONE: dict[str, ev.Listed] = {
+    "pods": ev.PodsListed([]),
+    "nodes": ev.NodesListed([]),
+    "PodGroups": ev.PodGroupsListed(GROUP_X, []),
+    "Jobs": ev.JobsListed([]),
+}
+
+
+def count(cluster: Cluster, kind: str) -> int:
+    snapshot = cluster.snapshot()
+    there = {
+        "pods": snapshot.pods,
+        "nodes": snapshot.nodes,
+        "PodGroups": snapshot.pod_groups,
+        "Jobs": [job.uid for job in JOBS if snapshot.job(job.uid)],
+    }
+    return len(there[kind])
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_the_tables_are_whole_after_each_slice(kind: str, cluster: Cluster) -> None:
+    before = 0
+    for _ in cluster.replace(LISTS[kind]):
+        cluster.validate()
+        assert 0 <= count(cluster, kind) - before <= AT_ONCE
+        before = count(cluster, kind)
+    assert before == MANY
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_what_a_list_lacks_goes_by_slices(kind: str, cluster: Cluster) -> None:
+    cluster.apply(LISTS[kind])
+    before = MANY
+    for _ in cluster.replace(NONE[kind]):
+        cluster.validate()
+        assert 0 <= before - count(cluster, kind) <= AT_ONCE
+        before = count(cluster, kind)
+    assert before == 0
+
+
+def test_a_pod_and_the_one_made_in_its_place_are_never_both_there(cluster: Cluster) -> None:
+    old = pods(MANY, on="n0")
+    new = [replace(each, uid=f"new-{each.uid}") for each in old]
+    cluster.apply(ev.PodsListed(old))
+    for _ in cluster.replace(ev.PodsListed(new)):
+        assert len(cluster.snapshot().tally(key("gang")).bound) <= MANY
+    assert cluster.snapshot().pods.keys() == {each.uid for each in new}
+
+
+def test_one_that_is_seen_between_two_slices_stays(cluster: Cluster) -> None:
+    late = pod("late")
+    cluster.apply(ev.PodsListed(MEMBERS))
+    slices = cluster.replace(ev.PodsListed(MEMBERS[: AT_ONCE * 4]))
+    next(slices)
+    cluster.apply(ev.PodSeen(late))
+    for _ in slices:
+        cluster.validate()
+    assert late.uid in cluster.snapshot().pods
+
+
+def test_a_list_that_lacks_it_does_not_confirm_a_seen_pod(cluster: Cluster) -> None:
+    tell(cluster, ev.PodSeen(MEMBERS[0]), ev.PodsListed(MEMBERS[1:]))
+    assert list(cluster.snapshot().seen) == [MEMBERS[0].uid]
+    tell(cluster, ev.PodsListed(MEMBERS))
+    assert list(cluster.snapshot().seen) == []
+
+
+def test_room_that_is_planned_between_two_slices_yields_to_the_fact(cluster: Cluster) -> None:
+    tell(cluster, nodes(8, 8), MEMBERS)
+    last = replace(MEMBERS[-1], node="n1")
+    slices = cluster.replace(ev.PodsListed([*MEMBERS[:-1], last]))
+    next(slices)
+    cluster.apply(planned(**{last.uid: "n0"}))
+    for _ in slices:
+        cluster.validate()
+    assert cluster.snapshot().assumption(last.uid) is None
+    assert list(cluster.snapshot().pods_on("n1")) == [last.uid]
+
+
+class Watched(dict[str, Any]):
+    """A table that counts its values as they are looked at one after the other."""
+
+    looked_at = 0
+
+    def values(self) -> Any:
+        """Count all of them."""
+        self.looked_at += len(self)
+        return super().values()
+
+    def items(self) -> Any:
+        """Count all of them."""
+        self.looked_at += len(self)
+        return super().items()
+
+    def __getitem__(self, name: str) -> Any:
+        """Count one."""
+        self.looked_at += 1
+        return super().__getitem__(name)
+
+
+@pytest.fixture
+def full(cluster: Cluster) -> Iterator[tuple[Cluster, Watched, Watched]]:
+    """Return a cluster with pods on a hundred nodes, one planned there, and its watched tables."""
+    tables = cluster._tables
+    tell(cluster, nodes(*[8] * 100))
+    for number in range(1000):
+        cluster.apply(ev.PodApplied(pod(f"p{number}", group="gang", on=f"n{number % 100}")))
+    for number in range(100):
+        cluster.apply(ev.PodApplied(pod(f"q{number}", group="gang")))
+        cluster.apply(planned(**{f"q{number}": f"n{number}"}))
+    plain = tables.pods, tables.assumed
+    tables.pods, tables.assumed = Watched(tables.pods), Watched(tables.assumed)
+    yield cluster, tables.pods, tables.assumed
+    tables.pods, tables.assumed = plain[0] | tables.pods, dict(tables.assumed)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [ev.NodeApplied(node("n0", 8, ready=False)), ev.NodeDeleted("n0")],
+    ids=["not ready", "deleted"],
+)
+def test_a_node_that_fails_costs_its_own_pods_and_no_others(
+    event: ev.Event, full: tuple[Cluster, Watched, Watched]
+) -> None:
+    cluster, looked_pods, looked_assumed = full
+    cluster.apply(event)
+    assert looked_pods.looked_at <= 2 * 11
+    assert looked_assumed.looked_at <= 2 * 11
+
+
+def test_a_flip_concerns_the_groups_of_the_pods_on_the_node(cluster: Cluster) -> None:
+    tell(cluster, nodes(8, 8), pod("a", group="x", on="n0"), pod("b", group="y", on="n1"))
+    tell(cluster, pod("c", group="z", on="n0"), ev.PodDeleted("c"))
+    change = cluster.apply(ev.NodeApplied(node("n0", 8, ready=False)))
+    assert change.statuses == {key("x")}
+
+
+def test_unchanged_pods_are_not_counted_anew(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[Sequence[str]] = []
+    bound = pods(MANY, on="n0")
+    cluster.apply(ev.PodsListed(bound))
+    monkeypatch.setattr(cluster, "_count", lambda each: counted.append(each.uid))
+    change = cluster.apply(ev.PodsListed([replace(each) for each in bound]))
+    assert (counted, change) == ([], ev.Change())
