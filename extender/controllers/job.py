@@ -5,7 +5,7 @@ look that fails half way leaves the rest to the next one, which asks first for w
 an answer may have changed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -113,7 +113,7 @@ class JobController:
             self._courses.forget(key)
             self._unreadable.forget(key)
             return None
-        keys = {each for o in objects for each in self._snapshot.workloads_of(o.meta.uid)}
+        keys = {each for o in objects for each in self._workloads_of(o)}
         own = [self._snapshot.workloads[each] for each in sorted(keys)]
         if not own and not self._is_watched(objects):
             for each in objects:  # nobody would tell of its end
@@ -172,7 +172,8 @@ class JobController:
 
     def pods_ready(self, workload: WorkloadInfo) -> bool:
         """Return whether the pods of a workload's job are ready, by what is known of the job."""
-        owners = (self._snapshot.job_of(owner.uid) for owner in workload.owners)
+        namespace = workload.meta.namespace
+        owners = (self._snapshot.job_of(owner.uid, namespace) for owner in workload.owners)
         first = next((job for job in owners if job is not None), None)
         if first is None:
             return False
@@ -228,7 +229,7 @@ class JobController:
     def _release_quota(self, found: JobObject) -> ReleaseQuota:
         """Return when quota is released, as says the ClusterQueue that a job has quota from."""
         view, chosen = self._snapshot, self._options.release_quota
-        for key in view.workloads_of(found.meta.uid):
+        for key in self._workloads_of(found):
             admission = view.workloads[key].admission
             queue = view.cluster_queues.get(admission.cluster_queue) if admission else None
             if queue is not None:
@@ -240,7 +241,7 @@ class JobController:
         top: JobObject | None = None
         above = found
         for _ in range(_ANCESTORS):
-            parent = self._snapshot.job_of(above.owner.uid) if above.owner else None
+            parent = self._parent(above)
             if parent is None:
                 break
             if parent.queue_name or self._options.manage_without_queue_name:
@@ -248,9 +249,16 @@ class JobController:
             above = parent
         if top is None:
             return None
-        own = map(self._snapshot.workloads.get, self._snapshot.workloads_of(top.meta.uid))
+        own = map(self._snapshot.workloads.get, self._workloads_of(top))
         admitted = any(w is not None and w.admitted and not w.evicted for w in own)
         return Ancestor(f"{top.kind} {top.meta.name}", admitted=admitted)
+
+    def _parent(self, job: JobObject) -> JobObject | None:
+        namespace = job.meta.namespace
+        return self._snapshot.job_of(job.owner.uid, namespace) if job.owner else None
+
+    def _workloads_of(self, job: JobObject) -> Collection[str]:
+        return self._snapshot.workloads_of(job.meta.uid, job.meta.namespace)
 
     # -- what actions do
 

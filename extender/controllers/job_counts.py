@@ -45,7 +45,7 @@ class JobCounts:
     def changed(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
         """Take a status of a workload that is written: the end of its Job, or something else."""
         end = after.condition("Finished")
-        job = self._snapshot.job_of(after.owner.uid) if after.owner else None
+        job = self._snapshot.job_of(after.owner.uid, after.meta.namespace) if after.owner else None
         if end is None or job is None or before.finished or not after.finished:
             return
         if job.completion_mode is not None and end.reason in _RAN:

@@ -114,7 +114,7 @@ class WorkloadController:
             return ()
         kinds = self._jobs.kinds()
         for owner in workload.owners:
-            found = self._snapshot.job_of(owner.uid)
+            found = self._snapshot.job_of(owner.uid, workload.meta.namespace)
             known = owner.group_kind in kinds
             if not known or (found is not None and self._jobs.is_watched(found)):
                 return ()
@@ -125,7 +125,7 @@ class WorkloadController:
         there = False
         for owner in owners:
             found = await self._jobs.read(owner, namespace)
-            known = self._snapshot.job_of(owner.uid)
+            known = self._snapshot.job_of(owner.uid, namespace)
             if found is not None:
                 there = True
                 self._queues.apply(ev.JobApplied(found))

@@ -113,7 +113,8 @@ def _told_by(workload: WorkloadInfo, snapshot: QueueSnapshot) -> Iterator[Meta]:
     queue = snapshot.cluster_queues.get(name) if name else None
     if queue is not None:
         yield queue.meta
-    jobs = (snapshot.job_of(owner.uid) for owner in workload.owners)
+    namespace = workload.meta.namespace
+    jobs = (snapshot.job_of(owner.uid, namespace) for owner in workload.owners)
     job = next((each for each in jobs if each is not None), None)
     if job is not None:  # of several objects that are one job the first one speaks for all
         yield job.meta

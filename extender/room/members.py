@@ -50,7 +50,7 @@ def _owners(pod: PodInfo, queues: QueueSnapshot, cluster: Snapshot) -> Collectio
     """Return the workloads of the pod itself, of its controller, or of who made that one."""
     job = cluster.job(pod.controller) if pod.controller else None
     for uid in (pod.uid, pod.controller, job.maker if job else None):
-        found = queues.workloads_of(uid) if uid else ()
+        found = queues.workloads_of(uid, pod.namespace) if uid else ()
         if found:
             return found
     return ()

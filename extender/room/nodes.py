@@ -119,7 +119,7 @@ class NodeRoom:
         """Return the pods that will not start again, though they may have quota."""
         if workload.owner is None:
             return {}
-        job = self._queues.job_of(workload.owner.uid)
+        job = self._queues.job_of(workload.owner.uid, workload.meta.namespace)
         return (job.done if job is not None else None) or self._ended(workload, workload.owner.uid)
 
     def _ended(self, workload: WorkloadInfo, uid: str) -> Mapping[str, int]:

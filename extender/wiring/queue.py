@@ -241,7 +241,8 @@ class Queue:
         """Look at a job, and at its workload: what is said of its time-outs may be new."""
         self._jobs_controller.notice(job)
         objects = self._snapshot.unit(job)
-        for key in self._snapshot.workloads_of(objects[0].meta.uid) if objects else ():
+        first = objects[0].meta if objects else None
+        for key in self._snapshot.workloads_of(first.uid, first.namespace) if first else ():
             self._workloads.notice(key)
 
     def _restructured(self) -> None:
@@ -265,7 +266,7 @@ class Queue:
 
     def _notice_jobs(self, workload: WorkloadInfo) -> None:
         for owner in workload.owners:
-            job = self._snapshot.job_of(owner.uid)
+            job = self._snapshot.job_of(owner.uid, workload.meta.namespace)
             if job is not None:
                 self._jobs_controller.notice(job.unit)
 

@@ -55,8 +55,10 @@ class Tables:
     """By ClusterQueue: workloads that take quota in it."""
     by_queue: defaultdict[str, set[str]] = field(default_factory=_sets)
     """By LocalQueue: workloads that are not finished."""
-    by_owner: defaultdict[str, set[str]] = field(default_factory=_sets)
-    """By UID of the job: its workloads."""
+    by_owner: defaultdict[tuple[str, str], set[str]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
+    """By namespace and UID of the job: its workloads."""
     by_cluster_queue: defaultdict[str, set[str]] = field(default_factory=_sets)
     """By ClusterQueue: its LocalQueues."""
     job_uids: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -64,10 +66,10 @@ class Tables:
         default_factory=lambda: defaultdict(set)
     )
     """By job, as it is looked at: its objects."""
-    children: defaultdict[str, set[tuple[str, str]]] = field(
+    children: defaultdict[tuple[str, str], set[tuple[str, str]]] = field(
         default_factory=lambda: defaultdict(set)
     )
-    """By UID of an object: those that it made."""
+    """By namespace and UID of an object: those that it made."""
     by_prebuilt: defaultdict[str, set[tuple[str, str]]] = field(
         default_factory=lambda: defaultdict(set)
     )
@@ -168,9 +170,13 @@ class QueueSnapshot:
         """Return the LocalQueues of a ClusterQueue."""
         return self._tables.by_cluster_queue.get(cluster_queue, ())
 
-    def workloads_of(self, owner: str) -> Collection[str]:
-        """Return the workloads of the job with a UID."""
-        return self._tables.by_owner.get(owner, ())
+    def workloads_of(self, owner: str, namespace: str) -> Collection[str]:
+        """Return the workloads of the job with a UID: those of its own namespace.
+
+        An owner reference names no namespace, because an owner is always in that of what it owns;
+        the API server does not check it, so one that says otherwise is no owner.
+        """
+        return self._tables.by_owner.get((namespace, owner), ())
 
     @property
     def units(self) -> Collection[tuple[str, str]]:
@@ -182,10 +188,11 @@ class QueueSnapshot:
         keys = self._tables.units.get(key, ())
         return [self._tables.jobs[each] for each in sorted(keys)]
 
-    def job_of(self, uid: str) -> JobObject | None:
-        """Return the job with a UID."""
+    def job_of(self, uid: str, namespace: str) -> JobObject | None:
+        """Return the job with a UID, for what refers to it from the same namespace."""
         key = self._tables.job_uids.get(uid)
-        return self._tables.jobs.get(key) if key else None
+        found = self._tables.jobs.get(key) if key else None
+        return found if found is not None and found.meta.namespace == namespace else None
 
     def cluster_queue_of(self, workload: WorkloadInfo) -> str | None:
         """Return the ClusterQueue in which a workload has quota, or else waits for it."""

@@ -230,7 +230,7 @@ class Queues:
         return frozenset(
             job.unit
             for job in tables.jobs.values()
-            if not tables.by_owner.get(job.meta.uid)
+            if not tables.by_owner.get((job.meta.namespace, job.meta.uid))
             or job.meta.labels.get(PRIORITY_CLASS_LABEL) == name
         )
 
@@ -283,7 +283,7 @@ class Queues:
             self._unindex(before)
         tables.workloads[key] = workload
         for owner in workload.owners:
-            tables.by_owner[owner.uid].add(key)
+            tables.by_owner[workload.meta.namespace, owner.uid].add(key)
         if not workload.finished:
             tables.by_queue[workload.queue].add(key)
         return self._changed(workload, before, released=released, taken=self._count(key))
@@ -297,7 +297,7 @@ class Queues:
 
     def _unindex(self, workload: WorkloadInfo) -> None:
         for owner in workload.owners:
-            _discard(self._tables.by_owner, owner.uid, workload.key)
+            _discard(self._tables.by_owner, (workload.meta.namespace, owner.uid), workload.key)
         _discard(self._tables.by_queue, workload.queue, workload.key)
 
     def _assumed(self, event: ev.Assumed) -> Change:
@@ -371,8 +371,10 @@ class Queues:
         """
         tables = self._tables
         owners = {owner.uid for w in (workload, before) if w is not None for owner in w.owners}
-        keys = {tables.job_uids[uid] for uid in owners if uid in tables.job_uids}
-        keys.update(*(tables.children.get(uid, ()) for uid in owners))
+        namespace = workload.meta.namespace
+        jobs = (self._snapshot.job_of(uid, namespace) for uid in owners)
+        keys = {job.key for job in jobs if job is not None}
+        keys.update(*(tables.children.get((namespace, uid), ()) for uid in owners))
         keys.update(tables.by_prebuilt.get(workload.key, ()))
         return frozenset(tables.jobs[key].unit for key in keys)
 
@@ -390,7 +392,7 @@ class Queues:
         self._tables.job_uids[job.meta.uid] = job.key
         self._tables.units[job.unit].add(job.key)
         if job.owner is not None:
-            self._tables.children[job.owner.uid].add(job.key)
+            self._tables.children[job.meta.namespace, job.owner.uid].add(job.key)
         if job.prebuilt:
             self._tables.by_prebuilt[job.prebuilt].add(job.key)
         return Change(jobs=frozenset((job.unit,)))
@@ -403,14 +405,14 @@ class Queues:
             return _NOTHING
         del self._tables.jobs[job.key]
         self._unindex_job(before)
-        workloads = frozenset(self._snapshot.workloads_of(job.meta.uid))
+        workloads = frozenset(self._snapshot.workloads_of(job.meta.uid, job.meta.namespace))
         return Change(jobs=frozenset((before.unit,)), workloads=workloads)
 
     def _unindex_job(self, job: JobObject) -> None:
         self._tables.job_uids.pop(job.meta.uid, None)
         _discard(self._tables.units, job.unit, job.key)
         if job.owner is not None:
-            _discard(self._tables.children, job.owner.uid, job.key)
+            _discard(self._tables.children, (job.meta.namespace, job.owner.uid), job.key)
         if job.prebuilt:
             _discard(self._tables.by_prebuilt, job.prebuilt, job.key)
 

@@ -121,16 +121,16 @@ async def test_a_job_that_lost_its_label_keeps_its_quota_while_it_is_there(scene
     scene.there["job"] = unlabelled = replace(job(queue=""))
     assert await scene.look() == ASK_AGAIN
     assert scene.ended == ""
-    assert scene.queues.snapshot().job_of("job") == unlabelled
+    assert scene.queues.snapshot().job_of("job", "ns") == unlabelled
 
     ran = scene.there["job"] = job(queue="")
     assert await scene.look() == ASK_AGAIN
-    assert scene.queues.snapshot().job_of("job") == ran
+    assert scene.queues.snapshot().job_of("job", "ns") == ran
 
     del scene.there["job"]
     await scene.look()
     assert scene.ended == "OwnerNotFound"
-    assert scene.queues.snapshot().job_of("job") is None
+    assert scene.queues.snapshot().job_of("job", "ns") is None
 
 
 async def test_a_job_that_is_queued_again_is_not_asked_for_any_more(scene: Scene) -> None:

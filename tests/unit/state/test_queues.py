@@ -208,13 +208,32 @@ def test_a_flavor_concerns_the_queues_that_have_it(queues: Queues) -> None:
     assert queues.apply(ev.Applied(flavor("other"))).cluster_queues == frozenset()
 
 
+def test_what_another_namespace_says_of_a_job_is_no_part_of_it(queues: Queues) -> None:
+    job = JobObject("batch/job", meta("j", "ns", uid="job"), b"{}")
+    owner = OwnerRef("batch/v1", "Job", "j", "job")
+    forged = replace(workload("w", owners=(owner,)), meta=meta("w", "other"))
+    child = JobObject("batch/job", meta("c", "other", uid="child"), b"{}", owner=owner)
+    queues.apply(ev.JobApplied(job))
+
+    assert queues.apply(ev.Applied(forged)).jobs == frozenset()
+    queues.apply(ev.JobApplied(child))
+
+    seen = queues.snapshot()
+    assert not seen.workloads_of("job", "ns")
+    assert seen.workloads_of("job", "other") == {"other/w"}
+    assert seen.job_of("job", "other") is None
+    assert seen.job_of("job", "ns") == job
+    own = workload("v", owners=(owner,))
+    assert queues.apply(ev.Applied(own)).jobs == {job.key}
+
+
 def test_a_job_and_its_workload(queues: Queues) -> None:
     job = JobObject("batch/job", meta("j", "ns", uid="job"), b"{}")
     owned = workload("w", owners=(OwnerRef("batch/v1", "Job", "j", "job"),))
     queues.apply(ev.JobApplied(job))
     assert queues.apply(ev.Applied(owned)).jobs == {job.key}
-    assert queues.snapshot().workloads_of("job") == {key("w")}
-    assert queues.snapshot().job_of("job") == job
+    assert queues.snapshot().workloads_of("job", "ns") == {key("w")}
+    assert queues.snapshot().job_of("job", "ns") == job
     assert queues.apply(ev.JobsListed("batch/job", [])).workloads == {key("w")}
-    assert queues.snapshot().job_of("job") is None
+    assert queues.snapshot().job_of("job", "ns") is None
     assert queues.apply(ev.JobApplied(job)) == NOTHING
