@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal, Self
 import msgspec
 import yaml
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     BeforeValidator,
@@ -18,10 +19,10 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from extender.api import core_v1
+from extender.api import core_v1, job_overrides
 from extender.api.values import LONGEST, seconds
 from extender.gang.options import Options
-from extender.gang.partial import OnPartial
+from extender.gang.partial import OnPartial, OnPartialOverrides
 from extender.jobs.context import ReleaseQuota
 from extender.kube.lease import LeaseTimes
 from extender.queueing import options as queueing
@@ -143,6 +144,11 @@ class Gang(_Section):
         "tried again, counted from the last one that came, before the others are refused",
     )
 
+    on_partial_overrides: OnPartialOverrides = Field(
+        "evict",
+        description="which words of a PodGroup's annotation on-partial count: evict alone, which "
+        "costs its own gang only; any; or none",
+    )
     on_partial: OnPartial = Field(
         OnPartial.KEEP,
         description="what becomes of a gang that started and lost its quorum for longer than its "
@@ -157,6 +163,7 @@ class Gang(_Section):
             denied=self.denied_seconds,
             reject_percentage=self.reject_percentage,
             evict_after=self.evict_after_seconds,
+            on_partial_overrides=self.on_partial_overrides,
             aging=self.aging_seconds,
             strict_order=self.strict_order,
             hold_back=self.ungate_when == "fits",
@@ -327,6 +334,13 @@ class WaitForPodsReady(_Pointers):
         )
 
 
+def _overrides(said: str) -> str:
+    problems = job_overrides.parsed(said)[1]
+    if problems:
+        raise ValueError("; ".join(problems))
+    return said
+
+
 class Queue(_Section):
     """The queue: suspended jobs that are admitted under quota."""
 
@@ -367,6 +381,13 @@ class Queue(_Section):
         description="whether resources that a ClusterQueue does not cover are let through",
     )
 
+    job_overrides: Annotated[str, AfterValidator(_overrides)] = Field(
+        "",
+        description="what jobs may change of the settings of their ClusterQueue, such as "
+        "`pods-ready-timeout<=2h, release-quota`; `*`: all, `none`: nothing; what is not named may "
+        "only be made stricter; the annotation scheduling.x-k8s.io/job-overrides of a ClusterQueue "
+        "goes before it",
+    )
     wait_for_pods_ready: Annotated[WaitForPodsReady, BeforeValidator(_or_nothing)] = (
         WaitForPodsReady()
     )
@@ -378,6 +399,7 @@ class Queue(_Section):
             requeuing_timestamp=self.wait_for_pods_ready.requeuing_strategy.timestamp,
             heads_per_queue=self.heads_per_queue,
             require_room=self.require_room,
+            job_overrides=job_overrides.parsed(self.job_overrides)[0],
             quota_check="IgnoreUndeclared"
             if self.ignore_undeclared_resources
             else "BlockUndeclared",

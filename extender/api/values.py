@@ -45,6 +45,11 @@ def switch(said: str) -> bool | None:
     return _SWITCH.get(said)
 
 
+def limited(name: str, said: str, counts: str) -> str:
+    """Return what is told of a value that goes beyond what the ClusterQueue allows its jobs."""
+    return f"{name}={said[:_SHOWN]} counts as {counts}: its ClusterQueue allows its jobs no more"
+
+
 def ignored(name: str, said: str, wanted: str) -> str:
     """Return what is told of a value that cannot be read."""
     return f"{name}={said[:_SHOWN]} is ignored: it is to be {wanted}"

@@ -13,12 +13,13 @@ import msgspec
 import structlog
 
 from extender.api.core_v1 import LabelSelector
+from extender.api.job_overrides import overrides_of
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.courses import Courses
 from extender.controllers.job_groups import GroupOptions, GroupWriter, JobGroups
 from extender.controllers.job_objects import JobObjects, ObjectWriter
-from extender.controllers.unreadable import Unreadable
+from extender.controllers.unreadable import Once, Unreadable
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
 from extender.jobs import reclaim
@@ -38,7 +39,7 @@ from extender.queueing import transitions as to
 from extender.queueing.options import Options
 from extender.runtime.clock import Clock
 from extender.state.queues import events as ev
-from extender.state.queues.records import JobObject, WorkloadInfo
+from extender.state.queues.records import ClusterQueueInfo, JobObject, WorkloadInfo
 from extender.state.queues.store import Queues
 
 _log = structlog.get_logger(__name__)
@@ -88,6 +89,7 @@ class JobController:
         self._options = options
         self._courses = Courses()
         self._unreadable = Unreadable(readiness.unreadable, reclaim.unreadable)
+        self._limited = Once()
         self._act: Mapping[type, Callable[[Any, JobObject], Any]] = {
             do.CreateWorkload: lambda a, _: self._workloads.create(a.object),
             do.UpdateWorkload: self._update,
@@ -112,6 +114,7 @@ class JobController:
         if not objects:
             self._courses.forget(key)
             self._unreadable.forget(key)
+            self._limited.forget(key)
             return None
         keys = {each for o in objects for each in self._workloads_of(o)}
         own = [self._snapshot.workloads[each] for each in sorted(keys)]
@@ -120,14 +123,31 @@ class JobController:
                 self._queues.apply(ev.JobDeleted(each))
             return None
         job, found, actions = self._decide(objects, own)
-        odd = self._unreadable.news(key, found.meta) if own else ""
-        if odd:
-            self._tell(job, found, Note(Word.INVALID, odd, warning=True))
+        if own:
+            self._tell_of_settings(job, found, own)
         pause = self._pause(key, actions)
         if pause is not None:
             actions = tuple(each for each in actions if not _is_loss(each))
         await self._carry_out(job, found, actions)
         return pause
+
+    def _tell_of_settings(
+        self, job: GenericJob, found: JobObject, own: Sequence[WorkloadInfo]
+    ) -> None:
+        """Tell once which settings of a job cannot be read, and which do not count in full."""
+        odd = self._unreadable.news(found.unit, found.meta)
+        if odd:
+            self._tell(job, found, Note(Word.INVALID, odd, warning=True))
+        view, options = self._snapshot, self._options
+        ruled, overrides = readiness.ruled_for(own[0], view, options.admission)
+        release = self._release_quota(self._queue(found))
+        beyond = (
+            *readiness.limits(found.meta, ruled, overrides),
+            *reclaim.limits(found.meta, release, overrides),
+        )
+        told = self._limited.only_new(found.unit, beyond)
+        if told:
+            self._tell(job, found, Note(Word.OVERRIDE_LIMITED, told, warning=True))
 
     def _decide(
         self, objects: Sequence[JobObject], own: Sequence[WorkloadInfo]
@@ -204,6 +224,7 @@ class JobController:
         view, options = self._snapshot, self._options
         namespace = view.namespaces.get(found.meta.namespace)
         prebuilt = prebuilt_name(job.object)
+        queue = self._queue(found)
         return Context(
             flavors=view.flavors,
             workload_priority_classes=view.workload_priority_classes,
@@ -223,18 +244,26 @@ class JobController:
             rooms=options.pod_groups.rooms,
             group_size=self._groups.size,
             is_granted=options.pod_groups.is_granted,
-            release_quota=self._release_quota(found),
+            release_quota=self._release_quota(queue),
+            overrides=overrides_of(
+                queue.meta.annotations if queue else {}, options.admission.job_overrides
+            ),
         )
 
-    def _release_quota(self, found: JobObject) -> ReleaseQuota:
-        """Return when quota is released, as says the ClusterQueue that a job has quota from."""
-        view, chosen = self._snapshot, self._options.release_quota
+    def _queue(self, found: JobObject) -> ClusterQueueInfo | None:
+        """Return the ClusterQueue that a job has quota from."""
+        view = self._snapshot
         for key in self._workloads_of(found):
             admission = view.workloads[key].admission
             queue = view.cluster_queues.get(admission.cluster_queue) if admission else None
             if queue is not None:
-                return reclaim.release_strategy(queue.meta.annotations, chosen)
-        return chosen
+                return queue
+        return None
+
+    def _release_quota(self, queue: ClusterQueueInfo | None) -> ReleaseQuota:
+        """Return when quota is released, as a ClusterQueue says, or else the settings."""
+        chosen = self._options.release_quota
+        return reclaim.release_strategy(queue.meta.annotations, chosen) if queue else chosen
 
     def _ancestor(self, found: JobObject) -> Ancestor | None:
         """Return the topmost job of the owners that is managed itself."""

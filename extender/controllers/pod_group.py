@@ -100,7 +100,9 @@ class PodGroupController:
             stored=stored,
             now=self._clock.wall(),
             options=self._options,
-            watched=Watched(self._on_partial, self._watched(group)),
+            watched=Watched(
+                self._on_partial, self._watched(group), self._options.on_partial_overrides
+            ),
         )
         await self._evict(found)
         await self._write(pod_group, found.status, changed=found.status != stored)

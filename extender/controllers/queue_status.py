@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 import msgspec
 import structlog
 
+from extender.api import job_overrides
 from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.unreadable import Unreadable
 from extender.controllers.workload_writer import API_VERSION
@@ -59,7 +60,12 @@ class QueueStatusController:
         self._writer = writer
         self._record = record
         self._clock = clock
-        self._unreadable = Unreadable(readiness.unreadable, room.unreadable, reclaim.unreadable)
+        self._unreadable = Unreadable(
+            readiness.unreadable,
+            room.unreadable,
+            reclaim.unreadable,
+            lambda meta: job_overrides.unreadable(meta.annotations),
+        )
         self._written: dict[tuple[str, str], tuple[float, tuple[bool, str, str]]] = {}
 
     async def reconcile(self, key: tuple[str, str]) -> float | None:

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import structlog
 
 from extender.api.wellknown import IN_USE_FINALIZER
-from extender.controllers.unreadable import Unreadable
+from extender.controllers.unreadable import Once, Unreadable
 from extender.controllers.workload_writer import Workloads, event
 from extender.jobs.names import Word
 from extender.kube.recorder import Event
@@ -64,16 +64,16 @@ class WorkloadController:
         self._clock = clock
         self._given = given
         self._unreadable = Unreadable(readiness.unreadable)
+        self._limited = Once()
 
     async def reconcile(self, key: str) -> float | None:
         """Take the next step; return in how many seconds to look again. Raises ApiError."""
         workload = self._snapshot.workloads.get(key)
         if workload is None:
             self._unreadable.forget(key)
+            self._limited.forget(key)
             return None
-        odd = self._unreadable.news(key, workload.meta)
-        if odd:
-            self._record(event(workload, Word.INVALID, odd, warning=True, occasion=odd))
+        self._tell_of_settings(workload)
         unseen, orphaned = self._unseen(workload), False
         if unseen:
             orphaned = not await self._ask_for(unseen, workload.meta.namespace)
@@ -84,6 +84,20 @@ class WorkloadController:
         if unseen and not orphaned:
             return ASK_AGAIN if again is None else min(ASK_AGAIN, again)
         return again
+
+    def _tell_of_settings(self, workload: WorkloadInfo) -> None:
+        """Tell once which settings of its own cannot be read, and which do not count in full."""
+        odd = self._unreadable.news(workload.key, workload.meta)
+        if odd:
+            self._record(event(workload, Word.INVALID, odd, warning=True, occasion=odd))
+        ruled, overrides = readiness.ruled_for(workload, self._snapshot, self._given.options)
+        beyond = self._limited.only_new(
+            workload.key, readiness.limits(workload.meta, ruled, overrides)
+        )
+        if beyond:
+            self._record(
+                event(workload, Word.OVERRIDE_LIMITED, beyond, warning=True, occasion=beyond)
+            )
 
     def _decide(self, workload: WorkloadInfo, *, orphaned: bool) -> Step:
         try:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from extender.gang.partial import OnPartialOverrides
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -21,6 +23,7 @@ class Options:
     evict_after: float = 60.0
     """For how long a gang must be partial, at least, before it is evicted where that is asked for:
     the bindings of a complete gang are retried for a minute."""
+    on_partial_overrides: OnPartialOverrides = "evict"
     aging: float = 300.0
     """How long a group that could start waits for room before some is claimed for it; 0: for ever.
     """

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
+from typing import Literal
 
 from extender.api.wellknown import Aspect, Told
 from extender.gang.conditions import Statement
@@ -41,9 +42,16 @@ class Partial:
     look_again: float | None = None
 
 
-def policy(annotation: str | None, default: OnPartial) -> OnPartial:
-    """Return what the annotation of a PodGroup asks for; a word that there is not says nothing."""
-    return next((each for each in OnPartial if each == annotation), default)
+OnPartialOverrides = Literal["evict", "any", "none"]
+"""Which words of a PodGroup count: only `evict`, which costs its gang alone; both; neither."""
+
+
+def policy(
+    annotation: str | None, default: OnPartial, overrides: OnPartialOverrides = "evict"
+) -> OnPartial:
+    """Return what counts of the annotation of a PodGroup; a word that there is not says nothing."""
+    asked = next((each for each in OnPartial if each == annotation), default)
+    return asked if overrides in ("any", asked.value) else default
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,7 @@ class Watched:
 
     default: OnPartial = OnPartial.KEEP
     seconds: float = 0.0
+    overrides: OnPartialOverrides = "evict"
 
 
 @dataclass(frozen=True, slots=True)

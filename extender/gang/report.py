@@ -82,7 +82,7 @@ def decide(
         now=now,
         rules=Rules(
             options.timeout(pod_group.schedule_timeout),
-            partial.policy(pod_group.on_partial, watched.default),
+            partial.policy(pod_group.on_partial, watched.default, watched.overrides),
             options.evict_after,
             watched.seconds,
         ),
@@ -111,7 +111,7 @@ def decide(
         notices=(
             *_changes(stored, status),
             *_mixed_priorities(pods),
-            *_unknown_policy(pod_group.on_partial, watched.default),
+            *_policy(pod_group.on_partial, watched),
         ),
         evict=split.evict,
         readiness=readiness.decide(
@@ -174,7 +174,15 @@ def _mixed_priorities(pods: Iterable[PodInfo]) -> Iterable[Notice]:
         yield Notice(Told.MIXED_PRIORITIES, note, "Comparing", warning=True, key=listed)
 
 
-def _unknown_policy(asked: str | None, default: OnPartial) -> Iterable[Notice]:
-    if asked is not None and asked not in set(OnPartial):
-        note = f"{ON_PARTIAL_ANNOTATION} should be keep or evict; {default} counts"
-        yield Notice(Told.UNKNOWN_POLICY, note, "Reading", warning=True, key=f"policy {asked}")
+def _policy(asked: str | None, watched: Watched) -> Iterable[Notice]:
+    """Yield what is to be told of an annotation that does not count."""
+    counts = partial.policy(asked, watched.default, watched.overrides)
+    if asked is None or asked == counts:
+        return
+    if asked in set(OnPartial):
+        reason = Told.POLICY_LIMITED
+        note = f"{ON_PARTIAL_ANNOTATION}={asked} is not allowed by the settings; {counts} counts"
+    else:
+        reason = Told.UNKNOWN_POLICY
+        note = f"{ON_PARTIAL_ANNOTATION} should be keep or evict; {counts} counts"
+    yield Notice(reason, note, "Reading", warning=True, key=f"policy {asked}")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from extender.api.job_overrides import Overrides
 from extender.jobs.readiness import Progress
 from extender.state.queues.records import (
     FlavorInfo,
@@ -49,4 +50,6 @@ class Context:
     wait_for_pods_ready: bool = False
     progress: Progress = field(default_factory=Progress)
     release_quota: ReleaseQuota = "OnTerminating"
-    """As the ClusterQueue says, or the settings; the job may say otherwise."""
+    """As the ClusterQueue says, or the settings."""
+    overrides: Overrides = field(default_factory=Overrides)
+    """What the ClusterQueue lets the job change of its settings."""

@@ -15,8 +15,7 @@ PREBUILT_WORKLOAD: Final = "kueue.x-k8s.io/prebuilt-workload-name"
 MAX_EXEC_TIME: Final = "kueue.x-k8s.io/max-exec-time-seconds"
 MIN_PARALLELISM: Final = "kueue.x-k8s.io/job-min-parallelism"
 COMPLETIONS_EQUAL_PARALLELISM: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
-RELEASE_QUOTA: Final = "scheduling.x-k8s.io/release-quota"
-"""On a job or a ClusterQueue: OnTerminating or OnTerminal."""
+RELEASE_QUOTA: Final = wellknown.RELEASE_QUOTA
 STOPPING: Final = "kueue.x-k8s.io/stopping"
 """On a job whose stop has begun and not ended."""
 
@@ -72,6 +71,8 @@ class Word(StrEnum):
 
     INVALID = "Invalid"
     """The API server does not take what is to be written for it."""
+    OVERRIDE_LIMITED = "OverrideLimited"
+    """It asks for more than its ClusterQueue lets its jobs choose."""
     INVALID_QUEUE_NAME = "InvalidQueueName"
     TOO_MANY_POD_SETS = "TooManyPodSets"
     NO_PODS = "NoPods"

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final, get_args
 
-from extender.api.values import ignored
+from extender.api.job_overrides import Overrides
+from extender.api.values import ignored, limited
 from extender.jobs import fields, names
 from extender.jobs.actions import NONE, Actions, SetReclaimable
 from extender.jobs.context import Context, ReleaseQuota
@@ -25,6 +26,14 @@ def unreadable(meta: Meta) -> Iterator[str]:
     said = meta.annotations.get(names.RELEASE_QUOTA)
     if said and said not in _STRATEGIES:
         yield ignored(names.RELEASE_QUOTA, said, " or ".join(_STRATEGIES))
+
+
+def limits(meta: Meta, ruled: ReleaseQuota, overrides: Overrides) -> Iterator[str]:
+    """Yield the word of a job that does not count, as its ClusterQueue does not allow it."""
+    asked = release_strategy(meta.annotations, ruled)
+    counts = overrides.limited(names.RELEASE_QUOTA, asked, ruled)
+    if counts != asked:
+        yield limited(names.RELEASE_QUOTA, asked, counts)
 
 
 def holds_quota(job: GenericJob, context: Context) -> bool:
@@ -110,6 +119,7 @@ def _terminating(job: GenericJob, context: Context) -> dict[str, int]:
     if not is_terminating(job):
         return {}
     annotations = fields.strings(job.object, "metadata", "annotations")
-    if release_strategy(annotations, context.release_quota) != "OnTerminal":
+    asked = release_strategy(annotations, context.release_quota)
+    if context.overrides.limited(names.RELEASE_QUOTA, asked, context.release_quota) != "OnTerminal":
         return {}
     return {name: count for name, count in job.terminating_pods().items() if count}

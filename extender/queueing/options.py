@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from extender.api.job_overrides import DEFAULT, Overrides
+
 
 @dataclass(frozen=True, slots=True)
 class PodsReady:
@@ -35,5 +37,7 @@ class Options:
     requeuing_timestamp: Literal["Eviction", "Creation"] = "Eviction"
     """Which time gives a workload its place again whose pods did not become ready."""
     pods_ready: PodsReady = PodsReady()
+    job_overrides: Overrides = DEFAULT
+    """What jobs may change of these where their ClusterQueue does not say."""
     kinds: frozenset[str] | None = None
     """The kinds of jobs, as group/Kind, of whose pods anything is told; None: of all."""

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from extender.api import wellknown as names
-from extender.api.values import LONGEST, ignored, seconds, switch, whole
+from extender.api.job_overrides import Overrides, overrides_of
+from extender.api.values import LONGEST, ignored, limited, seconds, switch, whole
 from extender.queueing import transitions as to
 from extender.queueing.options import Options, PodsReady
 from extender.state.queues.records import Meta, WorkloadInfo
@@ -28,12 +29,34 @@ class Deadline:
 def policy_of(workload: WorkloadInfo, snapshot: QueueSnapshot, options: Options) -> PodsReady:
     """Return what holds for a workload: its own word, its job's, its ClusterQueue's, or the rest's.
 
-    A value that cannot be read says nothing.
+    What the workload and its job say counts as far as the ClusterQueue lets them choose. A value
+    that cannot be read says nothing.
     """
-    policy = options.pods_ready
-    for meta in _told_by(workload, snapshot):
-        policy = _changed(policy, meta)
+    ruled, overrides = ruled_for(workload, snapshot, options)
+    policy = ruled
+    for meta in (*_jobs(workload, snapshot), workload.meta):
+        policy = _bounded(policy, meta, (ruled, overrides))
     return policy
+
+
+def ruled_for(
+    workload: WorkloadInfo, snapshot: QueueSnapshot, options: Options
+) -> tuple[PodsReady, Overrides]:
+    """Return what the ClusterQueue of a workload says, and what of that its jobs may change."""
+    name = snapshot.cluster_queue_of(workload)
+    queue = snapshot.cluster_queues.get(name) if name else None
+    if queue is None:
+        return options.pods_ready, options.job_overrides
+    overrides = overrides_of(queue.meta.annotations, options.job_overrides)
+    return _changed(options.pods_ready, queue.meta), overrides
+
+
+def limits(meta: Meta, ruled: PodsReady, overrides: Overrides) -> Iterator[str]:
+    """Yield what is to be told of each setting of a job that goes beyond its ClusterQueue's."""
+    for name, (field, wanted, said) in _wanted(meta).items():
+        counts = overrides.limited(name, wanted, getattr(ruled, field))
+        if counts != wanted:
+            yield limited(name, said, _shown(name, counts))
 
 
 def deadline(workload: WorkloadInfo, policy: PodsReady) -> Deadline | None:
@@ -72,8 +95,19 @@ def unready(snapshot: QueueSnapshot, options: Options) -> Iterator[str]:
         ready = workload.holds(to.PODS_READY) and not snapshot.is_assumed(key)
         if ready or not _is_told_of(workload, options):
             continue
-        if policy_of(workload, snapshot, options).enabled:
+        if is_awaited(workload, snapshot, options):
             yield key
+
+
+def is_awaited(workload: WorkloadInfo, snapshot: QueueSnapshot, options: Options) -> bool:
+    """Return whether others wait for the pods of a workload.
+
+    A job that has itself waited for, where its ClusterQueue does not, concerns itself alone.
+    """
+    ruled, overrides = ruled_for(workload, snapshot, options)
+    if not ruled.enabled and not overrides.frees(names.WAIT_FOR_PODS_READY):
+        return False
+    return policy_of(workload, snapshot, options).enabled
 
 
 def _is_told_of(workload: WorkloadInfo, options: Options) -> bool:
@@ -94,7 +128,7 @@ class Unready:
     def admit(self, workload: WorkloadInfo) -> None:
         """Count one more, where its pods are waited for."""
         if _is_told_of(workload, self._options):
-            self._admitted += policy_of(workload, self._snapshot, self._options).enabled
+            self._admitted += is_awaited(workload, self._snapshot, self._options)
 
     def holds(self, workload: WorkloadInfo) -> str:
         """Return what one waits for who has quota; nothing where it may go on."""
@@ -107,28 +141,48 @@ class Unready:
         return f"waiting until {pods}" if number else ""
 
 
-def _told_by(workload: WorkloadInfo, snapshot: QueueSnapshot) -> Iterator[Meta]:
-    """Yield who has a say, the last one the last word."""
-    name = snapshot.cluster_queue_of(workload)
-    queue = snapshot.cluster_queues.get(name) if name else None
-    if queue is not None:
-        yield queue.meta
+def _jobs(workload: WorkloadInfo, snapshot: QueueSnapshot) -> Iterator[Meta]:
+    """Yield the job of a workload, where it is known."""
     namespace = workload.meta.namespace
     jobs = (snapshot.job_of(owner.uid, namespace) for owner in workload.owners)
     job = next((each for each in jobs if each is not None), None)
     if job is not None:  # of several objects that are one job the first one speaks for all
         yield job.meta
-    yield workload.meta
 
 
 def _changed(policy: PodsReady, meta: Meta) -> PodsReady:
-    changes: dict[str, object] = {}
+    changes = {field: wanted for field, wanted, _ in _wanted(meta).values()}
+    return replace(policy, **changes) if changes else policy
+
+
+def _bounded(policy: PodsReady, meta: Meta, by: tuple[PodsReady, Overrides]) -> PodsReady:
+    ruled, overrides = by
+    changes = {
+        field: overrides.limited(name, wanted, getattr(ruled, field))
+        for name, (field, wanted, _) in _wanted(meta).items()
+    }
+    return replace(policy, **changes) if changes else policy
+
+
+def _wanted(meta: Meta) -> dict[str, tuple[str, Any, str]]:
+    """Return the settings that an object has, by name: the policy's field, its value, the text."""
+    found: dict[str, tuple[str, Any, str]] = {}
     for name, (field, read, _) in _READERS.items():
-        read_ones = (read(said) for said in _said(name, meta))
-        found = next((each for each in read_ones if each is not None), None)
-        if found is not None:
-            changes[field] = None if found is _NEVER else found
-    return replace(policy, **changes) if changes else policy  # type: ignore[arg-type]
+        for said in _said(name, meta):
+            value = read(said)
+            if value is not None:
+                found[name] = (field, None if value is _NEVER else value, said)
+                break
+    return found
+
+
+def _shown(name: str, value: float | None) -> str:
+    """Return the value of a setting as one would write it."""
+    if value is None:
+        return "without limit"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if name == names.PODS_READY_BACKOFF_LIMIT else f"{value:g}s"
 
 
 def unreadable(meta: Meta) -> Iterator[str]:

@@ -21,7 +21,7 @@ def members(
     yield from declared(workload, cluster)
     for uid in _candidates(workload, cluster):
         pod = cluster.pods[uid]
-        if pod.workload is not None:
+        if pod.workload is not None or pod.namespace != workload.meta.namespace:
             continue
         owners = _owners(pod, queues, cluster)
         if not owners or workload.key in owners:

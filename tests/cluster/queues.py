@@ -12,6 +12,7 @@ API = "kueue.x-k8s.io/v1beta2"
 WORKLOADS = f"{API}/workloads"
 JOBS = "batch/v1/jobs"
 QUEUE = "kueue.x-k8s.io/queue-name"
+OVERRIDES = "scheduling.x-k8s.io/job-overrides"
 
 
 class Queues:
@@ -21,6 +22,8 @@ class Queues:
         self.api = api
         self.namespace = namespace
         self.suffix = uuid4().hex[:6]
+        self.job_overrides = ""
+        """What jobs may change of their ClusterQueue's settings, for queues that are made next."""
         self._made: list[tuple[str, str]] = []
 
     def name(self, short: str) -> str:
@@ -30,7 +33,10 @@ class Queues:
     def create(self, kind: str, short: str, spec: Mapping[str, Any], **more: Any) -> str:
         """Create a cluster-wide object; return its name."""
         name = self.name(short)
-        body = {"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec, **more}
+        metadata: Object = {"name": name}
+        if kind == "ClusterQueue" and self.job_overrides:
+            metadata["annotations"] = {OVERRIDES: self.job_overrides}
+        body = {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec, **more}
         self.api.create(body)
         self._made.append((f"{API}/{kind.lower()}s", name))
         return name

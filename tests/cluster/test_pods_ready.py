@@ -28,6 +28,12 @@ RECOVERY, LIMIT = f"{OWN}/pods-ready-recovery-timeout", f"{OWN}/pods-ready-backo
 SOON = {TIMEOUT: "2", BASE: "1"}
 
 
+@pytest.fixture(autouse=True)
+def _free(queues: Queues) -> None:
+    """Let jobs have settings of their own, whatever their ClusterQueue says."""
+    queues.job_overrides = "*"
+
+
 def test_who_was_late_is_admitted_again_and_runs_once_there_is_room(
     reconciler: Reconciler, queues: Queues, nodes: NodeFactory
 ) -> None:

@@ -15,6 +15,12 @@ pytestmark = pytest.mark.usefixtures("gang")
 BLOCK = f"{OWN}/pods-ready-block-admission"
 
 
+@pytest.fixture(autouse=True)
+def _free(queues: Queues) -> None:
+    """Let jobs have settings of their own, whatever their ClusterQueue says."""
+    queues.job_overrides = "*"
+
+
 @pytest.fixture
 def blocking(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[Reconciler]:
     """A reconciler in the place of the one that all tests share."""

@@ -179,6 +179,10 @@ WANT_WRONG: dict[str, tuple[Any, list[str]]] = {
         {"reconcile": {"leaseSeconds": 1.5}},
         ["reconcile.leaseSeconds: "],
     ),
+    "overrides of a setting that there is not": (
+        {"queue": {"jobOverrides": "pods-ready-timeot<=2h"}},
+        ["queue.jobOverrides: pods-ready-timeot<=2h is ignored: it is to begin with one of "],
+    ),
     "a lease without a name": ({"reconcile": {"leaseName": ""}}, ["reconcile.leaseName: "]),
     "a policy that there is not": ({"gang": {"onPartial": "kill"}}, ["gang.onPartial: "]),
     "a section that is a list": ({"listen": [1]}, ["listen: "]),

@@ -151,6 +151,24 @@ async def test_a_job_is_told_once_what_of_it_cannot_be_read() -> None:
     )
 
 
+async def test_a_job_is_told_once_what_of_it_goes_beyond_its_queue() -> None:
+    scene = Scene(PodsReady(timeout=60))
+    scene.labels = {"scheduling.x-k8s.io/pods-ready-timeout": "87600h"}
+    for _ in range(3):
+        scene.status(READY)
+        await scene.look()
+    [told] = scene.events
+    assert (told.about.kind, told.reason, told.warning) == ("Job", "OverrideLimited", True)
+    assert told.note == (
+        "scheduling.x-k8s.io/pods-ready-timeout=87600h counts as 60s: "
+        "its ClusterQueue allows its jobs no more"
+    )
+    scene.labels = {"scheduling.x-k8s.io/pods-ready-timeout": "30"}
+    scene.status(READY)
+    await scene.look()
+    assert len(scene.events) == 1
+
+
 # -- pods that are followed by others
 
 

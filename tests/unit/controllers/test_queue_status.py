@@ -26,6 +26,7 @@ class Writer:
 
 
 LATE = "scheduling.x-k8s.io/pods-ready-timeout"
+JOB_OVERRIDES = "scheduling.x-k8s.io/job-overrides"
 BLOCK = "scheduling.x-k8s.io/pods-ready-block-admission"
 
 
@@ -103,6 +104,13 @@ async def test_all_that_cannot_be_read_is_told_together() -> None:
         f"{REQUIRE_ROOM_ANNOTATION}=yes",
         f"{RELEASE_QUOTA}=never",
     ]
+
+
+async def test_an_override_that_cannot_be_read_is_told() -> None:
+    scene = Scene()
+    await scene.say({JOB_OVERRIDES: "pods-ready-timeout<=2h, release"})
+    [note] = scene.told()
+    assert note.startswith(f"{JOB_OVERRIDES}: release is ignored: it is to begin with one of ")
 
 
 async def test_a_queue_that_is_made_anew_is_told_anew() -> None:

@@ -186,7 +186,7 @@ async def test_a_workload_that_cannot_be_decided_about_harms_itself_alone(
     assert [each["workload"] for each in logs] == [key("w")]
 
 
-async def test_what_cannot_be_read_is_told_once(scene: Scene) -> None:
+async def test_what_cannot_be_read_or_does_not_count_is_told_once(scene: Scene) -> None:
     found = scene.queues.snapshot().workloads[key("w")]
 
     def say(value: str, version: int) -> None:
@@ -194,11 +194,15 @@ async def test_what_cannot_be_read_is_told_once(scene: Scene) -> None:
         changed = replace(found.meta, labels=labels, version=found.meta.version + version)
         scene.queues.apply(ev.Applied(replace(found, meta=changed)))
 
-    for version, value in enumerate(("soon", "soon", "7", "later"), start=1):
+    for version, value in enumerate(("soon", "soon", "7", "later", "9h", "9h"), start=1):
         say(value, version)
         await scene.look()
     told = [
         (each.reason, each.warning, each.note.partition(" ")[0].rpartition("=")[2])
         for each in scene.events
     ]
-    assert told == [("Invalid", True, "soon"), ("Invalid", True, "later")]
+    assert told == [
+        ("Invalid", True, "soon"),
+        ("Invalid", True, "later"),
+        ("OverrideLimited", True, "9h"),
+    ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from extender.gang import conditions, report
 from extender.gang.options import Options
-from extender.gang.partial import OnPartial, Watched
+from extender.gang.partial import OnPartial, OnPartialOverrides, Watched, policy
 from extender.gang.report import LOOK_AGAIN, LOOKS_A_SECOND, Report
 from extender.kube.decode import Decoder
 from extender.kube.pod_groups import as_json
@@ -33,6 +33,7 @@ class Bench:
         self.stored = PodGroupStatusInfo()
         self.now = NOW
         self.on_partial = OnPartial.KEEP
+        self.overrides: OnPartialOverrides = "evict"
         self.watched = 1000.0
         self.group: PodGroupInfo = pod_group(generation=1)
         tell(cluster, node("n0", 100), self.group)
@@ -52,7 +53,7 @@ class Bench:
             stored=self.stored,
             now=self.now,
             options=OPTIONS,
-            watched=Watched(self.on_partial, self.watched),
+            watched=Watched(self.on_partial, self.watched, self.overrides),
         )
         self.stored = found.status
         return found
@@ -226,6 +227,32 @@ def test_a_policy_that_there_is_not_is_told(bench: Bench) -> None:
 
     assert (notice.reason, notice.warning) == ("UnknownPolicy", True)
     assert notice.note == "scheduling.x-k8s.io/on-partial should be keep or evict; keep counts"
+
+
+@pytest.mark.parametrize(
+    ("asked", "default", "overrides", "counts"),
+    [
+        ("keep", "evict", "evict", "evict"),
+        ("keep", "evict", "any", "keep"),
+        ("evict", "keep", "evict", "evict"),
+        ("evict", "keep", "any", "evict"),
+        ("evict", "keep", "none", "keep"),
+        (None, "evict", "none", "evict"),
+    ],
+)
+def test_what_a_group_may_ask_for_is_bounded_and_told(
+    bench: Bench, asked: str | None, default: str, overrides: Any, counts: str
+) -> None:
+    bench.on_partial, bench.overrides = OnPartial(default), overrides
+    assert policy(asked, OnPartial(default), overrides) == counts
+    told = [n for n in bench.apply(on_partial=asked).notices if n.key]
+    if asked in (None, counts):
+        assert told == []
+    else:
+        [notice] = told
+        assert notice.reason == "PolicyLimited"
+        words = f"on-partial={asked} is not allowed by the settings; {counts} counts"
+        assert notice.note.endswith(words)
 
 
 @pytest.mark.parametrize("by", ["setting", "annotation"])

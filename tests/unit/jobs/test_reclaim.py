@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from extender.api.job_overrides import Overrides, parsed
 from extender.jobs import actions as act
 from extender.jobs.actions import Action
 from extender.jobs.context import ReleaseQuota
 from extender.jobs.decide import decide
-from extender.jobs.reclaim import release_strategy, unreadable
+from extender.jobs.reclaim import limits, release_strategy, unreadable
 from extender.jobs.registry import builtin
 from extender.state.queues.usage import usage
 from tests.harness.kinds import pytorchjob
@@ -18,6 +19,7 @@ from tests.unit.jobs.scene import CONTEXT, condition, job, workload
 
 EVICTED = ("Evicted", "True", "Preempted")
 RELEASE = "scheduling.x-k8s.io/release-quota"
+FREE = parsed("*")[0]
 ON_TERMINAL = replace(CONTEXT, release_quota="OnTerminal")
 LEAST = {"kueue.x-k8s.io/job-min-parallelism": "1"}
 
@@ -147,7 +149,9 @@ def test_who_ends_slowly_without_anybody_done_takes_nothing_from_others() -> Non
         ({}, CONTEXT, True),
         ({}, ON_TERMINAL, False),
         ({RELEASE: "OnTerminal"}, CONTEXT, False),
-        ({RELEASE: "OnTerminating"}, ON_TERMINAL, True),
+        ({RELEASE: "OnTerminating"}, ON_TERMINAL, False),
+        ({RELEASE: "OnTerminating"}, replace(ON_TERMINAL, overrides=FREE), True),
+        ({RELEASE: "OnTerminal"}, replace(CONTEXT, overrides=parsed("none")[0]), True),
         ({RELEASE: "whenever"}, ON_TERMINAL, False),
         ({RELEASE: "whenever"}, CONTEXT, True),
     ],
@@ -179,6 +183,16 @@ def test_a_stop_does_not_wait_for_who_ends_slowly() -> None:
     )
     evicted = workload(job(), EVICTED, admitted=True)
     assert words(decide(half, [evicted], ON_TERMINAL)) == ["StopJob"]
+
+
+def test_a_job_that_would_give_its_quota_back_earlier_than_its_queue_is_told() -> None:
+    asks = meta("work", "ns", annotations={RELEASE: "OnTerminating"})
+    [told] = limits(asks, "OnTerminal", Overrides())
+    assert told.startswith(f"{RELEASE}=OnTerminating counts as OnTerminal: ")
+    assert not list(limits(asks, "OnTerminal", FREE))
+    assert not list(limits(asks, "OnTerminating", Overrides()))
+    later = meta("work", "ns", annotations={RELEASE: "OnTerminal"})
+    assert not list(limits(later, "OnTerminating", Overrides()))
 
 
 def test_an_unknown_word_says_nothing() -> None:

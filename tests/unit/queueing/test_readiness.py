@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from extender.api.job_overrides import Overrides, parsed
 from extender.queueing import readiness
 from extender.queueing import transitions as to
 from extender.queueing.lifecycle import Given, Step, decide
@@ -32,6 +33,7 @@ from tests.queue_makers import (
 
 OWN = "scheduling.x-k8s.io"
 TIMEOUT, LIMIT = f"{OWN}/pods-ready-timeout", f"{OWN}/pods-ready-backoff-limit"
+FREE = parsed("*")[0]
 POLICY = PodsReady(timeout=100, recovery_timeout=30, backoff_base=10, backoff_max=45)
 SINCE = 1000.0
 
@@ -50,11 +52,15 @@ def admitted(
 
 
 def scene(
-    queue: Mapping[str, str] | None = None, job: Mapping[str, str] | None = None
+    queue: Mapping[str, str] | None = None,
+    job: Mapping[str, str] | None = None,
+    overrides: Overrides = FREE,
 ) -> Admissions:
     """Return queues in which a ClusterQueue has annotations, and a job has labels."""
     marked = cluster_queue(meta=meta("cq", annotations=dict(queue or {})))
-    queues = Admissions(marked, local_queue(), options=Options(pods_ready=POLICY))
+    queues = Admissions(
+        marked, local_queue(), options=Options(pods_ready=POLICY, job_overrides=overrides)
+    )
     labelled = JobObject("batch/job", meta("job", "ns", labels=dict(job or {})), b"{}")
     queues.apply(ev.JobApplied(labelled))
     return queues
@@ -64,8 +70,9 @@ def policy(
     queue: Mapping[str, str] | None = None,
     job: Mapping[str, str] | None = None,
     own: Mapping[str, str] | None = None,
+    overrides: Overrides = FREE,
 ) -> PodsReady:
-    queues = scene(queue, job)
+    queues = scene(queue, job, overrides)
     asks = workload(
         "w",
         meta=meta("w", "ns", annotations=dict(own or {})),
@@ -80,6 +87,82 @@ def test_the_nearest_word_counts() -> None:
     assert policy({TIMEOUT: "1"}, {TIMEOUT: "2"}).timeout == 2
     assert policy({TIMEOUT: "1"}, {TIMEOUT: "2"}, {TIMEOUT: "3"}).timeout == 3
     assert policy({TIMEOUT: "1"}, {LIMIT: "4"}) == replace(POLICY, timeout=1, backoff_limit=4)
+
+
+HOUR = {
+    f"{OWN}/wait-for-pods-ready": "false",
+    TIMEOUT: "87600h",
+    f"{OWN}/pods-ready-recovery-timeout": "0",
+    LIMIT: "9",
+    f"{OWN}/pods-ready-backoff-base": "0",
+    f"{OWN}/pods-ready-backoff-max": "0",
+    f"{OWN}/pods-ready-block-admission": "false",
+}
+"""What takes most from others."""
+RULED = replace(POLICY, backoff_limit=5, block_admission=True)
+BY_QUEUE = {LIMIT: "5", f"{OWN}/pods-ready-block-admission": "true"}
+
+
+@pytest.mark.parametrize("through", ["job", "own"])
+def test_a_job_takes_nothing_from_others_by_what_it_says(through: str) -> None:
+    said: dict[str, Any] = {through: HOUR}
+    assert policy(BY_QUEUE, **said, overrides=Overrides()) == RULED
+    assert policy(BY_QUEUE, **said) == PodsReady(
+        enabled=False,
+        timeout=87600 * 3600,
+        recovery_timeout=None,
+        backoff_limit=9,
+        backoff_base=0,
+        backoff_max=0,
+        block_admission=False,
+    )
+
+
+def test_a_job_may_wait_less_than_its_queue_lets_it() -> None:
+    said = {TIMEOUT: "5", f"{OWN}/pods-ready-recovery-timeout": "6", LIMIT: "1"}
+    found = policy(BY_QUEUE, said, overrides=Overrides())
+    assert found == replace(RULED, timeout=5, recovery_timeout=6, backoff_limit=1)
+    assert policy(BY_QUEUE, said, overrides=parsed("none")[0]) == RULED
+    off = {f"{OWN}/wait-for-pods-ready": "false"}
+    on = {f"{OWN}/wait-for-pods-ready": "true"}
+    assert policy(off, on, overrides=Overrides()).enabled
+
+
+def test_a_job_that_has_itself_waited_for_holds_others_only_where_its_queue_lets_it() -> None:
+    off = {f"{OWN}/wait-for-pods-ready": "false"}
+    on = meta("w", "ns", labels={f"{OWN}/wait-for-pods-ready": "true"})
+    for overrides, awaited in ((Overrides(), False), (FREE, True)):
+        queues = scene(off, overrides=overrides)
+        asks = workload("w", meta=on)
+        assert readiness.is_awaited(asks, queues.snapshot, queues.options) is awaited
+
+
+def test_a_queue_says_how_far_its_jobs_may_go() -> None:
+    bounds = "pods-ready-timeout<=2h, pods-ready-backoff-base >= 5s, pods-ready-backoff-base<=1m"
+    queue = {**BY_QUEUE, f"{OWN}/job-overrides": bounds}
+    for overrides in (Overrides(), FREE):  # the ClusterQueue's word goes before the settings
+        asked = {TIMEOUT: "1h", f"{OWN}/pods-ready-backoff-base": "7"}
+        found = policy(queue, asked, overrides=overrides)
+        assert found == replace(RULED, timeout=3600, backoff_base=7)
+        found = policy(queue, HOUR, overrides=overrides)
+        assert found == replace(RULED, timeout=7200, backoff_base=5)
+    unlimited = {f"{OWN}/job-overrides": "pods-ready-recovery-timeout<=40"}
+    asked = {f"{OWN}/pods-ready-recovery-timeout": "0"}
+    assert policy(unlimited, asked).recovery_timeout == 40
+
+
+def test_what_does_not_count_is_told_with_what_counts() -> None:
+    queues = scene(BY_QUEUE, overrides=Overrides())
+    odd = workload("w", meta=meta("w", "ns", annotations=HOUR))
+    ruled, overrides = readiness.ruled_for(odd, queues.snapshot, queues.options)
+    told = list(readiness.limits(odd.meta, ruled, overrides))
+    end = "its ClusterQueue allows its jobs no more"
+    assert f"{TIMEOUT}=87600h counts as 100s: {end}" in told
+    assert f"{OWN}/wait-for-pods-ready=false counts as true: {end}" in told
+    assert f"{LIMIT}=9 counts as 5: {end}" in told
+    assert len(told) == len(HOUR)
+    fine = meta("w", "ns", annotations={TIMEOUT: "5", LIMIT: "odd"})
+    assert not list(readiness.limits(fine, ruled, overrides))
 
 
 def test_everything_can_be_said() -> None:
@@ -310,8 +393,8 @@ def test_a_setting_of_a_cluster_queue_is_news_to_everybody_and_another_annotatio
 # -- everybody else waits
 
 
-def blocking(*, strategy: str = "BestEffortFIFO") -> Admissions:
-    options = Options(pods_ready=PodsReady(block_admission=True))
+def blocking(*, strategy: str = "BestEffortFIFO", **more: Any) -> Admissions:
+    options = Options(pods_ready=PodsReady(block_admission=True), **more)
     return Admissions(
         cluster_queue(strategy=strategy),
         local_queue(),
@@ -368,7 +451,7 @@ def test_who_has_no_quota_is_told_that_and_does_not_hide_who_has() -> None:
 
 
 def test_for_whom_nobody_waits_nobody_is_held() -> None:
-    queues = blocking()
+    queues = blocking(job_overrides=FREE)
     free = {f"{OWN}/wait-for-pods-ready": "false"}
     queues.put(workload("a", meta=meta("a", "ns", labels=free)), workload("b"), workload("c"))
 
@@ -405,7 +488,7 @@ def in_cohort(*, strategy: str = "BestEffortFIFO", **preemption: str) -> Admissi
         local_queue(),
         cluster_queue("other", quota(8, lend=0), "co"),
         local_queue("other"),
-        options=Options(pods_ready=PodsReady(block_admission=True)),
+        options=Options(pods_ready=PodsReady(block_admission=True), job_overrides=FREE),
     )
     queues.put(workload("first", 1, queue="other"))
     queues.run()
@@ -493,7 +576,7 @@ def test_a_queue_and_a_workload_may_say_whether_they_are_held(
         local_queue(),
         cluster_queue("other"),
         local_queue("other"),
-        options=Options(pods_ready=PodsReady(block_admission=rule)),
+        options=Options(pods_ready=PodsReady(block_admission=rule), job_overrides=FREE),
     )
     queues.put(workload("first", queue="other"))
     assert queues.admitted() == ["first"]

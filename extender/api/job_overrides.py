@@ -1,0 +1,179 @@
+"""How far jobs may change the settings that their ClusterQueue has for them.
+
+The annotation `scheduling.x-k8s.io/job-overrides` of a ClusterQueue, or `queue.jobOverrides` where
+a ClusterQueue has none, is a list with commas. An entry is the name of a setting without its
+prefix, alone or with a bound: `pods-ready-timeout<=2h, pods-ready-backoff-base>=10s,
+release-quota`. `*` frees all settings that the list does not name, `none` fixes them. Settings that
+are neither named nor covered by one of these two words may only be made stricter (`_STRICTER`).
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, Literal
+
+from extender.api import wellknown as names
+from extender.api.values import seconds, whole
+
+ANNOTATION: Final = f"{names.OWN_PREFIX}job-overrides"
+
+_ENTRY: Final = re.compile(r"([a-z-]+)\s*(?:(<=|>=)\s*(\S+))?", re.ASCII)
+_SHOWN: Final = 40
+"""Characters of an entry that an Event shows."""
+_REMEMBERED: Final = 1024
+"""Different texts whose meaning is kept; there are about as many as ClusterQueues."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Between which values a job may choose; None is no bound. Times are in seconds."""
+
+    least: float | None = None
+    most: float | None = None
+
+    def within(self, wanted: Any) -> Any:  # noqa: ANN401 - of the type of the setting
+        """Return the nearest value that is allowed; None as a value is "without limit"."""
+        if self.most is not None and (wanted is None or wanted > self.most):
+            return self.most
+        if self.least is not None and wanted is not None and wanted < self.least:
+            return self.least
+        return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """What jobs may change."""
+
+    others: Literal["stricter", "none", "any"] = "stricter"
+    """What holds for a setting that is not named."""
+    named: Mapping[str, Bound | None] = field(default_factory=dict)
+    """By setting; None where its entry cannot be read: then the setting may be made stricter."""
+
+    def limited(self, setting: str, wanted: Any, ruled: Any) -> Any:  # noqa: ANN401
+        """Return what counts of the value that a job asks for, where `ruled` is its queue's.
+
+        `setting` is the whole name of the annotation.
+        """
+        bound = self.named.get(setting)
+        if bound is not None:
+            return bound.within(wanted)
+        if setting not in self.named:
+            if self.others == "any":
+                return wanted
+            if self.others == "none":
+                return ruled
+        return _STRICTER[setting](wanted, ruled)
+
+    def frees(self, setting: str) -> bool:
+        """Return whether jobs may choose a setting, and not only make it stricter."""
+        bound = self.named.get(setting)
+        return bound is not None or (setting not in self.named and self.others == "any")
+
+
+DEFAULT: Final = Overrides()
+
+
+def overrides_of(annotations: Mapping[str, str], otherwise: Overrides) -> Overrides:
+    """Return what the annotations of a ClusterQueue let its jobs change."""
+    said = annotations.get(ANNOTATION)
+    return otherwise if said is None else parsed(said)[0]
+
+
+@lru_cache(_REMEMBERED)
+def parsed(said: str) -> tuple[Overrides, tuple[str, ...]]:
+    """Return what a list of overrides allows, and a sentence for each entry that is ignored."""
+    others: Literal["stricter", "none", "any"] = "stricter"
+    found: dict[str, Bound | None] = {}
+    wrong: list[str] = []
+    for entry in filter(None, map(str.strip, said.split(","))):
+        if entry in _WORDS:
+            others = _WORDS[entry]
+            continue
+        setting, bound, problem = _entry(entry)
+        if problem:
+            wrong.append(f"{entry[:_SHOWN]} is ignored: {problem}")
+        if setting:
+            found[setting] = None if problem else _both(found.get(setting), bound)
+    if wrong and others == "any":
+        others = "stricter"  # an entry that cannot be read may have been a bound
+    return Overrides(others, found), tuple(wrong)
+
+
+def unreadable(annotations: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with the annotation of a ClusterQueue, one sentence an entry."""
+    said = annotations.get(ANNOTATION)
+    return [f"{ANNOTATION}: {each}" for each in parsed(said)[1]] if said else []
+
+
+def _entry(entry: str) -> tuple[str, Bound, str]:
+    """Return the setting that an entry names, its bound, and why it is ignored."""
+    match = _ENTRY.fullmatch(entry)
+    setting = f"{names.OWN_PREFIX}{match[1]}" if match else ""
+    if match is None or setting not in _STRICTER:
+        return "", Bound(), f"it is to begin with one of {', '.join(map(_short, _STRICTER))}"
+    if match[2] is None:
+        return setting, Bound(), ""
+    reads = _AMOUNTS.get(setting)
+    if reads is None:
+        return setting, Bound(), f"{match[1]} has no bound, it is to stand alone"
+    read, wanted = reads
+    value = read(match[3])
+    if value is None:
+        return setting, Bound(), f"after {match[2]} there is to be {wanted}"
+    return setting, Bound(most=value) if match[2] == "<=" else Bound(least=value), ""
+
+
+def _both(before: Bound | None, after: Bound) -> Bound:
+    """Return the bound of two entries for one setting."""
+    if before is None:
+        return after
+    least = after.least if before.least is None else before.least
+    return Bound(least, after.most if before.most is None else before.most)
+
+
+def _short(setting: str) -> str:
+    return setting.removeprefix(names.OWN_PREFIX)
+
+
+def _lower(wanted: float | None, ruled: float | None) -> float | None:
+    """Return the smaller one; None is without limit."""
+    if wanted is None or ruled is None:
+        return ruled if wanted is None else wanted
+    return min(wanted, ruled)
+
+
+def _ruled(_: object, ruled: object) -> object:
+    return ruled
+
+
+def _on(wanted: object, ruled: object) -> object:
+    return bool(wanted or ruled)
+
+
+def _later(wanted: object, ruled: object) -> object:
+    return "OnTerminal" if "OnTerminal" in (wanted, ruled) else ruled
+
+
+_WORDS: Final[Mapping[str, Literal["none", "any"]]] = {"*": "any", "none": "none"}
+_STRICTER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    names.WAIT_FOR_PODS_READY: _on,
+    names.PODS_READY_TIMEOUT: _lower,
+    names.PODS_READY_RECOVERY_TIMEOUT: _lower,
+    names.PODS_READY_BACKOFF_LIMIT: _lower,
+    # A back-off protects others from a job that comes back and fails again: it is not the job's.
+    names.PODS_READY_BACKOFF_BASE: _ruled,
+    names.PODS_READY_BACKOFF_MAX: _ruled,
+    # A job that waits for others may be the head of its queue, and holds those behind it.
+    names.PODS_READY_BLOCK_ADMISSION: _ruled,
+    names.RELEASE_QUOTA: _later,
+}
+"""By setting: what counts of a job's word (first) where its queue's (second) is the bound."""
+_DURATION: Final = (seconds, "a duration such as 300, 90s or 5m")
+_AMOUNTS: Final[Mapping[str, tuple[Callable[[str], float | None], str]]] = {
+    names.PODS_READY_TIMEOUT: _DURATION,
+    names.PODS_READY_RECOVERY_TIMEOUT: _DURATION,
+    names.PODS_READY_BACKOFF_LIMIT: (whole, "a whole number, 0 or more"),
+    names.PODS_READY_BACKOFF_BASE: _DURATION,
+    names.PODS_READY_BACKOFF_MAX: _DURATION,
+}
