@@ -317,6 +317,14 @@ class PodGroupStatus(Wire, frozen=True):
     failed: int = 0
     schedule_start_time: datetime | None = None
     conditions: list[Condition] | None = None
+    granted_room: Raw = Raw()
+    """Read apart: one that cannot be read must not hide the PodGroup."""
+
+
+class Stored(Wire, frozen=True):
+    """What a write of any object answers."""
+
+    metadata: ObjectMeta = ObjectMeta()
 
 
 class AnnotatedMeta(ObjectMeta, frozen=True):

@@ -41,6 +41,8 @@ DnsLabel = Annotated[str, Field(max_length=63, pattern=f"^{_DNS_LABEL}$")]
 DnsName = Annotated[str, Field(max_length=253, pattern=rf"^{_DNS_LABEL}(\.{_DNS_LABEL})*$")]
 """The name of an object: labels of DNS with points between them."""
 
+ATOMIC: Final[dict[str, Any]] = {"x-kubernetes-map-type": "atomic"}
+"""Of an object that is replaced as a whole: no second writer can add a field to it."""
 LIST_BY_TYPE: Final[dict[str, Any]] = {
     "x-kubernetes-list-type": "map",
     "x-kubernetes-list-map-keys": ["type"],

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from extender.api.meta_v1 import (
+    ATOMIC,
     LIST_BY_TYPE,
     Condition,
     Count,
@@ -46,6 +47,17 @@ class PodGroupSpec(Written):
     )
 
 
+class GrantedRoom(Read):
+    """Room on nodes that a queue has found for the group's pods before they are there."""
+
+    until: datetime = Field(
+        description="When the room is everybody's again, should the pods not come."
+    )
+    nodes: dict[str, dict[str, Quantity]] = Field(
+        description="What is kept: amount by resource name, by name of the node."
+    )
+
+
 class PodGroupStatus(Read):
     """What was last seen of the group. Written by gang-extender's reconciler only."""
 
@@ -68,6 +80,12 @@ class PodGroupStatus(Read):
         default=None,
         description="The state of the group by aspect, each with a reason and a message.",
         json_schema_extra=LIST_BY_TYPE,
+    )
+    granted_room: GrantedRoom | None = Field(
+        default=None,
+        description="Room on nodes that is kept for the pods of an admitted Workload until the "
+        "group has its plan. Only gang-extender's reconciler writes it.",
+        json_schema_extra=ATOMIC,
     )
 
 

@@ -53,8 +53,6 @@ class Reason(StrEnum):
     TERMINATING = "Terminating"
 
 
-GRANT_ANNOTATION: Final = "scheduling.x-k8s.io/granted-room"
-"""On a PodGroup: room on nodes that a queue has found for its pods before they are there."""
 DONE_ANNOTATION: Final = "scheduling.x-k8s.io/done-pods"
 """On a PodGroup: how many of minMember are done for good, where its Jobs do not tell."""
 ON_PARTIAL_ANNOTATION: Final = "scheduling.x-k8s.io/on-partial"

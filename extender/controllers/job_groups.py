@@ -31,7 +31,7 @@ class GroupOptions:
     group_size: Callable[[str], tuple[int, int] | None] = lambda _: None
     """What a PodGroup wants, as the watch shows it, and how many of that are done."""
     is_granted: Callable[[str], bool] = lambda _: False
-    """Whether room is kept for a PodGroup, of whose pods none has a node."""
+    """Whether room for a PodGroup is stored in its status."""
 
 
 class GroupWriter(Protocol):

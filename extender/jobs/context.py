@@ -46,7 +46,7 @@ class Context:
     """What a PodGroup, by `namespace/name`, wants, and how many of that are known to be done; None
     where there is none."""
     is_granted: Callable[[str], bool] = lambda _: False
-    """Whether room is kept for a PodGroup that has none of its pods on nodes."""
+    """Whether room for a PodGroup is stored in its status."""
     wait_for_pods_ready: bool = False
     progress: Progress = field(default_factory=Progress)
     release_quota: ReleaseQuota = "OnTerminating"

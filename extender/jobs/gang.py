@@ -36,7 +36,16 @@ def group_of(workload: WorkloadInfo) -> str:
 
 def made_name(workload: WorkloadInfo) -> str:
     """Return the name of the PodGroup that is made for a workload: its own, as a label may be."""
-    name = workload.meta.name
+    return _as_label(workload.meta.name)
+
+
+def made_for(workload: str) -> str:
+    """Return `namespace/name` of the PodGroup that is made for a Workload, by `namespace/name`."""
+    namespace, _, name = workload.partition("/")
+    return f"{namespace}/{_as_label(name)}"
+
+
+def _as_label(name: str) -> str:
     if len(name) <= _LONGEST:
         return name
     suffix = sha1(name.encode(), usedforsecurity=False).hexdigest()[:_HASH_LENGTH]

@@ -15,7 +15,6 @@ from extender.api.values import whole
 from extender.api.wellknown import (
     DONE_ANNOTATION,
     GANG_READY,
-    GRANT_ANNOTATION,
     INDEX_LABEL,
     ON_PARTIAL_ANNOTATION,
     POD_GROUP_LABEL,
@@ -154,7 +153,7 @@ class Decoder:
             schedule_timeout=float(timeout) if timeout and timeout > 0 else None,
             created=seconds_of(found.metadata.creation_timestamp),
             on_partial=said.get(ON_PARTIAL_ANNOTATION),
-            grant=grants.decode(said.get(GRANT_ANNOTATION)),
+            grant=grants.read(found.status.granted_room),
             done=_count(said.get(DONE_ANNOTATION)) or 0,
             generation=found.metadata.generation,
             status=_status(found.status),

@@ -1,17 +1,19 @@
-"""Granted room as an annotation of a PodGroup: until when, and how much of which nodes."""
+"""`status.grantedRoom` of a PodGroup: until when room is kept, and how much of which nodes."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from extender.api.core_v1 import Amount
-from extender.resources.quantity import QuantityError, exact, parse_resources
+from extender.resources.quantity import QuantityError, Resources, exact, parse_resources
 from extender.state.claims import Grant
 
 _LARGEST: Final = 100_000
-"""Bytes; an object may have 256 KiB of annotations."""
+"""Bytes; more is neither written nor read."""
+_MOST: Final = 2**63
+"""No node has as much of anything: Kubernetes counts in 64 bits."""
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -22,27 +24,30 @@ class _Written(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Written).decode
 
 
-def encode(grant: Grant) -> str | None:
-    """Return a grant as text, None where it is too large to be written down."""
+def as_json(grant: Grant) -> dict[str, Any] | None:
+    """Return a grant as the API has it, None where it is too large to be stored."""
+    until = datetime.fromtimestamp(grant.until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     nodes = {node: _plain(amounts) for node, amounts in grant.rooms.items()}
-    until = datetime.fromtimestamp(grant.until, UTC).replace(microsecond=0)
-    text = msgspec.json.encode(_Written(until, nodes))
-    return text.decode() if len(text) <= _LARGEST else None
+    found = {"until": until, "nodes": nodes}
+    return found if len(msgspec.json.encode(found)) <= _LARGEST else None
 
 
-def decode(text: str | None) -> Grant | None:
-    """Return a grant out of a text, None where it is none: then nothing is kept."""
-    if not text:
+def read(raw: bytes | msgspec.Raw) -> Grant | None:
+    """Return a stored grant, None where there is none or where it cannot be believed."""
+    if not bytes(raw) or len(bytes(raw)) > _LARGEST:
         return None
     try:
-        found = _decode(text)
+        found = _decode(raw)
         rooms = {node: parse_resources(amounts) for node, amounts in found.nodes.items()}
         until = found.until.timestamp()
-    except (msgspec.MsgspecError, QuantityError, ValueError, OverflowError):
+    except (msgspec.MsgspecError, QuantityError, ValueError, OverflowError, RecursionError):
         return None
-    below_zero = any(value < 0 for amounts in rooms.values() for value in amounts.values())
-    return None if below_zero else Grant(rooms, until)
+    return Grant(rooms, until) if all(map(_is_amount, rooms.values())) else None
 
 
-def _plain(amounts: Mapping[str, int]) -> dict[str, Amount]:
+def _is_amount(amounts: Resources) -> bool:
+    return all(0 <= value < _MOST for value in amounts.values())
+
+
+def _plain(amounts: Mapping[str, int]) -> dict[str, str]:
     return {name: exact(name, value) for name, value in amounts.items() if value}

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import msgspec
 
+from extender.api.core_v1 import Stored
 from extender.api.wellknown import (
     DONE_ANNOTATION,
-    GRANT_ANNOTATION,
     GROUP_X,
     QUEUE_GROUP,
     QUEUE_VERSION,
@@ -25,10 +25,14 @@ from extender.state.queues.records import Admission, JobObject, Meta, WorkloadIn
 
 FIELD_MANAGER: Final = "gang-extender-queue"
 """Of what the queue applies: PodGroups of jobs."""
+ROOM_FIELD_MANAGER: Final = "gang-extender-room"
+"""Of `status.grantedRoom` of PodGroups."""
 API_VERSION: Final = f"{QUEUE_GROUP}/{QUEUE_VERSION}"
+_POD_GROUP: Final = {"apiVersion": f"{GROUP_X}/{POD_GROUP_VERSION}", "kind": "PodGroup"}
 Json = dict[str, Any]
 
 _encode = msgspec.json.Encoder().encode
+_decode_stored = msgspec.json.Decoder(Stored).decode
 
 
 class WorkloadWriter:
@@ -127,17 +131,14 @@ class JobWriter:
         done: int = 0,
         grant: Grant | None = None,
     ) -> None:
-        """Have a PodGroup with so many members, whether or not it is there."""
-        granted = grants.encode(grant) if grant is not None else None
-        said = {
-            **({GRANT_ANNOTATION: granted} if granted else {}),
-            **({DONE_ANNOTATION: str(done)} if done else {}),
-        }
-        path = objects(GROUP_X, POD_GROUP_VERSION, "podgroups", namespace=namespace)
-        path = f"{path}/{name}?fieldManager={FIELD_MANAGER}&force=true"
+        """Have a PodGroup with so many members, whether or not it is there, and room for it.
+
+        The room goes into its status, where whoever may write PodGroups may not write.
+        """
+        said = {DONE_ANNOTATION: str(done)} if done else None
+        path = _pod_group(GROUP_X, namespace, name)
         body = _encode({
-            "apiVersion": f"{GROUP_X}/{POD_GROUP_VERSION}",
-            "kind": "PodGroup",
+            **_POD_GROUP,
             "metadata": {
                 "name": name,
                 "namespace": namespace,
@@ -146,13 +147,43 @@ class JobWriter:
             },
             "spec": {"minMember": min_member},
         })  # fmt: skip
-        await self._client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
+        stored = await self._client.request(
+            "PATCH",
+            f"{path}?fieldManager={FIELD_MANAGER}&force=true",
+            body=body,
+            content_type=APPLY_PATCH,
+        )
+        granted = grants.as_json(grant) if grant is not None else None
+        if granted is not None:
+            uid = _decode_stored(stored).metadata.uid
+            await self._grant(namespace, name, uid=uid, granted=granted)
 
-    async def drop_grant(self, namespace: str, name: str) -> None:
-        """Have no room kept for a PodGroup any more. Raises NotFoundError where it is gone."""
-        path = objects(GROUP_X, POD_GROUP_VERSION, "podgroups", namespace=namespace)
-        body = _encode({"metadata": {"annotations": {GRANT_ANNOTATION: None}}})
-        await self._client.request("PATCH", f"{path}/{name}", body=body, content_type=MERGE_PATCH)
+    async def _grant(self, namespace: str, name: str, *, uid: str, granted: Json) -> None:
+        body = _encode({
+            **_POD_GROUP,
+            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "status": {"grantedRoom": granted},
+        })  # fmt: skip
+        path = f"{_pod_group(GROUP_X, namespace, name)}/status"
+        await self._client.request(
+            "PATCH",
+            f"{path}?fieldManager={ROOM_FIELD_MANAGER}&force=true",
+            body=body,
+            content_type=APPLY_PATCH,
+        )
+
+    async def drop_grant(self, namespace: str, name: str, *, api_group: str = GROUP_X) -> None:
+        """Have no room kept for a PodGroup any more, whoever has written it.
+
+        Raises NotFoundError where it is gone.
+        """
+        path = f"{_pod_group(api_group, namespace, name)}/status?fieldManager={ROOM_FIELD_MANAGER}"
+        body = _encode({"status": {"grantedRoom": None}})
+        await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+
+
+def _pod_group(api_group: str, namespace: str, name: str) -> str:
+    return f"{objects(api_group, POD_GROUP_VERSION, 'podgroups', namespace=namespace)}/{name}"
 
 
 def collection(plural: str, namespace: str) -> str:

@@ -19,6 +19,7 @@ from extender.room.members import members
 from extender.room.occupied import Like, Occupied
 from extender.room.packing import Found, Packing, Placed, Wanted
 from extender.room.places import Places
+from extender.room.promises import within
 from extender.room.unplaced import Some, asked, unplaced
 from extender.state.nodes import NodeInfo
 from extender.state.queues.records import Assignment, WorkloadInfo
@@ -40,8 +41,6 @@ class NodeRoom:
         self._places, self._kinds = Places(cluster), Kinds(queues, cluster)
         self._groups: set[str] = set()
         """Those of admitted workloads."""
-        self._queued: set[str] = set()
-        """Those of all workloads."""
         self._packing: Packing | None = None
         self._empty: Packing | None = None
         self._ever: dict[tuple[Wanted, ...], bool] = {}
@@ -65,8 +64,10 @@ class NodeRoom:
 
     def found_for(self, workload: str) -> Mapping[str, Resources] | None:
         """Return the amounts by node that were found for a workload when it was admitted."""
-        known = self._queues.workloads.get(workload)
-        return (self._promised(known) or None) if known is not None else None
+        known, held = self._queues.workloads.get(workload), self._queues.admission(workload)
+        if known is None or held is None:
+            return None
+        return within(self._promised(known), self._asked(known, held.assignments)) or None
 
     def lack(
         self,
@@ -142,15 +143,15 @@ class NodeRoom:
         return self._packing
 
     def _free(self, node: NodeInfo) -> Resources:
-        """Return what nobody has or has kept; a workload's own claim is its unplaced pods'."""
+        """Return what nobody has or claims; a workload's own claim is its unplaced pods'.
+
+        Granted room is that of admitted workloads, whose pods are placed one by one.
+        """
         left, cluster = dict(node.allocatable), self._cluster
         subtract(left, cluster.used(node.name))
         for group, claim in cluster.claims_on(node.name).items():
             if group not in self._groups:
                 subtract(left, claim.rooms[node.name])
-        for group, amounts in cluster.granted_on(node.name).items():
-            if group not in self._queued:
-                subtract(left, amounts)
         return left
 
     def _alone(self) -> Iterator[tuple[str, Like]]:
@@ -163,8 +164,6 @@ class NodeRoom:
         queues = self._queues
         holders = [queues.workloads[key] for key in queues.holders()]
         self._groups = {group_of(workload) for workload in holders}
-        # What was found for one that has lost its quota since is everybody's.
-        self._queued = self._groups | {group_of(each) for each in queues.workloads.values()}
         # Who may have other nodes as well does not take those that are promised.
         for workload in sorted(holders, key=lambda each: (not self._promised(each), *_since(each))):
             held = queues.admission(workload.key)

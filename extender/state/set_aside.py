@@ -1,11 +1,12 @@
 """The tables of room that is set aside for groups: by group, and by node."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from extender.resources.quantity import Resources, subtract
 from extender.state.claims import Claim, Grant
+from extender.state.nodes import NodeInfo
 
 
 @dataclass(slots=True)
@@ -59,10 +60,13 @@ class SetAside:
             if claim.priority >= least and claim.group != group:
                 subtract(free, claim.rooms[node])
 
-    def subtract_grants(self, free: Resources, node: str, *, group: str | None) -> None:
-        """Take off what is granted of a node to others than `group`."""
-        for other, amounts in self.granted[node].items():
-            if other != group:
+    def subtract_grants(self, free: Resources, node: NodeInfo, *, group: str | None) -> None:
+        """Take off what is granted of a node to others than `group`.
+
+        More than the node has was never found on it: such amounts keep nothing.
+        """
+        for other, amounts in self.granted[node.name].items():
+            if other != group and _is_within(amounts, node.allocatable):
                 subtract(free, amounts)
 
     def validate(self) -> None:
@@ -71,6 +75,10 @@ class SetAside:
         assert claimed == {(n, g) for n, there in self.claimed.items() for g in there}
         granted = {(node, g) for g, grant in self.grants.items() for node in grant.rooms}
         assert granted == {(n, g) for n, there in self.granted.items() for g in there}
+
+
+def _is_within(amounts: Resources, whole: Mapping[str, int]) -> bool:
+    return all(value <= whole.get(name, 0) for name, value in amounts.items())
 
 
 def _take_off(by_node: dict[str, dict[str, Any]], nodes: Iterable[str], group: str) -> None:

@@ -70,7 +70,6 @@ SYSTEM_CRITICAL: Final = 2_000_000_000
 _NO_GROUP = GroupTally()
 _NO_PODS: Mapping[str, PodInfo] = {}
 _NO_CLAIMS: Mapping[str, Claim] = {}
-_NO_GRANTS: Mapping[str, Resources] = {}
 
 
 class Snapshot:
@@ -160,9 +159,10 @@ class Snapshot:
         """Return the room that queues have found for groups which have no plan yet, by group."""
         return self._aside.grants
 
-    def granted_on(self, node: str) -> Mapping[str, Resources]:
-        """Return what is granted of a node, by group."""
-        return self._aside.granted.get(node, _NO_GRANTS)
+    def stored_grants(self, key: str) -> list[PodGroupInfo]:
+        """Return the PodGroups of that `namespace/name` that room is granted to, used or not."""
+        found = (self._tables.pod_groups.get((group, key)) for group in POD_GROUP_GROUPS)
+        return [each for each in found if each is not None and each.grant is not None]
 
     def claims_on(self, node: str) -> Mapping[str, Claim]:
         """Return the claims to room on a node, by group."""
@@ -285,7 +285,7 @@ class Snapshot:
             least = priority + self._has_begun(group)
             aside.subtract_claims(free, node.name, least=least, group=group)
         if node.name in aside.granted and priority < SYSTEM_CRITICAL:
-            aside.subtract_grants(free, node.name, group=group)
+            aside.subtract_grants(free, node, group=group)
         return free
 
     def _has_begun(self, key: str | None) -> bool:

@@ -1,7 +1,7 @@
 """The queue inside `reconcile`: what feeds it, what decides, what writes."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from extender.api.wellknown import QUEUE_LABEL
 from extender.config import Settings
 from extender.controllers.admitter import Admitter
+from extender.controllers.granted_room import GrantKeeper
 from extender.controllers.job import JobController, JobOptions
 from extender.controllers.job_counts import JobCounts
 from extender.controllers.job_groups import GroupOptions
@@ -34,6 +35,7 @@ from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
 from extender.runtime.pacer import Pacer
 from extender.state.cluster import Cluster
+from extender.state.events import Change as ClusterChange
 from extender.state.queues.events import Change
 from extender.state.queues.records import (
     WorkloadInfo,
@@ -97,7 +99,7 @@ class Queue:
             options=options,
             metrics=given.metrics,
         )
-        cluster = given.cluster.snapshot()
+        cluster = self._cluster = given.cluster.snapshot()
         room = self.admitter.room = NodeRoom(self._snapshot, cluster)
         given.cluster.watch_room(self._on_room)
         controller = partial(
@@ -119,10 +121,17 @@ class Queue:
                     makes_pod_groups=self._makes_pod_groups(chosen.pod_groups),
                     rooms=room.found_for,
                     group_size=partial(_group_size, cluster),
-                    is_granted=lambda group: group in cluster.grants,
+                    is_granted=lambda group: bool(cluster.stored_grants(group)),
                 ),
             ),
         )
+        keeper = self._keeper = GrantKeeper(
+            cluster, self._snapshot, self._sources.jobs, clock=clock
+        )
+        self._grants = controller(
+            keeper.reconcile, observer=given.observer("granted-room"), settle=SETTLE
+        )
+        given.cluster.subscribe(self._on_cluster)
         self._workloads = controller(
             WorkloadController(
                 self.queues,
@@ -195,8 +204,10 @@ class Queue:
         self._leads = True
         try:
             self._on_change(self._everything())
+            self._notice_grants(self._keeper.granted(self._cluster.pod_groups))
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._workloads.run())
+                tasks.create_task(self._grants.run())
                 tasks.create_task(self._jobs_controller.run())
                 tasks.create_task(self._status.run())
                 tasks.create_task(self.admitter.run())
@@ -217,12 +228,22 @@ class Queue:
         if self._leads:
             self.admitter.on_room()
 
+    def _on_cluster(self, change: ClusterChange) -> None:
+        """Look at granted room when its PodGroup changed, or has pods on nodes."""
+        if self._leads:
+            self._notice_grants(self._keeper.granted(change.groups | change.statuses))
+
+    def _notice_grants(self, groups: Iterable[str]) -> None:
+        for group in groups:
+            self._grants.notice(group)
+
     def _on_change(self, change: Change) -> None:
         if not self._leads:
             return
         self.admitter.on_change(change)
         for key in change.workloads:
             self._workloads.notice(key)
+        self._notice_grants(self._keeper.backed_by(change.workloads))
         for job in change.jobs:
             self._notice_job(job)
         for plural, names in (

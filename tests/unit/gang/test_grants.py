@@ -1,11 +1,12 @@
 """Room that a queue has found for a group is nobody else's until the group has its plan."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from extender.api.wellknown import GANG_GATE
+from extender.api.wellknown import GANG_GATE, GROUP_X, POD_GROUP_GROUPS
 from extender.controllers.aging import Aging
 from extender.gang import plan, pre_filter
 from extender.gang.fit import Fit, Offer
@@ -13,6 +14,7 @@ from extender.gang.options import Options
 from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, OneOf, Refuse
 from extender.kube import grants
+from extender.kube.decode import Decoder
 from extender.state import events as ev
 from extender.state.claims import Grant
 from extender.state.cluster import Cluster
@@ -154,7 +156,6 @@ def test_it_ends(end: Any) -> None:
     end(cluster)
     assert pre_filter.beside_plans(alone, ["n1"], snapshot=snapshot) == AnyNode()
     assert not snapshot.grants
-    assert not snapshot.granted_on("n0")
     assert snapshot.capacity_version > version
 
 
@@ -176,34 +177,72 @@ def test_one_without_end_is_not_believed() -> None:
     assert not cluster.snapshot().grants
 
 
-def test_as_text() -> None:
+def test_as_it_is_stored() -> None:
     rooms = {"n0": {"cpu": 1500, "memory": 1 << 30, "pods": 2}, "n1": {"example.com/gpu": 8}}
     grant = Grant(rooms, 1700000000.0)
-    text = grants.encode(grant)
-    assert text is not None
-    assert '"cpu":"1500m"' in text
-    assert '"2023-11-14T22:13:20Z"' in text
-    assert grants.decode(text) == grant
+    stored = grants.as_json(grant)
+    assert stored is not None
+    assert stored["nodes"]["n0"]["cpu"] == "1500m"
+    assert stored["until"] == "2023-11-14T22:13:20Z"
+    assert grants.read(json.dumps(stored).encode()) == grant
 
 
-def test_one_that_is_too_large_is_not_written_down() -> None:
-    assert grants.encode(Grant({f"node-{n}": {"cpu": 1000} for n in range(5000)}, 1.0)) is None
+def test_one_that_is_too_large_is_neither_stored_nor_read() -> None:
+    many = {f"node-{n}": {"cpu": 1000} for n in range(5000)}
+    assert grants.as_json(Grant(many, 1.0)) is None
+    stored = {"until": "2023-11-14T22:13:20Z", "nodes": {node: {"cpu": "1"} for node in many}}
+    assert grants.read(json.dumps(stored).encode()) is None
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        None,
         "",
-        "soon",
+        "null",
+        '"soon"',
         "{}",
         '{"until":"never","nodes":{}}',
         '{"until":"2023-11-14T22:13:20Z","nodes":{"n":{"cpu":"much"}}}',
         '{"until":"2023-11-14T22:13:20Z","nodes":["n"]}',
         '{"until":"2023-11-14T22:13:20Z","nodes":{"n":{"cpu":"-1"}}}',
+        '{"until":"2023-11-14T22:13:20Z","nodes":{"n":{"cpu":"99E"}}}',
         '{"until":"0001-01-01T00:00:00","nodes":{}}',
         '{"until":"9999-12-31T23:59:59","nodes":{"n":{"cpu":"9E99999"}}}',
+        "[" * 10_000,
     ],
 )
-def test_what_cannot_be_read_keeps_nothing(text: str | None) -> None:
-    assert grants.decode(text) is None
+def test_what_cannot_be_believed_keeps_nothing(text: str) -> None:
+    assert grants.read(text.encode()) is None
+
+
+@pytest.mark.parametrize(
+    "rooms",
+    [{"n0": {"cpu": 4001}}, {"n0": {"cpu": 1000, "example.com/gpu": 1}}, {"unknown": {"cpu": 1}}],
+    ids=["more than the node has", "what the node has not", "of a node that is unknown"],
+)
+def test_what_was_never_found_on_a_node_keeps_nothing_there(
+    rooms: Mapping[str, Mapping[str, int]],
+) -> None:
+    found = {node: dict(amounts) for node, amounts in rooms.items()}
+    cluster = cluster_of(nodes(4), pod_group("gang", 2, grant=Grant(found, UNTIL)))
+    alone = pod("alone", 4)
+    assert pre_filter.beside_plans(alone, ["n0"], snapshot=cluster.snapshot()) == AnyNode()
+
+
+@pytest.mark.parametrize("api_group", POD_GROUP_GROUPS)
+def test_an_annotation_grants_nothing_and_the_status_does(api_group: str) -> None:
+    room = {"until": "2023-11-14T22:13:20Z", "nodes": {"n0": {"cpu": "4"}}}
+    meta = {"name": "gang", "namespace": "ns"}
+    said = {"scheduling.x-k8s.io/granted-room": json.dumps(room)}
+    written = {"metadata": {**meta, "annotations": said}, "spec": {"minMember": 2}}
+    decode = Decoder().pod_group
+    assert decode(json.dumps(written).encode(), api_group=api_group).grant is None
+    stored = {"metadata": meta, "spec": {"minMember": 2}, "status": {"grantedRoom": room}}
+    found = decode(json.dumps(stored).encode(), api_group=api_group)
+    assert found.grant == Grant({"n0": {"cpu": 4000}}, 1700000000.0)
+
+
+def test_a_status_that_cannot_be_read_does_not_hide_its_pod_group() -> None:
+    raw = {"metadata": {"name": "gang"}, "spec": {"minMember": 2}, "status": {"grantedRoom": [7]}}
+    found = Decoder().pod_group(json.dumps(raw).encode(), api_group=GROUP_X)
+    assert (found.min_member, found.grant) == (2, None)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from extender.api.wellknown import GROUP_X
+from extender.api.wellknown import GROUP_X, POD_GROUP_GROUPS
 from extender.kube.decode import Decoder
 from extender.kube.queues import JobWriter
 from extender.state.claims import Grant
@@ -23,7 +23,7 @@ class Client:
 
     async def request(self, method: str, path: str, *, body: bytes, content_type: str) -> bytes:
         self.sent.append((method, path, json.loads(body), content_type))
-        return b"{}"
+        return b'{"metadata": {"uid": "stored"}}'
 
 
 @pytest.fixture
@@ -41,16 +41,9 @@ def writer(client: Client) -> JobWriter:
     [
         ({}, None),
         ({"done": 2}, {"scheduling.x-k8s.io/done-pods": "2"}),
-        (
-            {"grant": GRANT},
-            {
-                "scheduling.x-k8s.io/granted-room": '{"until":"2023-11-14T22:13:20Z",'
-                '"nodes":{"n0":{"cpu":"1500m","pods":"2"}}}'
-            },
-        ),
         ({"grant": Grant({f"node-{n}": {"cpu": 1} for n in range(9000)}, 1.0)}, None),
     ],
-    ids=["plain", "done", "granted", "too much"],
+    ids=["plain", "done", "too much room"],
 )
 async def test_it_is_applied_whole_so_that_what_is_left_out_goes(
     client: Client, writer: JobWriter, more: dict[str, Any], annotations: dict[str, str] | None
@@ -62,17 +55,37 @@ async def test_it_is_applied_whole_so_that_what_is_left_out_goes(
     assert body["metadata"].get("annotations") == annotations
     assert body["metadata"]["ownerReferences"] == OWNERS
     assert body["spec"] == {"minMember": 4}
-
     read = Decoder().pod_group(json.dumps(body).encode(), api_group=GROUP_X)
-    assert read.done == more.get("done", 0)
-    assert read.grant == (GRANT if more.get("grant") is GRANT else None)
+    assert (read.done, read.grant) == (more.get("done", 0), None)
 
 
-async def test_a_grant_is_dropped_and_nothing_else(client: Client, writer: JobWriter) -> None:
-    await writer.drop_grant("ns", "g")
-    annotations = {"scheduling.x-k8s.io/granted-room": None}
-    patch = {"metadata": {"annotations": annotations}}
-    assert client.sent == [("PATCH", PATH, patch, "application/merge-patch+json")]
+async def test_room_is_applied_to_the_status_of_that_very_pod_group(
+    client: Client, writer: JobWriter
+) -> None:
+    await writer.make_pod_group("ns", "g", min_member=4, owners=OWNERS, grant=GRANT)
+    [(_, _, made, _), (method, path, body, content_type)] = client.sent
+    assert "annotations" not in made["metadata"]
+    assert (method, content_type) == ("PATCH", "application/apply-patch+yaml")
+    assert path == f"{PATH}/status?fieldManager=gang-extender-room&force=true"
+    assert body["metadata"] == {"name": "g", "namespace": "ns", "uid": "stored"}
+    assert body["status"] == {
+        "grantedRoom": {
+            "until": "2023-11-14T22:13:20Z",
+            "nodes": {"n0": {"cpu": "1500m", "pods": "2"}},
+        }
+    }
+    read = Decoder().pod_group(json.dumps(body).encode(), api_group=GROUP_X)
+    assert read.grant == GRANT
+
+
+@pytest.mark.parametrize("api_group", POD_GROUP_GROUPS)
+async def test_a_grant_is_dropped_and_nothing_else(
+    client: Client, writer: JobWriter, api_group: str
+) -> None:
+    await writer.drop_grant("ns", "g", api_group=api_group)
+    path = f"{PATH.replace(GROUP_X, api_group)}/status?fieldManager=gang-extender-room"
+    patch = {"status": {"grantedRoom": None}}
+    assert client.sent == [("PATCH", path, patch, "application/merge-patch+json")]
 
 
 @pytest.mark.parametrize("said", ["-1", "many", "9" * 5000, ""])

@@ -321,11 +321,21 @@ def test_what_was_granted_before_a_restart_is_kept() -> None:
     assert told(queues) == ["WaitingForRoom: quota yes; room for 0 of 1: 4 cpu short on 2 nodes"]
 
 
-def test_what_is_granted_to_nobody_of_the_queue_is_taken() -> None:
+def test_what_no_admitted_workload_backs_is_free() -> None:
     rooms = {"n0": {"cpu": 4000}}
     queues = queues_of(cluster_of(nodes(4), pod_group("stray", 1, grant=Grant(rooms, 1e9))))
     queues.put(gang("w", 1, 1))
-    assert told(queues) == ["WaitingForRoom: quota yes; room for 0 of 1: 1 cpu short on 1 node"]
+    assert told(queues) == ["w"]
+
+
+def test_no_more_is_promised_than_the_pods_ask_for() -> None:
+    """What another process found may be wrong, or somebody else's word."""
+    rooms = {"n1": {"cpu": 9000, "pods": 5}, "n0": {"cpu": 3000}}
+    cluster = cluster_of(nodes(4, 12), pod_group("a", 1, grant=Grant(rooms, 1e9)))
+    queues = queues_of(cluster)
+    queues.put(holding("a", 2, 2), gang("w", 1, 1))
+    assert told(queues) == ["w"]
+    assert queues.room.found_for(key("a")) == {"n1": {"cpu": 4000, "pods": 2}}
 
 
 @pytest.mark.parametrize(("more", "admitted"), [(0, True), (1, False), (2, False)])

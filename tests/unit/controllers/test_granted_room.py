@@ -1,0 +1,136 @@
+"""Granted room holds as long as an admitted Workload asks for it and has no pods on nodes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.api.wellknown import GROUP_SIGS, GROUP_X
+from extender.controllers.granted_room import GrantKeeper
+from extender.jobs.gang import made_for
+from extender.kube.errors import NotFoundError
+from extender.state.claims import LONGEST_SECONDS, Grant
+from extender.state.queues import events as ev
+from extender.state.queues.store import Queues
+from tests.makers import NAMESPACE, ManualClock, cluster_of, key, nodes, pod, pod_group, tell
+from tests.queue_makers import admission, condition, pod_set, workload
+
+LONG = "a-very-long-name-of-a-workload-as-they-are-made-from-the-names-of-kinds-and-jobs"
+ROOM = {"n0": {"cpu": 2000, "pods": 2}}
+
+
+class Writer:
+    """Keeps what is withdrawn."""
+
+    def __init__(self) -> None:
+        self.dropped: list[tuple[str, str]] = []
+        self.gone = False
+
+    async def drop_grant(self, namespace: str, name: str, *, api_group: str) -> None:
+        self.dropped.append((f"{namespace}/{name}", api_group))
+        if self.gone:
+            raise NotFoundError("it is gone")
+
+
+class Scene:
+    """An admitted workload of two pods with a CPU each, and room for both on one node."""
+
+    def __init__(self, name: str = "w", group: str = "w") -> None:
+        self.clock, self.writer, self.queues = ManualClock(), Writer(), Queues()
+        self.group = group
+        self.cluster = cluster_of(nodes(4), pod_group(group, 2, grant=self.grant()))
+        made = workload(name, pod_set(1, 2))
+        self.workload = replace(
+            made,
+            admission=admission(made),
+            conditions=(condition("QuotaReserved"), condition("Admitted")),
+        )
+        self.queues.apply(ev.Applied(self.workload))
+
+    def grant(self, seconds: float = 60.0, **rooms: Any) -> Grant:
+        return Grant(rooms or ROOM, self.clock.now + seconds)
+
+    def change(self, **fields: Any) -> None:
+        meta = replace(self.workload.meta, version=self.workload.meta.version + 1)
+        self.workload = replace(self.workload, **{"meta": meta, **fields})
+        self.queues.apply(ev.Applied(self.workload))
+
+    async def look(self) -> float | None:
+        keeper = GrantKeeper(
+            self.cluster.snapshot(), self.queues.snapshot(), self.writer, clock=self.clock
+        )
+        return await keeper.reconcile(key(self.group))
+
+
+async def test_it_holds_and_is_looked_at_again_when_its_time_is_over() -> None:
+    scene = Scene()
+    assert await scene.look() == 60
+    assert scene.writer.dropped == []
+    scene.clock.now += 60
+    assert await scene.look() is None
+    assert scene.writer.dropped == [(key("w"), GROUP_X)]
+
+
+async def test_a_workload_with_a_long_name_backs_its_pod_group() -> None:
+    scene = Scene(LONG, made_for(f"{NAMESPACE}/{LONG}").partition("/")[2])
+    assert await scene.look() == 60
+    assert scene.writer.dropped == []
+
+
+def evicted(scene: Scene) -> None:
+    scene.change(conditions=(*scene.workload.conditions, condition("Evicted", "Preempted")))
+
+
+def finished(scene: Scene) -> None:
+    scene.change(conditions=(*scene.workload.conditions, condition("Finished")))
+
+
+def deactivated(scene: Scene) -> None:
+    scene.change(active=False)
+
+
+def deleted(scene: Scene) -> None:
+    scene.queues.apply(ev.Deleted(scene.workload))
+
+
+def released(scene: Scene) -> None:
+    scene.change(admission=None, conditions=())
+
+
+def placed(scene: Scene) -> None:
+    tell(scene.cluster, pod("p", 1, group="w", on="n0"))
+
+
+def inflated(scene: Scene) -> None:
+    more = scene.grant(n0={"cpu": 2001})
+    tell(scene.cluster, pod_group("w", 2, grant=more))
+
+
+def prolonged(scene: Scene) -> None:
+    tell(scene.cluster, pod_group("w", 2, grant=scene.grant(LONGEST_SECONDS + 1)))
+
+
+@pytest.mark.parametrize(
+    "end", [evicted, finished, deactivated, deleted, released, placed, inflated, prolonged]
+)
+async def test_it_is_withdrawn(end: Callable[[Scene], None]) -> None:
+    scene = Scene()
+    end(scene)
+    assert await scene.look() is None
+    assert scene.writer.dropped == [(key("w"), GROUP_X)]
+
+
+async def test_what_a_restart_left_behind_is_withdrawn_in_both_api_groups() -> None:
+    scene = Scene()
+    deleted(scene)
+    tell(scene.cluster, pod_group("w", 2, api_group=GROUP_SIGS, grant=scene.grant()))
+    await scene.look()
+    assert scene.writer.dropped == [(key("w"), GROUP_X), (key("w"), GROUP_SIGS)]
+
+
+async def test_a_pod_group_that_is_gone_is_no_error() -> None:
+    scene = Scene()
+    deleted(scene)
+    scene.writer.gone = True
+    assert await scene.look() is None
