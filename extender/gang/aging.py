@@ -19,6 +19,7 @@ from extender.gang import plan
 from extender.gang.feasibility import is_feasible
 from extender.gang.fit import Packing, fit
 from extender.gang.options import Options
+from extender.gang.steps import at_once
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.claims import Claim
 from extender.state.nodes import NodeInfo
@@ -155,7 +156,7 @@ def _new(aged: _Aged, earlier: Sequence[Claim], snapshot: Snapshot) -> Claim:
     packing = Packing(snapshot, room, emptiest_first=True, beside_used=False)
     rooms: dict[str, Resources] = {}
     for count, pod in enumerate(chain.from_iterable(repeat(aged.pods, aged.periods))):
-        node = packing.take(pod)
+        node = at_once(packing.taking(pod))
         if node is not None:
             add(rooms.setdefault(node, {}), pod.shape.requests)
         elif count < aged.missing:

@@ -8,17 +8,17 @@ without it there is no plan; a second try takes the fullest nodes first, and a t
 for those that are harder to place.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import partial
 from itertools import chain
 from typing import Final
 
-from typing_extensions import override
-
 from extender.gang.feasibility import is_feasible
 from extender.gang.room import Room, room_on
-from extender.resources.quantity import Resources, show, subtract
+from extender.gang.steps import PIECE, Steps, at_once
+from extender.resources.quantity import Resources, add, show, subtract
 from extender.state.claims import Grant
 from extender.state.nodes import NodeInfo
 from extender.state.pods import PodInfo, Shape
@@ -32,11 +32,18 @@ class Fit:
     placements: Mapping[str, str]
     wanted: int
     short: Mapping[str, int] = field(default_factory=dict)
+    shortage: Callable[[], Steps[Resources]] | None = field(default=None, compare=False)
+    """Adds up `short`, which most plans that fail are not asked for."""
 
     @property
     def complete(self) -> bool:
         """Whether as many fit as were wanted."""
         return len(self.placements) >= self.wanted
+
+    def explained(self) -> "Steps[Fit]":
+        """Return the same with what the nodes lack."""
+        short = (yield from self.shortage()) if self.shortage is not None else self.short
+        return Fit(self.placements, self.wanted, short)
 
     def sentence(self) -> str:
         """Return what is missing, with numbers."""
@@ -56,6 +63,7 @@ class Offer:
 
 
 NO_OFFER: Final = Offer()
+_NOTHING: Final[Mapping[str, int]] = {}
 
 
 def fits(requests: Mapping[str, int], free: Mapping[str, int]) -> bool:
@@ -72,6 +80,20 @@ def fit(
     offer: Offer = NO_OFFER,
     room: Room = Room.FREE,
 ) -> Fit:
+    """Return the answer of `fitting`, and with it what the nodes lack."""
+    found = at_once(fitting(pods, wanted, group=group, snapshot=snapshot, offer=offer, room=room))
+    return at_once(found.explained())
+
+
+def fitting(
+    pods: Sequence[PodInfo],
+    wanted: int,
+    *,
+    group: str,
+    snapshot: Snapshot,
+    offer: Offer = NO_OFFER,
+    room: Room = Room.FREE,
+) -> Steps[Fit]:
     """Place `wanted` of a group's pods, the first of them in any case; others may be passed over.
 
     The nodes that kube-scheduler offers for the first pod are good for every pod of its shape. They
@@ -91,7 +113,7 @@ def fit(
         attempt.prefer(offer, pods[0].shape)
         if room is not Room.EMPTY:
             attempt.grant(snapshot.grants.get(group))
-        found = attempt.place(pods, wanted, in_front=in_front)
+        found = yield from attempt.place(pods, wanted, in_front=in_front)
         if found.complete or not found.placements:  # the first fits nowhere, however it is tried
             return found
         if best is None or len(found.placements) > len(best.placements):
@@ -155,7 +177,10 @@ class Packing:
         self._beside_used = beside_used
         self._left: dict[str, Resources] = {}
         self._occupied: dict[Shape, set[str]] = {}
-        self._cursors: dict[Shape, tuple[Iterator[str], str | None]] = {}
+        self._cursors: dict[Shape, tuple[Sequence[str], int]] = {}
+        """By shape: its nodes in order, and the number of the first that has not refused it."""
+        self._to_read: dict[Shape, set[str]] = {}
+        """By shape: nodes of which our own reading has to say whether they let it in."""
 
     def prefer(self, offer: Offer, shape: Shape) -> None:
         """Have pods of a shape try these nodes first, or no others."""
@@ -166,7 +191,7 @@ class Packing:
         if grant is not None:
             self._granted = {name: dict(amounts) for name, amounts in grant.rooms.items()}
 
-    def place(self, pods: Sequence[PodInfo], wanted: int, *, in_front: bool) -> Fit:
+    def place(self, pods: Sequence[PodInfo], wanted: int, *, in_front: bool) -> Steps[Fit]:
         """Place `wanted` of the pods, the first of them in any case, and perhaps before all others.
 
         Else it has its turn among them: those that are the hardest to place come first.
@@ -176,12 +201,14 @@ class Packing:
         placements: dict[str, str] = {}
         unplaced: list[PodInfo] = []
         for_others = wanted - 1
-        for pod in order:
+        for number, pod in enumerate(order):
             if len(placements) == wanted:
                 break
             if pod is not first and not for_others:
                 continue  # the last place is the first pod's
-            node = self.take(pod)
+            if number % PIECE == PIECE - 1:
+                yield
+            node = yield from self.taking(pod)
             if node is not None:
                 placements[pod.uid] = node
                 for_others -= pod is not first
@@ -191,10 +218,10 @@ class Packing:
             else:
                 unplaced.append(pod)
         missing = wanted - len(placements)
-        short = _Later(lambda: self._shortage(unplaced[:missing])) if missing else {}
-        return Fit(placements, wanted, short)
+        short = partial(self._shortage, unplaced[:missing]) if missing else None
+        return Fit(placements, wanted, shortage=short)
 
-    def take(self, pod: PodInfo) -> str | None:
+    def taking(self, pod: PodInfo) -> Steps[str | None]:
         """Return the next node with room for the pod, and take that room.
 
         Rooms only shrink, so a node that has refused a shape need not be asked again for it.
@@ -202,12 +229,17 @@ class Packing:
         granted = self._take_granted(pod) if self._granted else None
         if granted is not None:
             return granted
-        candidates, node = self._cursors.get(pod.shape) or (self._candidates(pod), None)
-        if node is None:
-            node = next(candidates, None)
-        while node is not None and not self._take(pod, node):
-            node = next(candidates, None)
-        self._cursors[pod.shape] = (candidates, node)
+        known = self._cursors.get(pod.shape)
+        names, number = known if known is not None else ((yield from self._candidates(pod)), 0)
+        node = None
+        while number < len(names):
+            if self._take(pod, names[number]):
+                node = names[number]
+                break
+            number += 1
+            if number % PIECE == 0:
+                yield
+        self._cursors[pod.shape] = (names, number)
         return node
 
     def _take_granted(self, pod: PodInfo) -> str | None:
@@ -232,22 +264,40 @@ class Packing:
             if name in sent or unsent:
                 yield name
 
-    def _candidates(self, pod: PodInfo) -> Iterator[str]:
-        """Yield the nodes for a shape: those that were sent for it, then those that we read."""
-        nodes = self._snapshot.nodes
+    def _candidates(self, pod: PodInfo) -> Steps[Sequence[str]]:
+        """Return the nodes for a shape: those that were sent for it, then those that we read.
+
+        Where they need no order, those that we read are only read when their turn comes.
+        """
         offer = self._offer if pod.shape is self._offered_shape else NO_OFFER
         sent = offer.nodes
-        yield from self._ordered(sent, pod)
+        first = yield from self._ordered(sent, pod)
         if sent and offer.complete:
-            return
+            return first
         known = set(sent)
-        rest = (n.name for n in nodes.values() if n.name not in known and is_feasible(pod.shape, n))
-        yield from self._ordered(rest, pod)
+        rest = [name for name in self._snapshot.nodes if name not in known]
+        self._to_read.setdefault(pod.shape, set()).update(rest)
+        return [*first, *(yield from self._ordered(rest, pod))]
 
-    def _ordered(self, names: Iterable[str], pod: PodInfo) -> Iterable[str]:
+    def _ordered(self, names: Sequence[str], pod: PodInfo) -> Steps[Sequence[str]]:
         if not self._direction:
             return names
-        return sorted(names, key=lambda n: self._direction * self._slack(n, pod))
+        slack: dict[str, float] = {}
+        for number, name in enumerate(names):
+            slack[name] = self._direction * self._slack(name, pod)
+            if number % PIECE == PIECE - 1:
+                yield
+        return sorted(names, key=slack.__getitem__)
+
+    def _is_open(self, shape: Shape, name: str) -> bool:
+        to_read = self._to_read.get(shape)
+        if to_read is None or name not in to_read:
+            return True
+        node = self._snapshot.nodes.get(name)
+        if node is None or not is_feasible(shape, node):
+            return False
+        to_read.discard(name)
+        return True
 
     def _slack(self, name: str, pod: PodInfo) -> float:
         """Return how empty a node is, in what the pod asks for."""
@@ -271,7 +321,7 @@ class Packing:
 
     def _take(self, pod: PodInfo, name: str) -> bool:
         requests = pod.shape.requests
-        if any(self._is_short(name, what, amount) for what, amount in requests.items()):
+        if self._is_full(name, requests) or not self._is_open(pod.shape, name):
             return False
         left = self._free(name)
         if not fits(requests, left):
@@ -285,50 +335,41 @@ class Packing:
         subtract(left, requests)
         return True
 
-    def _is_short(self, name: str, what: str, amount: int) -> bool:
+    def _is_full(self, name: str, requests: Mapping[str, int]) -> bool:
         """Return whether a node has too little by what is known without adding anything up.
 
         A full node costs next to nothing then, and most nodes are full when a gang has to wait.
         """
         node = self._snapshot.nodes.get(name)
-        if node is None or not amount:
-            return bool(amount)
-        used = self._snapshot.used(name).get(what, 0) if self._beside_used else 0
-        return node.allocatable.get(what, 0) - used < amount
+        if node is None:
+            return any(requests.values())
+        whole = node.allocatable
+        used = self._snapshot.used(name) if self._beside_used else _NOTHING
+        for what, amount in requests.items():
+            if amount and whole.get(what, 0) - used.get(what, 0) < amount:
+                return True
+        return False
 
-    def _shortage(self, unplaced: Sequence[PodInfo]) -> Resources:
+    def _shortage(self, unplaced: Sequence[PodInfo]) -> Steps[Resources]:
         """Return, by name, what the unplaced ask for that no node they may use has left."""
         short: Resources = {}
-        for shape in dict.fromkeys(pod.shape for pod in unplaced):
-            pods = [pod for pod in unplaced if pod.shape is shape]
-            usable = [n.name for n in self._snapshot.nodes.values() if is_feasible(shape, n)]
-            for name, value in shape.requests.items():
-                if all(
-                    self._is_short(node, name, value) or self._free(node).get(name, 0) < value
-                    for node in usable
-                ):
-                    short[name] = short.get(name, 0) + value * len(pods)
+        for shape, pods in Counter(pod.shape for pod in unplaced).items():
+            lacking = dict(shape.requests)
+            for number, name in enumerate(list(self._snapshot.nodes)):
+                if number % PIECE == PIECE - 1:
+                    yield
+                if not lacking:
+                    break
+                node = self._snapshot.nodes.get(name)
+                if node is not None and is_feasible(shape, node):
+                    lacking = self._lacking(lacking, name)
+            add(short, {name: value * pods for name, value in lacking.items()})
         return short
 
-
-class _Later(Mapping[str, int]):
-    """Amounts that are added up when somebody asks: most plans that fail are not explained."""
-
-    def __init__(self, add_up: Callable[[], Mapping[str, int]]) -> None:
-        self._add_up = add_up
-
-    @cached_property
-    def _amounts(self) -> Mapping[str, int]:
-        return self._add_up()
-
-    @override
-    def __getitem__(self, name: str) -> int:
-        return self._amounts[name]
-
-    @override
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._amounts)
-
-    @override
-    def __len__(self) -> int:
-        return len(self._amounts)
+    def _lacking(self, asked: Resources, node: str) -> Resources:
+        """Return those of some amounts that a node has not left."""
+        return {
+            name: value
+            for name, value in asked.items()
+            if self._is_full(node, {name: value}) or self._free(node).get(name, 0) < value
+        }

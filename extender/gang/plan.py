@@ -11,9 +11,11 @@ from typing import Final
 
 from extender.api.wellknown import Reason
 from extender.gang import min_resources
-from extender.gang.fit import NO_OFFER, Fit, Offer, fit
+from extender.gang.fit import NO_OFFER, Fit, Offer, fitting
+from extender.gang.lack import Lack
 from extender.gang.post_filter import is_ours
 from extender.gang.room import Room
+from extender.gang.steps import Steps, at_once
 from extender.gang.verdicts import Refuse, about
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
@@ -31,6 +33,19 @@ def make(
     offer: Offer = NO_OFFER,
     permitted: bool = False,
 ) -> Fit | Refuse:
+    """Return the answer of `making`, however long it takes."""
+    steps = making(pod, pod_group, snapshot=snapshot, offer=offer, permitted=permitted)
+    return at_once(steps)
+
+
+def making(
+    pod: PodInfo,
+    pod_group: PodGroupInfo,
+    *,
+    snapshot: Snapshot,
+    offer: Offer = NO_OFFER,
+    permitted: bool = False,
+) -> Steps[Fit | Refuse]:
     """Return where this pod and enough of its siblings go, all of them, or the refusal of the gang.
 
     Where the gang can do without this pod and has equal ones of lower index, those go first, and it
@@ -39,14 +54,25 @@ def make(
     siblings = candidates(pod, pod_group.key, snapshot=snapshot)
     missing = snapshot.quorum(pod_group) - snapshot.tally(pod_group.key).committed
     attempt = _Attempt(pod_group, [pod, *siblings], missing, offer, snapshot)
-    refusal = None if permitted else attempt.lacks_min_resources()
+    yield
+    refusal = None if permitted else (yield from attempt.lacks_min_resources())
     refusal = refusal or attempt.lacks_pods()
-    return refusal or attempt.placed_by_index() or attempt.placed()
+    if refusal is not None:
+        return refusal
+    by_index = yield from attempt.placed_by_index()
+    return by_index if by_index is not None else (yield from attempt.placed())
 
 
 def make_ahead(
     pod_group: PodGroupInfo, *, snapshot: Snapshot, schedulers: Collection[str]
 ) -> Fit | Refuse | None:
+    """Return the answer of `making_ahead`, however long it takes."""
+    return at_once(making_ahead(pod_group, snapshot=snapshot, schedulers=schedulers))
+
+
+def making_ahead(
+    pod_group: PodGroupInfo, *, snapshot: Snapshot, schedulers: Collection[str]
+) -> Steps[Fit | Refuse | None]:
     """Return the plan of a group that is ahead of the one which is being tried, by our own reading.
 
     None for a group that nothing can be said of: kube-scheduler judges its pods one by one, has
@@ -59,10 +85,17 @@ def make_ahead(
         return None
     missing = snapshot.quorum(pod_group) - snapshot.tally(group).committed
     attempt = _Attempt(pod_group, pods, missing, NO_OFFER, snapshot)
-    return attempt.lacks_min_resources() or attempt.lacks_pods() or attempt.placed(explain=False)
+    yield
+    refusal = (yield from attempt.lacks_min_resources()) or attempt.lacks_pods()
+    return refusal if refusal is not None else (yield from attempt.placed(explain=False))
 
 
 def never_fits(pod_group: PodGroupInfo, *, snapshot: Snapshot) -> Refuse | None:
+    """Return the answer of `never_fitting`, however long it takes."""
+    return at_once(never_fitting(pod_group, snapshot=snapshot))
+
+
+def never_fitting(pod_group: PodGroupInfo, *, snapshot: Snapshot) -> Steps[Refuse | None]:
     """Return the refusal of a group that the usable nodes could not take if they were empty.
 
     A group that has room for some of its members is not asked: their nodes are taken by itself.
@@ -71,7 +104,7 @@ def never_fits(pod_group: PodGroupInfo, *, snapshot: Snapshot) -> Refuse | None:
     missing = snapshot.quorum(pod_group)
     if snapshot.tally(pod_group.key).committed or len(pods) < missing:
         return None
-    return _Attempt(pod_group, pods, missing, NO_OFFER, snapshot).never_fits()
+    return (yield from _Attempt(pod_group, pods, missing, NO_OFFER, snapshot).never_fits())
 
 
 def finds_no_node(pod: PodInfo, group: str) -> bool:
@@ -141,13 +174,16 @@ class _Attempt:
     def about(self) -> str:
         return about(self.pod_group.key)
 
-    def lacks_min_resources(self) -> Refuse | None:
-        snapshot = self.snapshot
-        short = min_resources.shortage(self.pod_group, snapshot=snapshot)
+    def lacks_min_resources(self) -> Steps[Refuse | None]:
+        snapshot, names = self.snapshot, len(self.pod_group.min_resources)
+        if names > min_resources.MOST:
+            text = f"its minResources name {names} resources, and may name {min_resources.MOST}"
+            return Refuse(Reason.NEVER_FITS, self.about + text, deny=True)
+        short = yield from min_resources.shortage(self.pod_group, snapshot=snapshot)
         if not short:
             return None
         text = f"{self.about}its minResources are short of {min_resources.sentence(short)}"
-        if min_resources.shortage(self.pod_group, snapshot=snapshot, room=Room.EMPTY):
+        if (yield from min_resources.shortage(self.pod_group, snapshot=snapshot, room=Room.EMPTY)):
             return Refuse(Reason.NEVER_FITS, f"{text}, even with all nodes empty", deny=True)
         return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True)
 
@@ -163,7 +199,7 @@ class _Attempt:
             text += f", {foreign} wait for another scheduler"
         return Refuse(Reason.NOT_ENOUGH_PODS, text)
 
-    def placed_by_index(self) -> Fit | None:
+    def placed_by_index(self) -> Steps[Fit | None]:
         """Return the places of enough pods that come before the one that is tried, and its own.
 
         None where they are too few to be a quorum without it, or find no room.
@@ -175,7 +211,7 @@ class _Attempt:
         if len(lower) < self.missing:
             return None
         # They are equal, so that what was offered for the one is good for the others.
-        found = fit(
+        found = yield from fitting(
             [*lower, pod],
             len(lower) + 1,
             group=group,
@@ -185,37 +221,47 @@ class _Attempt:
         enough = len(found.placements) >= self.missing
         return Fit(found.placements, self.missing) if enough else None
 
-    def placed(self, *, explain: bool = True) -> Fit | Refuse:
-        found = self._fit(Room.FREE)
+    def placed(self, *, explain: bool = True) -> Steps[Fit | Refuse]:
+        found = yield from self._fit(Room.FREE)
         if found.complete:
             return found
+        lack = self._lack(found, Room.FREE)
         if not explain:
-            return Refuse(Reason.NOT_ENOUGH_RESOURCES, f"{self.about}it does not fit", deny=True)
+            text = f"{self.about}it does not fit"
+            return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True, lack=lack)
         snapshot, group = self.snapshot, self.pod_group.key
-        if snapshot.keeps_room and self._fit(Room.UNKEPT).complete:
+        if snapshot.keeps_room and (yield from self._fit(Room.UNKEPT)).complete:
             text = (
                 f"{self.about}{len(found.placements)} of the {self.missing} pods that it still "
                 "needs fit beside gangs that go first"
             )
-            return Refuse(Reason.WAITING_FOR_TURN, text, deny=True)
-        never = None if snapshot.tally(group).committed else self.never_fits()
+            return Refuse(Reason.WAITING_FOR_TURN, text, deny=True, lack=lack)
+        never = None if snapshot.tally(group).committed else (yield from self.never_fits())
         if never is not None:
             return never
-        text = self.about + found.sentence()
+        text = self.about + (yield from found.explained()).sentence()
         offered = frozenset(self.offer.nodes if self.offer.complete else ())
-        return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True, offered=offered)
+        return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True, offered=offered, lack=lack)
 
-    def never_fits(self) -> Refuse | None:
+    def never_fits(self) -> Steps[Refuse | None]:
         if any(pod.shape.individually_constrained for pod in self.pods):
             return None  # kube-scheduler alone can tell
-        found = self._fit(Room.EMPTY)
+        found = yield from self._fit(Room.EMPTY)
         if found.complete:
             return None
-        text = f"{self.about}{found.sentence()}, even with all nodes empty"
-        return Refuse(Reason.NEVER_FITS, text, deny=True)
+        text = (yield from found.explained()).sentence()
+        lack = self._lack(found, Room.EMPTY)
+        text = f"{self.about}{text}, even with all nodes empty"
+        return Refuse(Reason.NEVER_FITS, text, deny=True, lack=lack)
 
-    def _fit(self, room: Room) -> Fit:
-        return fit(
+    def _lack(self, found: Fit, room: Room) -> Lack:
+        shapes = tuple(dict.fromkeys(pod.shape for pod in self.pods))
+        missing = found.wanted - len(found.placements) if len(shapes) == 1 else 1
+        priority = self.snapshot.tally(self.pod_group.key).priority
+        return Lack(self.pod_group.key, priority, shapes, missing, room)
+
+    def _fit(self, room: Room) -> Steps[Fit]:
+        return fitting(
             self.pods,
             self.missing,
             group=self.pod_group.key,

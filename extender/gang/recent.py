@@ -1,12 +1,12 @@
 """Memory of recent verdicts: what a group was told counts for a while without another look.
 
 The first failure starts the window and later ones do not extend it. A success, a change of the
-group or room that may have appeared ends it at once. A group that merely lacks pods never gets
-here, so a late sibling is not punished.
+group or enough room that may have appeared ends it at once. A group that merely lacks pods never
+gets here, so a late sibling is not punished.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cachetools import LRUCache, TLRUCache, TTLCache
 
@@ -19,22 +19,40 @@ from extender.state.snapshot import Snapshot
 MAX_GROUPS = 100_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Failure:
     verdict: Refuse
-    version: tuple[int, ...]
+    versions: tuple[int, int]
+    """Of room and of nodes, up to which it is known to stand."""
     shape: Shape | None = None
     """Of the pod that was tried."""
+    gained: dict[str, int] = field(default_factory=dict)
+    """How many of the pods that lack room could go to nodes that have gained some since."""
+
+    @classmethod
+    def of(cls, verdict: Refuse, snapshot: Snapshot, shape: Shape | None = None) -> "_Failure":
+        return cls(verdict, _versions(snapshot), shape)
+
+    def stands(self, snapshot: Snapshot) -> bool:
+        """Return whether another look would find the same, by the nodes that have gained room.
+
+        A group that lacks room gets another chance when enough may have appeared; one that would
+        not fit on empty nodes, when other nodes would take it.
+        """
+        now = _versions(snapshot)
+        if now == self.versions:
+            return True
+        lack = self.verdict.lack
+        if lack is None:
+            never = self.verdict.reason is Reason.NEVER_FITS
+            return never and now[1] == self.versions[1]
+        if lack.is_filled(self.gained, self.versions, snapshot):
+            return False
+        self.versions = now
+        return True
 
 
-def _version(verdict: Refuse, snapshot: Snapshot) -> tuple[int, ...]:
-    """Return what must be the same for a failure to count.
-
-    Who lacks room gets another chance whenever some may have appeared; who would not fit on empty
-    nodes, when there are other nodes.
-    """
-    if verdict.reason is Reason.NEVER_FITS:
-        return (snapshot.nodes_version,)
+def _versions(snapshot: Snapshot) -> tuple[int, int]:
     return snapshot.capacity_version, snapshot.nodes_version
 
 
@@ -52,14 +70,14 @@ class Denied:
     ) -> None:
         """Remember that a group failed, unless an earlier failure still counts."""
         if self._failures is not None and group not in self._failures:
-            self._failures[group] = _Failure(verdict, _version(verdict, snapshot), shape)
+            self._failures[group] = _Failure.of(verdict, snapshot, shape)
 
     def get(self, group: str, *, snapshot: Snapshot) -> Refuse | None:
         """Return the verdict of the failure that still counts, if any."""
         failure = self._failures.get(group) if self._failures is not None else None
         if failure is None:
             return None
-        if failure.version != _version(failure.verdict, snapshot):
+        if not failure.stands(snapshot):
             self.discard(group)
             return None
         return failure.verdict
@@ -98,12 +116,12 @@ class HadNoRoom:
 
     def add(self, group: str, answer: Refuse, *, snapshot: Snapshot) -> None:
         """Keep an answer."""
-        self._answers[group] = _Failure(answer, _version(answer, snapshot))
+        self._answers[group] = _Failure.of(answer, snapshot)
 
     def get(self, group: str, *, snapshot: Snapshot) -> Refuse | None:
         """Return the answer that still counts."""
         kept = self._answers.get(group)
-        if kept is None or kept.version == _version(kept.verdict, snapshot):
+        if kept is None or kept.stands(snapshot):
             return kept.verdict if kept is not None else None
         self.discard(group)
         return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.api.wellknown import Reason
+from extender.gang.lack import Lack
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Refuse:
     reserve: Mapping[str, str] = field(default_factory=dict)
     lost: bool = False
     offered: frozenset[str] = field(default=frozenset(), compare=False)
+    lack: Lack | None = field(default=None, compare=False)
+    """What a node must gain before another look is worth its time, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import pytest
 
 from extender.api.core_v1 import Toleration
 from extender.gang.min_resources import sentence, shortage
+from extender.gang.steps import at_once
 from extender.resources.quantity import parse_resources
 from extender.state import events as ev
 from tests.makers import cluster_of, node, nodes, planned, pod, pod_group, pods, shape, taint
@@ -78,7 +79,7 @@ def test_shortage(asked: Mapping[str, str], there: Sequence[Any], want: Mapping[
     group = pod_group(min_resources=parse_resources(asked))
     snapshot = cluster_of(group, A, there).snapshot()
 
-    assert shortage(group, snapshot=snapshot) == want
+    assert at_once(shortage(group, snapshot=snapshot)) == want
 
 
 def test_a_shortage_in_words() -> None:

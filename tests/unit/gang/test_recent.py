@@ -4,9 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from extender.api.wellknown import Reason
+from extender.gang.lack import Lack
 from extender.gang.recent import Denied, HadNoRoom, Permitted
+from extender.gang.room import Room
 from extender.gang.verdicts import Refuse
-from tests.makers import ManualClock, key, pod_group
+from extender.state import events as ev
+from extender.state.pods import Shape
+from tests.makers import ManualClock, cluster_of, key, node, nodes, pod, pod_group, shape, tell
 
 
 @dataclass
@@ -151,3 +155,59 @@ def test_a_failure_ends_the_permission() -> None:
     recent.discard(key("gang"))
     recent.discard(key("gang"))
     assert not recent.has(pod_group())
+
+
+def lack_of(missing: int, *shapes: Shape, room: Room = Room.FREE) -> Refuse:
+    lack = Lack(key("gang"), 0, shapes or (shape(2),), missing, room)
+    reason = Reason.NEVER_FITS if room is Room.EMPTY else Reason.NOT_ENOUGH_RESOURCES
+    return Refuse(reason, "short", deny=True, lack=lack)
+
+
+def test_room_for_fewer_than_lack_it_is_no_reason_for_another_look() -> None:
+    cluster = cluster_of(nodes(4, 4, 4), [pod(f"p{n}", 2, on=f"n{n // 2}") for n in range(6)])
+    recent, snapshot = HadNoRoom(), cluster.snapshot()
+    recent.add("g", lack_of(3), snapshot=snapshot)
+    tell(cluster, ev.PodDeleted("p0"), ev.PodDeleted("p1"))
+    assert recent.get("g", snapshot=snapshot)
+    tell(cluster, pod("q", 2, on="n0"), ev.PodDeleted("q"))  # the same room once more
+    assert recent.get("g", snapshot=snapshot)
+    tell(cluster, ev.PodDeleted("p2"))
+    assert recent.get("g", snapshot=snapshot) is None
+
+
+def test_one_of_unequal_pods_is_reason_enough() -> None:
+    cluster = cluster_of(nodes(4), pod("p", 3, on="n0"), pod("q", 1, on="n0"))
+    recent, snapshot = HadNoRoom(), cluster.snapshot()
+    recent.add("g", lack_of(1, shape(4), shape(2)), snapshot=snapshot)
+    tell(cluster, ev.PodDeleted("q"))
+    assert recent.get("g", snapshot=snapshot)
+    tell(cluster, ev.PodDeleted("p"))
+    assert recent.get("g", snapshot=snapshot) is None
+
+
+def test_a_relabelled_node_ends_only_what_it_would_take() -> None:
+    cluster = cluster_of(nodes(1, 1))
+    recent, snapshot = HadNoRoom(), cluster.snapshot()
+    recent.add("g", lack_of(1, room=Room.EMPTY), snapshot=snapshot)
+    tell(cluster, node("n0", 1, labels={"rack": "a"}))
+    assert recent.get("g", snapshot=snapshot)
+    tell(cluster, node("n0", 2))
+    assert recent.get("g", snapshot=snapshot) is None
+
+
+def test_a_node_that_may_not_be_used_makes_up_for_nothing() -> None:
+    cluster = cluster_of(nodes(4, ready=False))
+    recent, snapshot = HadNoRoom(), cluster.snapshot()
+    recent.add("g", lack_of(1), snapshot=snapshot)
+    tell(cluster, node("n0", 4, unschedulable=True))
+    assert recent.get("g", snapshot=snapshot)
+    tell(cluster, node("n0", 4))
+    assert recent.get("g", snapshot=snapshot) is None
+
+
+def test_with_a_node_that_went_it_may_never_fit() -> None:
+    cluster = cluster_of(nodes(1, 1))
+    recent, snapshot = HadNoRoom(), cluster.snapshot()
+    recent.add("g", lack_of(9), snapshot=snapshot)
+    tell(cluster, ev.NodeDeleted("n1"))
+    assert recent.get("g", snapshot=snapshot) is None

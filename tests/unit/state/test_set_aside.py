@@ -4,7 +4,7 @@ import pytest
 
 from extender.state.claims import Claim, Grant
 from extender.state.set_aside import SetAside
-from tests.makers import requests
+from tests.makers import node, requests
 
 ROOMS = {"n0": requests(1), "n1": requests(2)}
 
@@ -24,7 +24,7 @@ def free(aside: SetAside, *, least: int = 0, group: str | None = None) -> list[i
     """Return what is left of eight CPUs of `n1` beside claims, and beside grants."""
     left = [requests(8), requests(8)]
     aside.subtract_claims(left[0], "n1", least=least, group=group)
-    aside.subtract_grants(left[1], "n1", group=group)
+    aside.subtract_grants(left[1], node("n1", 8), group=group)
     return [each["cpu"] // 1000 for each in left]
 
 
