@@ -68,6 +68,13 @@ class Tls(_Section):
                 raise SettingsError(f"listen.tls.{to_camel(name)}: {path} is not a file")
 
 
+class Certificate(_Section):
+    """A certificate to serve, in files that somebody else renews; they are read again."""
+
+    cert_file: Path = Field(description="PEM certificate chain of this service")
+    key_file: Path = Field(description="PEM key of that certificate")
+
+
 class Listen(_Section):
     """Where kube-scheduler finds the service."""
 
@@ -217,8 +224,20 @@ def _off(said: object) -> object:
 class Reconcile(_Section):
     """Where the reconciler tells of itself, and which of several leads."""
 
-    host: str = Field("127.0.0.1", description="address; it serves health, metrics, and what waits")
+    host: str = Field(
+        "127.0.0.1",
+        description="address; it serves health, metrics, and what waits; anything but loopback is "
+        "served with TLS, to callers whose bearer token the API server knows",
+    )
     port: int = Field(8889, ge=0, le=65535, description="port; 0 takes a free one")
+    tls: Certificate | None = Field(
+        None,
+        description="the certificate to serve; without it, on another address than loopback, that "
+        "of the webhooks",
+    )
+    authenticate_on_loopback: bool = Field(
+        default=False, description="whether callers need a bearer token on loopback too"
+    )
     leader_elect: bool = Field(
         default=True, description="whether several may run, of which one works"
     )
@@ -242,6 +261,16 @@ class Reconcile(_Section):
                 "could lead at once"
             )
         return self
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        return _is_loopback(self.host)
+
+    @property
+    def authenticates(self) -> bool:
+        """Whether callers have to say who they are."""
+        return self.authenticate_on_loopback or not self.is_local
 
     def times(self) -> LeaseTimes:
         """Return what the election takes."""

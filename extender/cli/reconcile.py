@@ -107,7 +107,7 @@ def reconcile(
     logs.configure(settings.log.level, as_json=settings.log.format == "json")
     try:
         uvloop.run(wiring.reconcile(settings, kubeconfig))
-    except IntegrationError as error:
+    except (IntegrationError, settings_module.SettingsError) as error:
         typer.echo(f"gang-extender: {error}", err=True)
         raise typer.Exit(2) from None
     except (ConfigurationError, LeadershipLost, OSError) as error:

@@ -13,7 +13,6 @@ from extender.api.visibility_v1beta2 import (
 from extender.explain.outlook import Outlook, fully
 from extender.explain.quotas import rows
 from extender.explain.running import nodes_of, pod_group_of
-from extender.explain.summary import position
 from extender.explain.view import View, moment, owners_of
 from extender.explain.waiting_for import Lacks
 from extender.queueing.flavors import counts
@@ -34,7 +33,7 @@ def explain(key: str, view: View) -> Explanation | None:
     queue = view.queues.cluster_queues.get(name) if name else None
     held = view.queues.admission(key)
     state, reason, message, outlook = _state(workload, held, view)
-    places = position(key, queue.name, view) if queue else None
+    places = view.pending.position(key)
     klass = workload.priority_class
     alive = state not in ("Finished", "Terminating")
     return Explanation(

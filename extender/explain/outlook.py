@@ -97,8 +97,9 @@ def _judged(workload: WorkloadInfo, proposal: Proposal, view: View, *, lacks: La
         return Outlook(Unadmitted.WAITING_FOR_PODS_READY, f"there is quota; {held}")
     queue = _queue(workload, view)
     first = view.pending.head(queue.name, blocked=True)
-    if queue.strategy == "StrictFIFO" and first not in (None, workload.key):
-        text = f"there is quota, but {first} is before it and the ClusterQueue is StrictFIFO"
+    if queue.strategy == "StrictFIFO" and first and first != workload.key:
+        theirs = first if first.startswith(f"{workload.meta.namespace}/") else "another workload"
+        text = f"there is quota, but {theirs} is before it and the ClusterQueue is StrictFIFO"
         return Outlook(Unadmitted.WAITING_FOR_QUOTA, text)
     return Outlook(Unadmitted.PENDING_EVALUATION, "there is quota: it is tried when its turn comes")
 

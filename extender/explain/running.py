@@ -7,8 +7,8 @@ import msgspec
 from extender.api.visibility_v1beta2 import GroupProgress
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
 from extender.explain.view import View
-from extender.state.pods import PodInfo
 from extender.state.queues.records import WorkloadInfo
+from extender.state.snapshot import Snapshot
 
 
 def _group(workload: WorkloadInfo) -> str | None:
@@ -24,20 +24,18 @@ def _group(workload: WorkloadInfo) -> str | None:
 
 def nodes_of(workload: WorkloadInfo, view: View) -> dict[str, int]:
     """Return how many pods of a workload each node has."""
-    group, namespace = _group(workload), workload.meta.namespace
-    owners = {owner.uid for owner in workload.owners}
-    names = Counter(
-        pod.node
-        for pod in view.cluster.pods.values()
-        if pod.node and pod.namespace == namespace and _is_of(pod, owners, group)
-    )
+    namespace = workload.meta.namespace
+    pods = (view.cluster.pods[uid] for uid in _members(workload, view.cluster))
+    names = Counter(pod.node for pod in pods if pod.node and pod.namespace == namespace)
     return {name: names[name] for name in sorted(names)}
 
 
-def _is_of(pod: PodInfo, owners: set[str], group: str | None) -> bool:
-    if group is not None and pod.group == group:
-        return True
-    return pod.uid in owners or (pod.controller is not None and pod.controller in owners)
+def _members(workload: WorkloadInfo, cluster: Snapshot) -> set[str]:
+    """Return the UIDs of the pods that a workload owns, its job made, or its group has."""
+    owners, group = {owner.uid for owner in workload.owners}, _group(workload)
+    found = {uid for owner in owners for uid in cluster.controlled_by(owner)}
+    found |= owners & cluster.pods.keys()
+    return found | cluster.tally(group).members.keys() if group else found
 
 
 def pod_group_of(workload: WorkloadInfo, view: View) -> GroupProgress | None:

@@ -1,67 +1,117 @@
-"""The workloads that wait in a queue, in the shape of the visibility API."""
+"""The workloads that wait in a queue, in the shape of the visibility API.
 
-from collections.abc import Iterator
+A queue may hold 100,000 of them, and the loop that answers is the leader's: a page is made in
+steps, and where others had their turn in between it goes on with the state as it is then. Places
+are those of the moment at which the page was asked for; who has left since is left out.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from heapq import merge
 from typing import Final
 
 from extender.api.visibility_v1beta2 import PendingMeta, PendingWorkload, PendingWorkloadsSummary
 from extender.explain.outlook import briefly
-from extender.explain.view import View, moment, owners_of
+from extender.explain.view import Steps, View, moment, owners_of
 from extender.explain.waiting_for import Lacks
+from extender.queueing.order import Order
 
 DEFAULT_LIMIT: Final = 1000
-LARGEST_LIMIT: Final = 100_000
+LARGEST_LIMIT: Final = 1000
+"""Workloads of one page; a larger limit is no error, and gets as many."""
+_RUN: Final = 2048
+"""Workloads that are sorted in one step."""
+_STRIDE: Final = 256
+"""Workloads that are passed in one step."""
 
 _Place = tuple[str, int, int]
 """A workload's key, and its positions in its ClusterQueue and its LocalQueue."""
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a queue: how many to leave out, first ones first, and how many at most."""
+
+    offset: int = 0
+    limit: int = DEFAULT_LIMIT
+
+    @property
+    def end(self) -> int:
+        """Where the page ends."""
+        return self.offset + min(self.limit, LARGEST_LIMIT)
+
+
 def of_cluster_queue(
-    name: str, view: View, *, offset: int = 0, limit: int = DEFAULT_LIMIT
-) -> PendingWorkloadsSummary | None:
-    """Return who waits in a ClusterQueue; None where there is no such queue."""
-    if name not in view.queues.cluster_queues:
+    name: str, seen: Callable[[], View], page: Page
+) -> Steps[PendingWorkloadsSummary | None]:
+    """Return who waits in a ClusterQueue; None where there is no such queue.
+
+    `seen` returns the state as it is now.
+    """
+    if name not in seen().queues.cluster_queues:
         return None
-    return _summary(list(_places(name, view)), view, offset=offset, limit=limit)
+    return (yield from _summary((name, None), seen, page))
 
 
 def of_local_queue(
-    key: str, view: View, *, offset: int = 0, limit: int = DEFAULT_LIMIT
-) -> PendingWorkloadsSummary | None:
+    key: str, seen: Callable[[], View], page: Page
+) -> Steps[PendingWorkloadsSummary | None]:
     """Return who waits in a LocalQueue, `namespace/name`; None where there is no such queue."""
-    queue = view.queues.local_queues.get(key)
+    queue = seen().queues.local_queues.get(key)
     if queue is None:
         return None
-    everybody = _places(queue.cluster_queue, view)
-    mine = [each for each in everybody if view.queues.workloads[each[0]].queue == key]
-    return _summary(mine, view, offset=offset, limit=limit)
-
-
-def position(key: str, cluster_queue: str, view: View) -> tuple[tuple[int, int], ...] | None:
-    """Return a workload's place and how many wait, in its ClusterQueue and in its LocalQueue."""
-    places = list(_places(cluster_queue, view))
-    mine = next((each for each in places if each[0] == key), None)
-    if mine is None:
-        return None
-    queue = view.queues.workloads[key].queue
-    beside = sum(view.queues.workloads[other].queue == queue for other, _, _ in places)
-    return (mine[1], len(places)), (mine[2], beside)
-
-
-def _places(cluster_queue: str, view: View) -> Iterator[_Place]:
-    seen: dict[str, int] = {}
-    for index, key in enumerate(view.pending.positions(cluster_queue)):
-        queue = view.queues.workloads[key].queue
-        before = seen.get(queue, 0)
-        seen[queue] = before + 1
-        yield key, index, before
+    return (yield from _summary((queue.cluster_queue, key), seen, page))
 
 
 def _summary(
-    places: list[_Place], view: View, *, offset: int, limit: int
-) -> PendingWorkloadsSummary:
+    of: tuple[str, str | None], seen: Callable[[], View], page: Page
+) -> Steps[PendingWorkloadsSummary]:
+    places = yield from _places(of, seen(), page)
+    items: list[PendingWorkload] = []
+    view = seen()
     lacks = Lacks(view)
-    shown = places[offset : offset + min(limit, LARGEST_LIMIT)]
-    return PendingWorkloadsSummary(items=[_item(each, view, lacks) for each in shown])
+    for place in places:
+        if (yield):
+            view = seen()
+            lacks = Lacks(view)
+        key = place[0]
+        if key in view.queues.workloads and view.pending.cluster_queue_of(key) is not None:
+            items.append(_item(place, view, lacks))
+    return PendingWorkloadsSummary(items=items)
+
+
+def _places(of: tuple[str, str | None], view: View, page: Page) -> Steps[list[_Place]]:
+    """Return the part of a ClusterQueue, or of one of its LocalQueues, that a page shows."""
+    cluster_queue, local_queue = of
+    orders = view.pending.orders(cluster_queue)
+    runs: list[list[Order]] = []
+    for at in range(0, len(orders), _RUN):
+        yield
+        runs.append(sorted(orders[at : at + _RUN]))
+    found: list[_Place] = []
+    seen = 0
+    for number, (place, queue) in enumerate(_numbered(runs, view)):
+        if seen >= page.end:
+            break
+        if number % _STRIDE == 0:
+            yield
+        if local_queue in (None, queue):
+            if seen >= page.offset:
+                found.append(place)
+            seen += 1
+    return found
+
+
+def _numbered(runs: list[list[Order]], view: View) -> Iterator[tuple[_Place, str]]:
+    """Yield the workloads in their order with their places, and their LocalQueues."""
+    workloads, before = view.queues.workloads, Counter[str]()
+    for index, order in enumerate(merge(*runs)):
+        key = order[-1]
+        workload = workloads.get(key)  # not there: it was deleted while others had their turn
+        queue = workload.queue if workload is not None else ""
+        yield (key, index, before[queue]), queue
+        before[queue] += 1
 
 
 def _item(place: _Place, view: View, lacks: Lacks) -> PendingWorkload:

@@ -64,7 +64,8 @@ def why(
         absent = place if isinstance(place, Absent) else Absent()
         where = snapshot.cluster_queue_of(found)
         return Explanation(None, where, absent.reason or "", absent.message)
-    position = pending.positions(name).index(workload)
+    places = pending.position(workload)
+    position = places[0][0] if places else 0
     if pending.is_late(workload):
         text = "It was sent back and may not be tried yet"
         return Explanation(position, name, Unadmitted.ON_HOLD, text)
@@ -96,9 +97,10 @@ def _explained(nomination: Nomination, position: int, view: _View) -> Explanatio
 
 
 def _notes(nomination: Nomination, view: _View) -> Iterator[str]:
-    order = view.pending.positions(nomination.queue.name)
-    if order[0] != nomination.key and nomination.queue.strategy == "StrictFIFO":
-        yield f"{order[0]} is the first of a strict queue, and nobody passes it"
+    if nomination.queue.strategy == "StrictFIFO":
+        first = min(view.pending.orders(nomination.queue.name))[-1]
+        if first != nomination.key:
+            yield f"{first} is the first of a strict queue, and nobody passes it"
     plan = nomination.plan
     for key in plan.leaving if plan else ():
         gone = view.snapshot.admission(key) is None

@@ -305,13 +305,34 @@ class PendingQueues:
 
     # -- what people ask
 
-    def positions(self, cluster_queue: str) -> list[str]:
-        """Return the workloads of a ClusterQueue, first to be served first."""
+    def orders(self, cluster_queue: str) -> list[Order]:
+        """Return what the workloads of a ClusterQueue are sorted by, unsorted; last is the key."""
         queue = self._queues.get(cluster_queue)
         if queue is None:
             return []
-        late = (self._places[key].order for key in queue.late)
-        return [order[-1] for order in sorted([*queue.orders(), *late])]
+        return [*queue.orders(), *(self._places[key].order for key in queue.late)]
+
+    def positions(self, cluster_queue: str) -> list[str]:
+        """Return the workloads of a ClusterQueue, first to be served first."""
+        return [order[-1] for order in sorted(self.orders(cluster_queue))]
+
+    def position(self, key: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
+        """Return the place of a workload and how many wait, in its ClusterQueue and LocalQueue."""
+        place = self._places.get(key)
+        queue = self._queues.get(place.cluster_queue) if place else None
+        if place is None or queue is None:
+            return None
+        local, found = _queue_of(place.equals), [[0, 0], [0, 0]]
+        for line in queue.lines.values():
+            before, length = bisect_left(line.orders, place.order), len(line.orders)
+            for each in found if line.local_queue == local else found[:1]:
+                each[0] += before
+                each[1] += length
+        for other in map(self._places.__getitem__, queue.late):
+            for each in found if _queue_of(other.equals) == local else found[:1]:
+                each[0] += other.order < place.order
+                each[1] += 1
+        return (found[0][0], found[0][1]), (found[1][0], found[1][1])
 
     def counts(self, cluster_queue: str, local_queue: str | None = None) -> Counts:
         """Return how many wait in a ClusterQueue, or of those the ones of a LocalQueue."""

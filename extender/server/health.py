@@ -3,15 +3,27 @@
 from collections.abc import Callable
 from typing import Final
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
+
+from extender.kube.reviews import Access
+from extender.server.access import Guard
+from extender.server.status import add_statuses
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_METRICS: Final = Access(path="/metrics")
 
 Checks = Callable[[], dict[str, bool]]
 
 
-def add_health(app: FastAPI, metrics: Callable[[], bytes], ready: Checks) -> None:
-    """Serve GET /livez, /readyz and /metrics; `ready` tells what must be true first."""
+def add_health(
+    app: FastAPI, metrics: Callable[[], bytes], ready: Checks, *, guard: Guard | None = None
+) -> None:
+    """Serve GET /livez, /readyz and /metrics; `ready` tells what must be true first.
+
+    With a guard metrics are for users who may `get` the path `/metrics`. Health is for everybody:
+    a kubelet has no token, and which caches are full is no secret.
+    """
 
     async def livez() -> Response:
         return Response("ok\n", media_type="text/plain")
@@ -22,7 +34,9 @@ def add_health(app: FastAPI, metrics: Callable[[], bytes], ready: Checks) -> Non
         status = 200 if all(checks.values()) else 503
         return Response("\n".join(lines) + "\n", status, media_type="text/plain")
 
-    async def metrics_page() -> Response:
+    async def metrics_page(request: Request) -> Response:
+        if guard is not None:
+            await guard.check(request, _METRICS)
         return Response(metrics(), media_type=METRICS_TYPE)
 
     app.add_api_route("/livez", livez, summary="The process answers", response_class=Response)
@@ -36,8 +50,11 @@ def add_health(app: FastAPI, metrics: Callable[[], bytes], ready: Checks) -> Non
     app.add_api_route("/metrics", metrics_page, summary="Prometheus", response_class=Response)
 
 
-def health_app(metrics: Callable[[], bytes], ready: Checks) -> FastAPI:
+def health_app(
+    metrics: Callable[[], bytes], ready: Checks, *, guard: Guard | None = None
+) -> FastAPI:
     """Return an application that serves nothing else."""
     app = FastAPI(title="gang-extender reconciler", docs_url=None, redoc_url=None)
-    add_health(app, metrics, ready)
+    add_health(app, metrics, ready, guard=guard)
+    add_statuses(app)
     return app

@@ -1,6 +1,8 @@
 """Who waits in which queue and why, over HTTP: under short paths, and under the visibility API's.
 
-What is told is the leader's: another replica answers 503 and says who leads.
+What is told is the leader's: another replica answers 503 and says who leads. Where there is a guard
+a caller is shown what its user may `get`, by the names of Kueue's visibility API: a ClusterQueue's
+or a LocalQueue's `pendingworkloads`, or a Workload.
 """
 
 from collections.abc import Callable
@@ -8,7 +10,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
 
 from extender.api.visibility_v1beta2 import (
     API_VERSION,
@@ -18,20 +19,33 @@ from extender.api.visibility_v1beta2 import (
 )
 from extender.explain import summary
 from extender.explain.explanation import explain
-from extender.explain.summary import DEFAULT_LIMIT
+from extender.explain.hidden import within
+from extender.explain.summary import DEFAULT_LIMIT, LARGEST_LIMIT, Page
 from extender.explain.view import View
+from extender.kube.reviews import Access, User
+from extender.runtime.clock import Clock
+from extender.runtime.slices import Steps, in_slices
+from extender.server.access import Guard
+from extender.server.status import StatusError
+from extender.server.turnstile import Turnstile
 
 PREFIX: Final = f"/apis/{API_VERSION}"
 _IN_NAMESPACE: Final = "/namespaces/{namespace}/localqueues"
 _GROUP: Final = "kueue.x-k8s.io"
+_VISIBILITY_GROUP: Final = API_VERSION.partition("/")[0]
+_CLUSTER_QUEUES: Final = "clusterqueues/pendingworkloads"
+_LOCAL_QUEUES: Final = "localqueues/pendingworkloads"
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     400: {"model": Status, "description": "A number that is none, or below zero."},
+    401: {"model": Status, "description": "The bearer token is missing or not valid."},
+    403: {"model": Status, "description": "The user may not get this."},
     404: {"model": Status, "description": "There is no such queue or workload."},
-    503: {"model": Status, "description": "This replica does not lead."},
+    429: {"model": Status, "description": "Too many requests; Retry-After says when to come."},
+    503: {"model": Status, "description": "This replica does not lead, or cannot ask who may."},
 }
 
 Offset = Annotated[int, Query(ge=0, description="How many to leave out, first ones first.")]
-Limit = Annotated[int, Query(ge=0, description="How many at most; 100000 are told at most.")]
+Limit = Annotated[int, Query(ge=0, description=f"How many at most; {LARGEST_LIMIT} are the most.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,85 +54,130 @@ class Visibility:
 
     view: Callable[[], View | None]
     leader: Callable[[], str | None]
-
-
-class _StatusError(Exception):
-    """The answer is a Status."""
-
-    def __init__(self, code: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.status = Status(message=message, reason=reason, code=code)
+    clock: Clock
+    guard: Guard | None = None
+    """Who may read; None where everybody may who reaches the port."""
 
 
 def add_visibility(app: FastAPI, visibility: Visibility) -> None:
     """Serve what waits and why."""
-    _add_queues(app, visibility)
-    _add_explanation(app, visibility)
-    app.add_exception_handler(_StatusError, _as_status)
-    app.add_exception_handler(RequestValidationError, _as_bad_request)
+    answers = _Answers(visibility)
+    for root, local in (("", "/localqueues/{namespace}"), (PREFIX, _IN_NAMESPACE)):
+        _add(app, f"{root}/clusterqueues/{{name}}/pendingworkloads", answers.of_cluster_queue)
+        _add(app, f"{root}{local}/{{name}}/pendingworkloads", answers.of_local_queue)
+    for path in ("/workloads/{namespace}", f"{PREFIX}/namespaces/{{namespace}}/workloads"):
+        _add(app, f"{path}/{{name}}/explanation", answers.explanation)
 
 
-def _add_queues(app: FastAPI, visibility: Visibility) -> None:
+class _Answers:
+    """The answers; lists are made one after the other, in slices of the loop's time."""
+
+    def __init__(self, visibility: Visibility) -> None:
+        self._of = visibility
+        self._turnstile = Turnstile()
+
     async def of_cluster_queue(
-        name: str, *, offset: Offset = 0, limit: Limit = DEFAULT_LIMIT
-    ) -> PendingWorkloadsSummary:
-        found = summary.of_cluster_queue(name, _view(visibility), offset=offset, limit=limit)
-        return found or _missing("clusterqueues", name)
+        self, request: Request, name: str, *, offset: Offset = 0, limit: Limit = DEFAULT_LIMIT
+    ) -> Response:
+        caller = await self._check(request, _cluster_queue(name))
+        page = Page(offset, limit)
+        async with self._turnstile.turn(_name(caller)):
+            found = await self._sliced(summary.of_cluster_queue(name, self._seen, page))
+            if found is None:
+                raise _missing("clusterqueues", name)
+            return await self._written(found)
 
     async def of_local_queue(
-        namespace: str, name: str, *, offset: Offset = 0, limit: Limit = DEFAULT_LIMIT
-    ) -> PendingWorkloadsSummary:
-        key, view = f"{namespace}/{name}", _view(visibility)
-        found = summary.of_local_queue(key, view, offset=offset, limit=limit)
-        return found or _missing("localqueues", key)
+        self,
+        request: Request,
+        namespace: str,
+        name: str,
+        *,
+        offset: Offset = 0,
+        limit: Limit = DEFAULT_LIMIT,
+    ) -> Response:
+        asked = Access(_VISIBILITY_GROUP, _LOCAL_QUEUES, name, namespace)
+        caller = await self._check(request, asked)
+        key, page = f"{namespace}/{name}", Page(offset, limit)
+        async with self._turnstile.turn(_name(caller)):
+            queue = self._seen().queues.local_queues.get(key)
+            everything = queue is None or await self._sees_all(caller, queue.cluster_queue)
+            found = await self._sliced(summary.of_local_queue(key, self._seen, page))
+            if found is None:
+                raise _missing("localqueues", key)
+            return await self._written(found, only=None if everything else namespace)
 
-    for root, local in (("", "/localqueues/{namespace}"), (PREFIX, _IN_NAMESPACE)):
-        _add(app, f"{root}/clusterqueues/{{name}}/pendingworkloads", of_cluster_queue)
-        _add(app, f"{root}{local}/{{name}}/pendingworkloads", of_local_queue)
-
-
-def _add_explanation(app: FastAPI, visibility: Visibility) -> None:
-    async def explanation(namespace: str, name: str) -> Explanation:
+    async def explanation(self, request: Request, namespace: str, name: str) -> Response:
+        caller = await self._check(request, Access(_GROUP, "workloads", name, namespace))
         key = f"{namespace}/{name}"
-        return explain(key, _view(visibility)) or _missing("workloads", key)
+        async with self._turnstile.turn(_name(caller)):
+            found = explain(key, self._seen())
+            if found is None:
+                raise _missing("workloads", key)
+            if not await self._sees_all(caller, found.cluster_queue):
+                found = within(found, namespace)
+            return _json(found.model_dump_json(by_alias=True))
 
-    for path in ("/workloads/{namespace}", f"{PREFIX}/namespaces/{{namespace}}/workloads"):
-        _add(app, f"{path}/{{name}}/explanation", explanation)
+    async def _check(self, request: Request, access: Access) -> User | None:
+        guard = self._of.guard
+        return await guard.check(request, access) if guard is not None else None
+
+    async def _sees_all(self, caller: User | None, cluster_queue: str | None) -> bool:
+        """Return whether a caller may know who else is in a ClusterQueue."""
+        guard = self._of.guard
+        if guard is None or caller is None:
+            return True
+        return cluster_queue is not None and await guard.may(caller, _cluster_queue(cluster_queue))
+
+    def _seen(self) -> View:
+        view = self._of.view()
+        if view is not None:
+            return view
+        leader = self._of.leader()
+        who = f"{leader} does" if leader else "nobody is known to"
+        raise StatusError(503, f"this replica does not lead, {who}")
+
+    async def _sliced(
+        self, steps: Steps[PendingWorkloadsSummary | None]
+    ) -> PendingWorkloadsSummary | None:
+        return await in_slices(steps, self._of.clock.monotonic)
+
+    async def _written(
+        self, found: PendingWorkloadsSummary, *, only: str | None = None
+    ) -> Response:
+        """Return a list as JSON; of workloads of other namespaces than `only` without names."""
+        return _json(await in_slices(_as_json(found, only), self._of.clock.monotonic))
+
+
+def _as_json(found: PendingWorkloadsSummary, only: str | None) -> Steps[str]:
+    items: list[str] = []
+    for each in found.items:
+        yield
+        told = each if only is None else within(each, only)
+        items.append(told.model_dump_json(by_alias=True))
+    rest = found.model_copy(update={"items": []}).model_dump_json(by_alias=True, exclude={"items"})
+    return f'{rest[:-1]},"items":[{",".join(items)}]}}'
 
 
 def _add(app: FastAPI, path: str, answer: Callable[..., Any]) -> None:
-    summary_line = "Why a workload is where it is"
+    model: type
+    line, model = "Why a workload is where it is", Explanation
     if path.endswith("pendingworkloads"):
-        summary_line = "The workloads that wait in a queue"
-    app.add_api_route(path, answer, summary=summary_line, responses=_RESPONSES)
+        line, model = "The workloads that wait in a queue", PendingWorkloadsSummary
+    app.add_api_route(path, answer, summary=line, responses=_RESPONSES, response_model=model)
 
 
-def _view(visibility: Visibility) -> View:
-    view = visibility.view()
-    if view is not None:
-        return view
-    leader = visibility.leader()
-    who = f"{leader} does" if leader else "nobody is known to"
-    message = f"this replica does not lead, {who}"
-    raise _StatusError(503, "ServiceUnavailable", message)
+def _cluster_queue(name: str) -> Access:
+    return Access(_VISIBILITY_GROUP, _CLUSTER_QUEUES, name)
 
 
-def _missing(resource: str, name: str) -> Any:  # noqa: ANN401 - it never returns
-    message = f'{resource}.{_GROUP} "{name}" not found'
-    raise _StatusError(404, "NotFound", message)
+def _name(caller: User | None) -> str:
+    return caller.name if caller is not None else ""
 
 
-async def _as_status(_: Request, error: Exception) -> Response:
-    assert isinstance(error, _StatusError)
-    return _answer(error.status)
+def _missing(resource: str, name: str) -> StatusError:
+    return StatusError(404, f'{resource}.{_GROUP} "{name}" not found')
 
 
-async def _as_bad_request(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    words = "; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in error.errors())
-    return _answer(Status(message=words, reason="BadRequest", code=400))
-
-
-def _answer(status: Status) -> Response:
-    body = status.model_dump_json(by_alias=True)
-    return Response(body, status.code, media_type="application/json")
+def _json(body: str) -> Response:
+    return Response(body, media_type="application/json")

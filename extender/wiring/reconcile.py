@@ -26,9 +26,11 @@ from extender.kube.errors import ApiError, ConflictError
 from extender.kube.lease import LeadershipLost, LeaseElection, LeaseName
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.recorder import Recorder
+from extender.kube.reviews import Reviews
 from extender.runtime.clock import SystemClock
 from extender.runtime.controller import Controller
 from extender.runtime.pacer import Pacer
+from extender.server.access import Guard
 from extender.server.health import health_app
 from extender.server.visibility import Visibility, add_visibility
 from extender.state.cluster import Cluster
@@ -40,6 +42,7 @@ from extender.telemetry.reconciler import ReconcilerMetrics
 from extender.wiring import http
 from extender.wiring.queue import Given, Queue
 from extender.wiring.reflectors import ALL_PODS, backoff, reflectors
+from extender.wiring.serving import serving
 from extender.wiring.webhooks import webhooks
 
 _log = structlog.get_logger(__name__)
@@ -113,11 +116,13 @@ class Reconciler:
         for phase in Phase:
             count = partial(lambda word: groups.phases()[word], phase)
             self._metrics.groups.labels(phase).set_function(count)
-        self.app: FastAPI = health_app(self._metrics.render, self.ready)
+        guard = Guard(Reviews(client), clock) if chosen.authenticates else None
+        self.app: FastAPI = health_app(self._metrics.render, self.ready, guard=guard)
+        self.tls = serving(chosen, self._webhooks)
         if self._queue is not None:
-            self._show(self._queue)
+            self._show(self._queue, clock, guard)
 
-    def _show(self, queue: Queue) -> None:
+    def _show(self, queue: Queue, clock: SystemClock, guard: Guard | None) -> None:
         """Tell of the queue, over HTTP and in metrics."""
         self._metrics.registry.register(QueueGauges(queue.seen))
         election = self._election
@@ -126,6 +131,8 @@ class Reconciler:
             Visibility(
                 view=lambda: queue.view(self._snapshot),
                 leader=lambda: election.leader if election else None,
+                clock=clock,
+                guard=guard,
             ),
         )
 
@@ -142,6 +149,7 @@ class Reconciler:
             ]
             background.append(tasks.create_task(self._age()))
             background.append(tasks.create_task(self._lead(stop)))
+            background.append(tasks.create_task(self.tls.run()))
             if self._webhooks is not None:
                 background.append(tasks.create_task(self._webhooks.run()))
             await serve()
@@ -220,7 +228,8 @@ class _Observer:
 async def reconcile(settings: Settings, kubeconfig: Path | None) -> None:
     """Run the reconciler until SIGTERM or SIGINT.
 
-    Raises ConfigurationError, OSError, and LeadershipLost when somebody else has to go on.
+    Raises SettingsError, ConfigurationError, OSError, and LeadershipLost when another one has to go
+    on.
     """
     configuration = await load_configuration(kubeconfig)
     kube, chosen = settings.kube, settings.reconcile
@@ -229,7 +238,11 @@ async def reconcile(settings: Settings, kubeconfig: Path | None) -> None:
     ) as client:
         reconciler = Reconciler(settings, client)
         config = http.config(
-            reconciler.app, host=chosen.host, port=chosen.port, keep_alive=KEEP_ALIVE_SECONDS
+            reconciler.app,
+            host=chosen.host,
+            port=chosen.port,
+            keep_alive=KEEP_ALIVE_SECONDS,
+            context=reconciler.tls.context,
         )
         server = http.Server(config, on_exit=lambda: None)
 

@@ -100,7 +100,7 @@ class Webhooks:
         queues: KnownQueues,
         ready: Callable[[], bool],
     ) -> None:
-        self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._has_certificate = asyncio.Event()
         self._server = _Server(
             http.config(
@@ -108,7 +108,7 @@ class Webhooks:
                 host=section.host,
                 port=section.port,
                 keep_alive=KEEP_ALIVE_SECONDS,
-                context=self._tls,
+                context=self.tls,
             )
         )
         address = Address(section.namespace, section.service, section.url)
@@ -141,7 +141,7 @@ class Webhooks:
 
     async def _adopt(self, bundle: Bundle) -> None:
         """Serve a certificate to whoever connects from now on; return when somebody can."""
-        _load(self._tls, bundle)
+        load(self.tls, bundle)
         self._has_certificate.set()
         await self._server.listening.wait()
 
@@ -193,7 +193,8 @@ def _source(section: Section, client: KubeClient, clock: Clock) -> Source:
     )
 
 
-def _load(context: ssl.SSLContext, bundle: Bundle) -> None:
+def load(context: ssl.SSLContext, bundle: Bundle) -> None:
+    """Have a context serve a certificate from now on."""
     # There is no way but through a file. It is readable for us alone, and gone at once.
     with tempfile.NamedTemporaryFile(prefix="gang-extender-") as file:
         file.write(bundle.certificate + b"\n" + bundle.key)

@@ -6,6 +6,7 @@ from extender.api.visibility_v1beta2 import PendingWorkloadsSummary, WaitingFor
 from extender.explain import summary
 from extender.explain.explanation import explain
 from extender.queueing.options import Options, PodsReady
+from extender.runtime.slices import Steps, at_once
 from tests.makers import key
 from tests.queue_makers import (
     Admissions,
@@ -18,15 +19,28 @@ from tests.queue_makers import (
 )
 from tests.unit.explain.scene import holding, view
 
+WHOLE = summary.Page()
+
 
 def plain(cpu: object = 4, **more: object) -> Admissions:
     return Admissions(cluster_queue(cpu=cpu, **more), local_queue())  # type: ignore[arg-type]
 
 
 def told(queues: Admissions, name: str = "cq", **how: object) -> PendingWorkloadsSummary:
-    found = summary.of_cluster_queue(name, view(queues), **how)  # type: ignore[arg-type]
+    page = summary.Page(**how)  # type: ignore[arg-type]
+    found = at_once(summary.of_cluster_queue(name, lambda: view(queues), page))
     assert found is not None
     return found
+
+
+def finished(steps: Steps[PendingWorkloadsSummary | None]) -> PendingWorkloadsSummary | None:
+    """Return what work comes to that has begun, with others having their turn each time."""
+    try:
+        while True:
+            steps.send(True)
+    except StopIteration as end:
+        found: PendingWorkloadsSummary | None = end.value
+        return found
 
 
 def names(found: PendingWorkloadsSummary) -> list[str]:
@@ -52,7 +66,7 @@ def test_places_in_both_queues_and_a_part_of_them() -> None:
     assert places == [("first", 0, 0), ("a", 1, 0), ("b", 2, 1), ("c", 3, 1), ("d", 4, 2)]
     assert names(told(queues, offset=1, limit=2)) == ["a", "b"]
     assert names(told(queues, limit=0)) == []
-    mine = summary.of_local_queue("ns/y", view(queues), offset=1)
+    mine = at_once(summary.of_local_queue("ns/y", lambda: view(queues), summary.Page(1)))
     assert mine is not None
     assert names(mine) == ["b", "d"]
 
@@ -60,8 +74,8 @@ def test_places_in_both_queues_and_a_part_of_them() -> None:
 def test_queues_that_are_not_there() -> None:
     queues = plain()
 
-    assert summary.of_cluster_queue("other", view(queues)) is None
-    assert summary.of_local_queue("ns/other", view(queues)) is None
+    assert at_once(summary.of_cluster_queue("other", lambda: view(queues), WHOLE)) is None
+    assert at_once(summary.of_local_queue("ns/other", lambda: view(queues), WHOLE)) is None
 
 
 def test_what_is_missing_and_who_has_the_most_of_it() -> None:
@@ -126,9 +140,10 @@ def test_what_the_last_cycle_said_goes_first_while_there_is_no_quota() -> None:
     queues.put(holding("has", 1), workload("waits", 1))
     said = view(queues, why=lambda key: ("Told", f"of {key}"))
 
-    found = summary.of_cluster_queue("cq", said)
+    found = at_once(summary.of_cluster_queue("cq", lambda: said, WHOLE))
     queues.drop(queues.snapshot.workloads["ns/has"])
-    free = summary.of_cluster_queue("cq", view(queues, why=lambda _: ("Told", "before")))
+    told_so = view(queues, why=lambda _: ("Told", "before"))
+    free = at_once(summary.of_cluster_queue("cq", lambda: told_so, WHOLE))
 
     assert found is not None
     assert (found.items[0].reason, found.items[0].message) == ("Told", "of ns/waits")
@@ -184,3 +199,37 @@ def test_a_queue_that_can_admit_nothing() -> None:
 
     assert (item.reason, item.waiting_for) == ("Suspended", [])
     assert "check" in item.message
+
+
+def test_a_long_queue_is_gone_through_in_small_steps() -> None:
+    queues = Admissions(cluster_queue(cpu=0), local_queue("x", "cq"), local_queue("y", "cq"))
+    queues.put(*(workload(f"w{n:05}", 1, "xy"[n % 2], created=n) for n in range(6000)))
+    seen = view(queues)
+    whole = at_once(summary.of_local_queue("ns/y", lambda: seen, summary.Page(2000, 50)))
+    assert whole is not None
+    assert names(whole) == [f"w{n:05}" for n in range(4001, 4101, 2)]
+    assert whole.items[0].position_in_cluster_queue == 4001
+    assert whole.items[0].position_in_local_queue == 2000
+
+    steps = summary.of_local_queue("ns/y", lambda: seen, summary.Page(2000, 50))
+    count = sum(1 for _ in steps)
+    # Runs to sort, strides up to the end of the page, and one for each workload shown.
+    assert count >= 6000 / 2048 + 4100 / 256 + 50
+
+
+def test_a_page_has_no_more_than_the_largest() -> None:
+    queues = plain(0)
+    queues.put(*(workload(f"w{n:04}", 1) for n in range(1100)))
+    assert len(told(queues, limit=100_000).items) == summary.LARGEST_LIMIT == 1000
+    assert len(told(queues, offset=1000).items) == 100
+
+
+def test_who_leaves_while_a_page_is_made_is_left_out() -> None:
+    queues = plain(0)
+    queues.put(*(workload(name, 1) for name in "abc"))
+    whole = told(queues)
+    steps = summary.of_cluster_queue("cq", lambda: view(queues), WHOLE)
+    next(steps)
+    assert steps.send(True) is None  # the places are known
+    queues.drop(queues.snapshot.workloads[key("b")])
+    assert names(finished(steps) or whole) == ["a", "c"]

@@ -7,7 +7,9 @@ import pytest
 from fastapi import FastAPI
 
 from extender.explain.view import View
+from extender.server.status import add_statuses
 from extender.server.visibility import Visibility, add_visibility
+from tests.makers import ManualClock
 from tests.queue_makers import Admissions, cluster_queue, local_queue, workload
 from tests.unit.explain.scene import view
 
@@ -21,7 +23,8 @@ PREFIX = "/apis/visibility.kueue.x-k8s.io/v1beta2"
 
 def serve(seen: Callable[[], View | None], leader: str | None = None) -> httpx.AsyncClient:
     app = FastAPI()
-    add_visibility(app, Visibility(seen, lambda: leader))
+    add_statuses(app)
+    add_visibility(app, Visibility(seen, lambda: leader, ManualClock()))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://any")
 
 

@@ -1,0 +1,115 @@
+"""Asks the API server who a caller is, and what that user may do.
+
+Source: `authentication.k8s.io/v1` TokenReview and `authorization.k8s.io/v1` SubjectAccessReview.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from extender.kube.client import KubeClient
+from extender.kube.errors import UnavailableError
+
+_TOKENS: Final = ("authentication.k8s.io/v1", "TokenReview", "tokenreviews")
+_ACCESS: Final = ("authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews")
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Whom a token is of, as the API server says."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a caller wants to read: an object, or a `path` that is none."""
+
+    group: str = ""
+    resource: str = ""
+    """With its subresource, as `clusterqueues/pendingworkloads`."""
+    name: str = ""
+    namespace: str = ""
+    path: str = ""
+    verb: str = "get"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the attributes of a SubjectAccessReview."""
+        if self.path:
+            return {"nonResourceAttributes": {"path": self.path, "verb": self.verb}}
+        resource, _, subresource = self.resource.partition("/")
+        attributes = {
+            "group": self.group,
+            "resource": resource,
+            "subresource": subresource,
+            "name": self.name,
+            "namespace": self.namespace,
+            "verb": self.verb,
+        }
+        return {"resourceAttributes": {key: said for key, said in attributes.items() if said}}
+
+
+class _UserInfo(msgspec.Struct, frozen=True, gc=False):
+    username: str = ""
+    uid: str = ""
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
+class _Status(msgspec.Struct, frozen=True, gc=False):
+    authenticated: bool = False
+    allowed: bool = False
+    reason: str = ""
+    user: _UserInfo | None = None
+
+
+class _Review(msgspec.Struct, frozen=True, gc=False):
+    status: _Status | None = None
+
+
+class Reviews:
+    """Reviews through one client; raises ApiError."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def user(self, token: str) -> User | None:
+        """Return whom a bearer token is of; None where the API server does not know it."""
+        status = await self._ask(_TOKENS, {"token": token})
+        found = status.user
+        if not status.authenticated or found is None or not found.username:
+            return None
+        extra = sorted((found.extra or {}).items())
+        return User(
+            found.username,
+            found.uid,
+            tuple(found.groups or ()),
+            tuple((key, tuple(values)) for key, values in extra),
+        )
+
+    async def may(self, user: User, access: Access) -> bool:
+        """Return whether a user may do something."""
+        spec = {
+            "user": user.name,
+            "uid": user.uid,
+            "groups": list(user.groups),
+            "extra": {key: list(values) for key, values in user.extra},
+            **access.as_json(),
+        }
+        return (await self._ask(_ACCESS, spec)).allowed
+
+    async def _ask(self, of: tuple[str, str, str], spec: Mapping[str, Any]) -> _Status:
+        version, kind, plural = of
+        body = {"apiVersion": version, "kind": kind, "metadata": {}, "spec": spec}
+        path = f"/apis/{version}/{plural}"
+        answer = await self._client.request("POST", path, body=msgspec.json.encode(body))
+        try:
+            status = msgspec.json.decode(answer, type=_Review).status
+        except msgspec.MsgspecError as error:
+            raise UnavailableError(f"POST {path}: the answer cannot be read: {error}") from error
+        return status or _Status()

@@ -1,0 +1,50 @@
+"""Long work that lets others have their turn."""
+
+import asyncio
+
+import pytest
+
+from extender.runtime.slices import Steps, at_once, in_slices
+from tests.makers import ManualClock
+
+
+def work(clock: ManualClock, steps: int, seconds: float, seen: list[bool]) -> Steps[str]:
+    for _ in range(steps):
+        clock.now += seconds
+        seen.append((yield))
+    return "done"
+
+
+async def test_others_have_their_turn_when_a_slice_is_over() -> None:
+    clock, rests, turns = ManualClock(), list[bool](), 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    steps = work(clock, 10, 0.004, rests)
+    assert await in_slices(steps, clock.monotonic, each=0.01) == "done"
+    beside.cancel()
+
+    assert rests == [False, False, True] * 3 + [False]
+    assert turns >= 3
+
+
+async def test_what_a_step_raises_is_raised() -> None:
+    def broken() -> Steps[str]:
+        yield
+        raise LookupError("gone")
+
+    with pytest.raises(LookupError, match="gone"):
+        await in_slices(broken(), ManualClock().monotonic)
+
+
+async def test_work_without_steps() -> None:
+    def empty() -> Steps[int]:
+        return 3
+        yield
+
+    assert await in_slices(empty(), ManualClock().monotonic) == at_once(empty()) == 3

@@ -1,0 +1,234 @@
+"""Who may read what the reconciler serves."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from extender.explain.view import View
+from extender.kube.errors import UnavailableError
+from extender.kube.reviews import Access, User
+from extender.server.access import REMEMBERED_SECONDS, Guard
+from extender.server.health import add_health
+from extender.server.status import add_statuses
+from extender.server.turnstile import Turnstile
+from extender.server.visibility import Visibility, add_visibility
+from tests.makers import ManualClock
+from tests.queue_makers import Admissions, cluster_queue, local_queue, workload
+from tests.unit.explain.scene import holding, view
+
+GROUP = "visibility.kueue.x-k8s.io"
+CLUSTER_QUEUE = Access(GROUP, "clusterqueues/pendingworkloads", "cq")
+LOCAL_QUEUE = Access(GROUP, "localqueues/pendingworkloads", "cq", "ns")
+WORKLOAD = Access("kueue.x-k8s.io", "workloads", "waits", "ns")
+PATHS = {
+    "/clusterqueues/cq/pendingworkloads": CLUSTER_QUEUE,
+    "/localqueues/ns/cq/pendingworkloads": LOCAL_QUEUE,
+    "/workloads/ns/waits/explanation": WORKLOAD,
+    "/metrics": Access(path="/metrics"),
+}
+PREFIX = "/apis/visibility.kueue.x-k8s.io/v1beta2"
+
+
+class Server:
+    """Knows one user, and what it may."""
+
+    def __init__(self, *allowed: Access) -> None:
+        self.allowed = set(allowed)
+        self.asked: list[object] = []
+        self.away = False
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def user(self, token: str) -> User | None:
+        await self._answer(token)
+        return User("ann", groups=("tenants",)) if token == "good" else None
+
+    async def may(self, user: User, access: Access) -> bool:
+        await self._answer(access)
+        return access in self.allowed
+
+    async def _answer(self, asked: object) -> None:
+        self.asked.append(asked)
+        await self.answers.wait()
+        if self.away:
+            raise UnavailableError("no answer")
+
+
+class Scene:
+    def __init__(self, *allowed: Access, seen: Callable[[], View | None] | None = None) -> None:
+        queues = Admissions(cluster_queue(cpu=2), local_queue())
+        theirs = holding("theirs", 2)
+        queues.put(theirs, workload("waits", 1))
+        self.queues, self.clock, self.server = queues, ManualClock(), Server(*allowed)
+        guard = Guard(self.server, self.clock)
+        app = FastAPI()
+        add_health(app, lambda: b"numbers", lambda: {"cache": True}, guard=guard)
+        add_statuses(app)
+        shown = seen or (lambda: view(queues))
+        add_visibility(app, Visibility(shown, lambda: None, self.clock, guard))
+        transport = httpx.ASGITransport(app, raise_app_exceptions=True)
+        self.client = httpx.AsyncClient(transport=transport, base_url="https://any")
+
+    async def get(self, path: str, token: str | None = "good") -> httpx.Response:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return await self.client.get(path, headers=headers)
+
+
+def is_status(answer: httpx.Response, code: int, reason: str) -> None:
+    told = answer.json()
+    assert answer.status_code == code
+    assert (told["kind"], told["code"], told["reason"]) == ("Status", code, reason)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("token", [None, "", "bad", "x" * 20_000])
+async def test_a_caller_that_is_not_known_gets_nothing(path: str, token: str | None) -> None:
+    scene = Scene(*PATHS.values())
+    answer = await scene.get(path, token)
+    is_status(answer, 401, "Unauthorized")
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert all(token in (None, asked) for asked in scene.server.asked)
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_user_gets_what_it_may_and_no_more(path: str) -> None:
+    assert (await Scene(PATHS[path]).get(path)).status_code == 200
+    others = [access for access in PATHS.values() if access != PATHS[path]]
+    answer = await Scene(*others).get(path)
+    is_status(answer, 403, "Forbidden")
+    assert 'User "ann" cannot get' in answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "access"),
+    [
+        (f"{PREFIX}/clusterqueues/cq/pendingworkloads", CLUSTER_QUEUE),
+        (f"{PREFIX}/namespaces/ns/localqueues/cq/pendingworkloads", LOCAL_QUEUE),
+        (f"{PREFIX}/namespaces/ns/workloads/waits/explanation", WORKLOAD),
+    ],
+)
+async def test_the_paths_of_the_api_ask_for_the_same(path: str, access: Access) -> None:
+    assert (await Scene(access).get(path)).status_code == 200
+    assert (await Scene().get(path)).status_code == 403
+
+
+async def test_a_text_says_what_is_missing() -> None:
+    told = (await Scene().get("/localqueues/ns/cq/pendingworkloads")).json()["message"]
+    assert told == (
+        'localqueues.visibility.kueue.x-k8s.io "cq" is forbidden: User "ann" cannot get resource '
+        '"localqueues/pendingworkloads" in API group "visibility.kueue.x-k8s.io" in the namespace '
+        '"ns"'
+    )
+
+
+async def test_whether_there_is_such_a_queue_is_for_those_who_may_know() -> None:
+    scene = Scene(Access(GROUP, "clusterqueues/pendingworkloads", "no"))
+    is_status(await scene.get("/clusterqueues/no/pendingworkloads"), 404, "NotFound")
+    is_status(await Scene().get("/clusterqueues/no/pendingworkloads"), 403, "Forbidden")
+
+
+async def test_a_replica_that_does_not_lead_asks_too() -> None:
+    path = "/clusterqueues/cq/pendingworkloads"
+    scene = Scene(CLUSTER_QUEUE, seen=lambda: None)
+    is_status(await scene.get(path, None), 401, "Unauthorized")
+    is_status(await scene.get(path), 503, "ServiceUnavailable")
+    is_status(await Scene(seen=lambda: None).get(path), 403, "Forbidden")
+
+
+async def test_health_is_for_everybody() -> None:
+    scene = Scene()
+    assert [(await scene.get(path, None)).status_code for path in ("/livez", "/readyz")] == [
+        200
+    ] * 2
+    assert scene.server.asked == []
+
+
+async def test_reviews_are_remembered_for_a_while_and_no_token_is() -> None:
+    scene = Scene(CLUSTER_QUEUE)
+    path = "/clusterqueues/cq/pendingworkloads"
+    for _ in range(3):
+        assert (await scene.get(path)).status_code == 200
+    assert scene.server.asked == ["good", CLUSTER_QUEUE]
+    scene.server.allowed.clear()
+    scene.clock.now += REMEMBERED_SECONDS
+    assert (await scene.get(path)).status_code == 403
+    assert scene.server.asked == ["good", CLUSTER_QUEUE] * 2
+
+
+@pytest.mark.parametrize("token", ["good", "bad"])
+async def test_without_an_answer_of_the_api_server_nothing_is_shown(token: str) -> None:
+    scene = Scene(*PATHS.values())
+    scene.server.away = True
+    for path in PATHS:
+        is_status(await scene.get(path, token), 503, "ServiceUnavailable")
+    scene.server.away = False  # and that is not remembered
+    assert (await scene.get("/metrics")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/localqueues/ns/cq/pendingworkloads", "/workloads/ns/waits/explanation"]
+)
+async def test_a_tenant_is_not_told_who_else_has_quota(path: str) -> None:
+    def told(answer: httpx.Response) -> tuple[list[Any], int]:
+        body = answer.json()
+        [lack] = (body["items"][0] if "items" in body else body)["waitingFor"]
+        return [each["name"] for each in lack["holders"]], lack["moreHolders"]
+
+    mine = Scene(PATHS[path])
+    assert told(await mine.get(path)) == (["theirs"], 0)  # it is of the same namespace
+
+    def elsewhere(scene: Scene) -> None:
+        held = holding("theirs", 2)
+        scene.queues.drop(held)
+        away = holding("away", 2)
+        object.__setattr__(away.meta, "namespace", "other")
+        scene.queues.put(away)
+
+    tenant, admin = Scene(PATHS[path]), Scene(PATHS[path], CLUSTER_QUEUE)
+    for each in (tenant, admin):
+        elsewhere(each)
+    assert told(await tenant.get(path)) == ([], 1)
+    assert told(await admin.get(path)) == (["away"], 0)
+
+
+# -- how many at once
+
+
+async def test_those_who_are_too_many_come_later() -> None:
+    free = asyncio.Event()
+
+    async def stay(turnstile: Turnstile, name: str) -> None:
+        async with turnstile.turn(name):
+            await free.wait()
+
+    turnstile = Turnstile(at_once=1, most=3, each=2)
+    here = [asyncio.create_task(stay(turnstile, name)) for name in ("a", "a", "b")]
+    await asyncio.sleep(0)
+    for name in ("a", "c"):
+        with pytest.raises(Exception, match="too many requests") as caught:
+            await stay(turnstile, name)
+        assert caught.value.headers == {"Retry-After": "1"}
+    free.set()
+    await asyncio.gather(*here)
+    await stay(turnstile, "c")
+
+
+async def test_one_caller_does_not_keep_the_others_away() -> None:
+    turnstile = Turnstile(at_once=1, most=9, each=2)
+    free = asyncio.Event()
+
+    async def stay(name: str) -> None:
+        async with turnstile.turn(name):
+            await free.wait()
+
+    here = [asyncio.create_task(stay("a")) for _ in range(2)]
+    await asyncio.sleep(0)
+    with pytest.raises(Exception, match="too many requests"):
+        await stay("a")
+    other = asyncio.create_task(stay("b"))
+    free.set()
+    await asyncio.gather(*here, other)
