@@ -107,6 +107,16 @@ class ControlPlane:
         for component in (self.etcd, self.apiserver, *self._followers):
             self._await(component, timeout)
 
+    @property
+    def authority(self) -> Path:
+        """The certificate of the authority that signs all certificates of the control plane."""
+        return self._authority.ca
+
+    @property
+    def serving(self) -> KeyPair:
+        """The API server's certificate, for a proxy in front of it."""
+        return self._serving
+
     def kubeconfig(self, user: str, groups: Sequence[str] = ()) -> Path:
         """Return a kubeconfig with a client certificate for that user and groups.
 
@@ -134,6 +144,12 @@ class ControlPlane:
             token = api.request("POST", path, body=request).json()["status"]["token"]
         user = f"system:serviceaccount:{namespace}:{name}"
         return self._write_kubeconfig(user, token=token)
+
+    def through(self, kubeconfig: Path, port: int, name: str) -> Path:
+        """Return a copy of a kubeconfig that names a port of 127.0.0.1 as the API server."""
+        copied = self.folder / f"{name}-{port}.kubeconfig"
+        copied.write_text(kubeconfig.read_text().replace(self.url, f"https://127.0.0.1:{port}"))
+        return copied
 
     def scheduler(
         self,

@@ -47,7 +47,8 @@ class GangScheduler:
     """The two processes; each can be killed and started alone and keeps its port.
 
     A second pair in one control plane needs a `name` of its own, and a `scheduler` configuration
-    with a profile of another name than `default-scheduler`.
+    with a profile of another name than `default-scheduler`. With `api_port` the extender reaches
+    the API server through that port of 127.0.0.1.
     """
 
     def __init__(
@@ -58,9 +59,12 @@ class GangScheduler:
         settings: Mapping[str, Any] | None = None,
         scheduler: Mapping[str, Any] | None = None,
         args: Sequence[str] = (),
+        api_port: int | None = None,
     ) -> None:
         self._control_plane = control_plane
         kubeconfig = install(control_plane)
+        if api_port is not None:
+            kubeconfig = control_plane.through(kubeconfig, api_port, name)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         config = control_plane.folder / f"{name}-extender.yaml"

@@ -39,11 +39,7 @@ class Reconciler:
         install(control_plane)
         kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
         if api_port is not None:
-            direct = kubeconfig.read_text()
-            kubeconfig = control_plane.folder / f"{name}.kubeconfig"
-            kubeconfig.write_text(
-                direct.replace(control_plane.url, f"https://127.0.0.1:{api_port}")
-            )
+            kubeconfig = control_plane.through(kubeconfig, api_port, name)
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         config = control_plane.folder / f"{name}.yaml"

@@ -1,0 +1,233 @@
+"""An HTTPS proxy in front of the API server that answers wrongly on purpose.
+
+It ends TLS with a certificate of the control plane's own authority and passes bearer tokens on,
+so it serves clients that have a token. Which request gets which fault is drawn from a seed.
+"""
+
+import asyncio
+import random
+import ssl
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from enum import Enum
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+from aiohttp import web
+
+from tests.harness.control_plane import ControlPlane
+
+_HOP_BY_HOP: Final = {"connection", "transfer-encoding", "content-length", "content-encoding"}
+_START_SECONDS: Final = 30.0
+_LARGEST_BODY: Final = 16 * 2**20
+_LONG_SECONDS: Final = 3600.0
+"""A request hangs for so long while the proxy is blocked; `unblock` breaks its connection."""
+
+
+class Fault(Enum):
+    """What can go wrong with one request."""
+
+    THROTTLED = "429"
+    BROKEN = "500"
+    HANG = "hang"
+    LOST = "lost answer"
+    CUT = "cut watch"
+    EXPIRED = "410"
+
+
+_OF_WATCHES: Final = frozenset((Fault.CUT, Fault.EXPIRED))
+
+
+class FaultyProxy:
+    """Forwards requests to the API server of a control plane. Use as a context manager.
+
+    `chances` gives the probability of each fault for one request; CUT and EXPIRED happen to
+    watches alone, the others to all other requests. A hang lasts `hang` seconds.
+    """
+
+    def __init__(self, control_plane: ControlPlane, *, seed: int, hang: float = 4.0) -> None:
+        self._upstream = control_plane.url
+        self._ca = str(control_plane.authority)
+        self._serving = control_plane.serving
+        self._random = random.Random(seed)
+        self._hang = hang
+        self._chances: Mapping[Fault, float] = {}
+        self._blocked = False
+        self._open: set[asyncio.Transport] = set()
+        self._loop: asyncio.AbstractEventLoop
+        self._started = threading.Event()
+        self._stop: asyncio.Event = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.faults: Counter[Fault] = Counter()
+        """How often each fault happened."""
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if not self._started.wait(_START_SECONDS) or not self.port:
+            raise RuntimeError("the proxy did not start")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(_START_SECONDS)
+
+    def set_chances(self, chances: Mapping[Fault, float]) -> None:
+        """Have each fault happen with that probability from now on."""
+        self._chances = dict(chances)
+
+    def block(self) -> None:
+        """Break all connections, and let every new request hang, until `unblock`."""
+        self._blocked = True
+        self._loop.call_soon_threadsafe(self._break)
+
+    def unblock(self) -> None:
+        """Break the connections that hang, and forward again."""
+        self._blocked = False
+        self._loop.call_soon_threadsafe(self._break)
+
+    def _break(self) -> None:
+        for transport in list(self._open):
+            transport.abort()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner() as runner:  # ends what still hangs, too
+                self._loop = runner.get_loop()
+                runner.run(self._serve())
+        finally:
+            self._started.set()
+
+    async def _serve(self) -> None:
+        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server.load_cert_chain(self._serving.certificate, self._serving.key)
+        upstream = ssl.create_default_context(cafile=self._ca)
+        connector = aiohttp.TCPConnector(ssl=upstream, limit=0, keepalive_timeout=15)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
+        async with aiohttp.ClientSession(
+            connector=connector, timeout=timeout, auto_decompress=False
+        ) as session:
+
+            async def handle(request: web.BaseRequest) -> web.StreamResponse:
+                return await self._handle(request, session)
+
+            runner = web.ServerRunner(web.Server(handle, access_log=None))
+            await runner.setup()
+            site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server, shutdown_timeout=0.1)
+            await site.start()
+            self.port = runner.addresses[0][1]
+            self._started.set()
+            await self._stop.wait()
+            self._break()
+            await runner.cleanup()
+
+    async def _handle(
+        self, request: web.BaseRequest, session: aiohttp.ClientSession
+    ) -> web.StreamResponse:
+        transport = request.transport
+        if transport is None:
+            raise ConnectionResetError
+        self._open.add(transport)
+        try:
+            return await self._answer(request, session)
+        except (aiohttp.ClientError, OSError):
+            transport.abort()  # as the API server has it
+            raise
+        finally:
+            self._open.discard(transport)
+
+    async def _answer(
+        self, request: web.BaseRequest, session: aiohttp.ClientSession
+    ) -> web.StreamResponse:
+        watching = "watch" in request.query
+        fault = self._draw(watching)
+        if self._blocked or fault is Fault.HANG:
+            await asyncio.sleep(self._hang if not self._blocked else _LONG_SECONDS)
+            return self._abort(request)
+        if fault is Fault.THROTTLED:
+            return _status(429, "TooManyRequests", {"Retry-After": "1"})
+        if fault is Fault.BROKEN:
+            return _status(500, "InternalError", {})
+        if fault is Fault.EXPIRED:
+            return await _expired(request)
+        return await self._forward(request, session, fault)
+
+    async def _forward(
+        self, request: web.BaseRequest, session: aiohttp.ClientSession, fault: Fault | None
+    ) -> web.StreamResponse:
+        body = await request.content.read(_LARGEST_BODY) if request.can_read_body else None
+        if body is not None:
+            while more := await request.content.read(_LARGEST_BODY):
+                body += more
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() not in _HOP_BY_HOP | {"host"}
+        }
+        url = self._upstream + request.raw_path
+        async with session.request(request.method, url, headers=headers, data=body) as answer:
+            if fault is Fault.LOST:
+                await answer.read()
+                return self._abort(request)
+            kept = {k: v for k, v in answer.headers.items() if k.lower() not in _HOP_BY_HOP}
+            response = web.StreamResponse(status=answer.status, headers=kept)
+            await response.prepare(request)
+            seconds = self._random.uniform(0.2, 3.0) if fault is Fault.CUT else None
+            if await _copied(answer, response, seconds):
+                return response
+        return self._abort(request)
+
+    def _abort(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.transport is not None:
+            request.transport.abort()
+        return web.Response(status=500)
+
+    def _draw(self, watching: bool) -> Fault | None:
+        number = self._random.random()
+        for fault, chance in self._chances.items():
+            if (fault in _OF_WATCHES) is not watching:
+                continue
+            number -= chance
+            if number < 0:
+                self.faults[fault] += 1
+                return fault
+        return None
+
+
+async def _copied(
+    answer: aiohttp.ClientResponse, response: web.StreamResponse, seconds: float | None
+) -> bool:
+    """Return whether a whole answer was passed on within so many seconds; None is no limit."""
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in answer.content.iter_any():
+                await response.write(chunk)
+            await response.write_eof()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _status(code: int, reason: str, headers: Mapping[str, str]) -> web.Response:
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+            "reason": reason, "message": "a fault of the test"}  # fmt: skip
+    return web.json_response(body, status=code, headers=headers)
+
+
+async def _expired(request: web.BaseRequest) -> web.StreamResponse:
+    """Answer a watch as the API server does when etcd has compacted what was asked for."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    await response.prepare(request)
+    await response.write(
+        b'{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure",'
+        b'"reason":"Expired","code":410,"message":"a fault of the test"}}\n'
+    )
+    await response.write_eof()
+    return response
