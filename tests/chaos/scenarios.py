@@ -356,6 +356,9 @@ def _judge(world: World, load: Load, outcome: Outcome) -> None:
 
 def _empty(world: World, load: Load, outcome: Outcome) -> None:
     """Delete everything, and look whether anything is kept for what is gone."""
+    world.api.delete_all("batch/v1/jobs", load.namespace)
+    world.api.delete_all("pods", load.namespace, grace_seconds=0)
+    world.await_all("the pods are gone", lambda: not world.witness.last["Pod"], _RESTART_SECONDS)
     sweep(world.api, load.namespace)
     deadline = time.monotonic() + 60
     kept: Mapping[str, float] = {}
