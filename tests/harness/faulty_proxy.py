@@ -5,6 +5,7 @@ so it serves clients that have a token. Which request gets which fault is drawn 
 """
 
 import asyncio
+import logging
 import random
 import ssl
 import threading
@@ -24,6 +25,9 @@ _START_SECONDS: Final = 30.0
 _LARGEST_BODY: Final = 16 * 2**20
 _LONG_SECONDS: Final = 3600.0
 """A request hangs for so long while the proxy is blocked; `unblock` breaks its connection."""
+
+_SILENT: Final = logging.Logger("faulty-proxy", level=logging.CRITICAL)
+"""Connections that break are what this is for."""
 
 
 class Fault(Enum):
@@ -118,7 +122,7 @@ class FaultyProxy:
             async def handle(request: web.BaseRequest) -> web.StreamResponse:
                 return await self._handle(request, session)
 
-            runner = web.ServerRunner(web.Server(handle, access_log=None))
+            runner = web.ServerRunner(web.Server(handle, access_log=None, logger=_SILENT))
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server, shutdown_timeout=0.1)
             await site.start()
@@ -138,8 +142,7 @@ class FaultyProxy:
         try:
             return await self._answer(request, session)
         except (aiohttp.ClientError, OSError):
-            transport.abort()  # as the API server has it
-            raise
+            return self._abort(request)  # as the API server has it, or the client
         finally:
             self._open.discard(transport)
 
