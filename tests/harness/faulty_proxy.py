@@ -20,13 +20,14 @@ from aiohttp import web
 
 from tests.harness.control_plane import ControlPlane
 
-_HOP_BY_HOP: Final = {"connection", "transfer-encoding", "content-length", "content-encoding"}
+_HOP_BY_HOP: Final = {"connection", "transfer-encoding", "content-length"}
 _START_SECONDS: Final = 30.0
 _LARGEST_BODY: Final = 16 * 2**20
 _LONG_SECONDS: Final = 3600.0
 """A request hangs for so long while the proxy is blocked; `unblock` breaks its connection."""
 
-_SILENT: Final = logging.Logger("faulty-proxy", level=logging.CRITICAL)
+_SILENT: Final = logging.getLogger("faulty-proxy")
+_SILENT.setLevel(logging.CRITICAL + 1)
 """Connections that break are what this is for."""
 
 
