@@ -60,10 +60,22 @@ class Tls(_Section):
     cert_file: Path = Field(description="PEM certificate chain of this service")
     key_file: Path = Field(description="PEM key of that certificate")
     client_ca_file: Path = Field(description="PEM certificates that clients' must be signed by")
+    client_names: list[Annotated[str, Field(min_length=1)]] = Field(
+        min_length=1,
+        description="common names, DNS names or URIs, one of which the certificate of a client "
+        "must have that calls a verb; that of kubeadm's kube-scheduler is system:kube-scheduler",
+    )
+    check_seconds: float = Field(
+        10,
+        gt=0,
+        allow_inf_nan=False,
+        description="how often the files are looked at; changed ones are used without a restart",
+    )
 
     def check_files(self) -> None:
         """Raise SettingsError where a file is missing; its name would be lost later."""
-        for name, path in self:
+        for name in ("cert_file", "key_file", "client_ca_file"):
+            path: Path = getattr(self, name)
             if not path.is_file():
                 raise SettingsError(f"listen.tls.{to_camel(name)}: {path} is not a file")
 
@@ -92,13 +104,42 @@ class Listen(_Section):
         description="larger requests are refused; names of 5000 nodes take 100 KiB",
     )
 
+    read_seconds: float = Field(
+        10,
+        gt=0,
+        allow_inf_nan=False,
+        description="how long a client may take to send a whole request, and to begin the first",
+    )
+    max_connections: int = Field(
+        25_000,
+        ge=16,
+        description="beyond it the connection that has been without a whole request for longest "
+        "is closed; each held bind is a connection",
+    )
+    max_held_binds: int = Field(
+        20_000,
+        ge=1,
+        description="binds that are held for the rest of their gangs, at about 17 KiB each; a gang "
+        "that would hold more is refused",
+    )
+    shutdown_seconds: float = Field(
+        20,
+        ge=0,
+        allow_inf_nan=False,
+        description="how long after SIGTERM bindings that have begun are finished; five seconds "
+        "more are left to connections: set it below terminationGracePeriodSeconds by ten",
+    )
+
     @model_validator(mode="after")
     def _loopback_or_tls(self) -> Self:
         if self.tls is None and not _is_loopback(self.host):
             raise ValueError(
                 f"host {self.host} is not loopback, and whoever reaches /bind can place any pod: "
-                "set listen.tls with certFile, keyFile and clientCaFile, or listen on 127.0.0.1"
+                "set listen.tls with certFile, keyFile, clientCaFile and clientNames, or listen on "
+                "127.0.0.1"
             )
+        if self.max_connections <= self.max_held_binds:
+            raise ValueError("maxConnections must be above maxHeldBinds: each is a connection")
         return self
 
 

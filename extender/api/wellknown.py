@@ -50,6 +50,7 @@ class Reason(StrEnum):
     QUORUM_REACHED = "QuorumReached"
     NOT_TRIED = "NotTried"
     DISCONNECTED = "Disconnected"
+    TOO_MANY_HELD = "TooManyHeld"
     TERMINATING = "Terminating"
 
 

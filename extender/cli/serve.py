@@ -36,6 +36,13 @@ def serve(
         Path | None,
         typer.Option(help="PEM authority that kube-scheduler's client certificate must be from."),
     ] = None,
+    tls_client_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name in the certificate of a client that may call the verbs, such as "
+            "system:kube-scheduler. May be repeated."
+        ),
+    ] = None,
     schedule_timeout_seconds: Annotated[
         float | None,
         typer.Option(help="Wait of a gang whose PodGroup does not say, 60."),
@@ -59,8 +66,9 @@ def serve(
         "certFile": tls_cert_file,
         "keyFile": tls_key_file,
         "clientCaFile": tls_client_ca_file,
+        "clientNames": tls_client_name or None,
     }
-    given = {name: path for name, path in tls.items() if path is not None}
+    given = {name: value for name, value in tls.items() if value is not None}
     overrides: dict[str, dict[str, object]] = {
         "listen": {"host": host, "port": port, "tls": given or None},
         "gang": {"schedule_timeout_seconds": schedule_timeout_seconds},

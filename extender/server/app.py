@@ -75,8 +75,21 @@ def create_app(
     metrics: Metrics,
     ready: Checks,
     max_body_bytes: int,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> ExtenderApp:
-    """Return the application; `ready` tells what must be true before requests are answered."""
+    """Return the application; `ready` returns what must be true before requests are answered.
+
+    Once it is `stopping`, verbs are answered with an error at once.
+    """
+
+    def checks() -> dict[str, bool]:
+        return {**ready(), "shutdown": False} if stopping() else ready()
+
+    def unready() -> str:
+        if stopping():
+            return "the extender is shutting down"
+        return "" if all(ready().values()) else "the extender has not seen the whole cluster yet"
+
     app = ExtenderApp(
         title="gang-extender",
         description="The webhooks of kube-scheduler's extender protocol, for gangs of pods.",
@@ -94,11 +107,11 @@ def create_app(
             name,
             answer,
             metrics=metrics,
-            is_ready=lambda: all(ready().values()),
+            unready=unready,
             max_body_bytes=max_body_bytes,
         )
         _document(app, name)
-    add_health(app, metrics.render, ready)
+    add_health(app, metrics.render, checks)
     return app
 
 

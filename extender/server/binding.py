@@ -1,5 +1,6 @@
 """The bind verb: Permit for members of a gang, then one write to the API server."""
 
+import asyncio
 from typing import Final, Protocol
 
 import msgspec
@@ -25,6 +26,9 @@ PATIENCE_SECONDS: Final = 60.0
 MARGIN_SECONDS: Final = 8.0
 """kube-scheduler gives a pod up when its httpTimeout ends, ten seconds after the longest wait;
 a Binding that is written later than that is a surprise to it."""
+HUNG_UP_SECONDS: Final = 3.0
+"""How long a Binding is still tried after its caller hung up. A kube-scheduler that cannot renew
+its lease ends five seconds before another one may begin; that one gives the node to other pods."""
 
 
 class PodBinder(Protocol):
@@ -56,16 +60,25 @@ class Binding:
         self._clock = retry.clock
         self._retry = retry
         self._longest_wait = longest_wait
+        self._in_hand = 0
+
+    @property
+    def in_hand(self) -> int:
+        """How many requests are held or being written."""
+        return self._in_hand
 
     async def bind(self, body: bytes, gone: Gone) -> bytes:
         """Bind a pod; the answer's error is empty when the pod is on the node."""
         args = _decode(body)
+        self._in_hand += 1
         try:
             return _encode(BindingResult(error_text(await self._bind(args, gone))))
         except BaseException:
             # If the Binding was made all the same, the watch will say so.
             self._cluster.apply(ev.Unreserved((args.pod_uid,)))
             raise
+        finally:
+            self._in_hand -= 1
 
     async def _bind(self, args: BindingArgs, gone: Gone) -> str:
         asked = self._clock.monotonic()
@@ -84,13 +97,14 @@ class Binding:
             refusal = await self._waiting.wait(pod, args.node, gone)
             if refusal is not None:
                 return refusal.message
-        return await self._write(args, pod, asked)
+        latest = asked + self._longest_wait + MARGIN_SECONDS
+        return await self._write(args, pod, latest=latest, gone=gone)
 
-    async def _write(self, args: BindingArgs, pod: PodInfo, asked: float) -> str:
+    async def _write(self, args: BindingArgs, pod: PodInfo, *, latest: float, gone: Gone) -> str:
         began = self._clock.monotonic()
         ref = PodRef(args.pod_namespace, args.pod_name, args.pod_uid)
-        latest = asked + self._longest_wait + MARGIN_SECONDS
-        error = await self._try_often(ref, args.node, until=min(began + PATIENCE_SECONDS, latest))
+        until = min(began + PATIENCE_SECONDS, latest)
+        error = await self._try_while_asked(ref, args.node, until=until, gone=gone)
         result = "error" if error else "ok"
         self._metrics.binding_seconds.labels(result).observe(self._clock.monotonic() - began)
         if error is None:
@@ -102,6 +116,22 @@ class Binding:
             # The others are bound or about to be, and kube-scheduler brings it again.
             self._waiting.keep(pod, args.node)
         return str(error)
+
+    async def _try_while_asked(
+        self, pod: PodRef, node: str, *, until: float, gone: Gone
+    ) -> ApiError | None:
+        """Write the Binding; soon after its caller hung up an attempt on its way is given up too.
+
+        Whether that attempt has reached the API server all the same, the watch will say.
+        """
+        try:
+            async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as tasks:
+                watch = tasks.create_task(_end_after(gone, limit))
+                error = await self._try_often(pod, node, until=until)
+                watch.cancel()
+        except TimeoutError:
+            return UnavailableError("kube-scheduler hung up before the Binding was written")
+        return error
 
     async def _try_often(self, pod: PodRef, node: str, *, until: float) -> ApiError | None:
         """Write the Binding; passing trouble is waited out, for quorum has been reached."""
@@ -118,3 +148,8 @@ class Binding:
         except ApiError as error:
             return error
         return None
+
+
+async def _end_after(gone: Gone, limit: asyncio.Timeout) -> None:
+    await gone()
+    limit.reschedule(asyncio.get_running_loop().time() + HUNG_UP_SECONDS)

@@ -33,12 +33,13 @@ class Verb:
         answer: Answer,
         *,
         metrics: Metrics,
-        is_ready: Callable[[], bool],
+        unready: Callable[[], str],
         max_body_bytes: int,
     ) -> None:
+        """Take what answers; `unready` returns why nothing is answered now, or nothing."""
         self.name = name
         self._answer = answer
-        self._is_ready = is_ready
+        self._unready = unready
         self._max_body_bytes = max_body_bytes
         self._seconds = metrics.request_seconds.labels(name)
         self._errors = metrics.decisions.labels(name, "Error")
@@ -57,11 +58,13 @@ class Verb:
     async def _serve(self, scope: Scope, receive: Receive) -> bytes:
         try:
             body = await _read(scope, receive, self._max_body_bytes)
-            if not self._is_ready():
-                return self._problem("the extender has not seen the whole cluster yet")
+            if why := self._unready():
+                return self._problem(why)
             return await self._answer(body, lambda: _disconnected(receive))
         except ValueError as error:
             return self._problem(str(error))
+        except RecursionError:
+            return self._problem("the request is nested too deeply")
         except Exception:  # noqa: BLE001 - whatever it is, kube-scheduler must get an answer
             _log.exception("request failed", verb=self.name)
             return self._problem("internal error, see the log of gang-extender")

@@ -80,7 +80,10 @@ class WaitingPods:
         memory: GroupMemory,
         *,
         metrics: Metrics,
+        max_held: int = 20_000,
     ) -> None:
+        """Take how many requests may be held at once, of all gangs."""
+        self._max_held = max_held
         self._stopping: Refuse | None = None
         self._loop = asyncio.get_running_loop()
         self._cluster = cluster
@@ -109,6 +112,8 @@ class WaitingPods:
         self._end_lost_holds(group)
         if not hold.outcome.done():
             self._decide(group)
+        if not hold.outcome.done() and self.held > self._max_held:
+            self._refuse(group, self._too_many(group))
         if hold.outcome.done():
             return hold.outcome.result()
         self._begin_wait(group)
@@ -126,6 +131,11 @@ class WaitingPods:
     def held(self) -> int:
         """How many requests are held."""
         return sum(map(len, self._holds.values()))
+
+    @property
+    def stopping(self) -> bool:
+        """Whether this process is about to stop."""
+        return self._stopping is not None
 
     def on_change(self, change: Change) -> None:
         """Decide again for the groups that a change touched."""
@@ -266,6 +276,15 @@ class WaitingPods:
     def _drop_plan(self, group: str) -> None:
         tally = self._snapshot.tally(group)
         self._cluster.apply(ev.Unreserved((*tally.waiting, *tally.planned)))
+
+    def _too_many(self, group: str) -> Refuse:
+        """Return why a gang may not wait.
+
+        All of it goes: a gang without this member cannot start, and its holds are in the way of
+        gangs that can.
+        """
+        text = f"{about(group)}more than {self._max_held} pods wait to be bound (maxHeldBinds)"
+        return Refuse(Reason.TOO_MANY_HELD, text, deny=True)
 
     def _set_deadline(self, group: str) -> None:
         self._clear_deadline(group)

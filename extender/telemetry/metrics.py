@@ -1,5 +1,7 @@
 """All metrics of the extender, in one place."""
 
+from collections.abc import Callable, Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
@@ -66,9 +68,32 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.closed_connections = closed_connections(self.registry)
+
+    def tell_of_certificates(self, ends: Callable[[], Mapping[str, float]]) -> None:
+        """Show when each certificate ends that is served with, in seconds since the epoch."""
+        gauge = Gauge(
+            "gang_extender_certificate_end_timestamp_seconds",
+            "When the certificate that is served ends, and the last authority for clients.",
+            ["certificate"],
+            registry=self.registry,
+        )
+        for name in ends():
+            gauge.labels(name).set_function(lambda name=name: ends()[name])  # type: ignore[misc]
+
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+def closed_connections(registry: CollectorRegistry) -> Counter:
+    """Return the count of connections that either process cut off."""
+    return Counter(
+        "gang_extender_closed_connections_total",
+        "Connections of clients that were cut off, by reason.",
+        ["reason"],
+        registry=registry,
+    )
 
 
 def new_registry() -> CollectorRegistry:

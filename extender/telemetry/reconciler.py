@@ -2,7 +2,7 @@
 
 from prometheus_client import Counter, Gauge, Histogram, generate_latest
 
-from extender.telemetry.metrics import new_registry
+from extender.telemetry.metrics import closed_connections, new_registry
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -47,6 +47,8 @@ class ReconcilerMetrics:
             ["result"],
             registry=self.registry,
         )
+
+        self.closed_connections = closed_connections(self.registry)
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -1,67 +1,120 @@
 """How both processes serve HTTP."""
 
 import asyncio
+import socket
 import ssl
+import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
+import structlog
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 from typing_extensions import override
+from uvicorn.config import STARTUP_FAILURE
 
-from extender.config import Tls
+from extender.server.connections import Connections, Limits, probe_clients
+
+_log = structlog.get_logger(__name__)
 
 BACKLOG: Final = 4096
 """A gang's bind requests come all at once, each on a connection of its own."""
 GRACE_SECONDS: Final = 5
+"""For connections to end, once all that was in hand is answered."""
+HANDSHAKE_SECONDS: Final = 10
+"""From a connection to the end of its TLS handshake."""
+FEW: Final = Limits(connections=400)
+"""For a server that only people, probes and API servers ask; open files are for 1024 by default."""
 
 
 class Server(uvicorn.Server):
-    """Calls `on_exit` on a signal, before it waits for open connections to end."""
+    """Ends on a signal as soon as nothing is in hand any more; on a second one at once.
 
-    def __init__(self, config: uvicorn.Config, on_exit: Callable[[], None]) -> None:
+    Until then it takes connections and answers, so that callers hear why they are refused.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        connections: Connections,
+        *,
+        context: ssl.SSLContext | None = None,
+        on_exit: Callable[[], None] = lambda: None,
+        in_hand: Callable[[], int] = lambda: 0,
+        patience: float = 0.0,
+    ) -> None:
+        """Take what to do on a signal, and for how many seconds what is `in_hand` may go on."""
         super().__init__(config)
+        self._connections = connections
+        self._context = context
         self._on_exit = on_exit
+        self._in_hand = in_hand
+        self._patience = patience
         self._loop = asyncio.get_running_loop()
+        self._until: float | None = None
 
     @override
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Take a signal to stop."""
-        self._loop.call_soon_threadsafe(self._on_exit)
         # Not super's: that raises the signal once more at the end, and the exit code is not 0.
-        self.force_exit = self.should_exit
-        self.should_exit = True
+        self._loop.call_soon_threadsafe(self._stop)
+
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, with a protocol and deadlines that uvicorn's own way has no place for.
+
+        Ends the process with SystemExit where the address cannot be had, as uvicorn does.
+        """
+        await self.lifespan.startup()
+        try:
+            server = await self._loop.create_server(
+                self._connections.protocol(self.config, self.server_state),
+                host=self.config.host,
+                port=self.config.port,
+                ssl=self._context,
+                backlog=self.config.backlog,
+                ssl_handshake_timeout=None if self._context is None else HANDSHAKE_SECONDS,
+            )
+        except OSError as error:
+            _log.error("cannot listen", error=str(error))
+            sys.exit(STARTUP_FAILURE)
+        probe_clients(server.sockets)
+        self.servers = [server]
+        self.started = True
+
+    @override
+    async def on_tick(self, counter: int) -> bool:
+        """Return whether to end now."""
+        return await super().on_tick(counter) or self._is_finished()
+
+    def _stop(self) -> None:
+        if self._until is not None:
+            self.force_exit = self.should_exit = True
+            return
+        self._until = self._loop.time() + self._patience
+        self._on_exit()
+        _log.info("stopping", in_hand=self._in_hand())
+
+    def _is_finished(self) -> bool:
+        if self._until is None:
+            return False
+        left = self._in_hand()
+        if left and self._loop.time() < self._until:
+            return False
+        if left:
+            _log.warning("stopping although not all is finished", in_hand=left)
+        return True
 
 
-def config(
-    app: FastAPI,
-    *,
-    host: str,
-    port: int,
-    keep_alive: int,
-    tls: Tls | None = None,
-    context: ssl.SSLContext | None = None,
-) -> uvicorn.Config:
-    """Return how to serve an application; `keep_alive` in seconds.
-
-    With `tls` clients show a certificate; a `context` is taken as it is.
-    """
-    certificates: dict[str, Any] = {}
-    if tls is not None:
-        certificates = {
-            "ssl_certfile": tls.cert_file,
-            "ssl_keyfile": tls.key_file,
-            "ssl_ca_certs": str(tls.client_ca_file),
-            "ssl_cert_reqs": ssl.CERT_REQUIRED,
-        }
-    if context is not None:
-        certificates = {"ssl_context_factory": lambda _config, _default: context}
+def config(app: ASGIApp, *, host: str, port: int, keep_alive: int) -> uvicorn.Config:
+    """Return how to serve an application; `keep_alive` in seconds."""
     return uvicorn.Config(
         app,
         host=host,
         port=port,
         loop="none",  # we are inside one already
+        interface="asgi3",
         http="httptools",
         ws="none",
         lifespan="off",
@@ -73,5 +126,4 @@ def config(
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        **certificates,
     )

@@ -31,6 +31,7 @@ from extender.runtime.clock import SystemClock
 from extender.runtime.controller import Controller
 from extender.runtime.pacer import Pacer
 from extender.server.access import Guard
+from extender.server.connections import Connections
 from extender.server.health import health_app
 from extender.server.visibility import Visibility, add_visibility
 from extender.state.cluster import Cluster
@@ -98,7 +99,13 @@ class Reconciler:
             )
             self._queue = Queue(settings, client, given)
             self.reflectors += self._queue.reflectors
-        self._webhooks = webhooks(settings, client, clock=clock, queue=self._queue)
+        self._webhooks = webhooks(
+            settings,
+            client,
+            clock=clock,
+            queue=self._queue,
+            closed_connections=self._metrics.closed_connections,
+        )
         if self._webhooks is not None:
             certificates = self._webhooks.certificates
             self._metrics.certificate_ends.set_function(lambda: certificates.ends)
@@ -119,6 +126,7 @@ class Reconciler:
         guard = Guard(Reviews(client), clock) if chosen.authenticates else None
         self.app: FastAPI = health_app(self._metrics.render, self.ready, guard=guard)
         self.tls = serving(chosen, self._webhooks)
+        self.closed_connections = self._metrics.closed_connections
         if self._queue is not None:
             self._show(self._queue, clock, guard)
 
@@ -242,9 +250,12 @@ async def reconcile(settings: Settings, kubeconfig: Path | None) -> None:
             host=chosen.host,
             port=chosen.port,
             keep_alive=KEEP_ALIVE_SECONDS,
+        )
+        server = http.Server(
+            config,
+            Connections(http.FEW, reconciler.closed_connections),
             context=reconciler.tls.context,
         )
-        server = http.Server(config, on_exit=lambda: None)
 
         def stop() -> None:
             server.should_exit = True

@@ -7,14 +7,16 @@ process ends, and whoever supervises it starts it anew from the API server's tru
 
 import asyncio
 import gc
+import resource
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
-from extender.config import Settings
+from extender.config import Listen, Settings, Tls
 from extender.controllers.aging import Aging
 from extender.controllers.gatekeeper import Gatekeeper
 from extender.controllers.permit_reporter import PermitReporter
@@ -22,6 +24,7 @@ from extender.controllers.unconfirmed import Unconfirmed
 from extender.controllers.waker import Waker
 from extender.kube.client import KubeClient, load_configuration
 from extender.kube.decode import Decoder
+from extender.kube.errors import ConfigurationError
 from extender.kube.pod_groups import ConditionWriter
 from extender.kube.pods import PodWriter
 from extender.runtime.clock import SystemClock
@@ -29,8 +32,11 @@ from extender.runtime.pacer import Pacer
 from extender.runtime.retry import Retry
 from extender.server.app import create_app
 from extender.server.binding import Binding
+from extender.server.clients import NamedClients
+from extender.server.connections import Connections, Limits
 from extender.server.filtering import Filtering
 from extender.server.group_memory import GroupMemory
+from extender.server.tls import Files, ServingTls
 from extender.server.waiting_pods import WaitingPods
 from extender.state.cluster import Cluster
 from extender.telemetry.metrics import Metrics
@@ -39,24 +45,35 @@ from extender.wiring.reflectors import LIVE_PODS, backoff, reflectors
 
 _log = structlog.get_logger(__name__)
 
+_OTHER_FILES: Final = 256
+"""Open files that are no client's connection: those to the API server, and the libraries'."""
+_SPARE_CONNECTIONS: Final = 64
+"""For filter and bind requests, probes and metrics while all binds that may be are held."""
+
 
 class Extender:
     """Everything that `serve` runs, around one client."""
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
         clock, metrics, cluster, decoder = SystemClock(), Metrics(), Cluster(), Decoder()
+        self.metrics = metrics
         writer, options = PodWriter(client), settings.gang.options()
         memory = GroupMemory(cluster, options=options, clock=clock)
         self._pacer = Pacer(clock)
         self.reflectors = reflectors(client, cluster, decoder, pods=LIVE_PODS)
-        self.waiting = WaitingPods(cluster, memory, metrics=metrics)
+        most, held = _capacity(settings.listen)
+        self.connections = Connections(
+            Limits(read_seconds=settings.listen.read_seconds, connections=most),
+            metrics.closed_connections,
+        )
+        self.waiting = WaitingPods(cluster, memory, metrics=metrics, max_held=held)
         self.waker = Waker(cluster, writer, clock=clock, metrics=metrics, options=options)
         self.gatekeeper = Gatekeeper(cluster, memory, options=options, clock=clock)
         self.aging = Aging(cluster, options=options, clock=clock, schedulers=memory.schedulers)
         self.unconfirmed = Unconfirmed(cluster, clock=clock)
         self.reporter = PermitReporter(cluster, ConditionWriter(client), memory, clock=clock)
         retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
-        binding = Binding(
+        self.binding = Binding(
             cluster,
             self.waiting,
             writer,
@@ -82,10 +99,11 @@ class Extender:
         )
         self.app: FastAPI = create_app(
             filtering,
-            binding,
+            self.binding,
             metrics=metrics,
             ready=self.ready,
             max_body_bytes=settings.listen.max_body_bytes,
+            stopping=lambda: self.waiting.stopping,
         )
 
     def ready(self) -> dict[str, bool]:
@@ -107,7 +125,9 @@ class Extender:
             ):
                 tasks.create_task(each.run())
 
-    async def run(self, serve: Callable[[], Any]) -> None:
+    async def run(
+        self, serve: Callable[[], Any], tls: ServingTls | None, check_tls_every: float
+    ) -> None:
         """Run everything until `serve` returns."""
         _collect_garbage_seldom()
         async with asyncio.TaskGroup() as tasks:
@@ -115,9 +135,23 @@ class Extender:
                 tasks.create_task(reflector.run(self._pacer)) for reflector in self.reflectors
             ]
             background.append(tasks.create_task(self._when_synced()))
+            if tls is not None:
+                self.metrics.tell_of_certificates(lambda: tls.ends)
+                renewing = tls.keep_fresh(check_tls_every, self.connections.end_old)
+                background.append(tasks.create_task(renewing))
             await serve()
             for task in background:
                 task.cancel()
+
+
+def _capacity(listen: Listen) -> tuple[int, int]:
+    """Return how many connections and held binds there may be: each takes an open file."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = min(listen.max_connections, files - _OTHER_FILES)
+    held = max(1, min(listen.max_held_binds, most - _SPARE_CONNECTIONS))
+    if held < listen.max_held_binds:
+        _log.warning("fewer binds are held than listen.maxHeldBinds", files=files, held=held)
+    return most, held
 
 
 def _collect_garbage_seldom() -> None:
@@ -139,15 +173,30 @@ async def serve(settings: Settings, kubeconfig: Path | None) -> None:
         configuration, connections=kube.connections, timeout=kube.timeout_seconds
     ) as client:
         extender = Extender(settings, client)
-        config = http.config(
-            extender.app,
-            host=listen.host,
-            port=listen.port,
-            keep_alive=listen.keep_alive_seconds,
-            tls=listen.tls,
+        tls = _tls(listen.tls)  # a certificate that cannot be read ends it before anything runs
+        app: ASGIApp = extender.app
+        if listen.tls is not None:
+            app = NamedClients(app, listen.tls.client_names)
+        server = http.Server(
+            http.config(
+                app, host=listen.host, port=listen.port, keep_alive=listen.keep_alive_seconds
+            ),
+            extender.connections,
+            context=tls.context if tls else None,
+            on_exit=extender.waiting.refuse_all,
+            in_hand=lambda: extender.binding.in_hand,
+            patience=listen.shutdown_seconds,
         )
-        config.load()  # a certificate that cannot be read is told before anything runs
-        server = http.Server(config, extender.waiting.refuse_all)
         _log.info("serving", host=listen.host, port=listen.port, api_server=client.host)
-        await extender.run(server.serve)
+        await extender.run(server.serve, tls, listen.tls.check_seconds if listen.tls else 0.0)
     _log.info("stopped")
+
+
+def _tls(section: Tls | None) -> ServingTls | None:
+    """Return how to serve TLS, where it is asked for. Raises ConfigurationError."""
+    if section is None:
+        return None
+    try:
+        return ServingTls(Files(section.cert_file, section.key_file, section.client_ca_file))
+    except OSError as error:
+        raise ConfigurationError(f"listen.tls: the files cannot be used: {error}") from error

@@ -6,12 +6,14 @@ import os
 import socket
 import ssl
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 import uvicorn
+from fastapi import FastAPI
+from prometheus_client import Counter
 from typing_extensions import override
 
 from extender.api.crds import needs_webhook
@@ -24,11 +26,12 @@ from extender.jobs import registry
 from extender.kube.certificates import Address, CertificateSecret, WebhookClients
 from extender.kube.client import KubeClient
 from extender.runtime.clock import Clock
+from extender.server.connections import Connections
 from extender.server.webhooks import webhooks_app
 from extender.state.queues.snapshot import QueueSnapshot
 from extender.state.queues.store import Queues
 from extender.webhooks.certificates import Bundle
-from extender.webhooks.jobs import Kinds, by_kind
+from extender.webhooks.jobs import by_kind
 from extender.wiring import http
 from extender.wiring.queue import Queue
 from extender.wiring.reflectors import backoff
@@ -39,7 +42,12 @@ _ASKED: Final = ("localqueues", "namespaces")
 
 
 def webhooks(
-    settings: Settings, client: KubeClient, *, clock: Clock, queue: Queue | None
+    settings: Settings,
+    client: KubeClient,
+    *,
+    clock: Clock,
+    queue: Queue | None,
+    closed_connections: Counter,
 ) -> "Webhooks | None":
     """Return the webhooks of a process with that queue, None where they are not wanted."""
     if not wanted(settings):
@@ -47,14 +55,10 @@ def webhooks(
     reflectors = [each for each in queue.reflectors if each.kind in _ASKED] if queue else []
     chosen = settings.queue
     kinds = registry.select(chosen.integrations, chosen.external_integrations) if queue else ()
-    return Webhooks(
-        settings.webhooks,
-        client,
-        clock=clock,
-        kinds=by_kind(kinds),
-        queues=KnownQueues(queue.queues.snapshot() if queue else Queues().snapshot(), settings),
-        ready=lambda: all(each.synced for each in reflectors),
-    )
+    queues = KnownQueues(queue.queues.snapshot() if queue else Queues().snapshot(), settings)
+    app = webhooks_app(by_kind(kinds), queues, ready=lambda: all(r.synced for r in reflectors))
+    connections = Connections(http.FEW, closed_connections)
+    return Webhooks(settings.webhooks, client, clock=clock, app=app, connections=connections)
 
 
 class KnownQueues:
@@ -96,20 +100,20 @@ class Webhooks:
         client: KubeClient,
         *,
         clock: Clock,
-        kinds: Kinds,
-        queues: KnownQueues,
-        ready: Callable[[], bool],
+        app: FastAPI,
+        connections: Connections,
     ) -> None:
         self.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._has_certificate = asyncio.Event()
         self._server = _Server(
             http.config(
-                webhooks_app(kinds, queues, ready=ready),
+                app,
                 host=section.host,
                 port=section.port,
                 keep_alive=KEEP_ALIVE_SECONDS,
-                context=self.tls,
-            )
+            ),
+            connections,
+            context=self.tls,
         )
         address = Address(section.namespace, section.service, section.url)
         callers = WebhookClients(
@@ -146,11 +150,13 @@ class Webhooks:
         await self._server.listening.wait()
 
 
-class _Server(uvicorn.Server):
+class _Server(http.Server):
     """A second server of the process: signals are for the first one."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
+    def __init__(
+        self, config: uvicorn.Config, connections: Connections, *, context: ssl.SSLContext
+    ) -> None:
+        super().__init__(config, connections, context=context)
         self.listening = asyncio.Event()
 
     @override

@@ -15,7 +15,12 @@ from extender.kube.lease import LeaseTimes
 from extender.queueing.options import PodsReady
 
 Overrides = dict[str, dict[str, object]]
-TLS = {"certFile": "c.pem", "keyFile": "k.pem", "clientCaFile": "ca.pem"}
+TLS = {
+    "certFile": "c.pem",
+    "keyFile": "k.pem",
+    "clientCaFile": "ca.pem",
+    "clientNames": ["system:kube-scheduler"],
+}
 
 
 def written(folder: Path, content: Any) -> Path:
@@ -143,6 +148,19 @@ WANT_WRONG: dict[str, tuple[Any, list[str]]] = {
         ["listen.prot: there is no such field", "listen.port: ", "log.level: "],
     ),
     "half of TLS": ({"listen": {"tls": {"certFile": "c"}}}, ["keyFile: Field required"]),
+    "TLS for clients of any name": (
+        {"listen": {"tls": {**TLS, "clientNames": []}}},
+        ["listen.tls.clientNames: "],
+    ),
+    "TLS for clients of no name": (
+        {"listen": {"tls": {**TLS, "clientNames": [""]}}},
+        ["listen.tls.clientNames.0: "],
+    ),
+    "no connections for held binds": (
+        {"listen": {"maxConnections": 100, "maxHeldBinds": 100}},
+        ["listen: maxConnections must be above maxHeldBinds"],
+    ),
+    "no time to read": ({"listen": {"readSeconds": 0}}, ["listen.readSeconds: "]),
     "a port that is a word": ({"listen": {"port": "http"}}, ["listen.port: "]),
     "a negative port": ({"listen": {"port": -1}}, ["listen.port: "]),
     "a share over a hundred": ({"gang": {"rejectPercentage": 101}}, ["gang.rejectPercentage: "]),
@@ -288,7 +306,9 @@ def test_a_certificate_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
     missing = str(tmp_path / "none.pem")
     flags = ("--tls-cert-file", "--tls-key-file", "--tls-client-ca-file")
 
-    code, text = serve(*(part for flag in flags for part in (flag, missing)))
+    code, text = serve(
+        *(part for flag in flags for part in (flag, missing)), "--tls-client-name", "a"
+    )
 
     assert (code, text) == (
         2,

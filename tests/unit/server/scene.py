@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -45,7 +46,15 @@ class ScriptedBinder:
 class Scene:
     """The server's parts around one cluster; `woken` and `pauses` record what they ask for."""
 
-    def __init__(self, cluster: Cluster, *facts: Any, options: Options | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *facts: Any,
+        options: Options | None = None,
+        patient: bool = False,
+        max_held: int = 20_000,
+    ) -> None:
+        """Take facts; where it is `patient`, pauses between attempts take the loop's time."""
         tell(cluster, *facts)
         self.loop = asyncio.get_running_loop()
         self.cluster = cluster
@@ -57,13 +66,16 @@ class Scene:
         self.pauses: list[float] = []
         self.woken: list[tuple[str, float]] = []
         memory = self.memory = GroupMemory(cluster, options=self.options, clock=LoopClock())
-        self.waiting = WaitingPods(cluster, memory, metrics=self.metrics)
+        self.waiting = WaitingPods(cluster, memory, metrics=self.metrics, max_held=max_held)
+        retry = Retry(lambda: Backoff(1.0, 8.0, jitter=lambda: 1.0), self._pause, self.clock)
+        if patient:
+            retry = replace(retry, sleep=asyncio.sleep, clock=LoopClock())
         self.binding = Binding(
             cluster,
             self.waiting,
             self.binder,
             metrics=self.metrics,
-            retry=Retry(lambda: Backoff(1.0, 8.0, jitter=lambda: 1.0), self._pause, self.clock),
+            retry=retry,
             longest_wait=self.options.max_schedule_timeout,
         )
         self.filtering = Filtering(

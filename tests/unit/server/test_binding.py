@@ -1,6 +1,7 @@
 """The bind verb: Permit, then one write, tried again where that may help."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -15,9 +16,10 @@ from extender.kube.errors import (
     UnavailableError,
 )
 from extender.kube.pods import PodRef
-from extender.server.binding import MARGIN_SECONDS, PATIENCE_SECONDS
+from extender.server.binding import HUNG_UP_SECONDS, MARGIN_SECONDS, PATIENCE_SECONDS
 from extender.state import events as ev
 from extender.state.cluster import Cluster
+from extender.state.pods import PodInfo
 from tests.makers import key, nodes, pod, pod_group, pods, tell
 from tests.unit.server.scene import Scene
 
@@ -287,3 +289,108 @@ async def test_what_cannot_be_read_is_a_value_error(cluster: Cluster, body: byte
     with pytest.raises(ValueError, match=r".+"):
         await scene.binding.bind(body, asyncio.Event().wait)  # type: ignore[arg-type]
     assert scene.binder.calls == []
+
+
+class Caller:
+    """A kube-scheduler that may hang up."""
+
+    def __init__(self) -> None:
+        self.hung_up = asyncio.Event()
+
+    async def gone(self) -> None:
+        await self.hung_up.wait()
+
+
+async def hang_up_while_the_api_server(
+    scene: Scene, pod_to_bind: PodInfo, before: Callable[[PodRef], Awaitable[None]]
+) -> tuple[str, float]:
+    """Return the answer to a bind, and the seconds from the caller's hang-up until it ended."""
+    scene.binder.before = before
+    caller = Caller()
+    async with asyncio.TaskGroup() as tasks:
+        bind = tasks.create_task(scene.bind(pod_to_bind, "n0", caller.gone))
+        if pod_to_bind is A:
+            tasks.create_task(scene.bind(B, "n1"))
+        await asyncio.sleep(20)
+        hung_up_at = scene.loop.time()
+        caller.hung_up.set()
+        error = await bind
+        took = scene.loop.time() - hung_up_at
+    return error, took
+
+
+async def fails(ref: PodRef) -> None:
+    if ref.name != B.name:
+        raise UnavailableError("etcd is away", status=500)
+
+
+async def hangs(ref: PodRef) -> None:
+    if ref.name != B.name:
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("trouble", [fails, hangs])
+@pytest.mark.parametrize("who", [A, PLAIN], ids=["member", "plain"])
+async def test_a_binding_is_not_tried_for_longer_than_seconds_after_its_caller_hung_up(
+    cluster: Cluster, who: PodInfo, trouble: Callable[[PodRef], Awaitable[None]]
+) -> None:
+    """A kube-scheduler that lost its lease has hung up; the next one may use the node already."""
+    scene = Scene(cluster, FACTS, patient=True)
+
+    error, took = await hang_up_while_the_api_server(scene, who, trouble)
+
+    assert took <= HUNG_UP_SECONDS
+    assert "hung up" in error
+    # The room of a member is kept for the scheduler that brings it again, as after any failure.
+    assert scene.snapshot.planned_node(who.uid) == ("n0" if who is A else None)
+    calls = len(scene.binder.calls)
+    await asyncio.sleep(PATIENCE_SECONDS)
+    assert len(scene.binder.calls) == calls
+
+
+async def test_a_binding_that_succeeds_right_after_its_caller_hung_up_counts(
+    cluster: Cluster,
+) -> None:
+    """A gang of which some members are bound should be complete."""
+    scene = Scene(cluster, FACTS, patient=True)
+    answered = asyncio.Event()
+
+    async def slow(_: PodRef) -> None:
+        await answered.wait()
+
+    scene.loop.call_later(20 + HUNG_UP_SECONDS / 2, answered.set)
+    error, _ = await hang_up_while_the_api_server(scene, A, slow)
+
+    assert error == ""
+    assert scene.snapshot.tally(GANG).binding == {A.uid, B.uid}
+
+
+async def test_binds_in_hand_are_counted_until_they_are_answered(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS, patient=True)
+    go_on = asyncio.Event()
+
+    async def slow(_: PodRef) -> None:
+        await go_on.wait()
+
+    scene.binder.before = slow
+    async with asyncio.TaskGroup() as tasks:
+        for each in (A, B, PLAIN):
+            tasks.create_task(scene.bind(each, "n0"))
+        await asyncio.sleep(1)
+        assert scene.binding.in_hand == 3
+        go_on.set()
+
+    assert scene.binding.in_hand == 0
+
+
+async def test_a_gang_that_is_being_bound_is_completed_when_the_process_is_to_stop(
+    cluster: Cluster,
+) -> None:
+    scene = Scene(cluster, FACTS, patient=True)
+    scene.binder.script["gang-0"] = [UnavailableError("down", status=503)] * 3
+    async with asyncio.TaskGroup() as tasks:
+        both = [tasks.create_task(scene.bind(each, "n0")) for each in (A, B)]
+        await asyncio.sleep(1)
+        scene.waiting.refuse_all()
+
+    assert [task.result() for task in both] == ["", ""]

@@ -541,6 +541,29 @@ async def test_stopping_refuses_all_groups(cluster: Cluster) -> None:
     scene.idle()
 
 
+async def test_a_gang_that_would_hold_too_many_is_refused_whole_and_others_wait_on(
+    cluster: Cluster,
+) -> None:
+    other = pods(2, group="other")
+    scene = Scene(cluster, FACTS, other, pod_group("other", 2), max_held=1)
+    async with asyncio.TaskGroup() as tasks:
+        waits = tasks.create_task(scene.hold(other[0], "n0"))
+        await until(lambda: scene.waiting.held == 1)
+        outcome, refused = await scene.hold(A, "n0"), await scene.bind(A, "n0")
+        held_then = scene.waiting.held
+        # The last member of a gang is never one too many: its gang holds nothing any more.
+        completes = await scene.hold(other[1], "n1")
+
+    assert outcome == Reason.TOO_MANY_HELD
+    assert "maxHeldBinds" in refused
+    assert held_then == 1
+    assert (waits.result(), completes) == (None, None)
+    counted = scene.metrics.decisions.labels("bind", Reason.TOO_MANY_HELD)
+    assert counted._value.get() > 0
+    assert scene.snapshot.tally(GANG).planned == set()
+    scene.idle()
+
+
 async def test_a_watch_for_the_client_that_fails_ends_the_hold(cluster: Cluster) -> None:
     scene = Scene(cluster, FACTS)
 

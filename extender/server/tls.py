@@ -1,0 +1,114 @@
+"""Serving with certificates in files that are renewed while the process runs."""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+from cryptography import x509
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """PEM files: the certificate, its key, and the authorities that clients' certificates need."""
+
+    certificate: Path
+    key: Path
+    client_authorities: Path
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    contents: tuple[bytes, ...] = field(repr=False)
+    context: ssl.SSLContext
+    ends: Mapping[str, float]
+
+
+class ServingTls:
+    """The TLS side of a server whose clients show a certificate."""
+
+    def __init__(self, files: Files) -> None:
+        """Read the files. Raises OSError, of which ssl.SSLError is one."""
+        self._files = files
+        self._problem = ""
+        self._loaded = _load(files)
+        # A listener keeps its context for ever, and a context keeps the authorities that it once
+        # had. So each handshake goes on with the context that was made last.
+        self.context = _context(files)
+        self.context.sni_callback = self._hand_over
+
+    @property
+    def ends(self) -> Mapping[str, float]:
+        """When the `serving` certificate and the last `client-ca` end, in seconds of the epoch."""
+        return self._loaded.ends
+
+    def look(self) -> bool:
+        """Read the files again; return whether they changed and are served from now on.
+
+        Files that do not fit together, as in the middle of a renewal, are left for the next look.
+        """
+        try:
+            if _contents(self._files) == self._loaded.contents:
+                self._problem = ""
+                return False
+            self._loaded = _load(self._files)
+        except OSError as error:
+            if str(error) != self._problem:
+                _log.warning("serving with the former certificate", error=str(error))
+            self._problem = str(error)
+            return False
+        self._problem = ""
+        _log.info("serving with renewed certificates", **self.ends)
+        return True
+
+    async def keep_fresh(self, every: float, renewed: Callable[[], None]) -> None:
+        """Look each `every` seconds; call `renewed` when files changed."""
+        while True:
+            await asyncio.sleep(every)
+            if self.look():
+                renewed()
+
+    def _hand_over(
+        self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _: ssl.SSLContext
+    ) -> None:
+        connection.context = self._loaded.context
+
+
+def _load(files: Files) -> _Loaded:
+    contents = _contents(files)  # first: what changes while it is loaded is news to the next look
+    context = _context(files)
+    certificate, _, authorities = contents
+    try:
+        ends = {
+            "serving": _ends(certificate)[0],  # the chain behind it is not ours to renew
+            "client-ca": max(_ends(authorities)),
+        }
+    except ValueError as error:
+        raise ssl.SSLError(f"no PEM certificate: {error}") from error
+    return _Loaded(contents, context, ends)
+
+
+def _contents(files: Files) -> tuple[bytes, ...]:
+    paths = (files.certificate, files.key, files.client_authorities)
+    return tuple(path.read_bytes() for path in paths)
+
+
+def _ends(pem: bytes) -> list[float]:
+    found = x509.load_pem_x509_certificates(pem)
+    return [certificate.not_valid_after_utc.timestamp() for certificate in found]
+
+
+def _context(files: Files) -> ssl.SSLContext:
+    context = ssl.create_default_context(
+        ssl.Purpose.CLIENT_AUTH, cafile=str(files.client_authorities)
+    )
+    context.verify_mode = ssl.CERT_REQUIRED
+    # A session that is resumed is not verified again, although its authority may be gone.
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0
+    context.load_cert_chain(files.certificate, files.key)
+    return context
