@@ -20,7 +20,7 @@ export UV_SYSTEM_CERTS ?= $(if $(SYSTEM_CERTIFICATES),true,false)
 unexport VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-queue bench-indexed chaos clean environment toolchain
+.PHONY: help demo test check soak-properties bench bench-queue bench-indexed chaos clean environment toolchain
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -40,6 +40,10 @@ check: environment ## look at format, lint, types, layers and rendered manifests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/gang-extender render --check
+
+soak-properties: export EXAMPLES ?= 100
+soak-properties: environment ## play 100 times as many examples of the property tests (EXAMPLES=, ARGS=...)
+	$(BIN)/pytest tests/properties --hypothesis-show-statistics $(ARGS)
 
 bench: toolchain ## measure throughput and latency on a control plane of its own (ARGS=...)
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -7,6 +7,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.effort import FACTOR, examples
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.inventory import inventory
@@ -16,12 +17,22 @@ from tests.harness.toolchain import ToolchainError, ensure_binaries
 # it. Said once that there is none, it makes none.
 asyncio.set_event_loop(None)
 
-# A machine that has much to do is no counterexample.
-hypothesis.settings.register_profile("patient", deadline=None)
+# A machine that has much to do is no counterexample. A common run plays the same examples each
+# time; one that plays more (`make soak-properties`) looks for new ones. What fails is printed with
+# the decorator that plays it again.
+hypothesis.settings.register_profile(
+    "patient",
+    deadline=None,
+    print_blob=True,
+    max_examples=examples(100),
+    derandomize=FACTOR == 1,
+)
 hypothesis.settings.load_profile("patient")
 
 CLUSTER = Path(__file__).parent / "cluster"
 CLUSTER_TIMEOUT_SECONDS = 180
+PROPERTIES = Path(__file__).parent / "properties"
+PROPERTIES_TIMEOUT_SECONDS = 600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,6 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.cluster)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(CLUSTER_TIMEOUT_SECONDS))
+        elif PROPERTIES in item.path.parents:
+            item.add_marker(pytest.mark.timeout(PROPERTIES_TIMEOUT_SECONDS * FACTOR))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

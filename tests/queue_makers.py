@@ -4,7 +4,7 @@ Workloads and LocalQueues live in the namespace `ns`, a LocalQueue is named afte
 and a later workload is a younger one. Versions grow with each record made.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -210,9 +210,15 @@ class Admissions:
         self.pending.release_namespaces(change.namespaces)
 
     def decide(self) -> tuple[Outcome, ...]:
-        """Run a cycle, and do nothing about it."""
+        """Run a cycle without a pause, and do nothing about it."""
+        for _ in self.decide_slowly():
+            pass
+        return self.last.outcomes
+
+    def decide_slowly(self) -> Iterator[Outcome | None]:
+        """Run a cycle that lets the caller change the state between its pieces."""
         self.tree = QuotaTree.of(self.snapshot, self.tree)
-        self.last = cycle.run(
+        work = cycle.Cycle(
             self.snapshot,
             self.pending,
             tree=self.tree,
@@ -220,8 +226,9 @@ class Admissions:
             now=self.now,
             room=self.room,
         )
+        yield from work.pieces()
+        self.last = work.result()
         self.pending.release(self.last.freed, self.snapshot, self.now)
-        return self.last.outcomes
 
     def run(self) -> tuple[Outcome, ...]:
         """Run a cycle, and assume what it admits."""

@@ -10,8 +10,9 @@ yes or no: the write holds for one version only, so that it can be sent again.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import structlog
@@ -37,6 +38,8 @@ from extender.state.queues.store import Queues
 
 _log = structlog.get_logger(__name__)
 
+SLICE: Final = 0.01
+"""Seconds that a cycle works before everything else of the process has its turn."""
 SETTLE: Final = 0.005
 """Seconds in which what comes together becomes one cycle."""
 WRITES: Final = 32
@@ -63,6 +66,16 @@ FREED_PAUSE: Final = 0.5
 """Seconds until those are tried again from whom quota was kept by one who waits, and is no more."""
 LONGEST_DOUBT: Final = 5.0
 """Seconds after which a write that nobody answered is sent again, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """A part of a cycle that was done without a pause."""
+
+    decided: list[Outcome]
+    seconds: float
+    last: bool
+    """Whether the cycle is done."""
 
 
 class Metrics(Protocol):
@@ -202,20 +215,51 @@ class Admitter:
                 self._wake_when_due()
 
     async def _cycle(self, tasks: asyncio.TaskGroup) -> None:
-        began, sweeping = self._clock.monotonic(), self.pending.sweeping
+        sweeping, seconds = self.pending.sweeping, 0.0
         self.tree = QuotaTree.of(self._snapshot, self.tree)
-        result = cycle.run(
+        now = self._clock.wall()
+        work = cycle.Cycle(
             self._snapshot,
             self.pending,
             tree=self.tree,
             options=self._options,
-            now=self._clock.wall(),
+            now=now,
             room=self.room,
         )
+        preempting: list[Preempt] = []
+        with closing(work.pieces()) as pieces:
+            while True:
+                part = self._slice(pieces)
+                seconds += part.seconds
+                preempting += self._act(part.decided, tasks)
+                if part.last:
+                    break
+                await asyncio.sleep(0)
+        result = work.result()
         self._holds = result.held
         self._release_later(result.freed)
+        self._sweep_seconds += seconds if sweeping else 0.0
+        self._metrics.cycle(seconds, result.outcomes)
+        if preempting:
+            await self._preempt(preempting)
+        if result.more:
+            self._wakeup.set()
+
+    def _slice(self, pieces: Iterator[Outcome | None]) -> _Slice:
+        """Work for a short while, so that nothing else of the process waits longer."""
+        began, decided = self._clock.monotonic(), list[Outcome]()
+        for piece in pieces:
+            if piece is not None:
+                decided.append(piece)
+            took = self._clock.monotonic() - began
+            if took >= SLICE:
+                return _Slice(decided, took, last=False)
+        return _Slice(decided, self._clock.monotonic() - began, last=True)
+
+    def _act(self, decided: Iterable[Outcome], tasks: asyncio.TaskGroup) -> list[Preempt]:
+        """Apply the admissions, keep the reasons to wait, and return the preemptions."""
         preempting: list[Preempt] = []
-        for outcome in result.outcomes:
+        for outcome in decided:
             match outcome:
                 case Admit():
                     decided_on = self._snapshot.workloads[outcome.workload]
@@ -226,13 +270,7 @@ class Admitter:
                     preempting.append(outcome)
                 case Wait():
                     self._note(outcome)
-        seconds = self._clock.monotonic() - began
-        self._sweep_seconds += seconds if sweeping else 0.0
-        self._metrics.cycle(seconds, result.outcomes)
-        if preempting:
-            await self._preempt(preempting)
-        if result.more:
-            self._wakeup.set()
+        return preempting
 
     async def _admit(self, before: WorkloadInfo, admission: Admission) -> None:
         now = self._clock.wall()

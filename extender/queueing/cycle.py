@@ -1,22 +1,26 @@
-"""One cycle of admission over a snapshot.
+"""One cycle of admission, piece by piece.
 
 In each round every ClusterQueue sends its head. Each is given flavors on the usage as it is, then
 they are served in order: who stays within its quota before who borrows, then by priority and age.
 What one was given counts for the next; who was judged before that is judged again. A few rounds
 make a cycle, so that a queue needs no cycle for each of its workloads while the order among the
-queues stays that of one head at a time.
+queues stays that of one head at a time. So the quota that a strict queue's head keeps from others
+is given back before each round, and the head gets it again at its place in that round.
+
+The state may change between two pieces. Each head is served on a judgement of the state as it is
+then: what was judged before a change is judged again. A change of the structure ends the cycle.
 
 Nothing is written here but in `pending`: who was admitted is not in it any more, who found nothing
 is not tried again before something changes. Usage is tried on the tree and undone at the end.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from extender.api.queue_reasons import Unadmitted
 from extender.queueing.nomination import Nomination, Nominator
 from extender.queueing.options import Options
-from extender.queueing.order import cycle_order
+from extender.queueing.order import CycleOrder, cycle_order
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Victim
 from extender.queueing.quota import Node, QuotaTree
@@ -73,6 +77,19 @@ class Result:
     """
 
 
+_Basis = tuple[int, int, int]
+"""What a judgement was based on: steps in its tree, the version of room, changes of the state."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reserve:
+    """A head that bars the way of a strict queue and keeps quota from others meanwhile."""
+
+    nomination: Nomination
+    basis: _Basis | None
+    """What it was judged on, before any head of its round was served; else None."""
+
+
 def run(
     snapshot: QueueSnapshot,
     pending: PendingQueues,
@@ -82,25 +99,19 @@ def run(
     now: float,
     room: Room | None = None,
 ) -> Result:
-    """Return what becomes of the heads of all ClusterQueues.
+    """Return what becomes of the heads of all ClusterQueues, without a pause.
 
     The tree is of the snapshot's structure (`QuotaTree.of`). Without `room` quota is all it takes.
     """
-    assert tree.version == snapshot.structure_version, "the tree is of another structure"
-    pending.due(now)
-    tree.begin()
-    if room is not None:
-        room.begin()
-    try:
-        cycle = _Cycle(snapshot, pending, tree=tree, options=options, room=room)
-        outcomes = tuple(cycle.outcomes())
-        freed = frozenset(cycle.freed())
-        return Result(outcomes, more=cycle.more(), held=cycle.held, freed=freed)
-    finally:
-        tree.undo(0)
+    cycle = Cycle(snapshot, pending, tree=tree, options=options, now=now, room=room)
+    for _ in cycle.pieces():
+        pass
+    return cycle.result()
 
 
-class _Cycle:
+class Cycle:
+    """One cycle over a state that may change between its pieces."""
+
     def __init__(
         self,
         snapshot: QueueSnapshot,
@@ -108,13 +119,22 @@ class _Cycle:
         *,
         tree: QuotaTree,
         options: Options,
-        room: Room | None,
+        now: float,
+        room: Room | None = None,
     ) -> None:
+        assert tree.version == snapshot.structure_version, "the tree is of another structure"
         self._snapshot, self._pending, self._tree = snapshot, pending, tree
-        self._options, self._room = options, room
+        self._options, self._now, self._room = options, now, room
         self._nominator = Nominator(snapshot, pending, tree=tree, options=options, room=room)
+        self._version = snapshot.version
+        self._changes = 0
+        """How often the state was found to be another one."""
+        self._room_changes = 0
+        """How often the nodes were."""
         self._served: dict[Node, int] = {}
-        """How many got quota on trial in each tree."""
+        """How often quota was taken or given back on trial in each tree."""
+        self._moves: dict[Node, int] = {}
+        """How often it was given to a workload in each tree, or is to be when victims leave."""
         self._unready = Unready(snapshot, options)
         """For whose pods others wait, with those that are admitted here."""
         self._held: set[str] = set()
@@ -124,9 +144,45 @@ class _Cycle:
         """The trees in which somebody is tried."""
         self._freed: set[str] = set()
         """ClusterQueues of those who kept more from others before than they do now."""
+        self._taken: dict[str, tuple[Node, Mapping[FlavorResource, int]]] = {}
+        """What is taken on trial for workloads that wait."""
+        self._admitted: list[tuple[Node, Mapping[FlavorResource, int]]] = []
+        """What is taken for workloads that the state does not show with quota yet."""
+        self._reserves: dict[str, _Reserve] = {}
+        self._outcomes: dict[str, Outcome] = {}
+        self._cut = False
 
-    def outcomes(self) -> Iterator[Outcome]:
-        """Yield what is decided, one workload after the other."""
+    def pieces(self) -> Generator[Outcome | None]:
+        """Work; yield each decision as it is made, and None after each other piece of work.
+
+        The caller may let the state change after each of them, once it has applied all admissions
+        that it was given; or it applies none of them before the end.
+        """
+        self._pending.due(self._now)
+        self._tree.begin()
+        if self._room is not None:
+            self._room.begin()
+        try:
+            for piece in self._rounds():
+                if piece is not None:
+                    self._outcomes.pop(piece.workload, None)
+                    self._outcomes[piece.workload] = piece
+                yield piece
+                if self._snapshot.structure_version != self._tree.version:
+                    self._cut = True
+                    return
+                self._look_again()
+            self._end_trials()
+        finally:
+            self._tree.undo(0)
+
+    def result(self) -> Result:
+        """Return what became of those that were tried."""
+        more = self._cut or bool(self._heads())
+        outcomes = tuple(self._outcomes.values())
+        return Result(outcomes, more=more, held=bool(self._held), freed=frozenset(self._freed))
+
+    def _rounds(self) -> Iterator[Outcome | None]:
         roots = self._roots = {self._tree.queue(name).root for name in self._ready()}
         if not roots:
             return
@@ -135,38 +191,65 @@ class _Cycle:
         for _ in range(self._options.heads_per_queue):
             heads = [*barring, *self._heads()]
             if not heads:
-                return
-            yield from self._round(heads)
+                break
+            yield from self._round([*heads, *self._withdrawn(heads)])
             barring = []
+        for _ in range(self._options.heads_per_queue):
+            late = self._outdated()
+            if not late:
+                break
+            yield from self._round(self._withdrawn(late))
 
-    def freed(self) -> set[str]:
-        """Return the ClusterQueues where quota is not kept from others any more that was before.
-
-        Nobody else tells: those who found none for that reason are tried again.
-        """
+    def _end_trials(self) -> None:
+        """End the trials of those that were not tried: others came before them."""
         for key, trial in list(self._pending.trials().items()):
             name = trial.cluster_queue
             there = self._tree.has(name) and self._tree.queue(name).root in self._roots
-            if there and key not in self._tried:  # others came before it
+            if there and key not in self._tried:
                 self._pending.end_trial(key)
                 self._freed.add(name)
-        return self._freed
 
-    def more(self) -> bool:
-        """Return whether there are heads that were not tried."""
-        return bool(self._heads())
+    # -- the state between two pieces
 
-    @property
-    def held(self) -> bool:
-        """Whether anybody waits for the pods of others."""
-        return bool(self._held)
+    def _look_again(self) -> None:
+        """Take in what has changed since the last piece."""
+        if self._room is not None and self._room.look_again():
+            self._room_changes += 1
+        version = self._snapshot.version
+        if version == self._version:
+            return
+        self._tree.look_again()
+        own, self._admitted = self._admitted, []
+        for node, usage in own:  # it is in the usage now, unless it has ended already
+            self._tree.give(node, usage)
+        gone = [key for key in self._taken if key not in self._pending.trials()]
+        for key in gone:
+            self._give_up(key)
+            self._reserves.pop(key, None)
+        self._nominator.look_again()
+        self._unready.look_again()
+        if version - self._version > len(own):
+            self._changes += 1
+        self._version = version
+
+    def _stands(self, key: str) -> bool:
+        """Return whether a workload still waits, and in strict order before all others."""
+        name = self._pending.cluster_queue_of(key)
+        if name is None or self._pending.is_late(key) or not self._tree.has(name):
+            return False
+        strict = self._snapshot.cluster_queues[name].strategy == "StrictFIFO"
+        return not strict or self._pending.head(name, blocked=True) == key
+
+    # -- whose turn it is
 
     def _heads(self) -> list[str]:
-        found = map(self._pending.head, self._ready())
+        found = [self._pending.head(name) for name in self._ready()]
         return [key for key in found if key is not None and key not in self._held]
 
     def _ready(self) -> list[str]:
-        return [name for name in self._pending.ready() if self._tree.has(name)]
+        """Return the ClusterQueues with heads; a tree that was not begun with waits its turn."""
+        names = [name for name in self._pending.ready() if self._tree.has(name)]
+        return [x for x in names if not self._roots or self._tree.queue(x).root in self._roots]
 
     def _in_flight(self, roots: set[Node]) -> list[str]:
         """Return who waits for victims: what these leave is theirs before anybody else's."""
@@ -179,8 +262,7 @@ class _Cycle:
             by_room = self._room is not None and requires_room(queue, self._options)
             if not by_room and self._tree.queue(name).root not in roots:
                 continue  # nodes are shared by all trees
-            strict = queue.strategy == "StrictFIFO"
-            if not strict or self._pending.head(name, blocked=True) == key:
+            if self._stands(key):
                 found.append(key)
         return found
 
@@ -195,50 +277,109 @@ class _Cycle:
             and not self._pending.victims(key)
         ]
 
-    def _round(self, keys: Iterable[str]) -> Iterator[Outcome]:
-        judged = [(self._nominator.nominate(key), self._seen(key)) for key in keys]
-        judged.sort(key=lambda each: cycle_order(each[0].borrow, self._pending.order(each[0].key)))
-        for nomination, seen in judged:
-            current = nomination
-            # Usage only grows in a cycle: who found nothing before finds nothing now.
-            hopeful = nomination.fits or nomination.plan is not None
-            if hopeful and seen != self._seen(nomination.key):
-                current = self._nominator.nominate(nomination.key)
-            yield self._serve(current)
+    def _withdrawn(self, heads: Iterable[str]) -> list[str]:
+        """Give up what is kept for heads that bar the way, where others are to be served.
 
-    def _seen(self, key: str) -> tuple[int, int]:
-        """Return what a judgement was based on, of quota in its tree and of room anywhere."""
-        name = self._pending.cluster_queue_of(key) or ""
-        root = self._tree.queue(name).root if self._tree.has(name) else None
-        served = self._served.get(root, 0) if root else 0
-        queue = self._snapshot.cluster_queues.get(name)
+        Who is served now may come before them: both get their places in the same order.
+        """
+        roots = {root for root in map(self._root, heads) if root is not None}
+        found = [key for key in self._reserves if self._root(key) in roots]
+        for key in found:
+            if key in self._taken:
+                self._give_up(key)
+        return found
+
+    def _outdated(self) -> list[str]:
+        """Return the heads that bar the way whose place others may have changed since."""
+        found = []
+        for key in filter(self._stands, self._reserves):
+            basis = self._reserves[key].basis
+            if basis is None or basis[0] != self._standing(key)[0]:
+                found.append(key)
+        return found
+
+    def _root(self, key: str) -> Node | None:
+        name = self._pending.cluster_queue_of(key)
+        return self._tree.queue(name).root if name and self._tree.has(name) else None
+
+    # -- rounds
+
+    def _round(self, keys: Collection[str]) -> Iterator[Outcome | None]:
+        judged: list[tuple[CycleOrder, Nomination, _Basis, _Basis]] = []
+        for key in keys:
+            if self._stands(key):
+                standing, found = self._standing(key), self._judge_again(key)
+                order = cycle_order(found.borrow, self._pending.order(key))
+                judged.append((order, found, self._seen(key), standing))
+                yield None
+        judged.sort(key=lambda each: each[0])
+        for _, nomination, seen, standing in judged:
+            key = nomination.key
+            if not self._stands(key):
+                continue
+            if self._is_valid(nomination, seen):
+                yield self._serve(nomination, standing)
+            else:
+                yield self._serve(self._nominator.nominate(key), None)
+
+    def _judge_again(self, key: str) -> Nomination:
+        """Judge a head; one that bars the way only where something was given to others since."""
+        if key in self._taken:
+            self._give_up(key)
+        before = self._reserves.pop(key, None)
+        if before is not None and before.basis == self._standing(key):
+            return before.nomination
+        return self._nominator.nominate(key)
+
+    def _is_valid(self, nomination: Nomination, seen: _Basis) -> bool:
+        """Return whether a judgement still holds.
+
+        Usage only grows while heads are served: who found nothing before finds nothing now, unless
+        the state has changed.
+        """
+        now = self._seen(nomination.key)
+        hopeful = nomination.fits or nomination.plan is not None
+        return seen == now if hopeful else seen[-1] == now[-1]
+
+    def _seen(self, key: str) -> _Basis:
+        """Return what a judgement is based on, of quota in its tree and of room anywhere."""
+        return self._basis(key, self._served)
+
+    def _standing(self, key: str) -> _Basis:
+        """Return the same without what is kept for heads that bar the way."""
+        return self._basis(key, self._moves)
+
+    def _basis(self, key: str, steps: Mapping[Node, int]) -> _Basis:
+        root = self._root(key)
+        number = steps.get(root, 0) if root else 0
+        queue = self._snapshot.cluster_queues.get(self._pending.cluster_queue_of(key) or "")
         if self._room is None or queue is None or not requires_room(queue, self._options):
-            return served, 0
-        return served, self._room.version
+            return number, 0, self._changes
+        return number, self._room.version, self._changes + self._room_changes
 
-    def _serve(self, nomination: Nomination) -> Outcome:
+    def _serve(self, nomination: Nomination, basis: _Basis | None) -> Outcome:
         key = nomination.key
         self._tried.add(key)
         before = self._pending.end_trial(key)
-        outcome = self._outcome(nomination)
+        outcome = self._outcome(nomination, basis)
         admitted = isinstance(outcome, Admit)
         if before and not admitted and before.exceeds(self._pending.trials().get(key)):
             self._freed.add(before.cluster_queue)
         return outcome
 
-    def _outcome(self, nomination: Nomination) -> Outcome:
+    def _outcome(self, nomination: Nomination, basis: _Basis | None) -> Outcome:
         key = nomination.key
         if nomination.fits:
             waits = self._unready.holds(self._snapshot.workloads[key])
-            self._take(nomination, nomination.proposal.usage, on_trial=bool(waits))
-            return self._hold(key, waits) if waits else self._admit(nomination)
+            return self._hold(nomination, waits) if waits else self._admit(nomination)
         self._leave_alone(nomination)
         plan = nomination.plan
         if plan is None:
-            self._reserve(nomination)
+            self._reserve(nomination, basis)
             self._pending.preempts(key, ())
             return Wait(key, nomination.reason, nomination.message)
-        self._take(nomination, nomination.proposal.usage, on_trial=True)
+        self._take_on_trial(nomination, nomination.proposal.usage)
+        self._count(nomination.node, self._moves)
         self._keep_room(nomination)
         self._nominator.leaving.choose(victim.workload for victim in plan.victims)
         self._pending.preempts(key, nomination.making_way)
@@ -247,19 +388,25 @@ class _Cycle:
         return Wait(key, Unadmitted.WAITING_FOR_PREEMPTED, nomination.message)
 
     def _admit(self, nomination: Nomination) -> Admit:
-        key = nomination.key
+        key, usage = nomination.key, nomination.proposal.usage
         workload = self._snapshot.workloads[key]
         self._unready.admit(workload)
         self._pending.remove(key)
         self._pending.stays(key)
-        self._nominator.victims.discard(key)
+        self._nominator.admit(key)
+        self._tree.take(nomination.node, usage)
+        self._admitted.append((nomination.node, usage))
+        self._count(nomination.node, self._served, self._moves)
         if self._room is not None:
             self._room.take(workload, nomination.proposal.assignments)
         admission = Admission(nomination.queue.name, nomination.proposal.assignments)
         return Admit(key, admission, borrows=nomination.borrow > 0)
 
-    def _hold(self, key: str, waits: str) -> Wait:
+    def _hold(self, nomination: Nomination, waits: str) -> Wait:
         """Leave a head where it is: it is the next one as soon as those before it are ready."""
+        key = nomination.key
+        self._take_on_trial(nomination, nomination.proposal.usage)
+        self._count(nomination.node, self._moves)
         self._pending.preempts(key, ())
         self._pending.retry(key)
         self._held.add(key)
@@ -274,12 +421,13 @@ class _Cycle:
         else:
             self._pending.park(nomination.key, roomless=roomless)
 
-    def _reserve(self, nomination: Nomination) -> None:
+    def _reserve(self, nomination: Nomination, basis: _Basis | None) -> None:
         """Keep quota for a head that bars the way and could not take it back from others."""
         queue = nomination.queue
         sure = queue.preemption.reclaim_within_cohort == "Any"
         if queue.strategy == "StrictFIFO" and nomination.could_preempt and not sure:
-            self._take(nomination, dict(_within_reach(nomination)), on_trial=True)
+            self._take_on_trial(nomination, dict(_within_reach(nomination)), nomination.borrow)
+            self._reserves[nomination.key] = _Reserve(nomination, basis)
 
     def _keep_room(self, nomination: Nomination) -> None:
         """Give nobody else the room of who waits for victims, where its queue asks for room."""
@@ -288,14 +436,24 @@ class _Cycle:
             given = nomination.proposal.assignments
             self._room.take(workload, given, without=nomination.making_way)
 
-    def _take(
-        self, nomination: Nomination, usage: Mapping[FlavorResource, int], *, on_trial: bool = False
+    def _take_on_trial(
+        self, nomination: Nomination, usage: Mapping[FlavorResource, int], behind: int = 0
     ) -> None:
-        if on_trial:
-            self._pending.take_on_trial(nomination.key, usage)
-        root = nomination.node.root
-        self._served[root] = self._served.get(root, 0) + 1
+        self._pending.take_on_trial(nomination.key, usage, behind=behind)
+        self._taken[nomination.key] = nomination.node, usage
         self._tree.take(nomination.node, usage)
+        self._count(nomination.node, self._served)
+
+    def _give_up(self, key: str) -> None:
+        """Give back what is taken on trial for a workload."""
+        node, usage = self._taken.pop(key)
+        self._tree.give(node, usage)
+        self._count(node, self._served)
+
+    @staticmethod
+    def _count(node: Node, *counts: dict[Node, int]) -> None:
+        for each in counts:
+            each[node.root] = each.get(node.root, 0) + 1
 
 
 def _within_reach(nomination: Nomination) -> Iterator[tuple[FlavorResource, int]]:

@@ -1,6 +1,5 @@
-"""Who has quota, and who of them is about to give it back."""
+"""The workloads that have quota, by ClusterQueue."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -75,23 +74,3 @@ def _holder(workload: WorkloadInfo, held: Admission) -> Holder:
     reserved = workload.condition("QuotaReserved")
     since = reserved.transition if reserved and reserved.status == "True" else _ASSUMED
     return Holder(workload, held, usage(held, workload), since)
-
-
-class Leaving:
-    """In one cycle: who gives quota back, by their conditions or because it was just decided."""
-
-    def __init__(self, snapshot: QueueSnapshot, holders: Holders) -> None:
-        self._snapshot, self._holders = snapshot, holders
-        self._chosen: dict[str, set[str]] = {}
-
-    def choose(self, victims: Iterable[str]) -> None:
-        """Count these among those that leave."""
-        for key in victims:
-            held = self._snapshot.admission(key)
-            if held is not None:
-                self._chosen.setdefault(held.cluster_queue, set()).add(key)
-
-    def of(self, cluster_queue: str) -> Iterable[str]:
-        """Return who leaves a ClusterQueue."""
-        known, chosen = self._holders.of(cluster_queue).leaving, self._chosen.get(cluster_queue)
-        return sorted(known | chosen) if chosen else known

@@ -9,7 +9,7 @@ from extender.api.queue_reasons import Unadmitted
 from extender.queueing import preemption
 from extender.queueing.active import Activity, activity
 from extender.queueing.flavors import Mode, Proposal, Quotas, assign, counts
-from extender.queueing.holders import Leaving
+from extender.queueing.leaving import Leaving
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Plan, Preemptor
@@ -89,6 +89,16 @@ class Nominator:
         self.victims = {each for key in pending.preempting() for each in pending.victims(key)}
         """Whoever was made to go: one preemptor may have to do with what those of another leave."""
         self.leaving.choose(self.victims)
+        self._admitted: set[str] = set()
+
+    def look_again(self) -> None:
+        """Take note that the state has changed."""
+        self.leaving.look_again()
+
+    def admit(self, key: str) -> None:
+        """Take note that a workload was admitted: it makes way for none of the same cycle."""
+        self.victims.discard(key)
+        self._admitted.add(key)
 
     def nominate(self, key: str) -> Nomination:
         """Return what can be done for a workload that waits."""
@@ -224,6 +234,7 @@ class Nominator:
         *,
         spared: frozenset[str] = _NOBODY,
     ) -> Plan | None:
+        spared = spared | self._admitted
         return preemption.find(
             preemptor, request, short, tree=self._tree, leaving=self.leaving, spared=spared
         )

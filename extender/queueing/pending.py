@@ -39,10 +39,14 @@ class Trial:
 
     cluster_queue: str
     usage: Usage
+    behind: int = 0
+    """Those that borrow from no farther up the tree than this may come before it."""
 
     def exceeds(self, other: "Trial | None") -> bool:
-        """Return whether this is more of anything than another one."""
+        """Return whether this is more of anything than another one, or is taken earlier."""
         there: Usage = other.usage if other is not None else {}
+        if other is not None and other.behind > self.behind:
+            return True
         return any(amount > there.get(what, 0) for what, amount in self.usage.items())
 
 
@@ -408,9 +412,11 @@ class PendingQueues:
         if roomless:
             self._roomless.add(place.cluster_queue)
 
-    def take_on_trial(self, key: str, usage: Mapping[FlavorResource, int]) -> None:
+    def take_on_trial(
+        self, key: str, usage: Mapping[FlavorResource, int], *, behind: int = 0
+    ) -> None:
         """Remember what a workload that waits keeps from others until it is tried again."""
-        self._trials[key] = Trial(self._places[key].cluster_queue, dict(usage))
+        self._trials[key] = Trial(self._places[key].cluster_queue, dict(usage), behind)
 
     def trials(self) -> Mapping[str, Trial]:
         """Return by workload what it keeps from others."""

@@ -5,13 +5,14 @@ first, and of equals the one that got its quota last; in the end whoever can sta
 Quota is taken back from queues that borrow, and no further than what they borrow.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from extender.api.queue_reasons import Preempted
-from extender.queueing.holders import Holder, Leaving
+from extender.queueing.holders import Holder
+from extender.queueing.leaving import Leaving
 from extender.queueing.options import Options
 from extender.queueing.order import queue_time
 from extender.queueing.quota import Node, QuotaTree, level
@@ -125,12 +126,19 @@ class _Search:
         self._tree, self._leaving, self._spared = tree, leaving, spared
         self._node = preemptor.node
         self._above = frozenset(_above(preemptor.node))
+        self._all_borrowers: dict[Node, Sequence[tuple[Node, Node]]] = {}
 
     def plan(self) -> Plan | None:
+        if self._preemptor.queue.preemption.reclaim_within_cohort != "Never":
+            # What borrows when all are gone that leave has borrowed before.
+            for cohort in self._above:
+                self._all_borrowers[cohort] = self._tree.borrowers(cohort, self._short)
         leaving = tuple(self._without_leaving())
         if self._fits(borrowing=True):
             return Plan((), leaving, self._level())
         candidates = sorted([*self._own(), *self._others()], key=lambda each: each.rank)
+        if not candidates:
+            return None
         for borrowing in self._attempts(candidates):
             chosen = self._remove(candidates, borrowing=borrowing)
             if chosen:
@@ -145,12 +153,10 @@ class _Search:
         return max(levels, default=0)
 
     def _without_leaving(self) -> Iterator[str]:
-        for queue in self._node.root.queues:
-            for key in self._leaving.of(queue.name):
-                holder = self._tree.holders.of(queue.name).holders[key]
-                if self._concerns(holder):
-                    self._tree.give(queue, holder.usage)
-                    yield key
+        for queue, holder in self._leaving.under(self._node.root):
+            if self._concerns(holder):
+                self._tree.give(queue, holder.usage)
+                yield holder.workload.key
 
     def _concerns(self, holder: Holder) -> bool:
         return not self._short.isdisjoint(holder.usage)
@@ -198,7 +204,7 @@ class _Search:
         held = self._tree.holders.of(node.name)
         if lower and held.lowest >= self._preemptor.workload.priority:
             return
-        leaving = frozenset(self._leaving.of(node.name))
+        leaving = self._leaving.of(node.name)
         for key, holder in held.holders.items():
             if self._concerns(holder) and key not in leaving and key not in self._spared:
                 yield holder
@@ -221,21 +227,13 @@ class _Search:
         child = self._node
         while child.parent is not None:
             entitled = not any(child.borrows(what, request[what]) for what in self._short)
-            for sibling in child.parent.children:
-                if sibling is not child:
-                    yield from ((node, entitled) for node in self._borrowers(sibling))
+            for sibling, node in self._all_borrowers[child.parent]:
+                if sibling is not child and self._still_borrows(node):
+                    yield node, entitled
             for what in request:
                 own = max(0, child.kept.get(what, 0) - child.usage.get(what, 0))
                 request[what] = max(0, request[what] - own)
             child = child.parent
-
-    def _borrowers(self, node: Node) -> Iterator[Node]:
-        if not self._borrows(node):
-            return
-        if node.is_queue:
-            yield node
-        for child in node.children:
-            yield from self._borrowers(child)
 
     def _borrows(self, node: Node) -> bool:
         return any(node.borrows(what) for what in self._short)

@@ -9,7 +9,7 @@ cohort is first looked at, and a trial's usage is undone at the end, so that a c
 heads cost and not what all queues do.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -43,6 +43,8 @@ class Node:
     """The ClusterQueues at and under it."""
     version: int = -1
     """Of a ClusterQueue: the usage that was read."""
+    read: Mapping[FlavorResource, int] = field(default_factory=dict)
+    """Of a ClusterQueue: that usage, without what is on trial."""
 
     @property
     def root(self) -> "Node":
@@ -105,6 +107,23 @@ def level(node: Node, what: FlavorResource, amount: int) -> tuple[int, bool]:
     return at.height, at.parent is not None
 
 
+_Step = tuple[Node, FlavorResource, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Borrowers:
+    """Which queues borrowed after so many steps, of which this was the last."""
+
+    reads: int
+    last: _Step | None
+    steps: int
+    found: Sequence[tuple[Node, Node]]
+
+    def holds(self, reads: int, last: _Step | None, steps: int) -> bool:
+        """Return whether it is still so: a step is undone only after all later ones."""
+        return self.reads == reads and self.steps == steps and self.last is last
+
+
 class QuotaTree:
     """All ClusterQueues and cohorts of one structure."""
 
@@ -116,9 +135,11 @@ class QuotaTree:
         self.unfit = WeakKeyDictionary()
         self._snapshot = snapshot
         self._read: set[Node] = set()
-        self._steps: list[tuple[Node, FlavorResource, int]] = []
+        self._reads = 0
+        self._steps: list[_Step] = []
         self._cohorts: dict[str, Node] = {}
         self._queues: dict[str, Node] = {}
+        self._borrowers: dict[tuple[Node, frozenset[FlavorResource]], _Borrowers] = {}
         self._build()
 
     @classmethod
@@ -129,6 +150,10 @@ class QuotaTree:
     def begin(self) -> None:
         """Read usage anew from now on."""
         self.undo(0)
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Read usage anew where it has changed; what is on trial stays on trial."""
         self._read.clear()
 
     def queue(self, name: str) -> Node:
@@ -181,10 +206,27 @@ class QuotaTree:
         for node in root.queues:
             version = self._snapshot.usage_version(node.name)
             if version != node.version:
-                now = self._snapshot.usage(node.name)
-                for what in {*now, *node.usage}:
-                    node.use(what, now.get(what, 0) - node.usage.get(what, 0))
-                node.version = version
+                now = dict(self._snapshot.usage(node.name))
+                for what in {*now, *node.read}:
+                    node.use(what, now.get(what, 0) - node.read.get(what, 0))
+                node.version, node.read = version, now
+                self._reads += 1
+
+    def borrowers(
+        self, cohort: Node, some: frozenset[FlavorResource]
+    ) -> Sequence[tuple[Node, Node]]:
+        """Return the ClusterQueues under a cohort that borrow some of this, each under its child.
+
+        A child that does not borrow itself is passed over with all that is under it. The answer is
+        kept while nothing is taken or given: many workloads ask the same.
+        """
+        last = self._steps[-1] if self._steps else None
+        known = self._borrowers.get((cohort, some))
+        if known is None or not known.holds(self._reads, last, len(self._steps)):
+            found = [(c, node) for c in cohort.children for node in _borrowing(c, some)]
+            known = _Borrowers(self._reads, last, len(self._steps), found)
+            self._borrowers[cohort, some] = known
+        return known.found
 
     def _build(self) -> None:
         snapshot = self._snapshot
@@ -214,6 +256,15 @@ class QuotaTree:
             if info and info.parent:
                 self._join(found, info.parent)
         return found
+
+
+def _borrowing(node: Node, some: frozenset[FlavorResource]) -> Iterator[Node]:
+    if not any(node.borrows(what) for what in some):
+        return
+    if node.is_queue:
+        yield node
+    for child in node.children:
+        yield from _borrowing(child, some)
 
 
 def _quotas(groups: tuple[ResourceGroup, ...]) -> dict[FlavorResource, Quota]:

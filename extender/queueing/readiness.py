@@ -125,6 +125,10 @@ class Unready:
         self._before: int | None = None
         self._admitted = 0
 
+    def look_again(self) -> None:
+        """Count anew when somebody asks: the state has changed, and shows what was admitted."""
+        self._before, self._admitted = None, 0
+
     def admit(self, workload: WorkloadInfo) -> None:
         """Count one more, where its pods are waited for."""
         if _is_told_of(workload, self._options):

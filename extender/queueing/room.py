@@ -21,6 +21,13 @@ class Room(Protocol):
         """Look at the nodes anew from now on."""
         ...
 
+    def look_again(self) -> bool:
+        """Look at the nodes anew if anything has changed, and return whether it has.
+
+        What was taken stays taken, unless the state shows it by now.
+        """
+        ...
+
     def lack(
         self,
         workload: WorkloadInfo,

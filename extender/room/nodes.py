@@ -49,18 +49,38 @@ class NodeRoom:
         self._last: tuple[object, str | None] | None = None
         self._found: dict[str, Mapping[str, Resources]] = {}
         """By admitted workload: what was found for it of which nodes."""
+        self._seen = (-1, -1)
+        """The versions of the state that was looked at."""
         self.version = 0
 
     def begin(self) -> None:
         """Look at the nodes anew from now on."""
-        self._packing = self._empty = self._last = None
-        self._ever.clear()
-        self._placed.clear()
         self._taken.clear()
-        self.version += 1
+        self._forget()
         gone = [key for key in self._found if self._queues.admission(key) is None]
         for key in gone:
             del self._found[key]
+
+    def look_again(self) -> bool:
+        """Look at the nodes anew if anything has changed, and return whether it has."""
+        if self._seen == self._versions():
+            return False
+        queues = self._queues
+        self._taken = [
+            each for each in self._taken if each[2] or queues.admission(each[0].key) is None
+        ]
+        self._forget()
+        return True
+
+    def _forget(self) -> None:
+        self._packing = self._empty = self._last = None
+        self._ever.clear()
+        self._placed.clear()
+        self._seen = self._versions()
+        self.version += 1
+
+    def _versions(self) -> tuple[int, int]:
+        return self._queues.version, self._cluster.version
 
     def found_for(self, workload: str) -> Mapping[str, Resources] | None:
         """Return the amounts by node that were found for a workload when it was admitted."""

@@ -88,6 +88,7 @@ class Cluster:
             yield self._take(events)
 
     def _take(self, events: Sequence[Event]) -> Change:
+        self._tables.version += 1
         version = self._tables.gained.version
         change = _merge(self._handlers[type(event)](event) for event in events)
         if self._unsorted and self._sort():

@@ -55,6 +55,7 @@ class Tables:
     """Nodes that have more room since, or take other pods."""
     changed: Gains = field(default_factory=Gains)
     """Nodes that came, went or changed."""
+    version: int = 0
     ended: dict[str, PodInfo] = field(default_factory=dict)
     """Finished members by UID, as far as they are watched."""
     finished: dict[str, dict[str, PodInfo]] = field(default_factory=dict)
@@ -198,6 +199,11 @@ class Snapshot:
     def of_workload(self, key: str) -> Collection[str]:
         """Return the UIDs of the pods that say that they are a Workload's, by `namespace/name`."""
         return self._tables.of_workload.get(key, ())
+
+    @property
+    def version(self) -> int:
+        """Return a number that grows with each event."""
+        return self._tables.version
 
     @property
     def nodes_version(self) -> int:

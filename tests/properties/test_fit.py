@@ -9,6 +9,7 @@ from extender.gang.fit import Fit, Offer, fit
 from extender.state.cluster import Cluster
 from extender.state.nodes import NodeInfo
 from extender.state.pods import PodInfo
+from tests.effort import examples
 from tests.makers import cluster_of, node, pod, shape
 
 SIZES = st.integers(1, 4)
@@ -74,7 +75,7 @@ def answer(members: list[PodInfo], there: list[NodeInfo], wanted: int) -> tuple[
     return found, cluster
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(gangs(alike=False), rooms(), st.integers(1, 5))
 def test_what_is_placed_fits(members: list[PodInfo], there: list[NodeInfo], wanted: int) -> None:
     found, cluster = answer(members, there, wanted)
@@ -96,7 +97,7 @@ def test_what_is_placed_fits(members: list[PodInfo], there: list[NodeInfo], want
     assert found.complete or not set(found.short.values()) & {0}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(gangs(alike=True), rooms())
 def test_for_equal_members_no_placement_of_more_exists(
     members: list[PodInfo], there: list[NodeInfo]
@@ -125,7 +126,7 @@ def most(members: list[PodInfo], good: list[str], there: list[NodeInfo]) -> int:
     return best
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(gangs(alike=False), rooms(), st.integers(1, 5), st.integers(0, 6))
 def test_more_room_never_makes_a_gang_of_equals_fit_worse(
     members: list[PodInfo], there: list[NodeInfo], wanted: int, cpu: int

@@ -14,6 +14,7 @@ from hypothesis.stateful import (
 )
 
 from extender.kube.errors import ConflictError
+from tests.effort import examples
 from tests.properties.model import TIMEOUT, World, unavailable
 
 T = TypeVar("T")
@@ -174,7 +175,7 @@ def test_no_order_of_events_breaks_a_gang() -> None:
     run_state_machine_as_test(
         Gangs,
         settings=settings(
-            max_examples=80,
+            max_examples=examples(80),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

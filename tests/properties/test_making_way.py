@@ -11,6 +11,7 @@ from extender.queueing.options import Options
 from extender.state import events as cluster_events
 from extender.state.queues import events as ev
 from extender.state.queues.records import OwnerRef
+from tests.effort import examples
 from tests.makers import cluster_of, nodes, pod
 from tests.queue_makers import (
     Admissions,
@@ -267,7 +268,7 @@ COURSES = st.builds(
 )
 
 
-@settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(COURSES)
 @example(
     Course(
@@ -300,7 +301,7 @@ def test_nobody_waits_for_what_is_there(course: Course) -> None:
         world.settle()
 
 
-@settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(COURSES)
 @example(
     Course(

@@ -30,6 +30,7 @@ from extender.state.queues.records import (
     ResourceGroup,
     WorkloadInfo,
 )
+from tests.effort import examples
 from tests.queue_makers import (
     Admissions,
     admission,
@@ -57,6 +58,10 @@ POLICY = st.fixed_dictionaries(
     }
 )
 STEP = st.sampled_from(["MayStopSearch", "TryNextFlavor"])
+ACTS = [
+    *("nothing", "create", "finish", "leave", "end a pod"),
+    *("change a priority", "delete what waits", "enlarge"),
+]
 
 
 @dataclass
@@ -225,6 +230,47 @@ class Queueing(RuleBasedStateMachine):
             assert not [x for x in again if isinstance(x, Preempt)], "victims twice"
             self.take(again, late=False)
 
+    @rule(data=st.data(), pieces=st.sampled_from([1, 2, 4]))
+    def cycle_with_pauses(self, data: st.DataObject, pieces: int) -> None:
+        """Run a cycle that others are let in after every few pieces of."""
+        decided: list[Outcome] = []
+        preempting: list[Preempt] = []
+        for number, piece in enumerate(self.world.decide_slowly()):
+            decided += [piece] if piece is not None else []
+            if number % pieces == 0:
+                preempting += self.take_admissions(decided)
+                decided = []
+                self.books_are_right()
+                self.someone_acts(data.draw(st.sampled_from(ACTS)), data.draw(INDEX))
+        preempting += self.take_admissions(decided)
+        for outcome in preempting:
+            self.evict(outcome, late=True)
+
+    def take_admissions(self, outcomes: list[Outcome]) -> list[Preempt]:
+        admissions = tuple(x for x in outcomes if isinstance(x, Admit))
+        self.take(admissions, late=False)
+        return [x for x in outcomes if isinstance(x, Preempt)]
+
+    def someone_acts(self, act: str, index: int) -> None:
+        waiting, holding, leaving = self.waiting(), self.holding(), self.leaving()
+        match act:
+            case "create":
+                self.create(index, 1 + index % 3, 1, None, index % 3, 1)
+            case "enlarge":
+                self.enlarge(index, 1)
+            case "change a priority" if waiting:
+                self.change_priority(index, index % 4)
+            case "delete what waits" if waiting:
+                self.delete_waiting(index)
+            case "finish" if holding:
+                self.finish(index)
+            case "end a pod" if holding:
+                self.end_a_pod(index)
+            case "leave" if leaving:
+                self.leave(index)
+            case _:
+                pass
+
     @rule()
     def settle(self) -> None:
         self.run_down()
@@ -324,11 +370,14 @@ class Queueing(RuleBasedStateMachine):
                 if info.requeue is None or (info.requeue.at or 0) <= world.now:
                     assert queue_order(info, world.options) > mine, f"{other} was passed"
 
-    def evict(self, outcome: Preempt) -> None:
+    def evict(self, outcome: Preempt, *, late: bool = False) -> None:
         for victim in outcome.victims:
-            found = self.world.snapshot.workloads[victim.workload]
+            found = self.world.snapshot.workloads.get(victim.workload)
+            held = self.world.snapshot.admission(victim.workload)
+            if late and (found is None or held is None):
+                continue  # it has ended since the decision
+            assert found is not None
             assert not found.evicted, "evicted twice"
-            held = self.world.snapshot.admission(found.key)
             evicted = condition("Evicted", "Preempted", at=self.world.now)
             self.change(found, admission=held, conditions=(evicted,))
 
@@ -452,9 +501,8 @@ def test_no_order_of_events_exceeds_quota() -> None:
     run_state_machine_as_test(
         Queueing,
         settings=settings(
-            max_examples=60,
+            max_examples=examples(60),
             stateful_step_count=25,
-            deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
         ),
     )
@@ -463,7 +511,7 @@ def test_no_order_of_events_exceeds_quota() -> None:
 HELD = st.tuples(st.integers(1, 4), st.integers(0, 3), st.sampled_from("ab"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(
     held=st.lists(HELD, min_size=1, max_size=8),
     room=st.integers(0, 3),

@@ -75,6 +75,7 @@ class Tables:
     )
     """By workload, there or not: the objects that bring it along."""
     structure_version: int = 0
+    version: int = 0
 
 
 class QueueSnapshot:
@@ -82,6 +83,11 @@ class QueueSnapshot:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+
+    @property
+    def version(self) -> int:
+        """Grows with each event that changed anything."""
+        return self._tables.version
 
     @property
     def structure_version(self) -> int:

@@ -108,6 +108,7 @@ class Queues:
 
     def _told(self, change: Change) -> Change:
         if change != _NOTHING:
+            self._tables.version += 1
             for listener in self._listeners:
                 listener(change)
         return change

@@ -1,0 +1,94 @@
+"""Sequences of events that once ended wrongly in `test_queueing`, kept as they were found."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+from hypothesis import strategies as st
+
+from tests.properties.test_queueing import Queueing
+from tests.queue_makers import quota
+
+
+class Drawn:
+    """Answers what a property test would draw."""
+
+    def __init__(self, *values: object) -> None:
+        self._values: Iterator[object] = iter(values)
+
+    def draw(self, _: object) -> Any:
+        return next(self._values)
+
+
+def a_strict_queue_beside_one_that_takes_back() -> Queueing:
+    """Return two queues of one cohort that has quota of its own, and a cohort above it."""
+    machine = Queueing()
+    drawn = Drawn(
+        *(quota(2, 0), quota(1, None)),
+        *("co0", "MayStopSearch", "MayStopSearch", None),
+        *(quota(2, None, None), False, "StrictFIFO"),
+        {
+            "within_cluster_queue": "LowerOrNewerEqualPriority",
+            "borrow_within_cohort": "LowerPriority",
+            "reclaim_within_cohort": "LowerPriority",
+            "borrow_max_priority": None,
+        },
+        *("co0", "TryNextFlavor", "MayStopSearch", None),
+        *(quota(2, None, None), True, quota(2, None, None), "BestEffortFIFO"),
+        {
+            "within_cluster_queue": "LowerOrNewerEqualPriority",
+            "borrow_within_cohort": "LowerPriority",
+            "reclaim_within_cohort": "Any",
+            "borrow_max_priority": None,
+        },
+    )
+    machine.begin(data=cast(st.DataObject, drawn), queues=2, parents=2)
+    return machine
+
+
+def borrower_not_tried(state: Queueing) -> None:
+    state.settle()
+    state.settle()
+    state.create(again=3, cpu=2, index=0, least=None, pods=1, priority=0)
+    state.settle()
+    state.fill(cpu=2, index=0, pods=2, priority=1)
+    state.settle()
+    state.delete_holding(index=0)
+    state.press(cpu=3, index=0, priority=1)
+    state.delete_waiting(index=0)
+    state.fill(cpu=3, index=15, pods=2, priority=0)
+    state.change_priority(index=0, priority=3)
+    state.end_a_pod(index=29)
+    state.delete_holding(index=0)
+    state.change_priority(index=8, priority=0)
+    state.delete_holding(index=11)
+    state.end_a_pod(index=0)
+    state.delete_holding(index=0)
+    state.create(again=2, cpu=3, index=0, least=None, pods=1, priority=1)
+    state.change_priority(index=1, priority=0)
+    state.create(again=2, cpu=1, index=0, least=None, pods=1, priority=0)
+    state.delete_waiting(index=0)
+    state.settle()
+
+
+def victims_named_twice(state: Queueing) -> None:
+    state.settle()
+    state.enlarge(index=0, more=0)
+    state.settle()
+    state.settle()
+    state.create(again=3, cpu=2, index=0, least=None, pods=1, priority=0)
+    state.settle()
+    state.fill(cpu=2, index=0, pods=2, priority=1)
+    state.settle()
+    state.cycle(late=False)
+    state.create(again=2, cpu=1, index=16, least=None, pods=2, priority=1)
+    state.press(cpu=1, index=17, priority=3)
+
+
+@pytest.mark.parametrize("events", [borrower_not_tried, victims_named_twice])
+def test_once_ended_wrongly(events: Callable[[Queueing], None]) -> None:
+    machine = a_strict_queue_beside_one_that_takes_back()
+    events(machine)
+    machine.books_are_right()
+    machine.who_may_be_queued_is()
+    machine.teardown()
