@@ -22,6 +22,8 @@ class Unadmitted(StrEnum):
     DEACTIVATED = "Deactivated"
     ON_HOLD = "OnHold"
     """It has to wait before it may be tried again."""
+    INTERNAL_ERROR = "InternalError"
+    """It could not be judged because of a bug, and is tried again after a pause."""
 
 
 class Active(StrEnum):

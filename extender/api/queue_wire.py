@@ -323,3 +323,11 @@ class Workload(Wire, frozen=True):
     metadata: Metadata = Metadata()
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
+
+
+class WorkloadParts(Wire, frozen=True):
+    """A Workload of which each part is read for itself."""
+
+    metadata: Metadata = Metadata()
+    spec: Raw = Raw(b"{}")
+    status: Raw = Raw(b"{}")

@@ -23,13 +23,14 @@ from extender.kube.errors import ApiError, ConflictError, UnavailableError
 from extender.kube.recorder import Event
 from extender.queueing import cycle, readiness
 from extender.queueing import transitions as to
-from extender.queueing.cycle import Admit, Outcome, Preempt, Wait
+from extender.queueing.cycle import Admit, Broken, Outcome, Preempt, Wait
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Victim
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import Room
 from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
 from extender.runtime.workqueue import WorkQueue
 from extender.state.queues import events as ev
 from extender.state.queues.events import Change
@@ -59,11 +60,14 @@ ROOM_ROUND: Final = 10.0
 """Seconds after which it is in any case."""
 RETELL: Final = 10.0
 """Seconds after which other numbers of the same reason are told."""
+_LONGEST_MESSAGE: Final = 500
 REST: Final = 0.5
 LONGEST_REST: Final = 60.0
 """Seconds for which a workload is left alone whose admission could not be written."""
 FREED_PAUSE: Final = 0.5
 """Seconds until those are tried again from whom quota was kept by one who waits, and is no more."""
+FAULT_PAUSE: Final = 5.0
+"""Seconds until the next cycle after one that failed as a whole."""
 LONGEST_DOUBT: Final = 5.0
 """Seconds after which a write that nobody answered is sent again, at most."""
 
@@ -143,7 +147,7 @@ class Admitter:
             for key in self._resting:
                 self.pending.remove(key)
         for key in change.workloads - self._resting:
-            self.pending.update(key, self._snapshot, now)
+            self._update(key, now)
         if change.released:
             self.pending.release(change.released, self._snapshot, now)
             self.on_room()
@@ -152,6 +156,13 @@ class Admitter:
         news = change.structure or change.workloads or change.released or change.namespaces
         if news or exempt:
             self._wakeup.set()
+
+    def _update(self, key: str, now: float) -> None:
+        """Have a workload stand where it belongs; one that cannot be placed stands nowhere."""
+        try:
+            self.pending.update(key, self._snapshot, now)
+        except Exception as error:  # noqa: BLE001 - the other workloads are queued all the same
+            FAULTS.report("queues", error, key=key)
 
     def _forget(self, workloads: Collection[str]) -> None:
         """Forget those that are gone."""
@@ -202,7 +213,7 @@ class Admitter:
         """Work until cancelled."""
         now = self._clock.wall()
         for key in self._snapshot.workloads:
-            self.pending.update(key, self._snapshot, now)
+            self._update(key, now)
         self._wakeup.set()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tell())
@@ -211,8 +222,17 @@ class Admitter:
                 await self._wakeup.wait()
                 await asyncio.sleep(SETTLE)
                 self._wakeup.clear()
-                await self._cycle(tasks)
+                await self._guarded_cycle(tasks)
                 self._wake_when_due()
+
+    async def _guarded_cycle(self, tasks: asyncio.TaskGroup) -> None:
+        """Run a cycle; after an error that no workload alone can cause, pause and try again."""
+        try:
+            await self._cycle(tasks)
+        except Exception as error:  # noqa: BLE001 - quota must go on being given
+            FAULTS.report("admission-cycle", error)
+            self._wakeup.set()
+            await asyncio.sleep(FAULT_PAUSE)
 
     async def _cycle(self, tasks: asyncio.TaskGroup) -> None:
         sweeping, seconds = self.pending.sweeping, 0.0
@@ -270,6 +290,8 @@ class Admitter:
                     preempting.append(outcome)
                 case Wait():
                     self._note(outcome)
+                case Broken():
+                    self._put_aside(outcome.workload, outcome.error)
         return preempting
 
     async def _admit(self, before: WorkloadInfo, admission: Admission) -> None:
@@ -281,8 +303,8 @@ class Admitter:
                 _told(error, "could not admit", before.key)
                 self._give_back(before.key, admission, rest=not isinstance(error, ConflictError))
                 return
-        except Exception:  # noqa: BLE001 - data nobody thought of: it harms itself alone
-            _log.exception("could not admit", workload=before.key)
+        except Exception as error:  # noqa: BLE001 - data nobody thought of: it harms itself alone
+            FAULTS.report("admission", error, key=before.key)
             self._give_back(before.key, admission, rest=True)
             return
         self._failures.pop(before.key, None)
@@ -345,17 +367,33 @@ class Admitter:
     def _give_back(self, key: str, admission: Admission, *, rest: bool) -> None:
         """Take quota back that could not be written; after trouble leave the workload alone."""
         if rest:
-            failures = self._failures.pop(key, 0)
-            self._failures[key] = failures + 1
-            pause = min(LONGEST_REST, REST * 2**failures)
-            self._resting.add(key)
-            self.pending.remove(key)
-            asyncio.get_running_loop().call_later(pause, self._rested, key)
+            self._rest(key)
         self._queues.apply(ev.Forgotten(key, admission))
+
+    def _rest(self, key: str) -> None:
+        """Leave a workload alone for a while, longer each time."""
+        failures = self._failures.pop(key, 0)
+        self._failures[key] = min(failures + 1, 32)
+        pause = min(LONGEST_REST, REST * 2**failures)
+        self._resting.add(key)
+        self.pending.remove(key)
+        asyncio.get_running_loop().call_later(pause, self._rested, key)
+
+    def _put_aside(self, key: str, error: Exception) -> None:
+        """Leave a workload alone that cannot be judged, and say so."""
+        FAULTS.report("admission", error, key=key)
+        self._rest(key)
+        workload = self._snapshot.workloads.get(key)
+        if workload is None:
+            return
+        message = f"It cannot be judged because of an internal error: {error!r}"[:_LONGEST_MESSAGE]
+        reason = Unadmitted.INTERNAL_ERROR
+        self._record(event(workload, reason, message, warning=True, occasion=message))
+        self._note(Wait(key, reason, message))
 
     def _rested(self, key: str) -> None:
         self._resting.discard(key)
-        self.pending.update(key, self._snapshot, self._clock.wall())
+        self._update(key, self._clock.wall())
         self._wakeup.set()
 
     async def _preempt(self, outcomes: list[Preempt]) -> None:
@@ -376,8 +414,11 @@ class Admitter:
                 await self._workloads.write_status(
                     before, to.preempted(before, reason, message, now=self._clock.wall())
                 )
-        except ApiError as error:
-            _told(error, "could not preempt", key)
+        except Exception as error:  # noqa: BLE001 - the other victims are evicted all the same
+            if isinstance(error, ApiError):
+                _told(error, "could not preempt", key)
+            else:
+                FAULTS.report("preemption", error, key=key)
             self.pending.spared(key)
             self._wakeup.set()
             return
@@ -395,18 +436,31 @@ class Admitter:
         while True:
             key = await self._to_tell.get()
             began = self._clock.monotonic()
-            if await self._tell_one(key):
+            if await self._guarded_tell(key):
                 # An API server that takes its time has more important things to write.
                 took = self._clock.monotonic() - began
                 await asyncio.sleep(min(LONGEST_TELL_PAUSE, max(TELL_PAUSE, 4 * took)))
+
+    async def _guarded_tell(self, key: str) -> bool:
+        try:
+            return await self._tell_one(key)
+        except Exception as error:  # noqa: BLE001 - the others are told all the same
+            FAULTS.report("admission-tell", error, key=key)
+            return True
 
     async def _tell_followers(self) -> None:
         """Have those told too who were not tried, because an equal one was before them."""
         while True:
             await asyncio.sleep(SWEEP)
-            for key, tried in list(self.pending.followers()):
-                if key not in self._waits and tried in self._waits:
-                    self._note(replace(self._waits[tried], workload=key))
+            try:
+                self._note_followers()
+            except Exception as error:  # noqa: BLE001 - the next sweep begins anew
+                FAULTS.report("admission-tell", error)
+
+    def _note_followers(self) -> None:
+        for key, tried in list(self.pending.followers()):
+            if key not in self._waits and tried in self._waits:
+                self._note(replace(self._waits[tried], workload=key))
 
     async def _tell_one(self, key: str) -> bool:
         wait, before = self._waits.get(key), self._snapshot.workloads.get(key)

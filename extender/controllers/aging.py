@@ -9,6 +9,7 @@ import structlog
 from extender.gang import aging
 from extender.gang.options import Options
 from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
 from extender.state import events as ev
 from extender.state.claims import LONGEST_SECONDS
 from extender.state.cluster import Cluster
@@ -39,7 +40,10 @@ class Aging:
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
-            self.look()
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001 - the next look begins anew
+                FAULTS.report("aging", error)
             await asyncio.sleep(EVERY_SECONDS)
 
     def look(self) -> None:

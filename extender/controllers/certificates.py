@@ -12,6 +12,7 @@ from extender.kube.certificates import Kept
 from extender.kube.errors import ApiError, ConflictError
 from extender.runtime.backoff import Backoff
 from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
 from extender.webhooks.certificates import Bundle, ends, fault, is_due, issue
 
 _log = structlog.get_logger(__name__)
@@ -161,6 +162,9 @@ class Certificates:
                 _log.warning(
                     "the certificate of the webhooks", error=str(error), retry_in=round(pause, 2)
                 )
+            except Exception as error:  # noqa: BLE001 - the certificate that is served goes on
+                pause = min(pause, self._backoff.next())
+                FAULTS.report("certificates", error)
             await asyncio.sleep(pause)
 
     async def look(self) -> None:

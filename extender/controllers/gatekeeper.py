@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from extender.gang.options import Options
 from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
 from extender.state.cluster import Cluster
 from extender.state.events import Change
 from extender.state.pod_groups import PodGroupInfo
@@ -67,8 +68,12 @@ class Gatekeeper:
                     await self._changed.wait()
             self._changed.clear()
             self._in_vain = 0.0
-            if self.look():
-                self._changed.set()
+            try:
+                if self.look():
+                    self._changed.set()
+            except Exception as error:  # noqa: BLE001 - the next look begins anew
+                FAULTS.report("gatekeeper", error)
+                await asyncio.sleep(EVERY_SECONDS)
             await asyncio.sleep(max(SETTLE_SECONDS, self._in_vain * PAUSE))
 
     def look(self) -> bool:
@@ -81,10 +86,16 @@ class Gatekeeper:
             if self._is_to_be_planned(pod_group):
                 if self._clock.monotonic() >= until:
                     return True
-                self._in_vain += self._memory.plan_ahead(pod_group, schedulers=())
+                self._plan_ahead(pod_group)
             if self._options.strict_order and not self._is_served(pod_group):
                 return False
         return False
+
+    def _plan_ahead(self, pod_group: PodGroupInfo) -> None:
+        try:
+            self._in_vain += self._memory.plan_ahead(pod_group, schedulers=())
+        except Exception as error:  # noqa: BLE001 - the groups behind it have their turn
+            FAULTS.report("gatekeeper", error, key=pod_group.key)
 
     def _is_to_be_planned(self, pod_group: PodGroupInfo) -> bool:
         held_back = self._snapshot.tally(pod_group.key).held_back

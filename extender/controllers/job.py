@@ -32,12 +32,16 @@ from extender.jobs.names import Word
 from extender.jobs.readiness import is_ready
 from extender.jobs.registry import Integration
 from extender.jobs.workload import prebuilt_name
+from extender.kube.decode import UNREADABLE
 from extender.kube.errors import ApiError, InvalidError
+from extender.kube.identity import Identity
 from extender.kube.recorder import Event, ObjectRef
+from extender.kube.set_aside import SetAside
 from extender.queueing import readiness
 from extender.queueing import transitions as to
 from extender.queueing.options import Options
 from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
 from extender.state.queues import events as ev
 from extender.state.queues.records import ClusterQueueInfo, JobObject, WorkloadInfo
 from extender.state.queues.store import Queues
@@ -87,6 +91,10 @@ class JobController:
         self._record = record
         self._clock = clock
         self._options = options
+        self.aside = SetAside()
+        """Where jobs are put about which nothing can be decided."""
+        self._aside_as: dict[tuple[str, str], str] = {}
+        """By job: `namespace/name` of the object as which it is set aside."""
         self._courses = Courses()
         self._unreadable = Unreadable(readiness.unreadable, reclaim.unreadable)
         self._limited = Once()
@@ -115,6 +123,7 @@ class JobController:
             self._courses.forget(key)
             self._unreadable.forget(key)
             self._limited.forget(key)
+            self._take_back(key)
             return None
         keys = {each for o in objects for each in self._workloads_of(o)}
         own = [self._snapshot.workloads[each] for each in sorted(keys)]
@@ -123,6 +132,7 @@ class JobController:
                 self._queues.apply(ev.JobDeleted(each))
             return None
         job, found, actions = self._decide(objects, own)
+        self._take_back(key)
         if own:
             self._tell_of_settings(job, found, own)
         pause = self._pause(key, actions)
@@ -157,8 +167,23 @@ class JobController:
             found = self._first(objects, job)
             return job, found, decide(job, own, self._context(found, job, own))
         except Exception as error:  # a kind that others added, or data nobody thought of
-            _log.exception("cannot decide about a job", job=objects[0].unit)
+            self._put_aside(objects[0], error)
             raise UndecidedError(repr(error)) from error  # it harms itself alone
+
+    def _put_aside(self, found: JobObject, error: Exception) -> None:
+        """Set a job aside about which nothing can be decided, and say so."""
+        if not isinstance(error, UNREADABLE):
+            FAULTS.report("job", error, key=found.unit)
+        of, meta = self._options.integrations[found.kind], found.meta
+        version = str(meta.version)
+        which = Identity(meta.name, meta.namespace, meta.uid, version, of.api_version, of.kind)
+        self._aside_as[found.unit] = which.key
+        self.aside.put(found.kind, which, f"nothing can be decided about it: {error!r}")
+
+    def _take_back(self, key: tuple[str, str]) -> None:
+        name = self._aside_as.pop(key, None)
+        if name is not None:
+            self.aside.drop(key[0], name)
 
     async def _carry_out(self, job: GenericJob, found: JobObject, actions: Actions) -> None:
         refused: InvalidError | None = None
@@ -201,8 +226,8 @@ class JobController:
             job = self._wrap(self._snapshot.unit(first.unit))
             told = workload.condition(to.PODS_READY)
             return is_ready(job, told, self._courses.seen(first.unit))
-        except Exception:  # noqa: BLE001 - as where it is decided about a job
-            _log.exception("cannot tell whether pods are ready", job=first.unit)
+        except Exception as error:  # noqa: BLE001 - as where it is decided about a job
+            self._put_aside(first, error)
             return False
 
     def _is_watched(self, objects: Sequence[JobObject]) -> bool:

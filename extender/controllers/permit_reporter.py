@@ -11,6 +11,7 @@ from extender.gang.recent import MAX_GROUPS
 from extender.gang.verdicts import Refuse
 from extender.kube.errors import ApiError
 from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
 from extender.runtime.workqueue import WorkQueue
 from extender.state.cluster import Cluster
 from extender.state.events import Change
@@ -65,7 +66,12 @@ class PermitReporter:
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
-            await self._report(await self._queue.get())
+            group = await self._queue.get()
+            try:
+                await self._report(group)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this group's alone
+                FAULTS.report("permit-reporter", error, key=group)
+                self._queue.add_after(group, AGAIN_SECONDS)
 
     async def _report(self, group: str) -> None:
         denied = self._denials.last_failure(group)

@@ -12,6 +12,7 @@ from extender.gang.options import Options
 from extender.kube.errors import ApiError
 from extender.kube.pods import PodRef
 from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
 from extender.runtime.workqueue import WorkQueue
 from extender.state import events as ev
 from extender.state.cluster import Cluster
@@ -25,6 +26,8 @@ ROOM: Final = ""
 """The queue's key for "room was given back"; no group has an empty name."""
 RETRY_SECONDS: Final = 1.0
 ROOM_SECONDS: Final = 0.1
+FAULT_SECONDS: Final = 10.0
+"""Seconds until a group is looked at again after an internal error."""
 PARALLEL: Final = 32
 DEFAULTS: Final = Options()
 
@@ -94,12 +97,16 @@ class Waker:
         """Work until cancelled."""
         while True:
             key = await self._queue.get()
-            decision = (
-                wake.decide_group(key, snapshot=self._snapshot, hold_back=self._options.hold_back)
-                if key != ROOM
-                else wake.decide_room(snapshot=self._snapshot, strict=self._options.strict_order)
-            )
-            await self._act(decision)
+            try:
+                await self._act(self._decide(key))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this group's alone
+                FAULTS.report("waker", error, key=key)
+                self.after(key, FAULT_SECONDS)
+
+    def _decide(self, key: str) -> wake.Wake:
+        if key == ROOM:
+            return wake.decide_room(snapshot=self._snapshot, strict=self._options.strict_order)
+        return wake.decide_group(key, snapshot=self._snapshot, hold_back=self._options.hold_back)
 
     async def _act(self, decision: wake.Wake) -> None:
         if not decision.retry and not decision.ungate:

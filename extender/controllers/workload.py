@@ -7,8 +7,6 @@ the label by which jobs are watched, and run on. As long as it does, it is asked
 from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
-import structlog
-
 from extender.api.wellknown import IN_USE_FINALIZER
 from extender.controllers.unreadable import Once, Unreadable
 from extender.controllers.workload_writer import Workloads, event
@@ -17,14 +15,17 @@ from extender.kube.recorder import Event
 from extender.queueing import lifecycle, readiness
 from extender.queueing.lifecycle import Given, Step
 from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
 from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, OwnerRef, WorkloadInfo
 from extender.state.queues.store import Queues
 
-_log = structlog.get_logger(__name__)
-
 ASK_AGAIN: Final = 5.0
 """Seconds after which a job that is out of sight is asked for again."""
+
+
+FAULT_AGAIN: Final = 60.0
+"""Seconds until a workload is looked at again about which nothing could be decided."""
 
 
 class Jobs(Protocol):
@@ -105,9 +106,9 @@ class WorkloadController:
             return lifecycle.decide(
                 workload, self._snapshot, now, orphaned=orphaned, given=self._given
             )
-        except Exception:  # noqa: BLE001 - data nobody thought of
-            _log.exception("cannot decide about a workload", workload=workload.key)
-            return Step()  # it harms itself alone
+        except Exception as error:  # noqa: BLE001 - data nobody thought of
+            FAULTS.report("workload", error, key=workload.key)
+            return Step(again=FAULT_AGAIN)  # it harms itself alone
 
     async def _step(self, workload: WorkloadInfo, *, orphaned: bool) -> float | None:
         step = self._decide(workload, orphaned=orphaned)

@@ -23,8 +23,11 @@ def max_execution(job: Mapping[str, object]) -> int | None:
 
 
 def template_of(pod_set: PodSetInfo) -> Object:
-    """Return the pod template of a workload's pod set."""
-    return _decode(pod_set.template) if pod_set.template else {}
+    """Return the pod template of a workload's pod set; an empty one where it cannot be read."""
+    try:
+        return _decode(pod_set.template) if pod_set.template else {}
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
 
 
 def pod_sets_of(workload: WorkloadInfo) -> list[PodSet]:

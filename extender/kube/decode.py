@@ -1,8 +1,10 @@
 """Raw JSON of the API server to the records of the state."""
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import wraps
+from typing import Final, ParamSpec, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -24,7 +26,8 @@ from extender.api.wellknown import (
 )
 from extender.kube import grants
 from extender.resources.pod_requests import ContainerRequests, pod_requests
-from extender.resources.quantity import QuantityError, parse_resources
+from extender.resources.quantity import parse_resources
+from extender.runtime.deep import deep_stack
 from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
@@ -40,6 +43,48 @@ _ENDED = frozenset(("Complete", "Failed"))
 
 class DecodeError(ValueError):
     """An object is not of the shape that its API promises."""
+
+
+UNREADABLE: Final = (
+    msgspec.MsgspecError,
+    ValueError,  # quantities, text that is no UTF-8, numbers of thousands of digits
+    ArithmeticError,  # times and amounts beyond what a number holds
+    RecursionError,  # nested too deeply
+)
+"""What the content of an object may raise while it is decoded; any other error is a bug."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def readable(kind: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a decoder raise DecodeError for whatever an object of a kind may hold."""
+
+    def guarded(decode: Callable[P, R]) -> Callable[P, R]:
+        @wraps(decode)
+        def read(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return decode(*args, **kwargs)
+            except DecodeError:
+                raise
+            except UNREADABLE as error:
+                raise DecodeError(f"not a readable {kind}: {error}") from error
+
+        return read
+
+    return guarded
+
+
+def deeply(decode: Callable[[bytes | Raw], R], raw: bytes | Raw) -> R:
+    """Return what a decoder reads; also where what it skips is nested as deeply as the API allows.
+
+    Raises DecodeError.
+    """
+    try:
+        return decode(raw)
+    except (DecodeError, RecursionError):
+        with deep_stack():
+            return decode(raw)
 
 
 _decode_pod = msgspec.json.Decoder(core.Pod).decode
@@ -66,13 +111,11 @@ class Decoder:
             weakref.WeakValueDictionary()
         )
 
+    @readable("Pod")
     def pod(self, raw: bytes | Raw) -> PodInfo:
         """Return a pod. Raises DecodeError where the JSON is not one."""
-        try:
-            pod = _decode_pod(raw)
-            shape = self._shape(pod)
-        except (msgspec.MsgspecError, QuantityError) as error:
-            raise DecodeError(f"not a readable Pod: {error}") from error
+        pod = _decode_pod(raw)
+        shape = self._shape(pod)
         meta, spec = pod.metadata, pod.spec
         holding = {c.type for c in pod.status.conditions or () if c.status == "True"}
         return PodInfo(
@@ -101,13 +144,11 @@ class Decoder:
             index=_index(meta),
         )
 
+    @readable("Node")
     def node(self, raw: bytes | Raw) -> NodeInfo:
         """Return a node. Raises DecodeError where the JSON is not one."""
-        try:
-            node = _decode_node(raw)
-            allocatable = parse_resources(node.status.allocatable)
-        except (msgspec.MsgspecError, QuantityError) as error:
-            raise DecodeError(f"not a readable Node: {error}") from error
+        node = _decode_node(raw)
+        allocatable = parse_resources(node.status.allocatable)
         ready = (c.status == "True" for c in node.status.conditions or () if c.type == "Ready")
         return NodeInfo(
             name=node.metadata.name,
@@ -118,12 +159,10 @@ class Decoder:
             ready=all(ready),
         )
 
+    @readable("Job")
     def job(self, raw: bytes | Raw) -> JobInfo:
         """Return a Job. Raises DecodeError where the JSON is not one."""
-        try:
-            job = _decode_job(raw)
-        except msgspec.MsgspecError as error:
-            raise DecodeError(f"not a readable Job: {error}") from error
+        job = _decode_job(raw)
         group = group_of(job.metadata.namespace, job.spec.template.metadata.labels)
         ended = any(c.type in _ENDED and c.status == "True" for c in job.status.conditions or ())
         if ended:
@@ -135,13 +174,11 @@ class Decoder:
         maker = _controller(job.metadata)
         return JobInfo(job.metadata.uid, group, begun, done, more, held, maker)
 
+    @readable("PodGroup")
     def pod_group(self, raw: bytes | Raw, *, api_group: str) -> PodGroupInfo:
         """Return a PodGroup of an API group. Raises DecodeError where the JSON is not one."""
-        try:
-            found = _decode_pod_group(raw)
-            min_resources = parse_resources(found.spec.min_resources)
-        except (msgspec.MsgspecError, QuantityError) as error:
-            raise DecodeError(f"not a readable PodGroup: {error}") from error
+        found = _decode_pod_group(raw)
+        min_resources = parse_resources(found.spec.min_resources)
         timeout, said = found.spec.schedule_timeout_seconds, found.metadata.annotations or {}
         return PodGroupInfo(
             namespace=found.metadata.namespace,
@@ -159,12 +196,10 @@ class Decoder:
             status=_status(found.status),
         )
 
+    @readable("pod template")
     def template(self, raw: bytes | Raw) -> Shape:
         """Return the shape of a pod template's pods. Raises DecodeError where it is none."""
-        try:
-            return self._shape(_decode_pod(raw))
-        except (msgspec.MsgspecError, QuantityError) as error:
-            raise DecodeError(f"not a readable pod template: {error}") from error
+        return self._shape(_decode_pod(raw))
 
     def _shape(self, pod: core.Pod) -> Shape:
         spec = pod.spec

@@ -13,8 +13,16 @@ from extender.api import queue_wire as wire
 from extender.api.core_v1 import Amount
 from extender.api.wellknown import QUEUE_LABEL
 from extender.kube import pod_templates
-from extender.kube.decode import DecodeError, Decoder, conditions_of, seconds_of
-from extender.resources.quantity import QuantityError, amount, parse_resources
+from extender.kube.decode import (
+    DecodeError,
+    Decoder,
+    conditions_of,
+    deeply,
+    readable,
+    seconds_of,
+)
+from extender.resources.quantity import amount, parse_resources
+from extender.runtime.deep import deep_stack
 from extender.state.pods import Shape
 from extender.state.queues.records import (
     Admission,
@@ -48,21 +56,22 @@ T = TypeVar("T")
 Labelled = dict[str, object]
 """An object, or as much of it as its labels."""
 _TEMPLATES: Final = 4096
+_NO_SHAPE: Final = Shape()
+"""Of a template that cannot be read."""
 _JOB: Final = "batch/job"
 _PREFERENCES: Final = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
 """What `v1beta1` calls it."""
 
 
+def _or(read: Callable[[bytes | Raw], T], raw: bytes | Raw, otherwise: T) -> T:
+    try:
+        return read(raw)
+    except DecodeError:
+        return otherwise
+
+
 def _reader(kind: type[T]) -> Callable[[bytes | Raw], T]:
-    decode = msgspec.json.Decoder(kind).decode
-
-    def read(raw: bytes | Raw) -> T:
-        try:
-            return decode(raw)
-        except msgspec.MsgspecError as error:
-            raise DecodeError(f"not a readable {kind.__name__}: {error}") from error
-
-    return read
+    return readable(kind.__name__)(msgspec.json.Decoder(kind).decode)
 
 
 _flavor = _reader(wire.Flavor)
@@ -73,6 +82,9 @@ _priority_class = _reader(wire.PriorityClass)
 _limit_range = _reader(wire.LimitRange)
 _runtime_class = _reader(wire.RuntimeClass)
 _workload = _reader(wire.Workload)
+_workload_parts = _reader(wire.WorkloadParts)
+_workload_spec = _reader(wire.WorkloadSpec)
+_workload_status = _reader(wire.WorkloadStatus)
 _conditions = _reader(wire.Conditions)
 _metadata = _reader(wire.OnlyMetadata)
 _job = _reader(wire.Job)
@@ -91,6 +103,7 @@ class QueueDecoder:
             _TEMPLATES
         )
 
+    @readable("ResourceFlavor")
     def flavor(self, raw: bytes | Raw) -> FlavorInfo:
         """Return a ResourceFlavor."""
         found = _flavor(raw)
@@ -102,6 +115,7 @@ class QueueDecoder:
             topology=found.spec.topology_name,
         )
 
+    @readable("ClusterQueue")
     def cluster_queue(self, raw: bytes | Raw) -> ClusterQueueInfo:
         """Return a ClusterQueue."""
         found = _cluster_queue(raw)
@@ -123,6 +137,7 @@ class QueueDecoder:
             conditions=conditions_of(_conditions(found.status or b"{}").conditions),
         )
 
+    @readable("Cohort")
     def cohort(self, raw: bytes | Raw) -> CohortInfo:
         """Return a Cohort."""
         found = _cohort(raw)
@@ -132,6 +147,7 @@ class QueueDecoder:
             resource_groups=_groups(found.spec.resource_groups),
         )
 
+    @readable("LocalQueue")
     def local_queue(self, raw: bytes | Raw) -> LocalQueueInfo:
         """Return a LocalQueue."""
         found = _local_queue(raw)
@@ -143,27 +159,32 @@ class QueueDecoder:
             conditions=conditions_of(_conditions(found.status or b"{}").conditions),
         )
 
+    @readable("Namespace")
     def namespace(self, raw: bytes | Raw) -> NamespaceInfo:
         """Return a namespace."""
         found = _metadata(raw).metadata
         return NamespaceInfo(found.name, found.labels or {})
 
+    @readable("PriorityClass")
     def priority_class(self, raw: bytes | Raw) -> PriorityClassInfo:
         """Return a PriorityClass of pods."""
         found = _priority_class(raw)
         return PriorityClassInfo(found.metadata.name, found.value)
 
+    @readable("WorkloadPriorityClass")
     def workload_priority_class(self, raw: bytes | Raw) -> WorkloadPriorityClassInfo:
         """Return a WorkloadPriorityClass."""
         found = _priority_class(raw)
         return WorkloadPriorityClassInfo(found.metadata.name, found.value)
 
+    @readable("LimitRange")
     def limit_range(self, raw: bytes | Raw) -> LimitRangeInfo:
         """Return a LimitRange."""
         found = _limit_range(raw)
         items = tuple(map(_limit, found.spec.limits or ()))
         return LimitRangeInfo(_meta(found.metadata), items)
 
+    @readable("RuntimeClass")
     def runtime_class(self, raw: bytes | Raw) -> RuntimeClassInfo:
         """Return a RuntimeClass."""
         found = _runtime_class(raw)
@@ -171,13 +192,36 @@ class QueueDecoder:
         return RuntimeClassInfo(found.metadata.name, _quantities(overhead))
 
     def workload(self, raw: bytes | Raw) -> WorkloadInfo:
-        """Return a Workload."""
-        found = _workload(raw)
+        """Return a Workload; of one that cannot be read, as much as can be.
+
+        Its `unreadable` then says why. It is not admitted, what it holds stays counted, and it can
+        be deleted. Raises DecodeError where not even its metadata can be read.
+        """
+        try:
+            return self._workload(_workload(raw))
+        except DecodeError as error:
+            return self._partly(raw, error)
+
+    @readable("Workload")
+    def _partly(self, raw: bytes | Raw, why: DecodeError) -> WorkloadInfo:
+        with deep_stack():
+            parts = _workload_parts(raw)
+            spec = _or(_workload_spec, parts.spec, wire.WorkloadSpec())
+            status = _or(_workload_status, parts.status, wire.WorkloadStatus())
+            try:
+                found = self._workload(wire.Workload(parts.metadata, spec, status))
+            except DecodeError:  # an amount or a time: what else there is may be just as wrong
+                found = self._workload(wire.Workload(parts.metadata))
+        return replace(found, unreadable=str(why))
+
+    @readable("Workload")
+    def _workload(self, found: wire.Workload) -> WorkloadInfo:
         spec, status, ref = found.spec, found.status, found.spec.priority_class_ref
         requeue, stats = status.requeue_state, status.scheduling_stats
+        pod_sets = tuple(map(self._pod_set, spec.pod_sets))
         return WorkloadInfo(
             meta=_meta(found.metadata),
-            pod_sets=tuple(map(self._pod_set, spec.pod_sets)),
+            pod_sets=pod_sets,
             queue_name=spec.queue_name,
             priority=spec.priority or 0,
             priority_class=(ref.group, ref.kind, ref.name) if ref else None,
@@ -195,8 +239,10 @@ class QueueDecoder:
                 EvictionCount(each.reason, each.underlying_cause, each.count)
                 for each in (stats.evictions if stats else None) or ()
             ),
+            unreadable=next((each.fault for each in pod_sets if each.fault), ""),
         )
 
+    @readable("job")
     def job(
         self,
         raw: bytes | Raw,
@@ -209,7 +255,7 @@ class QueueDecoder:
 
         `group_of` tells which objects are one job together, `done` which pods will not start again.
         """
-        meta = _metadata(raw).metadata
+        meta = deeply(_metadata, raw).metadata
         return JobObject(
             kind=kind,
             meta=_meta(meta),
@@ -217,12 +263,17 @@ class QueueDecoder:
             queue_name=(meta.labels or {}).get(QUEUE_LABEL, ""),
             owner=next((_ref(o) for o in meta.owner_references or () if o.controller), None),
             group=group_of({"metadata": {"labels": meta.labels or {}}}) if group_of else "",
-            done=done(_object(raw)) if done else {},
+            done=done(_or(_object, raw, {})) if done else {},
             completion_mode=_completion_mode(raw) if kind == _JOB else None,
         )
 
     def _pod_set(self, found: wire.PodSet) -> PodSetInfo:
-        template, shape, _ = self._template(bytes(found.template), (), {})
+        raw = bytes(found.template)
+        try:
+            template, shape, _ = self._template(raw, (), {})
+        except DecodeError as error:
+            why = f"pod set {found.name}: {error}"
+            return PodSetInfo(found.name, found.count, _NO_SHAPE, found.min_count, raw, why)
         return PodSetInfo(found.name, found.count, shape, found.min_count, template)
 
     def completed(
@@ -257,10 +308,7 @@ class QueueDecoder:
     def _admission(self, found: wire.WorkloadAdmission | None) -> Admission | None:
         if found is None:
             return None
-        try:
-            assignments = tuple(map(_assignment, found.pod_set_assignments))
-        except QuantityError as error:
-            raise DecodeError(f"not a readable Workload: {error}") from error
+        assignments = tuple(map(_assignment, found.pod_set_assignments))
         return Admission(found.cluster_queue, assignments)
 
 
@@ -284,11 +332,8 @@ def _limit(found: wire.LimitRangeItem) -> LimitInfo:
 
 
 def _quantities(found: Mapping[str, Amount] | None) -> Mapping[str, Amount]:
-    """Return amounts as they are written; DecodeError where one cannot be read."""
-    try:
-        parse_resources(found)
-    except QuantityError as error:
-        raise DecodeError(f"not a readable quantity: {error}") from error
+    """Return amounts as they are written. Raises QuantityError where one cannot be read."""
+    parse_resources(found)
     return found or {}
 
 
@@ -314,13 +359,10 @@ def _ref(owner: wire.Owner) -> OwnerRef:
 
 
 def _groups(found: Sequence[wire.Group] | None) -> tuple[ResourceGroup, ...]:
-    try:
-        return tuple(
-            ResourceGroup(tuple(group.covered_resources), tuple(map(_quotas, group.flavors)))
-            for group in found or ()
-        )
-    except QuantityError as error:
-        raise DecodeError(f"not a readable quota: {error}") from error
+    return tuple(
+        ResourceGroup(tuple(group.covered_resources), tuple(map(_quotas, group.flavors)))
+        for group in found or ()
+    )
 
 
 def _quotas(found: wire.FlavorQuota) -> FlavorQuotas:

@@ -9,7 +9,7 @@ import structlog
 from msgspec import Raw
 
 from extender.kube.client import KubeClient
-from extender.kube.decode import DecodeError
+from extender.kube.decode import DecodeError, deeply
 from extender.kube.errors import UnavailableError
 from extender.runtime.pacer import Pacer
 
@@ -71,8 +71,13 @@ async def everything(
 
 
 def decoded(decode: Callable[[bytes | Raw], T], raw: bytes | Raw) -> T:
-    """Return what the API server sent; raises UnavailableError for what cannot be read."""
+    """Return what the API server sent; raises UnavailableError for what cannot be read.
+
+    One object that is nested deeply must not make the page unreadable in which it comes.
+    """
     try:
-        return decode(raw)
+        return deeply(decode, raw)
+    except RecursionError as error:
+        raise UnavailableError("the API server sent something nested too deeply") from error
     except msgspec.MsgspecError as error:
         raise UnavailableError(f"the API server sent something unreadable: {error}") from error

@@ -19,7 +19,9 @@ import structlog
 
 from extender.kube.client import KubeClient
 from extender.kube.errors import ApiError, ConflictError
+from extender.kube.set_aside import Aside
 from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
 
 CONTROLLER: Final = "scheduling.x-k8s.io/gang-extender"
 MOST_WAITING: Final = 1000
@@ -121,7 +123,12 @@ class Recorder:
         """Write what was recorded, until cancelled."""
         while True:
             while self._waiting:
-                await self._write(self._waiting.popleft())
+                event = self._waiting.popleft()
+                try:
+                    await self._write(event)
+                except Exception as error:  # noqa: BLE001 - an Event decides nothing
+                    self._count("failed")
+                    FAULTS.report("recorder", error, key=event.about.name)
             self._wakeup.clear()
             await self._wakeup.wait()
 
@@ -167,6 +174,14 @@ class Recorder:
                 "uid": about.uid,
             },
         }
+
+
+def unreadable(aside: Aside) -> Event:
+    """Return the Event about an object that is set aside: one for each cause."""
+    which = aside.object
+    about = ObjectRef(which.api_version, which.kind, which.namespace, which.name, which.uid)
+    note = f"It is left out until it is changed: {aside.why}"
+    return Event(about, "Unreadable", note, "Read", warning=True, occasion=aside.why)
 
 
 def _namespace(event: Event) -> str:

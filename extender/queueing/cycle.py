@@ -57,7 +57,18 @@ class Wait:
     message: str
 
 
-Outcome = Admit | Preempt | Wait
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """An error that no code expects, while this one was judged: it is put aside, the cycle goes on.
+
+    It is in no queue any more until the shell queues it again.
+    """
+
+    workload: str
+    error: Exception
+
+
+Outcome = Admit | Preempt | Wait | Broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,25 +318,54 @@ class Cycle:
     def _round(self, keys: Collection[str]) -> Iterator[Outcome | None]:
         judged: list[tuple[CycleOrder, Nomination, _Basis, _Basis]] = []
         for key in keys:
-            if self._stands(key):
-                standing, found = self._standing(key), self._judge_again(key)
+            if not self._stands(key):
+                continue
+            standing = self._standing(key)
+            if key in self._taken:
+                self._give_up(key)
+            mark = self._mark()
+            try:
+                found = self._judge_again(key)
                 order = cycle_order(found.borrow, self._pending.order(key))
                 judged.append((order, found, self._seen(key), standing))
+            except Exception as error:  # noqa: BLE001 - what one holds must not stop the others
+                yield self._put_aside(key, error, mark)
+            else:
                 yield None
         judged.sort(key=lambda each: each[0])
         for _, nomination, seen, standing in judged:
             key = nomination.key
             if not self._stands(key):
                 continue
-            if self._is_valid(nomination, seen):
-                yield self._serve(nomination, standing)
-            else:
-                yield self._serve(self._nominator.nominate(key), None)
+            mark = self._mark()
+            try:
+                outcome = self._serve_again(nomination, seen, standing)
+            except Exception as error:  # noqa: BLE001 - as above
+                outcome = self._put_aside(key, error, mark)
+            yield outcome
+
+    def _serve_again(self, nomination: Nomination, seen: _Basis, standing: _Basis) -> Outcome:
+        if self._is_valid(nomination, seen):
+            return self._serve(nomination, standing)
+        return self._serve(self._nominator.nominate(nomination.key), None)
+
+    def _mark(self) -> tuple[int, int]:
+        """Return a point to go back to."""
+        return self._tree.mark(), len(self._admitted)
+
+    def _put_aside(self, key: str, error: Exception, mark: tuple[int, int]) -> Broken:
+        """Take back what was done for a workload that cannot be judged; it is in no queue then."""
+        steps, admitted = mark
+        self._tree.undo(steps)
+        del self._admitted[admitted:]
+        self._taken.pop(key, None)
+        self._reserves.pop(key, None)
+        self._tried.add(key)
+        self._pending.remove(key)
+        return Broken(key, error)
 
     def _judge_again(self, key: str) -> Nomination:
         """Judge a head; one that bars the way only where something was given to others since."""
-        if key in self._taken:
-            self._give_up(key)
         before = self._reserves.pop(key, None)
         if before is not None and before.basis == self._standing(key):
             return before.nomination

@@ -34,6 +34,8 @@ def standing(workload: WorkloadInfo, snapshot: QueueSnapshot, *, now: float) -> 
         return _NOWHERE
     if snapshot.admission(workload.key) is not None:
         return _NOWHERE
+    if workload.unreadable:
+        return Absent(Unadmitted.MISCONFIGURED, workload.unreadable)
     if not workload.active:
         return Absent(Unadmitted.DEACTIVATED, "The workload is deactivated")
     found = _queue(workload, snapshot)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 from extender.runtime.backoff import Backoff
+from extender.runtime.faults import FAULTS
 from extender.runtime.workqueue import WorkQueue
 
 K = TypeVar("K", bound=Hashable)
@@ -29,7 +30,8 @@ class Observer(Protocol):
 class Controller(Generic[K]):
     """Calls `reconcile` for keys; it may return in how many seconds it wants to look again.
 
-    Errors of the kind `retried` are waited out with growing pauses of that key alone.
+    Errors are waited out with growing pauses of that key alone. Those of the kind `retried` are
+    expected; any other one is reported as an internal error.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Controller(Generic[K]):
         settle: float = 0.1,
         parallel: int = 8,
     ) -> None:
+        self._name = getattr(reconcile, "__qualname__", "controller")
         self._reconcile = reconcile
         self._new_backoff = new_backoff
         self._retried = retried
@@ -85,7 +88,9 @@ class Controller(Generic[K]):
         began = loop.time()
         try:
             again = await self._reconcile(key)
-        except self._retried as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this key's alone
+            if not isinstance(error, self._retried):
+                FAULTS.report(self._name, error, key=key)
             pause = self._backoffs.setdefault(key, self._new_backoff()).next()
             self._observer.failed(key, error, pause)
             self._queue.add_after(key, pause)

@@ -6,9 +6,11 @@ from typing import Any, Final
 import msgspec
 from fastapi import FastAPI, Request, Response
 
+from extender.runtime.deep import deep_stack
+from extender.runtime.faults import FAULTS
 from extender.webhooks import conversion, jobs, reviews
 from extender.webhooks.jobs import Kinds, Queues
-from extender.webhooks.reviews import Verdict
+from extender.webhooks.reviews import Refusal, Verdict
 
 Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Takes a review and returns the one that goes back; ValueError for what is no review."""
@@ -20,6 +22,9 @@ _LARGEST_CONVERSION: Final = 64 * 2**20
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _encode = msgspec.json.Encoder().encode
+
+
+_TOO_DEEP: Final = Refusal("spec", "is nested too deeply to be queued: use fewer than 500 levels")
 
 
 class TooLargeError(ValueError):
@@ -41,11 +46,11 @@ def webhooks_app(kinds: Kinds, queues: Queues, *, ready: Callable[[], bool]) -> 
         ("/mutate-job", judged(jobs.mutate), "Hold new jobs of a queue"),
         ("/validate-job", judged(jobs.validate), "Refuse what is wrong with a job's queue"),
     ):
-        route = _route(answer, limit=_LARGEST_REVIEW, ready=ready)
+        route = _route(answer, limit=_LARGEST_REVIEW, ready=ready, deep=_too_deep)
         app.add_api_route(path, route, methods=["POST"], summary=summary, response_class=Response)
     app.add_api_route(
         "/convert",
-        _route(_converted, limit=_LARGEST_CONVERSION, ready=lambda: True),
+        _route(_converted, limit=_LARGEST_CONVERSION, ready=lambda: True, deep=_converted),
         methods=["POST"],
         summary="Say objects in the words of another version",
         response_class=Response,
@@ -60,20 +65,41 @@ def _converted(review: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _route(
-    answer: Answer, *, limit: int, ready: Callable[[], bool]
+    answer: Answer, *, limit: int, ready: Callable[[], bool], deep: Answer
 ) -> Callable[[Request], Awaitable[Response]]:
     async def route(request: Request) -> Response:
         if not ready():
             return Response("the queues are not known yet\n", 503, media_type="text/plain")
         try:
-            review = _decode(await _body(request, limit))
-            return Response(_encode(answer(review)), media_type=_JSON)
+            return Response(_answered(await _body(request, limit), answer, deep), media_type=_JSON)
         except TooLargeError as error:
             return Response(f"{error}\n", 413, media_type="text/plain")
         except ValueError as error:  # msgspec's are of this kind too
             return Response(f"{error}\n", 400, media_type="text/plain")
+        except Exception as error:  # noqa: BLE001 - a bug, which costs this one request
+            FAULTS.report("webhooks", error, key=request.url.path)
+            return Response("internal error, see the log\n", 500, media_type="text/plain")
 
     return route
+
+
+def _answered(body: bytes, answer: Answer, deep: Answer) -> bytes:
+    """Return what is answered to a review, or `deep` to one of an object that is nested deeply.
+
+    Raises ValueError where it is no review.
+    """
+    try:
+        return _encode(answer(_decode(body)))
+    except RecursionError:
+        with deep_stack():
+            return _encode(deep(_decode(body)))
+
+
+def _too_deep(review: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Refuse a new job that cannot be read; one that is there already must still be ended."""
+    request = reviews.read(review)
+    verdict = Verdict((_TOO_DEEP,)) if request.operation == "CREATE" else Verdict()
+    return reviews.answer(request, verdict)
 
 
 async def _body(request: Request, limit: int) -> bytes:

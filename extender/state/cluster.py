@@ -48,6 +48,8 @@ class Cluster:
         """Groups whose place in the queue may be another one now."""
         self._listeners: list[Callable[[Change], None]] = []
         self._on_room: list[Callable[[], None]] = []
+        self.on_fault: Callable[[Exception], None] | None = None
+        """Takes the error of a listener; without it the error is raised."""
         self._handlers: dict[type, Callable[[Any], Change]] = {
             ev.PodApplied: self._pod_applied,
             ev.PodSeen: self._pod_seen,
@@ -95,11 +97,20 @@ class Cluster:
             change = replace(change, room=True)
         if change is not _NOTHING:
             for listener in self._listeners:
-                listener(change)
+                self._call(listener, change)
         if change.groups or change.room or version != self._tables.gained.version:
             for told in self._on_room:
-                told()
+                self._call(told)
         return change
+
+    def _call(self, listener: Callable[..., None], *given: Change) -> None:
+        """Call a listener; one that fails keeps the others from nothing, and the writer neither."""
+        try:
+            listener(*given)
+        except Exception as error:
+            if self.on_fault is None:
+                raise
+            self.on_fault(error)
 
     def watch_room(self, listener: Callable[[], None]) -> None:
         """Have `listener` called when there may be room, or room that was kept is used at last."""

@@ -121,6 +121,10 @@ class Snapshot:
                 return found
         return None
 
+    def pod_group_of(self, api_group: str, key: str) -> PodGroupInfo | None:
+        """Return the PodGroup of one API group with that `namespace/name`."""
+        return self._tables.pod_groups.get((api_group, key))
+
     def quorum(self, pod_group: PodGroupInfo) -> int:
         """Return how many members the group needs now.
 

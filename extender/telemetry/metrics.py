@@ -7,6 +7,9 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from extender.runtime.faults import FAULTS
+from extender.telemetry.faults import FaultCollector
+
 _FAST = (
     0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075,
     0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1, 2, 5,
@@ -99,6 +102,7 @@ def closed_connections(registry: CollectorRegistry) -> Counter:
 def new_registry() -> CollectorRegistry:
     """Return a registry that tells of the process and of nothing else yet."""
     registry = CollectorRegistry()
+    registry.register(FaultCollector(FAULTS))
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)

@@ -27,12 +27,14 @@ from extender.kube.queues import (
     WorkloadWriter,
 )
 from extender.kube.recorder import Recorder
+from extender.kube.set_aside import SetAside
 from extender.queueing import lifecycle
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import requires_room
 from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
+from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
 from extender.state.cluster import Cluster
 from extender.state.events import Change as ClusterChange
@@ -64,6 +66,7 @@ class Given:
     observer: Callable[[str], Observer]
     cluster: Cluster
     pacer: Pacer
+    aside: SetAside
 
 
 class Queue:
@@ -76,6 +79,7 @@ class Queue:
         manages_all = chosen.manage_jobs_without_queue_name
         decoder = QueueDecoder(given.decoder)
         self.queues = Queues(decoder.completed)
+        self.queues.on_fault = partial(FAULTS.report, "queues")
         self._snapshot = self.queues.snapshot()
         self._sources = Sources(
             client,
@@ -125,6 +129,7 @@ class Queue:
                 ),
             ),
         )
+        jobs.aside = given.aside
         keeper = self._keeper = GrantKeeper(
             cluster, self._snapshot, self._sources.jobs, clock=clock
         )

@@ -158,8 +158,9 @@ class Sources:
     def _reflector(
         self, kind: str, record: type[R], decode: Callable[[bytes], R], *, path: str = ""
     ) -> Reflector[R]:
+        of = cast("type[Record]", record)
+
         def listed(found: Sequence[R]) -> Iterator[ev.Change]:
-            of = cast("type[Record]", record)
             return self._queues.replace(ev.Listed(of, found, reflector.version))
 
         reflector = Reflector[R](
@@ -169,6 +170,9 @@ class Sources:
             listed=listed,
             applied=lambda found: self._tell(ev.Applied(found)),
             deleted=lambda found: self._tell(ev.Deleted(found)),
+        )
+        reflector.known = lambda which: cast(
+            "R | None", self._queues.known(of, which.key, which.uid)
         )
         return reflector
 
@@ -187,6 +191,7 @@ class Sources:
             applied=lambda found: self._tell(ev.JobApplied(found)),
             deleted=lambda found: self._tell(ev.JobDeleted(found)),
         )
+        reflector.known = lambda which: self._queues.snapshot().job_of(which.uid)
         return reflector
 
     def _watcher(self, path: str, label_selector: str = "") -> Watcher:

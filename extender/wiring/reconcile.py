@@ -25,8 +25,9 @@ from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError, ConflictError
 from extender.kube.lease import LeadershipLost, LeaseElection, LeaseName
 from extender.kube.pod_groups import PodGroupWriter
-from extender.kube.recorder import Recorder
+from extender.kube.recorder import Recorder, unreadable
 from extender.kube.reviews import Reviews
+from extender.kube.set_aside import Aside, SetAside
 from extender.runtime.clock import SystemClock
 from extender.runtime.controller import Controller
 from extender.runtime.pacer import Pacer
@@ -36,13 +37,14 @@ from extender.server.health import health_app
 from extender.server.visibility import Visibility, add_visibility
 from extender.state.cluster import Cluster
 from extender.state.events import Change
+from extender.telemetry.faults import GuardedCollector
 from extender.telemetry.jobs import JobMetrics
 from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.queue_gauges import QueueGauges
 from extender.telemetry.reconciler import ReconcilerMetrics
 from extender.wiring import http
 from extender.wiring.queue import Given, Queue
-from extender.wiring.reflectors import ALL_PODS, backoff, reflectors
+from extender.wiring.reflectors import ALL_PODS, backoff, reflectors, set_aside
 from extender.wiring.serving import serving
 from extender.wiring.webhooks import webhooks
 
@@ -56,7 +58,7 @@ class Reconciler:
     """Everything that `reconcile` runs, around one client."""
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
-        clock, cluster = SystemClock(), Cluster()
+        clock, cluster, self._aside = SystemClock(), Cluster(), SetAside()
         identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
         chosen = settings.reconcile
         self.lost: LeadershipLost | None = None
@@ -96,9 +98,11 @@ class Reconciler:
                 partial(_Observer, self._metrics),
                 cluster,
                 self._pacer,
+                self._aside,
             )
             self._queue = Queue(settings, client, given)
             self.reflectors += self._queue.reflectors
+        self._watch_aside(cluster)
         self._webhooks = webhooks(
             settings,
             client,
@@ -130,9 +134,20 @@ class Reconciler:
         if self._queue is not None:
             self._show(self._queue, clock, guard)
 
+    _leads = False
+
+    def _watch_aside(self, cluster: Cluster) -> None:
+        """Count the objects that cannot be read, and write an Event about each while it leads."""
+        set_aside(cluster, self.reflectors, self._aside, registry=self._metrics.registry)
+        self._aside.subscribe(self._on_aside)
+
+    def _on_aside(self, each: Aside) -> None:
+        if self._leads and each.object.kind:
+            self._recorder.record(unreadable(each))
+
     def _show(self, queue: Queue, clock: SystemClock, guard: Guard | None) -> None:
         """Tell of the queue, over HTTP and in metrics."""
-        self._metrics.registry.register(QueueGauges(queue.seen))
+        self._metrics.registry.register(GuardedCollector(QueueGauges(queue.seen)))
         election = self._election
         add_visibility(
             self.app,
@@ -194,6 +209,9 @@ class Reconciler:
 
     async def _work(self) -> None:
         self._metrics.leader.set(1)
+        self._leads = True
+        for each in self._aside:
+            self._on_aside(each)
         try:
             for group in self._snapshot.pod_groups:
                 self._controller.notice(group)
@@ -203,6 +221,7 @@ class Reconciler:
                 if self._queue is not None:
                     tasks.create_task(self._queue.run(after_another=self._election is not None))
         finally:
+            self._leads = False
             self._metrics.leader.set(0)
 
 

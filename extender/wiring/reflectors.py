@@ -2,22 +2,28 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
+
+from prometheus_client import CollectorRegistry
 
 from extender.api.wellknown import POD_GROUP_GROUPS
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
+from extender.kube.identity import Identity
 from extender.kube.reflector import Reflector
+from extender.kube.set_aside import SetAside
 from extender.kube.watch import Watcher
 from extender.runtime.backoff import Backoff
+from extender.runtime.faults import FAULTS
 from extender.state import events as ev
 from extender.state.cluster import Cluster
 from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
+from extender.telemetry.faults import AsideCollector
 
 ALL_PODS: Final = ""
 LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
@@ -38,12 +44,12 @@ def reflectors(
 
     `pods` is the field selector for pods.
     """
-    known = cluster.snapshot().pods
+    seen = cluster.snapshot()
 
     def pod(raw: bytes) -> PodInfo:
         """Return the pod as it is held already, where nothing about it is new: it takes memory."""
         found = decoder.pod(raw)
-        held = known.get(found.uid)
+        held = seen.pods.get(found.uid)
         return held if held == found else found
 
     def replace(event: Callable[[Sequence[T]], ev.Listed]) -> Callable[..., Iterator[ev.Change]]:
@@ -75,8 +81,12 @@ def reflectors(
         deleted=lambda node: _tell(cluster, ev.NodeDeleted(node.name)),
     )
 
+    def known_group(api_group: str, which: Identity) -> PodGroupInfo | None:
+        found = seen.pod_group_of(api_group, which.key)
+        return found if found is not None and found.uid == which.uid else None
+
     def pod_groups(api_group: str) -> Reflector[PodGroupInfo]:
-        return Reflector[PodGroupInfo](
+        reflector = Reflector[PodGroupInfo](
             f"podgroups.{api_group}",
             watcher(f"/apis/{api_group}/v1alpha1/podgroups"),
             lambda raw: decoder.pod_group(raw, api_group=api_group),
@@ -84,6 +94,8 @@ def reflectors(
             applied=lambda found: _tell(cluster, ev.PodGroupApplied(found)),
             deleted=lambda found: _tell(cluster, ev.PodGroupDeleted(api_group, found.key)),
         )
+        reflector.known = partial(known_group, api_group)
+        return reflector
 
     jobs = Reflector[JobInfo](
         "jobs",
@@ -93,7 +105,24 @@ def reflectors(
         applied=lambda job: _tell(cluster, ev.JobApplied(job)),
         deleted=lambda job: _tell(cluster, ev.JobDeleted(job.uid)),
     )
+    members.known = lambda which: seen.pods.get(which.uid)
+    nodes.known = lambda which: seen.nodes.get(which.name)
+    jobs.known = lambda which: seen.job(which.uid)
     return [members, nodes, jobs, *map(pod_groups, POD_GROUP_GROUPS)]
+
+
+def set_aside(
+    cluster: Cluster,
+    reflectors: Iterable[Reflector[Any]],
+    aside: SetAside,
+    *,
+    registry: CollectorRegistry,
+) -> None:
+    """Have objects that cannot be read put aside, and errors of listeners counted."""
+    cluster.on_fault = partial(FAULTS.report, "cluster")
+    for reflector in reflectors:
+        reflector.aside = aside
+    registry.register(AsideCollector(aside.counts))
 
 
 def _tell(cluster: Cluster, event: ev.Event) -> None:

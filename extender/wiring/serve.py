@@ -27,6 +27,7 @@ from extender.kube.decode import Decoder
 from extender.kube.errors import ConfigurationError
 from extender.kube.pod_groups import ConditionWriter
 from extender.kube.pods import PodWriter
+from extender.kube.set_aside import SetAside
 from extender.runtime.clock import SystemClock
 from extender.runtime.pacer import Pacer
 from extender.runtime.retry import Retry
@@ -41,7 +42,7 @@ from extender.server.waiting_pods import WaitingPods
 from extender.state.cluster import Cluster
 from extender.telemetry.metrics import Metrics
 from extender.wiring import http
-from extender.wiring.reflectors import LIVE_PODS, backoff, reflectors
+from extender.wiring.reflectors import LIVE_PODS, backoff, reflectors, set_aside
 
 _log = structlog.get_logger(__name__)
 
@@ -61,6 +62,7 @@ class Extender:
         memory = GroupMemory(cluster, options=options, clock=clock)
         self._pacer = Pacer(clock)
         self.reflectors = reflectors(client, cluster, decoder, pods=LIVE_PODS)
+        set_aside(cluster, self.reflectors, SetAside(), registry=metrics.registry)
         most, held = _capacity(settings.listen)
         self.connections = Connections(
             Limits(read_seconds=settings.listen.read_seconds, connections=most),

@@ -296,6 +296,8 @@ class WorkloadInfo:
     past_execution: int = 0
     """Seconds that it ran in earlier admissions."""
     evictions: tuple[EvictionCount, ...] = ()
+    unreadable: str = ""
+    """Why not all of it could be read; such a workload is not admitted."""
 
     @property
     def owner(self) -> OwnerRef | None:

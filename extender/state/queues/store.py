@@ -61,6 +61,8 @@ class Queues:
         self._defaults = PodDefaults(tables, complete)
         self._snapshot = QueueSnapshot(tables)
         self._listeners: list[Callable[[Change], None]] = []
+        self.on_fault: Callable[[Exception], None] | None = None
+        """Takes the error of a listener; without it the error is raised."""
         self._gone: dict[str, float] = {}
         """By UID: the first version that would be news of an object again."""
         self._by_type: dict[type[Record], dict[str, Any]] = {
@@ -110,8 +112,17 @@ class Queues:
         if change != _NOTHING:
             self._tables.version += 1
             for listener in self._listeners:
-                listener(change)
+                self._call(listener, change)
         return change
+
+    def _call(self, listener: Callable[[Change], None], change: Change) -> None:
+        """Call a listener; one that fails keeps the others from nothing, and the writer neither."""
+        try:
+            listener(change)
+        except Exception as error:
+            if self.on_fault is None:
+                raise
+            self.on_fault(error)
 
     def subscribe(self, listener: Callable[[Change], None]) -> None:
         """Call a function after each change from now on."""
@@ -120,6 +131,11 @@ class Queues:
     def snapshot(self) -> QueueSnapshot:
         """Return the view for decisions."""
         return self._snapshot
+
+    def known(self, of: type[Record], key: str, uid: str) -> Record | None:
+        """Return what is known of one object; not of a namesake."""
+        found: Record | None = self._by_type[of].get(key)
+        return found if found is not None and _uid(found) in {"", uid} else None
 
     def validate(self) -> None:
         """Recount everything; AssertionError says what is wrong. For tests."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,10 @@ from extender.controllers.workload_writer import Workloads
 from extender.kube.errors import ApiError, ForbiddenError, UnavailableError
 from extender.kube.recorder import Event
 from extender.queueing.cycle import Outcome
+from extender.queueing.nomination import Nomination, Nominator
 from extender.queueing.options import Options, PodsReady
+from extender.queueing.quota import QuotaTree
+from extender.runtime.faults import FAULTS
 from extender.state.queues import events as ev
 from extender.state.queues.events import Record
 from extender.state.queues.records import LocalQueueInfo, NamespaceInfo, WorkloadInfo
@@ -117,6 +121,59 @@ def holder(name: str, cpu: int, queue: str) -> WorkloadInfo:
 @pytest.fixture
 def scene() -> Scene:
     return Scene()
+
+
+async def test_a_workload_that_cannot_be_judged_is_put_aside_alone(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, broken = Nominator.nominate, {key("first")}
+
+    def nominate(self: Nominator, name: str) -> Nomination:
+        if name in broken:
+            self._tree.take(self._tree.queue("cq"), {("default", "cpu"): 1000})
+            raise KeyError("bug")
+        return judge(self, name)
+
+    monkeypatch.setattr(Nominator, "nominate", nominate)
+    before = FAULTS.counts.get("admission", 0)
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"second"})
+        assert FAULTS.counts["admission"] > before
+        told = [(e.reason, e.warning) for e in scene.events if e.about.name == "first"]
+        assert ("InternalError", True) in told
+        await scene.until(
+            lambda: (
+                "InternalError" in [c.reason for c in scene.server.stored[key("first")].conditions]
+            )
+        )
+        tries = FAULTS.counts["admission"]
+        await asyncio.sleep(600)
+        assert FAULTS.counts["admission"] - tries < 20, "no back-off"
+
+        broken.clear()
+        ended = replace(scene.server.stored[key("second")], conditions=(condition("Finished"),))
+        scene.put(replace(ended, meta=replace(ended.meta, version=ended.meta.version + 1)))
+        await scene.until(lambda: scene.admitted() == {"first"})
+
+
+async def test_a_cycle_that_fails_as_a_whole_is_not_the_last_one(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = [KeyError("bug")]
+    begin = QuotaTree.begin
+
+    def fail(self: QuotaTree) -> None:
+        if errors:
+            raise errors.pop()
+        begin(self)
+
+    monkeypatch.setattr(QuotaTree, "begin", fail)
+    before = FAULTS.counts.get("admission-cycle", 0)
+    scene.add("first")
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"first"})
+    assert FAULTS.counts["admission-cycle"] == before + 1
 
 
 async def test_quota_of_a_write_without_an_answer_is_given_to_nobody_else(scene: Scene) -> None:

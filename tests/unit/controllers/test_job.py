@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController, JobOptions
@@ -16,6 +15,7 @@ from extender.jobs import actions as do
 from extender.jobs.registry import builtin
 from extender.kube.errors import ApiError, InvalidError, NotFoundError, UnavailableError
 from extender.kube.recorder import Event
+from extender.runtime.faults import FAULTS
 from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, OwnerRef, WorkloadInfo
 from extender.state.queues.store import Queues
@@ -155,9 +155,18 @@ async def test_what_cannot_be_decided_is_told_and_harms_nobody(
         raise KeyError("spec")
 
     monkeypatch.setattr("extender.controllers.job.decide", fail)
-    with capture_logs() as logs, pytest.raises(ApiError, match="spec"):
-        await scene.look()
-    assert [each["job"] for each in logs] == [KEY]
+    before = FAULTS.counts.get("job", 0)
+    for _ in range(2):
+        with pytest.raises(ApiError, match="spec"):
+            await scene.look()
+    assert FAULTS.counts["job"] == before + 2
+    [aside] = scene.controller.aside
+    assert (aside.kind, aside.object.name, aside.object.kind) == ("batch/job", "job", "Job")
+    assert "KeyError('spec')" in aside.why
+
+    monkeypatch.setattr("extender.controllers.job.decide", lambda *_: ())
+    await scene.look()
+    assert not list(scene.controller.aside)
 
 
 async def test_what_the_api_server_does_not_take_is_told_to_the_job(

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from structlog.testing import capture_logs
 
-from extender.controllers.workload import ASK_AGAIN, WorkloadController
+from extender.controllers.workload import ASK_AGAIN, FAULT_AGAIN, WorkloadController
 from extender.controllers.workload_writer import Workloads
 from extender.kube.errors import UnavailableError
 from extender.kube.recorder import Event
 from extender.queueing.lifecycle import Given
 from extender.queueing.options import Options, PodsReady
+from extender.runtime.faults import FAULTS
 from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject, OwnerRef, WorkloadInfo
 from extender.state.queues.store import Queues
@@ -181,9 +181,9 @@ async def test_a_workload_that_cannot_be_decided_about_harms_itself_alone(
         raise OverflowError("cannot convert float infinity to integer")
 
     monkeypatch.setattr("extender.controllers.workload.lifecycle.decide", fail)
-    with capture_logs() as logs:
-        assert await scene.look() is None
-    assert [each["workload"] for each in logs] == [key("w")]
+    before = FAULTS.counts.get("workload", 0)
+    assert await scene.look() == FAULT_AGAIN
+    assert FAULTS.counts["workload"] == before + 1
 
 
 async def test_what_cannot_be_read_or_does_not_count_is_told_once(scene: Scene) -> None:

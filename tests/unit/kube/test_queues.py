@@ -41,12 +41,38 @@ class Client:
         {"containers": [{"resources": {"limits": {"cpu": "1"}, "requests": "much"}}]},
     ],
 )
-async def test_what_cannot_be_read_is_an_error_of_one_object(spec: dict[str, Any]) -> None:
+async def test_of_what_cannot_be_read_is_known_what_can_be(spec: dict[str, Any]) -> None:
     decoder, raw = QueueDecoder(Decoder()), odd(**spec)
+    found = decoder.workload(raw)
+    assert found.meta == Meta("w", "ns", "u", 7)
+    assert [(each.name, each.count) for each in found.pod_sets] == [("main", 1)]
+    assert "not a readable pod template" in found.unreadable
+
+    writer = WorkloadWriter(Client(raw), decoder)  # type: ignore[arg-type]
+    assert await writer.read(Meta("w", "ns")) == found
+    assert await writer.patch(Meta("w", "ns"), {"spec": {"active": False}}) == found
+
+
+async def test_what_has_no_readable_metadata_is_an_error() -> None:
+    decoder, raw = QueueDecoder(Decoder()), b'{"metadata": {"name": 7}}'
     with pytest.raises(DecodeError):
         decoder.workload(raw)
     writer = WorkloadWriter(Client(raw), decoder)  # type: ignore[arg-type]
     with pytest.raises(InvalidError):
         await writer.read(Meta("w", "ns"))
-    with pytest.raises(InvalidError):
-        await writer.patch(Meta("w", "ns"), {"spec": {"active": False}})
+
+
+def test_a_workload_that_is_nested_deeply_keeps_what_it_holds() -> None:
+    held = {"clusterQueue": "q", "podSetAssignments": [{"name": "main", "count": 1}]}
+    nested = b'{"a":' * 5000 + b"1" + b"}" * 5000
+    template = b'{"spec": {"containers": [], "deep": ' + nested + b"}}"
+    raw = (
+        b'{"metadata": {"name": "w", "namespace": "ns", "uid": "u", "resourceVersion": "7"},'
+        b'"spec": {"podSets": [{"name": "main", "count": 1, "template": ' + template + b"}]},"
+        b'"status": {"admission": ' + json.dumps(held).encode() + b"}}"
+    )
+    found = QueueDecoder(Decoder()).workload(raw)
+    assert found.meta == Meta("w", "ns", "u", 7)
+    assert found.admission is not None
+    assert found.admission.cluster_queue == "q"
+    assert "recursion" in found.unreadable

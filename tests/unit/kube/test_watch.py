@@ -6,14 +6,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import pytest
+from structlog.testing import capture_logs
 
-from extender.kube.decode import DecodeError
+from extender.kube.decode import DecodeError, readable
 from extender.kube.errors import ApiError, ForbiddenError, GoneError, UnavailableError
 from extender.kube.reflector import Reflector
 from extender.kube.watch import Apply, Delete, Init, InitApply, InitDone, Watcher, WatchEvent
 from extender.runtime.backoff import Backoff
 from extender.runtime.clock import SystemClock
+from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
 
 PATH = "/api/v1/things"
@@ -352,3 +355,67 @@ async def test_an_object_that_cannot_be_read_stops_nobody() -> None:
 
     assert await told.run() == ["list", "a", "=b"]
     assert told.reflector.synced
+
+
+async def test_an_object_that_cannot_be_read_any_more_is_not_taken_for_gone() -> None:
+    first = page("bad", "a", version=5)
+    told = Told(Script(first, [error_line(410)], page("bad", version=9), []))
+    told.reflector.known = lambda which: which.name.upper()
+
+    assert await told.run() == ["list", "BAD", "a", "list", "BAD"]
+    assert [each.object.name for each in told.reflector.aside] == ["bad"]
+
+
+async def test_an_object_that_cannot_be_read_can_be_deleted() -> None:
+    told = Told(Script(page("bad", version=5), [line("DELETED", "bad", 6)]))
+    told.reflector.known = lambda which: which.name.upper()
+
+    assert await told.run() == ["list", "BAD", "-BAD"]
+    assert not list(told.reflector.aside)
+
+
+async def test_a_version_that_cannot_be_read_is_logged_once() -> None:
+    stream = [line("MODIFIED", "bad", 6), line("MODIFIED", "bad", 7), error_line(410)]
+    meta = {"name": "bad", "resourceVersion": "7"}
+    again = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [{"metadata": meta}]})
+    told = Told(
+        Script(
+            page("bad", version=5), stream, again.encode(), [error_line(410)], again.encode(), []
+        )
+    )
+    with capture_logs() as logs:
+        await told.run()
+    aside = [each["version"] for each in logs if each["event"] == "object set aside"]
+    assert aside == ["1", "6", "7"]
+
+
+async def test_a_state_that_fails_at_one_object_takes_the_others() -> None:
+    told = Told(Script(page("a", version=5), [line("ADDED", "b", 6), line("ADDED", "c", 7)]))
+    tell = told._tell
+
+    def fail(what: Any) -> None:
+        if what == "=b":
+            raise KeyError("bug")
+        tell(what)
+
+    told._tell = fail  # type: ignore[method-assign]
+    before = FAULTS.counts.get("state", 0)
+    assert await told.run() == ["list", "a", "=c"]
+    assert FAULTS.counts["state"] == before + 1
+
+
+async def test_a_page_is_read_whatever_is_nested_in_one_object() -> None:
+    deep = b'{"a":' * 3000 + b"1" + b"}" * 3000
+    odd = b'{"metadata": {"name": "deep", "resourceVersion": "3"}, "spec": ' + deep + b"}"
+    whole = json.loads(page("a", version=5))
+    plain = json.dumps(whole["items"][0]).encode()
+    listed = b'{"metadata": {"resourceVersion": "5"}, "items": [' + odd + b"," + plain + b"]}"
+    event = b'{"type": "ADDED", "object": ' + odd + b"}\n"
+    told = Told(Script(listed, [event, line("ADDED", "b", 6)]))
+
+    def decode(raw: bytes) -> str:
+        return msgspec.json.decode(raw)["metadata"]["name"]
+
+    told.reflector._decode_raw = readable("thing")(decode)
+    assert await told.run() == ["list", "a", "=b"]
+    assert [each.object.name for each in told.reflector.aside] == ["deep"]

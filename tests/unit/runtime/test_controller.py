@@ -6,6 +6,7 @@ import pytest
 
 from extender.runtime.backoff import Backoff
 from extender.runtime.controller import Controller
+from extender.runtime.faults import FAULTS
 
 pytestmark = pytest.mark.looptime
 
@@ -116,13 +117,16 @@ async def test_what_is_noticed_before_it_runs_is_looked_at_then(bench: Bench) ->
     assert await bench.run(5) == [("a", 10)]
 
 
-async def test_a_bug_ends_it(bench: Bench) -> None:
-    bench.errors = [KeyError("bug")]
+async def test_a_bug_is_counted_and_costs_its_key_alone(bench: Bench) -> None:
+    before = sum(FAULTS.counts.values())
+    bench.errors = [KeyError("bug"), KeyError("bug")]
     bench.controller.notice("a")
+    bench.controller.notice("b")
 
-    with pytest.raises(ExceptionGroup) as caught:
-        await bench.controller.run()
-    assert isinstance(caught.value.exceptions[0], KeyError)
+    looks = await bench.run(5)
+    assert sorted(looks) == [("a", 0.1), ("a", 2.1), ("b", 0.1), ("b", 2.1)]
+    assert sorted(bench.failures) == [("a", "'bug'", 1.0), ("b", "'bug'", 1.0)]
+    assert sum(FAULTS.counts.values()) == before + 2
 
 
 class Silent:

@@ -1,0 +1,47 @@
+"""Errors that no code expects, kept to the one object that causes them.
+
+A loop that serves many objects must not end because of one. It reports the error here and goes on.
+The log then has the traceback, and a counter has the place, so that a bug stays visible.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import structlog
+from cachetools import LRUCache
+
+_log = structlog.get_logger(__name__)
+
+LOG_AGAIN_SECONDS: Final = 600.0
+"""The same error of the same object is logged with its traceback again after this."""
+_REMEMBERED: Final = 10_000
+
+
+class Faults:
+    """Counts unexpected errors by place, and logs each with its traceback."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._counts: Counter[str] = Counter()
+        self._logged: LRUCache[tuple[str, str, str], float] = LRUCache(_REMEMBERED)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Return how many errors there were, by place."""
+        return self._counts
+
+    def report(self, where: str, error: BaseException, *, key: object = "") -> None:
+        """Count an error of a place, and log it; `key` names the object that caused it."""
+        self._counts[where] += 1
+        known, now = (where, str(key), repr(error)[:200]), self._clock()
+        if now < self._logged.get(known, -LOG_AGAIN_SECONDS) + LOG_AGAIN_SECONDS:
+            _log.debug("internal error again", where=where, key=key, error=repr(error))
+            return
+        self._logged[known] = now
+        _log.error("internal error", where=where, key=key, error=repr(error), exc_info=error)
+
+
+FAULTS: Final = Faults()
+"""Those of this process. One table for all, because an error may occur anywhere."""

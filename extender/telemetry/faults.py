@@ -1,0 +1,64 @@
+"""Metrics of what went wrong with single objects."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from extender.runtime.faults import FAULTS, Faults
+
+
+class FaultCollector(Collector):
+    """Internal errors by the place where they were caught."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+
+    @override
+    def collect(self) -> Iterable[Metric]:
+        """Yield the counter."""
+        found = CounterMetricFamily(
+            "gang_extender_internal_errors",
+            "Unexpected errors that were kept to one object, by where: each is a bug, and the log"
+            " has its traceback.",
+            labels=["where"],
+        )
+        for where, count in sorted(self._faults.counts.items()):
+            found.add_metric([where], count)
+        yield found
+
+
+class AsideCollector(Collector):
+    """Objects that are set aside, by kind."""
+
+    def __init__(self, counts: Callable[[], Mapping[str, int]]) -> None:
+        self._counts = counts
+
+    @override
+    def collect(self) -> Iterable[Metric]:
+        """Yield the gauge."""
+        found = GaugeMetricFamily(
+            "gang_extender_objects_set_aside",
+            "Objects that cannot be read or decided about now, by kind: each is left out alone.",
+            labels=["kind"],
+        )
+        for kind, count in sorted(self._counts().items()):
+            found.add_metric([kind], count)
+        yield found
+
+
+class GuardedCollector(Collector):
+    """Another collector; one that fails leaves its metrics out, and no others."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+
+    @override
+    def collect(self) -> Iterable[Metric]:
+        """Return what the other one does, or nothing."""
+        try:
+            return list(self._collector.collect())
+        except Exception as error:  # noqa: BLE001 - the other metrics tell of it
+            FAULTS.report("metrics", error, key=type(self._collector).__name__)
+            return []
