@@ -16,6 +16,7 @@ from extender.api.core_v1 import LabelSelector
 from extender.api.job_overrides import overrides_of
 from extender.api.selectors import matches_selector
 from extender.api.wellknown import IN_USE_FINALIZER
+from extender.controllers.ancestors import Ancestors
 from extender.controllers.courses import Courses
 from extender.controllers.job_groups import GroupOptions, GroupWriter, JobGroups
 from extender.controllers.job_objects import JobObjects, ObjectWriter
@@ -24,7 +25,7 @@ from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
 from extender.jobs import reclaim
 from extender.jobs.actions import Action, Actions, Note
-from extender.jobs.context import Ancestor, Context, ReleaseQuota
+from extender.jobs.context import Context, ReleaseQuota
 from extender.jobs.decide import decide
 from extender.jobs.fields import text
 from extender.jobs.generic_job import GenericJob
@@ -47,7 +48,6 @@ from extender.state.queues.records import ClusterQueueInfo, JobObject, WorkloadI
 from extender.state.queues.store import Queues
 
 _log = structlog.get_logger(__name__)
-_ANCESTORS = 10
 
 
 class UndecidedError(ApiError):
@@ -88,6 +88,11 @@ class JobController:
         self._workloads = workloads
         self._objects = JobObjects(queues, writer, options.integrations)
         self._groups = JobGroups(writer, clock=clock, options=options.pod_groups)
+        self._ancestors = Ancestors(
+            self._snapshot,
+            options.integrations,
+            manages_all=options.manage_without_queue_name,
+        )
         self._record = record
         self._clock = clock
         self._options = options
@@ -257,7 +262,7 @@ class JobController:
             manage_without_queue_name=options.manage_without_queue_name,
             namespace_selected=namespace is not None
             and matches_selector(options.namespace_selector, namespace.labels),
-            ancestor=self._ancestor(found),
+            ancestor=self._ancestors.find(found),
             prebuilt=view.workloads.get(f"{found.meta.namespace}/{prebuilt}") if prebuilt else None,
             wait_for_pods_ready=any(
                 readiness.policy_of(each, view, options.admission).enabled for each in own
@@ -289,27 +294,6 @@ class JobController:
         """Return when quota is released, as a ClusterQueue says, or else the settings."""
         chosen = self._options.release_quota
         return reclaim.release_strategy(queue.meta.annotations, chosen) if queue else chosen
-
-    def _ancestor(self, found: JobObject) -> Ancestor | None:
-        """Return the topmost job of the owners that is managed itself."""
-        top: JobObject | None = None
-        above = found
-        for _ in range(_ANCESTORS):
-            parent = self._parent(above)
-            if parent is None:
-                break
-            if parent.queue_name or self._options.manage_without_queue_name:
-                top = parent
-            above = parent
-        if top is None:
-            return None
-        own = map(self._snapshot.workloads.get, self._workloads_of(top))
-        admitted = any(w is not None and w.admitted and not w.evicted for w in own)
-        return Ancestor(f"{top.kind} {top.meta.name}", admitted=admitted)
-
-    def _parent(self, job: JobObject) -> JobObject | None:
-        namespace = job.meta.namespace
-        return self._snapshot.job_of(job.owner.uid, namespace) if job.owner else None
 
     def _workloads_of(self, job: JobObject) -> Collection[str]:
         return self._snapshot.workloads_of(job.meta.uid, job.meta.namespace)

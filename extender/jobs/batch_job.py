@@ -78,6 +78,11 @@ class BatchJob(BaseJob):
         fresh = len(uncounted) if isinstance(uncounted, list) and not self._is_indexed() else 0
         return self._done() + fresh
 
+    def makes(self, kind: str, name: str) -> bool:
+        """Return False: it makes pods, which are no jobs of their own."""
+        del kind, name
+        return False
+
     @override
     def is_active(self) -> bool:
         """Return whether pods run; those that only take their time to end do not count."""

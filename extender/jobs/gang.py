@@ -8,23 +8,21 @@ for it.
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from hashlib import sha1
 from typing import Final
 
 import msgspec
 
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
-from extender.jobs import fields
+from extender.jobs import fields, names
 from extender.jobs.actions import MakePodGroup
 from extender.jobs.batch_job import BatchJob
 from extender.jobs.fields import Object
 from extender.jobs.generic_job import GenericJob, is_remembering, is_staged
+from extender.jobs.templates import is_copied
 from extender.jobs.workload import owners
 from extender.state.queues.records import Admission, WorkloadInfo
 from extender.state.queues.usage import remaining
 
-_LONGEST: Final = 63
-_HASH_LENGTH: Final = 5
 _TEMPLATES: Final = 4096
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
@@ -36,20 +34,13 @@ def group_of(workload: WorkloadInfo) -> str:
 
 def made_name(workload: WorkloadInfo) -> str:
     """Return the name of the PodGroup that is made for a workload: its own, as a label may be."""
-    return _as_label(workload.meta.name)
+    return names.group_name(workload.meta.name)
 
 
 def made_for(workload: str) -> str:
     """Return `namespace/name` of the PodGroup that is made for a Workload, by `namespace/name`."""
     namespace, _, name = workload.partition("/")
-    return f"{namespace}/{_as_label(name)}"
-
-
-def _as_label(name: str) -> str:
-    if len(name) <= _LONGEST:
-        return name
-    suffix = sha1(name.encode(), usedforsecurity=False).hexdigest()[:_HASH_LENGTH]
-    return f"{name[: _LONGEST - _HASH_LENGTH - 1].rstrip('-.')}-{suffix}"
+    return f"{namespace}/{names.group_name(name)}"
 
 
 def pod_group(job: GenericJob, workload: WorkloadInfo) -> MakePodGroup | None:
@@ -115,7 +106,11 @@ def _brought(workload: WorkloadInfo) -> str:
 
 @lru_cache(_TEMPLATES)
 def _label(template: bytes) -> str:
-    return brought_by(_decode(template))
+    try:
+        found = _decode(template)
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
+    return "" if is_copied(found) else brought_by(found)
 
 
 def brought_by(template: Mapping[str, object]) -> str:

@@ -219,6 +219,15 @@ class Staged(Protocol):
         ...
 
 
+@runtime_checkable
+class Making(Protocol):
+    """Kinds that can say which objects their controller makes; other kinds are believed."""
+
+    def makes(self, kind: str, name: str) -> bool:
+        """Return whether its controller makes an object of a kind, such as `batch/job`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """A pod template inside of a job, itself and not a copy."""
@@ -275,6 +284,11 @@ def is_composed(job: object) -> TypeIs[Composed]:
 def is_staged(job: object) -> TypeIs[Staged]:
     """Return whether the kind has pods that are made only when others run."""
     return _has(type(job), Staged)
+
+
+def is_making(job: object) -> TypeIs[Making]:
+    """Return whether the kind can say which objects its controller makes."""
+    return _has(type(job), Making)
 
 
 _ANSWERS: Final[dict[tuple[type, type], bool]] = {}

@@ -68,6 +68,20 @@ class JobSet(BaseJob):
             done[name] = min(succeeded, _replicas(each)) * _pods(each)
         return {name: count for name, count in done.items() if count}
 
+    def makes(self, kind: str, name: str) -> bool:
+        """Return whether it is one of its Jobs, by the names that these have."""
+        own = fields.text(self.object, "metadata", "name")
+        replicated, _, index = name.removeprefix(f"{own}-").rpartition("-")
+        found = (
+            each for each in self._replicated_jobs() if fields.text(each, "name") == replicated
+        )
+        return (
+            kind == "batch/job"
+            and name.startswith(f"{own}-")
+            and index == str(fields.whole(index))
+            and any(fields.whole(index) < _replicas(each) for each in found)
+        )
+
     def late_pod_sets(self) -> Collection[str]:
         """Return the jobs that wait for others: all but the first, or those that say so."""
         jobs = self._replicated_jobs()

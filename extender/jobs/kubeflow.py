@@ -56,6 +56,11 @@ class KubeflowJob(BaseJob):
             if kind in specs
         )
 
+    def makes(self, kind: str, name: str) -> bool:
+        """Return False: it makes pods, which are no jobs of their own."""
+        del kind, name
+        return False
+
     @override
     def is_active(self) -> bool:
         """Return whether replicas run."""
@@ -98,6 +103,12 @@ class MPIJob(KubeflowJob):
     plural: ClassVar = "mpijobs"
     replica_specs: ClassVar = "mpiReplicaSpecs"
     replica_types: ClassVar[tuple[str, ...]] = ("Launcher", "Worker")
+
+    @override
+    def makes(self, kind: str, name: str) -> bool:
+        """Return whether it is the Job of the launcher."""
+        own = fields.text(self.object, "metadata", "name")
+        return (kind, name) == ("batch/job", f"{own}-launcher")
 
     @override
     def _tells_of_this_start(self) -> bool:

@@ -1,6 +1,7 @@
 """Names of Kueue's API that jobs, pods and workloads carry."""
 
 from enum import StrEnum
+from hashlib import sha1
 from typing import Final
 
 from extender.api import wellknown
@@ -38,6 +39,17 @@ WORKLOAD_PRIORITY_CLASS: Final = (GROUP, "WorkloadPriorityClass")
 POD_PRIORITY_CLASS: Final = ("scheduling.k8s.io", "PriorityClass")
 
 MAX_POD_SETS: Final = 18
+
+_LONGEST_LABEL: Final = 63
+_HASH_LENGTH: Final = 5
+
+
+def group_name(workload: str) -> str:
+    """Return the name of the PodGroup that is made for a workload: its own, as a label may be."""
+    if len(workload) <= _LONGEST_LABEL:
+        return workload
+    suffix = sha1(workload.encode(), usedforsecurity=False).hexdigest()[:_HASH_LENGTH]
+    return f"{workload[: _LONGEST_LABEL - _HASH_LENGTH - 1].rstrip('-.')}-{suffix}"
 
 
 class Word(StrEnum):

@@ -61,6 +61,10 @@ class RayJob(BaseJob):
         """Return whether it has a cluster."""
         return self._deployment() not in _NOT_BEGUN
 
+    def makes(self, kind: str, name: str) -> bool:
+        """Return whether it is the Job of the submitter, which has the RayJob's name."""
+        return (kind, name) == ("batch/job", fields.text(self.object, "metadata", "name"))
+
     def late_pod_sets(self) -> Collection[str]:
         """Return the submitter: it is made when the cluster is ready."""
         return (_SUBMITTER,)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.jobs import fields
+from extender.api.wellknown import POD_GROUP_LABEL
+from extender.jobs import fields, names
 from extender.jobs.fields import Object
 
 _DIRECTIVES: Final = (
@@ -15,6 +16,8 @@ _DIRECTIVES: Final = (
     ("metadata", "annotations"),
     ("spec", "nodeSelector"),
 )
+_OURS: Final = frozenset((names.WORKLOAD, names.PODSET))
+"""Written by us alone: a job that is the copy of one that ran carries those of the other."""
 _TOLERATIONS: Final = ("spec", "tolerations")
 _GATES: Final = ("spec", "schedulingGates")
 _MAY_DIFFER: Final[Mapping[str, frozenset[str]]] = {
@@ -41,19 +44,32 @@ class Placement:
 
 def inject(template: Object, placement: Placement) -> None:
     """Add to a template what its pods are given; PlacementError where it wants something else."""
+    if fields.annotation(template, names.WORKLOAD) != placement.annotations.get(names.WORKLOAD):
+        _forget_copied(template)
     given = (placement.labels, placement.annotations, placement.node_selector)
     for (part, name), wanted in zip(_DIRECTIVES, given, strict=True):
         if not wanted:
             continue
         has = fields.strings(template, part, name)
         for key, text in wanted.items():
-            if has.get(key, text) != text:
+            if key not in _OURS and has.get(key, text) != text:
                 raise PlacementError(
                     f"pod set {placement.name}: {part}.{name} has {key}={has[key]},"
                     f" but it is given {key}={text}"
                 )
         fields.ensure(template, part)[name] = {**has, **wanted}
     _tolerate(template, placement.tolerations)
+
+
+def is_copied(template: Mapping[str, object]) -> bool:
+    """Return whether a template names the PodGroup that was made for another job's workload."""
+    group = fields.label(template, POD_GROUP_LABEL)
+    return bool(group) and group == names.group_name(fields.annotation(template, names.WORKLOAD))
+
+
+def _forget_copied(template: Object) -> None:
+    if is_copied(template):
+        del fields.ensure(template, "metadata", "labels")[POD_GROUP_LABEL]
 
 
 def restore(template: Object, original: Mapping[str, object]) -> None:
@@ -90,8 +106,11 @@ def extends(template: Mapping[str, object], original: Mapping[str, object]) -> b
 
 
 def _has_all(template: Mapping[str, object], original: Mapping[str, object]) -> bool:
+    ours = _OURS | {POD_GROUP_LABEL} if is_copied(original) else _OURS
     for path in _DIRECTIVES:
-        if not fields.strings(original, *path).items() <= fields.strings(template, *path).items():
+        before = fields.strings(original, *path).items()
+        wanted = {(key, text) for key, text in before if key not in ours}
+        if not wanted <= fields.strings(template, *path).items():
             return False
     has = fields.objects(template, *_TOLERATIONS)
     return all(each in has for each in fields.objects(original, *_TOLERATIONS))

@@ -11,7 +11,7 @@ class JobTable:
 
     by_uid: dict[str, JobInfo] = field(default_factory=dict)
     queued: dict[str, str] = field(default_factory=dict)
-    """UIDs of those that have a queue, by `namespace/name`."""
+    """`namespace/name` of those that have a queue, by UID."""
     made: dict[str, set[str]] = field(default_factory=dict)
     """By UID of their maker: UIDs."""
     work: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class JobTable:
         self.drop(job.uid)
         self.by_uid[job.uid] = job
         if job.held_by_queue:
-            self.queued[job.held_by_queue] = job.uid
+            self.queued[job.uid] = job.held_by_queue
         if job.maker is not None:
             self.made.setdefault(job.maker, set()).add(job.uid)
         self._count(job, 1)
@@ -32,8 +32,7 @@ class JobTable:
         job = self.by_uid.pop(uid, None)
         if job is None:
             return
-        if job.held_by_queue and self.queued.get(job.held_by_queue) == uid:
-            del self.queued[job.held_by_queue]
+        self.queued.pop(uid, None)
         if job.maker is not None:
             there = self.made[job.maker]
             there.discard(uid)

@@ -256,9 +256,9 @@ class Snapshot:
         Pods of an admitted Job say so in a label that the queue writes into their template.
         """
         queued = self._jobs.queued
-        if not queued or pod.admitted:
+        if not queued or pod.admitted or pod.controller is None:
             return None
-        return next((owner for owner in pod.owners if owner in queued), None)
+        return queued.get(pod.controller)
 
     @property
     def keeps_room(self) -> bool:

@@ -56,11 +56,28 @@ def convert(each: Object, version: str) -> Object:
 
     Raises ConversionError with the name of the object.
     """
+    try:
+        return _converted(each, version)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ConversionError):
+            raise
+        raise ConversionError(f"{_called(each)} cannot be read: {error!r}") from error
+
+
+def _called(each: object) -> str:
+    """Return how an object is named in a message, whatever it holds."""
+    if not isinstance(each, dict):
+        return "what is no object"
+    metadata = each.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    return f"{str(each.get('kind'))[:100]} {str(name)[:253]!r}"
+
+
+def _converted(each: Object, version: str) -> Object:
     parts = _PARTS.get(each.get("kind", ""))
     found = each.get("apiVersion")
     if parts is None or {found, version} - {OLDER, NEWER}:
-        name = (each.get("metadata") or {}).get("name", "")
-        raise ConversionError(f"{each.get('kind')} {name!r} of {found} cannot be said in {version}")
+        raise ConversionError(f"{_called(each)} of {found} cannot be said in {version}")
     if found == version:
         return each
     converted = {**each, "apiVersion": version}

@@ -191,7 +191,7 @@ class Sources:
             applied=lambda found: self._tell(ev.JobApplied(found)),
             deleted=lambda found: self._tell(ev.JobDeleted(found)),
         )
-        reflector.known = lambda which: self._queues.snapshot().job_of(which.uid)
+        reflector.known = lambda which: self._queues.snapshot().job_of(which.uid, which.namespace)
         return reflector
 
     def _watcher(self, path: str, label_selector: str = "") -> Watcher:

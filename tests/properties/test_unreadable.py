@@ -300,7 +300,10 @@ def mutated(draw: st.DrawFn, source: Mapping[str, Any]) -> Any:
     """Return an object of which one or two parts are something else, or gone."""
     found = deepcopy({"metadata": META, **source})
     for _ in range(draw(st.integers(1, 2))):
-        path = draw(st.sampled_from(places(found)))
+        there = places(found)
+        if not there:
+            break
+        path = draw(st.sampled_from(there))
         where = found
         for name in path[:-1]:
             where = where[name]

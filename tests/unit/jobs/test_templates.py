@@ -1,11 +1,13 @@
 """Pod templates: what is injected, restored and compared."""
 
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from extender.jobs import templates
+from extender.api.wellknown import POD_GROUP_LABEL
+from extender.jobs import names, templates
 from extender.jobs.templates import Placement, PlacementError
 
 TEMPLATE: dict[str, Any] = {
@@ -32,6 +34,35 @@ def injected(template: dict[str, Any] = TEMPLATE) -> dict[str, Any]:
     return result
 
 
+def test_a_copy_of_a_job_that_runs_is_given_what_is_its_own() -> None:
+    """Its template names the workload, the pod set and the PodGroup of the other one."""
+    old, new = f"job-train-{'x' * 60}-12345", "job-copy-67890"
+    template = deepcopy(TEMPLATE)
+    template["metadata"]["annotations"] = {names.WORKLOAD: old}
+    template["metadata"]["labels"] |= {
+        names.PODSET: "other",
+        POD_GROUP_LABEL: names.group_name(old),
+    }
+    place = replace(PLACE, annotations={names.WORKLOAD: new})
+    started = deepcopy(template)
+    templates.inject(started, place)
+    assert started["metadata"]["annotations"] == {names.WORKLOAD: new}
+    assert started["metadata"]["labels"] == {"app": "x", names.PODSET: "main"}
+    assert templates.extends(started, template)
+
+    in_a_gang = deepcopy(template)
+    templates.inject(in_a_gang, replace(place, labels={POD_GROUP_LABEL: new}))
+    assert in_a_gang["metadata"]["labels"][POD_GROUP_LABEL] == new
+
+
+def test_a_group_that_the_template_brings_stays_whoever_ran_it() -> None:
+    template = deepcopy(TEMPLATE)
+    template["metadata"]["annotations"] = {names.WORKLOAD: "job-old-12345"}
+    template["metadata"]["labels"][POD_GROUP_LABEL] = "mine"
+    templates.inject(template, replace(PLACE, annotations={names.WORKLOAD: "job-new-67890"}))
+    assert template["metadata"]["labels"][POD_GROUP_LABEL] == "mine"
+
+
 def test_what_was_there_stays() -> None:
     result = injected()
     assert result["metadata"]["labels"] == {"app": "x", "kueue.x-k8s.io/podset": "main"}
@@ -52,7 +83,6 @@ def test_what_is_restored_is_as_before(template: dict[str, Any]) -> None:
     ("part", "name", "key"),
     [
         ("spec", "nodeSelector", "tier"),
-        ("metadata", "labels", "kueue.x-k8s.io/podset"),
         ("metadata", "annotations", "note"),
     ],
 )

@@ -18,14 +18,17 @@ async def _refusal(scene: Scene, name: str = "p") -> str:
 
 
 async def test_pods_of_a_job_that_is_not_admitted_are_refused(cluster: Cluster) -> None:
-    scene = Scene(cluster, node("n"), pod("p", owners=(KEY,)))
+    scene = Scene(cluster, node("n"), pod("p", owners=(KEY,), controller="j"))
     cluster.apply(ev.JobApplied(QUEUED))
 
     assert await _refusal(scene) == REFUSAL
 
 
 async def test_pods_of_an_admitted_job_and_of_others_are_let_through(cluster: Cluster) -> None:
-    admitted, other = pod("a", owners=(KEY,), pod_set="main"), pod("o", owners=(f"{NAMESPACE}/x",))
+    admitted, other = (
+        pod("a", owners=(KEY,), controller="j", pod_set="main"),
+        pod("o", owners=(KEY,), controller="of-another-kind"),
+    )
     scene = Scene(cluster, node("n"), admitted, other)
     cluster.apply(ev.JobApplied(QUEUED))
 
@@ -36,7 +39,7 @@ async def test_pods_of_an_admitted_job_and_of_others_are_let_through(cluster: Cl
 async def test_a_job_that_leaves_its_queue_frees_its_pods_and_has_them_woken(
     cluster: Cluster,
 ) -> None:
-    scene = Scene(cluster, node("n"), pod("p", owners=(KEY,)))
+    scene = Scene(cluster, node("n"), pod("p", owners=(KEY,), controller="j"))
     cluster.apply(ev.JobApplied(QUEUED))
     assert await _refusal(scene)
     assert not cluster.apply(ev.JobApplied(JobInfo("j", begun=3, held_by_queue=KEY))).room
@@ -46,7 +49,7 @@ async def test_a_job_that_leaves_its_queue_frees_its_pods_and_has_them_woken(
 
 
 async def test_a_job_that_is_gone_holds_nobody_back(cluster: Cluster) -> None:
-    scene = Scene(cluster, node("n"), pod("p", owners=(KEY,)))
+    scene = Scene(cluster, node("n"), pod("p", owners=(KEY,), controller="j"))
     cluster.apply(ev.JobApplied(QUEUED))
 
     assert cluster.apply(ev.JobsListed(())).room

@@ -24,14 +24,14 @@ def jobs() -> JobTable:
 
 def test_they_are_added_up(jobs: JobTable) -> None:
     assert jobs.work == {GROUP: (7, 3)}
-    assert jobs.queued == {NAME: "second"}
+    assert jobs.queued == {"first": NAME, "second": NAME}
     assert jobs.made == {"set": {"first", "second"}}
 
 
 def test_another_version_takes_the_place_of_the_one_before(jobs: JobTable) -> None:
     jobs.put(JobInfo("second", GROUP, begun=3, done=3))
     assert jobs.work == {GROUP: (7, 4)}
-    assert jobs.queued == {}
+    assert jobs.queued == {"first": NAME}
     assert jobs.made == {"set": {"first"}}
 
 
