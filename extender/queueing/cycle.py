@@ -92,6 +92,10 @@ _Basis = tuple[int, int, int]
 """What a judgement was based on: steps in its tree, the version of room, changes of the state."""
 
 
+_Judged = tuple[CycleOrder, Nomination, _Basis, _Basis]
+"""A judgement with its place in the order, what it was based on, and the same without reserves."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Reserve:
     """A head that bars the way of a strict queue and keeps quota from others meanwhile."""
@@ -316,7 +320,21 @@ class Cycle:
     # -- rounds
 
     def _round(self, keys: Collection[str]) -> Iterator[Outcome | None]:
-        judged: list[tuple[CycleOrder, Nomination, _Basis, _Basis]] = []
+        judged: list[_Judged] = []
+        yield from self._judge_all(keys, judged)
+        judged.sort(key=lambda each: each[0])
+        for _, nomination, seen, standing in judged:
+            key = nomination.key
+            if not self._stands(key):
+                continue
+            mark = self._mark()
+            try:
+                outcome = self._serve_again(nomination, seen, standing)
+            except Exception as error:  # noqa: BLE001 - what one holds must not stop the others
+                outcome = self._put_aside(key, error, mark)
+            yield outcome
+
+    def _judge_all(self, keys: Collection[str], judged: list[_Judged]) -> Iterator[Outcome | None]:
         for key in keys:
             if not self._stands(key):
                 continue
@@ -328,21 +346,10 @@ class Cycle:
                 found = self._judge_again(key)
                 order = cycle_order(found.borrow, self._pending.order(key))
                 judged.append((order, found, self._seen(key), standing))
-            except Exception as error:  # noqa: BLE001 - what one holds must not stop the others
+            except Exception as error:  # noqa: BLE001 - as above
                 yield self._put_aside(key, error, mark)
             else:
                 yield None
-        judged.sort(key=lambda each: each[0])
-        for _, nomination, seen, standing in judged:
-            key = nomination.key
-            if not self._stands(key):
-                continue
-            mark = self._mark()
-            try:
-                outcome = self._serve_again(nomination, seen, standing)
-            except Exception as error:  # noqa: BLE001 - as above
-                outcome = self._put_aside(key, error, mark)
-            yield outcome
 
     def _serve_again(self, nomination: Nomination, seen: _Basis, standing: _Basis) -> Outcome:
         if self._is_valid(nomination, seen):
