@@ -42,6 +42,7 @@ class ObjectMeta(Wire, frozen=True):
     creation_timestamp: datetime | None = None
     deletion_timestamp: str | None = None
     generation: int = 0
+    resource_version: str = ""
     labels: dict[str, str] | None = None
     owner_references: list[OwnerReference] | None = None
 

@@ -40,6 +40,8 @@ class Reason(StrEnum):
     """Nothing speaks against it: its members are on their way."""
     CACHE_BEHIND = "CacheBehind"
     """kube-scheduler sees room that our own watch has not told of yet."""
+    PLANNING = "Planning"
+    """Its plan, or that of a gang that goes first, takes longer than one answer may."""
     RESERVED = "ReservedForGang"
     NOT_ADMITTED = "NotAdmitted"
     """Its Job has a queue and was started without being admitted."""

@@ -65,7 +65,12 @@ def decide(
         return ()
     aged = sorted(
         _aged(snapshot, now, options.aging, entered=entered),
-        key=lambda each: (-each.priority, each.since, each.pod_group.key),
+        key=lambda each: (
+            -each.priority,
+            each.since,
+            each.pod_group.version,
+            each.pod_group.key,
+        ),
     )
     ours = (each for each in aged if _asks(each.pods, schedulers))
     claims: list[Claim] = []

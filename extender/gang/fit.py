@@ -152,6 +152,19 @@ def occupied_nodes(pod: PodInfo, snapshot: Snapshot) -> set[str]:
     return {node for node in nodes if node is not None}
 
 
+def has_equal(pod: PodInfo, node: str, snapshot: Snapshot) -> bool:
+    """Return whether another pod of the group and of this shape is on a node, or is to be there."""
+    there = (snapshot.pods.get(uid) for uid in snapshot.pods_on(node))
+    assumed = (snapshot.pods.get(uid) for uid in snapshot.assumed_on(node))
+    return any(
+        each is not None
+        and each.uid != pod.uid
+        and each.group == pod.group
+        and each.shape is pod.shape
+        for each in chain(there, assumed)
+    )
+
+
 class Packing:
     """One attempt: what is left on each node, and how far each shape has looked.
 

@@ -7,11 +7,11 @@ them and each later call is answered from the plan; if not, the group is refused
 nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from extender.api.wellknown import Reason
 from extender.gang import plan
-from extender.gang.fit import Offer, fits, occupied_nodes
+from extender.gang.fit import Fit, Offer, fits, has_equal
 from extender.gang.room import without_room
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Place, Refuse, about
 from extender.state.pod_groups import PodGroupInfo
@@ -24,6 +24,9 @@ MIN_SAMPLE = 100
 
 ELSEWHERE = "the room planned for this pod is not on the nodes to choose from"
 BEHIND = "kube-scheduler sees room that is news here"
+Make = Callable[[PodInfo, PodGroupInfo, Offer], Fit | Refuse]
+"""Returns the plan of a pod's group, or why there is none now."""
+
 FIRST_ONES = "room is left only for the pods that it starts with"
 KEPT_FOR_GANG = "room is kept for a gang that goes first"
 
@@ -35,12 +38,12 @@ def decide(
     *,
     snapshot: Snapshot,
     denied: Refuse | None,
-    permitted: bool = False,
+    make: Make | None = None,
 ) -> FilterVerdict:
     """Return where a member may go.
 
     `sent` are the node names of the request, `denied` the verdict of the group's recent failure
-    while that still counts; a `permitted` group has passed the check of its minResources.
+    while that still counts; `make` plans, and may answer that the plan is being made.
     """
     if snapshot.planned_node(pod.uid) is not None:
         return follow_plan(pod, group, sent, snapshot=snapshot)
@@ -55,7 +58,12 @@ def decide(
     if denied is not None:
         refusal = Refuse(Reason.RECENTLY_DENIED, failed_recently(group, denied))
         return unless_behind(refusal, pod, sent, snapshot=snapshot)
-    return _plan(pod, pod_group, sent, snapshot=snapshot, permitted=permitted)
+    offer = Offer(sent, complete=_is_complete(pod, sent))
+    if make is None:
+        found = plan.make(pod, pod_group, snapshot=snapshot, offer=offer)
+    else:
+        found = make(pod, pod_group, offer)
+    return _placed(found, pod, sent, snapshot=snapshot)
 
 
 def failed_recently(group: str, denied: Refuse) -> str:
@@ -101,9 +109,9 @@ def follow_plan(
     node = _first_with_room(pod, sent, snapshot)
     if node is not None:
         return Place(node, reserve={pod.uid: node})
-    for uid in snapshot.tally(group).planned:
-        theirs = snapshot.planned_node(uid) if uid != pod.uid else None
-        if theirs in sent and theirs is not None and snapshot.pods[uid].shape is pod.shape:
+    for theirs in sent:
+        uid = _sibling_planned_on(theirs, pod, snapshot)
+        if uid is not None:
             return Place(theirs, reserve={pod.uid: theirs, uid: planned})
     return Refuse(Reason.RESERVED, about(group) + ELSEWHERE, lost=_is_complete(pod, sent))
 
@@ -123,22 +131,15 @@ def beside_plans(pod: PodInfo, sent: Sequence[str], *, snapshot: Snapshot) -> Fi
     return Refuse(Reason.RESERVED, about(pod.group) + FIRST_ONES if pod.group else KEPT_FOR_GANG)
 
 
-def _plan(
-    pod: PodInfo,
-    pod_group: PodGroupInfo,
-    sent: Sequence[str],
-    *,
-    snapshot: Snapshot,
-    permitted: bool,
+def _placed(
+    found: Fit | Refuse, pod: PodInfo, sent: Sequence[str], *, snapshot: Snapshot
 ) -> FilterVerdict:
-    offer = Offer(sent, complete=_is_complete(pod, sent))
-    found = plan.make(pod, pod_group, snapshot=snapshot, offer=offer, permitted=permitted)
     if isinstance(found, Refuse):
         return unless_behind(found, pod, sent, snapshot=snapshot)
     node = found.placements.get(pod.uid)
     if node in sent and node is not None:
         return Place(node, reserve=found.placements)
-    text = about(pod_group.key) + (ELSEWHERE if node else FIRST_ONES)
+    text = about(pod.group) + (ELSEWHERE if node else FIRST_ONES)
     return Refuse(Reason.RESERVED, text, reserve=found.placements)
 
 
@@ -172,6 +173,14 @@ def _is_outbid(pod: PodInfo, planned: str, snapshot: Snapshot) -> bool:
     return not fits(pod.shape.requests, free)
 
 
+def _sibling_planned_on(node: str, pod: PodInfo, snapshot: Snapshot) -> str | None:
+    """Return an equal member of the pod's group for which a plan keeps room on a node."""
+    for uid, kept in snapshot.reserved(node).items():
+        if uid != pod.uid and kept.pod.group == pod.group and kept.pod.shape is pod.shape:
+            return uid
+    return None
+
+
 def _is_complete(pod: PodInfo, sent: Sequence[str]) -> bool:
     """Return whether kube-scheduler sent all nodes that it found good, and not a sample of them.
 
@@ -186,11 +195,10 @@ def _is_complete(pod: PodInfo, sent: Sequence[str]) -> bool:
 
 
 def _first_with_room(pod: PodInfo, sent: Sequence[str], snapshot: Snapshot) -> str | None:
-    shunned = occupied_nodes(pod, snapshot) if pod.shape.one_per_node else ()
     nodes = snapshot.nodes
     for name in sent:
         node = nodes.get(name)
-        if node is None or name in shunned:
+        if node is None or (pod.shape.one_per_node and has_equal(pod, name, snapshot)):
             continue
         free = snapshot.free(node, priority=pod.priority, without=pod.uid, group=pod.group)
         if fits(pod.shape.requests, free):

@@ -1,4 +1,4 @@
-"""The order between groups: priority, then age or last failure, then name.
+"""The order between groups: priority, then age or last failure, then arrival, then name.
 
 Extenders have no QueueSort, so the order is imposed where groups are planned, and where they are
 chosen to be tried again. The name is the group's, not the pod's: groups made in the same second do
@@ -25,7 +25,7 @@ def sort_key(group: str, *, snapshot: Snapshot) -> Turn:
     pod_group = snapshot.pod_group(group)
     if pod_group is not None:
         return snapshot.turn(pod_group)
-    return -snapshot.tally(group).priority, float("inf"), group
+    return -snapshot.tally(group).priority, float("inf"), 0, group
 
 
 def ahead_of(

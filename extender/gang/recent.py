@@ -6,7 +6,7 @@ gets here, so a late sibling is not punished.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cachetools import LRUCache, TLRUCache, TTLCache
 
@@ -32,6 +32,14 @@ class _Failure:
     @classmethod
     def of(cls, verdict: Refuse, snapshot: Snapshot, shape: Shape | None = None) -> "_Failure":
         return cls(verdict, _versions(snapshot), shape)
+
+    def left(self) -> Refuse:
+        """Return the verdict, with no more lack than the nodes that gained have left."""
+        lack = self.verdict.lack
+        if lack is None or not self.gained:
+            return self.verdict
+        missing = max(1, lack.missing - sum(self.gained.values()))
+        return replace(self.verdict, lack=replace(lack, missing=missing))
 
     def stands(self, snapshot: Snapshot) -> bool:
         """Return whether another look would find the same, by the nodes that have gained room.
@@ -122,7 +130,7 @@ class HadNoRoom:
         """Return the answer that still counts."""
         kept = self._answers.get(group)
         if kept is None or kept.stands(snapshot):
-            return kept.verdict if kept is not None else None
+            return kept.left() if kept is not None else None
         self.discard(group)
         return None
 

@@ -37,14 +37,16 @@ def decide_group(group: str, *, snapshot: Snapshot, hold_back: bool = False) -> 
     ungate = _to_ungate(group, snapshot, hold_back=hold_back)
     if ungate:
         return Wake(ungate=ungate)
-    refused = [pod for pod in snapshot.members(group) if pod.uid in snapshot.refused]
+    pods = (snapshot.pods.get(uid) for uid in snapshot.refused_of(group))
+    refused = [pod for pod in pods if pod is not None and pod.group == group]
     expected = tuple(pod for pod in refused if snapshot.planned_node(pod.uid) is not None)
     others = [pod for pod in refused if snapshot.refused[pod.uid].reason not in _ROOM]
     if snapshot.claims and snapshot.tally(group).bound:
         others = refused  # a gang that has begun may take what is claimed by others
     if not others or check_group(group, snapshot=snapshot) is not None:
         return Wake(retry=expected)
-    others = [pod for pod in others if pod not in expected]
+    waited_for = {pod.uid for pod in expected}
+    others = [pod for pod in others if pod.uid not in waited_for]
     # Who was told already that the group never fits need not be the one that hears it again.
     others.sort(key=lambda pod: snapshot.refused[pod.uid].reason == Reason.NEVER_FITS)
     pod_group = snapshot.pod_group(group)
@@ -96,10 +98,10 @@ def _to_ungate(group: str, snapshot: Snapshot, *, hold_back: bool) -> tuple[PodI
     pod_group = snapshot.pod_group(group)
     if pod_group is None:
         return ()
-    ours = tuple(pod for pod in snapshot.members(group) if pod.is_held_back)
     tally, quorum = snapshot.tally(group), snapshot.quorum(pod_group)
-    if not ours or len(tally.members) - len(tally.gated) < quorum:
+    if not tally.behind_ours or len(tally.members) - len(tally.gated) < quorum:
         return ()
+    ours = tuple(snapshot.pods[uid] for uid in tally.behind_ours)
     if not hold_back or tally.assigned >= quorum or not plan.is_readable(group, snapshot=snapshot):
         return ours
     return tuple(pod for pod in ours if snapshot.planned_node(pod.uid) is not None)

@@ -193,6 +193,7 @@ class Decoder:
             grant=grants.read(found.status.granted_room),
             done=_count(said.get(DONE_ANNOTATION)) or 0,
             generation=found.metadata.generation,
+            version=whole(found.metadata.resource_version) or 0,
             status=_status(found.status),
         )
 

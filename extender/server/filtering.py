@@ -129,14 +129,13 @@ class Filtering:
         refusal = self._turns.refusal(pod, group)
         if refusal is not None:
             return pre_filter.unless_behind(refusal, pod, sent, snapshot=self._snapshot)
-        pod_group = self._snapshot.pod_group(group)
         return pre_filter.decide(
             pod,
             group,
             sent,
             snapshot=self._snapshot,
             denied=self._memory.denied(group),
-            permitted=pod_group is not None and self._memory.is_permitted(pod_group),
+            make=self._memory.plan,
         )
 
     def _remember(self, pod: PodInfo, group: str | None, verdict: FilterVerdict) -> None:
@@ -170,6 +169,8 @@ class Filtering:
         options = self._memory.options
         if reason is Reason.CACHE_BEHIND:
             self._wake_after(pod.group or ROOM, RESAMPLE_SECONDS)
+        if group is not None and reason is Reason.PLANNING and not self._memory.is_planned(group):
+            self._wake_after(group, RESAMPLE_SECONDS)  # others are planned first
         if group is not None and reason is Reason.RECENTLY_DENIED:
             self._wake_after(group, options.denied)
         elif group is not None and self._snapshot.planned_node(pod.uid) is not None:

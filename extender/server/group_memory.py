@@ -2,25 +2,36 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import islice
+from typing import Final
 
 from cachetools import LRUCache
 
 from extender.api.wellknown import Reason
-from extender.gang import plan
-from extender.gang.fit import Fit
+from extender.gang import keep, plan
+from extender.gang.feasibility import is_feasible
+from extender.gang.fit import Fit, Offer
 from extender.gang.options import Options
 from extender.gang.recent import MAX_GROUPS, Denied, HadNoRoom, Permitted
-from extender.gang.verdicts import Refuse
+from extender.gang.steps import Steps
+from extender.gang.verdicts import Refuse, about
+from extender.runtime.budget import advance
 from extender.runtime.clock import Clock
+from extender.server.planner import Planner
 from extender.state import events as ev
 from extender.state.cluster import Cluster
 from extender.state.pod_groups import PodGroupInfo
-from extender.state.pods import Shape
+from extender.state.pods import PodInfo, Shape
 
-_OTHERS_FIRST = frozenset(
-    (Reason.NOT_ENOUGH_RESOURCES, Reason.SCHEDULE_TIMEOUT, Reason.MEMBER_UNSCHEDULABLE)
-)
-"""Failures after which a group goes behind those that have waited longer since theirs."""
+_OTHERS_FIRST = frozenset((Reason.SCHEDULE_TIMEOUT, Reason.MEMBER_UNSCHEDULABLE))
+"""Failures after which a group goes behind others: it had room, and could not start on it. One that
+found no room keeps its place."""
+PLAN_SECONDS: Final = 0.015
+"""How long one call may plan for the group that is asked for; the rest of it goes on later."""
+KEPT_AT_ONCE: Final = 250
+"""For how many pods room is kept in one step."""
+ROUNDS: Final = 5
+"""How often a long plan is mended where others took its room meanwhile."""
 
 
 class GroupMemory:
@@ -29,6 +40,7 @@ class GroupMemory:
     def __init__(self, cluster: Cluster, *, options: Options, clock: Clock) -> None:
         self.options = options
         self.clock = clock
+        self.planner = Planner(clock)
         self.schedulers: set[str] = set()
         """Names of the schedulers that ask us."""
         self._cluster = cluster
@@ -57,9 +69,11 @@ class GroupMemory:
         """Take note that the whole group failed, when a pod of that shape was tried."""
         self._permitted.discard(group)
         self._last_failure[group] = self._uid(group), replace(refusal, offered=frozenset())
+        if refusal.lack is not None and not refusal.offered:
+            self._had_no_room.add(group, refusal, snapshot=self._snapshot)
         if refusal.reason is Reason.NEVER_FITS:
             # Other nodes would help it, and time would not: there is no use in a window.
-            self._had_no_room.add(group, refusal, snapshot=self._snapshot)
+            self.pass_over(group, refusal)
             return
         self._denied.add(group, refusal, snapshot=self._snapshot, shape=shape)
         if refusal.reason in _OTHERS_FIRST and not self.options.strict_order:
@@ -85,24 +99,146 @@ class GroupMemory:
         """Take note that a group had no room when one behind it was tried, or its gate watched."""
         self._had_no_room.add(group, refusal, snapshot=self._snapshot)
 
-    def plan_ahead(self, pod_group: PodGroupInfo, *, schedulers: Collection[str]) -> float:
-        """Keep room for a group before its own turn, if there is some: `plan.make_ahead`.
+    def plan(self, pod: PodInfo, pod_group: PodGroupInfo, offer: Offer) -> Fit | Refuse:
+        """Return where a pod and its siblings go, or why they cannot.
 
-        Return how many seconds were spent in vain.
+        Where that takes long, a refusal says so, and the plan is made between other work.
         """
-        began = self.clock.monotonic()
-        found = plan.make_ahead(pod_group, snapshot=self._snapshot, schedulers=schedulers)
-        seconds = self.clock.monotonic() - began
+        group, snapshot = pod_group.key, self._snapshot
+        if self.planner.is_busy(group):
+            return _is_being_planned(group)
+        known = self._known(pod, group, offer)
+        if known is not None:
+            return known
+        permitted = self.is_permitted(pod_group)
+        steps = plan.making(pod, pod_group, snapshot=snapshot, offer=offer, permitted=permitted)
+        answer = advance(steps, self.clock, seconds=PLAN_SECONDS)
+        if answer is None:
+            self.planner.go_on(group, self._finish(group, steps, shape=pod.shape))
+            return _is_being_planned(group)
+        return self._kept_later(group, answer.value) or answer.value
+
+    def plan_ahead(
+        self,
+        pod_group: PodGroupInfo,
+        *,
+        schedulers: Collection[str],
+        seconds: float = PLAN_SECONDS,
+    ) -> float:
+        """Keep room for a group before its own turn, if there is some: `plan.making_ahead`.
+
+        Where so many seconds are too few, the plan goes on between other work. Return how many were
+        spent in vain.
+        """
+        group, began = pod_group.key, self.clock.monotonic()
+        if self.planner.is_busy(group):
+            return 0.0
+        steps = plan.making_ahead(pod_group, snapshot=self._snapshot, schedulers=schedulers)
+        answer = advance(steps, self.clock, seconds=seconds)
+        spent = self.clock.monotonic() - began
+        if answer is None:
+            self.planner.go_on(group, self._finish(group, steps))
+            return spent
+        found = answer.value
         if isinstance(found, Fit):
-            self.reserve(pod_group.key, found.placements)
+            if self._kept_later(group, found) is None:
+                self.reserve(group, found.placements)
             return 0.0
         if found is not None:
-            self.pass_over(pod_group.key, found)
-        return seconds
+            self.pass_over(group, found)
+        return spent
+
+    def is_planned(self, group: str) -> bool:
+        """Return whether a plan of a group is being made."""
+        return self.planner.is_busy(group)
+
+    def plans_before(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether a plan of a group that goes before another one is being made."""
+        found = map(self._snapshot.pod_group, self.planner.planned)
+        own = self._snapshot.turn(pod_group)
+        return any(each is not None and self._snapshot.turn(each) < own for each in found)
+
+    def _known(self, pod: PodInfo, group: str, offer: Offer) -> Refuse | None:
+        """Return the last refusal where another plan would come to the same.
+
+        Nodes that kube-scheduler has found and that our reading would pass over are news.
+        """
+        last, snapshot = self.last_failure(group), self._snapshot
+        if last is None or last.lack is None or pod.shape not in last.lack.shapes:
+            return None
+        if self.planner.is_resting(group):
+            return last
+        nodes = (snapshot.nodes.get(name) for name in offer.nodes)
+        if not all(node is not None and is_feasible(pod.shape, node) for node in nodes):
+            return None
+        stands = self._had_no_room.get(group, snapshot=snapshot)
+        return replace(last, lack=stands.lack) if stands is not None else None
+
+    def _kept_later(self, group: str, found: Fit | Refuse) -> Refuse | None:
+        """Keep the room of a large plan in several steps; return what is answered until then."""
+        if isinstance(found, Refuse) or len(found.placements) <= KEPT_AT_ONCE:
+            return None
+        self.planner.go_on(group, self._keep(group, found))
+        return _is_being_planned(group)
+
+    def _finish(
+        self,
+        group: str,
+        steps: Steps[Fit | Refuse | None] | Steps[Fit | Refuse],
+        *,
+        shape: Shape | None = None,
+    ) -> Steps[bool]:
+        """Go on with a plan, and do what is to be done about its answer."""
+        found = yield from steps
+        if isinstance(found, Fit):
+            return (yield from self._keep(group, found))
+        if found is not None and shape is not None:
+            self.failed(group, found, shape=shape)
+        elif found is not None:
+            self.pass_over(group, found)
+        return False
+
+    def _keep(self, group: str, found: Fit) -> Steps[bool]:
+        """Keep the room of a plan, part by part, and mend it where others were quicker."""
+        snapshot, kept = self._snapshot, set[str]()
+        for _ in range(ROUNDS):
+            kept.update((yield from self._keep_parts(group, found)))
+            pod_group = snapshot.pod_group(group)
+            pods = plan.candidates(None, group, snapshot=snapshot)
+            tally = snapshot.tally(group)
+            if pod_group is None:
+                break
+            if tally.committed >= snapshot.quorum(pod_group):
+                return True
+            again = (
+                (yield from plan.making(pods[0], pod_group, snapshot=snapshot)) if pods else None
+            )
+            if not isinstance(again, Fit):
+                break
+            found = again
+        # What is left would wait for its siblings' time-out.
+        planned = [uid for uid in kept if snapshot.planned_node(uid) is not None]
+        self._cluster.apply(ev.Unreserved(planned))
+        return False
+
+    def _keep_parts(self, group: str, found: Fit) -> Steps[set[str]]:
+        snapshot, kept = self._snapshot, set[str]()
+        every = sorted(found.placements.items(), key=lambda each: each[1])
+        known = ((snapshot.pods.get(uid), node) for uid, node in every)
+        there = iter([(pod, node) for pod, node in known if pod is not None])
+        while part := list(islice(there, KEPT_AT_ONCE)):
+            good = keep.good(part, group, snapshot=snapshot)
+            if good:
+                self.reserve(group, good)
+                kept.update(good)
+            yield
+        return kept
 
     def had_no_room(self, pod_group: PodGroupInfo) -> bool:
         """Return whether planning a group is not worth another look yet."""
         group, snapshot = pod_group.key, self._snapshot
+        if self.planner.is_busy(group) or self.planner.is_resting(group):
+            return True
         return bool(self.denied(group) or self._had_no_room.get(group, snapshot=snapshot))
 
     def never_fits(self, group: str) -> Refuse | None:
@@ -111,18 +247,31 @@ class GroupMemory:
         return answer if answer and answer.reason is Reason.NEVER_FITS else None
 
     def is_oversized(self, pod_group: PodGroupInfo) -> bool:
-        """Return whether no node is large enough for a group; looks where it is not known."""
+        """Return whether no node is large enough for a group; looks where it is not known.
+
+        What takes long is worked out between other work, and is not so until then.
+        """
         if self.never_fits(pod_group.key) is not None:
             return True
         group, version = pod_group.key, self._snapshot.nodes_version
         if self._fits_empty.get(group) == version:
             return False
-        refusal = plan.never_fits(pod_group, snapshot=self._snapshot)
-        if refusal is not None:
-            self.pass_over(group, refusal)
-            return True
-        self._fits_empty[group] = version
-        return False
+        if self.planner.is_busy(group, "empty"):
+            return False
+        steps = self._look_at_empty(pod_group, version)
+        answer = advance(steps, self.clock, seconds=PLAN_SECONDS)
+        if answer is None:
+            self.planner.go_on(group, steps, kind="empty")
+        return answer is not None and answer.value
+
+    def _look_at_empty(self, pod_group: PodGroupInfo, version: int) -> Steps[bool]:
+        group = pod_group.key
+        refusal = yield from plan.never_fitting(pod_group, snapshot=self._snapshot)
+        if refusal is None:
+            self._fits_empty[group] = version
+            return False
+        self.pass_over(group, refusal)
+        return True
 
     def is_permitted(self, pod_group: PodGroupInfo) -> bool:
         """Return whether the group's minResources were there within its schedule time-out."""
@@ -138,3 +287,7 @@ class GroupMemory:
     def _uid(self, group: str) -> str:
         pod_group = self._snapshot.pod_group(group)
         return pod_group.uid if pod_group is not None else ""
+
+
+def _is_being_planned(group: str) -> Refuse:
+    return Refuse(Reason.PLANNING, f"{about(group)}its plan is being made")

@@ -9,7 +9,7 @@ from typing import Final
 from extender.api.wellknown import Reason
 from extender.gang import queue_sort
 from extender.gang.verdicts import Refuse, about
-from extender.server.group_memory import GroupMemory
+from extender.server.group_memory import PLAN_SECONDS, GroupMemory
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
@@ -42,25 +42,34 @@ class Turns:
         if never is not None:
             return never
         if not self._memory.options.strict_order:
-            if not self._is_last(pod_group):
-                self._serve_first(pod_group)
+            if not self._is_last(pod_group) and not self._serve_first(pod_group):
+                text = f"{about(group)}gangs that go first are being planned"
+                return Refuse(Reason.PLANNING, text)
         elif self._is_behind(pod_group):
             text = f"{about(group)}another gang is ahead of it, and the order is strict"
             return Refuse(Reason.WAITING_FOR_TURN, text)
         return None
 
-    def _serve_first(self, pod_group: PodGroupInfo) -> None:
+    def _serve_first(self, pod_group: PodGroupInfo) -> bool:
+        """Plan the groups that go first; return whether all had their turn, as far as that pays.
+
+        Without credit for plans that come to nothing others pass.
+        """
         memory, snapshot = self._memory, self._snapshot
         began = memory.clock.monotonic()
+        until = began + AHEAD_SECONDS
         self._credit = min(AHEAD_SECONDS, self._credit + AHEAD_SHARE * (began - self._last))
         self._last = began
-        if self._credit <= 0:
-            return
-        groups = queue_sort.ahead_of(pod_group, snapshot=snapshot, skip=self._is_passed)
-        for other in groups:
-            self._credit -= memory.plan_ahead(other, schedulers=memory.schedulers)
-            if self._credit <= 0 or memory.clock.monotonic() >= began + AHEAD_SECONDS:
-                return
+        left = self._credit > 0
+        for other in queue_sort.ahead_of(pod_group, snapshot=snapshot, skip=self._is_passed):
+            now = memory.clock.monotonic()
+            if not left or now >= until:
+                return not left
+            seconds = min(PLAN_SECONDS, until - now)
+            spent = memory.plan_ahead(other, schedulers=memory.schedulers, seconds=seconds)
+            self._credit -= spent
+            left = self._credit > 0
+        return not memory.plans_before(pod_group)
 
     def _is_passed(self, pod_group: PodGroupInfo) -> bool:
         return self._is_last(pod_group) or self._memory.had_no_room(pod_group)

@@ -145,7 +145,7 @@ class Cluster:
                 self._leave_group(before)
         tables.pods[pod.uid] = pod
         if pod.node is not None:
-            tables.refused.pop(pod.uid, None)
+            self._tried(pod.uid)
         granted = pod.group in tables.set_aside.grants
         self._count(pod)
         stays = not pod.terminating and before is not None and before.group == pod.group
@@ -240,6 +240,8 @@ class Cluster:
     def _pod_group_applied(self, event: ev.PodGroupApplied) -> Change:
         pod_group, pod_groups = event.pod_group, self._tables.pod_groups
         before = pod_groups.get((pod_group.api_group, pod_group.key))
+        if before is not None and before.uid == pod_group.uid:
+            pod_group = replace(pod_group, version=before.version)
         pod_groups[pod_group.api_group, pod_group.key] = pod_group
         told = frozenset((pod_group.key,))
         if before is None or before.grant != pod_group.grant:
@@ -369,13 +371,25 @@ class Cluster:
 
     def _pod_refused(self, event: ev.PodRefused) -> Change:
         if event.pod.uid in self._tables.pods:
+            self._tried(event.pod.uid)
             self._tables.refused[event.pod.uid] = Refusal(event.pod, event.reason)
+            if event.pod.group:
+                self._tables.refused_of.setdefault(event.pod.group, {})[event.pod.uid] = None
         return _NOTHING
 
     def _pods_tried(self, event: ev.PodsTried) -> Change:
         for uid in event.uids:
-            self._tables.refused.pop(uid, None)
+            self._tried(uid)
         return _NOTHING
+
+    def _tried(self, uid: str) -> None:
+        refusal = self._tables.refused.pop(uid, None)
+        group = refusal.pod.group if refusal is not None else None
+        if group is not None:
+            there = self._tables.refused_of[group]
+            del there[uid]
+            if not there:
+                del self._tables.refused_of[group]
 
     # --- the queue -------------------------------------------------------------------------
 
@@ -496,7 +510,7 @@ class Cluster:
         assumption = tables.assumed.get(uid)
         if assumption is not None:
             self._drop_assumption(assumption)
-        tables.refused.pop(uid, None)
+        self._tried(uid)
         tables.gained.note(filter(None, (pod.node, assumption.node if assumption else None)))
         self._uncount(pod)
         self._leave_group(pod)
@@ -530,7 +544,11 @@ class Cluster:
                 *(tally.gated, tally.held_back, tally.leaving),
             ]
             assert sum(map(len, stages)) == len(set().union(*stages)), f"overlap in {tally}"
+            ours = {uid for uid in tally.members if self._tables.pods[uid].is_held_back}
+            assert tally.behind_ours.keys() == ours, f"gates in {tally}"
         assert self._tables.refused.keys() <= self._tables.pods.keys()
+        by_group = {(r.pod.group, uid) for uid, r in self._tables.refused.items() if r.pod.group}
+        assert by_group == {(g, uid) for g, uids in self._tables.refused_of.items() for uid in uids}
         self._tables.set_aside.validate()
 
 

@@ -3,8 +3,8 @@
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-Turn = tuple[int, float, str]
-"""What groups are ordered by, lowest first: priority negated, time, `namespace/name`."""
+Turn = tuple[int, float, int, str]
+"""What groups are ordered by, lowest first: priority negated, time, arrival, `namespace/name`."""
 
 
 class GroupQueue:

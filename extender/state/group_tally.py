@@ -25,6 +25,8 @@ class GroupTally:
     """Being deleted, with a node or without."""
     held_back: set[str] = field(default_factory=set)
     """By our own gate alone, which we take away when it is time."""
+    behind_ours: dict[str, None] = field(default_factory=dict, compare=False)
+    """By our own gate alone, whether or not room is kept for them, in order of arrival."""
     priorities: dict[int, int] = field(default_factory=dict)
     """How many members have each priority."""
 
@@ -52,6 +54,8 @@ class GroupTally:
         """Count a member by what the API shows of it."""
         self.members.setdefault(pod.uid)
         self.priorities[pod.priority] = self.priorities.get(pod.priority, 0) + 1
+        if pod.is_held_back:
+            self.behind_ours[pod.uid] = None
         if pod.terminating:
             # It does not help those who start now, though it takes its room.
             self.leaving.add(pod.uid)
@@ -64,6 +68,7 @@ class GroupTally:
         """Take back what `add` has counted; the member keeps its place in `members`."""
         self.bound.discard(pod.uid)
         self.leaving.discard(pod.uid)
+        self.behind_ours.pop(pod.uid, None)
         if pod.gates:
             self._behind_gates(pod).discard(pod.uid)
         self.priorities[pod.priority] -= 1

@@ -54,6 +54,9 @@ class PodGroupInfo:
     grant: Grant | None = None
     done: int = 0
     """How many of `min_member` are done for good and are not waited for, its Jobs' pods aside."""
+    version: int = field(default=0, compare=False)
+    """The resourceVersion in which it was first seen: creation times are whole seconds, and this
+    tells the order within one. After a restart it is that of the last change before."""
     generation: int = field(default=0, compare=False)
     status: PodGroupStatusInfo = field(default=PodGroupStatusInfo(), compare=False)
     """Not compared: what is asked for is the same whatever became of it."""

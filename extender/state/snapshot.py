@@ -45,6 +45,8 @@ class Tables:
     assumed_on: dict[str, set[str]] = field(default_factory=dict)
     """By node: the UIDs of the pods that room there is planned for, held or being taken by."""
     refused: dict[str, Refusal] = field(default_factory=dict)
+    refused_of: dict[str, dict[str, None]] = field(default_factory=dict)
+    """By group: the UIDs of its pods among these, in order."""
     used: dict[str, Resources] = field(default_factory=dict)
     """By node: bound pods, and those that wait or are being bound."""
     reserved: dict[str, dict[str, Assumption]] = field(default_factory=dict)
@@ -174,10 +176,10 @@ class Snapshot:
         return self._aside.claimed.get(node, _NO_CLAIMS)
 
     def turn(self, pod_group: PodGroupInfo) -> Turn:
-        """Return what groups are ordered by: priority, then age or last failure, then name."""
+        """Return what groups are ordered by: priority, age or last failure, arrival, name."""
         key = pod_group.key
         since = self._tables.failed_at.get(key, pod_group.created)
-        return -self.tally(key).priority, since, key
+        return -self.tally(key).priority, since, pod_group.version, key
 
     def tally(self, key: str) -> GroupTally:
         """Return the pods of a group; empty where it has none."""
@@ -191,6 +193,14 @@ class Snapshot:
     def pods_on(self, node: str) -> Collection[str]:
         """Return the UIDs of the pods that the API shows on a node and that have not finished."""
         return self._tables.on_node.get(node, ())
+
+    def assumed_on(self, node: str) -> Collection[str]:
+        """Return the UIDs of the pods without a node that room on one is kept or taken for."""
+        return self._tables.assumed_on.get(node, ())
+
+    def refused_of(self, group: str) -> Collection[str]:
+        """Return the UIDs of a group's pods that were refused and have not been tried since."""
+        return self._tables.refused_of.get(group, ())
 
     def controlled_by(self, owner: str) -> Collection[str]:
         """Return the UIDs of the pods whose controller has that UID."""

@@ -74,6 +74,8 @@ class Extender:
         self.aging = Aging(cluster, options=options, clock=clock, schedulers=memory.schedulers)
         self.unconfirmed = Unconfirmed(cluster, clock=clock)
         self.reporter = PermitReporter(cluster, ConditionWriter(client), memory, clock=clock)
+        self._planner = memory.planner
+        self._planner.on_end(self.waker.after)
         retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
         self.binding = Binding(
             cluster,
@@ -121,6 +123,7 @@ class Extender:
             for each in (
                 self.waker,
                 self.gatekeeper,
+                self._planner,
                 self.aging,
                 self.reporter,
                 self.unconfirmed,

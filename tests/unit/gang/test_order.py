@@ -12,22 +12,22 @@ from extender.state import events as ev
 from extender.state.pods import PodInfo
 from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods
 
-WANT_KEY: dict[str, tuple[Sequence[Any], tuple[int, float, str]]] = {
+WANT_KEY: dict[str, tuple[Sequence[Any], tuple[int, float, int, str]]] = {
     "priority, age, name": (
         [pod_group(created=7.0), pods(2, priority=3)],
-        (-3, 7.0, "ns/gang"),
+        (-3, 7.0, 0, "ns/gang"),
     ),
     "the lowest priority of the members counts": (
         [pod_group(created=7.0), pod("a", group="gang", priority=9), pods(1, priority=3)],
-        (-3, 7.0, "ns/gang"),
+        (-3, 7.0, 0, "ns/gang"),
     ),
-    "a group without pods": ([pod_group(created=7.0)], (0, 7.0, "ns/gang")),
-    "a group without a PodGroup comes last": ([pods(1)], (0, float("inf"), "ns/gang")),
+    "a group without pods": ([pod_group(created=7.0)], (0, 7.0, 0, "ns/gang")),
+    "a group without a PodGroup comes last": ([pods(1)], (0, float("inf"), 0, "ns/gang")),
 }
 
 
 @pytest.mark.parametrize(("there", "want"), WANT_KEY.values(), ids=WANT_KEY)
-def test_sort_key(there: Sequence[Any], want: tuple[int, float, str]) -> None:
+def test_sort_key(there: Sequence[Any], want: tuple[int, float, int, str]) -> None:
     assert sort_key(key("gang"), snapshot=cluster_of(there).snapshot()) == want
 
 

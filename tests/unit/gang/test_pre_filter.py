@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import GANG_GATE, GROUP_SIGS, Reason
-from extender.gang import pre_filter
+from extender.gang import plan, pre_filter
+from extender.gang.fit import Fit, Offer
 from extender.gang.options import Options
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Place, Refuse
 from extender.state import events as ev
 from extender.state.claims import Claim
 from extender.state.jobs import JobInfo
+from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
 from tests.makers import cluster_of, key, node, nodes, planned, pod, pod_group, pods, shape
 
@@ -48,8 +50,12 @@ class Ask:
             self.sent,
             snapshot=snapshot,
             denied=self.denied,
-            permitted=self.permitted,
+            make=self.plan if self.permitted else None,
         )
+
+    def plan(self, pod: PodInfo, pod_group: PodGroupInfo, offer: Offer) -> Fit | Refuse:
+        snapshot = cluster_of(self.subject, self.there).snapshot()
+        return plan.make(pod, pod_group, snapshot=snapshot, offer=offer, permitted=True)
 
 
 def refuse(reason: Reason, message: str, **more: Any) -> Refuse:

@@ -9,6 +9,7 @@ import pytest
 from extender.api.wellknown import Reason
 from extender.gang import queue_sort
 from extender.gang.options import Options
+from extender.gang.steps import Steps
 from extender.server import turns
 from extender.server.filtering import RESAMPLE_SECONDS, ROOM
 from extender.server.group_memory import GroupMemory
@@ -46,6 +47,10 @@ def told(scene: Scene, name: str, sent: list[str], **fields: Any) -> str:
 FIRST: dict[str, tuple[list[Any], list[Any]]] = {
     "the older one": (group("a", 5.0), group("b", 1.0)),
     "of the same age, by the name of the group": (group("b", 1.0), group("a", 1.0)),
+    "of the same second, the one that was there first": (
+        [pod_group("a", 2, created=1.0, version=8), *pods(2, group="a")],
+        [pod_group("b", 2, created=1.0, version=7), *pods(2, group="b")],
+    ),
     "not by the name of the pod": (
         [pod_group("b", 2, created=1.0), pod("1", group="b"), pod("2", group="b")],
         [pod_group("a", 2, created=1.0), pod("8", group="a"), pod("9", group="a")],
@@ -159,9 +164,12 @@ async def test_a_group_that_lacked_room_is_not_added_up_for_each_who_comes(
     )
     told(scene, "small-0", ["n0", "n1"], group="small")
     asked: list[str] = []
-    monkeypatch.setattr(
-        "extender.gang.plan.make_ahead", lambda other, **_: asked.append(other.name)
-    )
+
+    def making_ahead(other: PodGroupInfo, **_: Any) -> Steps[None]:
+        asked.append(other.name)
+        yield from ()
+
+    monkeypatch.setattr("extender.gang.plan.making_ahead", making_ahead)
 
     await asyncio.sleep(10)
     tell(cluster, group("next", 6.0))

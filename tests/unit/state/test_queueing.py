@@ -1,5 +1,6 @@
 """Who is in the queue, what Jobs have done, who has finished, and what claims keep."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from extender.state import events as ev
 from extender.state.claims import Claim
 from extender.state.cluster import Cluster
 from extender.state.jobs import JobInfo
-from tests.makers import key, node, nodes, planned, pod, pod_group, pods, tell
+from tests.makers import cluster_of, key, node, nodes, planned, pod, pod_group, pods, tell
 
 GANG, OTHER = key("gang"), key("other")
 THREE = pods(3)
@@ -254,3 +255,13 @@ def test_a_node_that_is_not_heard_of_is_told_for_those_on_it(cluster: Cluster) -
 
     assert cluster.apply(ev.NodeApplied(node("n0", 4, ready=False))).statuses == {GANG}
     assert cluster.apply(ev.NodeApplied(node("n0", 4, ready=False))).statuses == frozenset()
+
+
+def test_within_one_second_the_first_to_come_stays_first() -> None:
+    first, second = pod_group("b", 1, version=7), pod_group("a", 1, version=9)
+    cluster = cluster_of(second, first, pods(1, group="a"), pods(1, group="b"))
+    assert list(cluster.snapshot().queue) == [key("b"), key("a")]
+    tell(cluster, replace(first, version=20), replace(second, version=21, schedule_timeout=5.0))
+    assert list(cluster.snapshot().queue) == [key("b"), key("a")]
+    tell(cluster, ev.PodGroupDeleted(first.api_group, key("b")), replace(first, version=30))
+    assert list(cluster.snapshot().queue) == [key("a"), key("b")]

@@ -1,0 +1,100 @@
+"""Plans that take longer than one call of filter may: they go on between other work.
+
+One after the other, in slices: two plans that keep room at the same time could each lack what the
+other has.
+"""
+
+import asyncio
+from collections.abc import Callable, Generator, Iterator
+from typing import Final, Literal
+
+import structlog
+
+from extender.runtime.budget import advance
+from extender.runtime.clock import Clock
+
+_log = structlog.get_logger(__name__)
+
+SLICE_SECONDS: Final = 0.01
+REST: Final = 9
+"""How much longer a rest is than what a plan took that came to nothing."""
+
+Kind = Literal["plan", "empty"]
+Job = tuple[str, Kind]
+"""A group, and what is asked of it: where its pods go, or whether empty nodes would take them."""
+Work = Generator[None, None, bool]
+"""Returns whether it was of use."""
+
+
+class Planner:
+    """What one call had no time for, by group; whoever waits is called when it has ended."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._jobs: dict[Job, Work] = {}
+        self._spent: dict[Job, float] = {}
+        self._resting: dict[str, float] = {}
+        """By group: until when a plan that came to nothing is not made again."""
+        self._some = asyncio.Event()
+        self._listeners: list[Callable[[str, float], None]] = []
+
+    def on_end(self, listener: Callable[[str, float], None]) -> None:
+        """Have `listener` called with a group that is worth a look in so many seconds."""
+        self._listeners.append(listener)
+
+    def go_on(self, group: str, work: Work, *, kind: Kind = "plan") -> None:
+        """Do the rest of some work, unless the same is being done."""
+        self._jobs.setdefault((group, kind), work)
+        self._some.set()
+
+    def is_busy(self, group: str, kind: Kind = "plan") -> bool:
+        """Return whether something about a group is being worked out."""
+        return (group, kind) in self._jobs
+
+    def is_resting(self, group: str) -> bool:
+        """Return whether a long plan of a group came to nothing, not long ago."""
+        return self._resting.get(group, 0.0) > self._clock.monotonic()
+
+    @property
+    def planned(self) -> Iterator[str]:
+        """The groups whose plans are being made."""
+        return (group for group, kind in self._jobs if kind == "plan")
+
+    async def run(self) -> None:
+        """Work until cancelled; half of the time is for others."""
+        while True:
+            await self._some.wait()
+            await asyncio.sleep(self.work())
+
+    def work(self) -> float:
+        """Do a slice of the oldest job; return how many seconds it took. There must be one."""
+        job, began = next(iter(self._jobs)), self._clock.monotonic()
+        useful = self._slice(job)
+        seconds = self._clock.monotonic() - began
+        self._spent[job] = self._spent.get(job, 0.0) + seconds
+        if useful is not None:
+            self._end(job, useful=useful)
+        return seconds
+
+    def _slice(self, job: Job) -> bool | None:
+        try:
+            answer = advance(self._jobs[job], self._clock, seconds=SLICE_SECONDS)
+        except Exception:  # noqa: BLE001 - what nobody thought of
+            _log.exception("cannot plan a group", group=job[0])  # it harms itself alone
+            return False
+        return answer.value if answer is not None else None
+
+    def _end(self, job: Job, *, useful: bool) -> None:
+        del self._jobs[job]
+        rest = 0.0 if useful else self._spent[job] * REST
+        del self._spent[job]
+        if not self._jobs:
+            self._some.clear()
+        now, group = self._clock.monotonic(), job[0]
+        self._resting = {g: until for g, until in self._resting.items() if until > now}
+        if rest:
+            self._resting[group] = now + rest
+        for listener in self._listeners:
+            listener(group, 0.0)
+            if rest:
+                listener(group, rest)

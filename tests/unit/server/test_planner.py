@@ -1,0 +1,177 @@
+"""Plans that take longer than one call may go on between other work, and are checked at the end."""
+
+from typing import Any
+
+import pytest
+
+from extender.api.wellknown import Reason
+from extender.gang.fit import Fit, Offer
+from extender.gang.options import Options
+from extender.gang.verdicts import Refuse
+from extender.server import planner as module
+from extender.server.group_memory import KEPT_AT_ONCE, PLAN_SECONDS, GroupMemory
+from extender.state import events as ev
+from extender.state.cluster import Cluster
+from tests.makers import cluster_of, event_of, flat, key, node, nodes, pod, pod_group, pods, tell
+from tests.unit.server.test_group_memory import Ticking
+
+NODES, MANY = 300, KEPT_AT_ONCE * 2 + 50
+SLOW = PLAN_SECONDS
+"""Each look at the clock, after each piece of work, takes as long as one call may plan."""
+FULL = [pod(f"full-{n}", 2, on=f"n{n}") for n in range(NODES)]
+
+
+class Scene:
+    """A gang that fits exactly on empty nodes, and whoever is called when a plan has ended."""
+
+    def __init__(self, *facts: Any, size: int = MANY, step: float = SLOW) -> None:
+        self.cluster: Cluster = cluster_of()
+        every = [ev.NodesListed(nodes(*[2] * NODES)), pod_group("gang", size), pods(size, 1)]
+        for fact in (*every, *facts):
+            self.apply(fact)
+        self.clock = Ticking(step)
+        self.memory = GroupMemory(self.cluster, options=Options(), clock=self.clock)
+        self.memory.schedulers.add("default-scheduler")
+        self.called: list[tuple[str, float]] = []
+        self.memory.planner.on_end(lambda group, seconds: self.called.append((group, seconds)))
+        self.snapshot = self.cluster.snapshot()
+
+    def apply(self, fact: Any) -> None:
+        for each in flat([fact]):
+            self.cluster.apply(event_of(each))
+
+    def plan(self, name: str = "gang") -> Fit | Refuse:
+        first = next(iter(self.snapshot.members(key(name))))
+        group = self.snapshot.pod_group(key(name))
+        assert group is not None
+        return self.memory.plan(first, group, Offer())
+
+    def work(self) -> int:
+        """Do all slices; return how many there were."""
+        slices = 0
+        while self.memory.planner.is_busy(key("gang")):
+            self.memory.planner.work()
+            slices += 1
+        self.cluster.validate()
+        return slices
+
+    @property
+    def planned(self) -> int:
+        return len(self.snapshot.tally(key("gang")).planned)
+
+
+def reason_of(found: Fit | Refuse) -> Reason:
+    assert isinstance(found, Refuse)
+    return found.reason
+
+
+def test_a_plan_that_takes_long_is_made_in_slices() -> None:
+    scene = Scene()
+    first = scene.plan()
+    assert isinstance(first, Refuse)
+    assert (first.reason, first.deny) == (Reason.PLANNING, False)
+    assert first.message == "gang ns/gang: its plan is being made"
+    assert scene.planned == 0
+    assert reason_of(scene.plan()) is Reason.PLANNING  # the second member asks
+    assert scene.work() > 3
+    assert scene.planned == MANY
+    assert scene.called == [(key("gang"), 0.0)]
+
+
+def test_a_large_plan_is_kept_in_parts_however_quick_it_is() -> None:
+    scene = Scene(step=0.0)
+    assert reason_of(scene.plan()) is Reason.PLANNING
+    assert scene.planned == 0
+    scene.work()
+    assert scene.planned == MANY
+
+
+def test_a_small_one_is_answered_at_once() -> None:
+    scene = Scene(size=KEPT_AT_ONCE, step=0.0)
+    found = scene.plan()
+    assert isinstance(found, Fit)
+    assert len(found.placements) == KEPT_AT_ONCE
+    assert not scene.memory.planner.is_busy(key("gang"))
+
+
+def test_a_plan_that_fails_is_remembered_and_rests() -> None:
+    scene = Scene(FULL[10:])
+    assert reason_of(scene.plan()) is Reason.PLANNING
+    scene.work()
+    assert reason_of(scene.plan()) is Reason.NOT_ENOUGH_RESOURCES
+    (_, at_once), (group, rest) = scene.called
+    assert (group, at_once) == (key("gang"), 0.0)
+    assert rest > 0
+    scene.clock.step = 0.0
+    scene.clock._seconds += rest
+    scene.cluster.apply(ev.PodDeleted("full-299"))
+    assert reason_of(scene.plan()) is Reason.NOT_ENOUGH_RESOURCES  # two of some hundred
+    assert not scene.memory.planner.is_busy(key("gang"))
+
+
+def test_room_that_others_took_meanwhile_is_found_elsewhere() -> None:
+    scene = Scene([node("spare", 60)])
+    scene.plan()
+    scene.memory.planner.work()
+    tell(scene.cluster, *FULL[:5])
+    scene.work()
+    assert scene.planned == MANY
+
+
+def test_with_too_little_room_left_nothing_is_kept() -> None:
+    scene = Scene()
+    scene.plan()
+    scene.memory.planner.work()
+    tell(scene.cluster, *FULL[:30])
+    scene.work()
+    assert scene.planned == 0
+    assert not scene.snapshot.keeps_room
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        [ev.PodDeleted(f"gang-{n}") for n in range(MANY)],
+        [ev.PodGroupDeleted(pod_group("gang").api_group, key("gang"))],
+        [ev.NodesListed(())],
+    ],
+    ids=["pods", "PodGroup", "nodes"],
+)
+def test_what_goes_meanwhile_ends_the_plan(gone: list[Any]) -> None:
+    scene = Scene()
+    scene.plan()
+    scene.memory.planner.work()
+    scene.apply(gone)
+    scene.work()
+    assert not scene.snapshot.reserved_nodes
+    assert scene.called
+
+
+def test_one_that_cannot_be_planned_harms_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("odd")
+
+    scene = Scene()
+    scene.plan()
+    monkeypatch.setattr("extender.gang.keep.good", broken)
+    scene.work()
+    assert scene.memory.planner.is_resting(key("gang"))
+
+
+def test_a_group_waits_for_the_plan_of_one_that_goes_first() -> None:
+    later = pod_group("later", 2, created=5.0)
+    scene = Scene(later)
+    assert not scene.memory.plans_before(later)
+    scene.plan()
+    assert scene.memory.plans_before(later)
+    older = pod_group("older", 2, created=-1.0)
+    assert not scene.memory.plans_before(older)
+    scene.work()
+    assert not scene.memory.plans_before(later)
+
+
+def test_half_of_the_time_is_for_others() -> None:
+    """What a slice took is how long the next one waits."""
+    scene = Scene()
+    scene.plan()
+    assert scene.memory.planner.work() >= module.SLICE_SECONDS
