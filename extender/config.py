@@ -504,8 +504,12 @@ class Webhooks(_Section):
     port: int = Field(9443, ge=0, le=65535)
     older_versions: bool = Field(
         default=True,
-        description="whether to have v1beta1 served; the API server then asks at every write of a "
-        "ClusterQueue, a LocalQueue or a Workload",
+        description="whether to have v1beta1 of ClusterQueue and LocalQueue served where a CRD is "
+        "seen for the first time; later `served` is left as it is applied",
+    )
+    older_workloads: bool = Field(
+        default=False,
+        description="the same for v1beta1 of Workload; each write of a workload is then converted",
     )
     certificate: WebhookCertificate | None = Field(
         None, description="files; without them the process makes its own and keeps it in a Secret"
@@ -518,7 +522,17 @@ class Webhooks(_Section):
     )
     namespace: str = Field("gang-extender-system", min_length=1)
     secret: str = Field("gang-reconciler-webhooks-tls", min_length=1)
-    service: str = Field("gang-reconciler-webhooks", min_length=1)
+    service: str = Field(
+        "gang-reconciler-webhooks",
+        min_length=1,
+        description="Service of the webhooks for jobs, with the replicas that are ready",
+    )
+    conversion_service: str = Field(
+        "gang-reconciler-conversion",
+        min_length=1,
+        description="Service of the conversion webhook, with all replicas: a replica becomes ready "
+        "when it has read the queues, and to read them may take a conversion",
+    )
     configuration: str = Field(
         "gang-queue",
         min_length=1,
@@ -527,7 +541,7 @@ class Webhooks(_Section):
     url: str | None = Field(
         None,
         pattern=r"^https://[^/]+$",
-        description="where the API server finds the webhooks instead of the Service",
+        description="where the API server finds the webhooks instead of the Services",
     )
 
 

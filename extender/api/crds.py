@@ -65,9 +65,8 @@ class Version:
 class Definition:
     """One kind of one group. The first version is stored and served.
 
-    Older ones that say the same are served too. Those that differ are not served before somebody
-    converts: the process that does has them served. Until then the API server would ask in vain,
-    ten times a second for each kind, and no list of the kind would be complete.
+    Older ones that say the same are served too. Those that differ need a process that converts, so
+    they are not served here: the default set of manifests, which has that process, serves them.
     """
 
     group: str

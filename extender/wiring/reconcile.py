@@ -10,13 +10,14 @@ import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 import structlog
 from fastapi import FastAPI
 
 from extender.api.wellknown import Phase
+from extender.config import Reconcile as Section
 from extender.config import Settings
 from extender.controllers.aging import Aging
 from extender.controllers.pod_group import PodGroupController, touched
@@ -26,6 +27,7 @@ from extender.kube.errors import ApiError, ConflictError
 from extender.kube.lease import LeadershipLost, LeaseElection, LeaseName
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.recorder import Recorder, unreadable
+from extender.kube.reflector import Reflector
 from extender.kube.reviews import Reviews
 from extender.kube.set_aside import Aside, SetAside
 from extender.runtime.clock import SystemClock
@@ -46,7 +48,7 @@ from extender.wiring import http
 from extender.wiring.queue import Given, Queue
 from extender.wiring.reflectors import ALL_PODS, backoff, reflectors, set_aside
 from extender.wiring.serving import serving
-from extender.wiring.webhooks import webhooks
+from extender.wiring.webhooks import conversion_gate, is_converted, webhooks
 
 _log = structlog.get_logger(__name__)
 
@@ -87,6 +89,7 @@ class Reconciler:
             retried=ApiError,
             observer=_Observer(self._metrics, NAME),
         )
+        self._gate = conversion_gate(settings, client) if settings.queue.enabled else None
         self._queue: Queue | None = None
         if settings.queue.enabled:
             given = Given(
@@ -115,14 +118,7 @@ class Reconciler:
             self._metrics.certificate_ends.set_function(lambda: certificates.ends)
         # What the extender claims for groups that have waited long is claimed here as well.
         self._aging = Aging(cluster, options=settings.gang.options(), clock=clock)
-        self._election: LeaseElection | None = None
-        if chosen.leader_elect:
-            self._election = LeaseElection(
-                client,
-                of=LeaseName(chosen.lease_namespace, chosen.lease_name, identity),
-                times=chosen.times(),
-                clock=clock,
-            )
+        self._election = _election(chosen, client, clock, identity=identity)
         cluster.subscribe(self._on_change)
         for phase in Phase:
             count = partial(lambda word: groups.phases()[word], phase)
@@ -162,14 +158,19 @@ class Reconciler:
     def ready(self) -> dict[str, bool]:
         """Return what works: caches and webhooks; whoever waits to lead is ready too."""
         checks = {reflector.kind: reflector.synced for reflector in self.reflectors}
-        return checks if self._webhooks is None else {**checks, "webhooks": self._webhooks.serving}
+        if self._webhooks is not None:
+            checks["webhooks"] = self._webhooks.serving
+        if self._gate is not None:
+            why = f": {self._gate.refusal}" if self._gate.refusal else ""
+            checks[f"conversion{why}"] = self._gate.is_open
+        return checks
 
     async def run(self, serve: Callable[[], Awaitable[None]], stop: Callable[[], None]) -> None:
         """Run everything until `serve` returns; `stop` makes it. Raises LeadershipLost."""
         async with asyncio.TaskGroup() as tasks:
-            background = [
-                tasks.create_task(reflector.run(self._pacer)) for reflector in self.reflectors
-            ]
+            background = [tasks.create_task(self._follow(each)) for each in self.reflectors]
+            if self._gate is not None:
+                background.append(tasks.create_task(self._gate.run()))
             background.append(tasks.create_task(self._age()))
             background.append(tasks.create_task(self._lead(stop)))
             background.append(tasks.create_task(self.tls.run()))
@@ -184,6 +185,11 @@ class Reconciler:
     def _on_change(self, change: Change) -> None:
         for group in touched(change):
             self._controller.notice(group)
+
+    async def _follow(self, reflector: Reflector[Any]) -> None:
+        if self._gate is not None and is_converted(reflector.kind):
+            await self._gate.wait()
+        await reflector.run(self._pacer)
 
     async def _age(self) -> None:
         for reflector in self.reflectors:
@@ -223,6 +229,20 @@ class Reconciler:
         finally:
             self._leads = False
             self._metrics.leader.set(0)
+
+
+def _election(
+    chosen: Section, client: KubeClient, clock: SystemClock, *, identity: str
+) -> LeaseElection | None:
+    """Return the candidate for the Lease, None where there is no election."""
+    if not chosen.leader_elect:
+        return None
+    return LeaseElection(
+        client,
+        of=LeaseName(chosen.lease_namespace, chosen.lease_name, identity),
+        times=chosen.times(),
+        clock=clock,
+    )
 
 
 class _Observer:

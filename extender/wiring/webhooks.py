@@ -7,6 +7,7 @@ import socket
 import ssl
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -16,15 +17,17 @@ from fastapi import FastAPI
 from prometheus_client import Counter
 from typing_extensions import override
 
-from extender.api.crds import needs_webhook
+from extender.api.crds import Definition, needs_webhook
 from extender.api.definitions import DEFINITIONS
 from extender.api.selectors import matches_selector
 from extender.config import Settings
 from extender.config import Webhooks as Section
 from extender.controllers.certificates import Certificates, GivenFiles, MadeByUs, Source
+from extender.controllers.conversion import ConversionGate
 from extender.jobs import registry
-from extender.kube.certificates import Address, CertificateSecret, WebhookClients
+from extender.kube.certificates import CertificateSecret
 from extender.kube.client import KubeClient
+from extender.kube.webhook_clients import Address, WebhookClients
 from extender.runtime.clock import Clock
 from extender.server.connections import Connections
 from extender.server.webhooks import webhooks_app
@@ -39,6 +42,7 @@ from extender.wiring.reflectors import backoff
 KEEP_ALIVE_SECONDS: Final = 120
 """Longer than the 90 seconds for which the API server keeps a connection that is idle."""
 _ASKED: Final = ("localqueues", "namespaces")
+_WORKLOADS: Final = "workloads"
 
 
 def webhooks(
@@ -115,11 +119,11 @@ class Webhooks:
             connections,
             context=self.tls,
         )
-        address = Address(section.namespace, section.service, section.url)
         callers = WebhookClients(
             client,
-            address,
-            crds=_converted() if section.older_versions else (),
+            _address(section),
+            crds=_converted(),
+            serve=_served(section),
             configuration=section.configuration,
         )
         self.certificates = Certificates(
@@ -181,15 +185,47 @@ class _Server(http.Server):
                 await self.shutdown()
 
 
+def conversion_gate(settings: Settings, client: KubeClient) -> ConversionGate:
+    """Return what holds the caches back until objects can be read without loss."""
+    return ConversionGate(
+        WebhookClients(client, _address(settings.webhooks)),
+        _converted(),
+        converts=wanted(settings),
+        backoff=backoff(0.2, 5.0),
+    )
+
+
+def is_converted(kind: str) -> bool:
+    """Return whether a reflector's kind is one that the API server may have to convert."""
+    return any(each.plural == kind for each in _definitions())
+
+
+def _address(section: Section) -> Address:
+    return Address(section.namespace, section.service, section.conversion_service, section.url)
+
+
+@cache
+def _definitions() -> tuple[Definition, ...]:
+    """Return what the API server needs a webhook for; schemas are compared, which takes a while."""
+    return tuple(each for each in DEFINITIONS if needs_webhook(each))
+
+
 def _converted() -> list[str]:
-    return [each.name for each in DEFINITIONS if needs_webhook(each)]
+    return [each.name for each in _definitions()]
+
+
+def _served(section: Section) -> list[str]:
+    """Return the CRDs whose older versions are to be served."""
+    wanted_too = {True: section.older_workloads, False: section.older_versions}
+    return [each.name for each in _definitions() if wanted_too[each.plural == _WORKLOADS]]
 
 
 def _source(section: Section, client: KubeClient, clock: Clock) -> Source:
     given = section.certificate
     if given is not None:
         return GivenFiles(given.cert_file, given.key_file, given.ca_file, clock)
-    names = [f"{section.service}.{section.namespace}.svc"]
+    services = (section.service, section.conversion_service)
+    names = [f"{service}.{section.namespace}.svc" for service in services]
     host = urlsplit(section.url).hostname if section.url else None
     return MadeByUs(
         CertificateSecret(client, namespace=section.namespace, name=section.secret),

@@ -270,7 +270,8 @@ def control_plane() -> Iterator[ControlPlane]:
 def api(control_plane: ControlPlane) -> Iterator[Api]:
     with Api(control_plane.admin_kubeconfig) as api:
         gang = GangScheduler(control_plane)
-        reconciler = Reconciler(control_plane, webhooks=True)
+        settings = {"webhooks": {"olderWorkloads": True}}
+        reconciler = Reconciler(control_plane, settings=settings, webhooks=True)
         api.apply(REPO / "tests" / "harness" / "crds")
         api.apply(REPO / "manifests" / "optional" / "queue-policies.yaml")
         api.create(objects.node("batch", 64, "256Gi", labels=POOL), objects.node("other", 64))

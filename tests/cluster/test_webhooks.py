@@ -39,7 +39,10 @@ CONFIGURATIONS = [
 ]
 SECONDS = 60.0
 DAY = 86400.0
-ELECTED = {"reconcile": {"leaseSeconds": 8, "renewSeconds": 6, "retrySeconds": 0.3}}
+ELECTED = {
+    "reconcile": {"leaseSeconds": 8, "renewSeconds": 6, "retrySeconds": 0.3},
+    "webhooks": {"olderWorkloads": True},
+}
 
 
 control_plane, api = alone()
@@ -156,8 +159,7 @@ def test_the_certificate_is_kept_and_its_authoritys_key_is_not(
     assert secret["type"] == "kubernetes.io/tls"
     assert set(secret["data"]) == {"ca.crt", "tls.crt", "tls.key"}
     assert found is not None
-    names = ["gang-reconciler-webhooks.gang-extender-system.svc", "127.0.0.1"]
-    assert fault(found, names, now=time.time()) == ""
+    assert fault(found, NAMES, now=time.time()) == ""
     assert served(replica, found.authorities) == found.certificate
     assert told(api) == [found.authorities] * len(CONVERTED)
 
@@ -172,6 +174,7 @@ def test_a_second_replica_serves_the_same_certificate_and_does_not_lead(
         settings=ELECTED,
         webhooks=True,
         webhooks_url=replica.webhooks_url,
+        crds=False,
     )
     try:
         found = bundle(api)
@@ -217,7 +220,11 @@ def await_another(api: Api, replica: Reconciler, before: Bundle) -> Bundle:
     return api.wait_for("another certificate is served", renewed, SECONDS)
 
 
-NAMES = ["gang-reconciler-webhooks.gang-extender-system.svc", "127.0.0.1"]
+NAMES = [
+    "gang-reconciler-webhooks.gang-extender-system.svc",
+    "gang-reconciler-conversion.gang-extender-system.svc",
+    "127.0.0.1",
+]
 
 
 def test_a_certificate_is_renewed_before_its_end(api: Api, replica: Reconciler) -> None:
@@ -266,11 +273,33 @@ def test_a_broken_secret_is_replaced_and_nobody_notices(
 
 
 @pytest.mark.usefixtures("replica")
-def test_older_versions_are_served_again_after_the_crds_were_applied_anew(api: Api) -> None:
+def test_what_is_applied_later_about_served_is_left_as_it_is(api: Api) -> None:
     applied = {each["metadata"]["name"]: each["spec"] for each in api.apply(MANIFESTS / "crds")}
     assert [version["served"] for version in applied[CONVERTED[0]]["versions"]] == [True, False]
+    try:
+        await_look(api)
+        for name in CONVERTED:
+            versions = api.get(CRDS, name)["spec"]["versions"]
+            assert [version["served"] for version in versions] == [True, False]
+    finally:
+        for name in CONVERTED:
+            serve = [{"op": "replace", "path": "/spec/versions/1/served", "value": True}]
+            api.patch(CRDS, name, body=serve, how="json")
+        await_served(api)
 
-    await_served(api)
+
+def await_look(api: Api) -> None:
+    """Return when the process has looked at all CRDs, from beginning to end, since the call."""
+    for name in (CONVERTED[-1], CONVERTED[0], CONVERTED[-1]):
+        gone = [{"op": "remove", "path": "/spec/conversion/webhook/clientConfig/caBundle"}]
+        api.patch(CRDS, name, body=gone, how="json")
+
+        def whole(name: str = name) -> bool:
+            return (
+                "caBundle" in api.get(CRDS, name)["spec"]["conversion"]["webhook"]["clientConfig"]
+            )
+
+        api.wait_for("the authority is written again", whole, SECONDS)
 
 
 @pytest.fixture
@@ -294,6 +323,8 @@ def hooks(api: Api, replica: Reconciler) -> Iterator[None]:
     yield
     for each in CONFIGURATIONS:
         api.delete(each, "gang-queue")
+    for kind in ("clusterrolebindings", "clusterroles"):
+        api.delete(f"rbac.authorization.k8s.io/v1/{kind}", "gang-reconciler-webhooks")
 
 
 def refusal(api: Api, job: Object) -> str:
@@ -382,21 +413,34 @@ MAY: dict[tuple[str, str, str, str], set[str]] = {
     ("apiextensions.k8s.io", "customresourcedefinitions", "", "podgroups.scheduling.x-k8s.io"): (
         set()
     ),
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "gang-queue"): {
-        "get",
-        "patch",
-    },
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "gang-queue"): {"get"},
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "", "other"): set(),
 }
 
 
-@pytest.mark.usefixtures("replica")
-def test_the_reconciler_may_touch_what_is_its_own_and_no_more(control_plane: ControlPlane) -> None:
+@pytest.fixture
+def account(control_plane: ControlPlane, replica: Reconciler) -> Iterator[Api]:
+    del replica  # the account is there with it
     kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, "gang-reconciler")
-    with Api(kubeconfig) as reconciler:
-        found = {what: allowed(reconciler, what) for what in MAY}
+    with Api(kubeconfig) as account:
+        yield account
 
-    assert found == MAY
+
+def test_the_reconciler_may_touch_what_is_its_own_and_no_more(account: Api) -> None:
+    # What another test has taken away is still known for a moment.
+    account.wait_for("the role is in force", lambda: not may_write_configurations(account))
+
+    assert {what: allowed(account, what) for what in MAY} == MAY
+
+
+@pytest.mark.usefixtures("hooks")
+def test_the_right_to_write_webhook_configurations_comes_with_them(account: Api) -> None:
+    account.wait_for("the role is in force", lambda: may_write_configurations(account))
+
+
+def may_write_configurations(account: Api) -> bool:
+    kind = "mutatingwebhookconfigurations"
+    return "patch" in allowed(account, ("admissionregistration.k8s.io", kind, "", "gang-queue"))
 
 
 def allowed(api: Api, what: tuple[str, str, str, str]) -> set[str]:
@@ -422,22 +466,28 @@ def test_the_role_names_the_kinds_that_are_converted() -> None:
     assert {each.name for each in DEFINITIONS if needs_webhook(each)} == set(CONVERTED)
 
 
-def test_the_service_is_the_one_that_the_process_names(api: Api) -> None:
+def test_the_services_are_those_that_the_process_names(api: Api) -> None:
     api.apply(MANIFESTS / "namespace.yaml")
-    service = yaml.safe_load((MANIFESTS / "reconciler" / "service.yaml").read_text())
+    services = [*yaml.safe_load_all((MANIFESTS / "reconciler" / "service.yaml").read_text())]
     deployment = yaml.safe_load((MANIFESTS / "reconciler" / "deployment.yaml").read_text())
-    named = Webhooks()
-
-    params = {"dryRun": "All", "fieldValidation": "Strict"}
-    path = f"/api/v1/namespaces/{NAMESPACE}/services"
-    taken = api.request("POST", path, body=service, params=params).json()
-
-    assert (service["metadata"]["namespace"], service["metadata"]["name"]) == (
-        named.namespace,
-        named.service,
-    )
-    [port] = taken["spec"]["ports"]
     ports = deployment["spec"]["template"]["spec"]["containers"][0]["ports"]
-    assert {"name": port["targetPort"], "containerPort": named.port} in ports
     pod = deployment["spec"]["template"]["metadata"]["labels"]
-    assert taken["spec"]["selector"].items() <= pod.items()
+    named = Webhooks()
+    found = {}
+    for service in services:
+        params = {"dryRun": "All", "fieldValidation": "Strict"}
+        path = f"/api/v1/namespaces/{NAMESPACE}/services"
+        taken = api.request("POST", path, body=service, params=params).json()
+        [port] = taken["spec"]["ports"]
+        assert service["metadata"]["namespace"] == named.namespace
+        assert {"name": port["targetPort"], "containerPort": named.port} in ports
+        assert taken["spec"]["selector"].items() <= pod.items()
+        unready = taken["spec"].get("publishNotReadyAddresses", False)
+        found[service["metadata"]["name"]] = unready
+
+    # Who is not ready converts, and is not asked about jobs: it would answer 503.
+    assert found == {named.service: False, named.conversion_service: True}
+    text = (MANIFESTS / "optional" / "webhooks.yaml").read_text()
+    configurations = [each for each in yaml.safe_load_all(text) if "webhooks" in each]
+    hooks = [webhook for each in configurations for webhook in each["webhooks"]]
+    assert {each["clientConfig"]["service"]["name"] for each in hooks} == {named.service}

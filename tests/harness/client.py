@@ -38,6 +38,7 @@ class ApiError(Exception):
 
     def __init__(self, response: httpx.Response) -> None:
         self.status = response.status_code
+        self.headers = response.headers
         try:
             answer = response.json()
         except ValueError:

@@ -158,18 +158,19 @@ class ControlPlane:
         name: str = "kube-scheduler",
         args: Sequence[str] = (),
         wait: bool = True,
+        kubeconfig: Path | None = None,
     ) -> Component:
         """Start a stock kube-scheduler with a KubeSchedulerConfiguration and return it.
 
-        The kubeconfig of system:kube-scheduler is written into the configuration; leader
-        election is off unless the configuration asks for it.
+        A kubeconfig, that of system:kube-scheduler if none is given, is written into the
+        configuration; leader election is off unless the configuration asks for it.
         """
         document = yaml.safe_load(config.read_text()) if isinstance(config, Path) else config
         settings = copy.deepcopy(dict(document or {}))
         settings.setdefault("apiVersion", SCHEDULER_API)
         settings.setdefault("kind", "KubeSchedulerConfiguration")
         settings.setdefault("leaderElection", {}).setdefault("leaderElect", False)
-        kubeconfig = self.kubeconfig("system:kube-scheduler")
+        kubeconfig = kubeconfig or self.kubeconfig("system:kube-scheduler")
         settings.setdefault("clientConnection", {})["kubeconfig"] = str(kubeconfig)
         path = self.folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(settings))

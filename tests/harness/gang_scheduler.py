@@ -1,7 +1,8 @@
 """The extender and a stock kube-scheduler configured for it, as a user would run them.
 
-The CRDs and roles are those of `manifests/`, the scheduler's configuration that of
-`scheduler-config/`, and the extender runs with the token of its own service account.
+The CRDs, roles, policies and priority levels are those of `manifests/`, the scheduler's
+configuration that of `scheduler-config/`, and the extender runs with the token of its own service
+account.
 """
 
 import sys
@@ -21,10 +22,11 @@ NAMESPACE = "gang-extender-system"
 SERVICE_ACCOUNT = "gang-extender"
 
 
-def install(control_plane: ControlPlane) -> Path:
+def install(control_plane: ControlPlane, *, crds: bool = True) -> Path:
     """Apply what an administrator applies, and return the kubeconfig of the extender's account."""
     with Api(control_plane.admin_kubeconfig) as api:
-        for part in ("crds", "namespace.yaml", "rbac"):
+        parts = ("namespace.yaml", "rbac", "policies", "flow-control")
+        for part in ("crds", *parts) if crds else parts:
             api.apply(ROOT / "manifests" / part)
     return control_plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
 
@@ -47,8 +49,8 @@ class GangScheduler:
     """The two processes; each can be killed and started alone and keeps its port.
 
     A second pair in one control plane needs a `name` of its own, and a `scheduler` configuration
-    with a profile of another name than `default-scheduler`. With `api_port` the extender reaches
-    the API server through that port of 127.0.0.1.
+    with a profile of another name than `default-scheduler`. With a `kubeconfig` both run with that.
+    With `api_port` the extender reaches the API server through that port of 127.0.0.1.
     """
 
     def __init__(
@@ -60,11 +62,13 @@ class GangScheduler:
         scheduler: Mapping[str, Any] | None = None,
         args: Sequence[str] = (),
         api_port: int | None = None,
+        kubeconfig: Path | None = None,
     ) -> None:
         self._control_plane = control_plane
-        kubeconfig = install(control_plane)
+        account = install(control_plane)
+        own = kubeconfig or account
         if api_port is not None:
-            kubeconfig = control_plane.through(kubeconfig, api_port, name)
+            own = control_plane.through(own, api_port, name)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         config = control_plane.folder / f"{name}-extender.yaml"
@@ -73,7 +77,7 @@ class GangScheduler:
             f"{name}-extender",
             [
                 *(sys.executable, "-m", "extender", "serve"),
-                *("--kubeconfig", kubeconfig, "--config", config, "--port", str(self.port)),
+                *("--kubeconfig", own, "--config", config, "--port", str(self.port)),
                 *args,
             ],
             env={"PYTHONFAULTHANDLER": "1"},  # a crash of a C extension is told in the log
@@ -81,7 +85,9 @@ class GangScheduler:
         )
         self.wait_ready()
         self.scheduler: Component = control_plane.scheduler(
-            scheduler_config(self.port, **(scheduler or {})), name=f"{name}-kube-scheduler"
+            scheduler_config(self.port, **(scheduler or {})),
+            name=f"{name}-kube-scheduler",
+            kubeconfig=kubeconfig,
         )
 
     def wait_ready(self) -> None:

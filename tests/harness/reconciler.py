@@ -19,7 +19,8 @@ class Reconciler:
 
     A second one in the same control plane needs a `name` of its own. With `webhooks` it serves
     those too, and tells the API server its URL in place of the Service; `webhooks_url` is another
-    replica's, whose place this one can take. With `api_port` it reaches the API server through
+    replica's, whose place this one can take. Without `crds` those that are there are left as they
+    are. With `api_port` it reaches the API server through
     that port of 127.0.0.1.
     """
 
@@ -34,9 +35,11 @@ class Reconciler:
         api_port: int | None = None,
         args: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        crds: bool = True,
+        wait: bool = True,
     ) -> None:
         self._control_plane = control_plane
-        install(control_plane)
+        install(control_plane, crds=crds)
         kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
         if api_port is not None:
             kubeconfig = control_plane.through(kubeconfig, api_port, name)
@@ -65,7 +68,8 @@ class Reconciler:
             env={"PYTHONFAULTHANDLER": "1", **(env or {})},
             url=self.url,
         )
-        self.wait_ready()
+        if wait:
+            self.wait_ready()
 
     @property
     def leads(self) -> bool:

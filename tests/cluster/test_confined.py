@@ -1,0 +1,552 @@
+"""What the two identities may change where RBAC lets them do everything: the policies refuse.
+
+On a control plane of its own, because both are cluster-admin here.
+"""
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from extender.jobs.registry import builtin
+from extender.jobs.steps import start_steps, stop_steps
+from extender.jobs.templates import Placement, same
+from tests.cluster.alone import alone
+from tests.cluster.served import CRDS
+from tests.harness import objects
+from tests.harness.client import Api, ApiError
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import NAMESPACE, ROOT, install
+from tests.harness.kinds import POD_SETS, QUEUE, fresh
+from tests.harness.objects import Object
+
+EXTENDER, RECONCILER = "gang-extender", "gang-reconciler"
+GANG, ADMISSION = "scheduling.x-k8s.io/gang", "kueue.x-k8s.io/admission"
+POD_GROUPS = "scheduling.x-k8s.io/v1alpha1/podgroups"
+QUEUES = "kueue.x-k8s.io/v1beta2/clusterqueues"
+READY = "scheduling.x-k8s.io/gang-ready"
+SECONDS = 60.0
+
+control_plane, api = alone()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unbounded(control_plane: ControlPlane, api: Api) -> None:
+    """Everything is applied, and RBAC refuses the two accounts nothing."""
+    install(control_plane)
+    api.apply(ROOT / "tests" / "harness" / "crds")
+    subjects = [
+        {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
+        for name in (EXTENDER, RECONCILER)
+    ]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    api.create(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "unbounded"},
+            "roleRef": role,
+            "subjects": subjects,
+        }
+    )
+
+
+def as_account(control_plane: ControlPlane, api: Api, name: str) -> Iterator[Api]:
+    """Yield the API server as an account sees it, once it may do all and the policies hold."""
+    with Api(control_plane.service_account_kubeconfig(NAMESPACE, name)) as account:
+
+        def held() -> bool:
+            body = objects.pod(f"probe-{uuid4().hex[:8]}")
+            try:
+                account.request("POST", "/api/v1/namespaces/default/pods", body=body, params=DRY)
+            except ApiError as error:
+                return "ValidatingAdmissionPolicy" in str(error)
+            return False
+
+        api.wait_for("the policies are in force", held, SECONDS)
+        yield account
+
+
+DRY = {"dryRun": "All"}
+
+
+@pytest.fixture(scope="module")
+def extender(control_plane: ControlPlane, api: Api, unbounded: None) -> Iterator[Api]:
+    yield from as_account(control_plane, api, EXTENDER)
+
+
+@pytest.fixture(scope="module")
+def reconciler(control_plane: ControlPlane, api: Api, unbounded: None) -> Iterator[Api]:
+    yield from as_account(control_plane, api, RECONCILER)
+
+
+@pytest.fixture
+def namespace(api: Api) -> str:
+    name = f"test-{uuid4().hex[:8]}"
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return name
+
+
+def put(path: str, value: Any, op: str = "add") -> Object:
+    return {"op": op, "path": path, "value": value}
+
+
+def key(name: str) -> str:
+    return name.replace("/", "~1")
+
+
+def refused(
+    account: Api,
+    resource: str,
+    name: str,
+    namespace: str | None,
+    *changes: Object,
+    subresource: str = "",
+) -> str:
+    """Return what the policy says to a change, nothing where it is taken."""
+    try:
+        account.patch(
+            resource, name, namespace, body=list(changes), how="json", subresource=subresource
+        )
+    except ApiError as error:
+        if "ValidatingAdmissionPolicy" not in str(error):
+            raise
+        return str(error)
+    return ""
+
+
+CONTAINER = "/spec/containers/0/image"
+ANY = {"operator": "Exists"}
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}
+LIMIT = put("/spec/activeDeadlineSeconds", 1)
+EXTENDER_MAY_NOT = {
+    "an image": ([put(CONTAINER, "evil", "replace")], "spec: "),
+    "a deadline": ([LIMIT], "spec: "),
+    "tolerations": ([put("/spec/tolerations/-", ANY)], "spec: "),
+    "a node selector": ([put("/spec/nodeSelector", {"a": "b"})], "spec: "),
+    "a label": ([put("/metadata/labels/app", "b", "replace")], "metadata: "),
+    "a label that goes": ([{"op": "remove", "path": "/metadata/labels/app"}], "metadata: "),
+    "all labels": ([{"op": "remove", "path": "/metadata/labels"}], "metadata: "),
+    "an annotation": ([put("/metadata/annotations/other", "b")], "metadata.annotations: "),
+    "an annotation that goes": (
+        [{"op": "remove", "path": "/metadata/annotations/kept"}],
+        "metadata.annotations: ",
+    ),
+    "a finalizer": ([put("/metadata/finalizers", ["a.example/b"])], "metadata: "),
+    "an owner": ([put("/metadata/ownerReferences", [OWNER])], "metadata: "),
+    "another's gate": (
+        [put("/spec/schedulingGates", [{"name": GANG}], "replace")],
+        "spec.schedulingGates: ",
+    ),
+    "all gates": ([{"op": "remove", "path": "/spec/schedulingGates"}], "spec.schedulingGates: "),
+    "an image beside what it may": (
+        [
+            put(f"/metadata/annotations/{key('scheduling.x-k8s.io/woken-at')}", "now"),
+            put(CONTAINER, "evil", "replace"),
+        ],
+        "spec: ",
+    ),
+}
+
+
+def gated(namespace: str, **more: Any) -> Object:
+    return objects.pod(
+        "p",
+        namespace=namespace,
+        labels={"app": "a", **more},
+        annotations={"kept": "a"},
+        gates=[ADMISSION, GANG, "example.com/other"],
+    )
+
+
+@pytest.mark.parametrize(("changes", "field"), EXTENDER_MAY_NOT.values(), ids=EXTENDER_MAY_NOT)
+def test_the_extender_may_not_change_of_a_pod(
+    api: Api, extender: Api, namespace: str, changes: Sequence[Object], field: str
+) -> None:
+    before = api.create(gated(namespace))
+    said = refused(extender, "pods", "p", namespace, *changes)
+    assert f"denied request: {field}" in said
+    assert (
+        api.get("pods", "p", namespace)["metadata"]["resourceVersion"]
+        == (before["metadata"]["resourceVersion"])
+    )
+
+
+def test_the_extender_wakes_a_pod_and_takes_its_gate_away(
+    api: Api, extender: Api, namespace: str
+) -> None:
+    api.create(gated(namespace), objects.pod("bare", namespace=namespace))
+    woken = {"metadata": {"annotations": {"scheduling.x-k8s.io/woken-at": "now"}}}
+    extender.patch("pods", "bare", namespace, body=woken)
+    extender.patch("pods", "p", namespace, body=woken)
+    assert refused(
+        extender, "pods", "p", namespace, {"op": "remove", "path": "/spec/schedulingGates/1"}
+    ) == ("")
+    left = api.get("pods", "p", namespace)["spec"]["schedulingGates"]
+    assert left == [{"name": ADMISSION}, {"name": "example.com/other"}]
+
+
+@pytest.fixture(scope="module")
+def node(api: Api) -> str:
+    api.create(objects.node("n", labels={"topology.kubernetes.io/zone": "z"}))
+    return "n"
+
+
+def binding(pod: Object, node: str, **metadata: Any) -> Object:
+    meta = pod["metadata"]
+    names = {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]}
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": names | metadata,
+        "target": target,
+    }
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"uid": ""}, {"annotations": {"a": "b"}}, {"labels": {"a": "b"}}], ids=str
+)
+def test_the_extenders_bindings_bring_nothing_along(
+    api: Api, extender: Api, namespace: str, node: str, metadata: Object
+) -> None:
+    pod = api.create(objects.pod("p", namespace=namespace))
+    path = f"/api/v1/namespaces/{namespace}/pods/p/binding"
+    with pytest.raises(ApiError, match=r"the extender('s)? bind"):
+        extender.request("POST", path, body=binding(pod, node, **metadata))
+    assert "nodeName" not in api.get("pods", "p", namespace)["spec"]
+
+    extender.request("POST", path, body=binding(pod, node))
+    assert api.get("pods", "p", namespace)["spec"]["nodeName"] == node
+
+
+@pytest.mark.parametrize("account", [EXTENDER, RECONCILER])
+def test_other_verbs_are_refused(
+    api: Api, extender: Api, reconciler: Api, namespace: str, account: str
+) -> None:
+    who = {EXTENDER: extender, RECONCILER: reconciler}[account]
+    api.create(objects.pod("p", namespace=namespace))
+    with pytest.raises(ApiError, match="CREATE of pods is not its own"):
+        who.create(objects.pod("mine", namespace=namespace))
+    with pytest.raises(ApiError, match="ValidatingAdmissionPolicy"):
+        who.delete("pods", "p", namespace)
+    debug = {"ephemeralContainers": [{"name": "x", "image": "evil"}]}
+    with pytest.raises(ApiError, match="of pods/ephemeralcontainers is not its own"):
+        who.patch(
+            "pods",
+            "p",
+            namespace,
+            body={"spec": debug},
+            how="strategic",
+            subresource="ephemeralcontainers",
+        )
+
+
+def condition(kind: str, status: str = "True") -> Object:
+    at = "2026-11-22T00:00:00Z"
+    return {
+        "type": kind,
+        "status": status,
+        "reason": "Said",
+        "message": "",
+        "lastTransitionTime": at,
+    }
+
+
+@pytest.fixture
+def group(api: Api, namespace: str) -> str:
+    api.create(objects.pod_group("g", 2, namespace=namespace))
+    status = {"status": {"phase": "Pending", "conditions": [condition("Scheduled", "False")]}}
+    api.patch(POD_GROUPS, "g", namespace, body=status, subresource="status")
+    return namespace
+
+
+STATUS_CHANGES = {
+    "the phase": put("/status/phase", "Running"),
+    "a condition": put("/status/conditions/0/status", "True"),
+    "a condition that goes": put("/status/conditions", []),
+    "another condition": put("/status/conditions/-", condition("Running")),
+}
+
+
+@pytest.mark.parametrize("change", STATUS_CHANGES.values(), ids=STATUS_CHANGES)
+def test_the_extender_changes_one_condition_of_a_group(
+    api: Api, extender: Api, group: str, change: Object
+) -> None:
+    permitted = put("/status/conditions/-", condition("Permitted", "False"))
+    assert refused(extender, POD_GROUPS, "g", group, permitted, subresource="status") == ""
+    said = refused(extender, POD_GROUPS, "g", group, change, subresource="status")
+    assert "status: of a PodGroup's status the extender only changes" in said
+    with pytest.raises(ApiError, match="UPDATE of podgroups is not its own"):
+        extender.patch(POD_GROUPS, "g", group, body={"spec": {"minMember": 1}})
+
+
+RECONCILER_MAY_NOT = {
+    "an image": ([put(CONTAINER, "evil", "replace")], "spec: "),
+    "a deadline": ([LIMIT], "spec: "),
+    "a label": ([put("/metadata/labels/app", "b", "replace")], "metadata.labels, "),
+    "a label that goes": ([{"op": "remove", "path": "/metadata/labels/app"}], "metadata.labels, "),
+    "an annotation": ([put("/metadata/annotations/other", "b")], "metadata.labels, "),
+    "a finalizer": ([put("/metadata/finalizers", ["a.example/b"])], "metadata.finalizers: "),
+    "an owner": ([put("/metadata/ownerReferences", [OWNER])], "metadata: "),
+    "another's gate": (
+        [put("/spec/schedulingGates", [{"name": ADMISSION}], "replace")],
+        "spec.schedulingGates: ",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "field"), RECONCILER_MAY_NOT.values(), ids=RECONCILER_MAY_NOT)
+def test_the_reconciler_may_not_change_of_a_pod(
+    api: Api, reconciler: Api, namespace: str, changes: Sequence[Object], field: str
+) -> None:
+    api.create(gated(namespace, **{QUEUE: "q"}))
+    assert f"denied request: {field}" in refused(reconciler, "pods", "p", namespace, *changes)
+
+
+def test_the_reconciler_lets_pods_of_queues_go_and_no_others(
+    api: Api, reconciler: Api, namespace: str
+) -> None:
+    api.create(objects.pod("plain", namespace=namespace))
+    mark = put("/metadata/annotations", {"kueue.x-k8s.io/workload": "w"})
+    assert "pods of queues only" in refused(reconciler, "pods", "plain", namespace, mark)
+    with pytest.raises(ApiError, match="pods of queues only"):
+        reconciler.delete("pods", "plain", namespace)
+
+    stored = api.create(gated(namespace, **{QUEUE: "q"}))
+    job = builtin()["pod"].wrap_all([deepcopy(stored)])
+    [name] = [each.name for each in job.pod_sets()]
+    [step] = start_steps(job, [placement(name)])
+    reconciler.patch("pods", "p", namespace, body=step.patch)
+    found = api.get("pods", "p", namespace)
+    assert [each["name"] for each in found["spec"]["schedulingGates"]] == [
+        GANG,
+        "example.com/other",
+    ]
+    assert found["spec"]["nodeSelector"] == {"pool": "a"}
+    reconciler.delete("pods", "p", namespace)
+
+
+def test_the_reconciler_says_of_a_pod_whether_its_gang_is_ready_and_nothing_else(
+    api: Api, reconciler: Api, namespace: str
+) -> None:
+    api.create(objects.pod("p", namespace=namespace, readinessGates=[{"conditionType": READY}]))
+
+    def say(kind: str) -> None:
+        body = {"status": {"conditions": [condition(kind)]}}
+        reconciler.patch("pods", "p", namespace, body=body, how="strategic", subresource="status")
+
+    say(READY)
+    with pytest.raises(ApiError, match="only changes the condition"):
+        say("Ready")
+    for change in (put("/status/phase", "Running"), put("/status/podIP", "10.0.0.1")):
+        said = refused(reconciler, "pods", "p", namespace, change, subresource="status")
+        assert "status: of a pod's status" in said
+    label = put("/metadata/labels", {"a": "b"})
+    assert "changes nothing else" in refused(
+        reconciler, "pods", "p", namespace, label, subresource="status"
+    )
+
+
+def placement(name: str, **more: Any) -> Placement:
+    return Placement(
+        name=name,
+        count=1,
+        node_selector={"pool": "a"},
+        tolerations=({"key": "pool", "operator": "Exists"},),
+        labels={"kueue.x-k8s.io/podset": name, "scheduling.x-k8s.io/pod-group": "g"},
+        annotations={"kueue.x-k8s.io/workload": "w"},
+        **more,
+    )
+
+
+KINDS = ["batch/job", *POD_SETS]
+
+
+def stored_job(api: Api, kind: str, namespace: str) -> tuple[str, Object]:
+    """Create a suspended job; return its resource, and how it is stored."""
+    found = builtin()[kind]
+    resource = f"{found.group}/{found.version}/{found.plural}"
+    if kind == "batch/job":
+        body = objects.job("work", 2, namespace=namespace, queue="q", suspend=True)
+    else:
+        body = fresh(POD_SETS[kind][0](), namespace=namespace, queue="q")
+    return resource, api.create(body)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_reconciler_starts_and_stops_jobs(
+    api: Api, reconciler: Api, namespace: str, kind: str
+) -> None:
+    resource, stored = stored_job(api, kind, namespace)
+    wrap = builtin()[kind].wrap
+    before = wrap(deepcopy(stored)).pod_sets()
+    steps = start_steps(wrap(deepcopy(stored)), [placement(each.name) for each in before])
+    for step in steps:
+        started = reconciler.patch(resource, "work", namespace, body=step.patch)
+    assert not wrap(deepcopy(started)).is_suspended()
+    assert wrap(deepcopy(started)).pod_sets() != before
+
+    # What a controller says when it has started it, and when it has ended its pods.
+    if kind == "batch/job":
+        at = {"status": {"startTime": "2026-11-22T00:00:00Z"}}
+        started = api.patch(resource, "work", namespace, body=at, subresource="status")
+    for _ in range(2):
+        for step in stop_steps(wrap(deepcopy(started)), before):
+            started = reconciler.patch(
+                resource, "work", namespace, body=step.patch, subresource=step.subresource
+            )
+    assert wrap(deepcopy(started)).is_suspended()
+    after = wrap(deepcopy(started)).pod_sets()
+    pairs = zip(after, before, strict=True)
+    assert all(same(one.template, other.template) for one, other in pairs)
+
+
+IMAGES = {
+    "batch/job": "/spec/template/spec/containers/0/image",
+    "jobset.x-k8s.io/jobset": (
+        "/spec/replicatedJobs/1/template/spec/template/spec/containers/0/image"
+    ),
+    "kubeflow.org/mpijob": "/spec/mpiReplicaSpecs/Worker/template/spec/containers/0/image",
+    "kubeflow.org/pytorchjob": "/spec/pytorchReplicaSpecs/Master/template/spec/containers/0/image",
+    "kubeflow.org/tfjob": "/spec/tfReplicaSpecs/PS/template/spec/containers/0/image",
+    "kubeflow.org/xgboostjob": "/spec/xgbReplicaSpecs/Worker/template/spec/containers/0/image",
+    "ray.io/rayjob": "/spec/rayClusterSpec/workerGroupSpecs/1/template/spec/containers/0/image",
+}
+OTHER_FIELDS = {
+    "batch/job": [put("/spec/ttlSecondsAfterFinished", 0), put("/spec/backoffLimit", 9)],
+    "jobset.x-k8s.io/jobset": [
+        put("/spec/replicatedJobs/1/replicas", 9),
+        put("/spec/replicatedJobs/1/template/spec/parallelism", 9),
+        {"op": "remove", "path": "/spec/replicatedJobs/0"},
+        put("/spec/failurePolicy", {"maxRestarts": 1}),
+    ],
+    "kubeflow.org/mpijob": [
+        put("/spec/mpiReplicaSpecs/Worker/replicas", 9),
+        put("/spec/runPolicy/backoffLimit", 9),
+        {"op": "remove", "path": "/spec/mpiReplicaSpecs/Launcher"},
+        put("/spec/slotsPerWorker", 2),
+    ],
+    "ray.io/rayjob": [
+        put("/spec/entrypoint", "evil"),
+        put("/spec/rayClusterSpec/workerGroupSpecs/0/replicas", 9),
+        {"op": "remove", "path": "/spec/rayClusterSpec/workerGroupSpecs/0"},
+        put("/spec/rayClusterSpec/headGroupSpec/rayStartParams", {"a": "b"}),
+        {"op": "remove", "path": "/spec/submitterPodTemplate"},
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_reconciler_may_not_change_of_a_job(
+    api: Api, reconciler: Api, namespace: str, kind: str
+) -> None:
+    resource, _ = stored_job(api, kind, namespace)
+
+    def say(change: Object) -> str:
+        return refused(reconciler, resource, "work", namespace, change)
+
+    # The API server itself takes no other image for a Job.
+    if kind == "batch/job":
+        changes = OTHER_FIELDS[kind]
+    else:
+        assert "template: of a pod template" in say(put(IMAGES[kind], "evil", "replace"))
+        changes = OTHER_FIELDS.get(kind, [])
+    for change in changes:
+        assert "denied request: spec: " in say(change), change
+    for change in (
+        put("/metadata/labels/other", "b"),
+        put("/metadata/ownerReferences", [OWNER]),
+        put("/metadata/finalizers", ["a.example/b"]),
+    ):
+        assert "denied request: metadata: " in say(change), change
+    with pytest.raises(ApiError, match=r"DELETE of .* is not its own"):
+        reconciler.delete(resource, "work", namespace)
+
+
+def test_the_reconciler_may_not_say_that_a_job_is_done(
+    api: Api, reconciler: Api, namespace: str
+) -> None:
+    resource, _ = stored_job(api, "batch/job", namespace)
+    at = {"status": {"startTime": "2026-11-22T00:00:00Z"}}
+    api.patch(resource, "work", namespace, body=at, subresource="status")
+    done = put("/status/succeeded", 2)
+    said = refused(reconciler, resource, "work", namespace, done, subresource="status")
+    assert "only removes startTime" in said
+
+
+def test_the_reconciler_may_not_give_itself_quota(api: Api, reconciler: Api) -> None:
+    queue = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": "q"},
+        "spec": {"namespaceSelector": {}},
+    }
+    api.create(queue)
+    mine = put("/metadata/finalizers", ["kueue.x-k8s.io/resource-in-use"])
+    assert refused(reconciler, QUEUES, "q", None, mine) == ""
+    for change in (
+        put("/spec/cohortName", "c"),
+        put("/metadata/labels", {"a": "b"}),
+        put("/metadata/finalizers/-", "a.example/b"),
+    ):
+        said = refused(reconciler, QUEUES, "q", None, change)
+        assert "only changes the finalizer" in said
+    with pytest.raises(ApiError, match="CREATE of clusterqueues is not its own"):
+        reconciler.create({**queue, "metadata": {"name": "mine"}})
+
+
+def test_the_reconciler_may_not_change_of_a_crd(api: Api, reconciler: Api) -> None:
+    name = "clusterqueues.kueue.x-k8s.io"
+    client = {"url": "https://127.0.0.1:1/convert"}
+    webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
+    converts = put("/spec/conversion", {"strategy": "Webhook", "webhook": webhook})
+    assert refused(reconciler, CRDS, name, None, converts) == ""
+    for change, field in (
+        (put("/spec/conversion", {"strategy": "None"}), "spec.conversion.strategy: "),
+        (put("/spec/versions/0/schema/openAPIV3Schema/description", "x"), "spec: "),
+        (put("/spec/names/categories", ["all"]), "spec: "),
+        (put("/metadata/labels", {"a": "b"}), "metadata: "),
+        (put("/metadata/annotations", {"a": "b"}), "metadata: "),
+    ):
+        assert f"denied request: {field}" in refused(reconciler, CRDS, name, None, change), change
+    others = "podgroups.scheduling.x-k8s.io"
+    assert "metadata.name: " in refused(reconciler, CRDS, others, None, converts)
+    api.apply(ROOT / "manifests" / "crds" / "kueue.x-k8s.io_clusterqueues.yaml")
+    api.patch(CRDS, name, body={"spec": {"conversion": {"strategy": "None", "webhook": None}}})
+
+
+@pytest.fixture
+def room(api: Api) -> None:
+    """The field is in the schema, also where the CRD of this checkout does not have it."""
+    status = "/spec/versions/0/schema/openAPIV3Schema/properties/status"
+    for each in ("podgroups.scheduling.x-k8s.io",):
+        loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        change = [put(f"{status}/properties/grantedRoom", loose)]
+        api.patch(CRDS, each, body=change, how="json")
+        api._await_crd(each)
+
+
+@pytest.mark.usefixtures("room")
+def test_only_the_reconciler_keeps_room(api: Api, reconciler: Api, group: str) -> None:
+    def say(who: Api, cpu: str) -> str:
+        change = put("/status/grantedRoom", {"nodes": {"n": {"cpu": cpu}}})
+        return refused(who, POD_GROUPS, "g", group, change, subresource="status")
+
+    def stored() -> bool:
+        say(reconciler, "1")
+        return "grantedRoom" in api.get(POD_GROUPS, "g", group)["status"]
+
+    api.wait_for("the field is known", stored, SECONDS)
+    assert "status.grantedRoom: only the reconciler writes it" in say(api, "2")
+    removed = {"op": "remove", "path": "/status/grantedRoom"}
+    assert "only the reconciler" in refused(
+        api, POD_GROUPS, "g", group, removed, subresource="status"
+    )
+    assert say(api, "1") == ""
+    phase = {"status": {"phase": "Running"}}
+    api.patch(POD_GROUPS, "g", group, body=phase, subresource="status")
+    api.patch(POD_GROUPS, "g", group, body={"spec": {"minMember": 1}})
+    assert say(reconciler, "3") == ""

@@ -1,0 +1,91 @@
+"""As much of `kubectl kustomize` as the manifests use, so that tests apply what it would.
+
+Resources (files and folders), and patches with a target: JSON patches of `test`, `add` and
+`replace`, or one that deletes.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Object = dict[str, Any]
+
+FILE = "kustomization.yaml"
+_KNOWN = {"apiVersion", "kind", "resources", "patches"}
+_TARGET = {"group", "version", "kind", "name"}
+
+
+class KustomizationError(ValueError):
+    """A kustomization names what is not there, or uses what this module does not know."""
+
+
+def build(folder: Path) -> list[Object]:
+    """Return the objects of a kustomization, patched; KustomizationError says what is wrong."""
+    said = yaml.safe_load((folder / FILE).read_text())
+    if unknown := said.keys() - _KNOWN:
+        raise KustomizationError(f"{folder / FILE}: {sorted(unknown)} is not known here")
+    found = [each for name in said["resources"] for each in _resources(folder / name)]
+    for patch in said.get("patches", ()):
+        found = [*_patched(found, patch["target"], yaml.safe_load(patch["patch"]))]
+    return found
+
+
+def _resources(path: Path) -> list[Object]:
+    if path.is_dir():
+        return build(path)
+    if not path.is_file():
+        raise KustomizationError(f"{path}: there is no such file")
+    return [each for each in yaml.safe_load_all(path.read_text()) if each]
+
+
+def _patched(
+    found: list[Object], target: Mapping[str, str], patch: Object | list[Object]
+) -> Iterator[Object]:
+    if unknown := target.keys() - _TARGET:
+        raise KustomizationError(f"target: {sorted(unknown)} is not known here")
+    chosen = [each for each in found if _is_meant(each, target)]
+    if not chosen:
+        raise KustomizationError(f"nothing is meant by the target {target}")
+    for each in found:
+        if each not in chosen:
+            yield each
+        elif isinstance(patch, list):
+            yield _changed(each, patch)
+        elif patch.get("$patch") != "delete":
+            raise KustomizationError("a merge patch is not known here")
+
+
+def _is_meant(each: Object, target: Mapping[str, str]) -> bool:
+    group, _, version = each["apiVersion"].rpartition("/")
+    has = {
+        "group": group,
+        "version": version,
+        "kind": each["kind"],
+        "name": each["metadata"]["name"],
+    }
+    return all(re.fullmatch(pattern, has[part]) for part, pattern in target.items())
+
+
+def _changed(each: Object, patch: list[Object]) -> Object:
+    changed = deepcopy(each)
+    for change in patch:
+        *path, last = (
+            part.replace("~1", "/").replace("~0", "~") for part in change["path"].split("/")[1:]
+        )
+        where: Any = changed
+        for part in path:
+            where = where[int(part)] if isinstance(where, list) else where[part]
+        key: Any = int(last) if isinstance(where, list) else last
+        match change["op"]:
+            case "test":
+                if where[key] != change["value"]:
+                    raise KustomizationError(f"{change['path']} is {where[key]!r}")
+            case "add" | "replace":
+                where[key] = change["value"]
+            case other:
+                raise KustomizationError(f"the operation {other!r} is not known here")
+    return changed
