@@ -42,6 +42,7 @@ _DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_NAME: Final = re.compile(rf"(?=.{{1,253}}$){_DNS_LABEL}(\.{_DNS_LABEL})*")
 _AT_ONCE: Final = frozenset((Word.PREEMPTED, Word.NODE_FAILURES))
 """Evictions after which a workload may be admitted again without waiting for anything."""
+_MOST_PODS: Final = 2**31 - 1
 _NEVER_RAN: Final = frozenset((Word.OUT_OF_SYNC, Word.FAILED_TO_START))
 
 
@@ -146,7 +147,8 @@ def _create(job: GenericJob, context: Context) -> Actions:
 
 
 def _refusal(job: GenericJob) -> Refuse | None:
-    queue, pod_sets = job.queue_name(), len(job.pod_sets())
+    queue, found = job.queue_name(), job.pod_sets()
+    pod_sets = len(found)
     if is_composed(job) and job.problem():
         return Refuse(Word.INVALID_GROUP, job.problem())
     if queue and not _DNS_NAME.fullmatch(queue):
@@ -157,6 +159,10 @@ def _refusal(job: GenericJob) -> Refuse | None:
     if pod_sets > names.MAX_POD_SETS:
         message = f"It has {pod_sets} pod sets; a workload can have {names.MAX_POD_SETS}"
         return Refuse(Word.TOO_MANY_POD_SETS, message)
+    odd = next((each for each in found if not 0 <= each.count <= _MOST_PODS), None)
+    if odd is not None:
+        message = f"Pod set {odd.name} has {odd.count} pods: use a number from 0 to {_MOST_PODS}"
+        return Refuse(Word.INVALID, message)
     return None
 
 

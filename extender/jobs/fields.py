@@ -45,6 +45,11 @@ def count(where: Mapping[str, object], *path: str, default: int = 0) -> int:
     return default if found is None else found
 
 
+def times(one: int, other: int) -> int:
+    """Return the product of two counts; below zero where either is, as no two odd ones make one."""
+    return one * other if min(one, other) >= 0 else -1
+
+
 def whole(said: str) -> int:
     """Return a whole number of zero or more that somebody wrote; 0 for what is none."""
     return values.whole(said) or 0

@@ -28,7 +28,7 @@ class JobSet(BaseJob):
         return [
             Slot(
                 fields.text(each, "name"),
-                _replicas(each) * _pods(each),
+                fields.times(_replicas(each), _pods(each)),
                 fields.ensure(each, "template", "spec", "template"),
             )
             for each in self._replicated_jobs()

@@ -14,13 +14,14 @@ from typing import ClassVar, Final
 
 from extender.api.wellknown import POD_GROUP_LABEL
 from extender.jobs import fields, names, templates
+from extender.jobs.equivalence import template_of
 from extender.jobs.fields import Object
 from extender.jobs.generic_job import Finished, PodSet, Step
 from extender.jobs.patch import merge_patch
 from extender.jobs.steps import guarded
 from extender.jobs.templates import Placement, PlacementError
 from extender.jobs.workload import workload_name
-from extender.state.queues.records import WorkloadInfo
+from extender.state.queues.records import PodSetInfo, WorkloadInfo
 
 _SHAPE: Final = (
     "initContainers",
@@ -154,9 +155,12 @@ class PodGroup:
         """
         if not self.is_suspended():
             return True
-        counts = {each.name: each.count for each in workload.pod_sets}
+        stored = {each.name: each for each in workload.pod_sets}
         here = Counter(map(_role, self._counted()))
-        return all(count <= counts.get(role, 0) for role, count in here.items())
+        held = {_role(each): each for each in self._counted() if _is_held(each)}
+        return all(
+            role in stored and count <= stored[role].count for role, count in here.items()
+        ) and all(_asks_for(pod, stored[role]) for role, pod in held.items())
 
     def priority_class(self) -> str:
         """Return the PriorityClass of the oldest pod, or nothing."""
@@ -264,8 +268,13 @@ def _age(pod: Object) -> tuple[str, str]:
 
 
 def _role(pod: Object) -> str:
-    """Return the name of a pod's pod set: equal pods have one, whatever they are given later."""
-    return fields.annotation(pod, names.ROLE_HASH) or _hash(fields.mapping(pod, "spec"))
+    """Return the name of a pod's pod set: equal pods have one, whatever they are given later.
+
+    The annotation counts only where we wrote it, when the pod was let go: any user can write one,
+    and a large pod is not to be counted as a small one.
+    """
+    own = "" if _is_held(pod) else fields.annotation(pod, names.ROLE_HASH)
+    return own or _hash(fields.mapping(pod, "spec"))
 
 
 def _hash(spec: Mapping[str, object]) -> str:
@@ -275,6 +284,22 @@ def _hash(spec: Mapping[str, object]) -> str:
         shape[name] = [{n: c[n] for n in _OF_A_CONTAINER if n in c} for c in containers]
     text = json.dumps(shape, sort_keys=True)
     return sha256(text.encode(), usedforsecurity=False).hexdigest()[:8]
+
+
+def _asks_for(pod: Object, stored: PodSetInfo) -> bool:
+    """Return whether a pod set asks for what a pod of it does: another hand may have written it."""
+    one, other = fields.mapping(pod, "spec"), fields.mapping(template_of(stored), "spec")
+    return _amounts(one) == _amounts(other)
+
+
+def _amounts(spec: Mapping[str, object]) -> list[object]:
+    """Return everything of a pod that says how much it asks for."""
+    found: list[object] = [
+        (fields.mapping(each, "resources"), each.get("restartPolicy"))
+        for name in ("initContainers", "containers")
+        for each in fields.objects(spec, name)
+    ]
+    return [*found, *(fields.mapping(spec, name) for name in ("resources", "overhead"))]
 
 
 def _place(pod: Object, placement: Placement | None) -> None:

@@ -98,4 +98,4 @@ def _template(workers: Object) -> Object:
 
 def _hosts(workers: Object) -> int:
     each = max(1, fields.count(workers, "numOfHosts", default=1))
-    return fields.count(workers, "replicas", default=1) * each
+    return fields.times(fields.count(workers, "replicas", default=1), each)

@@ -26,7 +26,7 @@ from extender.api.wellknown import (
 )
 from extender.kube import grants
 from extender.resources.pod_requests import ContainerRequests, pod_requests
-from extender.resources.quantity import parse_resources
+from extender.resources.quantity import QuantityError, Resources, parse_resources
 from extender.runtime.deep import deep_stack
 from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
@@ -246,12 +246,23 @@ def _or(value: int | None, default: int) -> int:
 
 
 def _requests(spec: core.PodSpec) -> dict[str, int]:
+    """Return what a pod asks for. Raises QuantityError for an amount that no pod may have."""
     return pod_requests(
-        [_container(container) for container in spec.containers],
-        [_container(container) for container in spec.init_containers or ()],
-        overhead=parse_resources(spec.overhead),
-        pod_level=parse_resources(spec.resources.requests) if spec.resources else None,
+        _containers("containers", spec.containers),
+        _containers("initContainers", spec.init_containers or ()),
+        overhead=_amounts("spec.overhead", spec.overhead),
+        pod_level=_amounts("spec.resources.requests", spec.resources.requests)
+        if spec.resources
+        else None,
     )
+
+
+def _amounts(field: str, raw: Mapping[str, core.Amount] | None) -> Resources:
+    found = parse_resources(raw)
+    for name, value in found.items():
+        if value < 0:
+            raise QuantityError(f"{field}[{name}] is below zero: use zero or more")
+    return found
 
 
 def _host_ports(spec: core.PodSpec) -> Iterator[HostPort]:
@@ -262,9 +273,14 @@ def _host_ports(spec: core.PodSpec) -> Iterator[HostPort]:
                 yield port.protocol, port.host_port, address
 
 
-def _container(container: core.Container) -> ContainerRequests:
-    sidecar = container.restart_policy == "Always"
-    return ContainerRequests(parse_resources(container.resources.requests), sidecar=sidecar)
+def _containers(field: str, found: Sequence[core.Container]) -> list[ContainerRequests]:
+    return [
+        ContainerRequests(
+            _amounts(f"spec.{field}[{index}].resources.requests", each.resources.requests),
+            sidecar=each.restart_policy == "Always",
+        )
+        for index, each in enumerate(found)
+    ]
 
 
 def _is_individually_constrained(spec: core.PodSpec, affinity: bytes) -> bool:

@@ -36,6 +36,7 @@ def complete(
     try:
         template: Template = msgspec.json.decode(raw)
         spec = template.get("spec") or {}
+        _complete_pod(spec)
         for container in _containers(spec):
             _complete(container, limits)
         found = classes.get(spec.get("runtimeClassName") or "")
@@ -71,8 +72,10 @@ def _faults(spec: Template, limits: Sequence[LimitInfo], asked: Mapping[str, int
         largest = {what: max(value, most.get(what, 0)) for what, value in requests.items()}
         for item in (each for each in limits if each.per == "Container"):
             yield from (f"{who} {text}" for text in _outside(requests, largest, item))
+    _, most = _amounts(spec)
+    largest = {**asked, **{what: max(value, asked.get(what, 0)) for what, value in most.items()}}
     for item in (each for each in limits if each.per == "Pod"):
-        yield from (f"a pod {text}" for text in _outside(asked, asked, item))
+        yield from (f"a pod {text}" for text in _outside(asked, largest, item))
 
 
 def _outside(
@@ -110,6 +113,25 @@ def _complete(container: Template, limits: Sequence[LimitInfo]) -> None:
         resources["requests"] = requests
     if resources:
         container["resources"] = resources
+
+
+def _complete_pod(spec: Template) -> None:
+    """Give a pod the requests that its own limits make (KEP-2837).
+
+    They are the containers' where these ask for the resource, and the limit itself where none does.
+    """
+    resources: dict[str, Any] = spec.get("resources") or {}
+    most: dict[str, Quantity] = resources.get("limits") or {}
+    asked = {name for each in _containers(spec) for name in _asked(each)}
+    requests = resources.get("requests") or {}
+    given = {name: limit for name, limit in most.items() if name not in asked}
+    if given:
+        spec["resources"] = {**resources, "requests": {**given, **requests}}
+
+
+def _asked(container: Template) -> set[str]:
+    resources = container.get("resources") or {}
+    return {*(resources.get("requests") or {}), *(resources.get("limits") or {})}
 
 
 def _amounts(container: Template) -> tuple[Mapping[str, int], Mapping[str, int]]:

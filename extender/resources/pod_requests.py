@@ -28,8 +28,8 @@ def pod_requests(
     """Return the amounts that a node must have free for the pod, with one `pods` slot.
 
     The larger of what runs for good (containers and sidecars) and of each start-up step (an init
-    container with the sidecars that were started before it); pod-level requests replace the sum
-    for the names they give; overhead comes on top.
+    container with the sidecars that were started before it); pod-level requests where they are
+    larger; overhead comes on top.
     """
     running: Resources = {}
     for container in containers:
@@ -47,7 +47,8 @@ def pod_requests(
     add(running, started)
     raise_to(running, peak)
     if pod_level:
-        running.update(pod_level)
+        # Never less than the containers ask for: the API server refuses that, or drops the field.
+        raise_to(running, pod_level)
     if overhead:
         add(running, overhead)
     running[PODS] = 1

@@ -65,13 +65,17 @@ WANT: dict[str, tuple[dict[str, Any], Resources]] = {
         {"containers": [container(1)], "init_containers": [container(2)], "overhead": {"cpu": 7}},
         {"cpu": 9, "pods": 1},
     ),
-    "pod-level requests replace the sum for their names": (
+    "pod-level requests count where they are larger than the sum": (
+        {"containers": [container(3, 10)], "pod_level": {"cpu": 4, "memory": 12}},
+        {"cpu": 4, "memory": 12, "pods": 1},
+    ),
+    "smaller ones do not: where the field is not known, the server drops it": (
         {"containers": [container(3, 10)], "pod_level": {"cpu": 2}},
-        {"cpu": 2, "memory": 10, "pods": 1},
+        {"cpu": 3, "memory": 10, "pods": 1},
     ),
     "overhead comes on top of pod-level requests too": (
-        {"containers": [container(3)], "pod_level": {"cpu": 2}, "overhead": {"cpu": 1}},
-        {"cpu": 3, "pods": 1},
+        {"containers": [container(3)], "pod_level": {"cpu": 4}, "overhead": {"cpu": 1}},
+        {"cpu": 5, "pods": 1},
     ),
 }
 
