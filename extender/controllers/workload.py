@@ -24,6 +24,8 @@ ASK_AGAIN: Final = 5.0
 """Seconds after which a job that is out of sight is asked for again."""
 
 
+ASK_FOREIGN_AGAIN: Final = 60.0
+"""Seconds after which the owner of a kind that is not handled here is asked for again."""
 FAULT_AGAIN: Final = 60.0
 """Seconds until a workload is looked at again about which nothing could be decided."""
 
@@ -33,6 +35,13 @@ class Jobs(Protocol):
 
     async def read(self, owner: OwnerRef, namespace: str) -> JobObject | None:
         """Return a job as it is stored, None where it is gone. Raises ApiError."""
+        ...
+
+    async def exists(self, owner: OwnerRef, namespace: str) -> bool | None:
+        """Return whether an object of any kind is there, None where that cannot be known.
+
+        Raises ApiError.
+        """
         ...
 
     def kinds(self) -> Collection[str]:
@@ -81,10 +90,30 @@ class WorkloadController:
             workload = self._snapshot.workloads.get(key)
             if workload is None:
                 return None
-        again = await self._step(workload, orphaned=orphaned)
-        if unseen and not orphaned:
-            return ASK_AGAIN if again is None else min(ASK_AGAIN, again)
+        foreign = self._is_foreign(workload)
+        if foreign and not workload.meta.terminating and workload.admission is not None:
+            orphaned = await self._is_abandoned(workload)
+        again = await self._step(workload, orphaned=orphaned, foreign=foreign)
+        ask = ASK_AGAIN if unseen else ASK_FOREIGN_AGAIN
+        if (unseen or foreign) and not orphaned and not workload.finished:
+            return ask if again is None else min(ask, again)
         return again
+
+    def _is_foreign(self, workload: WorkloadInfo) -> bool:
+        """Return whether all that own a workload are of kinds that are not handled here."""
+        handled = self._given.options.kinds
+        return (
+            handled is not None
+            and bool(workload.owners)
+            and all(each.group_kind not in handled for each in workload.owners)
+        )
+
+    async def _is_abandoned(self, workload: WorkloadInfo) -> bool:
+        """Return whether nothing is there any more that owns a workload."""
+        for owner in workload.owners:
+            if await self._jobs.exists(owner, workload.meta.namespace) is not False:
+                return False
+        return True
 
     def _tell_of_settings(self, workload: WorkloadInfo) -> None:
         """Tell once which settings of its own cannot be read, and which do not count in full."""
@@ -110,8 +139,10 @@ class WorkloadController:
             FAULTS.report("workload", error, key=workload.key)
             return Step(again=FAULT_AGAIN)  # it harms itself alone
 
-    async def _step(self, workload: WorkloadInfo, *, orphaned: bool) -> float | None:
-        step = self._decide(workload, orphaned=orphaned)
+    async def _step(self, workload: WorkloadInfo, *, orphaned: bool, foreign: bool) -> float | None:
+        # Nothing here has to stop before a workload of another controller may be deleted.
+        deleted = foreign and workload.meta.terminating
+        step = self._decide(workload, orphaned=orphaned or deleted)
         if step.after is not None:
             await self._workloads.write_status(workload, step.after)
         if step.reason:

@@ -14,6 +14,7 @@ from extender.kube.client import KubeClient
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ApiError, NotFoundError
 from extender.kube.lists import everything
+from extender.kube.owners import Owners
 from extender.kube.queues import JobWriter, collection, objects
 from extender.kube.reflector import Reflector
 from extender.kube.watch import Watcher
@@ -59,6 +60,7 @@ class Sources:
         pacer: Pacer,
     ) -> None:
         self._client = client
+        self._owners = Owners(client)
         self._pacer = pacer
         self._queues = queues
         self._decoder = decoder
@@ -89,6 +91,10 @@ class Sources:
         except NotFoundError:
             return None
         return found if found.meta.uid == owner.uid else None
+
+    async def exists(self, owner: OwnerRef, namespace: str) -> bool | None:
+        """Return whether an object of any kind is there, None where our role may not know."""
+        return await self._owners.exists(owner, namespace)
 
     def is_watched(self, job: JobObject) -> bool:
         """Return whether the watch shows a job as it is now."""

@@ -5,7 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from extender.controllers.workload import ASK_AGAIN, FAULT_AGAIN, WorkloadController
+from extender.controllers.workload import (
+    ASK_AGAIN,
+    ASK_FOREIGN_AGAIN,
+    FAULT_AGAIN,
+    WorkloadController,
+)
 from extender.controllers.workload_writer import Workloads
 from extender.kube.errors import UnavailableError
 from extender.kube.recorder import Event
@@ -36,12 +41,16 @@ class Scene:
         """Jobs as the API server has them, by UID."""
         self.asked: list[str] = []
         self.down = False
+        self.foreign: bool | None = True
+        """Whether an owner of another kind exists."""
         self.controller = WorkloadController(
             self.queues,
             Workloads(self.queues, self.server),
             record=self.events.append,
             clock=ManualClock(),
-            given=Given(Options(pods_ready=PodsReady(enabled=False))),
+            given=Given(
+                Options(pods_ready=PodsReady(enabled=False), kinds=frozenset({"batch/Job"}))
+            ),
             jobs=self,
         )
         self.apply_job(job())
@@ -53,6 +62,11 @@ class Scene:
         if self.down:
             raise UnavailableError("down")
         return self.there.get(owner.uid)
+
+    async def exists(self, owner: OwnerRef, namespace: str) -> bool | None:
+        assert namespace == NAMESPACE
+        self.asked.append(owner.name)
+        return self.foreign
 
     def kinds(self) -> set[str]:
         return {"batch/Job"}
@@ -170,8 +184,8 @@ async def test_a_job_of_an_unknown_kind_is_not_given_up(scene: Scene) -> None:
     scene.server.stored.clear()
     scene.queues.apply(ev.Listed(WorkloadInfo, []))
     scene.add("a", kind="Thing", uid="thing")
-    assert await scene.look() is None
-    assert (scene.asked, scene.ended) == ([], "")
+    assert await scene.look() == ASK_FOREIGN_AGAIN
+    assert (scene.asked, scene.ended) == (["a"], "")
 
 
 async def test_a_workload_that_cannot_be_decided_about_harms_itself_alone(
@@ -206,3 +220,43 @@ async def test_what_cannot_be_read_or_does_not_count_is_told_once(scene: Scene) 
         ("Invalid", True, "later"),
         ("OverrideLimited", True, "9h"),
     ]
+
+
+async def test_a_workload_of_another_controller_can_be_deleted(scene: Scene) -> None:
+    """Its finalizer may be ours, or that of a queue that ran here before."""
+    scene.add("cluster", kind="RayCluster")
+    found = scene.stored
+    leaving = replace(found.meta, terminating=True, version=found.meta.version + 1)
+    scene.server.stored[found.key] = replace(found, meta=leaving)
+    scene.queues.apply(ev.Applied(scene.stored))
+    await scene.look()
+    assert scene.stored.meta.finalizers == ()
+    assert scene.asked == []
+
+
+@pytest.mark.parametrize("exists", [True, None])
+async def test_it_keeps_its_quota_while_its_owner_may_be_there(
+    scene: Scene, *, exists: bool | None
+) -> None:
+    """Also an eviction is that controller's to end: its pods may still run."""
+    scene.foreign = exists
+    scene.add("cluster", kind="RayCluster")
+    found = scene.stored
+    evicted = replace(found, conditions=(*found.conditions, condition("Evicted")))
+    scene.server.stored[found.key] = evicted
+    scene.queues.apply(
+        ev.Applied(replace(evicted, meta=replace(found.meta, version=found.meta.version + 1)))
+    )
+    assert await scene.look() == ASK_FOREIGN_AGAIN
+    assert scene.asked == ["cluster"]
+    assert scene.stored.admission is not None
+    assert not scene.stored.finished
+
+
+async def test_it_gives_its_quota_back_when_its_owner_is_gone(scene: Scene) -> None:
+    scene.foreign = False
+    scene.add("cluster", kind="RayCluster")
+    await scene.look()
+    assert scene.ended == "OwnerNotFound"
+    assert scene.queues.snapshot().admission(key("w")) is None
+    assert scene.stored.meta.finalizers == ()

@@ -356,3 +356,26 @@ def test_pods_that_want_other_nodes_keep_the_whole_job_from_starting() -> None:
     assert isinstance(finish, act.FinishWorkload)
     assert finish.reason == "FailedToStart"
     assert held.is_suspended()
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "count"),
+    [
+        ("jobset.x-k8s.io/jobset", ("replicatedJobs", 0, "replicas"), -2),
+        ("kubeflow.org/pytorchjob", ("pytorchReplicaSpecs", "Worker", "replicas"), -2),
+        ("kubeflow.org/pytorchjob", ("pytorchReplicaSpecs", "Worker", "replicas"), 2**31),
+        ("ray.io/rayjob", ("rayClusterSpec", "workerGroupSpecs", 0, "replicas"), -2),
+    ],
+)
+def test_a_number_of_pods_that_cannot_be_is_refused(name: str, path: Any, count: int) -> None:
+    source = deepcopy(POD_SETS[name][0]())
+    where: Any = source["spec"]
+    for each in path[:-1]:
+        where = where[each]
+    where[path[-1]] = count
+    if name.startswith("jobset"):
+        where["template"]["spec"]["parallelism"] = -3  # two odd numbers do not make a good one
+    (refused,) = decide(wrap(name, source), [], CONTEXT)
+    assert isinstance(refused, act.Refuse)
+    assert refused.reason == "Invalid"
+    assert "pods: use a number from 0" in refused.message

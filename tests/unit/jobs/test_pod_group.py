@@ -1,5 +1,6 @@
 """Plain pods as a job: alone, and in groups."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -331,3 +332,26 @@ def test_a_flavor_without_labels_only_lets_go() -> None:
     (start,) = decide(group(pod("a", group=None)), [admitted(pod("a", group=None))], plain)
     (step,) = steps(start)
     assert step.patch["spec"] == {"schedulingGates": None}
+
+
+ROLE = "kueue.x-k8s.io/role-hash"
+
+
+def test_a_large_pod_is_not_counted_as_a_small_one_because_it_says_so() -> None:
+    said = {ROLE: "same"}
+    found = group(pod("a", "100m", annotations=said, age=1), pod("b", "64", annotations=said))
+    amounts = {
+        each.template["spec"]["containers"][0]["resources"]["requests"]["cpu"]: each.count
+        for each in found.pod_sets()
+    }
+    assert amounts == {"100m": 1, "64": 1}
+
+
+def test_a_workload_that_asks_for_less_than_the_pods_is_not_theirs() -> None:
+    honest, large = group(pod("a"), pod("b")), group(pod("a", "64"), pod("b", "64"))
+    found = workload(honest)
+    assert honest.equivalent_to_workload(found)
+    [small] = found.pod_sets
+    [role] = [each.name for each in large.pod_sets()]
+    forged = replace(found, pod_sets=(replace(small, name=role),))
+    assert not large.equivalent_to_workload(forged)

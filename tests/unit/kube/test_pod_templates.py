@@ -196,3 +196,54 @@ def test_completing_costs_nothing_where_there_is_nothing_to_add() -> None:
     assert decoder.completed(pods, (), classes) is pods
     item = LimitInfo("Container", requests={"cpu": "2"})
     assert decoder.completed(pods, (item,), classes).shape is pods.shape
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"overhead": {"cpu": "-100"}}, "spec.overhead[cpu]"),
+        ({"resources": {"requests": {"cpu": "-1m"}}}, "spec.resources.requests[cpu]"),
+        (
+            {"initContainers": [container({"memory": "-1Gi"})]},
+            "spec.initContainers[0].resources.requests[memory]",
+        ),
+        ({"resources": {"limits": {"cpu": "-5"}}}, "spec.resources.requests[cpu]"),
+    ],
+)
+def test_an_amount_below_zero_is_refused_by_the_name_of_its_field(
+    spec: dict[str, Any], field: str
+) -> None:
+    decoder = QueueDecoder(Decoder())
+    containers = [] if "resources" in spec else [container({"cpu": "100"})]
+    found = decoder.workload(raw_workload(*containers, **spec))
+    assert f"{field} is below zero" in found.unreadable
+    assert f"{field} is below zero" in found.pod_sets[0].fault
+
+
+@pytest.mark.parametrize(
+    ("resources", "cpu"),
+    [
+        ({"requests": {"cpu": "1m"}}, 100_000),
+        ({"requests": {"cpu": "101"}}, 101_000),
+        ({"limits": {"cpu": "200"}}, 100_000),
+    ],
+)
+def test_pod_level_amounts_never_make_a_pod_smaller(resources: Any, cpu: int) -> None:
+    raw = raw_workload(container({"cpu": "100"}), resources=resources)
+    found = QueueDecoder(Decoder()).workload(raw)
+    assert found.pod_sets[0].shape.requests["cpu"] == cpu
+
+
+def test_a_pod_level_limit_is_a_request_where_no_container_asks() -> None:
+    resources = {"limits": {"cpu": "2", "memory": "1Gi"}}
+    raw = raw_workload(container({"memory": "1Mi"}), resources=resources)
+    requests = QueueDecoder(Decoder()).workload(raw).pod_sets[0].shape.requests
+    assert (requests["cpu"], requests["memory"]) == (2000, 2**20)
+
+
+def test_a_limit_range_for_pods_bounds_pod_level_limits() -> None:
+    decoder = QueueDecoder(Decoder())
+    raw = raw_workload(container({"cpu": "1"}), resources={"limits": {"cpu": "4"}})
+    [pods] = decoder.workload(raw).pod_sets
+    most = (LimitInfo("Pod", most={"cpu": "3"}),)
+    assert "may take 4 cpu" in decoder.completed(pods, most, {}).fault
