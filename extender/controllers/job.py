@@ -20,6 +20,7 @@ from extender.controllers.ancestors import Ancestors
 from extender.controllers.courses import Courses
 from extender.controllers.job_groups import GroupOptions, GroupWriter, JobGroups
 from extender.controllers.job_objects import JobObjects, ObjectWriter
+from extender.controllers.succeeded import Succeeded
 from extender.controllers.unreadable import Once, Unreadable
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
@@ -28,7 +29,7 @@ from extender.jobs.actions import Action, Actions, Note
 from extender.jobs.context import Context, ReleaseQuota
 from extender.jobs.decide import decide
 from extender.jobs.fields import text
-from extender.jobs.generic_job import GenericJob
+from extender.jobs.generic_job import GenericJob, is_composed
 from extender.jobs.names import Word
 from extender.jobs.readiness import is_ready
 from extender.jobs.registry import Integration
@@ -101,6 +102,7 @@ class JobController:
         self._aside_as: dict[tuple[str, str], str] = {}
         """By job: `namespace/name` of the object as which it is set aside."""
         self._courses = Courses()
+        self._succeeded = Succeeded()
         self._unreadable = Unreadable(readiness.unreadable, reclaim.unreadable)
         self._limited = Once()
         self._act: Mapping[type, Callable[[Any, JobObject], Any]] = {
@@ -126,11 +128,13 @@ class JobController:
         objects = self._snapshot.unit(key)
         if not objects:
             self._courses.forget(key)
+            self._succeeded.forget(key)
             self._unreadable.forget(key)
             self._limited.forget(key)
             self._take_back(key)
             return None
         keys = {each for o in objects for each in self._workloads_of(o)}
+        keys.update(self._named_after(objects[0]))
         own = [self._snapshot.workloads[each] for each in sorted(keys)]
         if not own and not self._is_watched(objects):
             for each in objects:  # nobody would tell of its end
@@ -145,6 +149,12 @@ class JobController:
             actions = tuple(each for each in actions if not _is_loss(each))
         await self._carry_out(job, found, actions)
         return pause
+
+    def _named_after(self, found: JobObject) -> Collection[str]:
+        """Return the workload of a group of pods whose owners may all have been replaced."""
+        key = f"{found.meta.namespace}/{found.group}"
+        named = self._snapshot.workloads.get(key) if found.group else None
+        return (key,) if named is not None and named.is_of_pods else ()
 
     def _tell_of_settings(
         self, job: GenericJob, found: JobObject, own: Sequence[WorkloadInfo]
@@ -168,7 +178,7 @@ class JobController:
         self, objects: Sequence[JobObject], own: Sequence[WorkloadInfo]
     ) -> tuple[GenericJob, JobObject, Actions]:
         try:
-            job = self._wrap(objects)
+            job = self._wrap(objects, own)
             found = self._first(objects, job)
             return job, found, decide(job, own, self._context(found, job, own))
         except Exception as error:  # a kind that others added, or data nobody thought of
@@ -228,7 +238,7 @@ class JobController:
         if first is None:
             return False
         try:
-            job = self._wrap(self._snapshot.unit(first.unit))
+            job = self._wrap(self._snapshot.unit(first.unit), (workload,))
             told = workload.condition(to.PODS_READY)
             return is_ready(job, told, self._courses.seen(first.unit))
         except Exception as error:  # noqa: BLE001 - as where it is decided about a job
@@ -240,10 +250,17 @@ class JobController:
         everything = self._options.manage_without_queue_name
         return everything or any(each.queue_name for each in objects)
 
-    def _wrap(self, objects: Sequence[JobObject]) -> GenericJob:
+    def _wrap(self, objects: Sequence[JobObject], own: Sequence[WorkloadInfo] = ()) -> GenericJob:
         integration = self._options.integrations[objects[0].kind]
         sources = [msgspec.json.decode(each.raw) for each in objects]
-        return integration.wrap_all(sources) if integration.compose else integration.wrap(*sources)
+        if not integration.compose:
+            return integration.wrap(*sources)
+        job = integration.wrap_all(sources)
+        current = next((each for each in own if not each.finished), None)
+        if current is not None and is_composed(job):
+            unit = objects[0].unit
+            job.remember(self._succeeded.look(unit, current, job.succeeded()))
+        return job
 
     def _first(self, objects: Sequence[JobObject], job: GenericJob) -> JobObject:
         """Return the object that Events of a job are about."""

@@ -17,7 +17,12 @@ from extender.queueing.lifecycle import Given, Step
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.queues import events as ev
-from extender.state.queues.records import JobObject, OwnerRef, WorkloadInfo
+from extender.state.queues.records import (
+    JobObject,
+    OwnerRef,
+    WorkloadInfo,
+    group_unit,
+)
 from extender.state.queues.store import Queues
 
 ASK_AGAIN: Final = 5.0
@@ -158,6 +163,8 @@ class WorkloadController:
         """Return the objects that are its job, if all are of known kinds and none is watched."""
         if workload.finished and not workload.meta.finalizers:
             return ()
+        if workload.is_of_pods and self._snapshot.unit(group_unit(workload.key)):
+            return ()  # other pods of the group are there
         kinds = self._jobs.kinds()
         for owner in workload.owners:
             found = self._snapshot.job_of(owner.uid, workload.meta.namespace)

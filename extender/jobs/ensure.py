@@ -16,7 +16,7 @@ from extender.jobs.actions import (
 )
 from extender.jobs.context import Context
 from extender.jobs.fields import Object
-from extender.jobs.generic_job import GenericJob
+from extender.jobs.generic_job import GenericJob, is_composed
 from extender.jobs.names import Word
 from extender.jobs.reclaim import fitting, holds_quota
 from extender.jobs.steps import is_stopping
@@ -54,7 +54,23 @@ def ensure_one(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Cont
         match = own[0]
     if match is None and own:
         return _none_matches(job, own, context)
-    return Found(match, delete(each for each in own if each is not match))
+    kept = () if match is None else _owned(job, match)
+    return Found(match, (*kept, *delete(each for each in own if each is not match)))
+
+
+def _owned(job: GenericJob, workload: WorkloadInfo) -> tuple[Action, ...]:
+    """Return how a workload gets other owners, where most of those that it has are leaving.
+
+    The garbage collector deletes it with the last one, and pods of a group are replaced one by one.
+    """
+    if not is_composed(job) or not workload.is_of_pods or workload.meta.terminating:
+        return ()
+    known = {each.uid for each in workload.owners}
+    lasting = {fields.text(each, "metadata", "uid") for each in job.lasting()}
+    if not lasting - known or 2 * len(lasting & known) > len(known):
+        return ()
+    body: Object = {"ownerReferences": owners(job)}
+    return (AdoptWorkload(workload.key, workload.meta.uid, body),)
 
 
 def delete(workloads: Iterable[WorkloadInfo]) -> tuple[Action, ...]:

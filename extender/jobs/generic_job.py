@@ -193,6 +193,18 @@ class Composed(Protocol):
         """Return the objects."""
         ...
 
+    def lasting(self) -> Sequence[Object]:
+        """Return the objects that will be there for a while."""
+        ...
+
+    def succeeded(self) -> Sequence[tuple[str, str]]:
+        """Return UID and pod set of the objects that have succeeded and are there."""
+        ...
+
+    def remember(self, done: Mapping[str, int]) -> None:
+        """Take how many pods of each pod set are known to be done, those too that are gone."""
+        ...
+
     def workload_name(self) -> str:
         """Return the name of the workload, which no single object gives."""
         ...

@@ -61,6 +61,14 @@ class PodGroup:
         self._all = pods
         self._pods = sorted(ours, key=_age)
         self._left = [each for each in self._pods if not _is_leaving(each)]
+        self._told: Mapping[str, int] = {}
+
+    def remember(self, done: Mapping[str, int]) -> None:
+        """Take how many pods of each pod set are known to have succeeded, those too that are gone.
+
+        Whoever made them may delete them as soon as they have ended.
+        """
+        self._told = done
 
     @property
     def object(self) -> Object:
@@ -78,6 +86,18 @@ class PodGroup:
         """Return the pods."""
         return self._pods
 
+    def succeeded(self) -> Sequence[tuple[str, str]]:
+        """Return UID and pod set of the pods that have succeeded and are there."""
+        return [
+            (fields.text(each, "metadata", "uid"), _role(each))
+            for each in self._pods
+            if _has_succeeded(each)
+        ]
+
+    def lasting(self) -> Sequence[Object]:
+        """Return the pods that have not ended and are not being deleted."""
+        return [each for each in self._left if not _has_ended(each)]
+
     def workload_name(self) -> str:
         """Return the group's name, or the name that a pod alone gives."""
         return group_of(self.object) or workload_name(self.object)
@@ -92,7 +112,7 @@ class PodGroup:
 
     def incomplete(self) -> str:
         """Return how many pods are missing, or nothing."""
-        there = len(self._counted())
+        there = len(self._counted()) + self._gone()
         total = self._total()
         return f"{there} of {total} pods are there" if there < total else ""
 
@@ -130,7 +150,8 @@ class PodGroup:
 
     def finished(self) -> Finished | None:
         """Return how it ended: all succeeded, or all are done and one says not to replace it."""
-        total, succeeded = self._total(), sum(map(_has_succeeded, self._pods))
+        total = self._total()
+        succeeded = sum(map(_has_succeeded, self._pods)) + self._gone()
         message = f"{succeeded} of {total} pods succeeded"
         if 0 < total <= succeeded:
             return Finished(success=True, message=message)
@@ -178,15 +199,21 @@ class PodGroup:
         """Return whether all pods are ready and stay, or have succeeded."""
         ready = [pod for pod in self._left if fields.condition(pod, "Ready") is not None]
         done = {_age(pod) for pod in (*ready, *filter(_has_succeeded, self._pods))}
-        return 0 < self._total() <= len(done)
+        return 0 < self._total() <= len(done) + self._gone()
 
     def is_active(self) -> bool:
         """Return whether pods run, those that are being deleted too."""
         return any(not _is_held(each) and not _has_ended(each) for each in self._pods)
 
     def reclaimable_pods(self) -> Mapping[str, int]:
-        """Return the pods that have succeeded."""
-        return Counter(_role(each) for each in self._pods if _has_succeeded(each))
+        """Return the pods that have succeeded, those too that were deleted since."""
+        found = Counter(_role(each) for each in self._pods if _has_succeeded(each))
+        return found | Counter({name: done for name, done in self._told.items() if done > 0})
+
+    def _gone(self) -> int:
+        """Return how many pods have succeeded and are not there any more."""
+        there = sum(map(_has_succeeded, self._pods))
+        return max(0, sum(self.reclaimable_pods().values()) - there) if self._told else 0
 
     # -- start and stop
 

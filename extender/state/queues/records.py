@@ -305,6 +305,11 @@ class WorkloadInfo:
         return next((owner for owner in self.owners if owner.controller), None)
 
     @property
+    def is_of_pods(self) -> bool:
+        """Whether its job is a group of pods, or one pod."""
+        return bool(self.owners) and all(each.group_kind == "/Pod" for each in self.owners)
+
+    @property
     def key(self) -> str:
         """`namespace/name`."""
         return self.meta.key
@@ -376,3 +381,9 @@ class JobObject:
         if self.group:
             return self.kind, f"{self.meta.namespace}/group/{self.group}"
         return self.key
+
+
+def group_unit(workload: str) -> tuple[str, str]:
+    """Return the `JobObject.unit` of the group of pods that a Workload is named after."""
+    namespace, _, name = workload.partition("/")
+    return "pod", f"{namespace}/group/{name}"

@@ -32,6 +32,7 @@ from extender.state.queues.records import (
     RuntimeClassInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
+    group_unit,
 )
 from extender.state.queues.snapshot import QueueSnapshot, Tables
 from extender.state.queues.usage import Usage, add, usage
@@ -393,7 +394,10 @@ class Queues:
         keys = {job.key for job in jobs if job is not None}
         keys.update(*(tables.children.get((namespace, uid), ()) for uid in owners))
         keys.update(tables.by_prebuilt.get(workload.key, ()))
-        return frozenset(tables.jobs[key].unit for key in keys)
+        units = {tables.jobs[key].unit for key in keys}
+        if workload.is_of_pods and group_unit(workload.key) in tables.units:
+            units.add(group_unit(workload.key))  # its owners may all have been replaced
+        return frozenset(units)
 
     # -- jobs
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from extender.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from extender.state.queues.records import Meta, WorkloadInfo
+from extender.state.queues.records import Meta, OwnerRef, WorkloadInfo
 from tests.queue_makers import meta
 
 DOWN = UnavailableError("nothing answers")
@@ -64,9 +64,12 @@ class Server:
         self._check(meta)
         found = self.stored[meta.key]
         changed = self._next(found.meta)
-        if "metadata" in change:
-            changed = replace(changed, finalizers=tuple(change["metadata"]["finalizers"]))
+        metadata = change.get("metadata", {})
+        if "finalizers" in metadata:
+            changed = replace(changed, finalizers=tuple(metadata["finalizers"]))
         found = replace(found, meta=changed)
+        if "ownerReferences" in metadata:
+            found = replace(found, owners=tuple(map(_owner, metadata["ownerReferences"])))
         if "spec" in change:
             found = replace(found, active=change["spec"]["active"])
         self.stored[meta.key] = found
@@ -91,3 +94,8 @@ class Server:
 
     def _next(self, before: Meta) -> Meta:
         return replace(before, version=meta(before.name).version)
+
+
+def _owner(ref: Mapping[str, Any]) -> OwnerRef:
+    named = ref["apiVersion"], ref["kind"], ref["name"], ref["uid"]
+    return OwnerRef(*named, controller=ref.get("controller", False))

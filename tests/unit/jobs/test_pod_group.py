@@ -11,7 +11,7 @@ from extender.jobs.decide import decide
 from extender.jobs.generic_job import Step
 from extender.jobs.pod_group import PodGroup
 from extender.jobs.registry import builtin
-from extender.state.queues.records import FlavorInfo, Meta
+from extender.state.queues.records import FlavorInfo, Meta, OwnerRef
 from tests.harness import objects
 from tests.unit.jobs.scene import CONTEXT, sent, workload
 
@@ -355,3 +355,52 @@ def test_a_workload_that_asks_for_less_than_the_pods_is_not_theirs() -> None:
     [role] = [each.name for each in large.pod_sets()]
     forged = replace(found, pod_sets=(replace(small, name=role),))
     assert not large.equivalent_to_workload(forged)
+
+
+def owned(found: PodGroup, *pods: str) -> Any:
+    """Return the group's workload, admitted and running, with these pods as its owners."""
+    owners = tuple(OwnerRef("v1", "Pod", name, f"uid-{name}", controller=False) for name in pods)
+    return replace(workload(found, admitted=True), owners=owners)
+
+
+def test_a_workload_gets_other_owners_before_the_last_of_them_goes() -> None:
+    found = group(running("a2"), running("b"), pod("a", held=False, phase="Failed"))
+    (adopt, *_) = decide(found, [owned(found, "a", "b")], CONTEXT)
+    assert isinstance(adopt, act.AdoptWorkload)
+    uids = {each["uid"] for each in adopt.metadata["ownerReferences"]}  # type: ignore[attr-defined]
+    assert {"uid-a2", "uid-b"} <= uids
+
+
+def test_owners_are_not_written_for_each_pod_that_is_replaced() -> None:
+    names = ("a", "b", "c", "d")
+    found = group(*(running(name, total=4) for name in ("a", "b", "c", "d2")))
+    assert "AdoptWorkload" not in words(decide(found, [owned(found, *names)], CONTEXT))
+
+
+def test_a_pod_that_succeeded_and_was_deleted_counts() -> None:
+    left = running("b")
+    role = group(left).pod_sets()[0].name
+
+    alone = group(left)
+    assert alone.incomplete()
+    alone.remember({role: 1})
+    assert not alone.incomplete()
+    assert alone.pods_ready()
+    assert alone.reclaimable_pods() == {role: 1}
+    assert alone.finished() is None
+
+    ended = group(pod("b", held=False, phase="Succeeded"))
+    ended.remember({role: 1})
+    assert ended.finished() is None, "this may be the one that was told of"
+    ended.remember({role: 2})
+    told = ended.finished()
+    assert told is not None
+    assert told.success
+
+
+def test_a_pod_that_is_told_of_and_there_counts_once() -> None:
+    both = group(pod("a", held=False, phase="Succeeded"), running("b"))
+    role = both.pod_sets()[0].name
+    both.remember({role: 1})
+    assert both.finished() is None
+    assert both.reclaimable_pods() == {role: 1}
