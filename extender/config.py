@@ -170,6 +170,18 @@ class Gang(_Section):
         description="how long a group waits for room before nodes are set aside for it, which only "
         "higher priority may use then; 0: never",
     )
+    claims_per_namespace: int = Field(
+        5,
+        ge=0,
+        description="how many groups of one namespace may have nodes set aside at the same time",
+    )
+    claim_nodes_percentage: int = Field(
+        50,
+        ge=0,
+        le=100,
+        description="share of all nodes that may be set aside for groups of one namespace; a group "
+        "that needs more waits without",
+    )
     strict_order: bool = Field(
         False,  # noqa: FBT003
         description="first come, first served: no group may pass one that waits for room, although "
@@ -213,6 +225,8 @@ class Gang(_Section):
             evict_after=self.evict_after_seconds,
             on_partial_overrides=self.on_partial_overrides,
             aging=self.aging_seconds,
+            claims_per_namespace=self.claims_per_namespace,
+            claim_nodes_percentage=self.claim_nodes_percentage,
             strict_order=self.strict_order,
             hold_back=self.ungate_when == "fits",
             retry_grace=self.retry_grace_seconds,

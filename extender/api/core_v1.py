@@ -28,6 +28,8 @@ class Wire(Struct, frozen=True, gc=False, rename=_camel):
 class OwnerReference(Wire, frozen=True):
     """metav1.OwnerReference."""
 
+    api_version: str = ""
+    kind: str = ""
     name: str = ""
     uid: str = ""
     controller: bool | None = None

@@ -8,6 +8,8 @@ import structlog
 
 from extender.gang import aging
 from extender.gang.options import Options
+from extender.gang.steps import Steps, at_once
+from extender.runtime.budget import Answer, advance
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state import events as ev
@@ -17,6 +19,8 @@ from extender.state.cluster import Cluster
 _log = structlog.get_logger(__name__)
 
 EVERY_SECONDS: Final = 2.0
+SLICE_SECONDS: Final = 0.01
+"""How long a look may take at once, and rests then."""
 
 
 class Aging:
@@ -36,28 +40,41 @@ class Aging:
         self._clock = clock
         self._schedulers = schedulers
         self._entered: dict[str, float] | None = None
+        self._memory = aging.Memory()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Work until cancelled, for a short while at once."""
         while True:
             try:
-                self.look()
+                await self._look_in_slices()
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("aging", error)
             await asyncio.sleep(EVERY_SECONDS)
 
+    async def _look_in_slices(self) -> None:
+        looking = self.looking()
+        for _ in iter(lambda: advance(looking, self._clock, seconds=SLICE_SECONDS), Answer(None)):
+            await asyncio.sleep(SLICE_SECONDS)
+
     def look(self) -> None:
-        """Make the claims that are due now, and end the others."""
-        before = set(self._snapshot.claims)
-        claims = aging.decide(
+        """Make the claims that are due now, and end the others, however long it takes."""
+        at_once(self.looking())
+
+    def looking(self) -> Steps[None]:
+        """Do the same step by step: a look may take long, and others wait meanwhile."""
+        self._end_grants()
+        claims = yield from aging.deciding(
+            self._memory,
             snapshot=self._snapshot,
             now=self._clock.wall(),
             options=self._options,
             entered=self._when_entered(),
             schedulers=self._schedulers,
         )
+        # A group may have got its room since its claim was decided.
+        claims = [each for each in claims if each.group in self._snapshot.queue]
+        before = set(self._snapshot.claims)
         self._cluster.apply(ev.Claimed(claims))
-        self._end_grants()
         for claim in claims:
             if claim.rooms and claim.group not in before:
                 _log.info("room claimed", group=claim.group, nodes=len(claim.rooms))

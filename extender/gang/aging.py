@@ -10,16 +10,22 @@ behind somebody's gate they depend on the API's facts alone: a process that star
 this one, comes to the same ones. Only a group that lacks room has a claim.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, islice, repeat
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
 from types import MappingProxyType
 
+from extender.api.wellknown import Reason
 from extender.gang import plan
 from extender.gang.feasibility import is_feasible
-from extender.gang.fit import Packing, fit
+from extender.gang.fit import Packing, fitting
+from extender.gang.lack import Lack
 from extender.gang.options import Options
-from extender.gang.steps import at_once
+from extender.gang.recent import HadNoRoom
+from extender.gang.room import Room
+from extender.gang.steps import PIECE, Steps, at_once
+from extender.gang.verdicts import Refuse
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.claims import Claim
 from extender.state.nodes import NodeInfo
@@ -46,6 +52,73 @@ class _Aged:
     """Those that are missing, `missing` of them at most."""
     missing: int
 
+    @property
+    def asks(self) -> tuple[object, ...]:
+        """What a claim is made for; it does not outlive a change of this."""
+        shapes = tuple(pod.shape for pod in self.pods)
+        return self.missing, shapes, self.priority, self.periods
+
+
+@dataclass(slots=True)
+class Memory:
+    """What one look leaves for the next, so that it looks only at what has changed since."""
+
+    lacking: HadNoRoom = field(default_factory=HadNoRoom)
+    """Groups that do not fit, until enough nodes have gained room."""
+    asked: dict[str, tuple[object, ...]] = field(default_factory=dict)
+    """By group: what it asked for then."""
+    nodes: dict[str, NodeInfo] = field(default_factory=dict)
+    """As they were in the last look."""
+    version: int = 0
+
+    def look(self, snapshot: Snapshot) -> "Nodes":
+        """Return what has changed about nodes since the last look."""
+        changed, resized = set(snapshot.changed_since(self.version)), set[str]()
+        self.version = snapshot.nodes_version
+        for name in changed:
+            before, now = self.nodes.pop(name, None), snapshot.nodes.get(name)
+            if now is not None:
+                self.nodes[name] = now
+            if before is None or now is None or before.allocatable != now.allocatable:
+                resized.add(name)
+        return Nodes(changed, resized)
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Nodes that changed, and those of them that came, went or have other amounts."""
+
+    changed: Collection[str]
+    resized: Collection[str]
+
+
+@dataclass(slots=True)
+class _Earlier:
+    """The claims that are due and go before the next one."""
+
+    claims: list[Claim] = field(default_factory=list)
+    taken: dict[str, Resources] = field(default_factory=dict)
+    barred: frozenset[str] = frozenset()
+    places: tuple[object, ...] = ()
+    groups: Counter[str] = field(default_factory=Counter)
+    """By namespace, how many have a claim."""
+    nodes: dict[str, set[str]] = field(default_factory=dict)
+    """By namespace, the nodes that are claimed."""
+
+    def put(self, namespace: str, claim: Claim) -> None:
+        self.claims.append(claim)
+        for node, amounts in claim.rooms.items():
+            add(self.taken.setdefault(node, {}), amounts)
+        self.barred |= claim.barred
+        self.places += ((claim.group, tuple(claim.rooms), claim.barred),)
+        self.groups[namespace] += 1
+        self.nodes.setdefault(namespace, set()).update(claim.rooms)
+
+    def left(self, node: NodeInfo) -> Resources:
+        left = dict(node.allocatable)
+        subtract(left, self.taken.get(node.name, {}))
+        return left
+
 
 def decide(
     *,
@@ -55,30 +128,55 @@ def decide(
     entered: Mapping[str, float] = MappingProxyType({}),
     schedulers: Collection[str] | None = None,
 ) -> Sequence[Claim]:
+    """Return the answer of `deciding` without a memory, however long it takes."""
+    return at_once(
+        deciding(
+            Memory(),
+            snapshot=snapshot,
+            now=now,
+            options=options,
+            entered=entered,
+            schedulers=schedulers,
+        )
+    )
+
+
+def deciding(
+    memory: Memory,
+    *,
+    snapshot: Snapshot,
+    now: float,
+    options: Options,
+    entered: Mapping[str, float] = MappingProxyType({}),
+    schedulers: Collection[str] | None = None,
+) -> Steps[Sequence[Claim]]:
     """Return all claims that are due, first in turn first; times in seconds since the epoch.
 
     A claim that was made earlier stays on its nodes while it is as large as is due and no earlier
     one needs them. `entered` says when groups came into the queue, as far as that was seen, and
-    `schedulers` who asks us: nobody else's pods are to be waited for.
+    `schedulers` who asks us: nobody else's pods are to be waited for. A namespace has so many
+    claims, and on so many nodes, as the options say.
     """
     if not options.aging or not snapshot.queue:
         return ()
-    aged = sorted(
-        _aged(snapshot, now, options.aging, entered=entered),
-        key=lambda each: (
-            -each.priority,
-            each.since,
-            each.pod_group.version,
-            each.pod_group.key,
-        ),
-    )
-    ours = (each for each in aged if _asks(each.pods, schedulers))
-    claims: list[Claim] = []
-    for each in islice(ours, MOST):
-        claim = _claim(each, claims, now, snapshot=snapshot)
+    nodes, earlier, looked_at = memory.look(snapshot), _Earlier(), 0
+    most_nodes = max(1, len(snapshot.nodes) * options.claim_nodes_percentage // 100)
+    turns = yield from _turns(snapshot, now, options.aging, entered=entered)
+    for since, group in turns:
+        yield
+        namespace = group.partition("/")[0]
+        if looked_at >= MOST or earlier.groups[namespace] >= options.claims_per_namespace:
+            continue
+        aged = _aged(group, since, snapshot=snapshot, now=now, aging=options.aging)
+        if aged is None or not _asks(aged.pods, schedulers):
+            continue
+        looked_at += 1
+        allowed = most_nodes - len(earlier.nodes.get(namespace, ()))
+        look = _Look(aged, earlier, nodes, memory, snapshot, allowed)
+        claim = yield from look.claim(now)
         if claim is not None:
-            claims.append(claim)
-    return tuple(claims)
+            earlier.put(namespace, claim)
+    return tuple(earlier.claims)
 
 
 def waits_since(pod_group: PodGroupInfo, *, snapshot: Snapshot) -> float:
@@ -88,123 +186,155 @@ def waits_since(pod_group: PodGroupInfo, *, snapshot: Snapshot) -> float:
     return max(pod_group.created, created[quorum - 1] if 0 < quorum <= len(created) else 0.0)
 
 
-def _aged(
+def _turns(
     snapshot: Snapshot, now: float, aging: float, *, entered: Mapping[str, float]
-) -> Iterator[_Aged]:
-    for key in snapshot.queue:
+) -> Steps[list[tuple[float, str]]]:
+    """Return since when groups have waited that have waited long, in the order of their claims."""
+    found = []
+    for key in list(snapshot.queue):
+        yield
         pod_group = snapshot.pod_group(key)
         if pod_group is None or now - max(pod_group.created, entered.get(key, 0.0)) < aging:
             continue
         since = max(waits_since(pod_group, snapshot=snapshot), entered.get(key, 0.0))
-        periods = min(int((now - since) / aging), LARGEST)
-        if periods > 0:
-            tally = snapshot.tally(key)
-            missing = snapshot.quorum(pod_group) - tally.committed
-            pods = plan.candidates(None, key, snapshot=snapshot)[:missing]
-            if len(pods) == missing:
-                yield _Aged(pod_group, tally.priority, since, periods, pods, missing)
+        if now - since >= aging:
+            found.append((-snapshot.tally(key).priority, since, pod_group.version, key))
+    return [(since, key) for _, since, _, key in sorted(found)]
+
+
+def _aged(key: str, since: float, *, snapshot: Snapshot, now: float, aging: float) -> _Aged | None:
+    pod_group, tally = snapshot.pod_group(key), snapshot.tally(key)
+    if pod_group is None:
+        return None
+    missing = snapshot.quorum(pod_group) - tally.committed
+    pods = plan.candidates(None, key, snapshot=snapshot)[: max(0, missing)]
+    if missing <= 0 or len(pods) < missing:
+        return None
+    periods = min(int((now - since) / aging), LARGEST)
+    return _Aged(pod_group, tally.priority, since, periods, pods, missing)
 
 
 def _asks(pods: Sequence[PodInfo], schedulers: Collection[str] | None) -> bool:
     return schedulers is None or all(p.scheduler in schedulers or p.is_held_back for p in pods)
 
 
-def _claim(
-    aged: _Aged, earlier: Sequence[Claim], now: float, *, snapshot: Snapshot
-) -> Claim | None:
-    """Return a group's claim; None for one that lacks no room, or does not come although it fits.
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One group's claim, beside the earlier ones."""
 
-    What else it waits for, a volume say, no claim would bring about.
-    """
-    present = snapshot.claims.get(aged.pod_group.key)
-    fits_since = None
-    if fit(aged.pods, aged.missing, group=aged.pod_group.key, snapshot=snapshot).complete:
-        if present is None or not present.rooms:
-            return None
-        fits_since = now if present.fits_since is None else present.fits_since
-        if now - fits_since > PATIENCE_SECONDS:
-            return None
-    if present is None or not _still_stands(present, aged, earlier, snapshot=snapshot):
-        present = _new(aged, earlier, snapshot)
-    return replace(present, fits_since=fits_since)
+    aged: _Aged
+    earlier: _Earlier
+    nodes: Nodes
+    memory: Memory
+    snapshot: Snapshot
+    allowed: int
+    """How many more nodes its namespace may claim."""
 
+    def claim(self, now: float) -> Steps[Claim | None]:
+        """Return a group's claim; None for one that lacks no room, or does not come though it fits.
 
-def _still_stands(
-    claim: Claim, aged: _Aged, earlier: Sequence[Claim], *, snapshot: Snapshot
-) -> bool:
-    """Return whether nothing that a claim was based on has changed."""
-    if not claim.rooms:
-        return claim.made_for == (*_made_for(aged, snapshot), _places(earlier))
-    if claim.made_for != _made_for(aged, snapshot):
+        What else it waits for, a volume say, no claim would bring about.
+        """
+        present = self.snapshot.claims.get(self.aged.pod_group.key)
+        fits_since = None
+        if (yield from self._fits()):
+            if present is None or not present.rooms:
+                return None
+            fits_since = now if present.fits_since is None else present.fits_since
+            if now - fits_since > PATIENCE_SECONDS:
+                return None
+        if present is None or not self._still_stands(present):
+            present = yield from self._new()
+        return replace(present, fits_since=fits_since) if present is not None else None
+
+    def _fits(self) -> Steps[bool]:
+        aged, memory, snapshot = self.aged, self.memory, self.snapshot
+        group, asks = aged.pod_group.key, aged.asks[:3]
+        if memory.asked.get(group) == asks and memory.lacking.get(group, snapshot=snapshot):
+            return False
+        found = yield from fitting(aged.pods, aged.missing, group=group, snapshot=snapshot)
+        if found.complete:
+            return True
+        shapes = tuple(dict.fromkeys(pod.shape for pod in aged.pods))
+        missing = aged.missing - len(found.placements) if len(shapes) == 1 else 1
+        lack = Lack(group, aged.priority, shapes, missing, Room.FREE)
+        memory.asked[group] = asks
+        memory.lacking.add(
+            group, Refuse(Reason.NOT_ENOUGH_RESOURCES, "", lack=lack), snapshot=snapshot
+        )
         return False
-    taken = _taken(earlier)
-    return all(
-        left.get(resource, 0) >= value
-        for name, amounts in claim.rooms.items()
-        for left in (_beside(snapshot.nodes[name], taken),)
-        for resource, value in amounts.items()
-    )
 
+    def _still_stands(self, claim: Claim) -> bool:
+        """Return whether nothing that a claim was based on has changed."""
+        if not claim.rooms:
+            same = claim.made_for == (*self.aged.asks, self.earlier.places)
+            return same and not self.nodes.resized and self._bars_the_same(claim)
+        if claim.made_for != self.aged.asks or len(claim.rooms) > self.allowed:
+            return False
+        changed = claim.rooms.keys() & self.nodes.changed
+        return all(map(self._is_open, changed)) and all(
+            left.get(resource, 0) >= value
+            for name, amounts in claim.rooms.items()
+            for left in (self.earlier.left(self.snapshot.nodes[name]),)
+            for resource, value in amounts.items()
+        )
 
-def _new(aged: _Aged, earlier: Sequence[Claim], snapshot: Snapshot) -> Claim:
-    """Return a claim beside the earlier ones; one without rooms where there is no place for it.
+    def _bars_the_same(self, claim: Claim) -> bool:
+        """Return whether the nodes that changed are barred as far as the group can use them."""
+        if not claim.barred:
+            return not self.nodes.changed
+        usable = {name for name in self.nodes.changed if self._is_usable(name)}
+        return usable == claim.barred & set(self.nodes.changed)
 
-    Then the nodes that the group could use are barred for those who come after it: it is their
-    turn when it has had its own.
-    """
-    group, taken = aged.pod_group.key, _taken(earlier)
-    barred = frozenset[str]().union(*(claim.barred for claim in earlier))
+    def _is_open(self, name: str) -> bool:
+        """Return whether all pods of the group may go to a node."""
+        node, shapes = self.snapshot.nodes.get(name), dict.fromkeys(p.shape for p in self.aged.pods)
+        return node is not None and all(is_feasible(shape, node) for shape in shapes)
 
-    def room(node: NodeInfo) -> Resources:
-        return {} if node.name in barred else _beside(node, taken)
+    def _is_usable(self, name: str) -> bool:
+        """Return whether any of the pods may."""
+        node, shapes = self.snapshot.nodes.get(name), dict.fromkeys(p.shape for p in self.aged.pods)
+        return node is not None and any(is_feasible(shape, node) for shape in shapes)
 
-    packing = Packing(snapshot, room, emptiest_first=True, beside_used=False)
-    rooms: dict[str, Resources] = {}
-    for count, pod in enumerate(chain.from_iterable(repeat(aged.pods, aged.periods))):
-        node = at_once(packing.taking(pod))
-        if node is not None:
-            add(rooms.setdefault(node, {}), pod.shape.requests)
-        elif count < aged.missing:
-            return _in_vain(aged, earlier, snapshot)
-        else:
-            break
-    return Claim(group, aged.priority, rooms, _made_for(aged, snapshot))
+    def _new(self) -> Steps[Claim | None]:
+        """Return a claim beside the earlier ones; one without rooms where there is no place for it.
 
+        Then the nodes that the group could use are barred for those who come after it: it is their
+        turn when it has had its own. None where its namespace may not claim as many nodes.
+        """
+        aged, barred = self.aged, self.earlier.barred
 
-def _in_vain(aged: _Aged, earlier: Sequence[Claim], snapshot: Snapshot) -> Claim:
-    never = plan.never_fits(aged.pod_group, snapshot=snapshot) is not None
-    return Claim(
-        aged.pod_group.key,
-        aged.priority,
-        {},
-        (*_made_for(aged, snapshot), _places(earlier)),
-        barred=frozenset() if never else frozenset(_usable(aged.pods, snapshot)),
-    )
+        def room(node: NodeInfo) -> Resources:
+            return {} if node.name in barred else self.earlier.left(node)
 
+        packing = Packing(self.snapshot, room, emptiest_first=True, beside_used=False)
+        rooms: dict[str, Resources] = {}
+        for count, pod in enumerate(chain.from_iterable(repeat(aged.pods, aged.periods))):
+            if count % PIECE == PIECE - 1:
+                yield
+            node = yield from packing.taking(pod)
+            if node is not None and (node in rooms or len(rooms) < self.allowed):
+                add(rooms.setdefault(node, {}), pod.shape.requests)
+            elif count >= aged.missing:
+                break
+            else:
+                return None if node is not None else (yield from self._in_vain())
+        return Claim(aged.pod_group.key, aged.priority, rooms, aged.asks)
 
-def _made_for(aged: _Aged, snapshot: Snapshot) -> tuple[object, ...]:
-    shapes = tuple(pod.shape for pod in aged.pods)
-    return aged.missing, shapes, aged.priority, aged.periods, snapshot.nodes_version
+    def _in_vain(self) -> Steps[Claim]:
+        aged = self.aged
+        never = yield from plan.never_fitting(aged.pod_group, snapshot=self.snapshot)
+        barred = frozenset[str]()
+        if never is None:
+            barred = yield from self._usable()
+        asks = (*aged.asks, self.earlier.places)
+        return Claim(aged.pod_group.key, aged.priority, {}, asks, barred=barred)
 
-
-def _places(claims: Sequence[Claim]) -> tuple[object, ...]:
-    return tuple((claim.group, tuple(claim.rooms), claim.barred) for claim in claims)
-
-
-def _taken(claims: Sequence[Claim]) -> dict[str, Resources]:
-    taken: dict[str, Resources] = {}
-    for claim in claims:
-        for node, amounts in claim.rooms.items():
-            add(taken.setdefault(node, {}), amounts)
-    return taken
-
-
-def _beside(node: NodeInfo, taken: dict[str, Resources]) -> Resources:
-    left = dict(node.allocatable)
-    subtract(left, taken.get(node.name, {}))
-    return left
-
-
-def _usable(pods: Sequence[PodInfo], snapshot: Snapshot) -> Iterator[str]:
-    for shape in dict.fromkeys(pod.shape for pod in pods):
-        yield from (node.name for node in snapshot.nodes.values() if is_feasible(shape, node))
+    def _usable(self) -> Steps[frozenset[str]]:
+        usable = set[str]()
+        for number, name in enumerate(list(self.snapshot.nodes)):
+            if number % PIECE == PIECE - 1:
+                yield
+            if self._is_usable(name):
+                usable.add(name)
+        return frozenset(usable)

@@ -27,6 +27,10 @@ class Options:
     aging: float = 300.0
     """How long a group that could start waits for room before some is claimed for it; 0: for ever.
     """
+    claims_per_namespace: int = 5
+    """How many groups of one namespace may have a claim at the same time."""
+    claim_nodes_percentage: int = 50
+    """On what share of the nodes the groups of one namespace may have claims, 0 to 100."""
     strict_order: bool = False
     """Whether no group may pass another one that waits for room."""
     hold_back: bool = False

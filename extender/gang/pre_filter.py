@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from extender.api.wellknown import Reason
 from extender.gang import plan
+from extender.gang.exempt import is_exempt
 from extender.gang.fit import Fit, Offer, fits, has_equal
 from extender.gang.room import without_room
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Place, Refuse, about
@@ -211,7 +212,7 @@ def _has_room(pod: PodInfo, name: str, snapshot: Snapshot) -> bool:
     if not snapshot.is_kept(name):
         return True
     node = snapshot.nodes.get(name)
-    if node is None:
+    if node is None or (pod.group is None and is_exempt(pod, node, snapshot=snapshot)):
         return True
     free = snapshot.free(node, priority=pod.priority, group=pod.group)
     return fits(pod.shape.requests, free)

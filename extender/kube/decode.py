@@ -137,6 +137,7 @@ class Decoder:
             ready="ContainersReady" in holding,
             owners=tuple(f"{meta.namespace}/{o.name}" for o in meta.owner_references or ()),
             controller=_controller(meta),
+            only_node=_only_node(meta, shape),
             readiness_gate=any(g.condition_type == GANG_READY for g in spec.readiness_gates or ()),
             pod_set=(meta.labels or {}).get(PODSET_LABEL),
             workload=_workload(meta),
@@ -354,6 +355,30 @@ def seconds_of(moment: datetime | None) -> float:
 
 def _controller(meta: core.ObjectMeta) -> str | None:
     return next((o.uid for o in meta.owner_references or () if o.controller), None)
+
+
+def _only_node(meta: core.ObjectMeta, shape: Shape) -> str | None:
+    """Return the node of a DaemonSet's pod: each is bound to one by a required node affinity.
+
+    Source: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/
+    """
+    owners = (o for o in meta.owner_references or () if o.controller)
+    if not any((o.api_version, o.kind) == ("apps/v1", "DaemonSet") for o in owners):
+        return None
+    node_affinity = shape.affinity.node_affinity if shape.affinity else None
+    required = (
+        node_affinity.required_during_scheduling_ignored_during_execution if node_affinity else None
+    )
+    terms = required.node_selector_terms if required else []
+    named = {_named(term) for term in terms}
+    return next(iter(named)) if len(named) == 1 else None
+
+
+def _named(term: core.NodeSelectorTerm) -> str | None:
+    for each in term.match_fields or ():
+        if (each.key, each.operator) == ("metadata.name", "In") and len(each.values or ()) == 1:
+            return (each.values or [""])[0]
+    return None
 
 
 def _workload(meta: core.PodMeta) -> str | None:

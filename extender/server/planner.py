@@ -8,12 +8,9 @@ import asyncio
 from collections.abc import Callable, Generator, Iterator
 from typing import Final, Literal
 
-import structlog
-
 from extender.runtime.budget import advance
 from extender.runtime.clock import Clock
-
-_log = structlog.get_logger(__name__)
+from extender.runtime.faults import FAULTS
 
 SLICE_SECONDS: Final = 0.01
 REST: Final = 9
@@ -79,8 +76,8 @@ class Planner:
     def _slice(self, job: Job) -> bool | None:
         try:
             answer = advance(self._jobs[job], self._clock, seconds=SLICE_SECONDS)
-        except Exception:  # noqa: BLE001 - what nobody thought of
-            _log.exception("cannot plan a group", group=job[0])  # it harms itself alone
+        except Exception as error:  # noqa: BLE001 - it harms its group alone
+            FAULTS.report("planner", error, key=job[0])
             return False
         return answer.value if answer is not None else None
 

@@ -57,6 +57,8 @@ class PodInfo:
     """`namespace/name` of what owns it."""
     controller: str | None = None
     """The UID of the owner that makes another one in its place."""
+    only_node: str | None = None
+    """The one node of a pod that says that a DaemonSet made it."""
     readiness_gate: bool = False
     """Whether it waits for us to say that its gang is ready."""
     pod_set: str | None = None

@@ -70,7 +70,7 @@ def aging_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
     scheduler = GangScheduler(
         control_plane,
         name="aging",
-        settings={"gang": {"agingSeconds": 2}},
+        settings={"gang": {"agingSeconds": 2, "claimNodesPercentage": 100}},
         scheduler={"profiles": [{"schedulerName": "aging"}]},
     )
     yield scheduler

@@ -104,7 +104,7 @@ class World:
 
     async def _build(self) -> None:
         metrics, clock = Metrics(), LoopClock()
-        options = Options(schedule_timeout=TIMEOUT, aging=AGING)
+        options = Options(schedule_timeout=TIMEOUT, aging=AGING, claim_nodes_percentage=100)
         memory = GroupMemory(self.cluster, options=options, clock=clock)
         self.waiting = WaitingPods(self.cluster, memory, metrics=metrics)
         self.filtering = Filtering(

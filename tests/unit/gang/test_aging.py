@@ -1,19 +1,21 @@
 """Who has a claim to room after a long wait, and to which."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from extender.gang.aging import decide, waits_since
+from extender.gang.aging import Memory, decide, deciding, waits_since
 from extender.gang.options import Options
+from extender.gang.steps import at_once
 from extender.state import events as ev
 from extender.state.claims import Claim
 from extender.state.cluster import Cluster
 from extender.state.nodes import NodeInfo
 from tests.makers import cluster_of, key, node, nodes, pod, pod_group, pods, shape, taint, tell
 
-OPTIONS = Options(aging=100.0)
+OPTIONS = Options(aging=100.0, claims_per_namespace=20, claim_nodes_percentage=100)
 NOW = 1000.0
 
 
@@ -227,13 +229,93 @@ def test_only_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(claims(full(*nodes(4, 4, 4, 4)), groups)) == {"g0", "g1"}
 
 
-def test_what_was_in_vain_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = [group("a", 840.0, size=2), group("b", 845.0, size=1)]
-    cluster = cluster_of(full(*nodes(4, 4)), there)
-    look(cluster)
+FULL_OF_TWO = [
+    *full(*nodes(4, 4, 4)),
+    group("a", 840.0, size=2),
+    group("b", 845.0, size=3),
+    group("c", 850.0, size=1),
+]
 
+
+def remembering(cluster: Cluster, memory: Memory, options: Options = OPTIONS) -> Sequence[Claim]:
+    """Look with what the last look has left."""
+    looking = deciding(memory, snapshot=cluster.snapshot(), now=NOW, options=options)
+    found = at_once(looking)
+    tell(cluster, ev.Claimed(found))
+    return found
+
+
+def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any, **__: Any) -> None:
-        raise AssertionError("packed again")
+        raise AssertionError("looked at all nodes again")
 
-    monkeypatch.setattr("extender.gang.aging._new", never)
-    assert cpus(look(cluster)) == {"a": {"n0": 4, "n1": 4}}
+    for name in ("fitting", "Packing"):
+        monkeypatch.setattr(f"extender.gang.aging.{name}", never)
+
+
+QUIET: dict[str, Sequence[Any]] = {
+    "nothing has changed": (),
+    "a node was relabelled": [node("n1", labels={"rack": "b"})],
+    "one whose node has a claim": [node("n0", labels={"rack": "b"}), node("n2", labels={"x": "y"})],
+    "too little room appeared": [pod("on-n0", 3, on="n0")],
+    "a pod came": [pod("late")],
+}
+
+
+@pytest.mark.parametrize("news", QUIET.values(), ids=QUIET)
+def test_only_what_news_touch_is_looked_at(
+    news: Sequence[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, memory = cluster_of(FULL_OF_TWO), Memory()
+    before = remembering(cluster, memory)
+    assert [len(claim.rooms) for claim in before] == [2, 0, 0]
+    tell(cluster, news)
+    forbid(monkeypatch)
+    assert remembering(cluster, memory) == before
+
+
+LOUD: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
+    "a node that was claimed is closed": (
+        [node("n0", unschedulable=True)],
+        {"a": {"n1": 4, "n2": 4}},
+    ),
+    "a node that was claimed went": ([ev.NodeDeleted("n0")], {"a": {"n1": 4, "n2": 4}}),
+    "a node came": ([node("n3")], {"a": {"n0": 4, "n1": 4}}),
+    "nodes came for those in vain": (
+        [*full(*nodes(4, 4, 4, 4, 4, 4)[3:])],
+        {"a": {"n0": 4, "n1": 4}, "b": {"n2": 4, "n3": 4, "n4": 4}, "c": {"n5": 4}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("news", "want"), LOUD.values(), ids=LOUD)
+def test_what_news_touch_is_looked_at(news: Sequence[Any], want: dict[str, dict[str, int]]) -> None:
+    cluster, memory = cluster_of(FULL_OF_TWO), Memory()
+    remembering(cluster, memory)
+    tell(cluster, news)
+    assert cpus(remembering(cluster, memory)) == want
+
+
+def test_a_namespace_has_so_many_claims_and_nodes() -> None:
+    others = [
+        replace(each, namespace="theirs", **({"group": "theirs/z"} if i else {}))
+        for i, each in enumerate(group("z", 849.0, size=1))
+    ]
+    groups = [group(f"g{number}", 805.0 + number, size=1) for number in range(6)]
+    there = [full(*nodes(*[4] * 8)), groups, others]
+    few = replace(OPTIONS, claims_per_namespace=2)
+    assert set(claims(there, options=few)) == {"g0", "g1", "theirs/z"}
+    narrow = replace(OPTIONS, claim_nodes_percentage=50)
+    assert set(claims(there, options=narrow)) == {"g0", "g1", "g2", "g3", "theirs/z"}
+
+
+def test_one_that_needs_more_than_its_namespace_may_have_claims_and_bars_nothing() -> None:
+    there = [full(*nodes(4, 4, 4, 4)), group("wide", 800.0, size=3), group("slim", 805.0)]
+    half = replace(OPTIONS, claim_nodes_percentage=50)
+    assert claims(there, options=half) == {"slim": {"n0": 4, "n1": 4}}
+
+
+def test_it_does_not_grow_beyond_its_share() -> None:
+    there = [full(*nodes(4, 4, 4, 4)), group(created=1.0, size=1)]
+    half = replace(OPTIONS, claim_nodes_percentage=50)
+    assert claims(there, options=half) == {"gang": {"n0": 4, "n1": 4}}

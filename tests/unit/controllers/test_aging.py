@@ -1,0 +1,53 @@
+"""A look at who has waited long is made in slices."""
+
+import asyncio
+
+from extender.controllers.aging import SLICE_SECONDS, Aging
+from extender.gang.options import Options
+from extender.state import events as ev
+from extender.state.cluster import Cluster
+from tests.makers import cluster_of, key, nodes, pod, pod_group, pods, until
+from tests.unit.server.test_group_memory import Ticking
+
+OPTIONS = Options(aging=1.0)
+
+
+def waiting() -> Cluster:
+    """Return ten full nodes, and a gang that waits for half of them."""
+    full = [pod(f"on-{n}", 4, on=f"n{n}") for n in range(10)]
+    return cluster_of(nodes(*[4] * 10), full, pod_group("gang", 5), pods(5, 4))
+
+
+async def test_others_have_their_turn_while_it_looks() -> None:
+    """Each piece of work takes as long as a slice."""
+    cluster = waiting()
+    clock = Ticking(SLICE_SECONDS)
+    clock._seconds = 1e6
+    aging = Aging(cluster, options=OPTIONS, clock=clock)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while not cluster.snapshot().claims:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        looking = tasks.create_task(aging.run())
+        await asyncio.wait_for(others(), 30)
+        looking.cancel()
+    assert turns > 2
+    assert cluster.snapshot().claims.keys() == {key("gang")}
+
+
+async def test_a_group_that_has_its_room_since_gets_no_claim() -> None:
+    cluster = waiting()
+    clock = Ticking(0.0)
+    clock._seconds = 1e6
+    looking = Aging(cluster, options=OPTIONS, clock=clock).looking()
+    next(looking)
+    cluster.apply(ev.PodGroupDeleted(pod_group("gang").api_group, key("gang")))
+    for _ in looking:
+        pass
+    await until(lambda: not cluster.snapshot().claims)
+    cluster.validate()
