@@ -9,7 +9,7 @@ import structlog
 from extender.gang import aging
 from extender.gang.options import Options
 from extender.gang.steps import Steps, at_once
-from extender.runtime.budget import Answer, advance
+from extender.runtime.budget import in_turns
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state import events as ev
@@ -46,15 +46,10 @@ class Aging:
         """Work until cancelled, for a short while at once."""
         while True:
             try:
-                await self._look_in_slices()
+                await in_turns(self.looking(), self._clock, seconds=SLICE_SECONDS)
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("aging", error)
             await asyncio.sleep(EVERY_SECONDS)
-
-    async def _look_in_slices(self) -> None:
-        looking = self.looking()
-        for _ in iter(lambda: advance(looking, self._clock, seconds=SLICE_SECONDS), Answer(None)):
-            await asyncio.sleep(SLICE_SECONDS)
 
     def look(self) -> None:
         """Make the claims that are due now, and end the others, however long it takes."""

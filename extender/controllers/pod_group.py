@@ -7,15 +7,17 @@ from typing import Final, Protocol
 
 import structlog
 
-from extender.gang import report
+from extender.gang import pending, report
 from extender.gang.conditions import ours
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial, Watched
 from extender.gang.report import Notice, Report
+from extender.gang.waits_for import Pending
 from extender.kube.errors import ApiError
 from extender.kube.pod_groups import VERSION
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event, ObjectRef
+from extender.runtime.budget import in_turns
 from extender.runtime.clock import Clock
 from extender.state.cluster import Cluster
 from extender.state.events import Change
@@ -87,6 +89,7 @@ class PodGroupController:
 
         Raises ApiError when something could not be written.
         """
+        why = await self._why(group)
         pod_group = self._snapshot.pod_group(group)
         if pod_group is None:
             self._written.pop(group, None)
@@ -101,7 +104,7 @@ class PodGroupController:
             now=self._clock.wall(),
             options=self._options,
             watched=Watched(
-                self._on_partial, self._watched(group), self._options.on_partial_overrides
+                self._on_partial, self._watched(group), self._options.on_partial_overrides, why
             ),
         )
         await self._evict(found)
@@ -111,6 +114,14 @@ class PodGroupController:
         if ours(pod_group.status) == found.status:
             return found.look_again
         return min(found.look_again or WATCH_LAG, WATCH_LAG)
+
+    async def _why(self, group: str) -> Pending | None:
+        """Return what a group waits for that has no room yet: that is looked for on all nodes."""
+        pod_group, tally = self._snapshot.pod_group(group), self._snapshot.tally(group)
+        if pod_group is None or tally.committed >= self._snapshot.quorum(pod_group):
+            return None
+        steps = pending.deciding(group, snapshot=self._snapshot, options=self._options)
+        return await in_turns(steps, self._clock)
 
     async def _write(
         self, pod_group: PodGroupInfo, status: PodGroupStatusInfo, *, changed: bool

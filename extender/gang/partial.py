@@ -20,6 +20,7 @@ from typing import Literal
 from extender.api.wellknown import Aspect, Told
 from extender.gang.conditions import Statement
 from extender.gang.phase import Progress
+from extender.gang.waits_for import Pending
 from extender.state.pod_groups import ConditionInfo, PodGroupStatusInfo
 from extender.state.pods import PodInfo
 
@@ -61,6 +62,8 @@ class Watched:
     default: OnPartial = OnPartial.KEEP
     seconds: float = 0.0
     overrides: OnPartialOverrides = "evict"
+    why: Pending | None = None
+    """What the group waits for, where that was worked out a moment ago: it may take long."""
 
 
 @dataclass(frozen=True, slots=True)

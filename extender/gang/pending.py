@@ -5,7 +5,6 @@ What only the extender knows (who waits with a node for the others, who has just
 says itself, in the group's Permitted condition.
 """
 
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -14,7 +13,9 @@ from extender.gang import plan
 from extender.gang.feasibility import is_feasible
 from extender.gang.options import Options
 from extender.gang.pre_filter import check_group
+from extender.gang.steps import Steps, at_once
 from extender.gang.verdicts import Refuse, about
+from extender.gang.waits_for import Pending
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
@@ -27,15 +28,12 @@ _LONGEST: Final = 300
 _SEARCHED: Final = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """What a group waits for."""
-
-    reason: Reason
-    message: str
-
-
 def decide(group: str, *, snapshot: Snapshot, options: Options) -> Pending:
+    """Return the answer of `deciding`, however long it takes."""
+    return at_once(deciding(group, snapshot=snapshot, options=options))
+
+
+def deciding(group: str, *, snapshot: Snapshot, options: Options) -> Steps[Pending]:
     """Return what a group waits for; WaitingForBind where nothing speaks against it."""
     refusal = check_group(group, snapshot=snapshot)
     pod_group = snapshot.pod_group(group)
@@ -48,7 +46,7 @@ def decide(group: str, *, snapshot: Snapshot, options: Options) -> Pending:
         return Pending(Reason.NOT_ENOUGH_PODS, f"all {leaving} pods are being deleted")
     if not pods or snapshot.tally(group).committed >= snapshot.quorum(pod_group):
         return Pending(Reason.WAITING_FOR_BIND, "its pods are on their way")
-    found = plan.make(pods[0], pod_group, snapshot=snapshot)
+    found = yield from plan.making(pods[0], pod_group, snapshot=snapshot)
     if isinstance(found, Refuse):
         return _refused(found, pods[0], pod_group, snapshot=snapshot)
     if options.strict_order and next(snapshot.queue.ahead_of(snapshot.turn(pod_group)), None):

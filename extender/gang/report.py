@@ -88,7 +88,9 @@ def decide(
         ),
     )
     whole = phase.is_scheduled(have, need)
-    why = None if whole else pending.decide(group, snapshot=snapshot, options=options)
+    why = None if whole else watched.why
+    if not whole and why is None:
+        why = pending.decide(group, snapshot=snapshot, options=options)
     statements = [
         conditions.scheduled(
             have,

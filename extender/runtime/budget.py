@@ -1,12 +1,15 @@
 """As much of a long computation as there is time for now."""
 
+import asyncio
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from extender.runtime.clock import Clock
 
 T = TypeVar("T")
+
+SLICE_SECONDS: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +32,14 @@ def advance(steps: Generator[None, None, T], clock: Clock, *, seconds: float) ->
             return Answer(end.value)
         if clock.monotonic() >= until:
             return None
+
+
+async def in_turns(
+    steps: Generator[None, None, T], clock: Clock, *, seconds: float = SLICE_SECONDS
+) -> T:
+    """Return the answer; others have as long a turn after each slice of so many seconds."""
+    answer = advance(steps, clock, seconds=seconds)
+    while answer is None:
+        await asyncio.sleep(seconds)
+        answer = advance(steps, clock, seconds=seconds)
+    return answer.value
