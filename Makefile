@@ -20,7 +20,7 @@ export UV_SYSTEM_CERTS ?= $(if $(SYSTEM_CERTIFICATES),true,false)
 unexport VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check soak-properties bench bench-queue bench-indexed chaos clean environment toolchain
+.PHONY: help demo test check soak-properties bench bench-queue bench-indexed bench-loop chaos clean environment toolchain
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -53,6 +53,9 @@ bench-queue: toolchain ## measure admission under quota, then quota with room on
 
 bench-indexed: environment ## measure what it costs when an index of a Job is done (ARGS=...)
 	$(BIN)/python -m tests.bench.indexed $(ARGS)
+
+bench-loop: environment ## measure how long one step of either process takes (ARGS=...)
+	$(BIN)/python -m tests.bench.loop $(ARGS)
 
 chaos: toolchain ## kill, cut and confuse everything under load, for an hour (ARGS=...)
 	$(BIN)/python -m tests.chaos $(ARGS)

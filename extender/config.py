@@ -559,6 +559,18 @@ class Webhooks(_Section):
     )
 
 
+class Health(_Section):
+    """What `/livez` answers."""
+
+    max_loop_lag_seconds: float = Field(
+        30,
+        ge=0,
+        le=60,
+        description="not alive when the event loop was late for so long within a minute, counting "
+        "lags of a second and more, each for a third of this at most; 0: whatever the lag",
+    )
+
+
 class Log(_Section):
     """What is logged, to standard error."""
 
@@ -575,6 +587,7 @@ class Settings(_Section):
     queue: Queue = Queue()
     webhooks: Webhooks = Webhooks()
     kube: Kube = Kube()
+    health: Health = Health()
     log: Log = Log()
 
 

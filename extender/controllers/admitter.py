@@ -31,6 +31,7 @@ from extender.queueing.quota import QuotaTree
 from extender.queueing.room import Room
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
+from extender.runtime.pacer import Pacer
 from extender.runtime.workqueue import WorkQueue
 from extender.state.queues import events as ev
 from extender.state.queues.events import Change
@@ -118,6 +119,7 @@ class Admitter:
         self._clock = clock
         self._options = options
         self._metrics = metrics
+        self._pacer = Pacer(clock)
         self.room: Room | None = None
         """Who knows the nodes; without it quota is all it takes."""
         self._room_timer: asyncio.TimerHandle | None = None
@@ -125,6 +127,8 @@ class Admitter:
         """ClusterQueues with quota that somebody who waits keeps no more, until they are tried."""
         self._sweep_seconds = 0.0
         """For how long those have been tried who lacked room, since the last time they were let."""
+        self._anew = False
+        """Whether all workloads are to be looked at before the next cycle."""
         self.pending = PendingQueues(options)
         self.tree = QuotaTree(self._snapshot)
         self._holds = False
@@ -141,11 +145,7 @@ class Admitter:
         """Take a change of the state."""
         now = self._clock.wall()
         self._forget(change.workloads)
-        if change.structure:
-            self.pending.refresh_all(self._snapshot, now)
-            self.pending.release_all(self._snapshot, now)
-            for key in self._resting:
-                self.pending.remove(key)
+        self._anew = self._anew or change.structure
         for key in change.workloads - self._resting:
             self._update(key, now)
         if change.released:
@@ -233,6 +233,15 @@ class Admitter:
             FAULTS.report("admission-cycle", error)
             self._wakeup.set()
             await asyncio.sleep(FAULT_PAUSE)
+
+    async def _look_at_all(self) -> None:
+        """Give all workloads the places that they should have now, and have them all tried."""
+        self._anew = False
+        now = self._clock.wall()
+        await self._pacer.go_through(self.pending.refresh_all(self._snapshot, now))
+        self.pending.release_all(self._snapshot, now)
+        for key in self._resting:
+            self.pending.remove(key)
 
     async def _cycle(self, tasks: asyncio.TaskGroup) -> None:
         sweeping, seconds = self.pending.sweeping, 0.0

@@ -1,7 +1,7 @@
 """Wakes pods that were refused, when the reason for it has gone away."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -81,11 +81,13 @@ class Waker:
         self._room_soon = False
         self._queue.add(ROOM)
 
-    def recover(self) -> None:
+    def recover(self) -> Iterator[None]:
         """Take up the refusals of an earlier run, once the whole cluster has been seen."""
-        for pod in list(self._snapshot.pods.values()):
-            reason = wake.refused_before(pod)
-            if reason is not None:
+        for uid in [*self._snapshot.pods]:
+            pod = self._snapshot.pods.get(uid)
+            reason = wake.refused_before(pod) if pod is not None else None
+            yield
+            if pod is not None and reason is not None:
                 self._cluster.apply(ev.PodRefused(pod, reason))
                 self._queue.add(pod.group or ROOM)
 

@@ -180,10 +180,11 @@ class PendingQueues:
             for key in sorted(snapshot.waiting_in(local_queue)):
                 self.update(key, snapshot, now)
 
-    def refresh_all(self, snapshot: QueueSnapshot, now: float) -> None:
-        """Update the workloads of all ClusterQueues, of those too that are gone."""
+    def refresh_all(self, snapshot: QueueSnapshot, now: float) -> Iterator[None]:
+        """Update the workloads of all ClusterQueues, of those too that are gone, one at a time."""
         for name in sorted({*self._queues, *snapshot.cluster_queues}):
             self.refresh(name, snapshot, now)
+            yield
 
     def remove(self, key: str) -> None:
         """Forget a workload: it has quota, has ended or is gone."""

@@ -39,6 +39,8 @@ class WorkQueue(Generic[K]):
 
     async def get(self) -> K:
         """Return the next key, waiting for one."""
+        # One that has nothing to write for many keys awaits nothing else: others get their turn.
+        await asyncio.sleep(0)
         while not self._ready:
             self._wakeup.clear()
             await self._wakeup.wait()

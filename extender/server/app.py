@@ -6,6 +6,7 @@ verb goes to its ASGI application straight away; everything else takes the usual
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from fastapi import FastAPI
@@ -13,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 from extender.server import openapi
-from extender.server.health import Checks, add_health
+from extender.server.health import Probes, add_health
 from extender.server.verb import Answer, Verb
 from extender.server.waiting_pods import Gone
 from extender.telemetry.metrics import Metrics
@@ -73,14 +74,15 @@ def create_app(
     binding: Binding,
     *,
     metrics: Metrics,
-    ready: Checks,
+    probes: Probes,
     max_body_bytes: int,
     stopping: Callable[[], bool] = lambda: False,
 ) -> ExtenderApp:
-    """Return the application; `ready` returns what must be true before requests are answered.
+    """Return the application; before it is ready verbs are not answered.
 
     Once it is `stopping`, verbs are answered with an error at once.
     """
+    ready = probes.ready
 
     def checks() -> dict[str, bool]:
         return {**ready(), "shutdown": False} if stopping() else ready()
@@ -111,7 +113,7 @@ def create_app(
             max_body_bytes=max_body_bytes,
         )
         _document(app, name)
-    add_health(app, metrics.render, checks)
+    add_health(app, metrics.render, replace(probes, ready=checks))
     return app
 
 

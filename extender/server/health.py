@@ -1,6 +1,7 @@
 """What a process tells about itself: it lives, it is ready, and its metrics."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from fastapi import FastAPI, Request, Response
@@ -14,22 +15,41 @@ METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS: Final = Access(path="/metrics")
 
 Checks = Callable[[], dict[str, bool]]
+Trouble = Callable[[], str]
+
+
+def no_trouble() -> str:
+    """Return that nothing is wrong."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What is asked about a process: what must be true first, and why to start it anew."""
+
+    ready: Checks
+    trouble: Trouble = no_trouble
 
 
 def add_health(
-    app: FastAPI, metrics: Callable[[], bytes], ready: Checks, *, guard: Guard | None = None
+    app: FastAPI,
+    metrics: Callable[[], bytes],
+    probes: Probes,
+    *,
+    guard: Guard | None = None,
 ) -> None:
-    """Serve GET /livez, /readyz and /metrics; `ready` tells what must be true first.
+    """Serve GET /livez, /readyz and /metrics.
 
-    With a guard metrics are for users who may `get` the path `/metrics`. Health is for everybody:
-    a kubelet has no token, and which caches are full is no secret.
+    With a guard metrics are for users who may `get` the path `/metrics`. Health is for all: a
+    kubelet has no token, and which caches are full is no secret.
     """
 
     async def livez() -> Response:
-        return Response("ok\n", media_type="text/plain")
+        found = probes.trouble()
+        return Response(f"{found or 'ok'}\n", 503 if found else 200, media_type="text/plain")
 
     async def readyz() -> Response:
-        checks = ready()
+        checks = probes.ready()
         lines = [f"[{'+' if good else '-'}]{name}" for name, good in checks.items()]
         status = 200 if all(checks.values()) else 503
         return Response("\n".join(lines) + "\n", status, media_type="text/plain")
@@ -39,7 +59,13 @@ def add_health(
             await guard.check(request, _METRICS)
         return Response(metrics(), media_type=METRICS_TYPE)
 
-    app.add_api_route("/livez", livez, summary="The process answers", response_class=Response)
+    app.add_api_route(
+        "/livez",
+        livez,
+        summary="The process answers, and keeps up with its work",
+        responses={503: {"description": "The event loop is late beyond all reason."}},
+        response_class=Response,
+    )
     app.add_api_route(
         "/readyz",
         readyz,
@@ -51,10 +77,13 @@ def add_health(
 
 
 def health_app(
-    metrics: Callable[[], bytes], ready: Checks, *, guard: Guard | None = None
+    metrics: Callable[[], bytes],
+    probes: Probes,
+    *,
+    guard: Guard | None = None,
 ) -> FastAPI:
     """Return an application that serves nothing else."""
     app = FastAPI(title="gang-extender reconciler", docs_url=None, redoc_url=None)
-    add_health(app, metrics, ready, guard=guard)
+    add_health(app, metrics, probes, guard=guard)
     add_statuses(app)
     return app

@@ -31,32 +31,33 @@ def slices(listed: Listed, tables: Tables) -> Iterator[Sequence[Event]]:
             uids = {pod.uid for pod in pods}
             known = [*tables.pods, *tables.ended]
             yield from _some(known, lambda uid: uid in uids or uid in tables.seen, ev.PodDeleted)
-            yield from _cut(map(ev.PodApplied, pods))
+            yield from cut(map(ev.PodApplied, pods))
         case ev.NodesListed(nodes):
             names = {node.name for node in nodes}
             yield from _some([*tables.nodes], names.__contains__, ev.NodeDeleted)
-            yield from _cut(map(ev.NodeApplied, nodes))
+            yield from cut(map(ev.NodeApplied, nodes))
         case ev.PodGroupsListed(api_group, pod_groups):
             keys = {(api_group, pod_group.key) for pod_group in pod_groups}
             gone = (name for name in [*tables.pod_groups] if name[0] == api_group)
             yield from _some(gone, keys.__contains__, lambda name: ev.PodGroupDeleted(*name))
-            yield from _cut(map(ev.PodGroupApplied, pod_groups))
+            yield from cut(map(ev.PodGroupApplied, pod_groups))
         case ev.JobsListed(jobs):
             uids = {job.uid for job in jobs}
             yield from _some([*tables.jobs.by_uid], uids.__contains__, ev.JobDeleted)
-            yield from _cut(map(ev.JobApplied, jobs))
+            yield from cut(map(ev.JobApplied, jobs))
 
 
 def _some(
     known: Iterable[T], stays: Callable[[T], bool], deleted: Callable[[T], Event]
 ) -> Iterator[Sequence[Event]]:
     """Yield deletions of what does not stay; where nothing of a slice goes, it is empty."""
-    for some in _cut(known, 16 * AT_ONCE):
+    for some in cut(known, 16 * AT_ONCE):
         gone = [deleted(each) for each in some if not stays(each)]
-        yield from _cut(gone) if gone else ((),)
+        yield from cut(gone) if gone else ((),)
 
 
-def _cut(items: Iterable[T], size: int = AT_ONCE) -> Iterator[Sequence[T]]:
+def cut(items: Iterable[T], size: int = AT_ONCE) -> Iterator[Sequence[T]]:
+    """Yield items in order, so many at a time."""
     left = iter(items)
     while some := list(islice(left, size)):
         yield some

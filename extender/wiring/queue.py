@@ -1,7 +1,7 @@
 """The queue inside `reconcile`: what feeds it, what decides, what writes."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
@@ -43,6 +43,7 @@ from extender.state.queues.records import (
     WorkloadInfo,
 )
 from extender.state.queues.store import Queues
+from extender.state.relist import cut
 from extender.state.snapshot import Snapshot
 from extender.telemetry.jobs import JobMetrics
 from extender.telemetry.queue import QueueMetrics
@@ -164,6 +165,8 @@ class Queue:
         self._clock, self._options, self._manages_all = clock, options, manages_all
         self._tree: QuotaTree | None = None
         self._leads = False
+        self._restructured = asyncio.Event()
+        self._pacer = given.pacer
         self.queues.subscribe(self._on_change)
 
     def _makes_pod_groups(self, mode: Literal["Auto", "Off"]) -> Callable[[str], bool]:
@@ -208,26 +211,30 @@ class Queue:
             await self._sources.catch_up()
         self._leads = True
         try:
-            self._on_change(self._everything())
+            await self._pacer.go_through(map(self._on_change, self._everything()))
             self._notice_grants(self._keeper.granted(self._cluster.pod_groups))
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._workloads.run())
                 tasks.create_task(self._grants.run())
                 tasks.create_task(self._jobs_controller.run())
                 tasks.create_task(self._status.run())
+                tasks.create_task(self._follow_structure())
                 tasks.create_task(self.admitter.run())
         finally:
             self._leads = False
 
-    def _everything(self) -> Change:
+    def _everything(self) -> Iterator[Change]:
+        """Yield changes that touch all there is, a few objects each."""
         view = self._snapshot
-        return Change(
-            workloads=frozenset(view.workloads),
+        yield Change(
             cluster_queues=frozenset(view.cluster_queues),
             local_queues=frozenset(view.local_queues),
             flavors=frozenset(view.flavors),
-            jobs=frozenset(view.units),
         )
+        for keys in cut([*view.workloads]):
+            yield Change(workloads=frozenset(keys))
+        for units in cut([*view.units]):
+            yield Change(jobs=frozenset(units))
 
     def _on_room(self) -> None:
         if self._leads:
@@ -259,7 +266,7 @@ class Queue:
             for name in names:
                 self._status.notice((plural, name))
         if change.structure:
-            self._restructured()
+            self._restructured.set()
         if change.namespaces:
             self._notice_namespaces(change.namespaces)
 
@@ -271,18 +278,24 @@ class Queue:
         for key in self._snapshot.workloads_of(first.uid, first.namespace) if first else ():
             self._workloads.notice(key)
 
-    def _restructured(self) -> None:
-        """Look at everybody for whom a queue's spec may have made a difference."""
-        for name in self._snapshot.cluster_queues:
-            self._status.notice(("clusterqueues", name))
-        for name in self._snapshot.local_queues:
-            self._status.notice(("localqueues", name))
-        for key, workload in self._snapshot.workloads.items():
-            if workload.finished:
-                continue
-            self._workloads.notice(key)
-            if workload.admission is not None:  # its flavor may have been missing
-                self._notice_jobs(workload)
+    async def _follow_structure(self) -> None:
+        """Look at all for which a queue's spec may have made a difference, until cancelled."""
+        while True:
+            await self._restructured.wait()
+            self._restructured.clear()
+            for name in self._snapshot.cluster_queues:
+                self._status.notice(("clusterqueues", name))
+            for name in self._snapshot.local_queues:
+                self._status.notice(("localqueues", name))
+            await self._pacer.go_through(map(self._notice_unfinished, [*self._snapshot.workloads]))
+
+    def _notice_unfinished(self, key: str) -> None:
+        workload = self._snapshot.workloads.get(key)
+        if workload is None or workload.finished:
+            return
+        self._workloads.notice(key)
+        if workload.admission is not None:  # its flavor may have been missing
+            self._notice_jobs(workload)
 
     def _notice_namespaces(self, namespaces: Collection[str]) -> None:
         """Look at the jobs without a queue's name in namespaces that may be selected now."""

@@ -32,10 +32,9 @@ from extender.kube.reviews import Reviews
 from extender.kube.set_aside import Aside, SetAside
 from extender.runtime.clock import SystemClock
 from extender.runtime.controller import Controller
-from extender.runtime.pacer import Pacer
 from extender.server.access import Guard
 from extender.server.connections import Connections
-from extender.server.health import health_app
+from extender.server.health import Probes, health_app
 from extender.server.visibility import Visibility, add_visibility
 from extender.state.cluster import Cluster
 from extender.state.events import Change
@@ -45,6 +44,7 @@ from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.queue_gauges import QueueGauges
 from extender.telemetry.reconciler import ReconcilerMetrics
 from extender.wiring import http
+from extender.wiring.loop import Loop
 from extender.wiring.queue import Given, Queue
 from extender.wiring.reflectors import ALL_PODS, backoff, reflectors, set_aside
 from extender.wiring.serving import serving
@@ -66,8 +66,8 @@ class Reconciler:
         self.lost: LeadershipLost | None = None
         self._snapshot = cluster.snapshot()
         self._metrics = ReconcilerMetrics()
+        self._loop = Loop(clock, self._metrics.registry, settings.health)
         decoder = Decoder()
-        self._pacer = Pacer(clock)
         self.reflectors = reflectors(client, cluster, decoder, pods=ALL_PODS)
         self._recorder = Recorder(
             client,
@@ -100,7 +100,7 @@ class Reconciler:
                 JobMetrics(self._metrics.registry),
                 partial(_Observer, self._metrics),
                 cluster,
-                self._pacer,
+                self._loop.pacer,
                 self._aside,
             )
             self._queue = Queue(settings, client, given)
@@ -124,7 +124,9 @@ class Reconciler:
             count = partial(lambda word: groups.phases()[word], phase)
             self._metrics.groups.labels(phase).set_function(count)
         guard = Guard(Reviews(client), clock) if chosen.authenticates else None
-        self.app: FastAPI = health_app(self._metrics.render, self.ready, guard=guard)
+        self.app: FastAPI = health_app(
+            self._metrics.render, Probes(self.ready, self._loop.trouble), guard=guard
+        )
         self.tls = serving(chosen, self._webhooks)
         self.closed_connections = self._metrics.closed_connections
         if self._queue is not None:
@@ -167,8 +169,15 @@ class Reconciler:
 
     async def run(self, serve: Callable[[], Awaitable[None]], stop: Callable[[], None]) -> None:
         """Run everything until `serve` returns; `stop` makes it. Raises LeadershipLost."""
+        with self._loop.garbage:
+            await self._run(serve, stop)
+        if self.lost is not None:
+            raise self.lost
+
+    async def _run(self, serve: Callable[[], Awaitable[None]], stop: Callable[[], None]) -> None:
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(self._follow(each)) for each in self.reflectors]
+            background.append(tasks.create_task(self._loop.lag.run()))
             if self._gate is not None:
                 background.append(tasks.create_task(self._gate.run()))
             background.append(tasks.create_task(self._age()))
@@ -179,8 +188,6 @@ class Reconciler:
             await serve()
             for task in background:
                 task.cancel()
-        if self.lost is not None:
-            raise self.lost
 
     def _on_change(self, change: Change) -> None:
         for group in touched(change):
@@ -189,11 +196,12 @@ class Reconciler:
     async def _follow(self, reflector: Reflector[Any]) -> None:
         if self._gate is not None and is_converted(reflector.kind):
             await self._gate.wait()
-        await reflector.run(self._pacer)
+        await reflector.run(self._loop.pacer)
 
     async def _age(self) -> None:
         for reflector in self.reflectors:
             await reflector.first_list.wait()
+        self._loop.garbage.freeze()
         await self._aging.run()
 
     async def _lead(self, stop: Callable[[], None]) -> None:

@@ -6,7 +6,6 @@ process ends, and whoever supervises it starts it anew from the API server's tru
 """
 
 import asyncio
-import gc
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +28,6 @@ from extender.kube.pod_groups import ConditionWriter
 from extender.kube.pods import PodWriter
 from extender.kube.set_aside import SetAside
 from extender.runtime.clock import SystemClock
-from extender.runtime.pacer import Pacer
 from extender.runtime.retry import Retry
 from extender.server.app import create_app
 from extender.server.binding import Binding
@@ -37,11 +35,13 @@ from extender.server.clients import NamedClients
 from extender.server.connections import Connections, Limits
 from extender.server.filtering import Filtering
 from extender.server.group_memory import GroupMemory
+from extender.server.health import Probes
 from extender.server.tls import Files, ServingTls
 from extender.server.waiting_pods import WaitingPods
 from extender.state.cluster import Cluster
 from extender.telemetry.metrics import Metrics
 from extender.wiring import http
+from extender.wiring.loop import Loop
 from extender.wiring.reflectors import LIVE_PODS, backoff, reflectors, set_aside
 
 _log = structlog.get_logger(__name__)
@@ -60,7 +60,7 @@ class Extender:
         self.metrics = metrics
         writer, options = PodWriter(client), settings.gang.options()
         memory = GroupMemory(cluster, options=options, clock=clock)
-        self._pacer = Pacer(clock)
+        self._loop = Loop(clock, metrics.registry, settings.health)
         self.reflectors = reflectors(client, cluster, decoder, pods=LIVE_PODS)
         set_aside(cluster, self.reflectors, SetAside(), registry=metrics.registry)
         most, held = _capacity(settings.listen)
@@ -105,7 +105,7 @@ class Extender:
             filtering,
             self.binding,
             metrics=metrics,
-            ready=self.ready,
+            probes=Probes(self.ready, self._loop.trouble),
             max_body_bytes=settings.listen.max_body_bytes,
             stopping=lambda: self.waiting.stopping,
         )
@@ -117,8 +117,9 @@ class Extender:
     async def _when_synced(self) -> None:
         for reflector in self.reflectors:
             await reflector.first_list.wait()
+        self._loop.garbage.freeze()
         # Not before: a part of the cluster has room where the whole of it has none.
-        self.waker.recover()
+        await self._loop.pacer.go_through(self.waker.recover())
         async with asyncio.TaskGroup() as tasks:
             for each in (
                 self.waker,
@@ -134,11 +135,17 @@ class Extender:
         self, serve: Callable[[], Any], tls: ServingTls | None, check_tls_every: float
     ) -> None:
         """Run everything until `serve` returns."""
-        _collect_garbage_seldom()
+        with self._loop.garbage:
+            await self._run(serve, tls, check_tls_every)
+
+    async def _run(
+        self, serve: Callable[[], Any], tls: ServingTls | None, check_tls_every: float
+    ) -> None:
         async with asyncio.TaskGroup() as tasks:
             background = [
-                tasks.create_task(reflector.run(self._pacer)) for reflector in self.reflectors
+                tasks.create_task(reflector.run(self._loop.pacer)) for reflector in self.reflectors
             ]
+            background.append(tasks.create_task(self._loop.lag.run()))
             background.append(tasks.create_task(self._when_synced()))
             if tls is not None:
                 self.metrics.tell_of_certificates(lambda: tls.ends)
@@ -157,17 +164,6 @@ def _capacity(listen: Listen) -> tuple[int, int]:
     if held < listen.max_held_binds:
         _log.warning("fewer binds are held than listen.maxHeldBinds", files=files, held=held)
     return most, held
-
-
-def _collect_garbage_seldom() -> None:
-    """Look for cyclic garbage a hundred times less often than Python's default.
-
-    Nearly everything here is freed by its reference count. A collection walks all cached pods and
-    nodes, and kube-scheduler's loop waits for filter meanwhile.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
 
 
 async def serve(settings: Settings, kubeconfig: Path | None) -> None:

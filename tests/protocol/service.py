@@ -8,6 +8,7 @@ import httpx
 
 from extender.kube.decode import Decoder
 from extender.server.app import create_app
+from extender.server.health import Probes
 from extender.state.cluster import Cluster
 from tests.unit.server.scene import Scene
 
@@ -35,7 +36,7 @@ class Service:
             self.scene.filtering,
             self.scene.binding,
             metrics=self.scene.metrics,
-            ready=lambda: self.synced,
+            probes=Probes(lambda: self.synced),
             max_body_bytes=SMALL_BODY,
         )
         self.http = httpx.AsyncClient(

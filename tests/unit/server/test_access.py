@@ -12,7 +12,7 @@ from extender.explain.view import View
 from extender.kube.errors import UnavailableError
 from extender.kube.reviews import Access, User
 from extender.server.access import REMEMBERED_SECONDS, Guard
-from extender.server.health import add_health
+from extender.server.health import Probes, add_health
 from extender.server.status import add_statuses
 from extender.server.turnstile import Turnstile
 from extender.server.visibility import Visibility, add_visibility
@@ -66,7 +66,7 @@ class Scene:
         self.queues, self.clock, self.server = queues, ManualClock(), Server(*allowed)
         guard = Guard(self.server, self.clock)
         app = FastAPI()
-        add_health(app, lambda: b"numbers", lambda: {"cache": True}, guard=guard)
+        add_health(app, lambda: b"numbers", Probes(lambda: {"cache": True}), guard=guard)
         add_statuses(app)
         shown = seen or (lambda: view(queues))
         add_visibility(app, Visibility(shown, lambda: None, self.clock, guard))

@@ -1,0 +1,69 @@
+"""How late the event loop is: whatever is due waits for the step that runs.
+
+A timer asks to be woken after a short while and notes by how much it was late. A step that holds
+the loop shows up as a lag of its length, less the timer's interval at most. Steps of other programs
+show up as well, where the machine has too few processors: it is time that callers waited.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from extender.runtime.clock import Clock
+
+EVERY_SECONDS: Final = 0.05
+WINDOW_SECONDS: Final = 60.0
+COUNTED_SECONDS: Final = 1.0
+"""Smaller lags are load, and no reason to end a process."""
+_PARTS: Final = 3
+
+
+class LoopLag:
+    """Measures while `run` runs; `observe` takes each lag, in seconds."""
+
+    def __init__(self, clock: Clock, observe: Callable[[float], None]) -> None:
+        self._clock = clock
+        self._observe = observe
+        self._recent: deque[tuple[float, float]] = deque()
+        """When, and how late, of the lags of the window that no later one exceeds."""
+        self._large: deque[tuple[float, float]] = deque()
+        """The same of all lags of the window that count."""
+
+    async def run(self) -> None:
+        """Measure until cancelled."""
+        while True:
+            due = self._clock.monotonic() + EVERY_SECONDS
+            await asyncio.sleep(EVERY_SECONDS)
+            now = self._clock.monotonic()
+            self.note(now, max(0.0, now - due))
+
+    def note(self, now: float, lag: float) -> None:
+        """Take a lag in."""
+        self._observe(lag)
+        while self._recent and self._recent[-1][1] <= lag:
+            self._recent.pop()
+        self._recent.append((now, lag))
+        if lag >= COUNTED_SECONDS:
+            self._large.append((now, lag))
+        self._forget(now)
+
+    @property
+    def longest(self) -> float:
+        """The longest lag of the last minute, in seconds."""
+        self._forget(self._clock.monotonic())
+        return self._recent[0][1] if self._recent else 0.0
+
+    def behind(self, limit: float) -> float:
+        """Return for how many seconds of the last minute the loop was late by a second or more.
+
+        One lag counts for a third of the limit at most: a machine that stood still for a moment is
+        no process that cannot keep up.
+        """
+        self._forget(self._clock.monotonic())
+        return sum(min(lag, limit / _PARTS) for _, lag in self._large)
+
+    def _forget(self, now: float) -> None:
+        for noted in (self._recent, self._large):
+            while noted and noted[0][0] < now - WINDOW_SECONDS:
+                noted.popleft()

@@ -1,0 +1,1 @@
+"""How long one step of either process holds its event loop."""
