@@ -287,6 +287,9 @@ class JobController:
             progress=self._courses.look(
                 found.unit, job, has_quota=any(w.admitted and not w.evicted for w in own)
             ),
+            is_taken=lambda name: _is_foreign(
+                view.workloads.get(f"{found.meta.namespace}/{name}"), view.unit(found.unit)
+            ),
             makes_pod_groups=options.pod_groups.makes_pod_groups,
             rooms=options.pod_groups.rooms,
             group_size=self._groups.size,
@@ -400,6 +403,22 @@ class JobController:
                 occasion=note.message if note.warning else str(of.meta.version),
             )
         )
+
+
+def _is_foreign(workload: WorkloadInfo | None, objects: Sequence[JobObject]) -> bool:
+    """Return whether a Workload is not that of a job, and keeps its name from it.
+
+    That of an earlier group of pods with the same name goes by itself, unless it is held by
+    somebody else's finalizer.
+    """
+    if workload is None:
+        return False
+    first = objects[0]
+    if first.kind == "pod" and any(each.kind == "Pod" for each in workload.owners):
+        others = set(workload.meta.finalizers) - {IN_USE_FINALIZER}
+        return workload.meta.terminating and bool(others)
+    uids = {each.meta.uid for each in objects}
+    return not any(each.uid in uids for each in workload.owners)
 
 
 def _is_loss(action: Action) -> bool:

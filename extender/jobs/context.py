@@ -38,6 +38,8 @@ class Context:
     ancestor: Ancestor | None = None
     prebuilt: WorkloadInfo | None = None
     """The workload that the job names, where it names one and it is there."""
+    is_taken: Callable[[str], bool] = lambda _: False
+    """Whether a Workload of another job, or of none, has a name in the job's namespace."""
     makes_pod_groups: Callable[[str], bool] = lambda _: False
     """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
     rooms: Callable[[str], Mapping[str, Mapping[str, int]] | None] = lambda _: None

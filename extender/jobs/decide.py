@@ -35,7 +35,7 @@ from extender.jobs.reclaim import holds_quota, lowered, reclaim, told
 from extender.jobs.steps import is_stopping, start_steps
 from extender.jobs.stopping import stop
 from extender.jobs.templates import PlacementError
-from extender.jobs.workload import PriorityClassNotFoundError, build, priority_of
+from extender.jobs.workload import PriorityClassNotFoundError, build, free_name, priority_of
 from extender.state.queues.records import WorkloadInfo
 
 _DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -139,10 +139,10 @@ def _create(job: GenericJob, context: Context) -> Actions:
     if job.is_active() or (is_composed(job) and job.incomplete()):
         return NONE
     try:
-        workload = build(job, priority_of(job, context))
+        name = free_name(job, context.is_taken)
+        workload = build(job, priority_of(job, context), name)
     except PriorityClassNotFoundError as error:
         return (Refuse(Word.PRIORITY_CLASS_NOT_FOUND, str(error)),)
-    name = fields.text(workload, "metadata", "name")
     return (CreateWorkload(workload, Note(Word.CREATED_WORKLOAD, f"Created the workload {name}")),)
 
 

@@ -1,6 +1,6 @@
 """The workload of a job: its name, its priority, and the object to be created."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 from typing import Final
@@ -14,6 +14,8 @@ from extender.jobs.templates import plain
 
 _LONGEST_NAME: Final = 253
 _HASH_LENGTH: Final = 5
+_ATTEMPTS: Final = 100
+"""Names that are tried at most; to take them all one has to know the UID of the job."""
 
 Source = tuple[str, str, str]
 """Group, kind and name of the class that a priority comes from."""
@@ -62,22 +64,41 @@ def prebuilt_name(source: Object) -> str:
     return fields.label(source, wanted) or fields.annotation(source, wanted)
 
 
-def workload_name(source: Object) -> str:
-    """Return the name of the workload of a job, which it has for all its life."""
+def workload_name(source: Object, attempt: int = 0) -> str:
+    """Return the name of the workload of a job, which it has for all its life.
+
+    A further `attempt` gives another name, for where one is taken by a Workload of something else.
+    """
     group = fields.text(source, "apiVersion").rpartition("/")[0]
     kind = fields.text(source, "kind")
     name, uid = (fields.text(source, "metadata", each) for each in ("name", "uid"))
-    told = "\n".join((kind, group, name, uid))
+    told = "\n".join((kind, group, name, uid, *([str(attempt)] if attempt else [])))
     suffix = sha1(told.encode(), usedforsecurity=False).hexdigest()[:_HASH_LENGTH]
     prefix = f"{kind.lower()}-{name}"[: _LONGEST_NAME - _HASH_LENGTH - 1]
     return f"{prefix}-{suffix}"
 
 
-def build(job: GenericJob, priority: Priority) -> Object:
-    """Return the workload to be created for a job."""
+def free_name(job: GenericJob, is_taken: Callable[[str], bool]) -> str:
+    """Return the first name for the workload of a job that no other Workload has.
+
+    Anybody who may create Workloads in the namespace can take a name before the job is there.
+    """
+    name, attempt = _first_name(job), 0
+    while attempt < _ATTEMPTS and is_taken(name):
+        attempt += 1
+        name = workload_name(job.object, attempt)
+    return name
+
+
+def _first_name(job: GenericJob) -> str:
+    return job.workload_name() if is_composed(job) else workload_name(job.object)
+
+
+def build(job: GenericJob, priority: Priority, name: str = "") -> Object:
+    """Return the workload to be created for a job, of that name or of its first one."""
     composed = is_composed(job)
     metadata: Object = {
-        "name": job.workload_name() if is_composed(job) else workload_name(job.object),
+        "name": name or _first_name(job),
         "namespace": fields.text(job.object, "metadata", "namespace"),
         "finalizers": [names.RESOURCE_IN_USE],
         "ownerReferences": owners(job),

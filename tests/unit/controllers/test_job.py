@@ -13,6 +13,7 @@ from extender.controllers.job import JobController, JobOptions
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
 from extender.jobs.registry import builtin
+from extender.jobs.workload import workload_name
 from extender.kube.errors import ApiError, InvalidError, NotFoundError, UnavailableError
 from extender.kube.recorder import Event
 from extender.runtime.faults import FAULTS
@@ -230,3 +231,28 @@ async def test_a_job_without_label_and_workload_is_forgotten(scene: Scene) -> No
 
     scene.put(objects.job("job", namespace=NAMESPACE, queue="cq", suspend=True))
     assert len(scene.queues.snapshot().unit(KEY)) == 1
+
+
+@pytest.mark.parametrize("taken", [0, 1, 3])
+async def test_a_foreign_workload_does_not_keep_its_name_from_a_job(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    source = scene.jobs.stored["job"]
+    wanted = [workload_name(source, attempt) for attempt in range(taken + 1)]
+    assert len(set(wanted)) == taken + 1
+    for name in wanted[:-1]:
+        foreign = replace(workload("w"), meta=meta(name, NAMESPACE), owners=())
+        scene.queues.apply(ev.Applied(foreign))
+    made: list[str] = []
+
+    async def create(body: dict[str, Any]) -> WorkloadInfo:
+        made.append(body["metadata"]["name"])
+        return replace(
+            workload("w"),
+            meta=meta(made[-1], NAMESPACE),
+            owners=(OwnerRef("batch/v1", "Job", "job", source["metadata"]["uid"]),),
+        )
+
+    monkeypatch.setattr(scene.server, "create", create)
+    await scene.look()
+    assert made == [wanted[-1]]
