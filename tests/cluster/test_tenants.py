@@ -1,0 +1,504 @@
+"""What a tenant with `edit` in one namespace can do to the others: nothing.
+
+The tenant is a user of its own. It may write what `edit` lets it, and PodGroups, Workloads and
+JobSets, but no status of them. After each of its tricks a gang and a Job of another namespace start
+as if nothing were there.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import POD_GROUPS, Gangs
+from tests.cluster.leftovers import sweep
+from tests.cluster.pods_ready import OWN, TIMEOUT
+from tests.cluster.queues import API, JOBS, WORKLOADS, Queues, condition
+from tests.harness import objects
+from tests.harness.client import Api, ApiError, Object
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.reconciler import Reconciler
+
+USER, ROLE = "tenant", "tenant-writes"
+FAR = str(2**31 - 1)
+WRITES: Object = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": ROLE},
+    "rules": [
+        {"apiGroups": [group], "resources": [resource], "verbs": ["*"]}
+        for group, resource in (
+            ("scheduling.x-k8s.io", "podgroups"),
+            ("scheduling.sigs.k8s.io", "podgroups"),
+            ("kueue.x-k8s.io", "workloads"),
+            ("kueue.x-k8s.io", "localqueues"),
+        )
+    ],
+}
+GRANT = f"{OWN}/granted-room"
+"""An annotation that once kept room on nodes."""
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A user in a namespace of its own, with a LocalQueue there."""
+
+    api: Api
+    namespace: str
+    gangs: Gangs
+    queues: Queues
+
+    def forbidden(self, resource: str, name: str, status: Object) -> bool:
+        """Return whether it may not write the status of one of its objects."""
+        body = {"status": status}
+        try:
+            self.api.patch(resource, name, self.namespace, body=body, subresource="status")
+        except ApiError as error:
+            return error.status == 403
+        return False
+
+
+def bind(namespace: str, role: str) -> Object:
+    """Return how the tenant gets a role in a namespace."""
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": role.replace(":", "-"), "namespace": namespace},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": USER}],
+    }
+
+
+@pytest.fixture
+def tenant(
+    control_plane: ControlPlane, api: Api, nodes: NodeFactory, queues: Queues
+) -> Iterator[Tenant]:
+    """The tenant, in a namespace that nobody else uses."""
+    name = f"tenant-{uuid4().hex[:8]}"
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    api.apply(WRITES)
+    # No controller here puts `edit` together; this is what it is made of.
+    api.create(*(bind(name, role) for role in ("system:aggregate-to-edit", ROLE)))
+    with Api(control_plane.kubeconfig(USER, ["tenants"])) as own:
+        api.wait_for("the tenant has its rights", lambda: may_list(own, name))
+        yield Tenant(own, name, Gangs(own, name), Queues(own, name))
+    sweep(api, name)
+
+
+def may_list(api: Api, namespace: str) -> bool:
+    try:
+        api.list(WORKLOADS, namespace)
+        api.list("pods", namespace)
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Others:
+    """Another namespace, with a queue of its own."""
+
+    queues: Queues
+    gangs: Gangs
+
+    def start(self, *, scheduler_name: str | None = None, timeout: float = 30) -> None:
+        """Have a gang and a Job start, and end; AssertionError where they do not."""
+        name = f"proof-{uuid4().hex[:6]}"
+        self.gangs.create(name, 3, cpu="1", run_for="1h", scheduler_name=scheduler_name)
+        self.gangs.await_phases(name, timeout, Running=3)
+        self.gangs.delete([f"{name}-{number}" for number in range(3)])
+        self.queues.job(name, 2, run_for="1h")
+        self.queues.await_admitted(name)
+        self.queues.await_condition(name, "PodsReady", timeout=timeout)
+        self.queues.api.delete(JOBS, name, self.queues.namespace)
+
+
+@pytest.fixture
+def others(queues: Queues, gangs: Gangs, nodes: NodeFactory) -> Others:
+    """Another namespace with quota of its own, on four nodes of four CPUs."""
+    nodes(4, "4")
+    queues.simple(cpu=8)
+    return Others(queues, gangs)
+
+
+def queue_of(tenant: Tenant, queues: Queues, **spec: Any) -> str:
+    """Give the tenant a ClusterQueue of its own, through the LocalQueue `queue`."""
+    name = queues.cluster_queue("tenant", **spec)
+    tenant.queues.local_queue("queue", name)
+    return name
+
+
+# -- gangs
+
+
+@pytest.mark.usefixtures("gang", "reconciler")
+def test_a_tenant_keeps_no_room(tenant: Tenant, others: Others) -> None:
+    room = ",".join(f'"node-{n}":{{"cpu":"1000000"}}' for n in range(4))
+    group = objects.pod_group("greedy", 1, namespace=tenant.namespace)
+    said = f'{{"until":"2099-01-01T00:00:00Z","nodes":{{{room}}}}}'
+    group["metadata"]["annotations"] = {GRANT: said}
+    amounts = {f"node-{n}": {"cpu": "1000000"} for n in range(4)}
+    group["status"] = {"grantedRoom": {"until": "2099-01-01T00:00:00Z", "nodes": amounts}}
+    tenant.api.create(group)
+
+    stored = tenant.api.get(POD_GROUPS, "greedy", tenant.namespace)
+    assert "grantedRoom" not in stored.get("status", {})
+    assert tenant.forbidden(POD_GROUPS, "greedy", group["status"])
+    others.gangs.await_seen()
+    others.start()
+
+
+ODD: list[Object] = [
+    {"minMember": 2**31 - 1},
+    {"minMember": 1, "scheduleTimeoutSeconds": 2**31 - 1},
+    {"minMember": 2, "minResources": {"cpu": "9" * 15}},
+    {"minMember": 2, "minResources": {"cpu": "-1000000"}},
+    {"minMember": 2, "minResources": {"cpu": "1e30", "memory": "1e-30"}},
+    {"minMember": 0},
+    {"minMember": -5},
+]
+SAID = {
+    f"{OWN}/done-pods": FAR,
+    f"{OWN}/on-partial": "evict",
+    f"{OWN}/woken-at": "never",
+    f"{OWN}/require-room": "false",
+    GRANT: "{",
+}
+
+
+@pytest.mark.usefixtures("gang", "reconciler")
+def test_absurd_groups_concern_their_tenant_alone(tenant: Tenant, others: Others) -> None:
+    for number, spec in enumerate(ODD):
+        group = objects.pod_group(f"odd-{number}", 1, namespace=tenant.namespace)
+        group["spec"] = spec
+        group["metadata"]["annotations"] = SAID
+        try:
+            tenant.api.create(group)
+        except ApiError as error:
+            if error.status != 422:
+                raise
+        annotations = dict.fromkeys(SAID, FAR) | {"kueue.x-k8s.io/workload": "../other/w"}
+        tenant.gangs.add(f"odd-{number}", 2, cpu="1m", annotations=annotations, run_for="1h")
+    others.gangs.await_seen()
+    others.start()
+
+
+def test_thousands_of_pods_that_wait_take_no_room_from_others(
+    aging_gang: GangScheduler, reconciler: Reconciler, tenant: Tenant, others: Others
+) -> None:
+    for number in range(10):
+        # Each asks for all that there is and more, in tiny pods.
+        tenant.gangs.create(f"wide-{number}", 200, cpu="100m", scheduler_name="aging")
+    tenant.api.wait_for(
+        "claims are made", lambda: aging_gang.metric("gang_extender_claims") > 0, timeout=90
+    )
+    others.start(scheduler_name="aging", timeout=90)
+
+
+# -- the queue
+
+
+@pytest.fixture
+def blocking(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[Reconciler]:
+    """A reconciler that admits one after the other, in the place of the one that all share."""
+    reconciler.stop()
+    settings = {
+        "reconcile": {"leaderElect": False},
+        "queue": {
+            "waitForPodsReady": {
+                "enable": True,
+                "timeoutSeconds": 3,
+                "blockAdmission": True,
+                "requeuingStrategy": {"backoffBaseSeconds": 600},
+            }
+        },
+    }
+    other = Reconciler(control_plane, name="tenants-blocking", settings=settings)
+    other.wait_leading()
+    yield other
+    other.stop()
+    reconciler.start()
+
+
+@pytest.mark.usefixtures("gang", "blocking")
+def test_a_job_that_is_never_ready_blocks_admission_no_longer_than_its_queue_says(
+    tenant: Tenant, queues: Queues, others: Others
+) -> None:
+    queue_of(tenant, queues)
+    far = {
+        TIMEOUT: "87600h",
+        f"{OWN}/pods-ready-recovery-timeout": "0",
+        f"{OWN}/pods-ready-backoff-base": "0",
+        f"{OWN}/pods-ready-backoff-max": "0",
+        f"{OWN}/pods-ready-block-admission": "false",
+    }
+    never = {"nodeSelector": {"there": "is-none"}}
+    tenant.queues.job("never", labels=far, pod_spec=never)
+    tenant.queues.await_condition("never", "Evicted", reason="PodsReadyTimeout")
+    told = [
+        event["note"]
+        for event in tenant.api.list("events.k8s.io/v1/events", tenant.namespace)
+        if event["reason"] == "OverrideLimited"
+    ]
+    assert len(told) == 1
+    assert f"{TIMEOUT}=87600h counts as 3s" in told[0]
+    others.start()
+
+
+@pytest.mark.usefixtures("gang", "reconciler")
+def test_a_tenant_gives_itself_no_quota(tenant: Tenant, queues: Queues, others: Others) -> None:
+    name = queue_of(tenant, queues, cpu=0)
+    body = made_workload("own", tenant.namespace)
+    moment = "2026-01-01T00:00:00Z"
+    given = {
+        "name": "main",
+        "count": 1,
+        "flavors": {"cpu": queues.name("tenant-flavor")},
+        "resourceUsage": {"cpu": "1"},
+    }
+    admitted = {"type": "Admitted", "status": "True", "reason": "Mine", "message": ""}
+    status = {
+        "admission": {"clusterQueue": name, "podSetAssignments": [given]},
+        "conditions": [
+            {**admitted, "lastTransitionTime": moment},
+            {**admitted, "type": "QuotaReserved", "lastTransitionTime": moment},
+        ],
+    }
+    tenant.api.create({**body, "status": status})
+    assert tenant.forbidden(WORKLOADS, "own", status)
+    tenant.api.wait_for(
+        "it is told to wait",
+        lambda: (
+            condition(tenant.api.get(WORKLOADS, "own", tenant.namespace), "QuotaReserved").get(
+                "status"
+            )
+            == "False"
+        ),
+    )
+    stored = tenant.api.get(WORKLOADS, "own", tenant.namespace)
+    assert "admission" not in stored["status"]
+    tenant.queues.job("brings", labels={"kueue.x-k8s.io/prebuilt-workload-name": "own"})
+    tenant.queues.job("plain")
+    tenant.queues.await_condition("plain", "QuotaReserved", "False")
+    assert tenant.queues.is_suspended("brings")
+    others.start()
+
+
+@pytest.mark.usefixtures("gang", "reconciler")
+def test_a_workload_that_claims_the_job_of_others_is_no_part_of_it(
+    tenant: Tenant, queues: Queues, others: Others
+) -> None:
+    queue_of(tenant, queues, cpu=8)
+    victim = others.queues.job("victim", 2, run_for="1h")
+    others.queues.await_started("victim")
+    before = others.queues.workload("victim")
+    assert before is not None
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": "victim",
+        "uid": victim["metadata"]["uid"],
+        "controller": True,
+    }
+    finalizers = ["example.com/stays"]
+    for number, count in enumerate((1, 2)):
+        body = made_workload(f"claims-{number}", tenant.namespace, count=count)
+        body["metadata"] |= {"ownerReferences": [owner], "finalizers": finalizers}
+        tenant.api.create(body)
+    # A child of a job that was admitted elsewhere has no quota from it.
+    child = objects.job("child", namespace=tenant.namespace, queue="queue", suspend=False)
+    child["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    child["spec"]["suspend"] = False
+    try:
+        tenant.api.create(child)
+        others.start()
+        after = others.queues.workload("victim")
+        assert after is not None
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        assert condition(after, "Evicted") == {}
+        assert not others.queues.is_suspended("victim")
+        assert after["spec"] == before["spec"]
+    finally:
+        for number in range(2):
+            free = {"metadata": {"finalizers": None}}
+            name = f"claims-{number}"
+            if tenant.api.find(WORKLOADS, name, tenant.namespace):
+                tenant.api.patch(WORKLOADS, name, tenant.namespace, body=free)
+
+
+@pytest.mark.usefixtures("gang", "reconciler")
+def test_the_name_of_a_workload_cannot_be_taken(
+    tenant: Tenant, queues: Queues, others: Others
+) -> None:
+    """A pod group's is known beforehand: it is that of the group."""
+    queue_of(tenant, queues, cpu=8)
+    tenant.api.create(made_workload("taken", tenant.namespace))
+    labels = {"kueue.x-k8s.io/queue-name": "queue", "kueue.x-k8s.io/pod-group-name": "taken"}
+    for number in range(2):
+        pod = objects.pod(
+            f"taken-{number}",
+            namespace=tenant.namespace,
+            labels=labels,
+            annotations={"kueue.x-k8s.io/pod-group-total-count": "2"},
+            gates=["kueue.x-k8s.io/admission"],
+            run_for="1h",
+        )
+        tenant.api.create(pod)
+
+    def run() -> bool:
+        pods = tenant.api.list("pods", tenant.namespace)
+        return [pod["status"]["phase"] for pod in pods] == ["Running"] * 2
+
+    tenant.api.wait_for("the group runs", run)
+    others.start()
+
+
+@pytest.mark.usefixtures("gang", "reconciler")
+def test_a_job_whose_owner_has_ended_has_no_quota_from_it(
+    tenant: Tenant, queues: Queues, others: Others
+) -> None:
+    queue_of(tenant, queues, cpu=1)
+    tenant.queues.job("ended", run_for="100ms")
+    tenant.queues.await_finished("ended")
+    uid = tenant.api.get(JOBS, "ended", tenant.namespace)["metadata"]["uid"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "ended", "uid": uid}
+    child = objects.job("child", 8, namespace=tenant.namespace, queue="queue", suspend=True)
+    child["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    tenant.api.create(child)
+    others.start()
+    assert tenant.queues.is_suspended("child")
+    assert not tenant.api.list("pods", tenant.namespace, labels="job-name=child")
+
+
+AMOUNTS = ["-100", "1e30", "9" * 18, "-1e30", "1n", "0"]
+
+
+@pytest.mark.usefixtures("gang", "reconciler")
+@pytest.mark.parametrize("kind", ["JobSet", "PyTorchJob"])
+def test_absurd_amounts_take_nothing_from_others(
+    tenant: Tenant, api: Api, queues: Queues, others: Others, kind: str
+) -> None:
+    """Kinds that the API server does not look into; both share a cohort with the others."""
+    queue_of(tenant, queues, cpu=1)
+    for number, amount in enumerate(AMOUNTS):
+        for where in ("containers", "overhead", "resources"):
+            body = absurd(kind, f"odd-{number}-{where}", where, amount)
+            body["metadata"]["namespace"] = tenant.namespace
+            api.create(body)
+    others.start()
+    for each in tenant.api.list(WORKLOADS, tenant.namespace):
+        held = each.get("status", {}).get("admission")
+        for given in held["podSetAssignments"] if held else ():
+            assert not given["resourceUsage"]["cpu"].startswith("-"), each
+
+
+def absurd(kind: str, name: str, where: str, amount: str) -> Object:
+    """Return a job that says an amount of CPU at one place of its pods."""
+    amounts = {"cpu": amount}
+    spec: Object = {"containers": [{"name": "main", "image": "none"}], "restartPolicy": "Never"}
+    match where:
+        case "containers":
+            spec["containers"][0]["resources"] = {"requests": amounts}
+        case "overhead":
+            spec["overhead"] = amounts
+        case _:
+            spec["resources"] = {"requests": amounts}
+    template = {"spec": spec}
+    metadata = {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}}
+    if kind == "JobSet":
+        job = {"parallelism": 1, "completions": 1, "template": template}
+        jobs = [{"name": "main", "replicas": 1, "template": {"spec": job}}]
+        body: Object = {"suspend": True, "replicatedJobs": jobs}
+        return {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": kind,
+            "metadata": metadata,
+            "spec": body,
+        }
+    replicas = {"Master": {"replicas": 1, "template": template}}
+    body = {"runPolicy": {"suspend": True}, "pytorchReplicaSpecs": replicas}
+    return {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": metadata, "spec": body}
+
+
+def made_workload(name: str, namespace: str, *, count: int = 1) -> Object:
+    """Return a Workload that nobody made for a job."""
+    requests = {"cpu": "1", "memory": "64Mi"}
+    container = {"name": "main", "image": "none", "resources": {"requests": requests}}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    return {
+        "apiVersion": API,
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "queueName": "queue",
+            "podSets": [{"name": "main", "count": count, "template": template}],
+        },
+    }
+
+
+# -- what is shown
+
+
+@pytest.fixture
+def asking(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[Reconciler]:
+    """A reconciler that asks for tokens, in the place of the one that all share."""
+    reconciler.stop()
+    settings = {"reconcile": {"leaderElect": False, "authenticateOnLoopback": True}}
+    other = Reconciler(control_plane, name="asking", settings=settings)
+    control_plane.wait_until("it works", lambda: other.process.running)
+    yield other
+    other.stop()
+    reconciler.start()
+
+
+def test_a_tenant_is_shown_its_own(
+    control_plane: ControlPlane, api: Api, asking: Reconciler, tenant: Tenant, others: Others
+) -> None:
+    account = {"name": "reader", "namespace": tenant.namespace}
+    api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+    binding = bind(tenant.namespace, "gang-queue-viewer")
+    binding["subjects"] = [{"kind": "ServiceAccount", **account}]
+    api.create(binding)
+    shared = others.queues.cluster_queue("shared", cpu=1)
+    tenant.queues.local_queue("queue", shared)
+    others.queues.local_queue("shared", shared)
+    others.queues.job("holder", queue="shared", run_for="1h")
+    others.queues.await_admitted("holder")
+    tenant.queues.job("waits")
+    tenant.queues.await_condition("waits", "QuotaReserved", "False", reason="WaitingForQuota")
+
+    path = f"/api/v1/namespaces/{tenant.namespace}/serviceaccounts/reader/token"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = api.request("POST", path, body=request).json()["status"]["token"]
+
+    def get(path: str, token: str = token) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return httpx.get(f"{asking.url}{path}", headers=headers, trust_env=False)
+
+    own = f"/localqueues/{tenant.namespace}/queue/pendingworkloads"
+    api.wait_for("the reader has its right", lambda: get(own).status_code == 200, timeout=60)
+    [item] = get(own).json()["items"]
+    assert item["metadata"]["namespace"] == tenant.namespace
+    [lack] = item["waitingFor"]
+    assert (lack["holders"], lack["moreHolders"]) == ([], 1)
+    [waits] = [w["metadata"]["name"] for w in tenant.api.list(WORKLOADS, tenant.namespace)]
+    assert get(f"/workloads/{tenant.namespace}/{waits}/explanation").status_code == 200
+
+    theirs = (
+        f"/localqueues/{others.queues.namespace}/shared/pendingworkloads",
+        f"/clusterqueues/{shared}/pendingworkloads",
+        f"/workloads/{others.queues.namespace}/any/explanation",
+        "/metrics",
+    )
+    assert [get(path).status_code for path in theirs] == [403] * len(theirs)
+    for bad in ("", "made-up"):
+        assert {get(path, bad).status_code for path in (own, *theirs)} == {401}
+        assert get("/readyz", bad).status_code == 200
