@@ -12,6 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from itertools import chain
 
 from extender.queueing.cohorts import path
 from extender.queueing.flavors import counts
@@ -112,11 +113,6 @@ class _Queue:
                 return order
             heappop(self.heads)
         return None
-
-    def orders(self) -> Iterator[Order]:
-        """Yield all that stand in a line, unsorted."""
-        for line in self.lines.values():
-            yield from line.orders
 
 
 @dataclass(slots=True, eq=False)
@@ -315,7 +311,8 @@ class PendingQueues:
         queue = self._queues.get(cluster_queue)
         if queue is None:
             return []
-        return [*queue.orders(), *(self._places[key].order for key in queue.late)]
+        standing = chain.from_iterable(line.orders for line in queue.lines.values())
+        return [*standing, *(self._places[key].order for key in queue.late)]
 
     def positions(self, cluster_queue: str) -> list[str]:
         """Return the workloads of a ClusterQueue, first to be served first."""

@@ -25,6 +25,7 @@ from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.reconciler import Reconciler
 
 USER, ROLE = "tenant", "tenant-writes"
+EDIT = ("system:aggregate-to-edit", "system:aggregate-to-view", "gang-queue-viewer", ROLE)
 FAR = str(2**31 - 1)
 WRITES: Object = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -84,7 +85,7 @@ def tenant(
     api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     api.apply(WRITES)
     # No controller here puts `edit` together; this is what it is made of.
-    api.create(*(bind(name, role) for role in ("system:aggregate-to-edit", ROLE)))
+    api.create(*(bind(name, role) for role in EDIT))
     with Api(control_plane.kubeconfig(USER, ["tenants"])) as own:
         api.wait_for("the tenant has its rights", lambda: may_list(own, name))
         yield Tenant(own, name, Gangs(own, name), Queues(own, name))
