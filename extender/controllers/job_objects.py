@@ -1,7 +1,8 @@
 """Writes the objects of jobs, and asks how one is of which a write had no answer."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 from extender.jobs.generic_job import Step
 from extender.jobs.registry import Integration
@@ -10,6 +11,21 @@ from extender.kube.queues import objects as path_of
 from extender.state.queues import events as ev
 from extender.state.queues.records import JobObject
 from extender.state.queues.store import Queues
+
+AT_ONCE: Final = 16
+"""Objects of one job that are written at the same time."""
+
+
+def _batches(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """Yield the steps in their order; those of one batch are for different objects."""
+    batch: dict[str, Step] = {}
+    for step in steps:
+        if len(batch) == AT_ONCE or step.member in batch:
+            yield list(batch.values())
+            batch = {}
+        batch[step.member] = step
+    if batch:
+        yield list(batch.values())
 
 
 class ObjectWriter(Protocol):
@@ -57,9 +73,24 @@ class JobObjects:
         del self._unsure[key]
 
     async def take(self, steps: Sequence[Step], of: JobObject) -> None:
-        """Take the steps to start, stop or tidy up a job, in their order. Raises ApiError."""
-        for step in steps:
+        """Take the steps to start, stop or tidy up a job. Raises ApiError.
+
+        Steps of one object are taken in their order. Where a job is many objects, such as a group
+        of pods, some are written at the same time; the first error is raised when all have ended.
+        """
+        for batch in _batches(steps):
+            errors: list[Exception] = []
+            async with asyncio.TaskGroup() as tasks:
+                for step in batch:
+                    tasks.create_task(self._try(step, of, errors))
+            if errors:
+                raise errors[0]
+
+    async def _try(self, step: Step, of: JobObject, errors: list[Exception]) -> None:
+        try:
             await self._take(step, of)
+        except Exception as error:  # noqa: BLE001 - raised when those beside it have ended
+            errors.append(error)
 
     async def _take(self, step: Step, of: JobObject) -> None:
         name = step.member or of.meta.name

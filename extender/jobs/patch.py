@@ -15,7 +15,7 @@ def merge_patch(before: Object, after: Object) -> Object:
     }
     for name, new in after.items():
         old = before.get(name)
-        if new is None or new == old:
+        if new is None or new is old or new == old:
             continue
         if isinstance(new, dict):
             # Also where nothing was there: a null inside would mean a field to take away.

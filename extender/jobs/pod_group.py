@@ -9,8 +9,11 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import ClassVar, Final
+
+import msgspec
 
 from extender.api.wellknown import POD_GROUP_LABEL
 from extender.jobs import fields, names, templates
@@ -39,6 +42,11 @@ _SHAPE: Final = (
 _OF_A_CONTAINER: Final = ("image", "resources", "ports", "restartPolicy")
 _CONTROLLED: Final = ("batch", "jobset.x-k8s.io", "kubeflow.org", "ray.io")
 """Groups of jobs that are queued themselves."""
+_KNOWN: Final = 4096
+"""Different texts of pods whose hash is kept."""
+_BATCH: Final = 100
+"""Pods that are let go in one look at their group; the next look goes on."""
+_CHANGED: Final = {"metadata": ("labels", "annotations"), "spec": ("nodeSelector",)}
 _ENDED: Final = frozenset(("Succeeded", "Failed"))
 
 
@@ -163,10 +171,8 @@ class PodGroup:
 
     def pod_sets(self) -> list[PodSet]:
         """Return the pods by what they ask for, in the order of the names."""
-        first: dict[str, Object] = {}
-        for pod in reversed(self._counted()):
-            first[_role(pod)] = pod
-        counts = Counter(map(_role, self._counted()))
+        first = {role: pod for pod, role in reversed(self._roles)}
+        counts = self._here
         return [PodSet(role, counts[role], _template(first[role])) for role in sorted(first)]
 
     def equivalent_to_workload(self, workload: WorkloadInfo) -> bool:
@@ -177,10 +183,9 @@ class PodGroup:
         if not self.is_suspended():
             return True
         stored = {each.name: each for each in workload.pod_sets}
-        here = Counter(map(_role, self._counted()))
-        held = {_role(each): each for each in self._counted() if _is_held(each)}
+        held = {role: pod for pod, role in self._roles if _is_held(pod)}
         return all(
-            role in stored and count <= stored[role].count for role, count in here.items()
+            role in stored and count <= stored[role].count for role, count in self._here.items()
         ) and all(_asks_for(pod, stored[role]) for role, pod in held.items())
 
     def priority_class(self) -> str:
@@ -227,8 +232,9 @@ class PodGroup:
         for placement in placements:
             mine = [each for each in self._left if _role(each) == placement.name]
             room = placement.count - sum(map(_runs, mine))
-            for pod in [each for each in mine if _is_held(each)][: max(0, room)]:
-                changed = deepcopy(pod)
+            held = [each for each in mine if _is_held(each)][: max(0, room)]
+            for pod in held[: _BATCH - len(steps)]:
+                changed = _copy(pod)
                 _place(changed, placement)
                 _let_go(changed)
                 step = guarded(merge_patch(pod, changed), pod)
@@ -239,12 +245,30 @@ class PodGroup:
         """Return how all pods that have not ended are deleted."""
         return [_delete(each) for each in self._left if not _has_ended(each)]
 
+    @cached_property
+    def _roles(self) -> list[tuple[Object, str]]:
+        """The pods that make up the group, each with its pod set."""
+        return [(pod, _role(pod)) for pod in self._counted()]
+
+    @cached_property
+    def _here(self) -> Counter[str]:
+        """How many pods there are of each pod set."""
+        return Counter(role for _, role in self._roles)
+
     def _counted(self) -> list[Object]:
         """Return the pods that make up the group; one that failed has to be replaced."""
+        return self._those_counted
+
+    @cached_property
+    def _those_counted(self) -> list[Object]:
         return [pod for pod in self._left if not _has_ended(pod) or _has_succeeded(pod)]
 
     def _total(self) -> int:
         """Return how many pods make the group, 0 where its pods do not agree."""
+        return self._said_total
+
+    @cached_property
+    def _said_total(self) -> int:
         if not group_of(self.object):
             return 1
         said = {fields.annotation(each, names.POD_GROUP_TOTAL_COUNT) for each in self._pods}
@@ -305,6 +329,14 @@ def _role(pod: Object) -> str:
 
 
 def _hash(spec: Mapping[str, object]) -> str:
+    """Return the hash of what equal pods have in common; that of a known text is looked up."""
+    return _hash_of(msgspec.json.encode([spec.get(name) for name in _SHAPE]))
+
+
+@lru_cache(_KNOWN)
+def _hash_of(parts: bytes) -> str:
+    found = dict(zip(_SHAPE, msgspec.json.decode(parts), strict=True))
+    spec: Mapping[str, object] = {name: each for name, each in found.items() if each is not None}
     shape = {name: spec[name] for name in _SHAPE if spec.get(name)}
     for name in ("initContainers", "containers"):
         containers = fields.objects(spec, name)
@@ -327,6 +359,18 @@ def _amounts(spec: Mapping[str, object]) -> list[object]:
         for each in fields.objects(spec, name)
     ]
     return [*found, *(fields.mapping(spec, name) for name in ("resources", "overhead"))]
+
+
+def _copy(pod: Object) -> Object:
+    """Return a pod of which everything may be changed that is changed to let it go."""
+    copy = dict(pod)
+    for part, names_ in _CHANGED.items():
+        copy[part] = inner = dict(fields.mapping(pod, part))
+        for name in names_:
+            found = inner.get(name)
+            if isinstance(found, dict):
+                inner[name] = dict(found)
+    return copy
 
 
 def _place(pod: Object, placement: Placement | None) -> None:

@@ -41,7 +41,7 @@ class Controller(Generic[K]):
         new_backoff: Callable[[], Backoff],
         retried: type[Exception],
         observer: Observer,
-        settle: float = 0.1,
+        settle: float | Callable[[K], float] = 0.1,
         parallel: int = 8,
     ) -> None:
         self._name = getattr(reconcile, "__qualname__", "controller")
@@ -58,7 +58,8 @@ class Controller(Generic[K]):
 
     def notice(self, key: K) -> None:
         """Have a key looked at soon."""
-        self._queue.add_after(key, self._settle)
+        settle = self._settle
+        self._queue.add_after(key, settle(key) if callable(settle) else settle)
 
     async def run(self) -> None:
         """Work until cancelled."""

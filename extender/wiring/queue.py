@@ -52,6 +52,9 @@ from extender.wiring.queue_sources import Sources
 from extender.wiring.reflectors import backoff
 
 SETTLE: Final = 0.01
+PER_OBJECT: Final = 0.0002
+"""Seconds for each object of a job: a look at a group of pods is a look at each of them, and each
+of them changes several times, so a large group is looked at less often."""
 STATUS_SETTLE: Final = 0.1
 
 
@@ -153,7 +156,7 @@ class Queue:
         self._jobs_controller = controller(
             self._job_counts.counting(jobs.reconcile),
             observer=given.observer("job"),
-            settle=SETTLE,
+            settle=lambda key: SETTLE + PER_OBJECT * self._snapshot.size(key),
         )
         self._status = controller(
             QueueStatusController(

@@ -189,6 +189,10 @@ class QueueSnapshot:
         """The jobs, each of one object or of several."""
         return self._tables.units
 
+    def size(self, key: tuple[str, str]) -> int:
+        """Return of how many objects a job is."""
+        return len(self._tables.units.get(key, ()))
+
     def unit(self, key: tuple[str, str]) -> list[JobObject]:
         """Return the objects of one job, by name."""
         keys = self._tables.units.get(key, ())

@@ -1,5 +1,6 @@
 """The job controller where answers are lost, data is odd, or nobody watches a job any more."""
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -10,8 +11,10 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController, JobOptions
+from extender.controllers.job_objects import AT_ONCE, JobObjects
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
+from extender.jobs.generic_job import Step
 from extender.jobs.registry import builtin
 from extender.jobs.workload import workload_name
 from extender.kube.errors import ApiError, InvalidError, NotFoundError, UnavailableError
@@ -256,3 +259,58 @@ async def test_a_foreign_workload_does_not_keep_its_name_from_a_job(
     monkeypatch.setattr(scene.server, "create", create)
     await scene.look()
     assert made == [wanted[-1]]
+
+
+class Pods:
+    """Members of a group, written with a limit that a test can see."""
+
+    def __init__(self, refuse: str = "") -> None:
+        self.refuse = refuse
+        self.now, self.most = 0, 0
+        self.written: list[str] = []
+
+    async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.now -= 1
+        name = path.rpartition("/")[2]
+        if name == self.refuse:
+            raise UnavailableError("not now")
+        self.written.append(name)
+        return JobObject("pod", meta(name, NAMESPACE), b"{}")
+
+    async def read(self, path: str, *, kind: str) -> JobObject:
+        raise NotImplementedError
+
+    async def delete(self, path: str, options: Mapping[str, Any]) -> None:
+        await self.patch(path, options, kind="pod")
+
+
+@pytest.mark.parametrize("delete", [False, True])
+async def test_members_are_written_at_the_same_time_and_not_all_at_once(*, delete: bool) -> None:
+    pods = Pods()
+    objects_ = JobObjects(Queues(), pods, builtin())
+    of = JobObject("pod", meta("p0", NAMESPACE), b"{}")
+    steps = [Step({}, member=f"p{number}", delete=delete) for number in range(100)]
+    await objects_.take(steps, of)
+    assert sorted(pods.written) == sorted(step.member for step in steps)
+    assert pods.most == AT_ONCE
+
+
+async def test_a_member_that_cannot_be_written_does_not_keep_those_beside_it() -> None:
+    pods = Pods(refuse="p1")
+    objects_ = JobObjects(Queues(), pods, builtin())
+    of = JobObject("pod", meta("p0", NAMESPACE), b"{}")
+    steps = [Step({}, member=f"p{number}") for number in range(AT_ONCE + 4)]
+    with pytest.raises(UnavailableError):
+        await objects_.take(steps, of)
+    assert len(pods.written) == AT_ONCE - 1
+
+
+async def test_steps_of_one_object_are_taken_one_after_the_other() -> None:
+    pods = Pods()
+    objects_ = JobObjects(Queues(), pods, builtin())
+    await objects_.take([Step({}), Step({}, "status"), Step({})], JobObject("pod", meta("p"), b""))
+    assert pods.most == 1

@@ -1,5 +1,6 @@
 """Plain pods as a job: alone, and in groups."""
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from extender.jobs.decide import decide
 from extender.jobs.generic_job import Step
 from extender.jobs.pod_group import PodGroup
 from extender.jobs.registry import builtin
+from extender.jobs.templates import Placement
 from extender.state.queues.records import FlavorInfo, Meta, OwnerRef
 from tests.harness import objects
 from tests.unit.jobs.scene import CONTEXT, sent, workload
@@ -404,3 +406,21 @@ def test_a_pod_that_is_told_of_and_there_counts_once() -> None:
     both.remember({role: 1})
     assert both.finished() is None
     assert both.reclaimable_pods() == {role: 1}
+
+
+def test_a_large_group_is_let_go_in_parts() -> None:
+    members = [pod(f"p{number}", total=250) for number in range(250)]
+    [role] = [each.name for each in group(*members).pod_sets()]
+    placement = Placement(role, 250, node_selector={"tier": "spot"})
+    before = deepcopy(members)
+    started: list[str] = []
+    while len(started) < 250:
+        steps = group(*members).start_steps([placement])
+        assert 0 < len(steps) <= 100
+        assert members == before  # what a decision reads it does not change
+        names = {step.member for step in steps}
+        started += names
+        members = [each for each in members if each["metadata"]["name"] not in names]
+        before = deepcopy(members)
+        placement = replace(placement, count=250 - len(started))
+    assert len(set(started)) == 250
