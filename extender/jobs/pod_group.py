@@ -42,6 +42,7 @@ _SHAPE: Final = (
 _OF_A_CONTAINER: Final = ("image", "resources", "ports", "restartPolicy")
 _CONTROLLED: Final = ("batch", "jobset.x-k8s.io", "kubeflow.org", "ray.io")
 """Groups of jobs that are queued themselves."""
+_MARKS: Final = (names.ADMISSION_GATE.encode(), names.MANAGED.encode())
 _KNOWN: Final = 4096
 """Different texts of pods whose hash is kept."""
 _BATCH: Final = 100
@@ -53,6 +54,11 @@ _ENDED: Final = frozenset(("Succeeded", "Failed"))
 def group_of(pod: Mapping[str, object]) -> str:
     """Return the name of the group that a pod belongs to, nothing for one alone."""
     return fields.label(pod, names.POD_GROUP_NAME) or fields.label(pod, POD_GROUP_LABEL)
+
+
+def may_concern(raw: bytes) -> bool:
+    """Return whether a pod, as JSON, may be held for us or have been let go by us."""
+    return any(mark in raw for mark in _MARKS)
 
 
 class PodGroup:

@@ -11,7 +11,7 @@ from extender.jobs.fields import Object
 from extender.jobs.generic_job import GenericJob, Remembering, is_remembering
 from extender.jobs.jobset import JobSet
 from extender.jobs.kubeflow import MPIJob, PyTorchJob, TFJob, XGBoostJob
-from extender.jobs.pod_group import PodGroup, group_of
+from extender.jobs.pod_group import PodGroup, group_of, may_concern
 from extender.jobs.ray import RayJob
 
 
@@ -36,6 +36,8 @@ class Integration:
     """Tells which objects of a namespace are one job; nothing is one alone."""
     done: Callable[[Object], Mapping[str, int]] | None = None
     """Tells which pods of an object no start makes any more, where the kind can (`Remembering`)."""
+    concerns: Callable[[bytes], bool] | None = None
+    """Tells of an object as JSON whether it may be a job; of others only metadata is kept."""
 
     @property
     def api_version(self) -> str:
@@ -134,4 +136,6 @@ def _pods() -> Integration:
     def alone(pod: Object) -> GenericJob:
         return PodGroup([pod])
 
-    return Integration(name, kind, group, version, plural, alone, PodGroup, group_of)
+    return Integration(
+        name, kind, group, version, plural, alone, PodGroup, group_of, concerns=may_concern
+    )

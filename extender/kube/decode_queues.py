@@ -250,16 +250,22 @@ class QueueDecoder:
         kind: str,
         group_of: Callable[[Labelled], str] | None = None,
         done: Callable[[Labelled], Mapping[str, int]] | None = None,
+        concerns: Callable[[bytes], bool] | None = None,
     ) -> JobObject:
         """Return a job of any kind.
 
         `group_of` tells which objects are one job together, `done` which pods will not start again.
+        Of what `concerns` says that it is no job, only metadata is kept: where pods are queued
+        without a queue name, these are all pods of the cluster.
         """
         meta = deeply(_metadata, raw).metadata
+        kept = bytes(raw)
+        if concerns is not None and not concerns(kept):
+            kept, meta = _bare(meta), msgspec.structs.replace(meta, annotations=None)
         return JobObject(
             kind=kind,
             meta=_meta(meta),
-            raw=bytes(raw),
+            raw=kept,
             queue_name=(meta.labels or {}).get(QUEUE_LABEL, ""),
             owner=next((_ref(o) for o in meta.owner_references or () if o.controller), None),
             group=group_of({"metadata": {"labels": meta.labels or {}}}) if group_of else "",
@@ -351,6 +357,12 @@ def _meta(found: wire.Metadata) -> Meta:
         annotations=found.annotations or {},
         finalizers=tuple(found.finalizers or ()),
     )
+
+
+def _bare(meta: wire.Metadata) -> bytes:
+    """Return an object of which no more is known than its metadata, as JSON."""
+    said = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
+    return msgspec.json.encode({"metadata": {**said, "labels": meta.labels or {}}})
 
 
 def _ref(owner: wire.Owner) -> OwnerRef:

@@ -125,7 +125,11 @@ class Sources:
     def _decode_job(self, raw: bytes, kind: str) -> JobObject:
         integration = self._integrations[kind]
         return self._decoder.job(
-            raw, kind=kind, group_of=integration.group_of, done=integration.done
+            raw,
+            kind=kind,
+            group_of=integration.group_of,
+            done=integration.done,
+            concerns=integration.concerns,
         )
 
     def _records(self) -> list[Reflector[Any]]:

@@ -194,13 +194,13 @@ def test_absurd_groups_concern_their_tenant_alone(tenant: Tenant, others: Others
     others.start()
 
 
-def test_thousands_of_pods_that_wait_take_no_room_from_others(
+def test_hundreds_of_pods_that_wait_take_no_room_from_others(
     aging_gang: GangScheduler, reconciler: Reconciler, tenant: Tenant, others: Others
 ) -> None:
     """No claim is made for what never fits, however long and however often it waits."""
-    groups = [f"wide-{number}" for number in range(10)]
+    groups = [f"wide-{number}" for number in range(6)]
     for group in groups:  # each asks for more than there is
-        tenant.gangs.create(group, 200, cpu="100m", scheduler_name="aging")
+        tenant.gangs.create(group, 100, cpu="200m", scheduler_name="aging")
     for group in groups:
         tenant.gangs.await_refused(group, "", timeout=90)
     assert aging_gang.metric("gang_extender_claims") == 0
@@ -378,7 +378,9 @@ def test_a_job_whose_owner_has_ended_has_no_quota_from_it(
     tenant.queues.await_finished("ended")
     uid = tenant.api.get(JOBS, "ended", tenant.namespace)["metadata"]["uid"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "ended", "uid": uid}
-    child = objects.job("child", 8, namespace=tenant.namespace, queue="queue", run_for="1h")
+    child = objects.job(
+        "child", 2, namespace=tenant.namespace, queue="queue", cpu="1", run_for="1h"
+    )
     child["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
     tenant.api.create(child)
     tenant.api.wait_for("the child is stopped", lambda: tenant.queues.is_suspended("child"))
@@ -406,7 +408,7 @@ def test_absurd_amounts_take_nothing_from_others(
     for each in tenant.api.list(WORKLOADS, tenant.namespace):
         held = each.get("status", {}).get("admission")
         for given in held["podSetAssignments"] if held else ():
-            assert not given["resourceUsage"]["cpu"].startswith("-"), each
+            assert not given["resourceUsage"].get("cpu", "").startswith("-"), each
 
 
 def absurd(kind: str, name: str, where: str, amount: str) -> Object:

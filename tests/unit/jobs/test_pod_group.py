@@ -1,5 +1,6 @@
 """Plain pods as a job: alone, and in groups."""
 
+import json
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,8 @@ from extender.jobs.generic_job import Step
 from extender.jobs.pod_group import PodGroup
 from extender.jobs.registry import builtin
 from extender.jobs.templates import Placement
+from extender.kube.decode import Decoder
+from extender.kube.decode_queues import QueueDecoder
 from extender.state.queues.records import FlavorInfo, Meta, OwnerRef
 from tests.harness import objects
 from tests.unit.jobs.scene import CONTEXT, sent, workload
@@ -424,3 +427,24 @@ def test_a_large_group_is_let_go_in_parts() -> None:
         before = deepcopy(members)
         placement = replace(placement, count=250 - len(started))
     assert len(set(started)) == 250
+
+
+@pytest.mark.parametrize(
+    ("held", "labels", "kept"), [(True, {}, True), (False, {}, True), (None, {"app": "web"}, False)]
+)
+def test_of_pods_that_are_not_ours_only_metadata_is_kept(
+    *, held: bool | None, labels: dict[str, str], kept: bool
+) -> None:
+    source = pod("p", held=bool(held), labels=labels, age=1)
+    if held is None:
+        del source["metadata"]["labels"]["kueue.x-k8s.io/managed"]
+    raw = json.dumps(source).encode()
+    found = QueueDecoder(Decoder()).job(
+        raw, kind="pod", group_of=INTEGRATION.group_of, concerns=INTEGRATION.concerns
+    )
+    assert (found.raw == raw) is kept
+    assert (found.meta.uid, found.group) == ("uid-p", "g")
+    seen = group(json.loads(found.raw))
+    assert seen.skip() is not kept
+    assert seen.skip() is group(source).skip()
+    assert seen.object["metadata"]["uid"] == "uid-p"
