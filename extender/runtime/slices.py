@@ -1,33 +1,26 @@
-"""Long work on an event loop in slices, so that everything else has its turn in between."""
+"""Long work with a result, in steps between which others have the event loop."""
 
-import asyncio
-from collections.abc import Callable, Generator
-from typing import Final, TypeVar
+from collections.abc import Generator
+from typing import TypeVar
+
+from extender.runtime.pacer import Pacer
 
 T = TypeVar("T")
 
 Steps = Generator[None, bool, T]
-"""Work that yields between its steps, each far shorter than a slice. What it is sent back tells
-whether others had their turn meanwhile, so that what it read may have changed."""
-
-SLICE: Final = 0.01
-"""Seconds after which others have their turn."""
+"""Work that yields between its steps. What it is sent back tells whether others had their turn
+meanwhile, so that what it read may have changed."""
 
 
-async def in_slices(steps: Steps[T], clock: Callable[[], float], *, each: float = SLICE) -> T:
-    """Return what the work comes to; `clock` in seconds, `each` the length of a slice.
-
-    Raises what a step raises.
-    """
+async def in_slices(steps: Steps[T], pacer: Pacer) -> T:
+    """Return what the work comes to. Raises what a step raises."""
     try:
-        began = clock()
         next(steps)
         while True:
-            rested = clock() - began >= each
-            if rested:
-                await asyncio.sleep(0)
-                began = clock()
-            steps.send(rested)
+            rests = pacer.is_due
+            if rests:
+                await pacer.rest()
+            steps.send(rests)
     except StopIteration as end:
         found: T = end.value
         return found

@@ -23,7 +23,7 @@ from extender.explain.hidden import within
 from extender.explain.summary import DEFAULT_LIMIT, LARGEST_LIMIT, Page
 from extender.explain.view import View
 from extender.kube.reviews import Access, User
-from extender.runtime.clock import Clock
+from extender.runtime.pacer import Pacer
 from extender.runtime.slices import Steps, in_slices
 from extender.server.access import Guard
 from extender.server.status import StatusError
@@ -54,7 +54,7 @@ class Visibility:
 
     view: Callable[[], View | None]
     leader: Callable[[], str | None]
-    clock: Clock
+    pacer: Pacer
     guard: Guard | None = None
     """Who may read; None where everybody may who reaches the port."""
 
@@ -140,13 +140,13 @@ class _Answers:
     async def _sliced(
         self, steps: Steps[PendingWorkloadsSummary | None]
     ) -> PendingWorkloadsSummary | None:
-        return await in_slices(steps, self._of.clock.monotonic)
+        return await in_slices(steps, self._of.pacer)
 
     async def _written(
         self, found: PendingWorkloadsSummary, *, only: str | None = None
     ) -> Response:
         """Return a list as JSON; of workloads of other namespaces than `only` without names."""
-        return _json(await in_slices(_as_json(found, only), self._of.clock.monotonic))
+        return _json(await in_slices(_as_json(found, only), self._of.pacer))
 
 
 def _as_json(found: PendingWorkloadsSummary, only: str | None) -> Steps[str]:

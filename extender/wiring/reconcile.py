@@ -130,7 +130,7 @@ class Reconciler:
         self.tls = serving(chosen, self._webhooks)
         self.closed_connections = self._metrics.closed_connections
         if self._queue is not None:
-            self._show(self._queue, clock, guard)
+            self._show(self._queue, guard)
 
     _leads = False
 
@@ -143,7 +143,7 @@ class Reconciler:
         if self._leads and each.object.kind:
             self._recorder.record(unreadable(each))
 
-    def _show(self, queue: Queue, clock: SystemClock, guard: Guard | None) -> None:
+    def _show(self, queue: Queue, guard: Guard | None) -> None:
         """Tell of the queue, over HTTP and in metrics."""
         self._metrics.registry.register(GuardedCollector(QueueGauges(queue.seen)))
         election = self._election
@@ -152,7 +152,7 @@ class Reconciler:
             Visibility(
                 view=lambda: queue.view(self._snapshot),
                 leader=lambda: election.leader if election else None,
-                clock=clock,
+                pacer=self._pacer,
                 guard=guard,
             ),
         )

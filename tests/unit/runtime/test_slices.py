@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from extender.runtime.pacer import Pacer
 from extender.runtime.slices import Steps, at_once, in_slices
 from tests.makers import ManualClock
 
@@ -26,11 +27,12 @@ async def test_others_have_their_turn_when_a_slice_is_over() -> None:
 
     beside = asyncio.create_task(other())
     steps = work(clock, 10, 0.004, rests)
-    assert await in_slices(steps, clock.monotonic, each=0.01) == "done"
+    assert await in_slices(steps, Pacer(clock, 0.01)) == "done"
     beside.cancel()
 
-    assert rests == [False, False, True] * 3 + [False]
-    assert turns >= 3
+    # Nobody has had its turn before the first slice begins.
+    assert rests == [True, *[False, False, True] * 3]
+    assert turns >= 4
 
 
 async def test_what_a_step_raises_is_raised() -> None:
@@ -39,7 +41,7 @@ async def test_what_a_step_raises_is_raised() -> None:
         raise LookupError("gone")
 
     with pytest.raises(LookupError, match="gone"):
-        await in_slices(broken(), ManualClock().monotonic)
+        await in_slices(broken(), Pacer(ManualClock()))
 
 
 async def test_work_without_steps() -> None:
@@ -47,4 +49,4 @@ async def test_work_without_steps() -> None:
         return 3
         yield
 
-    assert await in_slices(empty(), ManualClock().monotonic) == at_once(empty()) == 3
+    assert await in_slices(empty(), Pacer(ManualClock())) == at_once(empty()) == 3

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from extender.explain.view import View
 from extender.kube.errors import UnavailableError
 from extender.kube.reviews import Access, User
+from extender.runtime.pacer import Pacer
 from extender.server.access import REMEMBERED_SECONDS, Guard
 from extender.server.health import Probes, add_health
 from extender.server.status import add_statuses
@@ -69,7 +70,7 @@ class Scene:
         add_health(app, lambda: b"numbers", Probes(lambda: {"cache": True}), guard=guard)
         add_statuses(app)
         shown = seen or (lambda: view(queues))
-        add_visibility(app, Visibility(shown, lambda: None, self.clock, guard))
+        add_visibility(app, Visibility(shown, lambda: None, Pacer(self.clock), guard))
         transport = httpx.ASGITransport(app, raise_app_exceptions=True)
         self.client = httpx.AsyncClient(transport=transport, base_url="https://any")
 

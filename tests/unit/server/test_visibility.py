@@ -7,6 +7,7 @@ import pytest
 from fastapi import FastAPI
 
 from extender.explain.view import View
+from extender.runtime.pacer import Pacer
 from extender.server.status import add_statuses
 from extender.server.visibility import Visibility, add_visibility
 from tests.makers import ManualClock
@@ -24,7 +25,7 @@ PREFIX = "/apis/visibility.kueue.x-k8s.io/v1beta2"
 def serve(seen: Callable[[], View | None], leader: str | None = None) -> httpx.AsyncClient:
     app = FastAPI()
     add_statuses(app)
-    add_visibility(app, Visibility(seen, lambda: leader, ManualClock()))
+    add_visibility(app, Visibility(seen, lambda: leader, Pacer(ManualClock())))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://any")
 
 
