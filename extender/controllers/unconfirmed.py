@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 
 from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
 from extender.state import events as ev
 from extender.state.cluster import Cluster
 
@@ -33,7 +34,10 @@ class Unconfirmed:
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
-            self.look()
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001 - the next look begins anew
+                FAULTS.report("unconfirmed", error)
             await asyncio.sleep(EVERY_SECONDS)
 
     def look(self) -> None:

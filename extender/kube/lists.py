@@ -11,6 +11,7 @@ from msgspec import Raw
 from extender.kube.client import KubeClient
 from extender.kube.decode import DecodeError, deeply
 from extender.kube.errors import UnavailableError
+from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
 
 PAGE_SIZE: Final = 1000
@@ -65,6 +66,8 @@ async def everything(
                 found.append(decode(bytes(item)))
             except DecodeError as error:
                 _log.warning("object ignored", path=path, error=str(error))
+            except Exception as error:  # noqa: BLE001 - a bug, which costs this one object
+                FAULTS.report("decode", error, key=path)
             if pacer is not None and pacer.is_due:
                 await pacer.rest()
     return found

@@ -9,6 +9,8 @@ from pathlib import Path
 import structlog
 from cryptography import x509
 
+from extender.runtime.faults import FAULTS
+
 _log = structlog.get_logger(__name__)
 
 
@@ -69,8 +71,11 @@ class ServingTls:
         """Look each `every` seconds; call `renewed` when files changed."""
         while True:
             await asyncio.sleep(every)
-            if self.look():
-                renewed()
+            try:
+                if self.look():
+                    renewed()
+            except Exception as error:  # noqa: BLE001 - the certificate that is served goes on
+                FAULTS.report("tls", error)
 
     def _hand_over(
         self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _: ssl.SSLContext

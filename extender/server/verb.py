@@ -11,6 +11,7 @@ import structlog
 from starlette.types import Message, Receive, Scope, Send
 
 from extender.api.extender_v1 import error_text
+from extender.runtime.faults import FAULTS
 from extender.server.waiting_pods import Gone
 from extender.telemetry.metrics import Metrics
 
@@ -65,8 +66,8 @@ class Verb:
             return self._problem(str(error))
         except RecursionError:
             return self._problem("the request is nested too deeply")
-        except Exception:  # noqa: BLE001 - whatever it is, kube-scheduler must get an answer
-            _log.exception("request failed", verb=self.name)
+        except Exception as error:  # noqa: BLE001 - kube-scheduler must get an answer
+            FAULTS.report("verb", error, key=self.name)
             return self._problem("internal error, see the log of gang-extender")
 
     def _problem(self, text: str) -> bytes:

@@ -18,6 +18,7 @@ from extender.kube.owners import Owners
 from extender.kube.queues import JobWriter, collection, objects
 from extender.kube.reflector import Reflector
 from extender.kube.watch import Watcher
+from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
 from extender.state.queues import events as ev
 from extender.state.queues.events import Record
@@ -113,14 +114,23 @@ class Sources:
     async def _read_all(self) -> None:
         path, pacer = collection("workloads", ""), self._pacer
         found = await everything(self._client, path, self._decoder.workload, pacer=pacer)
-        await pacer.go_through(self._queues.apply(ev.Applied(workload)) for workload in found)
+        await pacer.go_through(self._guarded(ev.Applied(workload)) for workload in found)
         for each in self._integrations.values():
             path = objects(each.group, each.version, each.plural)
             decode = partial(self._decode_job, kind=each.name)
             selector = f"&labelSelector={quote(self._job_selector)}" if self._job_selector else ""
             with suppress(NotFoundError):  # there may be no such kind
                 jobs = await everything(self._client, path, decode, selector=selector, pacer=pacer)
-                await pacer.go_through(self._queues.apply(ev.JobApplied(job)) for job in jobs)
+                await pacer.go_through(self._guarded(ev.JobApplied(job)) for job in jobs)
+
+    def _guarded(self, event: ev.Event) -> bool:
+        """Have an object known; return whether the state took it."""
+        try:
+            self._queues.apply(event)
+        except Exception as error:  # noqa: BLE001 - a bug, which costs this one object
+            FAULTS.report("state", error, key=type(event).__name__)
+            return False
+        return True
 
     def _decode_job(self, raw: bytes, kind: str) -> JobObject:
         integration = self._integrations[kind]
