@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
@@ -15,17 +16,20 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    field_validator,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
 
 from extender.api import core_v1, job_overrides
+from extender.api.scheduler_config import SchedulerConfigError, ignored_resources
 from extender.api.values import LONGEST, seconds
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial, OnPartialOverrides
 from extender.jobs.context import ReleaseQuota
 from extender.kube.lease import LeaseTimes
 from extender.queueing import options as queueing
+from extender.resources.ignored import IgnoredResources, ResourceNames
 
 DEFAULT_TIMEOUT: Final = 1800.0
 ASKED_TIMEOUT: Final = 300.0
@@ -214,6 +218,36 @@ class Gang(_Section):
         description="what becomes of a gang that started and lost its quorum for longer than its "
         "schedule time-out: keep its pods, or evict them; told by the reconciler",
     )
+    ignored_resources: list[str] = Field(
+        default_factory=list,
+        description="extended resources that kube-scheduler does not look for on nodes, as "
+        "example.com/name or example.com/*",
+    )
+    scheduler_configuration: Path | None = Field(
+        None,
+        description="the KubeSchedulerConfiguration that kube-scheduler runs with; the resources "
+        "that it ignores are read from it at start",
+    )
+
+    @field_validator("ignored_resources")
+    @classmethod
+    def _are_resources(cls, patterns: list[str]) -> list[str]:
+        ResourceNames.parse(patterns)
+        return patterns
+
+    def ignored(self) -> IgnoredResources:
+        """Return the resources that kube-scheduler ignores, by the list and by its own file.
+
+        Raises SettingsError where that file cannot be used.
+        """
+        listed, path = ResourceNames.parse(self.ignored_resources), self.scheduler_configuration
+        if path is None:
+            return IgnoredResources(listed)
+        try:
+            found = ignored_resources(_yaml(path))
+        except SchedulerConfigError as error:
+            raise SettingsError(f"gang.schedulerConfiguration: {path}: {error}") from error
+        return replace(found, everywhere=found.everywhere | listed)
 
     def options(self) -> Options:
         """Return what the decisions take."""
@@ -241,6 +275,13 @@ class Kube(_Section):
     )
     timeout_seconds: float = Field(
         10, gt=0, allow_inf_nan=False, description="time-out of one request"
+    )
+    stale_seconds: float = Field(
+        180,
+        ge=120,
+        allow_inf_nan=False,
+        description="a watch on which nothing came for so long is stale: the process is not ready, "
+        "and no gang starts; bookmarks come about once a minute",
     )
 
 
@@ -602,19 +643,26 @@ def load(path: Path | None, overrides: dict[str, dict[str, object]]) -> Settings
         if wanted:
             given[section] = _over(given.get(section), wanted)
     try:
-        return Settings.model_validate(given, by_alias=True, by_name=False)
+        settings = Settings.model_validate(given, by_alias=True, by_name=False)
     except ValidationError as error:
         where = f"{path}: " if path else ""
         raise SettingsError(where + "; ".join(map(_sentence, error.errors()))) from None
+    settings.gang.ignored()
+    return settings
 
 
-def _read(path: Path) -> dict[str, object]:
+def _yaml(path: Path) -> object:
     try:
-        parsed = yaml.safe_load(path.read_text())
+        parsed: object = yaml.safe_load(path.read_text())
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: not YAML: {error}") from error
+    return parsed
+
+
+def _read(path: Path) -> dict[str, object]:
+    parsed = _yaml(path)
     if parsed is None:
         return {}
     if not isinstance(parsed, dict):

@@ -79,6 +79,7 @@ def _explain(
     from extender import config as settings_module
     from extender.explain.text import text
     from extender.explain.view import moment
+    from extender.kube.decode import Decoder
     from extender.kube.errors import ApiError, ConfigurationError
     from extender.runtime.clock import SystemClock
     from extender.telemetry import logs
@@ -86,8 +87,9 @@ def _explain(
 
     logs.configure("warning", as_json=False)
     try:
-        options = settings_module.load(config, {}).queue.options()
-        told = asyncio.run(explained(asked, kubeconfig, options))
+        settings = settings_module.load(config, {})
+        decoder = Decoder(settings.gang.ignored())
+        told = asyncio.run(explained(asked, kubeconfig, settings.queue.options(), decoder=decoder))
     except (AmbiguousError, settings_module.SettingsError) as error:
         typer.echo(f"gang-extender: {error}", err=True)
         raise typer.Exit(2) from None

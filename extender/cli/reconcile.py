@@ -60,6 +60,12 @@ def reconcile(
             help="Whether jobs without the label kueue.x-k8s.io/queue-name are held back too; off.",
         ),
     ] = None,
+    scheduler_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="The KubeSchedulerConfiguration of kube-scheduler, for the resources it ignores."
+        ),
+    ] = None,
     log_level: Annotated[Level | None, typer.Option(help="Least level to log, info.")] = None,
     log_format: Annotated[Format | None, typer.Option(help="Form of the log, console.")] = None,
 ) -> None:
@@ -97,6 +103,7 @@ def reconcile(
             "external_integrations": integration or None,
             "manage_jobs_without_queue_name": manage_jobs_without_queue_name,
         },
+        "gang": {"scheduler_configuration": scheduler_config},
         "log": {"level": log_level, "format": log_format},
     }
     try:

@@ -47,6 +47,12 @@ def serve(
         float | None,
         typer.Option(help="Wait of a gang whose PodGroup does not say, 60."),
     ] = None,
+    scheduler_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="The KubeSchedulerConfiguration of kube-scheduler, for the resources it ignores."
+        ),
+    ] = None,
     log_level: Annotated[Level | None, typer.Option(help="Least level to log, info.")] = None,
     log_format: Annotated[Format | None, typer.Option(help="Form of the log, console.")] = None,
 ) -> None:
@@ -71,7 +77,10 @@ def serve(
     given = {name: value for name, value in tls.items() if value is not None}
     overrides: dict[str, dict[str, object]] = {
         "listen": {"host": host, "port": port, "tls": given or None},
-        "gang": {"schedule_timeout_seconds": schedule_timeout_seconds},
+        "gang": {
+            "schedule_timeout_seconds": schedule_timeout_seconds,
+            "scheduler_configuration": scheduler_config,
+        },
         "log": {"level": log_level, "format": log_format},
     }
     try:

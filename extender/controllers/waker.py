@@ -1,15 +1,15 @@
 """Wakes pods that were refused, when the reason for it has gone away."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections import deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-import structlog
-
+from extender.controllers.patches import Failure, Patches
 from extender.gang import wake
 from extender.gang.options import Options
-from extender.kube.errors import ApiError
 from extender.kube.pods import PodRef
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
@@ -20,16 +20,22 @@ from extender.state.events import Change
 from extender.state.pods import PodInfo
 from extender.telemetry.metrics import Metrics
 
-_log = structlog.get_logger(__name__)
-
 ROOM: Final = ""
 """The queue's key for "room was given back"; no group has an empty name."""
-RETRY_SECONDS: Final = 1.0
+ROOM_REST: Final = "*"
+"""The key for those that are still to be woken for it."""
 ROOM_SECONDS: Final = 0.1
 FAULT_SECONDS: Final = 10.0
 """Seconds until a group is looked at again after an internal error."""
-PARALLEL: Final = 32
+ROOM_AT_ONCE: Final = 20
+"""So many are woken for room at a time, each ROOM_SECONDS: kube-scheduler tries some hundred pods
+a second, and most of these in vain."""
 DEFAULTS: Final = Options()
+
+
+def is_group(key: str) -> bool:
+    """Return whether a key of the queue names a group; others are UIDs of pods, or about room."""
+    return "/" in key
 
 
 class PodPatcher(Protocol):
@@ -44,8 +50,24 @@ class PodPatcher(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Patch:
+    """Why a pod was refused that is woken; None for one that is ungated."""
+
+    reason: str | None
+
+    @property
+    def how(self) -> str:
+        """The word in metrics."""
+        return "gate" if self.reason is None else "annotation"
+
+
 class Waker:
-    """Decides for one group at a time and patches its pods in parallel."""
+    """Decides for one key at a time; the patches are made beside it, so none holds up a decision.
+
+    A pod that could not be patched is tried again after a pause of its own, and its group picks
+    another one meanwhile.
+    """
 
     def __init__(
         self,
@@ -64,6 +86,9 @@ class Waker:
         self._queue: WorkQueue[str] = WorkQueue()
         self._options = options
         self._room_soon = False
+        self._for_room: deque[PodInfo] = deque()
+        """Those that are still to be woken for room that was given back, in their order."""
+        self._patches = Patches[_Patch](self._write, done=self._done, failed=self._failed)
         cluster.subscribe(self.on_change)
 
     def on_change(self, change: Change) -> None:
@@ -78,6 +103,10 @@ class Waker:
             asyncio.get_running_loop().call_later(ROOM_SECONDS, self._look_for_room)
 
     def _look_for_room(self) -> None:
+        if self._for_room:
+            # All have their turn before the first ones have another.
+            asyncio.get_running_loop().call_later(ROOM_SECONDS, self._look_for_room)
+            return
         self._room_soon = False
         self._queue.add(ROOM)
 
@@ -91,54 +120,90 @@ class Waker:
                 self._cluster.apply(ev.PodRefused(pod, reason))
                 self._queue.add(pod.group or ROOM)
 
-    def after(self, group: str, seconds: float) -> None:
-        """Have a group looked at later."""
-        self._queue.add_after(group, seconds)
+    def after(self, key: str, seconds: float) -> None:
+        """Have a group looked at later, a pod by its UID, or ROOM."""
+        self._queue.add_after(key, seconds)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        while True:
-            key = await self._queue.get()
-            try:
-                await self._act(self._decide(key))
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this group's alone
-                FAULTS.report("waker", error, key=key)
-                self.after(key, FAULT_SECONDS)
-
-    def _decide(self, key: str) -> wake.Wake:
-        if key == ROOM:
-            return wake.decide_room(snapshot=self._snapshot, strict=self._options.strict_order)
-        return wake.decide_group(key, snapshot=self._snapshot, hold_back=self._options.hold_back)
-
-    async def _act(self, decision: wake.Wake) -> None:
-        if not decision.retry and not decision.ungate:
-            return
-        reasons = {pod.uid: self._snapshot.refused[pod.uid].reason for pod in decision.retry}
-        self._cluster.apply(ev.PodsTried(list(reasons)))
-        at = datetime.fromtimestamp(self._clock.wall(), UTC).isoformat()
-        limit = asyncio.Semaphore(PARALLEL)
-
-        async def patch(pod: PodInfo, how: str, write: Callable[[PodRef], Awaitable[None]]) -> None:
-            async with limit:
-                if not await self._patched(pod, how, write) and pod.uid in reasons:
-                    self._cluster.apply(ev.PodRefused(pod, reasons[pod.uid]))
-
-        async with asyncio.TaskGroup() as tasks:
-            for pod in decision.retry:
-                tasks.create_task(patch(pod, "annotation", lambda p: self._patcher.wake(p, at=at)))
-            for pod in decision.ungate:
-                tasks.create_task(patch(pod, "gate", self._patcher.ungate))
-
-    async def _patched(
-        self, pod: PodInfo, how: str, write: Callable[[PodRef], Awaitable[None]]
-    ) -> bool:
         try:
-            await write(PodRef(pod.namespace, pod.name, pod.uid))
-        except ApiError as error:
-            _log.warning("could not wake a pod", pod=pod.key, error=str(error))
-            self.after(pod.group or ROOM, RETRY_SECONDS)
-            if pod.group:
-                self.after(ROOM, RETRY_SECONDS)  # it may have lacked nothing else
-            return False
-        self._metrics.woken_pods.labels(how).inc()
-        return True
+            while True:
+                key = await self._queue.get()
+                try:
+                    self._look(key)
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is this key's alone
+                    FAULTS.report("waker", error, key=key)
+                    self.after(key, FAULT_SECONDS)
+                await asyncio.sleep(0)  # many keys may be due at once
+        finally:
+            await self._patches.end()
+
+    def _look(self, key: str) -> None:
+        resting = self._patches.resting()
+        if key == ROOM:
+            found = wake.decide_room(
+                snapshot=self._snapshot, strict=self._options.strict_order, resting=resting
+            )
+            self._for_room.extend(found.retry)
+            self._wake_for_room()
+        elif key == ROOM_REST:
+            self._wake_for_room()
+        elif is_group(key):
+            self._look_at_group(key, resting)
+        else:
+            self._look_at_pod(key)
+
+    def _look_at_group(self, group: str, resting: Collection[str]) -> None:
+        decision = wake.decide_group(
+            group, snapshot=self._snapshot, hold_back=self._options.hold_back, resting=resting
+        )
+        self._wake(group, decision.retry)
+        self._patches.add(group, ((pod, _Patch(None)) for pod in decision.ungate))
+
+    def _look_at_pod(self, uid: str) -> None:
+        """Try a pod again that could not be patched, or that was to be looked at alone."""
+        pod, refusal = self._snapshot.pods.get(uid), self._snapshot.refused.get(uid)
+        if pod is None:
+            self._patches.forget(uid)
+        elif refusal is not None:
+            self._wake(pod.group or uid, (refusal.pod,))
+        elif pod.group is not None and pod.is_held_back:
+            self._queue.add(pod.group)
+
+    def _wake_for_room(self) -> None:
+        """Wake the next ones; the others have their turn a moment later."""
+        count = min(ROOM_AT_ONCE, len(self._for_room))
+        self._wake(ROOM, [self._for_room.popleft() for _ in range(count)])
+        if self._for_room:
+            self._queue.add_after(ROOM_REST, ROOM_SECONDS)
+
+    def _wake(self, batch: str, pods: Collection[PodInfo]) -> None:
+        refused = self._snapshot.refused
+        reasons = {pod.uid: refused[pod.uid].reason for pod in pods if pod.uid in refused}
+        if reasons:
+            self._cluster.apply(ev.PodsTried(list(reasons)))
+            patches = [(pod, _Patch(reasons[pod.uid])) for pod in pods if pod.uid in reasons]
+            self._patches.add(batch, patches)
+
+    async def _write(self, pod: PodInfo, patch: _Patch) -> None:
+        ref = PodRef(pod.namespace, pod.name, pod.uid)
+        if patch.reason is None:
+            await self._patcher.ungate(ref)
+        else:
+            at = datetime.fromtimestamp(self._clock.wall(), UTC).isoformat()
+            await self._patcher.wake(ref, at=at)
+
+    def _done(self, patch: _Patch) -> None:
+        self._metrics.woken_pods.labels(patch.how).inc()
+
+    def _failed(self, failure: Failure[_Patch]) -> None:
+        pod, patch = failure.pod, failure.patch
+        kind = type(failure.error).__name__.removesuffix("Error")
+        self._metrics.wake_failures.labels(kind).inc()
+        if patch.reason is not None:
+            self._cluster.apply(ev.PodRefused(pod, patch.reason))
+        self._queue.add_after(pod.uid, failure.pause)
+        if failure.is_of_this_pod and pod.group is not None and patch.reason is not None:
+            self._queue.add(pod.group)
+            # A sibling that lacks room is picked where it is about room.
+            self.on_change(ev.Change(room=True))

@@ -103,7 +103,7 @@ def _said(workload: WorkloadInfo, kind: str) -> tuple[str, str]:
 def _pod_set(pod_set: PodSetInfo, workload: WorkloadInfo, held: Admission | None) -> PodSetAsked:
     given = next((x for x in held.assignments if x.name == pod_set.name), None) if held else None
     count = counts(workload)[pod_set.name]
-    each = {name: amount for name, amount in pod_set.shape.requests.items() if name != PODS}
+    each = {name: amount for name, amount in pod_set.shape.asked.items() if name != PODS}
     return PodSetAsked(
         name=pod_set.name,
         count=count,

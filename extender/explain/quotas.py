@@ -37,7 +37,7 @@ def rows(
 def _asked(workload: WorkloadInfo) -> Resources:
     left, asked = counts(workload), Resources()
     for each in workload.pod_sets:
-        add(asked, {name: amount * left[each.name] for name, amount in each.shape.requests.items()})
+        add(asked, {name: amount * left[each.name] for name, amount in each.shape.asked.items()})
     return asked
 
 

@@ -7,7 +7,8 @@ them and each later call is answered from the plan; if not, the group is refused
 nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from extender.api.wellknown import Reason
 from extender.gang import plan
@@ -15,6 +16,7 @@ from extender.gang.exempt import is_exempt
 from extender.gang.fit import Fit, Offer, fits, has_equal
 from extender.gang.room import without_room
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Place, Refuse, about
+from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
@@ -157,6 +159,52 @@ def unless_behind(
     if failed and any(True for _ in without_room(pod, sent, snapshot)):
         return Refuse(Reason.CACHE_BEHIND, about(pod.group) + BEHIND)
     return refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """What kube-scheduler and the extender count differently."""
+
+    node: str
+    resources: tuple[str, ...] = ()
+    """Sorted; none where the extender does not know the node."""
+
+    def sentence(self) -> str:
+        """Return it for the pod, the same for each node."""
+        if not self.resources:
+            return (
+                "kube-scheduler and the extender disagree: kube-scheduler offers a node that the "
+                "extender does not know"
+            )
+        return (
+            f"kube-scheduler and the extender disagree about {', '.join(self.resources)}: "
+            "kube-scheduler offers a node that has too little by the extender's count; what "
+            "kube-scheduler ignores has to be named in gang.ignoredResources"
+        )
+
+
+def disagreement(pod: PodInfo, sent: Sequence[str], *, snapshot: Snapshot) -> Disagreement | None:
+    """Return on what the two disagree, first of all what no pod that ends would change."""
+    behind = tuple(without_room(pod, sent, snapshot))
+    asked = [(resource, n) for resource, n in pod.shape.requests.items() if n]
+    for name in behind:
+        node = snapshot.nodes.get(name)
+        lacks = _lacking(node, asked, {}) if node is not None else ()
+        if lacks:
+            return Disagreement(name, lacks)
+    for name in behind:
+        node = snapshot.nodes.get(name)
+        lacks = _lacking(node, asked, snapshot.used(name)) if node is not None else ()
+        if node is None or lacks:
+            return Disagreement(name, lacks)
+    return None
+
+
+def _lacking(
+    node: NodeInfo, asked: Sequence[tuple[str, int]], used: Mapping[str, int]
+) -> tuple[str, ...]:
+    whole = node.allocatable
+    return tuple(sorted(r for r, n in asked if used.get(r, 0) + n > whole.get(r, 0)))
 
 
 def _has_ever_room(pod: PodInfo, name: str, snapshot: Snapshot) -> bool:

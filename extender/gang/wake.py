@@ -5,6 +5,7 @@ sibling appears, the PodGroup is made, or a plan gives its room back. A patch of
 makes it try; taking our own scheduling gate away does too.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from extender.api.wellknown import Reason
@@ -13,6 +14,7 @@ from extender.gang.post_filter import is_ours
 from extender.gang.pre_filter import KEPT_FOR_GANG, check_group
 from extender.gang.queue_sort import sort_key
 from extender.gang.verdicts import NOT_ADMITTED
+from extender.gang.wake_for_room import with_room
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
 
@@ -27,8 +29,16 @@ class Wake:
     ungate: tuple[PodInfo, ...] = ()
 
 
-def decide_group(group: str, *, snapshot: Snapshot, hold_back: bool = False) -> Wake:
+def decide_group(
+    group: str,
+    *,
+    snapshot: Snapshot,
+    hold_back: bool = False,
+    resting: Collection[str] = (),
+) -> Wake:
     """Return whom to wake after something about a group changed; `hold_back` as in `Options`.
+
+    Pods that are `resting`, by UID, could not be patched lately and have a pause of their own.
 
     Those that a plan keeps room for: somebody waits for them. Beyond that, with members missing
     and nothing that speaks against a start, one pod is enough: the plan that it brings wakes the
@@ -36,8 +46,9 @@ def decide_group(group: str, *, snapshot: Snapshot, hold_back: bool = False) -> 
     """
     ungate = _to_ungate(group, snapshot, hold_back=hold_back)
     if ungate:
-        return Wake(ungate=ungate)
-    pods = (snapshot.pods.get(uid) for uid in snapshot.refused_of(group))
+        return Wake(ungate=tuple(pod for pod in ungate if pod.uid not in resting))
+    uids = (uid for uid in snapshot.refused_of(group) if uid not in resting)
+    pods = (snapshot.pods.get(uid) for uid in uids)
     refused = [pod for pod in pods if pod is not None and pod.group == group]
     expected = tuple(pod for pod in refused if snapshot.planned_node(pod.uid) is not None)
     others = [pod for pod in refused if snapshot.refused[pod.uid].reason not in _ROOM]
@@ -60,17 +71,25 @@ def decide_group(group: str, *, snapshot: Snapshot, hold_back: bool = False) -> 
     return Wake(retry=(*expected, *others[:1]))
 
 
-def decide_room(*, snapshot: Snapshot, strict: bool = False) -> Wake:
-    """Return whom to wake after a plan gave room back.
+def decide_room(*, snapshot: Snapshot, strict: bool = False, resting: Collection[str] = ()) -> Wake:
+    """Return whom to wake after a plan gave room back, in the order in which they are to be tried.
 
     Of each group the first that lacked room, in the order of the groups, or all of a group that
-    has started; then whoever is alone. In `strict` order only one group has its turn.
+    has started; then of the pods without a group those that find room beside each other, and those
+    whose Job may have pods now. In `strict` order only one group has its turn. Pods that are
+    `resting`, by UID, could not be patched lately.
     """
     lacking: dict[str, list[PodInfo]] = {}
-    alone = []
+    alone: list[PodInfo] = []
+    free: list[PodInfo] = []
     for refusal in snapshot.refused.values():
         pod = refusal.pod
-        if pod.group is None:
+        if pod.uid in resting:
+            continue
+        if pod.group is None and refusal.reason == Reason.NOT_ADMITTED:
+            if snapshot.awaits_admission(pod) is None:
+                free.append(pod)
+        elif pod.group is None:
             alone.append(pod)
         elif refusal.reason in _ROOM or refusal.reason == Reason.NOT_ADMITTED:
             lacking.setdefault(pod.group, []).append(pod)
@@ -79,7 +98,8 @@ def decide_room(*, snapshot: Snapshot, strict: bool = False) -> Wake:
         queued = [group for group in order if group in snapshot.queue]
         order = [group for group in order if group not in queued[1:]]
     woken = (_for_room(group, lacking[group], snapshot) for group in order)
-    return Wake(retry=(*(pod for pods in woken for pod in pods), *alone))
+    found = with_room(alone, snapshot=snapshot)
+    return Wake(retry=(*(pod for pods in woken for pod in pods), *free, *found))
 
 
 def _for_room(group: str, pods: list[PodInfo], snapshot: Snapshot) -> list[PodInfo]:

@@ -1,27 +1,28 @@
 """One pooled connection to the API server, in raw bytes.
 
-The `kubernetes` package finds the server and keeps the credentials fresh; its typed models are left
-out, because decoding one pod to a model costs eight times what parsing its JSON does.
+The `kubernetes` package finds the server and reads the credentials; its typed models are left out,
+because decoding one pod to a model costs eight times what parsing its JSON does.
 """
 
-import os
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
 import aiohttp
-from kubernetes.aio.client.configuration import Configuration
-from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config import (
-    ConfigException,
-    load_incluster_config,
-    load_kube_config,
-)
 
-from extender.kube.errors import ApiError, ConfigurationError, UnavailableError, from_response
+from extender.kube.credentials import LOOK_SECONDS, Credentials, Keyring
+from extender.kube.errors import (
+    ApiError,
+    ThrottledError,
+    UnauthorizedError,
+    UnavailableError,
+    UnknownOutcomeError,
+    from_response,
+)
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -30,37 +31,46 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 _CONNECT_SECONDS: Final = 5.0
+_LEAST_SECONDS: Final = 1.0
+"""For the second try, though reading credentials again took long."""
 _READ_BUFFER: Final = 2**21
+_READS: Final = frozenset(("GET", "HEAD"))
+
+
+@dataclass(slots=True)
+class _Connection:
+    """Pooled connections that were made with the same credentials."""
+
+    credentials: Credentials
+    session: aiohttp.ClientSession
+    users: int = 0
 
 
 class KubeClient:
-    """Requests to one API server. Use as an async context manager."""
+    """Requests to one API server. Use as an async context manager.
 
-    def __init__(
-        self, configuration: Configuration, *, connections: int = 64, timeout: float = 30.0
-    ) -> None:
-        self._configuration = configuration
-        self._host: str = configuration.host.rstrip("/")
-        self._tls: ssl.SSLContext = RESTClientObject(configuration).ssl_context
-        self._server_name: str | None = configuration.tls_server_name
+    A request ends after `timeout` seconds, whatever happens: waiting for a connection, the
+    handshake, and waits that the server asks for (429 with Retry-After) are in it. Credentials that
+    were renewed count for the next request, while those under way end as they began.
+    """
+
+    def __init__(self, keyring: Keyring, *, connections: int = 64, timeout: float = 30.0) -> None:
+        self.keyring = keyring
         self._connections = connections
-        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=_CONNECT_SECONDS)
-        self._session: aiohttp.ClientSession | None = None
+        self._seconds = timeout
+        self._connection: _Connection | None = None
+        self._retired: list[_Connection] = []
+        """Of credentials that count no more, and still in use: watches, most of the time."""
+        self._looking: asyncio.Task[None] | None = None
 
     @property
     def host(self) -> str:
         """The server's URL."""
-        return self._host
+        return self.keyring.current.host
 
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(limit=self._connections, ssl=self._tls)
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            timeout=self._timeout,
-            read_bufsize=_READ_BUFFER,
-            proxy=self._configuration.proxy or None,
-            # Not trust_env: it looks for a netrc file before every single request.
-        )
+        self._connection = self._connected()
+        self._looking = asyncio.get_running_loop().create_task(self._look())
         return self
 
     async def __aexit__(
@@ -69,29 +79,61 @@ class KubeClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
+        for each in (*self._retired, self._connection):
+            if each is not None:
+                await each.session.close()
+        self._connection = None
+        self._retired = []
 
     async def request(
         self, method: str, path: str, *, body: bytes | None = None, content_type: str = JSON
     ) -> bytes:
-        """Return the body of a 2xx answer; raises ApiError for anything else."""
+        """Return the body of a 2xx answer; raises ApiError for anything else.
+
+        UnknownOutcomeError where a write may have been carried out all the same.
+        """
+        loop, again = asyncio.get_running_loop(), True
+        until = loop.time() + self._seconds
+        while True:
+            left = max(_LEAST_SECONDS, until - loop.time())
+            try:
+                return await self._once(
+                    method, path, body=body, content_type=content_type, seconds=left
+                )
+            except UnauthorizedError as error:
+                if not (again and error.renewed):
+                    raise
+                again = False
+            except ThrottledError as error:
+                if error.retry_after is None or loop.time() + error.retry_after >= until:
+                    raise
+                await asyncio.sleep(error.retry_after)
+
+    async def _once(
+        self, method: str, path: str, *, body: bytes | None, content_type: str, seconds: float
+    ) -> bytes:
         doing = f"{method} {path.partition('?')[0]}"
-        try:
-            async with self._open().request(
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
+        async with (
+            self._using(doing, writes=method not in _READS) as (session, shown),
+            session.request(
                 method,
-                self._host + path,
+                shown.host + path,
                 data=body,
-                headers=await self._headers(content_type),
-                server_hostname=self._server_name,
-            ) as response:
-                answer = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unreachable(doing, error) from error
-        if response.status >= 300:
-            raise from_response(response.status, answer, doing=doing)
-        return answer
+                headers=_headers(shown, content_type),
+                timeout=timeout,
+                server_hostname=shown.server_name,
+            ) as response,
+        ):
+            answer = await response.read()
+            if response.status >= 300:
+                status, headers = response.status, response.headers
+                raise from_response(status, answer, doing=doing, headers=headers)
+            self.keyring.accepted(shown)
+            return answer
 
     @asynccontextmanager
     async def stream(
@@ -100,57 +142,105 @@ class KubeClient:
         """Yield the chunks of a long GET; too long a silence raises UnavailableError."""
         doing = f"GET {path.partition('?')[0]}"
         timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=_CONNECT_SECONDS, sock_read=idle_seconds
+            total=None,
+            connect=self._seconds,
+            sock_connect=_CONNECT_SECONDS,
+            sock_read=idle_seconds,
         )
-        try:
-            async with self._open().get(
-                self._host + path,
-                headers=await self._headers(JSON),
+        async with (
+            self._using(doing, writes=False) as (session, shown),
+            session.get(
+                shown.host + path,
+                headers=_headers(shown, JSON),
                 timeout=timeout,
-                server_hostname=self._server_name,
-            ) as response:
-                if response.status >= 300:
-                    raise from_response(response.status, await response.read(), doing=doing)
-                yield response.content.iter_any()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unreachable(doing, error) from error
+                server_hostname=shown.server_name,
+            ) as response,
+        ):
+            if response.status >= 300:
+                answer, status, headers = await response.read(), response.status, response.headers
+                raise from_response(status, answer, doing=doing, headers=headers)
+            self.keyring.accepted(shown)
+            yield response.content.iter_any()
 
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            raise RuntimeError("KubeClient is used outside of its `async with`")
-        return self._session
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self.keyring.look()
 
-    async def _headers(self, content_type: str) -> Mapping[str, str]:
-        headers = {"Content-Type": content_type, "User-Agent": "gang-extender"}
+    @asynccontextmanager
+    async def _using(
+        self, doing: str, *, writes: bool
+    ) -> AsyncIterator[tuple[aiohttp.ClientSession, Credentials]]:
+        """Yield connections of the credentials that count now; old ones go with their last user.
+
+        What goes wrong on the way is raised as ApiError. Credentials that are refused are read
+        again before UnauthorizedError is raised.
+        """
+        connection = self._current()
+        connection.users += 1
         try:
-            token = await self._configuration.get_api_key_with_prefix(
-                "BearerToken", "authorization"
-            )
-        except (ConfigException, OSError, ValueError) as error:
-            raise UnavailableError(f"no fresh token: {error}") from error
-        if token:
-            headers["Authorization"] = token
-        return headers
+            yield connection.session, connection.credentials
+        except UnauthorizedError as error:
+            error.renewed = await self.keyring.refused(connection.credentials)
+            raise
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            failure = _unreachable(doing, error, writes=writes)
+            if isinstance(failure, UnauthorizedError):
+                failure.renewed = await self.keyring.refused(connection.credentials)
+            raise failure from error
+        finally:
+            connection.users -= 1
+            if self._retired:
+                await self._close_retired()
+
+    def _current(self) -> _Connection:
+        connection = self._connection
+        if connection is None:
+            raise RuntimeError("KubeClient is used outside of its `async with`")
+        if connection.credentials is not self.keyring.current:
+            self._retired.append(connection)
+            connection = self._connection = self._connected()
+        return connection
+
+    async def _close_retired(self) -> None:
+        unused = [each for each in self._retired if not each.users]
+        self._retired = [each for each in self._retired if each.users]
+        for each in unused:
+            await each.session.close()
+
+    def _connected(self) -> _Connection:
+        credentials = self.keyring.current
+        connector = aiohttp.TCPConnector(limit=self._connections, ssl=credentials.tls)
+        session = aiohttp.ClientSession(
+            connector=connector,
+            read_bufsize=_READ_BUFFER,
+            proxy=credentials.proxy,
+            # Not trust_env: it looks for a netrc file before every single request.
+        )
+        return _Connection(credentials, session)
 
 
-def _unreachable(doing: str, error: Exception) -> ApiError:
-    what = str(error) or type(error).__name__
-    return UnavailableError(f"{doing}: {what}")
+def _headers(credentials: Credentials, content_type: str) -> Mapping[str, str]:
+    headers = {"Content-Type": content_type, "User-Agent": "gang-extender"}
+    if credentials.authorization:
+        headers["Authorization"] = credentials.authorization
+    return headers
 
 
-async def load_configuration(kubeconfig: Path | None) -> Configuration:
-    """Return how to reach the API server: the named file, else in-cluster, else `$KUBECONFIG`.
+def _unreachable(doing: str, error: Exception, *, writes: bool) -> ApiError:
+    """Return the error for a request that no whole answer came to."""
+    text = f"{doing}: {str(error) or type(error).__name__}"
+    if _is_about_certificates(error):
+        return UnauthorizedError(text)
+    # A connection that was not made has carried nothing.
+    unsent = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
+    return UnknownOutcomeError(text) if writes and not unsent else UnavailableError(text)
 
-    Raises ConfigurationError where none of them works.
-    """
-    configuration = Configuration()
-    try:
-        if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-            load_incluster_config(configuration)
-        else:
-            path = str(kubeconfig) if kubeconfig else None
-            await load_kube_config(config_file=path, client_configuration=configuration)
-    except (ConfigException, OSError, ValueError) as error:
-        where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-        raise ConfigurationError(f"cannot use the kubeconfig {where}: {error}") from error
-    return configuration
+
+def _is_about_certificates(error: BaseException | None) -> bool:
+    """Return whether one side refused the other's certificate, in the handshake or after it."""
+    while error is not None:
+        if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
+            return True
+        error = error.__cause__
+    return False

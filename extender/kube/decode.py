@@ -25,6 +25,11 @@ from extender.api.wellknown import (
     QUEUE_LABEL,
 )
 from extender.kube import grants
+from extender.resources.ignored import (
+    IGNORE_NOTHING,
+    IgnoredResources,
+    stands_for_device_class,
+)
 from extender.resources.pod_requests import ContainerRequests, pod_requests
 from extender.resources.quantity import QuantityError, Resources, parse_resources
 from extender.runtime.deep import deep_stack
@@ -104,9 +109,13 @@ def group_of(namespace: str, labels: Mapping[str, str] | None) -> str | None:
 
 
 class Decoder:
-    """Decodes objects; pods of one template come out with one Shape."""
+    """Decodes objects; pods of one template come out with one Shape.
 
-    def __init__(self) -> None:
+    Resources that kube-scheduler ignores are no part of what a pod asks a node for.
+    """
+
+    def __init__(self, ignored: IgnoredResources = IGNORE_NOTHING) -> None:
+        self._ignored = ignored
         self._shapes: weakref.WeakValueDictionary[tuple[object, ...], Shape] = (
             weakref.WeakValueDictionary()
         )
@@ -187,7 +196,11 @@ class Decoder:
             api_group=api_group,
             min_member=found.spec.min_member,
             uid=found.metadata.uid,
-            min_resources=min_resources,
+            min_resources={
+                what: amount
+                for what, amount in min_resources.items()
+                if not self._ignored.is_ignored_by_any(what)
+            },
             schedule_timeout=float(timeout) if timeout and timeout > 0 else None,
             created=seconds_of(found.metadata.creation_timestamp),
             on_partial=said.get(ON_PARTIAL_ANNOTATION),
@@ -205,20 +218,37 @@ class Decoder:
 
     def _shape(self, pod: core.Pod) -> Shape:
         spec = pod.spec
-        requests = _requests(spec)
+        asked = _requests(spec)
+        beside = {
+            what: amount
+            for what, amount in asked.items()
+            if self._ignored.is_ignored(what, spec.scheduler_name)
+        }
         affinity, tolerations = bytes(spec.affinity), bytes(spec.tolerations)
         # Labels decide only where a pod's anti-affinity may be to itself.
         whose = (pod.metadata.namespace, _frozen(pod.metadata.labels))
         labels = whose if b"odAntiAffinity" in affinity else ()
         ports = frozenset(_host_ports(spec))
         selector = _frozen(spec.node_selector)
-        constrained = _is_individually_constrained(spec, affinity)
-        key = (_frozen(requests), selector, affinity, tolerations, labels, ports, constrained)
+        constrained = _is_individually_constrained(spec, affinity) or any(
+            map(stands_for_device_class, beside)
+        )
+        key = (
+            _frozen(asked),
+            tuple(beside),
+            selector,
+            affinity,
+            tolerations,
+            labels,
+            ports,
+            constrained,
+        )
         shape = self._shapes.get(key)
         if shape is None:
             parsed = _decode_affinity(affinity) if affinity else None
             shape = self._shapes[key] = Shape(
-                requests=requests,
+                requests={what: n for what, n in asked.items() if what not in beside},
+                beside_nodes=beside,
                 node_selector=spec.node_selector or {},
                 affinity=parsed,
                 tolerations=tuple(_decode_tolerations(tolerations) or ()) if tolerations else (),

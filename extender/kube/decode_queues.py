@@ -307,7 +307,7 @@ class QueueDecoder:
         if known is None:
             complete = pod_templates.complete(raw, limits, classes)
             shape = self._decoder.template(complete)
-            fault = pod_templates.fault(complete, limits, shape.requests)
+            fault = pod_templates.fault(complete, limits, shape.asked)
             known = self._templates[key] = (raw, shape, fault)
         return known
 

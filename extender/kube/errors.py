@@ -5,21 +5,29 @@ ApiError
 ├── ConflictError        409
 ├── GoneError            410: the resource version is too old, list again
 ├── InvalidError         400, 422: asking again will not help
-├── ForbiddenError       401, 403: our role or credentials lack something
-└── UnavailableError     429, 5xx, no connection, no answer in time: asking again may help
+├── ForbiddenError       403: our role lacks something
+└── UnavailableError     5xx, no connection, no answer in time: asking again may help
+    ├── UnauthorizedError    401, or a certificate that is not taken: new credentials may help
+    ├── ThrottledError       429: not carried out; `retry_after` may say when to ask again
+    └── UnknownOutcomeError  500, 502, 504 or half an answer to a write: it may be carried out
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 
 class ApiError(Exception):
-    """The API server refused, or could not be reached. `status` 0 means that nothing answered."""
+    """The API server refused, or could not be reached. `status` 0 means that nothing answered.
 
-    def __init__(self, message: str, *, status: int = 0) -> None:
+    `retry_after` is what the server asked for, in seconds.
+    """
+
+    def __init__(self, message: str, *, status: int = 0, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.retry_after = retry_after
 
 
 class NotFoundError(ApiError):
@@ -39,11 +47,26 @@ class InvalidError(ApiError):
 
 
 class ForbiddenError(ApiError):
-    """Credentials or rights are missing."""
+    """Rights are missing."""
 
 
 class UnavailableError(ApiError):
     """Passing trouble."""
+
+
+class UnauthorizedError(UnavailableError):
+    """The credentials do not count, or no longer."""
+
+    renewed = False
+    """Whether there are others by now."""
+
+
+class ThrottledError(UnavailableError):
+    """The server is busy, or a rule forbids it for now; nothing was carried out."""
+
+
+class UnknownOutcomeError(UnavailableError):
+    """Nobody knows whether a write was carried out: a read tells."""
 
 
 class ConfigurationError(Exception):
@@ -52,34 +75,68 @@ class ConfigurationError(Exception):
 
 _BY_STATUS: Final[dict[int, type[ApiError]]] = {
     400: InvalidError,
-    401: ForbiddenError,
+    401: UnauthorizedError,
     403: ForbiddenError,
     404: NotFoundError,
     409: ConflictError,
     410: GoneError,
     422: InvalidError,
-    429: UnavailableError,
+    429: ThrottledError,
 }
+_UNKNOWN: Final = frozenset((500, 502, 504))
+_READS: Final = frozenset(("GET", "HEAD", "WATCH"))
+_TOO_LARGE: Final = "ResourceVersionTooLarge"
 _LONGEST_MESSAGE: Final = 500
+
+
+class _Cause(msgspec.Struct, frozen=True, gc=False):
+    reason: str = ""
+
+
+class _Details(msgspec.Struct, frozen=True, gc=False):
+    causes: list[_Cause] | None = None
 
 
 class _Status(msgspec.Struct, frozen=True, gc=False):
     kind: str = ""
     message: str = ""
+    details: _Details | None = None
 
 
-def from_response(status: int, body: bytes, *, doing: str) -> ApiError:
-    """Return the error for an answer that is not 2xx.
+_NO_STATUS: Final = _Status()
+
+
+def from_response(
+    status: int, body: bytes, *, doing: str, headers: Mapping[str, str] | None = None
+) -> ApiError:
+    """Return the error for an answer that is not 2xx; `doing` begins with the method.
 
     Only the message of a `kind: Status` is taken over, and cut: other bodies may hold secrets.
     """
-    kind = _BY_STATUS.get(status, UnavailableError if status >= 500 else ApiError)
-    return kind(f"{doing}: {status} {_message(body)}".rstrip(), status=status)
+    said = _status(body)
+    kind = _kind(status, said, reads=doing.partition(" ")[0] in _READS)
+    text = f"{doing}: {status} {said.message[:_LONGEST_MESSAGE]}".rstrip()
+    return kind(text, status=status, retry_after=_retry_after(headers or {}))
 
 
-def _message(body: bytes) -> str:
+def _kind(status: int, said: _Status, *, reads: bool) -> type[ApiError]:
+    causes = said.details.causes or () if said.details else ()
+    if reads and any(cause.reason == _TOO_LARGE for cause in causes):
+        return GoneError  # the server has been set back to before the version that is asked for
+    if status in _UNKNOWN and not reads:
+        return UnknownOutcomeError
+    return _BY_STATUS.get(status, UnavailableError if status >= 500 else ApiError)
+
+
+def _status(body: bytes) -> _Status:
     try:
         parsed = msgspec.json.decode(body, type=_Status)
     except msgspec.MsgspecError:
-        return ""
-    return parsed.message[:_LONGEST_MESSAGE] if parsed.kind == "Status" else ""
+        return _NO_STATUS
+    return parsed if parsed.kind == "Status" else _NO_STATUS
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds of a Retry-After; the API server never writes it as a date."""
+    said = headers.get("Retry-After", "")
+    return float(said) if said.isascii() and said.isdigit() else None

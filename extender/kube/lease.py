@@ -16,6 +16,7 @@ import structlog
 
 from extender.kube.client import KubeClient
 from extender.kube.errors import ApiError, ConflictError, NotFoundError
+from extender.kube.lists import decoded
 from extender.runtime.clock import Clock
 
 _log = structlog.get_logger(__name__)
@@ -152,11 +153,9 @@ class LeaseElection:
 
     async def _take(self) -> _Lease | None:
         try:
-            found = _decode(await self._client.request("GET", self._of.path))
+            found = decoded(_decode, await self._client.request("GET", self._of.path))
         except NotFoundError:
             return await self._create()
-        except msgspec.MsgspecError as error:
-            raise ApiError(f"not a readable Lease: {error}") from error
         if found.spec != self._record:
             self._record, self._seen = found.spec, self._clock.monotonic()
         if not self._is_free(found.spec):
@@ -195,7 +194,7 @@ class LeaseElection:
         # From when it was sent: others may have seen it long before the answer came.
         self._renewed = self._seen = began
         self._record = spec
-        return _Lease(_decode(answer).metadata, spec)
+        return _Lease(decoded(_decode, answer).metadata, spec)
 
     def _body(self, spec: _Spec, *, resource_version: str) -> bytes:
         metadata = {"name": self._of.name, "namespace": self._of.namespace}

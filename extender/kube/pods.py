@@ -9,7 +9,8 @@ import msgspec
 from extender.api.core_v1 import Pod
 from extender.api.wellknown import GANG_GATE, WOKEN_ANNOTATION
 from extender.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
-from extender.kube.errors import ConflictError, InvalidError, NotFoundError
+from extender.kube.errors import ConflictError, InvalidError, NotFoundError, UnknownOutcomeError
+from extender.kube.lists import decoded
 
 _encode = msgspec.json.Encoder().encode
 _decode_pod = msgspec.json.Decoder(Pod).decode
@@ -48,13 +49,13 @@ class PodWriter:
         }
         try:
             await self._client.request("POST", f"{pod.path}/binding", body=_encode(binding))
-        except ConflictError:
+        except (ConflictError, UnknownOutcomeError):
             if not await self._is_bound(pod, node):
                 raise
 
     async def _is_bound(self, pod: PodRef, node: str) -> bool:
         try:
-            found = _decode_pod(await self._client.request("GET", pod.path))
+            found = decoded(_decode_pod, await self._client.request("GET", pod.path))
         except NotFoundError:
             return False
         return found.metadata.uid == pod.uid and found.spec.node_name == node

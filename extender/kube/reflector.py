@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from extender.kube.decode import DecodeError
+from extender.kube.freshness import Freshness
 from extender.kube.identity import Identity, identify
 from extender.kube.set_aside import SetAside
 from extender.kube.watch import Apply, Delete, Init, InitApply, InitDone, Watcher
@@ -62,6 +63,11 @@ class Reflector(Generic[T]):
     def synced(self) -> bool:
         """Whether all objects have been seen once."""
         return self.first_list.is_set()
+
+    @property
+    def freshness(self) -> Freshness:
+        """When the API server was last heard of."""
+        return self._watcher.freshness
 
     async def run(self, pacer: Pacer) -> None:
         """Follow the watch until cancelled, and rest when the pacer says so."""

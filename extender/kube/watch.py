@@ -21,15 +21,25 @@ import structlog
 from msgspec import Raw
 
 from extender.kube.client import KubeClient
-from extender.kube.errors import ApiError, GoneError, NotFoundError, from_response
+from extender.kube.errors import (
+    ApiError,
+    GoneError,
+    InvalidError,
+    NotFoundError,
+    from_response,
+)
+from extender.kube.freshness import Freshness
 from extender.kube.lists import decoded, pages
 from extender.runtime.backoff import Backoff
+from extender.runtime.retry import asked_pause
 
 WATCH_SECONDS: Final = 290
 """The server ends a watch after this; bookmarks keep the resource version fresh until then."""
 ABSENT_SECONDS: Final = 5.0
-IDLE_SECONDS: Final = 150.0
+IDLE_SECONDS: Final = 100.0
 """Bookmarks come about once a minute: a longer silence is a connection that died unnoticed."""
+_FAILURES: Final = 3
+"""After so many errors that the server sends on a watch, one after the other, it lists again."""
 
 T = TypeVar("T")
 
@@ -122,6 +132,8 @@ class Watcher:
         given = (selectors or {}).items()
         self._selector = "".join(f"&{name}={quote(text)}" for name, text in given if text)
         self._version = ""
+        self._failures = 0
+        self.freshness = Freshness()
 
     async def events(self) -> AsyncIterator[WatchEvent]:
         """Yield events for ever; errors are logged and retried."""
@@ -134,18 +146,22 @@ class Watcher:
                     await self._interrupted(error)
                     continue
                 self._version = ""
+                self.freshness.heard()
                 yield Init()
                 yield InitDone()
                 await self._sleep(ABSENT_SECONDS)
-            except GoneError:
-                _log.info("watch fell behind, listing again", path=self._path)
+            except (GoneError, InvalidError) as error:
+                # Invalid is a version that this server cannot read: it is another one's.
+                _log.info("watch fell behind, listing again", path=self._path, error=str(error))
+                self.freshness.failed(error)
                 self._version = ""
                 await self._sleep(self._backoff.next())
             except ApiError as error:
                 await self._interrupted(error)
 
     async def _interrupted(self, error: ApiError) -> None:
-        pause = self._backoff.next()
+        self.freshness.failed(error)
+        pause = max(self._backoff.next(), asked_pause(error))
         _log.warning(
             "watch interrupted", path=self._path, error=str(error), retry_in=round(pause, 2)
         )
@@ -164,6 +180,7 @@ class Watcher:
         yield Init()
         version = ""
         async for page in pages(self._client, self._path, self._selector):
+            self.freshness.heard()
             for item in page.items or ():
                 yield InitApply(bytes(item))
             version = page.metadata.resource_version
@@ -187,8 +204,13 @@ class Watcher:
         raw = decoded(_decode_event, line)
         if raw.type == "ERROR":
             status = decoded(_decode_status, raw.object)
+            self._failures += 1
+            if self._failures >= _FAILURES:
+                self._version, self._failures = "", 0
             raise from_response(status.code, bytes(raw.object), doing=f"WATCH {self._path}")
         self._version = decoded(_decode_version, raw.object).metadata.resource_version
+        self._failures = 0
+        self.freshness.heard()
         match raw.type:
             case "ADDED" | "MODIFIED":
                 return Apply(bytes(raw.object))

@@ -196,7 +196,7 @@ class _Search:
         return found if text is None else found.roomless(f"quota yes; {text}")
 
     def _requests(self, pod_set: PodSetInfo, count: int) -> dict[str, int]:
-        asked = {name: amount * count for name, amount in pod_set.shape.requests.items()}
+        asked = {name: amount * count for name, amount in pod_set.shape.asked.items()}
         if not any(PODS in group.covered for group in self._queue.resource_groups):
             asked.pop(PODS, None)
         return asked

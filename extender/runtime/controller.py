@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from extender.runtime.backoff import Backoff
 from extender.runtime.faults import FAULTS
+from extender.runtime.retry import asked_pause
 from extender.runtime.workqueue import WorkQueue
 
 K = TypeVar("K", bound=Hashable)
@@ -92,7 +93,8 @@ class Controller(Generic[K]):
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this key's alone
             if not isinstance(error, self._retried):
                 FAULTS.report(self._name, error, key=key)
-            pause = self._backoffs.setdefault(key, self._new_backoff()).next()
+            backoff = self._backoffs.setdefault(key, self._new_backoff())
+            pause = max(backoff.next(), asked_pause(error))
             self._observer.failed(key, error, pause)
             self._queue.add_after(key, pause)
             return

@@ -10,6 +10,11 @@ from extender.runtime.clock import Clock
 T = TypeVar("T")
 
 
+def asked_pause(error: Exception) -> float:
+    """Return for how many seconds the other side asked to wait, in an error's `retry_after`."""
+    return getattr(error, "retry_after", None) or 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """How to pause, and by which clock to stop."""
@@ -30,8 +35,8 @@ class Retry:
         while True:
             try:
                 return await step()
-            except on:
-                pause = backoff.next()
+            except on as error:
+                pause = max(backoff.next(), asked_pause(error))
                 if self.clock.monotonic() + pause >= until:
                     raise
                 await self.sleep(pause)

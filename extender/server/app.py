@@ -6,7 +6,6 @@ verb goes to its ASGI application straight away; everything else takes the usual
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from fastapi import FastAPI
@@ -76,22 +75,12 @@ def create_app(
     metrics: Metrics,
     probes: Probes,
     max_body_bytes: int,
-    stopping: Callable[[], bool] = lambda: False,
 ) -> ExtenderApp:
-    """Return the application; before it is ready verbs are not answered.
+    """Return the application.
 
-    Once it is `stopping`, verbs are answered with an error at once.
+    Verbs are answered with an Error for less than what makes a process not ready, because with an
+    Error kube-scheduler schedules nothing at all: `probes.unready` returns why.
     """
-    ready = probes.ready
-
-    def checks() -> dict[str, bool]:
-        return {**ready(), "shutdown": False} if stopping() else ready()
-
-    def unready() -> str:
-        if stopping():
-            return "the extender is shutting down"
-        return "" if all(ready().values()) else "the extender has not seen the whole cluster yet"
-
     app = ExtenderApp(
         title="gang-extender",
         description="The webhooks of kube-scheduler's extender protocol, for gangs of pods.",
@@ -109,11 +98,11 @@ def create_app(
             name,
             answer,
             metrics=metrics,
-            unready=unready,
+            unready=probes.unready,
             max_body_bytes=max_body_bytes,
         )
         _document(app, name)
-    add_health(app, metrics.render, replace(probes, ready=checks))
+    add_health(app, metrics.render, probes)
     return app
 
 

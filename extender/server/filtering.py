@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
+import structlog
 
 from extender.api.extender_v1 import (
     ExtenderArgs,
@@ -29,10 +30,12 @@ from extender.gang.verdicts import (
     OneOf,
     Place,
     Refuse,
+    about,
     not_admitted,
 )
 from extender.kube.decode import Decoder, group_of
 from extender.server.group_memory import GroupMemory
+from extender.server.lag import Lags
 from extender.server.turns import Turns
 from extender.state import events as ev
 from extender.state.cluster import Cluster
@@ -44,11 +47,16 @@ _decode_preemption = msgspec.json.Decoder(PreemptionArgs).decode
 _decode_head = msgspec.json.Decoder(ObjectHead).decode
 _decode_names = msgspec.json.Decoder(list[str] | None).decode
 _encode = msgspec.json.Encoder().encode
+_log = structlog.get_logger(__name__)
 
 ROOM: Final = ""
 """Whom to wake where it is about room and no group; no group has an empty name."""
 RESAMPLE_SECONDS: Final = 0.05
 """On big clusters the next attempt sees other nodes; no need to wait for anything."""
+
+_SAYS_NOTHING_OF_ROOM: Final = frozenset((Reason.PLANNING, Reason.CACHE_STALE))
+STALE_SECONDS: Final = 10.0
+"""How often a gang is tried while nothing is heard of the API server."""
 
 
 class Filtering:
@@ -72,6 +80,9 @@ class Filtering:
         self._metrics = metrics
         self._wake_after = wake_after
         self._no_node = no_node
+        self.stale: Callable[[], str | None] = lambda: None
+        """Returns a kind whose watch is stale."""
+        self.lags = Lags(memory.clock.monotonic)
 
     def filter(self, body: bytes) -> bytes:
         """Return the nodes that the pod may use, or one text for why there is none."""
@@ -87,6 +98,7 @@ class Filtering:
         if held is None and group is None and not self._snapshot.keeps_room:
             return _encode(FilterResult(node_names=args.node_names, nodes=args.nodes))
         verdict = not_admitted(held) if held else self._decide(pod, group, sent)
+        verdict = self._unless_it_lasts(verdict, pod, sent)
         self._remember(pod, group, verdict)
         return _encode(_result(verdict, sent, args))
 
@@ -125,6 +137,10 @@ class Filtering:
             return Refuse(Reason.CACHE_BEHIND, "its pod group label has just changed")
         if group is None:
             return pre_filter.beside_plans(pod, sent, snapshot=self._snapshot)
+        stale = self.stale() if self._snapshot.planned_node(pod.uid) is None else None
+        if stale is not None:
+            text = f"{about(group)}the extender has not heard of {stale} for too long"
+            return Refuse(Reason.CACHE_STALE, text)
         self._memory.offered(group, pod.shape, sent)
         refusal = self._turns.refusal(pod, group)
         if refusal is not None:
@@ -137,6 +153,31 @@ class Filtering:
             denied=self._memory.denied(group),
             make=self._memory.plan,
         )
+
+    def _unless_it_lasts(
+        self, verdict: FilterVerdict, pod: PodInfo, sent: Sequence[str]
+    ) -> FilterVerdict:
+        """Return what the two disagree on where they have for longer than a watch is behind."""
+        if not isinstance(verdict, Refuse) or verdict.reason is not Reason.CACHE_BEHIND:
+            if not isinstance(verdict, Refuse) or verdict.reason not in _SAYS_NOTHING_OF_ROOM:
+                self.lags.over(pod.uid)
+            return verdict
+        before = self.lags.disagrees(pod.uid)
+        pause = self.lags.seen(pod.uid)
+        self._wake_after(pod.group or pod.uid, pause)
+        if not self.lags.disagrees(pod.uid):
+            return verdict
+        found = pre_filter.disagreement(pod, sent, snapshot=self._snapshot)
+        if found is None:
+            return verdict
+        if not before:
+            _log.warning(
+                "kube-scheduler and the extender disagree",
+                pod=pod.key,
+                node=found.node,
+                resources=found.resources,
+            )
+        return Refuse(Reason.SCHEDULER_DISAGREES, about(pod.group) + found.sentence())
 
     def _remember(self, pod: PodInfo, group: str | None, verdict: FilterVerdict) -> None:
         match verdict:
@@ -163,14 +204,13 @@ class Filtering:
     def _wake_later(self, pod: PodInfo, group: str | None, reason: Reason) -> None:
         """Have pods woken for whom nothing will change that kube-scheduler can see.
 
-        That is when a window ends, another sample is drawn, our own watch catches up, or a group
-        had its turn in vain.
+        That is when a window ends, another sample is drawn, or a group had its turn in vain.
         """
         options = self._memory.options
-        if reason is Reason.CACHE_BEHIND:
-            self._wake_after(pod.group or ROOM, RESAMPLE_SECONDS)
         if group is not None and reason is Reason.PLANNING and not self._memory.is_planned(group):
             self._wake_after(group, RESAMPLE_SECONDS)  # others are planned first
+        if group is not None and reason is Reason.CACHE_STALE:
+            self._wake_after(group, STALE_SECONDS)
         if group is not None and reason is Reason.RECENTLY_DENIED:
             self._wake_after(group, options.denied)
         elif group is not None and self._snapshot.planned_node(pod.uid) is not None:

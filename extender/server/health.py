@@ -1,6 +1,6 @@
 """What a process tells about itself: it lives, it is ready, and its metrics."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,8 @@ METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _METRICS: Final = Access(path="/metrics")
 
-Checks = Callable[[], dict[str, bool]]
+Checks = Callable[[], Mapping[str, str | None]]
+"""Returns, by name, what is wrong; None for a check that is passed."""
 Trouble = Callable[[], str]
 
 
@@ -29,6 +30,8 @@ class Probes:
 
     ready: Checks
     trouble: Trouble = no_trouble
+    unready: Trouble = no_trouble
+    """Returns why kube-scheduler is answered an Error now, or nothing."""
 
 
 def add_health(
@@ -50,8 +53,8 @@ def add_health(
 
     async def readyz() -> Response:
         checks = probes.ready()
-        lines = [f"[{'+' if good else '-'}]{name}" for name, good in checks.items()]
-        status = 200 if all(checks.values()) else 503
+        lines = [f"[-]{name}: {why}" if why else f"[+]{name}" for name, why in checks.items()]
+        status = 503 if any(checks.values()) else 200
         return Response("\n".join(lines) + "\n", status, media_type="text/plain")
 
     async def metrics_page(request: Request) -> Response:
@@ -69,8 +72,8 @@ def add_health(
     app.add_api_route(
         "/readyz",
         readyz,
-        summary="The caches have been filled once",
-        responses={503: {"description": "A cache is still empty."}},
+        summary="The caches are filled, and have been heard of lately",
+        responses={503: {"description": "A cache is empty, or its watch is stale."}},
         response_class=Response,
     )
     app.add_api_route("/metrics", metrics_page, summary="Prometheus", response_class=Response)

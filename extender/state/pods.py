@@ -19,6 +19,7 @@ class Shape:
     """
 
     requests: Mapping[str, int] = field(default_factory=dict)
+    """What a node must have free for it."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
@@ -28,6 +29,13 @@ class Shape:
     individually_constrained: bool = False
     """Volumes, resource claims, spread constraints or affinity between pods: kube-scheduler judges
     them pod by pod, and differently after each placement."""
+    beside_nodes: Mapping[str, int] = field(default_factory=dict)
+    """What it asks for that kube-scheduler does not look for on nodes; quota counts it."""
+
+    @property
+    def asked(self) -> Mapping[str, int]:
+        """Everything that it asks for, on nodes and beside them."""
+        return {**self.requests, **self.beside_nodes} if self.beside_nodes else self.requests
 
 
 @dataclass(frozen=True, slots=True)

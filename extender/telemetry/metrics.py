@@ -64,6 +64,11 @@ class Metrics:
             "Groups that have waited so long that nodes are set aside for them.",
             registry=self.registry,
         )
+        self.disagreements = Gauge(
+            "gang_extender_scheduler_disagreements",
+            "Pods for which kube-scheduler goes on seeing room that the extender does not see.",
+            registry=self.registry,
+        )
         self.woken_pods = Counter(
             "gang_extender_woken_pods_total",
             "Pods that were patched so that kube-scheduler tries them again, by how.",
@@ -71,6 +76,12 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.wake_failures = Counter(
+            "gang_extender_wake_failures_total",
+            "Patches that should have had kube-scheduler try a pod again and failed, by the error.",
+            ["error"],
+            registry=self.registry,
+        )
         self.closed_connections = closed_connections(self.registry)
 
     def tell_of_certificates(self, ends: Callable[[], Mapping[str, float]]) -> None:

@@ -14,7 +14,8 @@ from extender.api.wellknown import POD_GROUP_GROUPS, QUEUE_LABEL
 from extender.explain.explanation import explain
 from extender.explain.view import View
 from extender.jobs import registry
-from extender.kube.client import KubeClient, load_configuration
+from extender.kube.client import KubeClient
+from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import NotFoundError
@@ -73,13 +74,16 @@ class AmbiguousError(Exception):
     """Several jobs have the name."""
 
 
-async def explained(asked: Asked, kubeconfig: Path | None, options: Options) -> Explanation:
-    """Return why a workload, or that of a job, is where it is; `options` are the reconciler's.
+async def explained(
+    asked: Asked, kubeconfig: Path | None, options: Options, *, decoder: Decoder
+) -> Explanation:
+    """Return why a workload, or that of a job, is where it is.
+
+    `options` are the reconciler's, and `decoder` knows the resources that kube-scheduler ignores.
 
     Raises NothingToExplainError, AmbiguousError, ApiError and ConfigurationError.
     """
-    async with KubeClient(await load_configuration(kubeconfig)) as client:
-        decoder = Decoder()
+    async with KubeClient(await keyring(kubeconfig)) as client:
         of_queues = QueueDecoder(decoder)
         queues, cluster = Queues(of_queues.completed), Cluster()
         await _read_queues(client, queues, of_queues)

@@ -21,7 +21,8 @@ from extender.config import Reconcile as Section
 from extender.config import Settings
 from extender.controllers.aging import Aging
 from extender.controllers.pod_group import PodGroupController, touched
-from extender.kube.client import KubeClient, load_configuration
+from extender.kube.client import KubeClient
+from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError, ConflictError
 from extender.kube.lease import LeadershipLost, LeaseElection, LeaseName
@@ -44,6 +45,7 @@ from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.queue_gauges import QueueGauges
 from extender.telemetry.reconciler import ReconcilerMetrics
 from extender.wiring import http
+from extender.wiring.health import watches
 from extender.wiring.loop import Loop
 from extender.wiring.queue import Given, Queue
 from extender.wiring.reflectors import ALL_PODS, backoff, reflectors, set_aside
@@ -67,7 +69,7 @@ class Reconciler:
         self._snapshot = cluster.snapshot()
         self._metrics = ReconcilerMetrics()
         self._loop = Loop(clock, self._metrics.registry, settings.health)
-        decoder = Decoder()
+        decoder = Decoder(settings.gang.ignored())
         self.reflectors = reflectors(client, cluster, decoder, pods=ALL_PODS)
         self._recorder = Recorder(
             client,
@@ -106,6 +108,12 @@ class Reconciler:
             self._queue = Queue(settings, client, given)
             self.reflectors += self._queue.reflectors
         self._watch_aside(cluster)
+        self.watches = watches(
+            self.reflectors,
+            client,
+            self._metrics.registry,
+            stale_seconds=settings.kube.stale_seconds,
+        )
         self._webhooks = webhooks(
             settings,
             client,
@@ -120,9 +128,7 @@ class Reconciler:
         self._aging = Aging(cluster, options=settings.gang.options(), clock=clock)
         self._election = _election(chosen, client, clock, identity=identity)
         cluster.subscribe(self._on_change)
-        for phase in Phase:
-            count = partial(lambda word: groups.phases()[word], phase)
-            self._metrics.groups.labels(phase).set_function(count)
+        self._count_phases(groups)
         guard = Guard(Reviews(client), clock) if chosen.authenticates else None
         self.app: FastAPI = health_app(
             self._metrics.render, Probes(self.ready, self._loop.trouble), guard=guard
@@ -133,6 +139,11 @@ class Reconciler:
             self._show(self._queue, guard)
 
     _leads = False
+
+    def _count_phases(self, groups: PodGroupController) -> None:
+        for phase in Phase:
+            count = partial(lambda word: groups.phases()[word], phase)
+            self._metrics.groups.labels(phase).set_function(count)
 
     def _watch_aside(self, cluster: Cluster) -> None:
         """Count the objects that cannot be read, and write an Event about each while it leads."""
@@ -152,19 +163,19 @@ class Reconciler:
             Visibility(
                 view=lambda: queue.view(self._snapshot),
                 leader=lambda: election.leader if election else None,
-                pacer=self._pacer,
+                pacer=self._loop.pacer,
                 guard=guard,
             ),
         )
 
-    def ready(self) -> dict[str, bool]:
-        """Return what works: caches and webhooks; whoever waits to lead is ready too."""
-        checks = {reflector.kind: reflector.synced for reflector in self.reflectors}
+    def ready(self) -> dict[str, str | None]:
+        """Return what is wrong with caches and webhooks; whoever waits to lead is ready too."""
+        checks = self.watches.checks()
         if self._webhooks is not None:
-            checks["webhooks"] = self._webhooks.serving
+            checks["webhooks"] = None if self._webhooks.serving else "not served yet"
         if self._gate is not None:
-            why = f": {self._gate.refusal}" if self._gate.refusal else ""
-            checks[f"conversion{why}"] = self._gate.is_open
+            why = self._gate.refusal or "not open yet"
+            checks["conversion"] = None if self._gate.is_open else why
         return checks
 
     async def run(self, serve: Callable[[], Awaitable[None]], stop: Callable[[], None]) -> None:
@@ -286,10 +297,9 @@ async def reconcile(settings: Settings, kubeconfig: Path | None) -> None:
     Raises SettingsError, ConfigurationError, OSError, and LeadershipLost when another one has to go
     on.
     """
-    configuration = await load_configuration(kubeconfig)
     kube, chosen = settings.kube, settings.reconcile
     async with KubeClient(
-        configuration, connections=kube.connections, timeout=kube.timeout_seconds
+        await keyring(kubeconfig), connections=kube.connections, timeout=kube.timeout_seconds
     ) as client:
         reconciler = Reconciler(settings, client)
         config = http.config(

@@ -21,7 +21,8 @@ from extender.controllers.gatekeeper import Gatekeeper
 from extender.controllers.permit_reporter import PermitReporter
 from extender.controllers.unconfirmed import Unconfirmed
 from extender.controllers.waker import Waker
-from extender.kube.client import KubeClient, load_configuration
+from extender.kube.client import KubeClient
+from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
 from extender.kube.errors import ConfigurationError
 from extender.kube.pod_groups import ConditionWriter
@@ -41,6 +42,7 @@ from extender.server.waiting_pods import WaitingPods
 from extender.state.cluster import Cluster
 from extender.telemetry.metrics import Metrics
 from extender.wiring import http
+from extender.wiring.health import watches
 from extender.wiring.loop import Loop
 from extender.wiring.reflectors import LIVE_PODS, backoff, reflectors, set_aside
 
@@ -56,13 +58,17 @@ class Extender:
     """Everything that `serve` runs, around one client."""
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
-        clock, metrics, cluster, decoder = SystemClock(), Metrics(), Cluster(), Decoder()
+        clock, metrics, cluster = SystemClock(), Metrics(), Cluster()
+        decoder = Decoder(settings.gang.ignored())
         self.metrics = metrics
         writer, options = PodWriter(client), settings.gang.options()
         memory = GroupMemory(cluster, options=options, clock=clock)
         self._loop = Loop(clock, metrics.registry, settings.health)
         self.reflectors = reflectors(client, cluster, decoder, pods=LIVE_PODS)
         set_aside(cluster, self.reflectors, SetAside(), registry=metrics.registry)
+        self.watches = watches(
+            self.reflectors, client, metrics.registry, stale_seconds=settings.kube.stale_seconds
+        )
         most, held = _capacity(settings.listen)
         self.connections = Connections(
             Limits(read_seconds=settings.listen.read_seconds, connections=most),
@@ -93,6 +99,8 @@ class Extender:
             wake_after=self.waker.after,
             no_node=self.waiting.found_no_node,
         )
+        filtering.stale = self.watches.stale
+        metrics.disagreements.set_function(lambda: filtering.lags.disagreements)
         snapshot = cluster.snapshot()
         metrics.waiting_pods.set_function(lambda: self.waiting.held)
         metrics.reserved_pods.set_function(
@@ -105,14 +113,20 @@ class Extender:
             filtering,
             self.binding,
             metrics=metrics,
-            probes=Probes(self.ready, self._loop.trouble),
+            probes=Probes(self.ready, self._loop.trouble, self.unready),
             max_body_bytes=settings.listen.max_body_bytes,
-            stopping=lambda: self.waiting.stopping,
         )
 
-    def ready(self) -> dict[str, bool]:
-        """Return which caches have been filled."""
-        return {reflector.kind: reflector.synced for reflector in self.reflectors}
+    def ready(self) -> dict[str, str | None]:
+        """Return what is wrong, by check."""
+        checks = self.watches.checks()
+        return {**checks, "shutdown": "it has begun"} if self.waiting.stopping else checks
+
+    def unready(self) -> str:
+        """Return why kube-scheduler is answered an Error now, or nothing."""
+        if self.waiting.stopping:
+            return "the extender is shutting down"
+        return "" if self.watches.synced else "the extender has not seen the whole cluster yet"
 
     async def _when_synced(self) -> None:
         for reflector in self.reflectors:
@@ -168,10 +182,9 @@ def _capacity(listen: Listen) -> tuple[int, int]:
 
 async def serve(settings: Settings, kubeconfig: Path | None) -> None:
     """Run the extender until SIGTERM or SIGINT. Raises ConfigurationError, OSError."""
-    configuration = await load_configuration(kubeconfig)
     kube, listen = settings.kube, settings.listen
     async with KubeClient(
-        configuration, connections=kube.connections, timeout=kube.timeout_seconds
+        await keyring(kubeconfig), connections=kube.connections, timeout=kube.timeout_seconds
     ) as client:
         extender = Extender(settings, client)
         tls = _tls(listen.tls)  # a certificate that cannot be read ends it before anything runs

@@ -51,10 +51,12 @@ class Authority:
         )
         return self._sign(name, _name(name), ExtendedKeyUsageOID.SERVER_AUTH, [names])
 
-    def client(self, user: str, groups: Sequence[str] = ()) -> KeyPair:
-        """Return a certificate that Kubernetes reads as `user` in `groups`."""
-        subject = _name(user, groups)
-        return self._sign(file_name(user), subject, ExtendedKeyUsageOID.CLIENT_AUTH, [])
+    def client(
+        self, user: str, groups: Sequence[str] = (), *, life: timedelta = _LIFETIME
+    ) -> KeyPair:
+        """Return a certificate that Kubernetes reads as `user` in `groups`, in the same files."""
+        subject, usage = _name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH
+        return self._sign(file_name(user), subject, usage, [], life=life)
 
     def service_account_keys(self) -> KeyPair:
         """Return the key pair for tokens: the public key in place of a certificate."""
@@ -74,9 +76,10 @@ class Authority:
         subject: x509.Name,
         usage: x509.ObjectIdentifier,
         extensions: Sequence[x509.ExtensionType],
+        life: timedelta = _LIFETIME,
     ) -> KeyPair:
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = self._builder(subject, key).add_extension(
+        builder = self._builder(subject, key, life).add_extension(
             x509.ExtendedKeyUsage([usage]), critical=False
         )
         for extension in extensions:
@@ -86,7 +89,9 @@ class Authority:
         pair.certificate.write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
         return pair
 
-    def _builder(self, subject: x509.Name, key: PrivateKey) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: PrivateKey, life: timedelta = _LIFETIME
+    ) -> x509.CertificateBuilder:
         now = datetime.now(UTC)
         return (
             x509.CertificateBuilder()
@@ -95,7 +100,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(minutes=5))
-            .not_valid_after(now + _LIFETIME)
+            .not_valid_after(now + life)
             # OpenSSL's strict mode, Python 3.13's default, wants both identifiers.
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
             .add_extension(

@@ -13,6 +13,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -131,6 +132,15 @@ class ControlPlane:
         if known[0] != tuple(groups):
             raise ValueError(f"{user} has a certificate already, for the groups {known[0]}")
         return known[1]
+
+    def expiring_kubeconfig(self, user: str, life: timedelta) -> Path:
+        """Return a kubeconfig with a client certificate that ends soon.
+
+        Called again for a user it renews the certificate and its key, in the same files.
+        """
+        pair = self._authority.client(user, life=life)
+        config = Kubeconfig(self.url, self._authority.ca, pair)
+        return config.write(self.folder / f"{file_name(user)}-brief.kubeconfig", user=user)
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
         """Return a kubeconfig with a token for an existing service account, valid for a day."""

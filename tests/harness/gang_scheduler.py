@@ -35,11 +35,11 @@ def scheduler_config(port: int, **settings: Any) -> dict[str, Any]:
     """Return the shipped KubeSchedulerConfiguration for an extender on that port."""
     text = (ROOT / "scheduler-config" / "kube-scheduler.yaml").read_text()
     config: dict[str, Any] = yaml.safe_load(text)
-    for extender in config["extenders"]:
-        extender["urlPrefix"] = f"http://127.0.0.1:{port}"
     for name, value in settings.items():
         before = config.get(name)
         config[name] = {**before, **value} if isinstance(before, dict) else value
+    for extender in config["extenders"]:
+        extender["urlPrefix"] = f"http://127.0.0.1:{port}"
     # One scheduler and no other: waiting for a lease only costs time.
     config.setdefault("leaderElection", {})["leaderElect"] = False
     return config

@@ -16,6 +16,7 @@ RECORDED = Path(__file__).parent / "recorded"
 FORMS = ("names", "nodes")
 VERBS = ("filter", "prioritize", "preempt", "bind")
 NODE_NAMES = ["node-0", "node-1"]
+NOT_SEEN = "the extender has not seen the whole cluster yet"
 SMALL_BODY = 64 * 1024
 
 
@@ -30,13 +31,18 @@ class Service:
 
     def __init__(self, *facts: Any) -> None:
         self.scene = Scene(Cluster(), *facts)
-        self.synced = {"pods": True, "nodes": True, "podgroups.scheduling.x-k8s.io": True}
+        self.problems: dict[str, str | None] = {
+            "pods": None,
+            "nodes": None,
+            "podgroups.scheduling.x-k8s.io": None,
+        }
+        self.synced = True
         self.decoder = Decoder()
         self.app = create_app(
             self.scene.filtering,
             self.scene.binding,
             metrics=self.scene.metrics,
-            probes=Probes(lambda: self.synced),
+            probes=Probes(lambda: self.problems, unready=lambda: "" if self.synced else NOT_SEEN),
             max_body_bytes=SMALL_BODY,
         )
         self.http = httpx.AsyncClient(

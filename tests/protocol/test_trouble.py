@@ -108,7 +108,7 @@ async def test_a_body_at_the_limit_is_read(service: Service) -> None:
 async def test_nothing_is_answered_before_the_caches_are_filled(
     service: Service, verb: str
 ) -> None:
-    service.synced["nodes"] = False
+    service.synced = False
     before = service.state()
 
     answer = await service.ask(verb, recorded("names", verb))
@@ -120,16 +120,16 @@ async def test_nothing_is_answered_before_the_caches_are_filled(
 
 async def test_readyz_names_the_cache_that_is_empty(service: Service) -> None:
     ready = await service.http.get("/readyz")
-    service.synced["nodes"] = False
+    service.problems["nodes"] = "not listed yet"
     not_ready = await service.http.get("/readyz")
 
     assert (ready.status_code, not_ready.status_code) == (200, 503)
     assert ready.text == "[+]pods\n[+]nodes\n[+]podgroups.scheduling.x-k8s.io\n"
-    assert not_ready.text == "[+]pods\n[-]nodes\n[+]podgroups.scheduling.x-k8s.io\n"
+    assert not_ready.text == "[+]pods\n[-]nodes: not listed yet\n[+]podgroups.scheduling.x-k8s.io\n"
 
 
 async def test_livez_does_not_wait_for_caches(service: Service) -> None:
-    service.synced["nodes"] = False
+    service.synced = False
 
     assert (await service.http.get("/livez")).status_code == 200
 

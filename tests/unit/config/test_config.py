@@ -56,6 +56,42 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert settings.log.level == "debug"
 
 
+SCHEDULER = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+extenders:
+  - managedResources: [{name: example.com/plan, ignoredByScheduler: true}]
+"""
+
+
+def test_ignored_resources_are_those_of_the_list_and_of_kube_schedulers_file(
+    tmp_path: Path,
+) -> None:
+    scheduler = tmp_path / "kube-scheduler.yaml"
+    scheduler.write_text(SCHEDULER)
+    gang = {"ignoredResources": ["a.com/b"], "schedulerConfiguration": str(scheduler)}
+    ignored = load(written(tmp_path, {"gang": gang}), {}).gang.ignored()
+
+    names = ("a.com/b", "example.com/plan", "example.com/permit")
+    assert [ignored.is_ignored(name, "any") for name in names] == [True, True, False]
+
+
+def test_the_file_of_kube_scheduler_is_looked_at_before_anything_runs(tmp_path: Path) -> None:
+    missing = {"gang": {"scheduler_configuration": tmp_path / "missing.yaml"}}
+    with pytest.raises(SettingsError, match=r"missing\.yaml: No such file"):
+        load(None, missing)
+    (tmp_path / "other.yaml").write_text("kind: Pod")
+    other = {"gang": {"scheduler_configuration": tmp_path / "other.yaml"}}
+    with pytest.raises(SettingsError, match=r"gang\.schedulerConfiguration: .*is Pod, not kubesch"):
+        load(None, other)
+
+
+def test_a_native_resource_cannot_be_ignored(tmp_path: Path) -> None:
+    path = written(tmp_path, {"gang": {"ignoredResources": ["cpu"]}})
+    with pytest.raises(SettingsError, match=r"gang\.ignoredResources: 'cpu' is not an extended"):
+        load(path, {})
+
+
 def test_the_election_is_told_in_whole_and_keeps_client_gos_times(tmp_path: Path) -> None:
     assert Settings().reconcile.times() == LeaseTimes(duration=15, renew=10, retry=2)
 

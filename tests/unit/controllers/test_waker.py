@@ -1,6 +1,7 @@
 """The waker: decides, patches, and tries again where a patch failed. Time is virtual."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import pytest_asyncio
 
 from extender.api.wellknown import GANG_GATE, Reason
 from extender.controllers.waker import Waker
-from extender.kube.errors import ApiError, UnavailableError
+from extender.kube.errors import ApiError, ForbiddenError, InvalidError, UnavailableError
 from extender.kube.pods import PodRef
 from extender.state import events as ev
 from extender.state.cluster import Cluster
@@ -31,6 +32,10 @@ class RecordingPatcher:
         self.patches: list[tuple[float, str, str]] = []
         self.stamps: set[str] = set()
         self.failures: list[ApiError] = []
+        self.broken: dict[str, ApiError] = {}
+        """Pods that can never be patched."""
+        self.refuse_again: tuple[Cluster, Reason] | None = None
+        """Where pods that are woken are refused at once."""
         self.most_at_once = 0
         self._at_once = 0
 
@@ -48,8 +53,13 @@ class RecordingPatcher:
         self.most_at_once = max(self.most_at_once, self._at_once)
         await asyncio.sleep(0.1)
         self._at_once -= 1
+        if pod.name in self.broken:
+            raise self.broken[pod.name]
         if self.failures:
             raise self.failures.pop(0)
+        if self.refuse_again is not None:
+            cluster, reason = self.refuse_again
+            cluster.apply(ev.PodRefused(cluster.snapshot().pods[pod.uid], reason))
 
     @property
     def done(self) -> list[tuple[str, str]]:
@@ -62,6 +72,10 @@ class Bench:
         self.patcher = RecordingPatcher()
         self.metrics = Metrics()
         self.waker = Waker(cluster, self.patcher, clock=ManualClock(), metrics=self.metrics)
+
+    def failures(self, error: str) -> float:
+        name = "gang_extender_wake_failures_total"
+        return self.metrics.registry.get_sample_value(name, {"error": error}) or 0
 
     def woken(self, how: str) -> float:
         name = "gang_extender_woken_pods_total"
@@ -186,4 +200,164 @@ async def test_only_so_many_are_patched_at_once(bench: Bench) -> None:
     await asyncio.sleep(1)
 
     assert len(bench.patcher.patches) == 100
-    assert bench.patcher.most_at_once == 32
+    assert bench.patcher.most_at_once == 24
+
+
+async def test_one_slow_batch_leaves_room_for_others(bench: Bench) -> None:
+    many = [replace(each, gates=(GANG_GATE,)) for each in pods(200)]
+    tell(bench.cluster, many, pod_group(min_member=200))
+    await asyncio.sleep(0.05)
+    other = [replace(each, gates=(GANG_GATE,)) for each in pods(2, group="other")]
+    tell(bench.cluster, other, pod_group("other", 2))
+    await asyncio.sleep(5)
+
+    order = [name for _, _, name in bench.patcher.patches]
+    assert len(order) == 202
+    assert max(order.index(each.name) for each in other) < 30
+
+
+async def test_a_gang_picks_another_pod_where_one_cannot_be_patched(bench: Bench) -> None:
+    bench.patcher.broken = {A.name: ForbiddenError("a webhook says no", status=403)}
+    tell(bench.cluster, pod_group(), A, B)
+    tell(bench.cluster, *(ev.PodRefused(each, Reason.NOT_ENOUGH_PODS) for each in (A, B)), C)
+    await asyncio.sleep(5)
+
+    assert bench.patcher.done == [("wake", A.name), ("wake", B.name)]
+    assert bench.failures("Forbidden") == 1
+
+
+PERMANENT = [ForbiddenError("no", status=403), InvalidError("no", status=422), ApiError("?")]
+
+
+@pytest.mark.parametrize("error", PERMANENT, ids=lambda error: type(error).__name__)
+async def test_a_pod_that_cannot_be_patched_is_tried_seldom(bench: Bench, error: ApiError) -> None:
+    """As many writes in an hour as the pauses allow, though room comes and goes all the time."""
+    bench.patcher.broken = {PLAIN.name: error}
+    tell(bench.cluster, PLAIN, ev.PodRefused(PLAIN, Reason.RESERVED))
+    await make_room_often(bench, seconds=3600)
+
+    # 60, 120, 240, 480, then 600 s each.
+    assert [round(at, -1) for at, _, _ in bench.patcher.patches] == [
+        *(0, 60, 180, 420, 900, 1500, 2100, 2700, 3300),
+    ]
+
+
+async def test_trouble_that_passes_is_waited_out_longer_each_time(bench: Bench) -> None:
+    bench.patcher.broken = {PLAIN.name: UnavailableError("down", status=503)}
+    tell(bench.cluster, PLAIN, ev.PodRefused(PLAIN, Reason.RESERVED))
+    await make_room_often(bench, seconds=600)
+    count = len(bench.patcher.patches)
+    assert 6 <= count <= 17, "1, 2, 4 ... 60, 60 seconds"
+
+    bench.patcher.broken.clear()
+    await asyncio.sleep(61)
+    assert len(bench.patcher.patches) == count + 1
+    assert bench.woken("annotation") == 1
+
+
+async def test_one_pod_that_cannot_be_patched_costs_the_others_nothing(bench: Bench) -> None:
+    """One in a cluster of pods that wait for room: they are not patched for its sake."""
+    others = [pod(f"p-{n}", 1) for n in range(5)]
+    bench.patcher.broken = {PLAIN.name: ForbiddenError("no", status=403)}
+    refused = [ev.PodRefused(each, Reason.RESERVED) for each in (PLAIN, *others)]
+    tell(bench.cluster, PLAIN, *others, *refused)
+    bench.waker.after("", 0)
+    await asyncio.sleep(600)
+
+    assert sorted(name for _, _, name in bench.patcher.patches) == sorted(
+        [PLAIN.name] * 4 + [each.name for each in others]
+    )
+
+
+async def test_no_more_are_woken_for_room_than_find_some(bench: Bench) -> None:
+    crowd = [pod(f"p-{n}", 1, created=float(n)) for n in range(3000)]
+    first = pod("first", 1, created=5000.0, priority=7)
+    refused = [ev.PodRefused(each, Reason.RESERVED) for each in (*crowd, first)]
+    tell(bench.cluster, crowd, first, *refused)
+    bench.waker.after("", 0)
+    await asyncio.sleep(10)
+
+    # Eight CPUs are free: the most important pod first, then the oldest ones.
+    woken = [name for _, _, name in bench.patcher.patches]
+    assert woken == ["first", *(f"p-{n}" for n in range(7))]
+
+
+async def test_groups_that_lack_room_are_woken_a_few_at_a_time(bench: Bench) -> None:
+    names = [f"g{n:03}" for n in range(200)]
+    for number, name in enumerate(names):
+        members = pods(2, 1, group=name)
+        refusals = [ev.PodRefused(each, Reason.NOT_ENOUGH_RESOURCES) for each in members]
+        tell(bench.cluster, pod_group(name, 2, created=float(number)), members, *refusals)
+    bench.waker.after("", 0)
+    await asyncio.sleep(0.3)
+    assert len(bench.patcher.patches) <= 60
+    await asyncio.sleep(5)
+
+    assert [name for _, _, name in bench.patcher.patches] == [f"{name}-0" for name in names]
+
+
+async def test_all_have_their_turn_though_room_comes_all_the_time(bench: Bench) -> None:
+    names = [f"g{n:03}" for n in range(200)]
+    for number, name in enumerate(names):
+        (member,) = pods(1, 1, group=name)
+        refusal = ev.PodRefused(member, Reason.NOT_ENOUGH_RESOURCES)
+        tell(bench.cluster, pod_group(name, 1, created=float(number)), member, refusal)
+    bench.patcher.refuse_again = bench.cluster, Reason.NOT_ENOUGH_RESOURCES
+    await make_room_often(bench, seconds=20)
+
+    counts = Counter(name for _, _, name in bench.patcher.patches)
+    assert len(counts) == 200
+    # One that is being patched when the next turn begins misses it.
+    assert max(counts.values()) <= 2 * min(counts.values())
+    assert len(bench.patcher.patches) <= 20 * 200 + 20, "so many a second and no more"
+
+
+async def test_a_pod_is_looked_at_alone(bench: Bench) -> None:
+    other = pod("other")
+    tell(bench.cluster, PLAIN, other)
+    tell(bench.cluster, *(ev.PodRefused(each, Reason.CACHE_BEHIND) for each in (PLAIN, other)))
+    bench.waker.after(PLAIN.uid, 1.0)
+    await asyncio.sleep(5)
+
+    assert bench.patcher.done == [("wake", PLAIN.name)]
+
+
+async def test_an_error_that_no_code_expects_is_this_pods_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wake, patches = bench.patcher.wake, bench.patcher.patches
+
+    async def fails_once(pod: PodRef, *, at: str) -> None:
+        await wake(pod, at=at)
+        if pod.name == PLAIN.name and len(patches) == 1:
+            raise RuntimeError("a bug")
+
+    monkeypatch.setattr(bench.patcher, "wake", fails_once)
+    tell(bench.cluster, PLAIN, ev.PodRefused(PLAIN, Reason.RESERVED))
+    bench.waker.after("", 0)
+    await asyncio.sleep(100)
+
+    assert bench.patcher.done == [("wake", PLAIN.name)] * 2
+    assert bench.woken("annotation") == 1
+
+
+async def test_what_is_known_of_a_pod_that_is_gone_is_dropped(bench: Bench) -> None:
+    bench.patcher.broken = {PLAIN.name: ForbiddenError("no", status=403)}
+    tell(bench.cluster, PLAIN, ev.PodRefused(PLAIN, Reason.RESERVED))
+    bench.waker.after("", 0)
+    await asyncio.sleep(1)
+    tell(bench.cluster, ev.PodDeleted(PLAIN.uid))
+    await asyncio.sleep(61)
+
+    assert bench.waker._patches._troubles == {}
+    assert bench.waker._patches._batches == {}
+
+
+async def make_room_often(bench: Bench, *, seconds: int) -> None:
+    """Have a plan come and go twice a second."""
+    filler = pod("filler", 1)
+    tell(bench.cluster, filler)
+    for _ in range(2 * seconds):
+        tell(bench.cluster, planned(filler="n0"))
+        tell(bench.cluster, ev.Unreserved([filler.uid]))
+        await asyncio.sleep(0.5)

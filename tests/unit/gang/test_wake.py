@@ -1,6 +1,6 @@
 """Whom to wake."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,9 +8,12 @@ import pytest
 
 from extender.api.wellknown import GANG_GATE, Reason
 from extender.gang.wake import Wake, decide_group, decide_room, refused_before
+from extender.gang.wake_for_room import MOST_LOOKS
 from extender.state import events as ev
 from extender.state.claims import Claim
+from extender.state.jobs import JobInfo
 from extender.state.pods import PodInfo
+from extender.state.snapshot import Snapshot
 from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods, shape
 
 A, B, C, D = pods(4, 1)
@@ -219,6 +222,79 @@ def test_in_strict_order_one_group_has_its_turn() -> None:
 
     assert decide_room(snapshot=snapshot, strict=True) == Wake((OLD[0], *started, PLAIN))
     assert decide_room(snapshot=snapshot) == Wake((OLD[0], NEW[0], *started, PLAIN))
+
+
+def alone(count: int, cpu: Any = 1, **more: Any) -> list[PodInfo]:
+    return [pod(f"alone-{n}", cpu, created=float(n), **more) for n in range(count)]
+
+
+def test_of_pods_without_a_group_those_are_woken_that_find_room_beside_each_other() -> None:
+    crowd = alone(50, 2)
+    snapshot = cluster_of(nodes(4, 3), crowd, refused(*reversed(crowd), **NO_PLACE)).snapshot()
+
+    assert decide_room(snapshot=snapshot).retry == tuple(crowd[:3])
+
+
+def test_a_large_pod_does_not_hold_up_a_small_one() -> None:
+    large, small = pod("large", 9, created=1.0), pod("small", 1, created=2.0)
+    snapshot = cluster_of(nodes(4), large, small, refused(large, small, **NO_PLACE)).snapshot()
+
+    assert decide_room(snapshot=snapshot).retry == (small,)
+
+
+def test_room_that_a_plan_keeps_is_none() -> None:
+    there = [nodes(2), A, PLAIN, LATER, planned(gang_0="n0"), *refused(PLAIN, LATER, **NO_PLACE)]
+
+    assert decide_room(snapshot=cluster_of(*there).snapshot()).retry == (PLAIN,)
+
+
+def test_nodes_that_a_pod_may_not_use_are_none() -> None:
+    picky = pod("picky", shape(1, selector={"zone": "a"}))
+    there = [nodes(4), picky, *refused(picky, **NO_PLACE)]
+
+    assert decide_room(snapshot=cluster_of(*there).snapshot()) == Wake()
+
+
+def test_pods_of_a_job_that_is_not_admitted_are_not_woken_for_room() -> None:
+    held = pod("held", owners=("ns/job",), controller="j")
+    job = ev.JobApplied(JobInfo("j", held_by_queue="ns/job"))
+    there = [nodes(4), held, job, *refused(held, reason=Reason.NOT_ADMITTED)]
+    cluster = cluster_of(*there)
+    assert decide_room(snapshot=cluster.snapshot()) == Wake()
+
+    cluster.apply(ev.JobApplied(JobInfo("j")))
+    assert decide_room(snapshot=cluster.snapshot()).retry == (held,)
+
+
+def test_so_many_nodes_are_looked_at_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = [pod(f"p-{n}", shape(5, gpu=n + 1)) for n in range(50)]  # each of its own kind
+    full = cluster_of(nodes(*[4] * 500), crowd, refused(*crowd, **NO_PLACE)).snapshot()
+    looks = 0
+    used = Snapshot.used
+
+    def counted(snapshot: Snapshot, node: str) -> Mapping[str, int]:
+        nonlocal looks
+        looks += 1
+        return used(snapshot, node)
+
+    monkeypatch.setattr(Snapshot, "used", counted)
+    assert decide_room(snapshot=full) == Wake()
+    assert looks == MOST_LOOKS
+
+
+def test_pods_that_could_not_be_patched_are_passed_over() -> None:
+    there = [pod_group(), A, B, C, *refused(A, B)]
+    snapshot = cluster_of(ROOM, there).snapshot()
+    assert decide_group(key("gang"), snapshot=snapshot, resting={A.uid}) == Wake((B,))
+    assert decide_group(key("gang"), snapshot=snapshot, resting={A.uid, B.uid}) == Wake()
+
+    gated = cluster_of(ROOM, pod_group(), *OURS).snapshot()
+    found = decide_group(key("gang"), snapshot=gated, resting={OURS[0].uid})
+    assert found == Wake(ungate=tuple(OURS[1:]))
+    crowd = [*alone(2), *pods(2, 1, group="old")]
+    lacking = cluster_of(ROOM, GROUPS, crowd, refused(*crowd, **NO_PLACE)).snapshot()
+    resting = {"alone-0", "old-0"}
+    assert decide_room(snapshot=lacking, resting=resting).retry == (crowd[3], crowd[1])
 
 
 OURS_SAID = "0/1 nodes are available: 1 gang ns/gang: 1 of the 3 pods that it needs exist."

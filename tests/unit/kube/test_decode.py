@@ -16,6 +16,7 @@ from extender.api.wellknown import (
 )
 from extender.gang.feasibility import is_feasible
 from extender.kube.decode import DecodeError, Decoder, group_of
+from extender.resources.ignored import IgnoredResources, ResourceNames
 from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo
@@ -256,6 +257,46 @@ def test_whatever_decides_where_a_pod_fits_makes_another_shape(spec: dict[str, A
     plain, other = decoder.pod(pod(CONTAINERS)), decoder.pod(pod(spec))
 
     assert plain.shape is not other.shape
+
+
+IGNORED = IgnoredResources(ResourceNames.parse(["example.com/*"]))
+
+
+def test_what_kube_scheduler_ignores_is_not_asked_of_nodes_and_counts_for_quota() -> None:
+    asked = {"resources": {"requests": {"cpu": "1", "example.com/plan": 2}}}
+    spec = {"containers": [{"name": "c", **asked}]}
+    found, plain = Decoder(IGNORED).pod(pod(spec)).shape, decoded(pod(spec)).shape
+
+    assert found.requests == {"cpu": 1000, "pods": 1}
+    assert found.asked == plain.asked == {"cpu": 1000, "pods": 1, "example.com/plan": 2}
+    assert plain.requests == plain.asked
+    assert not found.individually_constrained
+
+
+def test_pods_that_differ_in_what_is_ignored_are_of_two_shapes() -> None:
+    decoder = Decoder(IGNORED)
+    specs = (
+        {"containers": [{"name": "c", "resources": {"requests": {"example.com/plan": n}}}]}
+        for n in (1, 2)
+    )
+    one, two = (decoder.pod(pod(spec)).shape for spec in specs)
+    assert one is not two
+
+
+def test_a_request_of_a_device_class_is_judged_by_kube_scheduler_alone() -> None:
+    name = "deviceclass.resource.kubernetes.io/gpu"
+    found = decoded(
+        pod({"containers": [{"name": "c", "resources": {"requests": {name: 1}}}]})
+    ).shape
+
+    assert found.requests == {"pods": 1}
+    assert found.individually_constrained
+
+
+def test_min_resources_are_not_summed_up_of_what_is_ignored() -> None:
+    body = raw({"metadata": HEAD, "spec": {"minResources": {"cpu": "1", "example.com/plan": 2}}})
+
+    assert Decoder(IGNORED).pod_group(body, api_group=GROUP_X).min_resources == {"cpu": 1000}
 
 
 def test_shapes_are_not_kept_alive() -> None:

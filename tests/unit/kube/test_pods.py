@@ -13,7 +13,10 @@ from extender.kube.errors import (
     GoneError,
     InvalidError,
     NotFoundError,
+    ThrottledError,
+    UnauthorizedError,
     UnavailableError,
+    UnknownOutcomeError,
     from_response,
 )
 from extender.kube.pods import PodRef, PodWriter
@@ -66,6 +69,18 @@ async def test_a_conflict_with_oneself_is_a_success() -> None:
     await writer(client).bind(REF, "n0")
 
     assert client.requests[1] == ("GET", PATH, None, JSON)
+
+
+async def test_a_binding_that_nobody_answered_for_is_looked_up() -> None:
+    lost = UnknownOutcomeError("half an answer")
+    client = Recorded(lost, bound("u", "n0"))
+    await writer(client).bind(REF, "n0")
+
+    assert client.requests[1] == ("GET", PATH, None, JSON)
+    with pytest.raises(UnknownOutcomeError):
+        await writer(Recorded(lost, bound("u", None))).bind(REF, "n0")
+    with pytest.raises(UnavailableError):
+        await writer(Recorded(lost, UnavailableError("down"))).bind(REF, "n0")
 
 
 ELSE: dict[str, dict[str, Any] | ApiError] = {
@@ -131,14 +146,14 @@ STATUS = b'{"kind": "Status", "message": "no such pod"}'
 
 WANT_ERROR: dict[str, tuple[int, bytes, type[ApiError], str]] = {
     "400": (400, STATUS, InvalidError, "GET /x: 400 no such pod"),
-    "401": (401, STATUS, ForbiddenError, "GET /x: 401 no such pod"),
+    "401": (401, STATUS, UnauthorizedError, "GET /x: 401 no such pod"),
     "403": (403, STATUS, ForbiddenError, "GET /x: 403 no such pod"),
     "404": (404, STATUS, NotFoundError, "GET /x: 404 no such pod"),
     "409": (409, STATUS, ConflictError, "GET /x: 409 no such pod"),
     "410": (410, STATUS, GoneError, "GET /x: 410 no such pod"),
     "418": (418, STATUS, ApiError, "GET /x: 418 no such pod"),
     "422": (422, STATUS, InvalidError, "GET /x: 422 no such pod"),
-    "429": (429, STATUS, UnavailableError, "GET /x: 429 no such pod"),
+    "429": (429, STATUS, ThrottledError, "GET /x: 429 no such pod"),
     "500": (500, STATUS, UnavailableError, "GET /x: 500 no such pod"),
     "504": (504, STATUS, UnavailableError, "GET /x: 504 no such pod"),
     "another kind of object may hold secrets": (

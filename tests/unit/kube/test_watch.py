@@ -1,7 +1,7 @@
 """The stream of five events against a scripted API server."""
 
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -11,13 +11,22 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.kube.decode import DecodeError, readable
-from extender.kube.errors import ApiError, ForbiddenError, GoneError, UnavailableError
+from extender.kube.errors import (
+    ApiError,
+    ForbiddenError,
+    GoneError,
+    InvalidError,
+    NotFoundError,
+    UnavailableError,
+)
+from extender.kube.freshness import Freshness
 from extender.kube.reflector import Reflector
 from extender.kube.watch import Apply, Delete, Init, InitApply, InitDone, Watcher, WatchEvent
 from extender.runtime.backoff import Backoff
 from extender.runtime.clock import SystemClock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
+from tests.makers import ManualClock
 
 PATH = "/api/v1/things"
 
@@ -54,11 +63,15 @@ class Script:
         self._steps = list(steps)
         self.asked: list[dict[str, str]] = []
         self.pauses: list[float] = []
+        self.after: tuple[int, Callable[[], None]] = (-1, lambda: None)
+        """What is done before the step of that number is answered."""
 
     def _next(self, path: str) -> Any:
         parts = urlsplit(path)
         assert parts.path == PATH
         self.asked.append({name: values[0] for name, values in parse_qs(parts.query).items()})
+        if len(self.asked) == self.after[0] + 1:
+            self.after[1]()
         if not self._steps:
             raise Finished
         return self._steps.pop(0)
@@ -91,15 +104,19 @@ class Script:
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
 
-    async def run(self, **options: Any) -> list[str]:
-        """Return the events in short: `Init`, `+a`, `Done`, `=a`, `-a`."""
-        watcher = Watcher(
+    def watcher(self, **options: Any) -> Watcher:
+        """Return a watcher that asks this server."""
+        return Watcher(
             self,  # type: ignore[arg-type]
             PATH,
             sleep=self.sleep,
             backoff=Backoff(1.0, 8.0, jitter=lambda: 1.0),
             **options,
         )
+
+    async def run(self, **options: Any) -> list[str]:
+        """Return the events in short: `Init`, `+a`, `Done`, `=a`, `-a`."""
+        watcher = self.watcher(**options)
         seen: list[str] = []
         with pytest.raises(Finished):
             await follow(watcher, seen)
@@ -207,6 +224,29 @@ async def test_410_between_pages_starts_over() -> None:
     assert await script.run() == ["Init", "+a", "Init", "+a", "+b", "Done"]
 
 
+async def test_a_version_that_the_server_cannot_read_starts_over() -> None:
+    script = Script(page(version=5), InvalidError("what?", status=400), page(version=2), [])
+
+    assert await script.run() == ["Init", "Done", "Init", "Done"]
+    assert script.versions() == ["list", "5", "list", "2", "2"]
+
+
+async def test_a_server_that_cannot_serve_a_version_is_asked_for_a_list() -> None:
+    broken = [error_line(500)]
+    script = Script(page(version=5), broken, broken, broken, page(version=9), [])
+
+    assert await script.run() == ["Init", "Done", "Init", "Done"]
+    assert script.versions() == ["list", "5", "5", "5", "list", "9", "9"]
+
+
+async def test_the_server_is_given_the_time_that_it_asks_for() -> None:
+    busy = UnavailableError("busy", status=429, retry_after=30)
+    script = Script(busy, page(version=5), [])
+    await script.run()
+
+    assert script.pauses[0] == 30
+
+
 async def test_410_again_and_again_is_waited_out() -> None:
     """nothing slows down a server that answers 410 every time."""
     gone = [GoneError("expired", status=410) for _ in range(4)]
@@ -267,6 +307,66 @@ async def test_a_list_that_cannot_be_read_is_trouble() -> None:
     script = Script(b"<html>", page(version=5), [])
 
     assert await script.run() == ["Init", "Init", "Done"]
+
+
+STEPS: dict[str, tuple[Any, bool]] = {
+    "a list": (page(version=5), True),
+    "an event": ([line("ADDED", "a", 6)], True),
+    "a bookmark": ([line("BOOKMARK", "", 6)], True),
+    "a watch that says nothing": ([], False),
+    "an error on the watch": ([error_line(500)], False),
+    "no connection": (UnavailableError("down"), False),
+    "a refusal": (ForbiddenError("no", status=403), False),
+    "too old a version": (GoneError("too old", status=410), False),
+}
+
+
+@pytest.mark.parametrize(("step", "fresh"), STEPS.values(), ids=STEPS)
+async def test_what_counts_as_heard(
+    step: Any,
+    fresh: bool,
+) -> None:
+    clock = ManualClock()
+    before = [] if isinstance(step, bytes) else [page(version=5)]
+    script = Script(*before, step)
+    watcher = script.watcher()
+    watcher.freshness = Freshness(clock)
+
+    def late() -> None:
+        clock.now += 1000
+
+    script.after = len(before), late
+    with pytest.raises(Finished):
+        await follow(watcher, [])
+
+    assert watcher.freshness.age == (0 if fresh else 1000)
+    trouble = isinstance(step, ApiError) or step == [error_line(500)]
+    assert bool(watcher.freshness.trouble) is trouble
+
+
+async def test_a_resource_that_is_not_there_is_heard_of() -> None:
+    clock = ManualClock()
+    script = Script(NotFoundError("no such resource", status=404))
+    watcher = script.watcher(optional=True)
+    watcher.freshness = Freshness(clock)
+    clock.now += 1000
+    with pytest.raises(Finished):
+        await follow(watcher, [])
+
+    assert watcher.freshness.age == 0
+
+
+def test_a_watch_is_stale_past_its_limit_and_says_why() -> None:
+    clock = ManualClock()
+    freshness = Freshness(clock)
+    clock.now += 180
+    assert freshness.stale(180) is None
+    clock.now += 1
+    assert freshness.stale(180) == "nothing heard for 181 s, the limit is 180 s"
+    freshness.failed(UnavailableError("GET /api/v1/pods: 401 Unauthorized"))
+    assert str(freshness.stale(180)).endswith("180 s: GET /api/v1/pods: 401 Unauthorized")
+    freshness.heard()
+    assert (freshness.stale(180), freshness.trouble) == (None, "")
 
 
 async def test_lines_may_be_cut_anywhere() -> None:

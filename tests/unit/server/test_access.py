@@ -67,7 +67,7 @@ class Scene:
         self.queues, self.clock, self.server = queues, ManualClock(), Server(*allowed)
         guard = Guard(self.server, self.clock)
         app = FastAPI()
-        add_health(app, lambda: b"numbers", Probes(lambda: {"cache": True}), guard=guard)
+        add_health(app, lambda: b"numbers", Probes(lambda: {"cache": None}), guard=guard)
         add_statuses(app)
         shown = seen or (lambda: view(queues))
         add_visibility(app, Visibility(shown, lambda: None, Pacer(self.clock), guard))

@@ -1,0 +1,263 @@
+"""What we show the API server: read from a kubeconfig or the pod's service account, and read again.
+
+Certificates and tokens are renewed in place by others: cert-manager, kubeadm, the kubelet, a plugin
+that a kubeconfig runs. So files are looked at every few seconds, a plugin is run again before what
+it gave ends, and a refusal by the API server has everything read again at once.
+"""
+
+import asyncio
+import base64
+import hashlib
+import os
+import ssl
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+from cryptography import x509
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+from kubernetes.aio.config import (
+    ConfigException,
+    load_incluster_config,
+    load_kube_config,
+)
+from kubernetes.aio.config.incluster_config import SERVICE_TOKEN_FILENAME
+from yaml import YAMLError
+
+from extender.kube.errors import ConfigurationError
+from extender.runtime.backoff import Backoff
+from extender.runtime.clock import Clock, SystemClock
+
+LOOK_SECONDS: Final = 5.0
+"""How often files are looked at: a kubelet or an administrator renews them hours ahead."""
+AHEAD_SECONDS: Final = 60.0
+"""How long before its end what a plugin gave is asked for again."""
+READ_SECONDS: Final = 30.0
+"""A plugin that takes longer hangs."""
+CERTIFICATE: Final = "client_certificate"
+TOKEN: Final = "token"  # noqa: S105 - a word for it
+
+_log = structlog.get_logger(__name__)
+
+
+class _Claims(msgspec.Struct, frozen=True):
+    exp: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How to reach the API server, as it was read at one moment."""
+
+    host: str
+    tls: ssl.SSLContext = field(repr=False)
+    authorization: str | None = field(default=None, repr=False)
+    """The header's value."""
+    server_name: str | None = None
+    proxy: str | None = None
+    ends: Mapping[str, float] = field(default_factory=dict)
+    """By what it is: until when it counts, in seconds since the epoch, as far as that is known."""
+    files: tuple[Path, ...] = ()
+    """What all this was read from."""
+    runs_plugin: bool = False
+    fingerprint: bytes = field(default=b"", repr=False)
+    """Differs where anything that a connection is made of does."""
+
+
+async def load(kubeconfig: Path | None) -> Credentials:
+    """Return the credentials of the named file, else the pod's own, else those of `$KUBECONFIG`.
+
+    Raises ConfigurationError where none of them can be used.
+    """
+    configuration = Configuration()
+    try:
+        if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+            load_incluster_config(configuration, try_refresh_token=False)
+            return _credentials(configuration, (Path(SERVICE_TOKEN_FILENAME),))
+        path = str(kubeconfig) if kubeconfig else None
+        loader = await load_kube_config(config_file=path, client_configuration=configuration)
+        user: dict[str, Any] = _user(loader)
+        plugin = "exec" in user or "auth-provider" in user
+        found = _credentials(configuration, tuple(_sources(kubeconfig, user)), runs_plugin=plugin)
+    except (ConfigException, YAMLError, OSError, ValueError, TypeError, AttributeError) as error:
+        where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+        raise ConfigurationError(f"cannot use the kubeconfig {where}: {error}") from error
+    if found.runs_plugin and found.authorization is None and configuration.cert_file is None:
+        raise ConfigurationError("the credential plugin of the kubeconfig gave nothing, see above")
+    expiry = getattr(loader, "exec_plugin_expiry", None)
+    if expiry is None or TOKEN in found.ends:
+        return found
+    return replace(found, ends={**found.ends, TOKEN: expiry.timestamp()})
+
+
+def _user(loader: Any) -> dict[str, Any]:  # noqa: ANN401 - the library has no types
+    """Return the user of the kubeconfig's context, for which the library has no public way."""
+    user = getattr(loader, "_user", None)
+    return dict(user.value) if user is not None else {}
+
+
+def _sources(kubeconfig: Path | None, user: Mapping[str, Any]) -> Iterator[Path]:
+    given = kubeconfig or os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config"
+    paths = [Path(part).expanduser() for part in str(given).split(os.pathsep) if part]
+    yield from paths
+    if "tokenFile" in user:
+        yield paths[0].parent / user["tokenFile"]
+
+
+def _credentials(
+    configuration: Configuration, files: tuple[Path, ...], *, runs_plugin: bool = False
+) -> Credentials:
+    """Return what the library has read. Raises OSError, which SSLError is too, and ValueError."""
+    shown = (configuration.cert_file, configuration.key_file, configuration.ssl_ca_cert)
+    pems = [Path(path) for path in shown if path]
+    token = configuration.api_key.get("BearerToken")
+    authorization = token.strip() if token else None
+    print_ = hashlib.sha256(repr((configuration.host, authorization, configuration.proxy)).encode())
+    for pem in pems:
+        print_.update(pem.read_bytes())
+    return Credentials(
+        host=configuration.host.rstrip("/"),
+        tls=RESTClientObject(configuration).ssl_context,
+        authorization=authorization,
+        server_name=configuration.tls_server_name,
+        proxy=configuration.proxy or None,
+        ends=dict(_ends(configuration.cert_file, authorization)),
+        files=(*files, *pems),
+        runs_plugin=runs_plugin,
+        fingerprint=print_.digest(),
+    )
+
+
+def _ends(certificate: str | None, authorization: str | None) -> Iterator[tuple[str, float]]:
+    if certificate:
+        first = x509.load_pem_x509_certificate(Path(certificate).read_bytes())
+        yield CERTIFICATE, first.not_valid_after_utc.timestamp()
+    end = token_end(authorization.rpartition(" ")[2]) if authorization else None
+    if end is not None:
+        yield TOKEN, end
+
+
+def token_end(token: str) -> float | None:
+    """Return when a JSON Web Token ends, in seconds since the epoch; None where it cannot be read.
+
+    Source: RFC 7519, section 4.1.4.
+    """
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
+        return msgspec.json.decode(claims, type=_Claims).exp
+    except (ValueError, msgspec.MsgspecError):
+        return None
+
+
+Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+def stamp(files: Sequence[Path]) -> Stamp:
+    """Return what differs once a file was written or replaced; links are followed."""
+    return tuple(map(_stamp, files))
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+async def keyring(kubeconfig: Path | None) -> "Keyring":
+    """Return the credentials of the named file, else the pod's own, else those of `$KUBECONFIG`.
+
+    Raises ConfigurationError where none of them can be used.
+    """
+    return Keyring(await load(kubeconfig), lambda: load(kubeconfig))
+
+
+class Keyring:
+    """The credentials that count now, and those that come after them."""
+
+    def __init__(
+        self,
+        first: Credentials,
+        read: Callable[[], Awaitable[Credentials]],
+        *,
+        clock: Clock | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.current = first
+        self.counts: Counter[str] = Counter()
+        """How often they were read again, by what became of it: renewed, unchanged or failed."""
+        self.refusals = 0
+        """How often the API server did not take them."""
+        self._read = read
+        self._clock = clock or SystemClock()
+        self._backoff = backoff or Backoff(1.0, 30.0, jitter=lambda: 1.0)
+        self._not_before = 0.0
+        self._lock = asyncio.Lock()
+        self._stamp = stamp(first.files)
+
+    async def refused(self, shown: Credentials) -> bool:
+        """Take note that the API server did not take credentials; return whether there are others.
+
+        Of many refusals at the same time one has them read again, and each time in vain it takes
+        longer until the next one does.
+        """
+        self.refusals += 1
+        async with self._lock:
+            if self.current is not shown:
+                return True
+            now = self._clock.monotonic()
+            if now < self._not_before:
+                return False
+            self._not_before = now + self._backoff.next()
+            renewed = await self._renew("the API server refuses them")
+            if not renewed:
+                _log.warning("the API server refuses our credentials", api_server=shown.host)
+            return renewed
+
+    def accepted(self, shown: Credentials) -> None:
+        """Take note that the API server took credentials."""
+        if self._not_before and self.current is shown:
+            self._not_before = 0.0
+            self._backoff.reset()
+
+    async def look(self) -> None:
+        """Read them again if a file has changed, or what a plugin gave ends soon."""
+        async with self._lock:
+            if stamp(self.current.files) != self._stamp:
+                await self._renew("a file has changed")
+            elif self._ends_soon() and self._clock.monotonic() >= self._not_before:
+                self._not_before = self._clock.monotonic() + self._backoff.next()
+                await self._renew("what the plugin gave ends soon")
+
+    def _ends_soon(self) -> bool:
+        ends = self.current.ends.values()
+        soon = self._clock.wall() + AHEAD_SECONDS
+        return self.current.runs_plugin and min(ends, default=soon + 1) <= soon
+
+    async def _renew(self, why: str) -> bool:
+        # From before they are read: what is written meanwhile is a change.
+        before = self._stamp = stamp(self.current.files)
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                found = await self._read()
+        except (ConfigurationError, TimeoutError) as error:
+            self.counts["failed"] += 1
+            what = str(error) or f"not read in {READ_SECONDS:.0f} s"
+            _log.warning("credentials could not be read again", why=why, error=what)
+            return False
+        self._stamp = before if found.files == self.current.files else stamp(found.files)
+        if found.fingerprint == self.current.fingerprint:
+            self.counts["unchanged"] += 1
+            return False
+        self.counts["renewed"] += 1
+        _log.info("credentials renewed", why=why, api_server=found.host)
+        self.current = found
+        return True

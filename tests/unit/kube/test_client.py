@@ -1,0 +1,285 @@
+"""The client against a scripted server on a loopback address."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from extender.kube.client import KubeClient
+from extender.kube.credentials import Credentials, Keyring
+from extender.kube.errors import (
+    ApiError,
+    ConfigurationError,
+    ConflictError,
+    ForbiddenError,
+    GoneError,
+    ThrottledError,
+    UnauthorizedError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
+from extender.runtime.backoff import Backoff
+from tests.makers import LoopClock
+
+Step = Callable[[web.Request], Awaitable[web.StreamResponse]]
+TOO_LARGE = {
+    "kind": "Status",
+    "message": "Too large resource version: 90, current: 5",
+    "details": {"causes": [{"reason": "ResourceVersionTooLarge"}]},
+}
+
+
+def answer(status: int = 200, body: Any = None, **headers: str) -> Step:
+    async def step(_: web.Request) -> web.StreamResponse:
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        return web.json_response(body or {}, status=status, headers=given)
+
+    return step
+
+
+async def hang(request: web.Request) -> web.StreamResponse:
+    """Answer nothing until the client gives up."""
+    await asyncio.Event().wait()  # the server cancels it when the connection goes
+    raise AssertionError(request)
+
+
+async def half(request: web.Request) -> web.StreamResponse:
+    """Promise a body and break off in it."""
+    response = web.StreamResponse(headers={"Content-Length": "100"})
+    await response.prepare(request)
+    await response.write(b'{"metadata":')
+    assert request.transport is not None
+    request.transport.close()
+    return response
+
+
+class Server:
+    """Takes one step for each request; knows what was asked, with which token."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.asked: list[tuple[str, str]] = []
+        self.tokens: list[str | None] = []
+        self.good: str | None = None
+        """The only token that counts, where one is given."""
+        self.url = ""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append((request.method, request.path))
+        self.tokens.append(request.headers.get("Authorization"))
+        if self.good is not None and self.tokens[-1] != self.good:
+            return web.json_response({"kind": "Status", "message": "Unauthorized"}, status=401)
+        step = self.steps.pop(0) if self.steps else answer()
+        return await step(request)
+
+
+@pytest_asyncio.fixture
+async def server() -> AsyncIterator[Server]:
+    server = Server()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", server.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    server.url = f"http://{host}:{port}"
+    yield server
+    await runner.cleanup()
+
+
+class Given:
+    """Credentials that a test changes."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self.now = credentials(url, token)
+        self.reads = 0
+        self.broken = False
+        backoff = Backoff(1.0, 30.0, jitter=lambda: 1.0)
+        self.keyring = Keyring(self.now, self.read, clock=LoopClock(), backoff=backoff)
+
+    async def read(self) -> Credentials:
+        self.reads += 1
+        if self.broken:
+            raise ConfigurationError("half written")
+        return self.now
+
+    def change(self, token: str) -> None:
+        self.now = credentials(self.now.host, token)
+
+
+def credentials(url: str, token: str | None = None) -> Credentials:
+    import ssl
+
+    context = ssl.create_default_context()
+    return Credentials(url, context, token, fingerprint=f"{url} {token}".encode())
+
+
+def client(server: Server, given: Given | None = None, *, timeout: float = 5.0) -> KubeClient:
+    return KubeClient((given or Given(server.url)).keyring, timeout=timeout)
+
+
+# By what a write and what a read makes of it.
+ANSWERS: dict[str, tuple[Step, type[ApiError], type[ApiError]]] = {
+    "409": (answer(409), ConflictError, ConflictError),
+    "410": (answer(410), GoneError, GoneError),
+    "403": (answer(403), ForbiddenError, ForbiddenError),
+    "401": (answer(401), UnauthorizedError, UnauthorizedError),
+    "429 that names no time": (answer(429), ThrottledError, ThrottledError),
+    "429 that names too long a time": (
+        answer(429, Retry_After="60"),
+        ThrottledError,
+        ThrottledError,
+    ),
+    "500": (answer(500), UnknownOutcomeError, UnavailableError),
+    "502": (answer(502), UnknownOutcomeError, UnavailableError),
+    "503": (answer(503), UnavailableError, UnavailableError),
+    "504": (answer(504), UnknownOutcomeError, UnavailableError),
+    "504, the version is too large": (answer(504, TOO_LARGE), UnknownOutcomeError, GoneError),
+    "a hang": (hang, UnknownOutcomeError, UnavailableError),
+    "half an answer": (half, UnknownOutcomeError, UnavailableError),
+}
+
+
+@pytest.mark.parametrize(("step", "write", "read"), ANSWERS.values(), ids=ANSWERS)
+async def test_what_an_answer_means(
+    step: Step, write: type[ApiError], read: type[ApiError], server: Server
+) -> None:
+    server.steps = [step, step]
+    async with client(server, timeout=1.0) as asked:
+        with pytest.raises(ApiError) as of_write:
+            await asked.request("POST", "/x", body=b"{}")
+        server.steps = [step]
+        with pytest.raises(ApiError) as of_read:
+            await asked.request("GET", "/x")
+
+    assert (type(of_write.value), type(of_read.value)) == (write, read)
+
+
+async def test_a_connection_that_is_not_made_has_carried_nothing() -> None:
+    async with KubeClient(Given("http://127.0.0.1:1").keyring) as asked:
+        with pytest.raises(UnavailableError) as raised:
+            await asked.request("POST", "/x", body=b"{}")
+
+    assert type(raised.value) is UnavailableError
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PATCH"])
+async def test_a_busy_server_is_asked_again_when_it_said(method: str, server: Server) -> None:
+    server.steps = [answer(429, Retry_After="0"), answer(429, Retry_After="0"), answer(200)]
+    async with client(server) as asked:
+        assert await asked.request(method, "/x") == b"{}"
+
+    assert server.asked == [(method, "/x")] * 3
+
+
+async def test_what_the_server_asks_to_wait_is_in_the_error(server: Server) -> None:
+    server.steps = [answer(503, Retry_After="7")]
+    async with client(server) as asked:
+        with pytest.raises(UnavailableError) as raised:
+            await asked.request("GET", "/x")
+
+    assert raised.value.retry_after == 7
+
+
+async def test_a_watch_that_hangs_is_cut_off(server: Server) -> None:
+    async def silent(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"{}\n")
+        return await hang(request)
+
+    server.steps = [silent]
+    seen = []
+    async with client(server) as asked:
+        with pytest.raises(UnavailableError):
+            async with asked.stream("/x", idle_seconds=0.2) as chunks:
+                seen = [chunk async for chunk in chunks]
+
+    assert seen == []
+
+
+async def test_a_refused_token_is_read_again_and_the_request_goes_on(server: Server) -> None:
+    server.good = "Bearer new"
+    given = Given(server.url, "Bearer old")
+    given.change("Bearer new")
+    async with client(server, given) as asked:
+        assert await asked.request("POST", "/x", body=b"{}") == b"{}"
+        assert await asked.request("GET", "/x") == b"{}"
+
+    assert server.tokens == ["Bearer old", "Bearer new", "Bearer new"]
+    assert given.keyring.counts == {"renewed": 1}
+
+
+async def test_many_refusals_at_once_read_once(server: Server) -> None:
+    server.good = "Bearer new"
+    given = Given(server.url, "Bearer old")
+    given.change("Bearer new")
+    async with client(server, given) as asked:
+        await asyncio.gather(*(asked.request("GET", "/x") for _ in range(20)))
+
+    assert given.reads == 1
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["the same", "unreadable"])
+async def test_in_vain_it_is_read_seldom(broken: bool, server: Server) -> None:
+    server.good = "Bearer new"
+    given = Given(server.url, "Bearer old")
+    given.broken = broken
+    async with client(server, given) as asked:
+        for _ in range(50):
+            with pytest.raises(UnauthorizedError):
+                await asked.request("GET", "/x")
+
+    assert given.reads == 1
+    assert len(server.asked) == 50, "each request is sent once"
+    assert given.keyring.refusals == 50
+
+
+async def test_a_watch_is_refused_and_then_goes_on(server: Server) -> None:
+    server.good = "Bearer new"
+    given = Given(server.url, "Bearer old")
+    given.change("Bearer new")
+    async with client(server, given) as asked:
+        with pytest.raises(UnauthorizedError):
+            async with asked.stream("/x", idle_seconds=1):
+                pass
+        async with asked.stream("/x", idle_seconds=1) as chunks:
+            assert [chunk async for chunk in chunks] == [b"{}"]
+
+
+async def test_a_watch_under_way_outlives_new_credentials(server: Server) -> None:
+    more = asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"1\n")
+        await more.wait()
+        await response.write(b"2\n")
+        return response
+
+    server.steps = [slow]
+    given = Given(server.url, "Bearer old")
+    async with client(server, given) as asked:
+        async with asked.stream("/x", idle_seconds=5) as chunks:
+            assert await anext(chunks) == b"1\n"
+            given.change("Bearer new")
+            given.keyring.current = given.now
+            await asked.request("GET", "/x")
+            more.set()
+            assert await anext(chunks) == b"2\n"
+        assert asked._retired == [], "the old connections went with their last user"
+
+    assert server.tokens == ["Bearer old", "Bearer new"]
+
+
+async def test_another_host_counts_from_the_next_request_on(server: Server) -> None:
+    given = Given("http://127.0.0.1:1")
+    async with client(server, given) as asked:
+        given.keyring.current = replace(given.now, host=server.url)
+        assert await asked.request("GET", "/x") == b"{}"

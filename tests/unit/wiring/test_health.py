@@ -1,0 +1,90 @@
+"""What a process says about its watches and credentials."""
+
+import ssl
+from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from extender.kube.credentials import Credentials, Keyring
+from extender.kube.errors import UnauthorizedError
+from extender.kube.freshness import Freshness
+from extender.telemetry.access import AccessMetrics
+from extender.wiring.health import Watches
+from tests.makers import ManualClock
+
+
+@dataclass
+class Watched:
+    """Stands for a Reflector."""
+
+    kind: str
+    freshness: Freshness
+    synced: bool = True
+
+
+@dataclass
+class Bench:
+    clock: ManualClock = field(default_factory=ManualClock)
+
+    def __post_init__(self) -> None:
+        self.pods, self.jobs = (Watched(kind, Freshness(self.clock)) for kind in ("pods", "jobs"))
+        those: Any = [self.pods, self.jobs]
+        self.watches = Watches(those, stale_seconds=180)
+
+
+def test_fresh_watches_are_ready() -> None:
+    bench = Bench()
+    bench.clock.now += 180
+
+    assert bench.watches.checks() == {"pods": None, "jobs": None}
+    assert bench.watches.stale() is None
+
+
+def test_a_stale_watch_is_named_and_the_verbs_go_on() -> None:
+    bench = Bench()
+    bench.clock.now += 200
+    bench.pods.freshness.heard()
+    bench.jobs.freshness.failed(UnauthorizedError("GET /jobs: 401 Unauthorized"))
+
+    assert bench.watches.checks() == {
+        "pods": None,
+        "jobs": "nothing heard for 200 s, the limit is 180 s: GET /jobs: 401 Unauthorized",
+    }
+    assert bench.watches.stale() == "jobs"
+    assert bench.watches.synced, "the verbs answer all the same"
+
+
+def test_a_watch_that_was_never_filled_is_not_ready_from_the_start() -> None:
+    bench = Bench()
+    bench.jobs.synced = False
+    assert bench.watches.checks()["jobs"] == "not listed yet"
+    bench.jobs.freshness.failed(UnauthorizedError("GET /jobs: 401"))
+
+    assert bench.watches.checks()["jobs"] == "not listed yet: GET /jobs: 401"
+    assert not bench.watches.synced
+
+
+async def test_metrics_of_watches_and_credentials() -> None:
+    bench = Bench()
+    bench.clock.now += 42
+    shown = Credentials("https://x", ssl.create_default_context(), ends={"token": 1234.0})
+
+    async def read() -> Credentials:
+        return shown
+
+    keyring = Keyring(shown, read)
+    await keyring.refused(shown)
+    registry = CollectorRegistry()
+    registry.register(AccessMetrics(lambda: bench.watches.access(keyring)))
+    page = generate_latest(registry).decode()
+
+    for sample in (
+        'gang_extender_watch_age_seconds{kind="pods"} 42.0',
+        'gang_extender_credential_end_timestamp_seconds{credential="token"} 1234.0',
+        'gang_extender_credential_reads_total{result="unchanged"} 1.0',
+        'gang_extender_credential_reads_total{result="failed"} 0.0',
+        "gang_extender_credential_refusals_total 1.0",
+    ):
+        assert sample in page.splitlines()
+    assert page.count("# HELP") == 4
