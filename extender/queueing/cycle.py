@@ -82,7 +82,8 @@ class Result:
     held: bool = False
     """Whether there are heads with quota that wait for the pods of others."""
     freed: frozenset[str] = frozenset()
-    """ClusterQueues of which somebody kept more from others than now: these are to be tried again.
+    """ClusterQueues of which somebody kept more from others than now, and those that borrow now and
+    did not before: what shares quota with them is to be tried again.
 
     Not at once: two who take turns in keeping it would have cycles follow each other for ever.
     """
@@ -198,9 +199,12 @@ class Cycle:
         return Result(outcomes, more=more, held=bool(self._held), freed=frozenset(self._freed))
 
     def _rounds(self) -> Iterator[Outcome | None]:
-        roots = self._roots = {self._tree.queue(name).root for name in self._ready()}
+        ready = self._ready()
+        roots = self._roots = {self._tree.queue(name).root for name in ready}
         if not roots:
             return
+        if self._room is not None and self._ask_for_room(ready):
+            yield from self._room.prepare()
         barring = self._barring(roots)
         yield from self._round(self._in_flight(roots))
         for _ in range(self._options.heads_per_queue):
@@ -280,6 +284,10 @@ class Cycle:
             if self._stands(key):
                 found.append(key)
         return found
+
+    def _ask_for_room(self, names: Iterable[str]) -> bool:
+        queues = self._snapshot.cluster_queues
+        return any(requires_room(queues[name], self._options) for name in names)
 
     def _barring(self, roots: set[Node]) -> list[str]:
         """Return the heads that bar the way in a strict queue: they may keep others out too."""
@@ -441,13 +449,21 @@ class Cycle:
         self._pending.remove(key)
         self._pending.stays(key)
         self._nominator.admit(key)
+        borrowed = self._borrows(nomination)
         self._tree.take(nomination.node, usage)
+        if not borrowed and self._borrows(nomination):
+            # What has quota there already may be made to leave now, by those that found no victims.
+            self._freed.add(nomination.queue.name)
         self._admitted.append((nomination.node, usage))
         self._count(nomination.node, self._served, self._moves)
         if self._room is not None:
             self._room.take(workload, nomination.proposal.assignments)
         admission = Admission(nomination.queue.name, nomination.proposal.assignments)
         return Admit(key, admission, borrows=nomination.borrow > 0)
+
+    @staticmethod
+    def _borrows(nomination: Nomination) -> bool:
+        return any(nomination.node.borrows(what) for what in nomination.proposal.usage)
 
     def _hold(self, nomination: Nomination, waits: str) -> Wait:
         """Leave a head where it is: it is the next one as soon as those before it are ready."""

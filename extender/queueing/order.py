@@ -3,10 +3,13 @@
 from extender.queueing.options import Options
 from extender.state.queues.records import WorkloadInfo
 
-Order = tuple[int, float, str, str]
-"""Lowest first: priority negated, time, UID, `namespace/name`."""
+Order = tuple[int, float, int, str, str]
+"""Lowest first: priority negated, time, arrival, UID, `namespace/name`.
 
-CycleOrder = tuple[int, int, float, str, str]
+The API server's times are whole seconds: within one second the arrival decides.
+"""
+
+CycleOrder = tuple[int, int, float, int, str, str]
 """Lowest first: how far it borrows, then as in a queue."""
 
 
@@ -26,7 +29,7 @@ def queue_time(workload: WorkloadInfo, options: Options) -> float:
 def queue_order(workload: WorkloadInfo, options: Options) -> Order:
     """Return what the workloads of a ClusterQueue are sorted by."""
     time = queue_time(workload, options)
-    return -workload.priority, time, workload.meta.uid, workload.key
+    return -workload.priority, time, workload.arrival, workload.meta.uid, workload.key
 
 
 def cycle_order(borrow: int, order: Order) -> CycleOrder:

@@ -182,6 +182,10 @@ class PendingQueues:
             self.refresh(name, snapshot, now)
             yield
 
+    def together(self, cluster_queues: Iterable[str], snapshot: QueueSnapshot) -> list[str]:
+        """Return these ClusterQueues, and all others that share quota with them."""
+        return self._trees.together(cluster_queues, snapshot)
+
     def remove(self, key: str) -> None:
         """Forget a workload: it has quota, has ended or is gone."""
         place = self._places.pop(key, None)
@@ -501,6 +505,7 @@ class _Trees:
         """Return these ClusterQueues and all others of their trees."""
         if self._version != snapshot.structure_version:
             self._read(snapshot)
+        names = set(names)
         alone = {name for name in names if name not in self._root}
         roots = {self._root[name] for name in names if name in self._root}
         return sorted(alone.union(*(self._members[root] for root in roots)))

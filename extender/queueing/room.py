@@ -21,6 +21,10 @@ class Room(Protocol):
         """Look at the nodes anew from now on."""
         ...
 
+    def prepare(self) -> Iterator[None]:
+        """Look at everything piece by piece; without it the first question does all at once."""
+        ...
+
     def look_again(self) -> bool:
         """Look at the nodes anew if anything has changed, and return whether it has.
 

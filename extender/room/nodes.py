@@ -14,18 +14,21 @@ from typing import Final
 from extender.gang import plan
 from extender.jobs.gang import group_of
 from extender.resources.quantity import Resources, add, show, subtract
+from extender.room.awaited import Awaited
 from extender.room.kinds import Kinds
 from extender.room.members import members
 from extender.room.occupied import Like, Occupied
 from extender.room.packing import Found, Packing, Placed, Wanted
 from extender.room.places import Places
 from extender.room.promises import within
-from extender.room.unplaced import Some, asked, unplaced
+from extender.room.unplaced import Some, asked
 from extender.state.nodes import NodeInfo
-from extender.state.queues.records import Assignment, WorkloadInfo
+from extender.state.queues.records import Admission, Assignment, WorkloadInfo
 from extender.state.queues.snapshot import QueueSnapshot
 from extender.state.snapshot import Snapshot
 
+_NODES_AT_ONCE: Final = 500
+_HOLDERS_AT_ONCE: Final = 20
 _BESIDE: Final = 32
 """How many gangs that are not the queue's are planned, at most."""
 
@@ -49,38 +52,82 @@ class NodeRoom:
         self._last: tuple[object, str | None] | None = None
         self._found: dict[str, Mapping[str, Resources]] = {}
         """By admitted workload: what was found for it of which nodes."""
-        self._seen = (-1, -1)
+        self._seen = (-1, -1, -1, -1)
         """The versions of the state that was looked at."""
+        self._rest: Iterator[None] | None = None
+        """What is still to be looked at."""
+        self._keeps: dict[str, Admission] = {}
+        """The admitted workloads whose pods without a node were placed, and what they had then."""
+        self._awaited = Awaited(queues, cluster, self._done)
         self.version = 0
 
     def begin(self) -> None:
         """Look at the nodes anew from now on."""
+        self._packing = self._empty = self._last = None
+        self._ever.clear()
+        self._placed.clear()
         self._taken.clear()
-        self._forget()
+        self._keeps.clear()
+        self._seen = self._versions()
+        self.version += 1
         gone = [key for key in self._found if self._queues.admission(key) is None]
         for key in gone:
             del self._found[key]
 
+    def prepare(self) -> Iterator[None]:
+        """Look at the nodes and at what keeps room on them, piece by piece."""
+        self._start()
+        while self._packing is not None and self._rest is not None:
+            yield from islice(self._rest, 1)
+            # A question meanwhile has done all the rest.
+
     def look_again(self) -> bool:
-        """Look at the nodes anew if anything has changed, and return whether it has."""
-        if self._seen == self._versions():
+        """Look again at what has changed, and return whether anything has."""
+        versions = self._versions()
+        if self._seen == versions:
             return False
-        queues = self._queues
-        self._taken = [
-            each for each in self._taken if each[2] or queues.admission(each[0].key) is None
-        ]
-        self._forget()
+        _, _, pods, nodes = before = self._seen
+        self._seen = versions
+        self._last = None
+        self.version += 1
+        if self._packing is not None and versions != before:
+            self._look_at_changes(self._packing, pods=pods, nodes=nodes)
         return True
 
-    def _forget(self) -> None:
-        self._packing = self._empty = self._last = None
-        self._ever.clear()
-        self._placed.clear()
-        self._seen = self._versions()
-        self.version += 1
+    def _look_at_changes(self, packing: Packing, *, pods: int, nodes: int) -> None:
+        moved = self._cluster.pods_since(pods)
+        if moved is None:
+            self._start()
+            return
+        names = {pod.node for pod in moved if pod.node is not None}
+        if nodes != self._cluster.nodes_version:
+            names.update(self._cluster.changed_since(nodes))
+            packing.look_at_places()
+            self._empty = None
+            self._ever.clear()
+        for node in [self._cluster.nodes[name] for name in names if name in self._cluster.nodes]:
+            packing.look_at(node)
+        changed = {pod.workload for pod in moved if pod.workload in self._keeps}
+        for key in self._keeps:
+            if self._queues.admission(key) is not self._keeps[key]:
+                changed.add(key)
+        for key in sorted(filter(None, changed)):
+            self._place_again(packing, key)
 
-    def _versions(self) -> tuple[int, int]:
-        return self._queues.version, self._cluster.version
+    def _place_again(self, packing: Packing, key: str) -> None:
+        """Give back what is kept for an admitted workload, and keep what it lacks now."""
+        packing.give_back(self._placed.pop(key, ()))
+        del self._keeps[key]
+        held = self._queues.admission(key)
+        if held is not None:
+            self._keeps[key] = held
+            workload = self._queues.workloads[key]
+            some, begun = self._awaited.of(workload, held)
+            self._keep(packing, workload, some, begun=begun)
+
+    def _versions(self) -> tuple[int, int, int, int]:
+        queues, cluster = self._queues, self._cluster
+        return queues.version, cluster.version, cluster.pods_version, cluster.nodes_version
 
     def found_for(self, workload: str) -> Mapping[str, Resources] | None:
         """Return the amounts by node that were found for a workload when it was admitted."""
@@ -128,7 +175,7 @@ class NodeRoom:
         self.version += 1
         self._taken.append((workload, given, without))
         self._found.pop(workload.key, None)
-        if self._packing is not None:
+        if self._packing is not None and self._rest is None:
             found = self._keep_besides(self._packing, workload, given, without=without)
             if found is not None and not found.missing and not without:
                 self._found[workload.key] = _by_node(found.placed)
@@ -154,13 +201,40 @@ class NodeRoom:
     # -- what is there
 
     def _packed(self) -> Packing:
-        if self._packing is None:
-            packing = self._packing = Packing(self._places, self._free, Occupied(self._alone))
-            self._place_admitted(packing)
-            self._place_beside(packing)
-            for workload, given, without in self._taken:
-                self._keep_besides(packing, workload, given, without=without)
-        return self._packing
+        packing = self._packing or self._start()
+        while self._rest is not None:
+            next(self._rest, None)
+        return packing
+
+    def _start(self) -> Packing:
+        """Begin to look at everything; what was taken is still to be kept, unless it has quota."""
+        has_quota = self._queues.admission
+        self._taken = [each for each in self._taken if each[2] or not has_quota(each[0].key)]
+        self._placed.clear()
+        self._keeps.clear()
+        packing = Packing(self._places, self._free, Occupied(self._alone))
+        self._packing, self._rest = packing, self._looks(packing)
+        return packing
+
+    def _looks(self, packing: Packing) -> Iterator[None]:
+        self._read_groups()
+        yield
+        for number, node in enumerate([*self._cluster.nodes.values()]):
+            packing.look_at(node)
+            if number % _NODES_AT_ONCE == 0:
+                yield
+        yield from self._place_admitted(packing)
+        yield from self._place_beside(packing)
+        for workload, given, without in self._taken:
+            self._keep_besides(packing, workload, given, without=without)
+        self._rest = None
+
+    def _read_groups(self) -> None:
+        queues = self._queues
+        self._groups = {group_of(queues.workloads[key]) for key in queues.holders()}
+        # What was found for one that has lost its quota since is everybody's.
+        waiting = map(group_of, queues.workloads.values()) if self._cluster.grants else ()
+        self._queued = self._groups.union(waiting)
 
     def _free(self, node: NodeInfo) -> Resources:
         """Return what nobody has or claims; a workload's own claim is its unplaced pods'.
@@ -180,19 +254,23 @@ class NodeRoom:
             if pod.node is not None and pod.shape.one_per_node:
                 yield pod.node, self._kinds.of_pod(pod)
 
-    def _place_admitted(self, packing: Packing) -> None:
+    def _place_admitted(self, packing: Packing) -> Iterator[None]:
         queues = self._queues
-        holders = [queues.workloads[key] for key in queues.holders()]
-        self._groups = {group_of(workload) for workload in holders}
-        # Who may have other nodes as well does not take those that are promised.
-        for workload in sorted(holders, key=lambda each: (not self._promised(each), *_since(each))):
-            held = queues.admission(workload.key)
+        some: list[WorkloadInfo] = []
+        for number, key in enumerate([*queues.holders()]):
+            held = queues.admission(key)
             if held is not None:
-                done = self._done(workload)
-                some, begun = unplaced(
-                    workload, held, done=done, queues=queues, cluster=self._cluster
-                )
-                self._keep(packing, workload, some, begun=begun)
+                self._keeps[key] = held
+                if self._awaited.of(queues.workloads[key], held)[0]:
+                    some.append(queues.workloads[key])
+            if number % _HOLDERS_AT_ONCE == 0:
+                yield
+        # Who may have other nodes as well does not take those that are promised.
+        some.sort(key=lambda each: (not self._promised(each), *_since(each)))
+        for workload in some:
+            if workload.key in self._keeps:
+                self._place_again(packing, workload.key)
+                yield
 
     def _keep(
         self,
@@ -254,11 +332,12 @@ class NodeRoom:
             self._ever[key] = not found.missing
         return self._ever[key]
 
-    def _place_beside(self, packing: Packing) -> None:
+    def _place_beside(self, packing: Packing) -> Iterator[None]:
         """Keep room for gangs that are not the queue's and are about to be planned."""
         cluster = self._cluster
         beside = (key for key in cluster.queue if key not in self._groups)
-        for group in islice(beside, _BESIDE):
+        for group in [*islice(beside, _BESIDE)]:
+            yield
             pod_group = cluster.pod_group(group)
             if pod_group is None:
                 continue

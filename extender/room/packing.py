@@ -54,6 +54,8 @@ class Packing:
     ) -> None:
         self._places, self._room, self._occupied = places, room, occupied
         self._left: dict[str, Resources] = {}
+        self._read: dict[str, Resources] = {}
+        """What a node had to begin with when it was looked at last."""
         self._cursors: dict[Like, int] = {}
         self._orders: dict[tuple[Place, tuple[str, ...]], Sequence[NodeInfo]] = {}
         self._most: dict[Place, Resources] = {}
@@ -82,6 +84,37 @@ class Packing:
         self.undo(other)
         promised.update((name, dict(amounts)) for name, amounts in first.items())
         return self._fill(wanted, in_order)
+
+    def look_at(self, node: NodeInfo) -> None:
+        """Take note of how much a node has now; what was placed on it stays there."""
+        before = self._read.get(node.name)
+        if before is None:
+            self._free(node)
+            return
+        left, now = self._left[node.name], self._room(node)
+        self._read[node.name] = now
+        grown = False
+        for name in {*before, *now}:
+            more = now.get(name, 0) - before.get(name, 0)
+            left[name] = left.get(name, 0) + more
+            grown = grown or more > 0
+        if grown:
+            self._cursors.clear()
+            for most in self._most.values():
+                raise_to(most, left)
+
+    def look_at_places(self) -> None:
+        """Take note that nodes came, went or take other pods."""
+        self._cursors.clear()
+        self._orders.clear()
+        self._most.clear()
+
+    def give_back(self, placed: Collection[Placed]) -> None:
+        """Take back what was placed at any time."""
+        if placed:
+            self._cursors.clear()
+        for each in placed:
+            self._put(each.node, each.like, -each.count)
 
     def undo(self, found: Found) -> None:
         """Take back what was placed last."""
@@ -202,7 +235,8 @@ class Packing:
     def _free(self, node: NodeInfo) -> Resources:
         left = self._left.get(node.name)
         if left is None:
-            left = self._left[node.name] = self._room(node)
+            self._read[node.name] = self._room(node)
+            left = self._left[node.name] = dict(self._read[node.name])
         return left
 
 

@@ -457,6 +457,7 @@ class Cluster:
 
     def _count(self, pod: PodInfo) -> None:
         tables = self._tables
+        tables.pod_log.note(pod)
         if pod.node is not None:
             add(tables.used.setdefault(pod.node, {}), pod.shape.requests)
         for index, name in _indexes(tables, pod):
@@ -472,6 +473,7 @@ class Cluster:
     def _uncount(self, pod: PodInfo) -> None:
         """Take a pod off the tables; its place among the members is kept for `_count`."""
         tables = self._tables
+        tables.pod_log.note(pod)
         if pod.node is not None:
             _take_off(tables.used, pod.node, pod.shape.requests)
         for index, name in _indexes(tables, pod):

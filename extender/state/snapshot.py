@@ -21,6 +21,7 @@ from extender.state.job_table import JobTable
 from extender.state.jobs import JobInfo
 from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo
+from extender.state.pod_log import PodLog
 from extender.state.pods import PodInfo
 from extender.state.set_aside import SetAside
 
@@ -57,6 +58,7 @@ class Tables:
     """Nodes that have more room since, or take other pods."""
     changed: Gains = field(default_factory=Gains)
     """Nodes that came, went or changed."""
+    pod_log: PodLog = field(default_factory=PodLog)
     version: int = 0
     ended: dict[str, PodInfo] = field(default_factory=dict)
     """Finished members by UID, as far as they are watched."""
@@ -213,6 +215,15 @@ class Snapshot:
     def of_workload(self, key: str) -> Collection[str]:
         """Return the UIDs of the pods that say that they are a Workload's, by `namespace/name`."""
         return self._tables.of_workload.get(key, ())
+
+    @property
+    def pods_version(self) -> int:
+        """Return a number that grows whenever a pod came, went or changed."""
+        return self._tables.pod_log.version
+
+    def pods_since(self, version: int) -> Collection[PodInfo] | None:
+        """Return the pods that came, went or changed since; None where they are too many."""
+        return self._tables.pod_log.since(version)
 
     @property
     def version(self) -> int:

@@ -168,8 +168,9 @@ class Queue:
         self._clock, self._options, self._manages_all = clock, options, manages_all
         self._tree: QuotaTree | None = None
         self._leads = False
-        self._restructured = asyncio.Event()
-        self._pacer = given.pacer
+        self._restructured, self._pacer = asyncio.Event(), given.pacer
+        self._changed: set[str] = set()
+        """ClusterQueues whose spec, flavors or cohorts have changed since they were looked at."""
         self.queues.subscribe(self._on_change)
 
     def _makes_pod_groups(self, mode: Literal["Auto", "Off"]) -> Callable[[str], bool]:
@@ -269,6 +270,7 @@ class Queue:
             for name in names:
                 self._status.notice((plural, name))
         if change.structure:
+            self._changed |= change.cluster_queues
             self._restructured.set()
         if change.namespaces:
             self._notice_namespaces(change.namespaces)
@@ -286,19 +288,23 @@ class Queue:
         while True:
             await self._restructured.wait()
             self._restructured.clear()
-            for name in self._snapshot.cluster_queues:
-                self._status.notice(("clusterqueues", name))
-            for name in self._snapshot.local_queues:
-                self._status.notice(("localqueues", name))
-            await self._pacer.go_through(map(self._notice_unfinished, [*self._snapshot.workloads]))
+            changed, self._changed = self._changed, set()
+            names = self.admitter.pending.together(changed, self._snapshot)
+            await self._pacer.go_through(map(self._notice_queue, names))
 
-    def _notice_unfinished(self, key: str) -> None:
-        workload = self._snapshot.workloads.get(key)
-        if workload is None or workload.finished:
-            return
-        self._workloads.notice(key)
-        if workload.admission is not None:  # its flavor may have been missing
-            self._notice_jobs(workload)
+    def _notice_queue(self, name: str) -> None:
+        """Look at a ClusterQueue, its LocalQueues and its workloads."""
+        view = self._snapshot
+        self._status.notice(("clusterqueues", name))
+        keys = {*view.reserving(name)}
+        for local_queue in view.local_queues_of(name):
+            self._status.notice(("localqueues", local_queue))
+            keys.update(view.waiting_in(local_queue))
+        for key in keys:
+            self._workloads.notice(key)
+            workload = view.workloads[key]
+            if workload.admission is not None:  # its flavor may have been missing
+                self._notice_jobs(workload)
 
     def _notice_namespaces(self, namespaces: Collection[str]) -> None:
         """Look at the jobs without a queue's name in namespaces that may be selected now."""

@@ -298,6 +298,8 @@ class WorkloadInfo:
     evictions: tuple[EvictionCount, ...] = ()
     unreadable: str = ""
     """Why not all of it could be read; such a workload is not admitted."""
+    arrival: int = field(default=0, compare=False)
+    """The resourceVersion in which this process saw it first; the store sets it."""
 
     @property
     def owner(self) -> OwnerRef | None:

@@ -11,6 +11,7 @@ Nothing here awaits, and nothing reads a clock; `validate` recounts everything f
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import chain, islice
 from math import inf
 from typing import Any, Final, TypeVar
@@ -159,9 +160,9 @@ class Queues:
         table, key = self._by_type[type(record)], _key(record)
         if _uid(record) in self._gone:
             return _NOTHING
-        if isinstance(record, WorkloadInfo):
-            record = self._defaults.completed(record)
         before = table.get(key)
+        if isinstance(record, WorkloadInfo):
+            record = _arrived(self._defaults.completed(record), before)
         if before == record or (before is not None and _is_older(record, before)):
             return self._same(before, record, table=table)
         if before is not None and _uid(before) != _uid(record):
@@ -446,6 +447,13 @@ class Queues:
             else:
                 yield _NOTHING
         yield from map(self._put_job, event.jobs)
+
+
+def _arrived(record: WorkloadInfo, before: WorkloadInfo | None) -> WorkloadInfo:
+    """Return a workload with the version in which it was first seen."""
+    known = before is not None and before.meta.uid == record.meta.uid
+    arrival = before.arrival if before is not None and known else record.meta.version
+    return record if record.arrival == arrival else replace(record, arrival=arrival)
 
 
 def _key(record: Record) -> str:
