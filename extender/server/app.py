@@ -114,9 +114,9 @@ def _at_once(answer: Callable[[bytes], bytes]) -> Answer:
 
 
 _MODELS: Final[dict[str, tuple[type[openapi.Model], Any]]] = {
-    "filter": (openapi.ExtenderArgs, openapi.FilterResult),
-    "prioritize": (openapi.ExtenderArgs, list[openapi.HostPriority]),
-    "preempt": (openapi.PreemptionArgs, openapi.PreemptionResult),
+    "filter": (openapi.ExtenderArgs, openapi.FilterResult | openapi.Problem),
+    "prioritize": (openapi.ExtenderArgs, list[openapi.HostPriority] | openapi.Problem),
+    "preempt": (openapi.PreemptionArgs, openapi.PreemptionResult | openapi.Problem),
     "bind": (openapi.BindingArgs, openapi.BindingResult),
 }
 

@@ -12,13 +12,13 @@ import socket
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum, auto
 from itertools import chain
 from typing import Any, Final
 
 import uvicorn
 from prometheus_client import Counter
 from typing_extensions import override
+from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
@@ -43,15 +43,6 @@ class Limits:
     connections: int = 1024
 
 
-class _Stage(Enum):
-    READING = auto()
-    """There is no whole request, and its deadline runs."""
-    IDLE = auto()
-    """All requests are answered; uvicorn's keep-alive timer runs."""
-    IN_HAND = auto()
-    """A whole request is being answered."""
-
-
 class Connections:
     """The connections of one server: counts them, and closes one where there are too many."""
 
@@ -61,7 +52,10 @@ class Connections:
         self._closed = closed
         self._all: set[Connection] = set()
         # Dictionaries keep the order in which connections came to their stage.
-        self._stages: dict[_Stage, dict[Connection, None]] = {stage: {} for stage in _Stage}
+        self.reading: dict[Connection, None] = {}
+        """Those without a whole request, whose deadline runs."""
+        self.idle: dict[Connection, None] = {}
+        """Those of which all requests are answered."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -75,21 +69,14 @@ class Connections:
         self._all.add(connection)
         if len(self._all) <= self.limits.connections:
             return
-        reading, idle = (self._stages[stage] for stage in (_Stage.READING, _Stage.IDLE))
-        others = (each for each in chain(reading, idle) if each is not connection)
+        others = (each for each in chain(self.reading, self.idle) if each is not connection)
         next(others, connection).cut("TooManyConnections")
-
-    def moved(self, connection: "Connection", before: _Stage | None, after: _Stage) -> None:
-        """Take note that a connection came to a stage."""
-        if before is not None:
-            self._stages[before].pop(connection, None)
-        self._stages[after][connection] = None
 
     def gone(self, connection: "Connection") -> None:
         """Take note that a connection is closed, or is about to be."""
         self._all.discard(connection)
-        for connections in self._stages.values():
-            connections.pop(connection, None)
+        self.reading.pop(connection, None)
+        self.idle.pop(connection, None)
 
     def count(self, reason: str) -> None:
         """Count a connection that is cut off."""
@@ -107,26 +94,27 @@ class _RequestError(Exception):
 
 
 class Connection(HttpToolsProtocol):
-    """One connection with its deadlines."""
+    """One connection with its deadlines.
+
+    Filter is called for each pod of the cluster: nothing here is done for each header, and no timer
+    is set for a request that comes in one piece.
+    """
 
     def __init__(self, connections: Connections, **options: Any) -> None:  # noqa: ANN401
         super().__init__(**options)
         self._connections = connections
         self._limits = connections.limits
-        self._names: frozenset[str] = frozenset()
-        self._stage: _Stage | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._end: asyncio.TimerHandle | None = None
-        self._in_message = False
-        self._in_head = True
         self._head_bytes = 0
-        self._too_large = False
+        self._head_is_too_large = False
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._names = names_of(transport.get_extra_info("peercert"))
-        self._move(_Stage.READING)
+        # uvicorn gives each request a copy of it.
+        self.app_state = {"client_names": names_of(transport.get_extra_info("peercert"))}
+        self._look()
         self._connections.opened(self)
 
     @override
@@ -139,44 +127,25 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        if self._in_head:
-            # A header that comes byte by byte is not reported by the parser before its end.
-            self._head_bytes += len(data)
+        # A header that comes byte by byte is not reported by the parser before its end.
+        self._head_bytes += len(data)
         super().data_received(data)
-        if self._in_head and self._head_bytes > self._limits.head_bytes:
+        if not self._is_in_head():
+            self._head_bytes = 0
+        elif self._head_bytes > self._limits.head_bytes:
             self._refuse_head()
         self._look()
 
     @override
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope["state"]["client_names"] = self._names
-        self._in_message = self._in_head = True
-        self._head_bytes = 0
+    def on_headers_complete(self) -> None:
+        if self._head_bytes > self._limits.head_bytes:
+            size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+            self._head_is_too_large = size > self._limits.head_bytes
+        if self._head_is_too_large:
+            raise _RequestError("the head of the request is too large")
         if len(self.pipeline) >= _PIPELINED:
             raise _RequestError("too many requests before the first one is answered")
-
-    @override
-    def on_url(self, url: bytes) -> None:
-        super().on_url(url)
-        self._took_head(len(url))
-
-    @override
-    def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value)
-        self._took_head(len(name) + len(value))
-
-    @override
-    def on_headers_complete(self) -> None:
         super().on_headers_complete()
-        self._in_head = False
-        self._head_bytes = 0
-
-    @override
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        self._in_message = False
-        self._in_head = True
 
     @override
     def on_response_complete(self) -> None:
@@ -208,7 +177,7 @@ class Connection(HttpToolsProtocol):
     @override
     def send_400_response(self, msg: str) -> None:
         self._connections.count("InvalidRequest")
-        if self._too_large:
+        if self._head_is_too_large:
             self._refuse_head()
         elif self._is_answering() and self.cycle.response_started:
             self.transport.abort()  # an answer in the middle of another one is none
@@ -221,12 +190,6 @@ class Connection(HttpToolsProtocol):
         self._connections.gone(self)
         self.transport.abort()
 
-    def _took_head(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > 2 * self._limits.head_bytes:  # what came in one piece counts twice
-            self._too_large = True
-            raise _RequestError("the head of the request is too large")
-
     def _refuse_head(self) -> None:
         if self.transport.is_closing():
             return
@@ -237,34 +200,48 @@ class Connection(HttpToolsProtocol):
         )
         self.transport.close()
 
-    def _look(self) -> None:
-        """Find out at which stage the connection is."""
-        if self.transport.is_closing():
-            self._stop_timers()
-            self._connections.gone(self)
-            self._end_later()  # what the client does not take is not sent for ever
-        elif self._is_answering():
-            self._move(_Stage.READING if self._in_message else _Stage.IN_HAND)
-        elif self._in_message or self.timeout_keep_alive_task is None:
-            self._move(_Stage.READING)
-        else:
-            self._move(_Stage.IDLE)
+    def _is_in_head(self) -> bool:
+        """Return whether a request has begun of which the headers are not complete."""
+        cycle: RequestResponseCycle | None = self.cycle  # uvicorn's type has no None
+        scope: HTTPScope | None = self.scope
+        return scope is not None and (cycle is None or cycle.scope is not scope)
 
     def _is_answering(self) -> bool:
-        cycle: RequestResponseCycle | None = self.cycle  # uvicorn's type has no None
+        cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
 
-    def _move(self, stage: _Stage) -> None:
-        if stage is self._stage:
-            return
-        self._connections.moved(self, self._stage, stage)
-        self._stage = stage
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-        if stage is _Stage.READING:
+    def _look(self) -> None:
+        """Find out at which stage the connection is: reading, idle, or a request is in hand."""
+        connections = self._connections
+        cycle: RequestResponseCycle | None = self.cycle
+        if self.transport.is_closing():
+            self._stop_timers()
+            connections.gone(self)
+            self._end_later()  # what the client does not take is not sent for ever
+        elif self._is_in_head() or cycle is None or cycle.more_body:
+            self._read_until()
+        elif not cycle.response_complete:
+            self._no_deadline()
+            connections.idle.pop(self, None)
+        elif self.timeout_keep_alive_task is None:  # of data that is no request yet
+            self._read_until()
+        else:
+            self._no_deadline()
+            connections.idle[self] = None
+
+    def _read_until(self) -> None:
+        """Be at the stage of reading; its deadline does not move with each byte."""
+        if self._deadline is None:
+            self._connections.idle.pop(self, None)
+            self._connections.reading[self] = None
             seconds = self._limits.read_seconds
             self._deadline = self.loop.call_later(seconds, self.cut, "SlowRequest")
+
+    def _no_deadline(self) -> None:
+        if self._deadline is not None:
+            self._connections.reading.pop(self, None)
+            self._deadline.cancel()
+            self._deadline = None
 
     def _end_later(self) -> None:
         if self._end is None:

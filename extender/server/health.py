@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 
 from extender.kube.reviews import Access
 from extender.server.access import Guard
-from extender.server.status import add_statuses
+from extender.server.status import REFUSALS, add_statuses
 
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -62,21 +62,37 @@ def add_health(
             await guard.check(request, _METRICS)
         return Response(metrics(), media_type=METRICS_TYPE)
 
+    text: dict[str, Any] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
     app.add_api_route(
         "/livez",
         livez,
         summary="The process answers, and keeps up with its work",
-        responses={503: {"description": "The event loop is late beyond all reason."}},
+        responses={
+            200: text,
+            503: {**text, "description": "The event loop is late beyond all reason."},
+        },
         response_class=Response,
     )
     app.add_api_route(
         "/readyz",
         readyz,
         summary="The caches are filled, and have been heard of lately",
-        responses={503: {"description": "A cache is empty, or its watch is stale."}},
+        responses={
+            200: text,
+            503: {
+                **text,
+                "description": "A cache is empty, its watch is stale, or the process is stopping.",
+            },
+        },
         response_class=Response,
     )
-    app.add_api_route("/metrics", metrics_page, summary="Prometheus", response_class=Response)
+    app.add_api_route(
+        "/metrics",
+        metrics_page,
+        summary="Prometheus",
+        responses={200: text, **(REFUSALS if guard is not None else {})},
+        response_class=Response,
+    )
 
 
 def health_app(

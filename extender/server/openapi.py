@@ -3,8 +3,9 @@
 Requests are decoded by msgspec, in part; these models tell people the whole shape.
 """
 
-from typing import Any
+from typing import Any, Literal
 
+from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -87,10 +88,50 @@ class BindingArgs(Model):
     node: str = Field(alias="Node")
 
 
+class Problem(Model):
+    """The answer of a verb to what it cannot read, or does not answer now; the status is 200."""
+
+    error: str = Field(alias="Error", min_length=1)
+
+
 class BindingResult(Model):
     """The answer of bind, which may take as long as the gang may wait."""
 
     error: str = Field("", alias="Error", description="Empty when the pod is on the node.")
+
+
+class AdmissionReview(Model):
+    """What the API server asks before it stores a job, and the answer (admission.k8s.io/v1)."""
+
+    api_version: Literal["admission.k8s.io/v1"] = Field(alias="apiVersion")
+    kind: Literal["AdmissionReview"]
+    request: dict[str, Any] | None = Field(None, description="Asked; uid and operation are needed.")
+    response: dict[str, Any] | None = Field(None, description="Answered: uid, allowed, patch.")
+
+
+class ConversionReview(Model):
+    """Objects to be said in another version, and the answer (apiextensions.k8s.io/v1)."""
+
+    api_version: str = Field("apiextensions.k8s.io/v1", alias="apiVersion")
+    kind: Literal["ConversionReview"]
+    request: dict[str, Any] | None = Field(None, description="Asked: uid, version and objects.")
+    response: dict[str, Any] | None = Field(None, description="Answered: uid, objects and result.")
+
+
+def without_422(app: FastAPI) -> None:
+    """Leave 422 out of the document of an application that answers 400 instead."""
+    make = app.openapi
+
+    def document() -> dict[str, Any]:
+        made = make()
+        for operations in made["paths"].values():
+            for operation in operations.values():
+                operation["responses"].pop("422", None)
+        for name in ("HTTPValidationError", "ValidationError"):
+            made.get("components", {}).get("schemas", {}).pop(name, None)
+        return made
+
+    app.openapi = document  # type: ignore[method-assign]
 
 
 def request_body(model: type[BaseModel]) -> dict[str, Any]:

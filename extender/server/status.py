@@ -1,7 +1,7 @@
 """Errors as the API server says them: a `Status`, with the code of the answer in it."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -16,6 +16,14 @@ _REASONS: Final[Mapping[int, str]] = {
     429: "TooManyRequests",
     503: "ServiceUnavailable",
 }
+
+REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
+    401: {"model": Status, "description": "The bearer token is missing or not valid."},
+    403: {"model": Status, "description": "The user may not get this."},
+    429: {"model": Status, "description": "Too many requests; Retry-After says when to come."},
+    503: {"model": Status, "description": "It is not known who may."},
+}
+"""Answers to those who may not read, for the OpenAPI document."""
 
 
 class StatusError(Exception):

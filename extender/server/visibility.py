@@ -25,8 +25,9 @@ from extender.explain.view import View
 from extender.kube.reviews import Access, User
 from extender.runtime.pacer import Pacer
 from extender.runtime.slices import Steps, in_slices
+from extender.server import openapi
 from extender.server.access import Guard
-from extender.server.status import StatusError
+from extender.server.status import REFUSALS, StatusError
 from extender.server.turnstile import Turnstile
 
 PREFIX: Final = f"/apis/{API_VERSION}"
@@ -37,10 +38,8 @@ _CLUSTER_QUEUES: Final = "clusterqueues/pendingworkloads"
 _LOCAL_QUEUES: Final = "localqueues/pendingworkloads"
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     400: {"model": Status, "description": "A number that is none, or below zero."},
-    401: {"model": Status, "description": "The bearer token is missing or not valid."},
-    403: {"model": Status, "description": "The user may not get this."},
+    **REFUSALS,
     404: {"model": Status, "description": "There is no such queue or workload."},
-    429: {"model": Status, "description": "Too many requests; Retry-After says when to come."},
     503: {"model": Status, "description": "This replica does not lead, or cannot ask who may."},
 }
 
@@ -67,6 +66,7 @@ def add_visibility(app: FastAPI, visibility: Visibility) -> None:
         _add(app, f"{root}{local}/{{name}}/pendingworkloads", answers.of_local_queue)
     for path in ("/workloads/{namespace}", f"{PREFIX}/namespaces/{{namespace}}/workloads"):
         _add(app, f"{path}/{{name}}/explanation", answers.explanation)
+    openapi.without_422(app)
 
 
 class _Answers:

@@ -1,6 +1,13 @@
-"""The webhooks that the API server calls: conversion, and jobs when they are created or changed."""
+"""The webhooks that the API server calls: conversion, and jobs when they are created or changed.
 
-from collections.abc import Awaitable, Callable, Mapping
+Whoever reaches the port can post anything: the API server shows no certificate. So what a request
+may cost is bounded: its size, how many values it has, the bytes of all requests together, and how
+long the loop stands still for one of them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import msgspec
@@ -8,20 +15,27 @@ from fastapi import FastAPI, Request, Response
 
 from extender.runtime.deep import deep_stack
 from extender.runtime.faults import FAULTS
+from extender.server import openapi
 from extender.webhooks import conversion, jobs, reviews
 from extender.webhooks.jobs import Kinds, Queues
 from extender.webhooks.reviews import Refusal, Verdict
 
-Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Takes a review and returns the one that goes back; ValueError for what is no review."""
+Answer = Callable[[bytes], Awaitable[bytes]]
+"""Takes the bytes of a review and returns those that go back; ValueError for what is no review."""
 
 _JSON: Final = "application/json"
-_LARGEST_REVIEW: Final = 8 * 2**20
-_LARGEST_CONVERSION: Final = 64 * 2**20
-"""A list is converted in one go."""
-
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
-_encode = msgspec.json.Encoder().encode
+LARGEST_REVIEW: Final = 8 * 2**20
+"""Bytes. An object is at most 3 MiB to the API server, and a change comes with the old one."""
+MOST_BYTES: Final = 64 * 2**20
+"""Bytes of all requests that are read or answered at one time."""
+MOST_VALUES: Final = 200_000
+"""Values in a review about a job."""
+MOST_PARTS: Final = 30_000
+"""Objects and arrays in it: the dearest values. With so many a job hardly fits into etcd."""
+_LARGE: Final = 2**18
+"""Bytes from which on a review about a job is judged beside the loop."""
+SLICE_SECONDS: Final = 0.01
+"""After such a time others get their turn."""
 
 
 _TOO_DEEP: Final = Refusal("spec", "is nested too deeply to be queued: use fewer than 500 levels")
@@ -31,14 +45,64 @@ class TooLargeError(ValueError):
     """A request is larger than any that the API server has cause to send."""
 
 
+class TooManyError(Exception):
+    """All requests together are larger than what is kept at one time."""
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """A review about a job, its parts as they were sent."""
+
+    request: dict[str, msgspec.Raw] = {}
+    apiVersion: str = ""  # noqa: N815 - as it is on the wire
+    kind: str = ""
+
+
+_decode_asked: Final = msgspec.json.Decoder(_Asked).decode
+_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_any: Final = msgspec.json.Decoder().decode
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class _Bodies:
+    """Reads bodies and keeps count of their bytes, until they are answered."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    @asynccontextmanager
+    async def read(self, request: Request) -> AsyncIterator[bytes]:
+        """Yield a body. Raises TooLargeError and TooManyError."""
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async for chunk in request.stream():
+                size += len(chunk)
+                self._bytes += len(chunk)
+                if size > LARGEST_REVIEW:
+                    raise TooLargeError(f"the body is over the limit of {LARGEST_REVIEW} bytes")
+                if self._bytes > MOST_BYTES:
+                    raise TooManyError("too many large reviews at one time, try again")
+                chunks.append(chunk)
+            yield b"".join(chunks)
+        finally:
+            self._bytes -= size
+
+
 def webhooks_app(kinds: Kinds, queues: Queues, *, ready: Callable[[], bool]) -> FastAPI:
     """Return the application; jobs are judged when `ready`, conversion does not wait for it."""
     app = FastAPI(title="gang-extender webhooks", docs_url=None, redoc_url=None)
+    bodies = _Bodies()
 
     def judged(verdict: Callable[[reviews.Request, Kinds, Queues], Verdict]) -> Answer:
-        def answer(review: Mapping[str, Any]) -> Mapping[str, Any]:
-            request = reviews.read(review)
-            return reviews.answer(request, verdict(request, kinds, queues))
+        async def answer(body: bytes) -> bytes:
+            request = reviews.read(await _decoded(body))
+            if len(body) < _LARGE:
+                found = verdict(request, kinds, queues)
+            else:
+                # Copies and comparisons of large objects are Python code, which lets the loop in.
+                # Of the queues it looks up single keys.
+                found = await asyncio.to_thread(verdict, request, kinds, queues)
+            return _encode(reviews.answer(request, found))
 
         return answer
 
@@ -46,67 +110,117 @@ def webhooks_app(kinds: Kinds, queues: Queues, *, ready: Callable[[], bool]) -> 
         ("/mutate-job", judged(jobs.mutate), "Hold new jobs of a queue"),
         ("/validate-job", judged(jobs.validate), "Refuse what is wrong with a job's queue"),
     ):
-        route = _route(answer, limit=_LARGEST_REVIEW, ready=ready, deep=_too_deep)
-        app.add_api_route(path, route, methods=["POST"], summary=summary, response_class=Response)
-    app.add_api_route(
-        "/convert",
-        _route(_converted, limit=_LARGEST_CONVERSION, ready=lambda: True, deep=_converted),
-        methods=["POST"],
-        summary="Say objects in the words of another version",
-        response_class=Response,
-    )
+        route = _route(answer, bodies, ready=ready, deep=_too_deep)
+        _add(app, path, route, model=openapi.AdmissionReview, summary=summary)
+    route = _route(_converted, bodies, ready=lambda: True, deep=_converted_at_once)
+    summary = "Say objects in the words of another version"
+    _add(app, "/convert", route, model=openapi.ConversionReview, summary=summary)
     return app
 
 
-def _converted(review: Mapping[str, Any]) -> Mapping[str, Any]:
-    if review.get("kind") != "ConversionReview" or not isinstance(review.get("request"), dict):
-        raise ValueError("should be a ConversionReview with a request")
-    return conversion.review(review)
+def _add(
+    app: FastAPI,
+    path: str,
+    route: Callable[[Request], Awaitable[Response]],
+    *,
+    model: type[openapi.Model],
+    summary: str,
+) -> None:
+    text: dict[str, Any] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+    app.add_api_route(
+        path,
+        route,
+        methods=["POST"],
+        summary=summary,
+        response_class=Response,
+        responses={
+            200: {"model": model, "description": "The review with its response."},
+            400: {**text, "description": "This is no review."},
+            413: {**text, "description": "The review is larger than any that is answered."},
+            503: {**text, "description": "What has to be known is not known yet, or too busy."},
+        },
+        openapi_extra=openapi.request_body(model),
+    )
 
 
 def _route(
-    answer: Answer, *, limit: int, ready: Callable[[], bool], deep: Answer
+    answer: Answer, bodies: _Bodies, *, ready: Callable[[], bool], deep: Callable[[bytes], bytes]
 ) -> Callable[[Request], Awaitable[Response]]:
     async def route(request: Request) -> Response:
         if not ready():
-            return Response("the queues are not known yet\n", 503, media_type="text/plain")
+            return _text(503, "the queues are not known yet")
         try:
-            return Response(_answered(await _body(request, limit), answer, deep), media_type=_JSON)
-        except TooLargeError as error:
-            return Response(f"{error}\n", 413, media_type="text/plain")
-        except ValueError as error:  # msgspec's are of this kind too
-            return Response(f"{error}\n", 400, media_type="text/plain")
-        except Exception as error:  # noqa: BLE001 - a bug, which costs this one request
-            FAULTS.report("webhooks", error, key=request.url.path)
-            return Response("internal error, see the log\n", 500, media_type="text/plain")
+            async with bodies.read(request) as body:
+                return Response(await _answered(body, answer, deep), media_type=_JSON)
+        except Exception as error:  # noqa: BLE001 - a bug costs this one request
+            return _failed(error, request.url.path)
 
     return route
 
 
-def _answered(body: bytes, answer: Answer, deep: Answer) -> bytes:
+async def _answered(body: bytes, answer: Answer, deep: Callable[[bytes], bytes]) -> bytes:
     """Return what is answered to a review, or `deep` to one of an object that is nested deeply.
 
     Raises ValueError where it is no review.
     """
     try:
-        return _encode(answer(_decode(body)))
+        return await answer(body)
     except RecursionError:
         with deep_stack():
-            return _encode(deep(_decode(body)))
+            return deep(body)
 
 
-def _too_deep(review: Mapping[str, Any]) -> Mapping[str, Any]:
+def _too_deep(body: bytes) -> bytes:
     """Refuse a new job that cannot be read; one that is there already must still be ended."""
-    request = reviews.read(review)
+    request = reviews.read(_decode(body))
     verdict = Verdict((_TOO_DEEP,)) if request.operation == "CREATE" else Verdict()
-    return reviews.answer(request, verdict)
+    return _encode(reviews.answer(request, verdict))
 
 
-async def _body(request: Request, limit: int) -> bytes:
-    chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit:
-            raise TooLargeError(f"the body is over the limit of {limit} bytes")
-        chunks.append(chunk)
-    return b"".join(chunks)
+def _failed(error: Exception, path: str) -> Response:
+    match error:
+        case TooManyError():
+            return _text(503, str(error))
+        case TooLargeError():
+            return _text(413, str(error))
+        case ValueError():  # msgspec's are of this kind too
+            return _text(400, str(error))
+        case RecursionError():
+            return _text(400, "the review is nested too deeply")
+        case _:
+            FAULTS.report("webhooks", error, key=path)
+            return _text(500, "internal error, see the log")
+
+
+def _text(status: int, text: str) -> Response:
+    return Response(f"{text}\n", status, media_type="text/plain")
+
+
+async def _converted(body: bytes) -> bytes:
+    review = conversion.Review(body)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for _ in review.steps():
+        if loop.time() - began > SLICE_SECONDS:
+            await asyncio.sleep(0)
+            began = loop.time()
+    return review.answer()
+
+
+def _converted_at_once(body: bytes) -> bytes:
+    review = conversion.Review(body)
+    for _ in review.steps():
+        pass
+    return review.answer()
+
+
+async def _decoded(body: bytes) -> dict[str, Any]:
+    """Return a review about a job; each of its objects is decoded in a step of its own."""
+    if body.count(b"{") + body.count(b"[") > MOST_PARTS or body.count(b",") > MOST_VALUES:
+        raise TooLargeError(f"the review has over {MOST_PARTS} parts or {MOST_VALUES} values")
+    asked = _decode_asked(body)
+    request = {}
+    for name, part in asked.request.items():
+        request[name] = _decode_any(part)
+        await asyncio.sleep(0)
+    return {"apiVersion": asked.apiVersion, "kind": asked.kind, "request": request}

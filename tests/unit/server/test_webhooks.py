@@ -1,5 +1,6 @@
 """The HTTP side of the webhooks."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -8,11 +9,12 @@ import httpx
 import pytest
 
 from extender.jobs.registry import builtin
-from extender.server.webhooks import webhooks_app
+from extender.server import webhooks
+from extender.server.webhooks import LARGEST_REVIEW, MOST_BYTES, MOST_PARTS, webhooks_app
 from extender.webhooks.jobs import by_kind
 from tests.job_rules import Said
 
-CONVERSION = {
+CONVERSION: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "ConversionReview",
     "request": {"uid": "7", "desiredAPIVersion": "kueue.x-k8s.io/v1beta2", "objects": []},
@@ -91,11 +93,74 @@ async def test_what_is_no_review_is_a_bad_request(server: Server, path: str, bod
     assert (await server.post(path, body)).status_code == 400
 
 
-async def test_a_review_that_is_too_large_is_not_read(server: Server) -> None:
+@pytest.mark.parametrize("path", ["/mutate-job", "/validate-job", "/convert"])
+async def test_a_review_that_is_too_large_is_not_read(server: Server, path: str) -> None:
     async def endless() -> AsyncIterator[bytes]:
         while True:
             yield b" " * 2**20
 
-    answer = await server.client.post("/mutate-job", content=endless())
+    answer = await server.client.post(path, content=endless())
 
     assert answer.status_code == 413
+
+
+async def test_reviews_that_are_large_together_wait_for_the_next_try(server: Server) -> None:
+    """Bodies are kept until they are answered: so many at one time, whoever sends them."""
+    go_on = asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        for _ in range(LARGEST_REVIEW // 2**20):
+            yield b" " * 2**20
+        await go_on.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        slow_ones = [
+            tasks.create_task(server.client.post("/convert", content=slow()))
+            for _ in range(MOST_BYTES // LARGEST_REVIEW + 1)
+        ]
+        done, _ = await asyncio.wait(slow_ones, return_when=asyncio.FIRST_COMPLETED)
+        assert [task.result().status_code for task in done] == [503]
+        go_on.set()
+
+    assert sorted(task.result().status_code for task in slow_ones)[:-1] == [400] * (
+        MOST_BYTES // LARGEST_REVIEW
+    )
+    assert (await server.post("/convert", CONVERSION)).status_code == 200
+
+
+async def test_a_review_of_too_many_values_is_refused(server: Server) -> None:
+    job = Said().job() | {"many": [[]] * MOST_PARTS}
+
+    assert (await server.post("/validate-job", review(job))).status_code == 413
+
+
+async def test_a_large_job_is_judged_as_a_small_one(server: Server) -> None:
+    job = Said(spec={"suspend": False}).job()
+    small = await server.post("/mutate-job", review(job))
+    large = await server.post("/mutate-job", review(job | {"note": "x" * 2**19}))
+
+    assert large.json() == small.json()
+
+
+async def test_others_have_their_turn_while_a_long_list_is_converted(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With slices of no length each object is one."""
+    monkeypatch.setattr(webhooks, "SLICE_SECONDS", -1.0)
+    each = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Cohort", "metadata": {"name": "a"}}
+    asked = {**CONVERSION, "request": {**CONVERSION["request"], "objects": [each] * 500}}
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        counting = tasks.create_task(count())
+        answer = await server.post("/convert", asked)
+        counting.cancel()
+
+    assert len(answer.json()["response"]["convertedObjects"]) == 500
+    assert turns >= 500
