@@ -13,7 +13,7 @@ this one, comes to the same ones. Only a group that lacks room has a claim.
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from types import MappingProxyType
 
 from extender.api.wellknown import Reason
@@ -30,11 +30,13 @@ from extender.resources.quantity import Resources, add, subtract
 from extender.state.claims import Claim
 from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo
-from extender.state.pods import PodInfo
+from extender.state.pods import PodInfo, Shape
 from extender.state.snapshot import Snapshot
 
 MOST = 20
 """Groups that are looked at for claims; the others' turn comes when these have started."""
+SHAPES = 16
+"""Shapes of a group's pods by which nodes are told apart that it can use."""
 LARGEST = 3
 """How many times its own room a group may claim: pods of services never end, and new ones of theirs
 must find room whatever a gang waits for."""
@@ -51,6 +53,8 @@ class _Aged:
     pods: Sequence[PodInfo]
     """Those that are missing, `missing` of them at most."""
     missing: int
+    shapes: Sequence[Shape]
+    """Theirs, some of them where they are many: enough to tell which nodes they may use."""
 
     @property
     def asks(self) -> tuple[object, ...]:
@@ -211,7 +215,8 @@ def _aged(key: str, since: float, *, snapshot: Snapshot, now: float, aging: floa
     if missing <= 0 or len(pods) < missing:
         return None
     periods = min(int((now - since) / aging), LARGEST)
-    return _Aged(pod_group, tally.priority, since, periods, pods, missing)
+    shapes = tuple(islice(dict.fromkeys(pod.shape for pod in pods), SHAPES))
+    return _Aged(pod_group, tally.priority, since, periods, pods, missing, shapes)
 
 
 def _asks(pods: Sequence[PodInfo], schedulers: Collection[str] | None) -> bool:
@@ -288,13 +293,13 @@ class _Look:
 
     def _is_open(self, name: str) -> bool:
         """Return whether all pods of the group may go to a node."""
-        node, shapes = self.snapshot.nodes.get(name), dict.fromkeys(p.shape for p in self.aged.pods)
-        return node is not None and all(is_feasible(shape, node) for shape in shapes)
+        node = self.snapshot.nodes.get(name)
+        return node is not None and all(is_feasible(shape, node) for shape in self.aged.shapes)
 
     def _is_usable(self, name: str) -> bool:
         """Return whether any of the pods may."""
-        node, shapes = self.snapshot.nodes.get(name), dict.fromkeys(p.shape for p in self.aged.pods)
-        return node is not None and any(is_feasible(shape, node) for shape in shapes)
+        node = self.snapshot.nodes.get(name)
+        return node is not None and any(is_feasible(shape, node) for shape in self.aged.shapes)
 
     def _new(self) -> Steps[Claim | None]:
         """Return a claim beside the earlier ones; one without rooms where there is no place for it.

@@ -7,11 +7,16 @@ one that a node could take now is reason enough for another look.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from extender.gang.feasibility import is_feasible
 from extender.gang.room import Room, room_on
 from extender.state.pods import Shape
 from extender.state.snapshot import Snapshot
+
+MOST_NODES: Final = 128
+MOST_SHAPES: Final = 16
+"""More is not counted here: another look, which goes in slices, is due then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,9 @@ class Lack:
         else:
             nodes = snapshot.gained_since(room)
         total = sum(gained.values())
-        for name in nodes:
+        for number, name in enumerate(nodes):
+            if number == MOST_NODES or len(self.shapes) > MOST_SHAPES:
+                return True
             total -= gained.pop(name, 0)
             gained[name] = self._slots(name, snapshot)
             total += gained[name]

@@ -110,6 +110,9 @@ class GroupMemory:
         known = self._known(pod, group, offer)
         if known is not None:
             return known
+        if self.planner.is_resting(group):
+            text = f"{about(group)}no plan was found in time; another one is made later"
+            return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True)
         permitted = self.is_permitted(pod_group)
         steps = plan.making(pod, pod_group, snapshot=snapshot, offer=offer, permitted=permitted)
         answer = advance(steps, self.clock, seconds=PLAN_SECONDS)

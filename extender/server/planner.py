@@ -16,6 +16,9 @@ SLICE_SECONDS: Final = 0.01
 REST: Final = 9
 """How much longer a rest is than what a plan took that came to nothing."""
 
+MOST_SECONDS: Final = 5.0
+"""How long one plan may take, slices only: those of others wait behind it."""
+
 Kind = Literal["plan", "empty"]
 Job = tuple[str, Kind]
 """A group, and what is asked of it: where its pods go, or whether empty nodes would take them."""
@@ -69,6 +72,9 @@ class Planner:
         useful = self._slice(job)
         seconds = self._clock.monotonic() - began
         self._spent[job] = self._spent.get(job, 0.0) + seconds
+        if useful is None and self._spent[job] > MOST_SECONDS:
+            self._jobs[job].close()
+            useful = False
         if useful is not None:
             self._end(job, useful=useful)
         return seconds

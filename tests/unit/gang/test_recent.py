@@ -211,3 +211,18 @@ def test_with_a_node_that_went_it_may_never_fit() -> None:
     recent.add("g", lack_of(9), snapshot=snapshot)
     tell(cluster, ev.NodeDeleted("n1"))
     assert recent.get("g", snapshot=snapshot) is None
+
+
+def test_many_nodes_that_gained_are_reason_enough() -> None:
+    """They are looked at in slices then, and not in one answer."""
+    cluster = cluster_of(nodes(*[1] * 200))
+    recent, snapshot = HadNoRoom(), cluster.snapshot()
+    recent.add("g", lack_of(9, room=Room.EMPTY), snapshot=snapshot)
+    recent.add("h", lack_of(9, *(shape(n) for n in range(2, 30))), snapshot=snapshot)
+    for n in range(100):
+        cluster.apply(ev.NodeApplied(node(f"n{n}", 1, labels={"a": "b"})))
+    assert recent.get("g", snapshot=snapshot)
+    assert recent.get("h", snapshot=snapshot) is None
+    for n in range(200):
+        cluster.apply(ev.NodeApplied(node(f"n{n}", 1, labels={"a": "c"})))
+    assert recent.get("g", snapshot=snapshot) is None

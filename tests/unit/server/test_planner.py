@@ -175,3 +175,16 @@ def test_half_of_the_time_is_for_others() -> None:
     scene = Scene()
     scene.plan()
     assert scene.memory.planner.work() >= module.SLICE_SECONDS
+
+
+def test_a_plan_without_end_is_given_up_and_others_have_their_turn() -> None:
+    scene = Scene(step=module.MOST_SECONDS / 3)
+    scene.plan()
+    assert scene.work() < 10
+    assert scene.planned == 0
+    assert scene.memory.planner.is_resting(key("gang"))
+    found = scene.plan()
+    assert isinstance(found, Refuse)
+    assert (found.reason, found.deny) == (Reason.NOT_ENOUGH_RESOURCES, True)
+    assert "no plan was found in time" in found.message
+    assert not scene.memory.planner.is_busy(key("gang"))
