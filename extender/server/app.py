@@ -102,7 +102,11 @@ def create_app(
             max_body_bytes=max_body_bytes,
         )
         _document(app, name)
-    add_health(app, metrics.render, probes)
+
+    async def page() -> bytes:
+        return metrics.render()
+
+    add_health(app, page, probes)
     return app
 
 

@@ -1,6 +1,6 @@
 """What a process tells about itself: it lives, it is ready, and its metrics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ class Probes:
 
 def add_health(
     app: FastAPI,
-    metrics: Callable[[], bytes],
+    metrics: Callable[[], Awaitable[bytes]],
     probes: Probes,
     *,
     guard: Guard | None = None,
@@ -60,7 +60,7 @@ def add_health(
     async def metrics_page(request: Request) -> Response:
         if guard is not None:
             await guard.check(request, _METRICS)
-        return Response(metrics(), media_type=METRICS_TYPE)
+        return Response(await metrics(), media_type=METRICS_TYPE)
 
     text: dict[str, Any] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
     app.add_api_route(
@@ -96,7 +96,7 @@ def add_health(
 
 
 def health_app(
-    metrics: Callable[[], bytes],
+    metrics: Callable[[], Awaitable[bytes]],
     probes: Probes,
     *,
     guard: Guard | None = None,

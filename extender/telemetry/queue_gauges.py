@@ -34,19 +34,33 @@ class QueueGauges(Collector):
 
     def __init__(self, seen: Callable[[], Seen | None]) -> None:
         self._seen = seen
+        self._filled: tuple[Metric, ...] | None = None
 
-    @override
-    def collect(self) -> Iterator[Metric]:
-        """Yield what is true now."""
+    def fill(self) -> Iterator[None]:
+        """Work out what is true now, a queue at a time; the next `collect` yields it."""
         seen = self._seen()
         if seen is None:
             return
         queues, quotas, local = _cluster_queues(), _quotas(), _local_queues()
-        for queue in seen.snapshot.cluster_queues.values():
-            _tell_cluster_queue(queue, seen, queues=queues, quotas=quotas)
-        for local_queue in seen.snapshot.local_queues.values():
-            _tell_local_queue(local_queue, seen, local)
-        yield from (*queues.values(), *quotas.values(), *local.values())
+        cluster_queues, local_queues = seen.snapshot.cluster_queues, seen.snapshot.local_queues
+        for queue in map(cluster_queues.get, [*cluster_queues]):
+            if queue is not None:
+                _tell_cluster_queue(queue, seen, queues=queues, quotas=quotas)
+            yield
+        for local_queue in map(local_queues.get, [*local_queues]):
+            if local_queue is not None:
+                _tell_local_queue(local_queue, seen, local)
+            yield
+        self._filled = (*queues.values(), *quotas.values(), *local.values())
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        """Yield what `fill` found, or what is true now."""
+        if self._filled is None:
+            for _ in self.fill():
+                pass
+        found, self._filled = self._filled, None
+        yield from found or ()
 
 
 Families = Mapping[str, GaugeMetricFamily]

@@ -1,6 +1,6 @@
 """All metrics of the reconciler, in one place."""
 
-from prometheus_client import Counter, Gauge, Histogram, generate_latest
+from prometheus_client import Counter, Gauge, Histogram
 
 from extender.telemetry.metrics import closed_connections, new_registry
 
@@ -49,7 +49,3 @@ class ReconcilerMetrics:
         )
 
         self.closed_connections = closed_connections(self.registry)
-
-    def render(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
-        return generate_latest(self.registry)

@@ -41,6 +41,7 @@ from extender.state.cluster import Cluster
 from extender.state.events import Change
 from extender.telemetry.faults import GuardedCollector
 from extender.telemetry.jobs import JobMetrics
+from extender.telemetry.page import page
 from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.queue_gauges import QueueGauges
 from extender.telemetry.reconciler import ReconcilerMetrics
@@ -68,6 +69,7 @@ class Reconciler:
         self.lost: LeadershipLost | None = None
         self._snapshot = cluster.snapshot()
         self._metrics = ReconcilerMetrics()
+        self._gauges: QueueGauges | None = None
         self._loop = Loop(clock, self._metrics.registry, settings.health)
         decoder = Decoder(settings.gang.ignored())
         self.reflectors = reflectors(client, cluster, decoder, pods=ALL_PODS)
@@ -131,7 +133,7 @@ class Reconciler:
         self._count_phases(groups)
         guard = Guard(Reviews(client), clock) if chosen.authenticates else None
         self.app: FastAPI = health_app(
-            self._metrics.render, Probes(self.ready, self._loop.trouble), guard=guard
+            self._page, Probes(self.ready, self._loop.trouble), guard=guard
         )
         self.tls = serving(chosen, self._webhooks)
         self.closed_connections = self._metrics.closed_connections
@@ -167,6 +169,10 @@ class Reconciler:
                 guard=guard,
             ),
         )
+
+    async def _page(self) -> bytes:
+        filling = self._gauges.fill() if self._gauges is not None else ()
+        return await page(self._metrics.registry, self._loop.pacer, filling)
 
     def ready(self) -> dict[str, str | None]:
         """Return what is wrong with caches and webhooks; whoever waits to lead is ready too."""

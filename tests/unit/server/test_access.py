@@ -34,6 +34,10 @@ PATHS = {
 PREFIX = "/apis/visibility.kueue.x-k8s.io/v1beta2"
 
 
+async def numbers() -> bytes:
+    return b"numbers"
+
+
 class Server:
     """Knows one user, and what it may."""
 
@@ -67,7 +71,7 @@ class Scene:
         self.queues, self.clock, self.server = queues, ManualClock(), Server(*allowed)
         guard = Guard(self.server, self.clock)
         app = FastAPI()
-        add_health(app, lambda: b"numbers", Probes(lambda: {"cache": None}), guard=guard)
+        add_health(app, numbers, Probes(lambda: {"cache": None}), guard=guard)
         add_statuses(app)
         shown = seen or (lambda: view(queues))
         add_visibility(app, Visibility(shown, lambda: None, Pacer(self.clock), guard))

@@ -11,6 +11,10 @@ from extender.telemetry.metrics import new_registry
 from extender.wiring.loop import Loop
 
 
+async def numbers() -> bytes:
+    return b"numbers"
+
+
 def loop_of(limit: float = 30.0) -> tuple[Loop, LoopLag]:
     """Return what looks after a loop, and its lag."""
     loop = Loop(SystemClock(), new_registry(), Health(max_loop_lag_seconds=limit))
@@ -18,7 +22,7 @@ def loop_of(limit: float = 30.0) -> tuple[Loop, LoopLag]:
 
 
 async def livez(loop: Loop) -> httpx.Response:
-    app = health_app(lambda: b"", Probes(dict, loop.trouble))
+    app = health_app(numbers, Probes(dict, loop.trouble))
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app), base_url="http://test", trust_env=False
     ) as client:

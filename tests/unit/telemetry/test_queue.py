@@ -1,12 +1,16 @@
 """Metrics of the queue, under Kueue's names."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from prometheus_client import CollectorRegistry, generate_latest
 
 from extender.queueing import transitions as to
+from extender.runtime.clock import SystemClock
+from extender.runtime.pacer import Pacer
 from extender.state.queues.records import WorkloadInfo
+from extender.telemetry.page import page
 from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.queue_gauges import QueueGauges, Seen
 from tests.queue_makers import (
@@ -186,3 +190,38 @@ def test_names_and_help_are_as_prometheus_wants_them() -> None:
         assert re.fullmatch(r"kueue(_[a-z]+)+", family.name), family.name
         assert family.documentation.endswith("."), family.name
         assert not family.name.endswith(("_total", "_count", "_sum", "_bucket")), family.name
+
+
+async def test_a_page_is_the_same_whether_or_not_it_is_made_with_rests() -> None:
+    registry = CollectorRegistry()
+    queues = Admissions(*(cluster_queue(f"cq{number}") for number in range(5)), local_queue())
+    collector = QueueGauges(lambda: Seen(queues.snapshot, queues.pending))
+    registry.register(collector)
+    whole = generate_latest(registry)
+    steps = 0
+
+    def counted() -> Iterator[None]:
+        nonlocal steps
+        for step in collector.fill():
+            steps += 1
+            yield step
+
+    assert await page(registry, Pacer(SystemClock(), at_once=0.0), counted()) == whole
+    assert steps == 5 + 1
+
+
+async def test_a_queue_that_goes_while_a_page_is_made_is_left_out() -> None:
+    registry = CollectorRegistry()
+    queues = Admissions(cluster_queue("a"), cluster_queue("b"))
+    collector = QueueGauges(lambda: Seen(queues.snapshot, queues.pending))
+    registry.register(collector)
+
+    def interrupted() -> Iterator[None]:
+        for number, step in enumerate(collector.fill()):
+            if number == 0:
+                queues.drop(queues.snapshot.cluster_queues["b"])
+            yield step
+
+    text = await page(registry, Pacer(SystemClock()), interrupted())
+    assert b'cluster_queue="a"' in text
+    assert b'cluster_queue="b"' not in text

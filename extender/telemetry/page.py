@@ -1,0 +1,31 @@
+"""The page of metrics, made with rests: that of many queues is long."""
+
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+
+from extender.runtime.pacer import Pacer
+
+
+async def page(registry: CollectorRegistry, pacer: Pacer, prepare: Iterable[None] = ()) -> bytes:
+    """Return all metrics in Prometheus' text format; the steps of `prepare` are taken first."""
+    await pacer.go_through(prepare)
+    parts: list[bytes] = []
+    for family in registry.collect():
+        parts.append(generate_latest(cast("CollectorRegistry", _One(family))))
+        if pacer.is_due:
+            await pacer.rest()
+    return b"".join(parts)
+
+
+class _One:
+    """A registry of one family."""
+
+    def __init__(self, family: Metric) -> None:
+        self._family = family
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield it."""
+        yield self._family
