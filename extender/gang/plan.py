@@ -21,8 +21,13 @@ from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
 
-_ROOM_TEXT: Final = re.compile(r"\bInsufficient \S|\bToo many pods\b")
-"""How kube-scheduler's NodeResourcesFit says that a node is full."""
+_ROOM_TEXT: Final = re.compile(
+    r"\bInsufficient \S|\bToo many pods\b"
+    r"|\bno nodes available to schedule pods\b|\b0/0 nodes are available\b"
+    r"|\bnode\.kubernetes\.io/(not-ready|unreachable|unschedulable|network-unavailable)\b"
+)
+"""How kube-scheduler says that a node is full, that there is none, or that it is not ready: our own
+reading of the nodes sees all of these, and sees when they are over."""
 
 
 def make(

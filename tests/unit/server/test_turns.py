@@ -51,6 +51,19 @@ FIRST: dict[str, tuple[list[Any], list[Any]]] = {
         [pod_group("a", 2, created=1.0, version=8), *pods(2, group="a")],
         [pod_group("b", 2, created=1.0, version=7), *pods(2, group="b")],
     ),
+    "one that found no node when there was none": (
+        group("a", 5.0),
+        group("b", 1.0, unschedulable="no nodes available to schedule pods"),
+    ),
+    "one that found no node that was ready": (
+        group("a", 5.0),
+        group(
+            "b",
+            1.0,
+            unschedulable="0/1 nodes are available: 1 node(s) had untolerated taint(s) "
+            "{node.kubernetes.io/not-ready: }. no new claims to deallocate",
+        ),
+    ),
     "not by the name of the pod": (
         [pod_group("b", 2, created=1.0), pod("1", group="b"), pod("2", group="b")],
         [pod_group("a", 2, created=1.0), pod("8", group="a"), pod("9", group="a")],
