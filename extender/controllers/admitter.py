@@ -228,6 +228,8 @@ class Admitter:
     async def _guarded_cycle(self, tasks: asyncio.TaskGroup) -> None:
         """Run a cycle; after an error that no workload alone can cause, pause and try again."""
         try:
+            if self._anew:
+                await self._look_at_all()
             await self._cycle(tasks)
         except Exception as error:  # noqa: BLE001 - quota must go on being given
             FAULTS.report("admission-cycle", error)

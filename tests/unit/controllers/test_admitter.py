@@ -374,3 +374,11 @@ async def test_who_stands_behind_an_equal_one_is_told_as_well(scene: Scene) -> N
 
     async with scene.running():
         await scene.until(lambda: told() == {"second", "third", "fourth"})
+
+
+async def test_what_found_no_quota_is_tried_again_when_its_queue_gets_more(scene: Scene) -> None:
+    scene.put(workload("wide", 2))
+    async with scene.running():
+        await scene.until(lambda: scene.admitter.why(key("wide")))
+        scene.put(cluster_queue("cq", 2))
+        await scene.until(lambda: scene.admitted() == {"wide"})
