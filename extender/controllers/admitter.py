@@ -212,8 +212,7 @@ class Admitter:
     async def run(self) -> None:
         """Work until cancelled."""
         now = self._clock.wall()
-        for key in self._snapshot.workloads:
-            self._update(key, now)
+        await self._pacer.go_through(self._update(key, now) for key in [*self._snapshot.workloads])
         self._wakeup.set()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tell())
@@ -228,8 +227,9 @@ class Admitter:
     async def _guarded_cycle(self, tasks: asyncio.TaskGroup) -> None:
         """Run a cycle; after an error that no workload alone can cause, pause and try again."""
         try:
-            if self._anew:
+            while self._anew:
                 await self._look_at_all()
+                await asyncio.sleep(0)
             await self._cycle(tasks)
         except Exception as error:  # noqa: BLE001 - quota must go on being given
             FAULTS.report("admission-cycle", error)

@@ -158,7 +158,8 @@ class Reconciler:
 
     def _show(self, queue: Queue, guard: Guard | None) -> None:
         """Tell of the queue, over HTTP and in metrics."""
-        self._metrics.registry.register(GuardedCollector(QueueGauges(queue.seen)))
+        self._gauges = QueueGauges(queue.seen)
+        self._metrics.registry.register(GuardedCollector(self._gauges))
         election = self._election
         add_visibility(
             self.app,

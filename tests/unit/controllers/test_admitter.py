@@ -176,6 +176,19 @@ async def test_a_cycle_that_fails_as_a_whole_is_not_the_last_one(
     assert FAULTS.counts["admission-cycle"] == before + 1
 
 
+async def test_a_queue_that_is_another_one_has_its_workloads_tried_again(scene: Scene) -> None:
+    small = cluster_queue("cq", 0)
+    scene.put(small)
+    async with scene.running():
+        scene.add("first")
+        await scene.until(lambda: scene.admitter.why(key("first")))
+        assert scene.admitted() == set()
+        grown = cluster_queue("cq", 1)
+        meta = replace(grown.meta, uid=small.meta.uid, generation=small.meta.generation + 1)
+        scene.put(replace(grown, meta=meta))
+        await scene.until(lambda: scene.admitted() == {"first"})
+
+
 async def test_quota_of_a_write_without_an_answer_is_given_to_nobody_else(scene: Scene) -> None:
     scene.server.script = [LOST]
     scene.add("first", "second")
