@@ -212,7 +212,10 @@ class Admitter:
     async def run(self) -> None:
         """Work until cancelled."""
         now = self._clock.wall()
-        await self._pacer.go_through(self._update(key, now) for key in [*self._snapshot.workloads])
+        for key in [*self._snapshot.workloads]:
+            self._update(key, now)
+            if self._pacer.is_due:
+                await self._pacer.rest()
         self._wakeup.set()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._tell())
