@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from extender.kube.decode import DecodeError
-from extender.resources.quantity import Quantity, QuantityError, amount, parse_resources, show
+from extender.kube.decode import UNREADABLE, DecodeError
+from extender.resources.quantity import Quantity, amount, parse_resources, show
 from extender.state.queues.records import LimitInfo, RuntimeClassInfo
 
 Template = dict[str, Any]
@@ -43,7 +43,7 @@ def complete(
         if found is not None and found.overhead:
             spec.setdefault("overhead", dict(found.overhead))
         return msgspec.json.encode(template)
-    except (AttributeError, TypeError, msgspec.MsgspecError) as error:
+    except (AttributeError, TypeError, *UNREADABLE) as error:
         raise DecodeError(f"not a readable pod template: {error}") from error
 
 
@@ -57,7 +57,7 @@ def fault(completed: bytes, limits: Sequence[LimitInfo], asked: Mapping[str, int
     try:
         spec = msgspec.json.decode(completed).get("spec") or {}
         return next(_faults(spec, limits, asked), "")
-    except (AttributeError, TypeError, QuantityError) as error:
+    except (AttributeError, TypeError, *UNREADABLE) as error:
         raise DecodeError(f"not a readable pod template: {error}") from error
 
 

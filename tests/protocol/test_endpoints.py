@@ -5,6 +5,7 @@ Whatever is sent: no 5xx, no hang, and no status, type or body but what the docu
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import httpx
@@ -25,10 +26,12 @@ from schemathesis.specs.openapi.checks import (
 from extender.jobs.registry import builtin
 from extender.kube.reviews import Access, User
 from extender.runtime.clock import SystemClock
+from extender.runtime.pacer import Pacer
 from extender.server.access import Guard
 from extender.server.health import Probes, health_app
 from extender.server.visibility import Visibility, add_visibility
 from extender.server.webhooks import webhooks_app
+from extender.telemetry.page import page
 from extender.telemetry.reconciler import ReconcilerMetrics
 from extender.webhooks.jobs import by_kind
 from tests.protocol.served import served
@@ -81,7 +84,8 @@ class Reviewer:
 def reconciler(guard: Guard | None = None) -> FastAPI:
     queues = Admissions(cluster_queue(cpu=0), local_queue())
     queues.put(workload("waits", 1))
-    app = health_app(ReconcilerMetrics().render, Probes(lambda: {"pods": None}), guard=guard)
+    metrics = partial(page, ReconcilerMetrics().registry, Pacer(SystemClock()))
+    app = health_app(metrics, Probes(lambda: {"pods": None}), guard=guard)
     add_visibility(app, Visibility(lambda: view(queues), lambda: "us", SystemClock(), guard))
     return app
 
