@@ -58,6 +58,8 @@ class Reflector(Generic[T]):
         self._listed = listed
         self._applied = applied
         self._deleted = deleted
+        self.on_list: Callable[[], None] = lambda: None
+        """Called before a list is asked for."""
 
     @property
     def synced(self) -> bool:
@@ -96,6 +98,7 @@ class Reflector(Generic[T]):
     def _handle(self, event: Init | InitApply | Apply | Delete) -> None:
         match event:
             case Init():
+                self.on_list()
                 self._listing, self._unread = [], set()
             case InitApply(raw):
                 # One that cannot be read is there all the same: the list must not delete it.

@@ -54,6 +54,7 @@ class Cluster:
             ev.PodApplied: self._pod_applied,
             ev.PodSeen: self._pod_seen,
             ev.SeenEnded: self._seen_ended,
+            ev.PodsListing: self._pods_listing,
             ev.PodDeleted: self._pod_deleted,
             ev.NodeApplied: self._node_applied,
             ev.NodeDeleted: self._node_deleted,
@@ -190,8 +191,12 @@ class Cluster:
         if event.pod.uid in self._tables.pods or event.pod.uid in self._gone:
             return _NOTHING
         change = self._pod_applied(ev.PodApplied(event.pod.as_requested()))
-        self._tables.seen[event.pod.uid] = None
+        self._tables.seen[event.pod.uid] = False
         return change
+
+    def _pods_listing(self, _: ev.PodsListing) -> Change:
+        self._tables.seen = dict.fromkeys(self._tables.seen, True)
+        return _NOTHING
 
     def _seen_ended(self, event: ev.SeenEnded) -> Change:
         tables = self._tables

@@ -35,6 +35,11 @@ class SeenEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class PodsListing:
+    """A list of all pods is asked for: it has every pod that is there by now."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodDeleted:
     """A pod is gone, or has finished: finished pods hold nothing."""
 
@@ -187,6 +192,7 @@ Event = (
     PodApplied
     | PodSeen
     | SeenEnded
+    | PodsListing
     | PodDeleted
     | NodeApplied
     | NodeDeleted

@@ -7,7 +7,8 @@ nothing is counted twice: a pod and the one made in its place are never both the
 What may come between slices: requests of kube-scheduler and steps of our own, and facts of other
 kinds. Facts of the same kind may not: one task reads the list and then the watch that begins where
 the list ended. What is lacking is therefore looked up slice by slice, as the tables are then. A pod
-that only a request has shown is not lacking: it may be newer than the list.
+that only a request has shown is lacking if it was shown before the list was asked for: then it has
+gone, or has ended. One that was shown later may be newer than the list.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,8 +30,12 @@ def slices(listed: Listed, tables: Tables) -> Iterator[Sequence[Event]]:
     match listed:
         case ev.PodsListed(pods):
             uids = {pod.uid for pod in pods}
+
+            def is_newer(uid: str) -> bool:
+                return tables.seen.get(uid) is False
+
             known = [*tables.pods, *tables.ended]
-            yield from _some(known, lambda uid: uid in uids or uid in tables.seen, ev.PodDeleted)
+            yield from _some(known, lambda uid: uid in uids or is_newer(uid), ev.PodDeleted)
             yield from cut(map(ev.PodApplied, pods))
         case ev.NodesListed(nodes):
             names = {node.name for node in nodes}

@@ -40,8 +40,9 @@ class Tables:
     """By Workload: the UIDs of the pods that say that they are its."""
     on_node: dict[str, set[str]] = field(default_factory=dict)
     """By node: the UIDs of the pods that the API shows on it."""
-    seen: dict[str, None] = field(default_factory=dict)
-    """UIDs of pods that only requests have shown yet, and no watch."""
+    seen: dict[str, bool] = field(default_factory=dict)
+    """UIDs of pods that only requests have shown yet, and no watch; whether a list has begun since,
+    which must then have them."""
     assumed: dict[str, Assumption] = field(default_factory=dict)
     assumed_on: dict[str, set[str]] = field(default_factory=dict)
     """By node: the UIDs of the pods that room there is planned for, held or being taken by."""

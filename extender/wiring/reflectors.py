@@ -72,6 +72,7 @@ def reflectors(
         applied=lambda pod: _tell(cluster, ev.PodApplied(pod)),
         deleted=lambda pod: _tell(cluster, ev.PodDeleted(pod.uid)),
     )
+    members.on_list = lambda: _tell(cluster, ev.PodsListing())
     nodes = Reflector[NodeInfo](
         "nodes",
         watcher("/api/v1/nodes"),

@@ -283,6 +283,17 @@ def test_the_extender_changes_one_condition_of_a_group(
         extender.patch(POD_GROUPS, "g", group, body={"spec": {"minMember": 1}})
 
 
+def test_the_extender_writes_the_first_condition_of_a_group(
+    api: Api, extender: Api, namespace: str
+) -> None:
+    """Where no reconciler has written a status, its counts come with the condition."""
+    api.create(objects.pod_group("new", 2, namespace=namespace))
+    change = put("/status", {"conditions": [condition("Permitted", "False")]})
+    assert refused(extender, POD_GROUPS, "new", namespace, change, subresource="status") == ""
+    change = put("/status", {"conditions": [condition("Permitted", "False")], "running": 1})
+    assert refused(extender, POD_GROUPS, "new", namespace, change, subresource="status") != ""
+
+
 RECONCILER_MAY_NOT = {
     "an image": ([put(CONTAINER, "evil", "replace")], "spec: "),
     "a deadline": ([LIMIT], "spec: "),

@@ -91,6 +91,16 @@ def test_a_list_that_lacks_it_does_not_confirm_a_seen_pod(cluster: Cluster) -> N
     assert list(cluster.snapshot().seen) == []
 
 
+def test_one_that_was_seen_before_the_list_was_asked_for_is_lacking(cluster: Cluster) -> None:
+    """Its Binding may have been written, and the pod may have ended, while no watch ran."""
+    tell(cluster, nodes(8, 8), ev.PodSeen(MEMBERS[0]), ev.PodBinding(MEMBERS[0], "n0"))
+    tell(cluster, ev.PodsListing(), ev.PodSeen(MEMBERS[1]), ev.PodsListed(MEMBERS[2:]))
+    snapshot = cluster.snapshot()
+    assert MEMBERS[0].uid not in snapshot.pods
+    assert snapshot.used("n0") == {}
+    assert list(snapshot.seen) == [MEMBERS[1].uid]
+
+
 def test_room_that_is_planned_between_two_slices_yields_to_the_fact(cluster: Cluster) -> None:
     tell(cluster, nodes(8, 8), MEMBERS)
     last = replace(MEMBERS[-1], node="n1")
