@@ -206,7 +206,8 @@ class Admissions:
         if change.structure:
             for _ in self.pending.refresh_all(self.snapshot, self.now):
                 pass
-            self.pending.release_all(self.snapshot, self.now)
+            for _ in self.pending.release_all(self.snapshot, self.now):
+                pass
         self.pending.release(change.released, self.snapshot, self.now)
         self.pending.release_namespaces(change.namespaces)
 

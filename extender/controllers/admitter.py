@@ -230,8 +230,10 @@ class Admitter:
     async def _guarded_cycle(self, tasks: asyncio.TaskGroup) -> None:
         """Run a cycle; after an error that no workload alone can cause, pause and try again."""
         try:
-            while self._anew:
-                await self._look_at_all()
+            while self._anew or self.tree.version != self._snapshot.structure_version:
+                if self._anew:
+                    await self._look_at_all()
+                await self._look_at_structure()
                 await asyncio.sleep(0)
             await self._cycle(tasks)
         except Exception as error:  # noqa: BLE001 - quota must go on being given
@@ -244,13 +246,20 @@ class Admitter:
         self._anew = False
         now = self._clock.wall()
         await self._pacer.go_through(self.pending.refresh_all(self._snapshot, now))
-        self.pending.release_all(self._snapshot, now)
+        await self._pacer.go_through(self.pending.release_all(self._snapshot, now))
         for key in self._resting:
             self.pending.remove(key)
 
+    async def _look_at_structure(self) -> None:
+        """Have the tree of quota as ClusterQueues and cohorts are now, unless they change again."""
+        if self.tree.version != self._snapshot.structure_version:
+            tree = QuotaTree(self._snapshot, whole=False)
+            await self._pacer.go_through(tree.pieces())
+            if tree.version == self._snapshot.structure_version:
+                self.tree = tree
+
     async def _cycle(self, tasks: asyncio.TaskGroup) -> None:
         sweeping, seconds = self.pending.sweeping, 0.0
-        self.tree = QuotaTree.of(self._snapshot, self.tree)
         now = self._clock.wall()
         work = cycle.Cycle(
             self._snapshot,
@@ -467,14 +476,16 @@ class Admitter:
         while True:
             await asyncio.sleep(SWEEP)
             try:
-                self._note_followers()
+                await self._note_followers()
             except Exception as error:  # noqa: BLE001 - the next sweep begins anew
                 FAULTS.report("admission-tell", error)
 
-    def _note_followers(self) -> None:
-        for key, tried in list(self.pending.followers()):
-            if key not in self._waits and tried in self._waits:
+    async def _note_followers(self) -> None:
+        for key, tried in self.pending.followers():
+            if key not in self._waits and tried in self._waits and self.pending.is_parked(key):
                 self._note(replace(self._waits[tried], workload=key))
+            if self._pacer.is_due:
+                await self._pacer.rest()
 
     async def _tell_one(self, key: str) -> bool:
         wait, before = self._waits.get(key), self._snapshot.workloads.get(key)

@@ -216,11 +216,13 @@ class PendingQueues:
             if name in self._queues:
                 self._release(name, snapshot, roomless=False)
 
-    def release_all(self, snapshot: QueueSnapshot, now: float) -> None:
-        """Have everybody tried again."""
+    def release_all(self, snapshot: QueueSnapshot, now: float) -> Iterator[None]:
+        """Have all workloads tried again, those of one ClusterQueue at a time."""
         self.due(now)
-        for name in self._queues:
-            self._release(name, snapshot)
+        for name in [*self._queues]:
+            if name in self._queues:
+                self._release(name, snapshot)
+                yield
 
     def release_namespaces(self, namespaces: Collection[str]) -> None:
         """Have everybody in these namespaces tried again: who takes them may be another one."""
@@ -363,9 +365,12 @@ class PendingQueues:
         return key in self._late
 
     def followers(self) -> Iterator[tuple[str, str]]:
-        """Yield those that are parked behind an equal one, each with the one that was tried."""
-        for queue in self._queues.values():
-            for line in queue.lines.values():
+        """Yield those that are parked behind an equal one, each with the one that was tried.
+
+        The lines may change meanwhile: ask `is_parked` after a pause.
+        """
+        for queue in [*self._queues.values()]:
+            for line in [*queue.lines.values()]:
                 if line.parked is not None:
                     behind = line.orders[bisect_left(line.orders, line.parked) :]
                     yield from ((order[-1], line.parked[-1]) for order in behind)

@@ -11,6 +11,8 @@ heads cost and not what all queues do.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from extender.queueing.cohorts import path
@@ -20,6 +22,8 @@ from extender.state.queues.records import FlavorResource, Quota, ResourceGroup
 from extender.state.queues.snapshot import QueueSnapshot
 
 _NO_QUOTA = Quota()
+_AT_ONCE: Final = 16
+"""ClusterQueues, or cohorts, that are one piece of building a tree."""
 
 
 @dataclass(slots=True, eq=False)
@@ -127,7 +131,8 @@ class _Borrowers:
 class QuotaTree:
     """All ClusterQueues and cohorts of one structure."""
 
-    def __init__(self, snapshot: QueueSnapshot) -> None:
+    def __init__(self, snapshot: QueueSnapshot, *, whole: bool = True) -> None:
+        """Take the structure of a snapshot; if not `whole`, go through `pieces` before use."""
         self.version = snapshot.structure_version
         self.holders = Holders(snapshot)
         self.unfit: WeakKeyDictionary[Shape, dict[tuple[str, int], tuple[str | None, ...]]]
@@ -140,7 +145,17 @@ class QuotaTree:
         self._cohorts: dict[str, Node] = {}
         self._queues: dict[str, Node] = {}
         self._borrowers: dict[tuple[Node, frozenset[FlavorResource]], _Borrowers] = {}
-        self._build()
+        self._rest = self._build()
+        if whole:
+            for _ in self._rest:
+                pass
+
+    def pieces(self) -> Iterator[None]:
+        """Do what is left of the tree, a few ClusterQueues at a time.
+
+        When the structure changes meanwhile, `version` is not the snapshot's and the tree is void.
+        """
+        yield from self._rest
 
     @classmethod
     def of(cls, snapshot: QueueSnapshot, before: "QuotaTree | None" = None) -> "QuotaTree":
@@ -228,20 +243,23 @@ class QuotaTree:
             self._borrowers[cohort, some] = known
         return known.found
 
-    def _build(self) -> None:
+    def _build(self) -> Iterator[None]:
         snapshot = self._snapshot
-        for queue in snapshot.cluster_queues.values():
+        for number, queue in enumerate([*snapshot.cluster_queues.values()], 1):
             node = Node(queue.name, is_queue=True, quotas=_quotas(queue.resource_groups))
             self._queues[queue.name] = node
             # Whoever is in a circle is not active, and on its own.
             if queue.cohort and path(queue.cohort, snapshot.cohorts) is not None:
                 self._join(node, queue.cohort)
+            if number % _AT_ONCE == 0:
+                yield
         for cohort in snapshot.cohorts.values():
             if path(cohort.name, snapshot.cohorts) is not None:
                 self._cohort(cohort.name)
-        for node in [*self._cohorts.values(), *self._queues.values()]:
-            if node.parent is None:
-                _sum_up(node)
+        yield
+        roots = [x for x in (*self._cohorts.values(), *self._queues.values()) if x.parent is None]
+        summed = chain.from_iterable(map(_sum_up, roots))
+        yield from islice(summed, _AT_ONCE - 1, None, _AT_ONCE)
 
     def _join(self, node: Node, cohort: str) -> None:
         node.parent = self._cohort(cohort)
@@ -276,12 +294,12 @@ def _quotas(groups: tuple[ResourceGroup, ...]) -> dict[FlavorResource, Quota]:
     }
 
 
-def _sum_up(node: Node) -> None:
-    """Fill in what follows from quotas, children first."""
+def _sum_up(node: Node) -> Iterator[None]:
+    """Fill in what follows from quotas, children first; yield after each node."""
     node.subtree = {what: quota.nominal for what, quota in node.quotas.items()}
     node.queues = [node] if node.is_queue else []
     for child in node.children:
-        _sum_up(child)
+        yield from _sum_up(child)
         node.queues += child.queues
         node.height = max(node.height, child.height + 1)
         for what, amount in child.subtree.items():
@@ -291,3 +309,4 @@ def _sum_up(node: Node) -> None:
         for what, quota in node.quotas.items():
             if quota.lending_limit is not None:
                 node.kept[what] = max(0, node.subtree[what] - quota.lending_limit)
+    yield

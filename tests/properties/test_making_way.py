@@ -215,7 +215,8 @@ class World:
 
     def missed(self) -> list[str]:
         """Return who is admitted when everybody is tried, at rest: nobody had tried them."""
-        self.queues.pending.release_all(self.queues.snapshot, self.queues.now)
+        for _ in self.queues.pending.release_all(self.queues.snapshot, self.queues.now):
+            pass
         return [each.workload for each in self.queues.decide() if isinstance(each, Admit)]
 
     def finish(self) -> None:

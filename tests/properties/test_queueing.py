@@ -279,7 +279,8 @@ class Queueing(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         self.run_down()
-        self.world.pending.release_all(self.world.snapshot, self.world.now)
+        for _ in self.world.pending.release_all(self.world.snapshot, self.world.now):
+            pass
         outcomes = self.world.decide()
         # Those admitted meanwhile may be worth a preemption to who found nobody before.
         assert not [x for x in outcomes if isinstance(x, Admit)], "somebody was not tried"

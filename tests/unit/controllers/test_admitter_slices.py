@@ -3,11 +3,15 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from extender.controllers.admitter import SLICE
 from extender.queueing.cycle import Admit, Cycle, Outcome
+from extender.queueing.pending import PendingQueues
+from extender.queueing.quota import QuotaTree
+from extender.runtime.pacer import Pacer
 from extender.state.queues import events as ev
 from tests.makers import ManualClock
 from tests.queue_makers import admission, cluster_queue, condition, local_queue, workload
@@ -25,24 +29,30 @@ class WorkingClock(ManualClock):
 
 
 class Watched:
-    """Counts the pieces of cycles, and calls a function in each turn of the loop meanwhile."""
+    """Counts pieces of cycles or other work, and calls a function in each turn meanwhile."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, each_turn: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        each_turn: Callable[[], None],
+        owner: type = Cycle,
+        work: str = "pieces",
+    ) -> None:
         self.turns = 0
         self.pieces: list[int] = []
         """How many pieces were done in each turn."""
         self._each_turn, self._on = each_turn, False
-        original = Cycle.pieces
+        original = getattr(owner, work)
 
-        def pieces(cycle: Cycle) -> Iterator[Outcome | None]:
+        def pieces(*args: Any) -> Iterator[Any]:
             self._on = True
             self._tick()
-            for piece in original(cycle):
+            for piece in original(*args):
                 self.pieces[-1] += 1
                 yield piece
             self._on = False
 
-        monkeypatch.setattr(Cycle, "pieces", pieces)
+        monkeypatch.setattr(owner, work, pieces)
 
     def _tick(self) -> None:
         if self._on:
@@ -119,3 +129,53 @@ async def test_what_was_admitted_is_applied_before_others_have_their_turn(
     assert decided
     assert watched.turns > 2
     assert unknown == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "work"),
+    [
+        (QuotaTree, "pieces"),
+        (PendingQueues, "refresh_all"),
+        (PendingQueues, "release_all"),
+        (PendingQueues, "followers"),
+    ],
+)
+async def test_work_over_all_queues_has_rests(
+    monkeypatch: pytest.MonkeyPatch, owner: type, work: str
+) -> None:
+    scene, clock = Scene(), WorkingClock()
+    scene.admitter._clock, scene.admitter._pacer = clock, Pacer(clock)
+    for number in range(100):
+        name = f"q{number}"
+        scene.put(cluster_queue(name, 1, "all"), local_queue(name))
+        scene.put(workload(f"w{number}", 200, name), workload(f"v{number}", 200, name))
+    watched = Watched(monkeypatch, lambda: None, owner, work)
+
+    async with scene.running():
+        await asyncio.sleep(1)
+        scene.put(cluster_queue("q0", 2, "all"))
+        await asyncio.sleep(5)
+
+    assert sum(watched.pieces) > 6
+    assert max(watched.pieces) <= 2
+
+
+async def test_a_structure_that_changes_while_it_is_taken_in_is_taken_in_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene, clock = Scene(), WorkingClock()
+    scene.admitter._clock, scene.admitter._pacer = clock, Pacer(clock)
+    for number in range(100):
+        scene.put(cluster_queue(f"q{number}", 1), local_queue(f"q{number}"))
+    scene.put(workload("w", 2, "q0"))
+
+    def grow() -> None:
+        if watched.turns == 2:
+            scene.put(cluster_queue("q0", 2))
+
+    watched = Watched(monkeypatch, grow, QuotaTree)
+    async with scene.running():
+        await asyncio.sleep(1)
+
+    assert watched.turns > 4
+    assert scene.admitted() == {"w"}

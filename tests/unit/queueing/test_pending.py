@@ -154,7 +154,8 @@ def test_who_is_sent_back_waits_until_its_time() -> None:
     assert queues.run() == ()
     assert queues.pending.counts("cq") == Counts(inadmissible=1)
     assert queues.pending.next_due() == queues.now + 60
-    queues.pending.release_all(queues.snapshot, queues.now)
+    for _ in queues.pending.release_all(queues.snapshot, queues.now):
+        pass
     assert queues.run() == ()
 
     queues.now += 60
@@ -166,7 +167,8 @@ def test_who_is_sent_back_waits_until_its_time() -> None:
 def test_who_is_not_requeued_waits_for_its_condition(queues: Admissions) -> None:
     made = workload("w", conditions=(condition("Requeued", "PodsReadyTimeout", true=False),))
     queues.put(made)
-    queues.pending.release_all(queues.snapshot, queues.now)
+    for _ in queues.pending.release_all(queues.snapshot, queues.now):
+        pass
     assert queues.run() == ()
     assert queues.waiting() == ["w"]
     queues.put(changed(made, conditions=(condition("Requeued", "BackoffFinished"),)))
@@ -183,7 +185,8 @@ def test_a_namespace_that_is_not_selected_bars_nobody(strategy: str) -> None:
     assert queues.run() == (
         Wait(key("w"), "Misconfigured", "namespace ns doesn't match ClusterQueue selector"),
     )
-    queues.pending.release_all(queues.snapshot, queues.now)
+    for _ in queues.pending.release_all(queues.snapshot, queues.now):
+        pass
     assert queues.run() == ()
     queues.put(NamespaceInfo("elsewhere", {"team": "a"}))
     assert queues.run() == ()

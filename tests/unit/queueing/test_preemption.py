@@ -203,7 +203,8 @@ def gone(queues: Admissions, name: str, *, still: bool) -> None:
 def test_nobody_has_to_go_twice_or_for_two() -> None:
     queues = scene(("x", 4, "a", 0), ("y", 4, "a", 0), mine=LOWER)
     assert victims(queues, 4, 2) == [("y", OWN)]
-    queues.pending.release_all(queues.snapshot, queues.now)
+    for _ in queues.pending.release_all(queues.snapshot, queues.now):
+        pass
     (again,) = queues.run()
     assert isinstance(again, Wait)
     assert again.reason == "WaitingForPreemptedWorkloads"
