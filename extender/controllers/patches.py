@@ -75,6 +75,10 @@ class Patches(Generic[T]):
         self._order: deque[str] = deque()
         """Batches that have something waiting, each once; the first has its turn."""
         self._pods: set[str] = set()
+        """UIDs of pods that wait for a patch or are being patched."""
+        self._running: set[str] = set()
+        self._again: dict[str, tuple[str, PodInfo, T]] = {}
+        """By UID: the patch that a pod gets after the one under way, and its batch."""
         self._troubles: dict[str, _Trouble] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -86,13 +90,22 @@ class Patches(Generic[T]):
         return {uid for uid, trouble in self._troubles.items() if trouble.until > now}
 
     def forget(self, uid: str) -> None:
-        """Drop what is known of a pod that is gone."""
-        self._troubles.pop(uid, None)
+        """Drop what is known of a pod that needs no patch; a patch under way counts again."""
+        if uid not in self._pods:
+            self._troubles.pop(uid, None)
 
-    def add(self, batch: str, patches: Iterable[tuple[PodInfo, T]]) -> None:
-        """Have pods patched; one that is being patched, or waits for it, is not taken twice."""
+    def add(self, batch: str, patches: Iterable[tuple[PodInfo, T]], *, again: bool = False) -> None:
+        """Have pods patched; one that waits for a patch is not taken twice.
+
+        Neither is one that is being patched, unless `again`: then it is patched once more after
+        that. The API server may have stored the first patch long before its answer arrives, and
+        what the second one is for may have happened in between.
+        """
         for pod, patch in patches:
-            if pod.uid not in self._pods:
+            if pod.uid in self._running:
+                if again:
+                    self._again[pod.uid] = batch, pod, patch
+            elif pod.uid not in self._pods:
                 self._pods.add(pod.uid)
                 known = self._batches.setdefault(batch, _Batch())
                 if not known.waiting:
@@ -122,6 +135,7 @@ class Patches(Generic[T]):
             if batch.waiting:
                 self._order.append(key)
             batch.running += 1
+            self._running.add(pod.uid)
             task = asyncio.get_running_loop().create_task(self._run(key, pod, patch))
             self._tasks.add(task)
             task.add_done_callback(self._ended)
@@ -140,18 +154,27 @@ class Patches(Generic[T]):
             FAULTS.report("waker", error, key=pod.key)
             self._give_up(pod, patch, ApiError(f"internal error: {error}"))
         else:
-            self._pods.discard(pod.uid)
+            again = self._end(pod.uid)
             self._troubles.pop(pod.uid, None)
             self._done(patch)
+            if again is not None:
+                self.add(again[0], [again[1:]])
         finally:
-            self._pods.discard(pod.uid)
             batch = self._batches[key]
             batch.running -= 1
             if not batch.running and not batch.waiting:
                 del self._batches[key]
 
+    def _end(self, uid: str) -> tuple[str, PodInfo, T] | None:
+        """Take note that a pod is no longer being patched; return the patch that is to follow."""
+        self._pods.discard(uid)
+        self._running.discard(uid)
+        return self._again.pop(uid, None)
+
     def _give_up(self, pod: PodInfo, patch: T, error: ApiError) -> None:
-        self._pods.discard(pod.uid)
+        again = self._end(pod.uid)
+        if again is not None:
+            pod, patch = again[1:]  # the newer one is tried after the pause
         pause = self._rest(pod.uid, error)
         _log.warning("could not wake a pod", pod=pod.key, error=str(error), retry_in=pause)
         self._failed(Failure(pod, patch, error, pause))

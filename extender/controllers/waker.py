@@ -169,6 +169,8 @@ class Waker:
             self._wake(pod.group or uid, (refusal.pod,))
         elif pod.group is not None and pod.is_held_back:
             self._queue.add(pod.group)
+        else:
+            self._patches.forget(uid)
 
     def _wake_for_room(self) -> None:
         """Wake the next ones; the others have their turn a moment later."""
@@ -183,7 +185,8 @@ class Waker:
         if reasons:
             self._cluster.apply(ev.PodsTried(list(reasons)))
             patches = [(pod, _Patch(reasons[pod.uid])) for pod in pods if pod.uid in reasons]
-            self._patches.add(batch, patches)
+            # A pod that is being patched was tried since, or it would not be refused again.
+            self._patches.add(batch, patches, again=True)
 
     async def _write(self, pod: PodInfo, patch: _Patch) -> None:
         ref = PodRef(pod.namespace, pod.name, pod.uid)
@@ -201,9 +204,15 @@ class Waker:
         kind = type(failure.error).__name__.removesuffix("Error")
         self._metrics.wake_failures.labels(kind).inc()
         if patch.reason is not None:
-            self._cluster.apply(ev.PodRefused(pod, patch.reason))
+            self._refuse_again(pod.uid, patch.reason)
         self._queue.add_after(pod.uid, failure.pause)
         if failure.is_of_this_pod and pod.group is not None and patch.reason is not None:
             self._queue.add(pod.group)
             # A sibling that lacks room is picked where it is about room.
             self.on_change(ev.Change(room=True))
+
+    def _refuse_again(self, uid: str, reason: str) -> None:
+        """Keep the reason of a pod that has neither a node nor a newer refusal by now."""
+        now = self._snapshot.pods.get(uid)
+        if now is not None and now.node is None and uid not in self._snapshot.refused:
+            self._cluster.apply(ev.PodRefused(now, reason))

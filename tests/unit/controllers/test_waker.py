@@ -353,6 +353,78 @@ async def test_what_is_known_of_a_pod_that_is_gone_is_dropped(bench: Bench) -> N
     assert bench.waker._patches._batches == {}
 
 
+async def test_a_pod_that_is_refused_again_while_it_is_being_patched_is_woken_again(
+    bench: Bench,
+) -> None:
+    """kube-scheduler tries a pod once the patch is stored; its answer may come much later."""
+    tell(bench.cluster, PLAIN)
+    for _ in range(3):
+        tell(bench.cluster, ev.PodRefused(PLAIN, Reason.CACHE_BEHIND))
+        bench.waker.after(PLAIN.uid, 0)
+        await asyncio.sleep(0.02)
+    assert bench.patcher.done == [("wake", PLAIN.name)]
+    await asyncio.sleep(1)
+
+    assert bench.patcher.done == [("wake", PLAIN.name)] * 2, "once for both later refusals"
+    assert bench.cluster.snapshot().refused == {}
+
+
+async def test_a_gate_is_taken_away_once_though_the_group_changes_meanwhile(bench: Bench) -> None:
+    tell(bench.cluster, pod_group(), *GATED)
+    await asyncio.sleep(0.05)
+    assert len(bench.patcher.patches) == 3
+    tell(bench.cluster, pod("late", group="gang", gates=(GANG_GATE,)))
+    await asyncio.sleep(1)
+
+    assert Counter(name for _, _, name in bench.patcher.patches) == {
+        **{each.name: 1 for each in GATED},
+        "late": 1,
+    }
+
+
+async def test_the_newer_reason_stays_where_a_patch_fails(bench: Bench) -> None:
+    bench.patcher.broken = {each.name: ForbiddenError("no", status=403) for each in (PLAIN, A)}
+    tell(bench.cluster, PLAIN, A)
+    for each in (PLAIN, A):
+        tell(bench.cluster, ev.PodRefused(each, Reason.CACHE_BEHIND))
+        bench.waker.after(each.uid, 0)
+    await asyncio.sleep(0.05)
+    tell(bench.cluster, *(ev.PodRefused(each, Reason.RESERVED) for each in (PLAIN, A)))
+    bench.waker.after(A.uid, 0)  # that one is to be woken again, the other one is not
+    await asyncio.sleep(1)
+
+    refused = bench.cluster.snapshot().refused
+    assert {uid: each.reason for uid, each in refused.items()} == {
+        PLAIN.uid: Reason.RESERVED,
+        A.uid: Reason.RESERVED,
+    }
+
+
+async def test_a_pod_that_has_a_node_by_now_is_not_tried_again(bench: Bench) -> None:
+    bench.patcher.failures = [UnavailableError("down", status=503)]
+    tell(bench.cluster, PLAIN, ev.PodRefused(PLAIN, Reason.RESERVED))
+    bench.waker.after("", 0)
+    await asyncio.sleep(0.05)
+    tell(bench.cluster, replace(PLAIN, node="n0"))
+    await asyncio.sleep(5)
+
+    assert bench.patcher.done == [("wake", PLAIN.name)]
+    assert bench.cluster.snapshot().refused == {}
+    assert bench.waker._patches._troubles == {}
+
+
+async def test_what_is_known_of_a_pod_that_was_tried_meanwhile_is_dropped(bench: Bench) -> None:
+    bench.patcher.broken = {PLAIN.name: ForbiddenError("no", status=403)}
+    tell(bench.cluster, PLAIN, ev.PodRefused(PLAIN, Reason.RESERVED))
+    bench.waker.after("", 0)
+    await asyncio.sleep(1)
+    assert set(bench.waker._patches._troubles) == {PLAIN.uid}
+    tell(bench.cluster, ev.PodsTried([PLAIN.uid]))
+    await asyncio.sleep(61)
+
+    assert bench.waker._patches._troubles == {}
+
+
 async def make_room_often(bench: Bench, *, seconds: int) -> None:
     """Have a plan come and go twice a second."""
     filler = pod("filler", 1)
