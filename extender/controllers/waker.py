@@ -122,7 +122,10 @@ class Waker:
 
     def after(self, key: str, seconds: float) -> None:
         """Have a group looked at later, a pod by its UID, or ROOM."""
-        self._queue.add_after(key, seconds)
+        if seconds <= 0:
+            self._queue.add(key)  # a timer would take the place of a later one
+        else:
+            self._queue.add_after(key, seconds)
 
     async def run(self) -> None:
         """Work until cancelled."""

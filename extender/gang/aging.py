@@ -22,7 +22,7 @@ from extender.gang.feasibility import is_feasible
 from extender.gang.fit import Packing, fitting
 from extender.gang.lack import Lack
 from extender.gang.options import Options
-from extender.gang.recent import HadNoRoom
+from extender.gang.recent import HadNoRoom, versions_of
 from extender.gang.room import Room
 from extender.gang.steps import PIECE, Steps, at_once
 from extender.gang.verdicts import Refuse
@@ -257,6 +257,7 @@ class _Look:
         group, asks = aged.pod_group.key, aged.asks[:3]
         if memory.asked.get(group) == asks and memory.lacking.get(group, snapshot=snapshot):
             return False
+        began = versions_of(snapshot)
         found = yield from fitting(aged.pods, aged.missing, group=group, snapshot=snapshot)
         if found.complete:
             return True
@@ -265,7 +266,7 @@ class _Look:
         lack = Lack(group, aged.priority, shapes, missing, Room.FREE)
         memory.asked[group] = asks
         memory.lacking.add(
-            group, Refuse(Reason.NOT_ENOUGH_RESOURCES, "", lack=lack), snapshot=snapshot
+            group, Refuse(Reason.NOT_ENOUGH_RESOURCES, "", lack=lack), versions=began
         )
         return False
 
@@ -278,11 +279,16 @@ class _Look:
             return False
         changed = claim.rooms.keys() & self.nodes.changed
         return all(map(self._is_open, changed)) and all(
-            left.get(resource, 0) >= value
-            for name, amounts in claim.rooms.items()
-            for left in (self.earlier.left(self.snapshot.nodes[name]),)
-            for resource, value in amounts.items()
+            self._has_left(name, amounts) for name, amounts in claim.rooms.items()
         )
+
+    def _has_left(self, name: str, amounts: Resources) -> bool:
+        """Return whether earlier claims leave so much; nothing, of a node that has just gone."""
+        node = self.snapshot.nodes.get(name)
+        if node is None:
+            return False
+        left = self.earlier.left(node)
+        return all(left.get(resource, 0) >= value for resource, value in amounts.items())
 
     def _bars_the_same(self, claim: Claim) -> bool:
         """Return whether the nodes that changed are barred as far as the group can use them."""

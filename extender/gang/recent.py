@@ -18,20 +18,19 @@ from extender.state.snapshot import Snapshot
 
 MAX_GROUPS = 100_000
 
+Versions = tuple[int, int]
+"""Of room and of nodes, as a snapshot counts them."""
+
 
 @dataclass(slots=True)
 class _Failure:
     verdict: Refuse
-    versions: tuple[int, int]
-    """Of room and of nodes, up to which it is known to stand."""
+    versions: Versions
+    """Up to which it is known to stand."""
     shape: Shape | None = None
     """Of the pod that was tried."""
     gained: dict[str, int] = field(default_factory=dict)
     """How many of the pods that lack room could go to nodes that have gained some since."""
-
-    @classmethod
-    def of(cls, verdict: Refuse, snapshot: Snapshot, shape: Shape | None = None) -> "_Failure":
-        return cls(verdict, _versions(snapshot), shape)
 
     def left(self) -> Refuse:
         """Return the verdict, with no more lack than the nodes that gained have left."""
@@ -47,7 +46,7 @@ class _Failure:
         A group that lacks room gets another chance when enough may have appeared; one that would
         not fit on empty nodes, when other nodes would take it.
         """
-        now = _versions(snapshot)
+        now = versions_of(snapshot)
         if now == self.versions:
             return True
         lack = self.verdict.lack
@@ -60,7 +59,11 @@ class _Failure:
         return True
 
 
-def _versions(snapshot: Snapshot) -> tuple[int, int]:
+def versions_of(snapshot: Snapshot) -> Versions:
+    """Return the versions of room and of nodes; a plan takes those of its begin.
+
+    Room that appears while a plan is made may be on nodes that the plan has already passed.
+    """
     return snapshot.capacity_version, snapshot.nodes_version
 
 
@@ -74,11 +77,11 @@ class Denied:
         )
 
     def add(
-        self, group: str, verdict: Refuse, *, snapshot: Snapshot, shape: Shape | None = None
+        self, group: str, verdict: Refuse, *, versions: Versions, shape: Shape | None = None
     ) -> None:
-        """Remember that a group failed, unless an earlier failure still counts."""
+        """Remember a failure, true at these versions, unless an earlier one still counts."""
         if self._failures is not None and group not in self._failures:
-            self._failures[group] = _Failure.of(verdict, snapshot, shape)
+            self._failures[group] = _Failure(verdict, versions, shape)
 
     def get(self, group: str, *, snapshot: Snapshot) -> Refuse | None:
         """Return the verdict of the failure that still counts, if any."""
@@ -122,9 +125,9 @@ class HadNoRoom:
     def __init__(self) -> None:
         self._answers: LRUCache[str, _Failure] = LRUCache(MAX_GROUPS)
 
-    def add(self, group: str, answer: Refuse, *, snapshot: Snapshot) -> None:
-        """Keep an answer."""
-        self._answers[group] = _Failure.of(answer, snapshot)
+    def add(self, group: str, answer: Refuse, *, versions: Versions) -> None:
+        """Keep an answer that was true at these versions."""
+        self._answers[group] = _Failure(answer, versions)
 
     def get(self, group: str, *, snapshot: Snapshot) -> Refuse | None:
         """Return the answer that still counts."""

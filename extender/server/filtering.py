@@ -55,6 +55,9 @@ RESAMPLE_SECONDS: Final = 0.05
 """On big clusters the next attempt sees other nodes; no need to wait for anything."""
 
 _SAYS_NOTHING_OF_ROOM: Final = frozenset((Reason.PLANNING, Reason.CACHE_STALE))
+PLANNED_FIRST_SECONDS: Final = 1.0
+"""When a gang is tried again at the latest that waits for the plan of another one: the end of that
+plan wakes it."""
 STALE_SECONDS: Final = 10.0
 """How often a gang is tried while nothing is heard of the API server."""
 
@@ -83,6 +86,9 @@ class Filtering:
         self.stale: Callable[[], str | None] = lambda: None
         """Returns a kind whose watch is stale."""
         self.lags = Lags(memory.clock.monotonic)
+        self._behind_plans: set[str] = set()
+        """Groups that wait for the plan of a group that goes first."""
+        memory.planner.on_end(self._plan_ended)
 
     def filter(self, body: bytes) -> bytes:
         """Return the nodes that the pod may use, or one text for why there is none."""
@@ -207,8 +213,11 @@ class Filtering:
         That is when a window ends, another sample is drawn, or a group had its turn in vain.
         """
         options = self._memory.options
-        if group is not None and reason is Reason.PLANNING and not self._memory.is_planned(group):
-            self._wake_after(group, RESAMPLE_SECONDS)  # others are planned first
+        rest = self._memory.planner.rest_left(group) if group is not None else 0.0
+        if group is not None and rest:
+            self._wake_after(group, rest)
+        elif group is not None and reason is Reason.PLANNING:
+            self._wake_when_planned(group)
         if group is not None and reason is Reason.CACHE_STALE:
             self._wake_after(group, STALE_SECONDS)
         if group is not None and reason is Reason.RECENTLY_DENIED:
@@ -217,6 +226,23 @@ class Filtering:
             self._wake_after(group, RESAMPLE_SECONDS)
         if group is not None and reason is Reason.NEVER_FITS:
             self._pass_on(group)
+
+    def _wake_when_planned(self, group: str) -> None:
+        """Have a group woken when those that go first are planned."""
+        if self._memory.is_planned(group):
+            return  # the end of its own plan wakes it
+        pod_group = self._snapshot.pod_group(group)
+        if pod_group is not None and self._memory.plans_before(pod_group):
+            self._behind_plans.add(group)
+            self._wake_after(group, PLANNED_FIRST_SECONDS)
+        else:
+            self._wake_after(group, RESAMPLE_SECONDS)
+
+    def _plan_ended(self, _: str, seconds: float) -> None:
+        if not seconds:
+            waiting, self._behind_plans = self._behind_plans, set()
+            for group in waiting:
+                self._wake_after(group, 0.0)
 
     def _pass_on(self, group: str) -> None:
         """Have siblings of a gang that never fits told so, and in strict order the next gang."""

@@ -12,7 +12,7 @@ from extender.gang import keep, plan
 from extender.gang.feasibility import is_feasible
 from extender.gang.fit import Fit, Offer
 from extender.gang.options import Options
-from extender.gang.recent import MAX_GROUPS, Denied, HadNoRoom, Permitted
+from extender.gang.recent import MAX_GROUPS, Denied, HadNoRoom, Permitted, Versions, versions_of
 from extender.gang.steps import Steps
 from extender.gang.verdicts import Refuse, about
 from extender.runtime.budget import advance
@@ -52,6 +52,9 @@ class GroupMemory:
         self._permitted = Permitted(clock.monotonic)
         self._fits_empty: LRUCache[str, int] = LRUCache(MAX_GROUPS)
         """By group: the version of the nodes that would take it if they were empty."""
+        self._changes = 0
+        self._changed: LRUCache[str, int] = LRUCache(MAX_GROUPS)
+        """By group: the number of its last change; a plan that began before it says nothing."""
 
     def denied(self, group: str) -> Refuse | None:
         """Return the failure because of which a group is not looked at now."""
@@ -65,17 +68,28 @@ class GroupMemory:
         """Return the failure within the window, whatever has changed since."""
         return self._denied.recent(group)
 
-    def failed(self, group: str, refusal: Refuse, *, shape: Shape | None = None) -> None:
-        """Take note that the whole group failed, when a pod of that shape was tried."""
+    def failed(
+        self,
+        group: str,
+        refusal: Refuse,
+        *,
+        shape: Shape | None = None,
+        since: Versions | None = None,
+    ) -> None:
+        """Take note that the whole group failed, when a pod of that shape was tried.
+
+        `since` are the versions at the begin of the plan, where that took more than one step.
+        """
+        versions = since or versions_of(self._snapshot)
         self._permitted.discard(group)
         self._last_failure[group] = self._uid(group), replace(refusal, offered=frozenset())
         if refusal.lack is not None and not refusal.offered:
-            self._had_no_room.add(group, refusal, snapshot=self._snapshot)
+            self._had_no_room.add(group, refusal, versions=versions)
         if refusal.reason is Reason.NEVER_FITS:
             # Other nodes would help it, and time would not: there is no use in a window.
-            self.pass_over(group, refusal)
+            self.pass_over(group, refusal, since=versions)
             return
-        self._denied.add(group, refusal, snapshot=self._snapshot, shape=shape)
+        self._denied.add(group, refusal, versions=versions, shape=shape)
         if refusal.reason in _OTHERS_FIRST and not self.options.strict_order:
             self._cluster.apply(ev.GroupFailed(group, self.clock.wall()))
 
@@ -89,15 +103,21 @@ class GroupMemory:
         self._denied.discard(group)
         self._had_no_room.discard(group)
         self._fits_empty.pop(group, None)
+        self._changes += 1
+        self._changed[group] = self._changes
+        self.planner.end_rest(group)
 
     def succeeded(self, group: str) -> None:
         """Take note that a group started."""
         self.forgive(group)
         self._last_failure.pop(group, None)
 
-    def pass_over(self, group: str, refusal: Refuse) -> None:
-        """Take note that a group had no room when one behind it was tried, or its gate watched."""
-        self._had_no_room.add(group, refusal, snapshot=self._snapshot)
+    def pass_over(self, group: str, refusal: Refuse, *, since: Versions | None = None) -> None:
+        """Take note that a group had no room when one behind it was tried, or its gate watched.
+
+        `since` as in `failed`.
+        """
+        self._had_no_room.add(group, refusal, versions=since or versions_of(self._snapshot))
 
     def plan(self, pod: PodInfo, pod_group: PodGroupInfo, offer: Offer) -> Fit | Refuse:
         """Return where a pod and its siblings go, or why they cannot.
@@ -112,12 +132,14 @@ class GroupMemory:
             return known
         if self.planner.is_resting(group):
             text = f"{about(group)}no plan was found in time; another one is made later"
-            return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True)
-        permitted = self.is_permitted(pod_group)
+            return Refuse(Reason.PLANNING, text)
+        permitted, since = self.is_permitted(pod_group), versions_of(snapshot)
+        change = self._change_of(group)
         steps = plan.making(pod, pod_group, snapshot=snapshot, offer=offer, permitted=permitted)
         answer = advance(steps, self.clock, seconds=PLAN_SECONDS)
         if answer is None:
-            self.planner.go_on(group, self._finish(group, steps, shape=pod.shape))
+            rest = self._finish(group, steps, since=since, change=change, shape=pod.shape)
+            self.planner.go_on(group, rest)
             return _is_being_planned(group)
         return self._kept_later(group, answer.value) or answer.value
 
@@ -136,11 +158,12 @@ class GroupMemory:
         group, began = pod_group.key, self.clock.monotonic()
         if self.planner.is_busy(group):
             return 0.0
+        since, change = versions_of(self._snapshot), self._change_of(group)
         steps = plan.making_ahead(pod_group, snapshot=self._snapshot, schedulers=schedulers)
         answer = advance(steps, self.clock, seconds=seconds)
         spent = self.clock.monotonic() - began
         if answer is None:
-            self.planner.go_on(group, self._finish(group, steps))
+            self.planner.go_on(group, self._finish(group, steps, since=since, change=change))
             return spent
         found = answer.value
         if isinstance(found, Fit):
@@ -189,16 +212,23 @@ class GroupMemory:
         group: str,
         steps: Steps[Fit | Refuse | None] | Steps[Fit | Refuse],
         *,
+        since: Versions,
+        change: int,
         shape: Shape | None = None,
     ) -> Steps[bool]:
-        """Go on with a plan, and do what is to be done about its answer."""
+        """Go on with a plan, and do what is to be done about its answer.
+
+        A refusal of a group that has changed meanwhile is dropped: the group is planned once more.
+        """
         found = yield from steps
         if isinstance(found, Fit):
             return (yield from self._keep(group, found))
+        if self._change_of(group) != change:
+            return True
         if found is not None and shape is not None:
-            self.failed(group, found, shape=shape)
+            self.failed(group, found, shape=shape, since=since)
         elif found is not None:
-            self.pass_over(group, found)
+            self.pass_over(group, found, since=since)
         return False
 
     def _keep(self, group: str, found: Fit) -> Steps[bool]:
@@ -268,12 +298,15 @@ class GroupMemory:
         return answer is not None and answer.value
 
     def _look_at_empty(self, pod_group: PodGroupInfo, version: int) -> Steps[bool]:
-        group = pod_group.key
+        group, since = pod_group.key, versions_of(self._snapshot)
+        change = self._change_of(group)
         refusal = yield from plan.never_fitting(pod_group, snapshot=self._snapshot)
+        if self._change_of(group) != change:
+            return False
         if refusal is None:
             self._fits_empty[group] = version
             return False
-        self.pass_over(group, refusal)
+        self.pass_over(group, refusal, since=since)
         return True
 
     def is_permitted(self, pod_group: PodGroupInfo) -> bool:
@@ -286,6 +319,9 @@ class GroupMemory:
         pod_group = self._snapshot.pod_group(group)
         if pod_group is not None:
             self._permitted.add(pod_group, self.options.timeout(pod_group.schedule_timeout))
+
+    def _change_of(self, group: str) -> int:
+        return self._changed.get(group, 0)
 
     def _uid(self, group: str) -> str:
         pod_group = self._snapshot.pod_group(group)

@@ -53,7 +53,16 @@ class Planner:
 
     def is_resting(self, group: str) -> bool:
         """Return whether a long plan of a group came to nothing, not long ago."""
-        return self._resting.get(group, 0.0) > self._clock.monotonic()
+        return self.rest_left(group) > 0
+
+    def rest_left(self, group: str) -> float:
+        """Return in how many seconds the plan of a group may be made again."""
+        until = self._resting.get(group)
+        return max(0.0, until - self._clock.monotonic()) if until is not None else 0.0
+
+    def end_rest(self, group: str) -> None:
+        """Let a group be planned again: it is another one now."""
+        self._resting.pop(group, None)
 
     @property
     def planned(self) -> Iterator[str]:
@@ -89,7 +98,8 @@ class Planner:
 
     def _end(self, job: Job, *, useful: bool) -> None:
         del self._jobs[job]
-        rest = 0.0 if useful else self._spent[job] * REST
+        # Empty nodes that would take a group are no reason to pass it over.
+        rest = 0.0 if useful or job[1] == "empty" else self._spent[job] * REST
         del self._spent[job]
         if not self._jobs:
             self._some.clear()

@@ -433,3 +433,18 @@ async def make_room_often(bench: Bench, *, seconds: int) -> None:
         tell(bench.cluster, planned(filler="n0"))
         tell(bench.cluster, ev.Unreserved([filler.uid]))
         await asyncio.sleep(0.5)
+
+
+async def test_a_look_at_once_does_not_end_the_wait_for_a_later_one(cluster: Cluster) -> None:
+    """A plan that came to nothing: one member is tried at once, another one after the rest."""
+    bench = Bench(cluster)
+    tell(cluster, pod_group("gang", 3), A, B, C)
+    for each in (A, B, C):
+        tell(cluster, ev.PodRefused(each, Reason.PLANNING))
+    bench.waker.after(key("gang"), 0.0)
+    bench.waker.after(key("gang"), 5.0)
+    running = asyncio.create_task(bench.waker.run())
+    await asyncio.sleep(10.0)
+    running.cancel()
+    assert len(bench.patcher.patches) == 2
+    assert bench.patcher.patches[1][0] >= 5.0

@@ -5,7 +5,7 @@ from typing import Any
 
 from extender.api.wellknown import Reason
 from extender.gang.lack import Lack
-from extender.gang.recent import Denied, HadNoRoom, Permitted
+from extender.gang.recent import Denied, HadNoRoom, Permitted, versions_of
 from extender.gang.room import Room
 from extender.gang.verdicts import Refuse
 from extender.state import events as ev
@@ -36,7 +36,7 @@ def denied(window: float = 3.0) -> tuple[Denied, ManualClock]:
 
 def test_a_failure_counts_for_the_window() -> None:
     recent, clock = denied()
-    recent.add("g", FIRST, snapshot=NOW)
+    recent.add("g", FIRST, versions=versions_of(NOW))
     clock.now += 2.9
     assert recent.get("g", snapshot=NOW) == FIRST
     clock.now += 0.1
@@ -45,15 +45,15 @@ def test_a_failure_counts_for_the_window() -> None:
 
 def test_a_group_that_did_not_fail_is_not_denied() -> None:
     recent, _ = denied()
-    recent.add("g", FIRST, snapshot=NOW)
+    recent.add("g", FIRST, versions=versions_of(NOW))
     assert recent.get("h", snapshot=NOW) is None
 
 
 def test_a_later_failure_neither_extends_nor_replaces_the_first() -> None:
     recent, clock = denied()
-    recent.add("g", FIRST, snapshot=NOW)
+    recent.add("g", FIRST, versions=versions_of(NOW))
     clock.now += 2
-    recent.add("g", SECOND, snapshot=NOW)
+    recent.add("g", SECOND, versions=versions_of(NOW))
     assert recent.get("g", snapshot=NOW) == FIRST
     clock.now += 1
     assert recent.get("g", snapshot=NOW) is None
@@ -61,24 +61,24 @@ def test_a_later_failure_neither_extends_nor_replaces_the_first() -> None:
 
 def test_a_failure_after_the_window_starts_another() -> None:
     recent, clock = denied()
-    recent.add("g", FIRST, snapshot=NOW)
+    recent.add("g", FIRST, versions=versions_of(NOW))
     clock.now += 3
-    recent.add("g", SECOND, snapshot=NOW)
+    recent.add("g", SECOND, versions=versions_of(NOW))
     clock.now += 2
     assert recent.get("g", snapshot=NOW) == SECOND
 
 
 def test_room_that_may_have_appeared_ends_the_window() -> None:
     recent, _ = denied()
-    recent.add("g", FIRST, snapshot=NOW)
+    recent.add("g", FIRST, versions=versions_of(NOW))
     assert recent.get("g", snapshot=LATER) is None
-    recent.add("g", SECOND, snapshot=LATER)
+    recent.add("g", SECOND, versions=versions_of(LATER))
     assert recent.get("g", snapshot=LATER) == SECOND
 
 
 def test_a_success_ends_the_window() -> None:
     recent, _ = denied()
-    recent.add("g", FIRST, snapshot=NOW)
+    recent.add("g", FIRST, versions=versions_of(NOW))
     recent.discard("g")
     recent.discard("g")
     assert recent.get("g", snapshot=NOW) is None
@@ -86,7 +86,7 @@ def test_a_success_ends_the_window() -> None:
 
 def test_a_window_of_zero_remembers_nothing() -> None:
     recent, _ = denied(0.0)
-    recent.add("g", FIRST, snapshot=NOW)
+    recent.add("g", FIRST, versions=versions_of(NOW))
     recent.discard("g")
     assert recent.get("g", snapshot=NOW) is None
     assert recent.window == 0.0
@@ -97,7 +97,7 @@ NEVER = Refuse(Reason.NEVER_FITS, "never", deny=True)
 
 def test_what_nothing_has_changed_for_stays_so() -> None:
     recent = HadNoRoom()
-    recent.add("g", FIRST, snapshot=NOW)
+    recent.add("g", FIRST, versions=versions_of(NOW))
     assert recent.get("g", snapshot=NOW) == FIRST
     assert recent.get("h", snapshot=NOW) is None
     assert recent.get("g", snapshot=LATER) is None
@@ -106,20 +106,20 @@ def test_what_nothing_has_changed_for_stays_so() -> None:
 
 def test_a_node_that_went_is_a_change_too() -> None:
     recent = HadNoRoom()
-    recent.add("g", FIRST, snapshot=NOW)
+    recent.add("g", FIRST, versions=versions_of(NOW))
     assert recent.get("g", snapshot=FEWER_NODES) is None
 
 
 def test_only_other_nodes_help_one_that_never_fits() -> None:
     recent = HadNoRoom()
-    recent.add("g", NEVER, snapshot=NOW)
+    recent.add("g", NEVER, versions=versions_of(NOW))
     assert recent.get("g", snapshot=LATER) == NEVER
     assert recent.get("g", snapshot=OTHER_NODES) is None
 
 
 def test_a_group_that_is_another_one_is_looked_at() -> None:
     recent = HadNoRoom()
-    recent.add("g", NEVER, snapshot=NOW)
+    recent.add("g", NEVER, versions=versions_of(NOW))
     recent.discard("g")
     recent.discard("g")
     assert recent.get("g", snapshot=NOW) is None
@@ -166,7 +166,7 @@ def lack_of(missing: int, *shapes: Shape, room: Room = Room.FREE) -> Refuse:
 def test_room_for_fewer_than_lack_it_is_no_reason_for_another_look() -> None:
     cluster = cluster_of(nodes(4, 4, 4), [pod(f"p{n}", 2, on=f"n{n // 2}") for n in range(6)])
     recent, snapshot = HadNoRoom(), cluster.snapshot()
-    recent.add("g", lack_of(3), snapshot=snapshot)
+    recent.add("g", lack_of(3), versions=versions_of(snapshot))
     tell(cluster, ev.PodDeleted("p0"), ev.PodDeleted("p1"))
     assert recent.get("g", snapshot=snapshot)
     tell(cluster, pod("q", 2, on="n0"), ev.PodDeleted("q"))  # the same room once more
@@ -178,7 +178,7 @@ def test_room_for_fewer_than_lack_it_is_no_reason_for_another_look() -> None:
 def test_one_of_unequal_pods_is_reason_enough() -> None:
     cluster = cluster_of(nodes(4), pod("p", 3, on="n0"), pod("q", 1, on="n0"))
     recent, snapshot = HadNoRoom(), cluster.snapshot()
-    recent.add("g", lack_of(1, shape(4), shape(2)), snapshot=snapshot)
+    recent.add("g", lack_of(1, shape(4), shape(2)), versions=versions_of(snapshot))
     tell(cluster, ev.PodDeleted("q"))
     assert recent.get("g", snapshot=snapshot)
     tell(cluster, ev.PodDeleted("p"))
@@ -188,7 +188,7 @@ def test_one_of_unequal_pods_is_reason_enough() -> None:
 def test_a_relabelled_node_ends_only_what_it_would_take() -> None:
     cluster = cluster_of(nodes(1, 1))
     recent, snapshot = HadNoRoom(), cluster.snapshot()
-    recent.add("g", lack_of(1, room=Room.EMPTY), snapshot=snapshot)
+    recent.add("g", lack_of(1, room=Room.EMPTY), versions=versions_of(snapshot))
     tell(cluster, node("n0", 1, labels={"rack": "a"}))
     assert recent.get("g", snapshot=snapshot)
     tell(cluster, node("n0", 2))
@@ -198,7 +198,7 @@ def test_a_relabelled_node_ends_only_what_it_would_take() -> None:
 def test_a_node_that_may_not_be_used_makes_up_for_nothing() -> None:
     cluster = cluster_of(nodes(4, ready=False))
     recent, snapshot = HadNoRoom(), cluster.snapshot()
-    recent.add("g", lack_of(1), snapshot=snapshot)
+    recent.add("g", lack_of(1), versions=versions_of(snapshot))
     tell(cluster, node("n0", 4, unschedulable=True))
     assert recent.get("g", snapshot=snapshot)
     tell(cluster, node("n0", 4))
@@ -208,7 +208,7 @@ def test_a_node_that_may_not_be_used_makes_up_for_nothing() -> None:
 def test_with_a_node_that_went_it_may_never_fit() -> None:
     cluster = cluster_of(nodes(1, 1))
     recent, snapshot = HadNoRoom(), cluster.snapshot()
-    recent.add("g", lack_of(9), snapshot=snapshot)
+    recent.add("g", lack_of(9), versions=versions_of(snapshot))
     tell(cluster, ev.NodeDeleted("n1"))
     assert recent.get("g", snapshot=snapshot) is None
 
@@ -217,8 +217,8 @@ def test_many_nodes_that_gained_are_reason_enough() -> None:
     """They are looked at in slices then, and not in one answer."""
     cluster = cluster_of(nodes(*[1] * 200))
     recent, snapshot = HadNoRoom(), cluster.snapshot()
-    recent.add("g", lack_of(9, room=Room.EMPTY), snapshot=snapshot)
-    recent.add("h", lack_of(9, *(shape(n) for n in range(2, 30))), snapshot=snapshot)
+    recent.add("g", lack_of(9, room=Room.EMPTY), versions=versions_of(snapshot))
+    recent.add("h", lack_of(9, *(shape(n) for n in range(2, 30))), versions=versions_of(snapshot))
     for n in range(100):
         cluster.apply(ev.NodeApplied(node(f"n{n}", 1, labels={"a": "b"})))
     assert recent.get("g", snapshot=snapshot)

@@ -185,6 +185,66 @@ def test_a_plan_without_end_is_given_up_and_others_have_their_turn() -> None:
     assert scene.memory.planner.is_resting(key("gang"))
     found = scene.plan()
     assert isinstance(found, Refuse)
-    assert (found.reason, found.deny) == (Reason.NOT_ENOUGH_RESOURCES, True)
+    assert (found.reason, found.deny) == (Reason.PLANNING, False)
     assert "no plan was found in time" in found.message
     assert not scene.memory.planner.is_busy(key("gang"))
+
+
+def end_rest(scene: Scene) -> None:
+    scene.clock.step = 0.0
+    scene.clock._seconds += scene.memory.planner.rest_left(key("gang"))
+
+
+def test_room_that_appears_behind_a_plan_is_worth_another_one() -> None:
+    """The nodes were full when the plan passed them."""
+    scene = Scene(FULL[10:])
+    scene.plan()
+    for _ in range(4):
+        scene.memory.planner.work()
+    assert scene.memory.planner.is_busy(key("gang"))
+    for each in FULL[10:]:
+        scene.cluster.apply(ev.PodDeleted(each.uid))
+    scene.work()
+    assert scene.planned == 0  # else the room came before the plan looked
+    end_rest(scene)
+    assert reason_of(scene.plan()) is Reason.PLANNING
+    scene.work()
+    assert scene.planned == MANY
+
+
+def test_a_refusal_of_a_group_that_has_changed_meanwhile_is_dropped() -> None:
+    scene = Scene(FULL[10:])
+    scene.plan()
+    scene.memory.planner.work()
+    assert scene.memory.planner.is_busy(key("gang"))
+    scene.apply(pod_group("gang", 15))
+    scene.memory.forgive(key("gang"))
+    scene.work()
+    assert scene.called == [(key("gang"), 0.0)]
+    scene.clock.step = 0.0
+    found = scene.plan()
+    assert isinstance(found, Fit)
+    assert len(found.placements) >= 15
+
+
+def test_a_change_of_the_group_ends_its_rest() -> None:
+    scene = Scene(FULL[10:])
+    scene.plan()
+    scene.work()
+    assert scene.memory.planner.is_resting(key("gang"))
+    scene.memory.forgive(key("gang"))
+    assert not scene.memory.planner.is_resting(key("gang"))
+
+
+def test_a_group_that_empty_nodes_would_take_does_not_rest() -> None:
+    scene = Scene()
+    group = scene.snapshot.pod_group(key("gang"))
+    assert group is not None
+    assert not scene.memory.is_oversized(group)
+    assert scene.memory.planner.is_busy(key("gang"), "empty")
+    while scene.memory.planner.is_busy(key("gang"), "empty"):
+        scene.memory.planner.work()
+    assert scene.called == [(key("gang"), 0.0)]
+    assert not scene.memory.had_no_room(group)
+    assert not scene.memory.is_oversized(group)
+    assert not scene.memory.planner.is_busy(key("gang"), "empty")
