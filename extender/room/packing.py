@@ -77,13 +77,16 @@ class Packing:
         found = self._fill(wanted, in_order)
         if len(wanted) == 1 or not found.missing or not found.placed:
             return found
+        ended = {like: self._cursors.get(like, 0) for like in found.began}
         self.undo(found)
         other = self._fill(wanted, self._fullest_first)
         if other.count > found.count:
             return other
         self.undo(other)
-        promised.update((name, dict(amounts)) for name, amounts in first.items())
-        return self._fill(wanted, in_order)
+        self._cursors.update(ended)
+        for each in found.placed:
+            self._put(each.node, each.like, each.count)
+        return found
 
     def look_at(self, node: NodeInfo) -> None:
         """Take note of how much a node has now; what was placed on it stays there."""
@@ -138,12 +141,23 @@ class Packing:
     def short(self, missing: Iterable[Wanted]) -> Resources:
         """Return, by name, what pods ask for that no node they may use has left."""
         short: Resources = {}
+        largest: dict[Place, Resources] = {}
         for like, count in missing:
-            nodes = self._places.of(like.shape).nodes
+            place = self._places.of(like.shape)
+            most = largest.get(place)
+            if most is None:
+                most = largest[place] = self._most_left(place)
             for name, amount in like.shape.requests.items():
-                if all(self._free(node).get(name, 0) < amount for node in nodes):
+                if most.get(name, 0) < amount:
                     short[name] = short.get(name, 0) + amount * count
         return short
+
+    def _most_left(self, place: Place) -> Resources:
+        """Return by name the most that is left on one node."""
+        most: Resources = {}
+        for node in place.nodes:
+            raise_to(most, self._free(node))
+        return most
 
     def _fill(
         self, wanted: Iterable[Wanted], take: Callable[[Like, int], Iterable[Placed]]
@@ -184,9 +198,7 @@ class Packing:
             number += bool(count)
         self._cursors[like] = number
         if count and most is None:
-            self._most[place] = most = {}
-            for node in place.nodes:
-                raise_to(most, self._free(node))
+            self._most[place] = self._most_left(place)
 
     def _order(self, place: Place, like: Like) -> Sequence[NodeInfo]:
         """Return nodes, those with least left first as it was when it was asked for first."""
@@ -201,7 +213,8 @@ class Packing:
         return known
 
     def _fullest_first(self, like: Like, count: int) -> Iterator[Placed]:
-        nodes = self._places.of(like.shape).nodes
+        place = self._places.of(like.shape)
+        nodes = [node for node in place.nodes if _slots(self._free(node), like)]
         for node in sorted(nodes, key=lambda node: self._slack(node, like)):
             if not count:
                 return
@@ -242,5 +255,10 @@ class Packing:
 
 def _slots(left: Mapping[str, int], like: Like) -> int:
     """Return for how many pods there is room by amounts; any number where they ask for nothing."""
-    asked = like.shape.requests
-    return min((left.get(name, 0) // n for name, n in asked.items() if n), default=1 << 30)
+    most = 1 << 30
+    for name, amount in like.shape.requests.items():
+        if amount:
+            most = min(most, left.get(name, 0) // amount)
+            if most <= 0:
+                return 0
+    return most
