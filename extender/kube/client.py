@@ -23,6 +23,7 @@ from extender.kube.errors import (
     UnknownOutcomeError,
     from_response,
 )
+from extender.runtime.faults import FAULTS
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -33,6 +34,8 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 _CONNECT_SECONDS: Final = 5.0
 _LEAST_SECONDS: Final = 1.0
 """For the second try, though reading credentials again took long."""
+_LEAST_PAUSE: Final = 0.1
+"""Seconds before a busy server is asked again, though it names none."""
 _READ_BUFFER: Final = 2**21
 _READS: Final = frozenset(("GET", "HEAD"))
 
@@ -108,9 +111,12 @@ class KubeClient:
                     raise
                 again = False
             except ThrottledError as error:
-                if error.retry_after is None or loop.time() + error.retry_after >= until:
+                if error.retry_after is None:
                     raise
-                await asyncio.sleep(error.retry_after)
+                pause = max(_LEAST_PAUSE, error.retry_after)
+                if loop.time() + pause >= until:
+                    raise
+                await asyncio.sleep(pause)
 
     async def _once(
         self, method: str, path: str, *, body: bytes | None, content_type: str, seconds: float
@@ -165,7 +171,10 @@ class KubeClient:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            await self.keyring.look()
+            try:
+                await self.keyring.look()
+            except Exception as error:  # noqa: BLE001 - the next look may go well
+                FAULTS.report("credentials", error)
 
     @asynccontextmanager
     async def _using(

@@ -32,6 +32,7 @@ from yaml import YAMLError
 from extender.kube.errors import ConfigurationError
 from extender.runtime.backoff import Backoff
 from extender.runtime.clock import Clock, SystemClock
+from extender.runtime.faults import FAULTS
 
 LOOK_SECONDS: Final = 5.0
 """How often files are looked at: a kubelet or an administrator renews them hours ahead."""
@@ -39,6 +40,16 @@ AHEAD_SECONDS: Final = 60.0
 """How long before its end what a plugin gave is asked for again."""
 READ_SECONDS: Final = 30.0
 """A plugin that takes longer hangs."""
+_UNUSABLE: Final = (
+    ConfigException,
+    YAMLError,
+    OSError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+)
+"""What the library raises for a kubeconfig that it cannot use."""
 CERTIFICATE: Final = "client_certificate"
 TOKEN: Final = "token"  # noqa: S105 - a word for it
 
@@ -83,9 +94,11 @@ async def load(kubeconfig: Path | None) -> Credentials:
         user: dict[str, Any] = _user(loader)
         plugin = "exec" in user or "auth-provider" in user
         found = _credentials(configuration, tuple(_sources(kubeconfig, user)), runs_plugin=plugin)
-    except (ConfigException, YAMLError, OSError, ValueError, TypeError, AttributeError) as error:
+    except _UNUSABLE as error:
         where = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
-        raise ConfigurationError(f"cannot use the kubeconfig {where}: {error}") from error
+        # All that a KeyError says is the name of the field.
+        what = f"there is no {error}" if isinstance(error, KeyError) else error
+        raise ConfigurationError(f"cannot use the kubeconfig {where}: {what}") from error
     if found.runs_plugin and found.authorization is None and configuration.cert_file is None:
         raise ConfigurationError("the credential plugin of the kubeconfig gave nothing, see above")
     expiry = getattr(loader, "exec_plugin_expiry", None)
@@ -200,6 +213,9 @@ class Keyring:
         self._clock = clock or SystemClock()
         self._backoff = backoff or Backoff(1.0, 30.0, jitter=lambda: 1.0)
         self._not_before = 0.0
+        self._ahead_backoff = Backoff(1.0, 30.0, jitter=lambda: 1.0)
+        self._ahead_not_before = 0.0
+        """For a plugin that is run ahead of an end, whatever the API server takes until then."""
         self._lock = asyncio.Lock()
         self._stamp = stamp(first.files)
 
@@ -233,8 +249,8 @@ class Keyring:
         async with self._lock:
             if stamp(self.current.files) != self._stamp:
                 await self._renew("a file has changed")
-            elif self._ends_soon() and self._clock.monotonic() >= self._not_before:
-                self._not_before = self._clock.monotonic() + self._backoff.next()
+            elif self._ends_soon() and self._clock.monotonic() >= self._ahead_not_before:
+                self._ahead_not_before = self._clock.monotonic() + self._ahead_backoff.next()
                 await self._renew("what the plugin gave ends soon")
 
     def _ends_soon(self) -> bool:
@@ -253,11 +269,17 @@ class Keyring:
             what = str(error) or f"not read in {READ_SECONDS:.0f} s"
             _log.warning("credentials could not be read again", why=why, error=what)
             return False
+        except Exception as error:  # noqa: BLE001 - those that count now may do for long
+            self.counts["failed"] += 1
+            FAULTS.report("credentials", error)
+            return False
         self._stamp = before if found.files == self.current.files else stamp(found.files)
         if found.fingerprint == self.current.fingerprint:
             self.counts["unchanged"] += 1
             return False
         self.counts["renewed"] += 1
+        self._ahead_not_before = 0.0
+        self._ahead_backoff.reset()
         _log.info("credentials renewed", why=why, api_server=found.host)
         self.current = found
         return True

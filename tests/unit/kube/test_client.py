@@ -177,6 +177,34 @@ async def test_a_busy_server_is_asked_again_when_it_said(method: str, server: Se
     assert server.asked == [(method, "/x")] * 3
 
 
+async def test_a_busy_server_that_names_no_pause_is_not_flooded(server: Server) -> None:
+    server.steps = [answer(429, Retry_After="0")] * 10_000
+    async with client(server, timeout=1.0) as asked:
+        with pytest.raises(ThrottledError):
+            await asked.request("GET", "/x")
+
+    assert 2 <= len(server.asked) <= 10
+
+
+async def test_credentials_are_looked_at_again_after_an_error_that_no_code_expects(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, looks, enough = Given(server.url), 0, asyncio.Event()
+
+    async def fails() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            enough.set()
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("extender.kube.client.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(given.keyring, "look", fails)
+    async with client(server, given):
+        async with asyncio.timeout(10):
+            await enough.wait()
+
+
 async def test_what_the_server_asks_to_wait_is_in_the_error(server: Server) -> None:
     server.steps = [answer(503, Retry_After="7")]
     async with client(server) as asked:

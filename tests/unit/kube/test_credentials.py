@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from extender.kube.credentials import (
     token_end,
 )
 from extender.kube.errors import ConfigurationError
+from extender.runtime.faults import FAULTS
 from tests.harness.certificates import Authority, KeyPair
 from tests.makers import ManualClock
 
@@ -200,6 +202,48 @@ async def test_a_plugin_is_run_again_before_what_it_gave_ends(files: Files) -> N
     assert (files.folder / "runs").read_text() == "xx"
 
 
+async def test_a_plugin_that_gives_the_same_again_is_run_less_and_less_often(files: Files) -> None:
+    """Though the API server takes what it gave: watches and requests go on all the time."""
+    ends, clock, when = 1_000_000.0, ManualClock(1_000_000.0 - AHEAD_SECONDS), []
+    given = replace(await load(files.write(token="t")), ends={TOKEN: ends}, runs_plugin=True)
+    token = b"old"
+
+    async def read() -> Credentials:
+        when.append(clock.now - ends + AHEAD_SECONDS)
+        return replace(given, fingerprint=token)
+
+    keyring = Keyring(replace(given, fingerprint=token), read, clock=clock)
+    for second in range(80):
+        keyring.accepted(keyring.current)
+        await keyring.look()
+        if second == 70:
+            token = b"new"
+        clock.now += 1
+    # Then it gives another, which ends soon as well.
+    assert when == [0, 1, 3, 7, 15, 31, 61]
+    clock.now += 20
+    await keyring.look()
+    await keyring.look()
+    clock.now += 1
+    await keyring.look()
+    assert len(when) == 10, "at once, and then a second later: a new one begins anew"
+
+
+async def test_an_error_of_the_library_that_no_code_expects_changes_nothing(files: Files) -> None:
+    async def read() -> Credentials:
+        raise RuntimeError("a bug")
+
+    found, before = await load(files.write(token="t")), FAULTS.counts.get("credentials", 0)
+    keyring = Keyring(found, read)
+    assert not await keyring.refused(found)
+    files.write(token="other")
+    await keyring.look()
+
+    assert keyring.current is found
+    assert keyring.counts == {"failed": 2}
+    assert FAULTS.counts["credentials"] == before + 2
+
+
 class Late:
     """A clock that stands just before an end."""
 
@@ -233,6 +277,20 @@ async def test_what_is_no_kubeconfig_is_named(text: str | None, files: Files) ->
         files.path.write_text(text)
     with pytest.raises(ConfigurationError, match=f"cannot use the kubeconfig {files.path}"):
         await load(files.path)
+
+
+async def test_a_field_that_the_library_misses_is_named(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An OpenID provider's answer without one, say: the library raises a bare KeyError."""
+
+    async def misses(**_: Any) -> None:
+        raise KeyError("id_token")
+
+    path = files.write(token="t")
+    monkeypatch.setattr("extender.kube.credentials.load_kube_config", misses)
+    with pytest.raises(ConfigurationError, match=f"kubeconfig {path}: there is no 'id_token'"):
+        await load(path)
 
 
 async def test_refusals_pause_longer_each_time_in_vain(files: Files) -> None:
