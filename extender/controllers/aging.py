@@ -49,6 +49,8 @@ class Aging:
                 await in_turns(self.looking(), self._clock, seconds=SLICE_SECONDS)
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("aging", error)
+                # It has taken note of changes that no claim was checked against.
+                self._memory = aging.Memory()
             await asyncio.sleep(EVERY_SECONDS)
 
     def look(self) -> None:

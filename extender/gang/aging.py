@@ -75,6 +75,11 @@ class Memory:
     """As they were in the last look."""
     version: int = 0
 
+    def forget_others(self, snapshot: Snapshot) -> None:
+        """Drop what groups asked for that wait no more."""
+        queue = snapshot.queue
+        self.asked = {group: asks for group, asks in self.asked.items() if group in queue}
+
     def look(self, snapshot: Snapshot) -> "Nodes":
         """Return what has changed about nodes since the last look."""
         changed, resized = set(snapshot.changed_since(self.version)), set[str]()
@@ -161,6 +166,7 @@ def deciding(
     `schedulers` who asks us: nobody else's pods are to be waited for. A namespace has so many
     claims, and on so many nodes, as the options say.
     """
+    memory.forget_others(snapshot)
     if not options.aging or not snapshot.queue:
         return ()
     nodes, earlier, looked_at = memory.look(snapshot), _Earlier(), 0

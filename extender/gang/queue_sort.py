@@ -31,8 +31,12 @@ def sort_key(group: str, *, snapshot: Snapshot) -> Turn:
 def ahead_of(
     pod_group: PodGroupInfo, *, snapshot: Snapshot, skip: Callable[[PodGroupInfo], bool]
 ) -> Iterable[PodGroupInfo]:
-    """Return the groups to be planned before one, but for those that `skip` says no to."""
-    return list(_within_limit(_before(pod_group, snapshot), snapshot, skip))
+    """Yield the groups to be planned before one, but for those that `skip` says no to.
+
+    Each is asked for when it is its turn: a plan may take groups out of the queue meanwhile.
+    """
+    groups = list(islice(_before(pod_group, snapshot), AHEAD))
+    return _within_limit(groups, snapshot, skip)
 
 
 def is_behind(
@@ -50,10 +54,10 @@ def _before(pod_group: PodGroupInfo, snapshot: Snapshot) -> Iterator[PodGroupInf
 
 
 def _within_limit(
-    groups: Iterator[PodGroupInfo], snapshot: Snapshot, skip: Callable[[PodGroupInfo], bool]
+    groups: Iterable[PodGroupInfo], snapshot: Snapshot, skip: Callable[[PodGroupInfo], bool]
 ) -> Iterator[PodGroupInfo]:
     pods = 0
-    for other in islice(groups, AHEAD):
+    for other in groups:
         if pods >= AHEAD:
             return
         if not skip(other):

@@ -233,9 +233,22 @@ class GroupMemory:
 
     def _keep(self, group: str, found: Fit) -> Steps[bool]:
         """Keep the room of a plan, part by part, and mend it where others were quicker."""
-        snapshot, kept = self._snapshot, set[str]()
+        self.planner.count_anew(group)
+        kept, good = set[str](), False
+        try:
+            good = yield from self._keep_all(group, found, kept)
+        finally:  # also where it is given up half-way
+            if not good:
+                # What is left would wait for its siblings' time-out.
+                planned = [uid for uid in kept if self._snapshot.planned_node(uid) is not None]
+                self._cluster.apply(ev.Unreserved(planned))
+        return good
+
+    def _keep_all(self, group: str, found: Fit, kept: set[str]) -> Steps[bool]:
+        """Return whether all that the group needs is kept; add the pods to `kept`."""
+        snapshot = self._snapshot
         for _ in range(ROUNDS):
-            kept.update((yield from self._keep_parts(group, found)))
+            yield from self._keep_parts(group, found, kept)
             pod_group = snapshot.pod_group(group)
             pods = plan.candidates(None, group, snapshot=snapshot)
             tally = snapshot.tally(group)
@@ -249,23 +262,19 @@ class GroupMemory:
             if not isinstance(again, Fit):
                 break
             found = again
-        # What is left would wait for its siblings' time-out.
-        planned = [uid for uid in kept if snapshot.planned_node(uid) is not None]
-        self._cluster.apply(ev.Unreserved(planned))
         return False
 
-    def _keep_parts(self, group: str, found: Fit) -> Steps[set[str]]:
-        snapshot, kept = self._snapshot, set[str]()
+    def _keep_parts(self, group: str, found: Fit, kept: set[str]) -> Steps[None]:
+        snapshot = self._snapshot
         every = sorted(found.placements.items(), key=lambda each: each[1])
         known = ((snapshot.pods.get(uid), node) for uid, node in every)
         there = iter([(pod, node) for pod, node in known if pod is not None])
         while part := list(islice(there, KEPT_AT_ONCE)):
             good = keep.good(part, group, snapshot=snapshot)
             if good:
-                self.reserve(group, good)
                 kept.update(good)
+                self.reserve(group, good)
             yield
-        return kept
 
     def had_no_room(self, pod_group: PodGroupInfo) -> bool:
         """Return whether planning a group is not worth another look yet."""

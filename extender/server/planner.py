@@ -47,6 +47,10 @@ class Planner:
         self._jobs.setdefault((group, kind), work)
         self._some.set()
 
+    def count_anew(self, group: str) -> None:
+        """Give the plan of a group all of its time once more: room for it is found."""
+        self._spent.pop((group, "plan"), None)
+
     def is_busy(self, group: str, kind: Kind = "plan") -> bool:
         """Return whether something about a group is being worked out."""
         return (group, kind) in self._jobs

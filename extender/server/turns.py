@@ -45,8 +45,17 @@ class Turns:
             if not self._is_last(pod_group) and not self._serve_first(pod_group):
                 text = f"{about(group)}gangs that go first are being planned"
                 return Refuse(Reason.PLANNING, text)
-        elif self._is_behind(pod_group):
-            text = f"{about(group)}another gang is ahead of it, and the order is strict"
+            return None
+        return self._unless_first(pod_group)
+
+    def _unless_first(self, pod_group: PodGroupInfo) -> Refuse | None:
+        """Return why a group has to wait in strict order."""
+        behind = self._is_behind(pod_group)
+        if behind is None:
+            text = f"{about(pod_group.key)}gangs that go first are being looked at"
+            return Refuse(Reason.PLANNING, text)
+        if behind:
+            text = f"{about(pod_group.key)}another gang is ahead of it, and the order is strict"
             return Refuse(Reason.WAITING_FOR_TURN, text)
         return None
 
@@ -60,11 +69,18 @@ class Turns:
         until = began + AHEAD_SECONDS
         self._credit = min(AHEAD_SECONDS, self._credit + AHEAD_SHARE * (began - self._last))
         self._last = began
-        left = self._credit > 0
-        for other in queue_sort.ahead_of(pod_group, snapshot=snapshot, skip=self._is_passed):
+        left, in_vain = self._credit > 0, True
+
+        def is_passed(other: PodGroupInfo) -> bool:
+            # To see whether a group is worth a plan takes time too, where many nodes have gained.
+            return memory.clock.monotonic() < until and self._is_passed(other)
+
+        for other in queue_sort.ahead_of(pod_group, snapshot=snapshot, skip=is_passed):
             now = memory.clock.monotonic()
             if not left or now >= until:
+                self._credit -= now - began if left and in_vain else 0.0
                 return not left
+            in_vain = False
             seconds = min(PLAN_SECONDS, until - now)
             spent = memory.plan_ahead(other, schedulers=memory.schedulers, seconds=seconds)
             self._credit -= spent
@@ -79,12 +95,22 @@ class Turns:
         committed = self._snapshot.tally(pod_group.key).committed
         return self._snapshot.quorum(pod_group) - committed <= 1
 
-    def _is_behind(self, pod_group: PodGroupInfo) -> bool:
-        return queue_sort.is_behind(pod_group, snapshot=self._snapshot, skip=self._never_starts)
+    def _is_behind(self, pod_group: PodGroupInfo) -> bool | None:
+        """Return whether any group goes first; None where there was no time to see."""
+        clock, memory = self._memory.clock, self._memory
+        until, in_time = clock.monotonic() + AHEAD_SECONDS, True
 
-    def _never_starts(self, pod_group: PodGroupInfo) -> bool:
-        """Return whether a group holds nobody up: no node is large enough, or it is not ours."""
+        def never_starts(other: PodGroupInfo) -> bool:
+            nonlocal in_time
+            if not self._is_ours(other) or memory.never_fits(other.key) is not None:
+                return True
+            in_time = clock.monotonic() < until
+            return in_time and memory.is_oversized(other)
+
+        behind = queue_sort.is_behind(pod_group, snapshot=self._snapshot, skip=never_starts)
+        return behind if in_time else None
+
+    def _is_ours(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether a scheduler that asks us places any pod of a group."""
         members = self._snapshot.members(pod_group.key)
-        if all(pod.scheduler not in self._memory.schedulers for pod in members):
-            return True
-        return self._memory.is_oversized(pod_group)
+        return any(pod.scheduler in self._memory.schedulers for pod in members)

@@ -2,8 +2,12 @@
 
 import asyncio
 
+import pytest
+
 from extender.controllers.aging import SLICE_SECONDS, Aging
+from extender.gang import aging as decisions
 from extender.gang.options import Options
+from extender.gang.steps import Steps
 from extender.state import events as ev
 from extender.state.cluster import Cluster
 from tests.makers import cluster_of, key, nodes, pod, pod_group, pods, until
@@ -51,3 +55,25 @@ async def test_a_group_that_has_its_room_since_gets_no_claim() -> None:
         pass
     await until(lambda: not cluster.snapshot().claims)
     cluster.validate()
+
+
+async def test_a_look_that_breaks_off_leaves_no_memory_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[decisions.Memory] = []
+
+    def breaks(memory: decisions.Memory, **_: object) -> Steps[tuple[()]]:
+        looks.append(memory)
+        yield
+        if len(looks) == 1:
+            raise RuntimeError("odd")
+        return ()
+
+    monkeypatch.setattr(decisions, "deciding", breaks)
+    monkeypatch.setattr("extender.controllers.aging.EVERY_SECONDS", 0.0)
+    aging = Aging(waiting(), options=OPTIONS, clock=Ticking())
+    looking = asyncio.create_task(aging.run())
+    await until(lambda: len(looks) > 2)
+    looking.cancel()
+    assert looks[1] is not looks[0]
+    assert looks[2] is looks[1]

@@ -319,3 +319,28 @@ def test_it_does_not_grow_beyond_its_share() -> None:
     there = [full(*nodes(4, 4, 4, 4)), group(created=1.0, size=1)]
     half = replace(OPTIONS, claim_nodes_percentage=50)
     assert claims(there, options=half) == {"gang": {"n0": 4, "n1": 4}}
+
+
+def test_a_claimed_node_that_goes_in_the_middle_of_a_look_ends_that_claim_alone() -> None:
+    cluster = cluster_of(full(*nodes(4, 4, 4)), group("a", size=1), group("b", 851.0, size=1))
+    memory, snapshot = Memory(), cluster.snapshot()
+    options = Options(aging=100.0, claims_per_namespace=20, claim_nodes_percentage=100)
+    first = at_once(deciding(memory, snapshot=snapshot, now=NOW, options=options))
+    tell(cluster, ev.Claimed(first))
+    (gone,) = first[0].rooms
+    steps = deciding(memory, snapshot=snapshot, now=NOW, options=options)
+    next(steps)
+    tell(cluster, ev.NodeDeleted(gone))
+    found = at_once(steps)
+    assert [claim.group for claim in found] == [key("a"), key("b")]
+    assert not any(gone in claim.rooms for claim in found)
+
+
+def test_what_a_group_asked_for_is_forgotten_with_it() -> None:
+    cluster = cluster_of(full(*nodes(4, 4)), group("a", size=1), group("b", size=1))
+    memory, snapshot = Memory(), cluster.snapshot()
+    at_once(deciding(memory, snapshot=snapshot, now=NOW, options=OPTIONS))
+    assert memory.asked.keys() == {key("a"), key("b")}
+    tell(cluster, ev.PodDeleted("a-0"))
+    at_once(deciding(memory, snapshot=snapshot, now=NOW, options=OPTIONS))
+    assert memory.asked.keys() == {key("b")}

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import Reason
+from extender.gang import keep
 from extender.gang.fit import Fit, Offer
 from extender.gang.options import Options
 from extender.gang.verdicts import Refuse
@@ -248,3 +249,42 @@ def test_a_group_that_empty_nodes_would_take_does_not_rest() -> None:
     assert not scene.memory.had_no_room(group)
     assert not scene.memory.is_oversized(group)
     assert not scene.memory.planner.is_busy(key("gang"), "empty")
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_plan_that_breaks_while_it_is_kept_leaves_nothing(
+    parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, calls = keep.good, 0
+
+    def breaks(*args: Any, **more: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > parts:
+            raise RuntimeError("odd")
+        return good(*args, **more)
+
+    scene = Scene()
+    scene.plan()
+    monkeypatch.setattr("extender.gang.keep.good", breaks)
+    scene.work()
+    assert calls == parts + 1
+    assert scene.planned == 0
+
+
+def test_a_plan_that_is_ended_while_it_is_kept_leaves_nothing() -> None:
+    scene = Scene(step=0.0)
+    scene.plan()
+    scene.clock.step = module.MOST_SECONDS  # each part takes as long as a plan may
+    scene.work()
+    assert scene.planned == 0
+    assert not scene.snapshot.keeps_room
+
+
+def test_the_time_to_keep_room_does_not_count_as_time_to_find_it() -> None:
+    scene = Scene(step=0.0)
+    scene.plan()
+    scene.memory.planner._spent[key("gang"), "plan"] = module.MOST_SECONDS
+    scene.clock.step = SLOW
+    scene.work()
+    assert scene.planned == MANY

@@ -10,14 +10,17 @@ from extender.api.wellknown import Reason
 from extender.gang import queue_sort
 from extender.gang.options import Options
 from extender.gang.steps import Steps
+from extender.gang.verdicts import Refuse
 from extender.server import turns
-from extender.server.filtering import RESAMPLE_SECONDS, ROOM
+from extender.server.filtering import PLANNED_FIRST_SECONDS, RESAMPLE_SECONDS, ROOM
 from extender.server.group_memory import GroupMemory
 from extender.state import events as ev
 from extender.state.cluster import Cluster
 from extender.state.pod_groups import PodGroupInfo
-from tests.makers import key, node, nodes, pod, pod_group, pods, shape, tell
+from extender.state.pods import PodInfo
+from tests.makers import cluster_of, key, node, nodes, pod, pod_group, pods, shape, tell
 from tests.unit.server.scene import Scene
+from tests.unit.server.test_group_memory import Ticking
 
 pytestmark = pytest.mark.looptime
 
@@ -330,3 +333,82 @@ async def test_a_node_that_is_news_is_asked_for_again_though_the_group_fits_on_n
 
     assert "is news here" in told(scene, "a-0", ["n0", "new"], group="a")
     assert scene.woken == [(key("a"), RESAMPLE_SECONDS)]
+
+
+def many(clock: Ticking, **options: Any) -> tuple[turns.Turns, PodInfo]:
+    """Return the turns of a hundred groups, and a pod of the last one."""
+    every = [group(f"g{n}", float(n)) for n in range(100)]
+    cluster = cluster_of(nodes(4), every)
+    memory = GroupMemory(cluster, options=Options(**options), clock=clock)
+    memory.schedulers.add("default-scheduler")
+    return turns.Turns(cluster.snapshot(), memory), cluster.snapshot().pods["g99-0"]
+
+
+async def test_to_see_who_is_passed_takes_no_longer_than_a_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[str] = []
+
+    def had_no_room(_: GroupMemory, other: PodGroupInfo) -> bool:
+        looks.append(other.name)
+        return True
+
+    monkeypatch.setattr(GroupMemory, "had_no_room", had_no_room)
+    clock = Ticking(turns.AHEAD_SECONDS / 10)
+    found, last = many(clock)
+    refusal = found.refusal(last, key("g99"))
+    assert refusal is not None
+    assert refusal.reason is Reason.PLANNING
+    assert 0 < len(looks) <= 10
+    # Looks in vain are paid for as plans are: without credit others pass.
+    assert any(found.refusal(last, key("g99")) is None for _ in range(3))
+
+
+async def test_in_strict_order_so_many_are_looked_at_in_one_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[str] = []
+
+    def is_oversized(memory: GroupMemory, other: PodGroupInfo) -> bool:
+        looks.append(other.name)
+        memory.pass_over(other.key, Refuse(Reason.NEVER_FITS, "too large"))
+        return True
+
+    monkeypatch.setattr(GroupMemory, "is_oversized", is_oversized)
+    found, last = many(Ticking(turns.AHEAD_SECONDS / 10), strict_order=True)
+    calls = 0
+    while (refusal := found.refusal(last, key("g99"))) is not None:
+        assert refusal.reason is Reason.PLANNING
+        calls += 1
+        assert 0 < len(looks) <= calls * 10
+    assert len(looks) == len(set(looks)) == 99
+    assert calls > 5
+
+
+async def test_a_group_behind_a_plan_is_woken_at_its_end(cluster: Cluster) -> None:
+    def plan() -> Steps[bool]:
+        yield
+        return True
+
+    scene = Scene(cluster, nodes(4, 4), group("a", 1.0), group("b", 5.0))
+    scene.memory.planner.go_on(key("a"), plan())
+    assert "go first are being planned" in told(scene, "b-0", ["n0"], group="b")
+    assert scene.woken == [(key("b"), PLANNED_FIRST_SECONDS)]
+    scene.woken.clear()
+    scene.memory.planner.work()
+    assert scene.woken == [(key("b"), 0.0)]
+    scene.woken.clear()
+    scene.memory.planner.go_on(key("c"), plan())
+    scene.memory.planner.work()
+    assert scene.woken == []
+
+
+async def test_a_group_whose_plan_rests_is_woken_after_it(cluster: Cluster) -> None:
+    scene = Scene(cluster, nodes(4, 4), group("a", 1.0))
+    rest = 7.0
+    scene.memory.planner._resting[key("a")] = asyncio.get_running_loop().time() + rest
+    assert "no plan was found in time" in told(scene, "a-0", ["n0"], group="a")
+    ((woken, seconds),) = scene.woken
+    assert woken == key("a")
+    assert seconds == pytest.approx(rest)
+    assert scene.snapshot.refused["a-0"].reason is Reason.PLANNING
