@@ -204,8 +204,8 @@ class Admissions:
         for name in sorted(change.workloads):
             self.pending.update(name, self.snapshot, self.now)
         if change.structure:
-            for _ in self.pending.refresh_all(self.snapshot, self.now):
-                pass
+            for name in self.pending.keys(self.snapshot):
+                self.pending.update(name, self.snapshot, self.now)
             for _ in self.pending.release_all(self.snapshot, self.now):
                 pass
         self.pending.release(change.released, self.snapshot, self.now)

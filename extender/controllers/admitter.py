@@ -69,6 +69,8 @@ FREED_PAUSE: Final = 0.5
 """Seconds until those are tried again from whom quota was kept by one who waits, and is no more."""
 FAULT_PAUSE: Final = 5.0
 """Seconds until the next cycle after one that failed as a whole."""
+_STILL_ON_ITS_WAY: Final = frozenset((0, 502, 504))
+"""Statuses of a write that may be carried out after the answer; 0 is none."""
 LONGEST_DOUBT: Final = 5.0
 """Seconds after which a write that nobody answered is sent again, at most."""
 
@@ -229,15 +231,20 @@ class Admitter:
 
     async def _guarded_cycle(self, tasks: asyncio.TaskGroup) -> None:
         """Run a cycle; after an error that no workload alone can cause, pause and try again."""
+        looking = True
         try:
             while self._anew or self.tree.version != self._snapshot.structure_version:
                 if self._anew:
                     await self._look_at_all()
                 await self._look_at_structure()
                 await asyncio.sleep(0)
+            looking = False
             await self._cycle(tasks)
         except Exception as error:  # noqa: BLE001 - quota must go on being given
             FAULTS.report("admission-cycle", error)
+            # Decisions of the cycle may be lost, and their workloads are in no queue then. A look
+            # that fails is not repeated before the next cycle: it must not stop all admissions.
+            self._anew = self._anew or not looking
             self._wakeup.set()
             await asyncio.sleep(FAULT_PAUSE)
 
@@ -245,10 +252,22 @@ class Admitter:
         """Give all workloads the places that they should have now, and have them all tried."""
         self._anew = False
         now = self._clock.wall()
-        await self._pacer.go_through(self.pending.refresh_all(self._snapshot, now))
+        for key in self.pending.keys(self._snapshot):
+            self._update(key, now)
+            if self._pacer.is_due:
+                await self._pacer.rest()
+        self._spare_the_unevicted()
         await self._pacer.go_through(self.pending.release_all(self._snapshot, now))
         for key in self._resting:
             self.pending.remove(key)
+
+    def _spare_the_unevicted(self) -> None:
+        """Have victims chosen again whose eviction was decided in a cycle that failed."""
+        pending, snapshot = self.pending, self._snapshot
+        for key in {each for name in pending.preempting() for each in pending.victims(name)}:
+            found = snapshot.workloads.get(key)
+            if found is not None and snapshot.admission(key) is not None and not found.evicted:
+                pending.spared(key)
 
     async def _look_at_structure(self) -> None:
         """Have the tree of quota as ClusterQueues and cohorts are now, unless they change again."""
@@ -372,8 +391,12 @@ class Admitter:
             pause = min(LONGEST_DOUBT, 2 * pause)
 
     async def _is_no(self, error: ApiError, workload: WorkloadInfo) -> bool:
-        """Return whether it is known now what became of a write that failed."""
-        if not error.status:
+        """Return whether it is known now what became of a write that failed.
+
+        A read does not tell it of a write that may still be on its way to the storage: that of a
+        proxy's 502, or of a 504. The next try of the same write tells it.
+        """
+        if error.status in _STILL_ON_ITS_WAY:
             return False
         try:
             await self._workloads.read_again(workload)
@@ -420,10 +443,12 @@ class Admitter:
         self._wakeup.set()
 
     async def _preempt(self, outcomes: list[Preempt]) -> None:
-        """Have all victims told before the next cycle looks for more."""
+        """Evict all victims before the next cycle looks for more."""
         async with asyncio.TaskGroup() as tasks:
             for outcome in outcomes:
-                self._note(Wait(outcome.workload, "WaitingForPreemptedWorkloads", outcome.message))
+                key, message = outcome.workload, outcome.message
+                if self.pending.victims(key):
+                    self._note(Wait(key, "WaitingForPreemptedWorkloads", message))
                 for victim in outcome.victims:
                     tasks.create_task(self._evict(victim, by=outcome.workload))
 
@@ -431,6 +456,11 @@ class Admitter:
         key, reason, message = victim.workload, victim.reason, victim.message
         before, queue = self._snapshot.workloads.get(key), self.pending.cluster_queue_of(by)
         if before is None or self._snapshot.admission(key) is None or before.evicted:
+            return
+        if key not in self.pending.victims(by):
+            # Later in the cycle the preemptor got quota without it, was deleted, or had to give up.
+            self.pending.spared(key)  # others may count on its leaving
+            self._wakeup.set()
             return
         try:
             async with self._writes:

@@ -168,19 +168,15 @@ class PendingQueues:
         self._stand(key, place)
         self._let_go(trial, snapshot, now)
 
-    def refresh(self, cluster_queue: str, snapshot: QueueSnapshot, now: float) -> None:
-        """Update all workloads of a ClusterQueue: it came, went, stopped or goes on."""
-        for key in self.positions(cluster_queue):
-            self.update(key, snapshot, now)
-        for local_queue in snapshot.local_queues_of(cluster_queue):
-            for key in sorted(snapshot.waiting_in(local_queue)):
-                self.update(key, snapshot, now)
+    def keys(self, snapshot: QueueSnapshot) -> Iterator[str]:
+        """Yield the workloads of all ClusterQueues, those of deleted ones too, for an update.
 
-    def refresh_all(self, snapshot: QueueSnapshot, now: float) -> Iterator[None]:
-        """Update the workloads of all ClusterQueues, of those too that are gone, one at a time."""
+        Some are yielded twice. The state may change between two of them.
+        """
         for name in sorted({*self._queues, *snapshot.cluster_queues}):
-            self.refresh(name, snapshot, now)
-            yield
+            yield from self.positions(name)
+            for local_queue in sorted(snapshot.local_queues_of(name)):
+                yield from sorted(snapshot.waiting_in(local_queue))
 
     def together(self, cluster_queues: Iterable[str], snapshot: QueueSnapshot) -> list[str]:
         """Return these ClusterQueues, and all others that share quota with them."""
@@ -373,7 +369,8 @@ class PendingQueues:
             for line in [*queue.lines.values()]:
                 if line.parked is not None:
                     behind = line.orders[bisect_left(line.orders, line.parked) :]
-                    yield from ((order[-1], line.parked[-1]) for order in behind)
+                    tried = line.parked[-1]  # it may be released while the others are yielded
+                    yield from ((order[-1], tried) for order in behind)
 
     def is_parked(self, key: str) -> bool:
         """Return whether a workload waits for something to change."""

@@ -135,7 +135,7 @@ async def test_what_was_admitted_is_applied_before_others_have_their_turn(
     ("owner", "work"),
     [
         (QuotaTree, "pieces"),
-        (PendingQueues, "refresh_all"),
+        (PendingQueues, "keys"),
         (PendingQueues, "release_all"),
         (PendingQueues, "followers"),
     ],
