@@ -10,6 +10,8 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from extender.gang.options import Options
+from extender.gang.steps import Steps, at_once
+from extender.runtime.budget import in_turns
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import Cluster
@@ -69,7 +71,7 @@ class Gatekeeper:
             self._changed.clear()
             self._in_vain = 0.0
             try:
-                if self.look():
+                if await in_turns(self.looking(), self._clock, seconds=AT_ONCE_SECONDS):
                     self._changed.set()
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("gatekeeper", error)
@@ -77,11 +79,16 @@ class Gatekeeper:
             await asyncio.sleep(max(SETTLE_SECONDS, self._in_vain * PAUSE))
 
     def look(self) -> bool:
+        """Do all steps of `looking` at once."""
+        return at_once(self.looking())
+
+    def looking(self) -> Steps[bool]:
         """Plan for the groups at the head of the queue; return whether there are more."""
-        until = self._clock.monotonic() + AT_ONCE_SECONDS
-        for key in list(self._snapshot.queue):
+        until, queue = self._clock.monotonic() + AT_ONCE_SECONDS, self._snapshot.queue
+        for key in list(queue):
+            yield
             pod_group = self._snapshot.pod_group(key)
-            if pod_group is None:
+            if pod_group is None or key not in queue:
                 continue
             if self._is_to_be_planned(pod_group):
                 if self._clock.monotonic() >= until:

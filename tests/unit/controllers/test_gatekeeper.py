@@ -12,6 +12,7 @@ from extender.gang.options import Options
 from extender.server.group_memory import GroupMemory
 from extender.state import events as ev
 from extender.state.cluster import Cluster
+from extender.state.pod_groups import PodGroupInfo
 from tests.makers import LoopClock, key, node, nodes, pod, pod_group, pods, tell
 
 pytestmark = pytest.mark.looptime
@@ -141,3 +142,31 @@ async def test_where_nothing_is_held_back_it_does_nothing(cluster: Cluster) -> N
     await keeper(cluster, hold_back=False).run()
 
     assert planned_groups(cluster) == []
+
+
+async def test_others_have_their_turn_between_two_groups(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To see that a group still lacks room takes time, where many nodes have gained some."""
+    looks: list[str] = []
+
+    def had_no_room(_: GroupMemory, other: PodGroupInfo) -> bool:
+        looks.append(other.name)
+        return True
+
+    monkeypatch.setattr(GroupMemory, "had_no_room", had_no_room)
+    tell(cluster, node("n0", 2), *(group(name, float(n)) for n, name in enumerate("abc")))
+    seen = [len(looks) for _ in keeper(cluster).looking()]
+    assert seen == [0, 1, 2]
+    assert looks == ["a", "b", "c"]
+
+
+async def test_a_group_that_is_planned_in_the_middle_of_a_look_is_passed(cluster: Cluster) -> None:
+    tell(cluster, node("n0", 9), group("a", 1.0), group("b", 2.0))
+    looking = keeper(cluster).looking()
+    next(looking)
+    next(looking)
+    tell(cluster, ev.PodGroupDeleted(pod_group("b").api_group, key("b")))
+    for _ in looking:
+        pass
+    assert planned_groups(cluster) == ["a"]
