@@ -10,7 +10,9 @@ from typing import Final, Protocol
 from extender.controllers.patches import Failure, Patches
 from extender.gang import wake
 from extender.gang.options import Options
+from extender.gang.wake_for_room import Kind
 from extender.kube.pods import PodRef
+from extender.runtime.budget import in_turns
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.workqueue import WorkQueue
@@ -88,6 +90,8 @@ class Waker:
         self._room_soon = False
         self._for_room: deque[PodInfo] = deque()
         """Those that are still to be woken for room that was given back, in their order."""
+        self._looked: frozenset[Kind] = frozenset()
+        """Kinds of pods whose turn in the decision about room is over, while others had none."""
         self._patches = Patches[_Patch](self._write, done=self._done, failed=self._failed)
         cluster.subscribe(self.on_change)
 
@@ -133,7 +137,7 @@ class Waker:
             while True:
                 key = await self._queue.get()
                 try:
-                    self._look(key)
+                    await self._look(key)
                 except Exception as error:  # noqa: BLE001 - whatever it is, it is this key's alone
                     FAULTS.report("waker", error, key=key)
                     self.after(key, FAULT_SECONDS)
@@ -141,20 +145,28 @@ class Waker:
         finally:
             await self._patches.end()
 
-    def _look(self, key: str) -> None:
+    async def _look(self, key: str) -> None:
         resting = self._patches.resting()
         if key == ROOM:
-            found = wake.decide_room(
-                snapshot=self._snapshot, strict=self._options.strict_order, resting=resting
-            )
-            self._for_room.extend(found.retry)
-            self._wake_for_room()
+            await self._decide_room(resting)
         elif key == ROOM_REST:
             self._wake_for_room()
         elif is_group(key):
             self._look_at_group(key, resting)
         else:
             self._look_at_pod(key)
+
+    async def _decide_room(self, resting: Collection[str]) -> None:
+        steps = wake.deciding_room(
+            snapshot=self._snapshot,
+            strict=self._options.strict_order,
+            resting=resting,
+            looked=self._looked,
+        )
+        found = await in_turns(steps, self._clock)
+        self._looked = found.looked
+        self._for_room.extend(found.retry)
+        self._wake_for_room()
 
     def _look_at_group(self, group: str, resting: Collection[str]) -> None:
         decision = wake.decide_group(

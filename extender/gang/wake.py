@@ -5,7 +5,7 @@ sibling appears, the PodGroup is made, or a plan gives its room back. A patch of
 makes it try; taking our own scheduling gate away does too.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from extender.api.wellknown import Reason
@@ -13,8 +13,9 @@ from extender.gang import plan
 from extender.gang.post_filter import is_ours
 from extender.gang.pre_filter import KEPT_FOR_GANG, check_group
 from extender.gang.queue_sort import sort_key
+from extender.gang.steps import PIECE, Steps
 from extender.gang.verdicts import NOT_ADMITTED
-from extender.gang.wake_for_room import with_room
+from extender.gang.wake_for_room import Alone, Kind
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
 
@@ -27,6 +28,8 @@ class Wake:
 
     retry: tuple[PodInfo, ...] = ()
     ungate: tuple[PodInfo, ...] = ()
+    looked: frozenset[Kind] = frozenset()
+    """What the next decision about room is to be asked with."""
 
 
 def decide_group(
@@ -71,18 +74,26 @@ def decide_group(
     return Wake(retry=(*expected, *others[:1]))
 
 
-def decide_room(*, snapshot: Snapshot, strict: bool = False, resting: Collection[str] = ()) -> Wake:
+def deciding_room(
+    *,
+    snapshot: Snapshot,
+    strict: bool = False,
+    resting: Collection[str] = (),
+    looked: Collection[Kind] = (),
+) -> Steps[Wake]:
     """Return whom to wake after a plan gave room back, in the order in which they are to be tried.
 
     Of each group the first that lacked room, in the order of the groups, or all of a group that
     has started; then of the pods without a group those that find room beside each other, and those
     whose Job may have pods now. In `strict` order only one group has its turn. Pods that are
-    `resting`, by UID, could not be patched lately.
+    `resting`, by UID, could not be patched lately. `looked` is what the decision before returned.
     """
     lacking: dict[str, list[PodInfo]] = {}
-    alone: list[PodInfo] = []
+    alone = Alone()
     free: list[PodInfo] = []
-    for refusal in snapshot.refused.values():
+    for number, refusal in enumerate([*snapshot.refused.values()]):
+        if number % PIECE == 0:
+            yield
         pod = refusal.pod
         if pod.uid in resting:
             continue
@@ -90,16 +101,23 @@ def decide_room(*, snapshot: Snapshot, strict: bool = False, resting: Collection
             if snapshot.awaits_admission(pod) is None:
                 free.append(pod)
         elif pod.group is None:
-            alone.append(pod)
+            alone.add(pod)
         elif refusal.reason in _ROOM or refusal.reason == Reason.NOT_ADMITTED:
             lacking.setdefault(pod.group, []).append(pod)
-    order = sorted(lacking, key=lambda group: sort_key(group, snapshot=snapshot))
-    if strict:
-        queued = [group for group in order if group in snapshot.queue]
-        order = [group for group in order if group not in queued[1:]]
+    found = yield from alone.with_room(snapshot, looked=looked)
+    order = _in_order(lacking, snapshot, strict=strict)
     woken = (_for_room(group, lacking[group], snapshot) for group in order)
-    found = with_room(alone, snapshot=snapshot)
-    return Wake(retry=(*(pod for pods in woken for pod in pods), *free, *found))
+    retry = (*(pod for pods in woken for pod in pods), *free, *found.pods)
+    return Wake(retry=retry, looked=found.looked)
+
+
+def _in_order(groups: Iterable[str], snapshot: Snapshot, *, strict: bool) -> list[str]:
+    """Return groups in their order; where that is `strict`, only the first one in the queue."""
+    order = sorted(groups, key=lambda group: sort_key(group, snapshot=snapshot))
+    if not strict:
+        return order
+    behind = {*[group for group in order if group in snapshot.queue][1:]}
+    return [group for group in order if group not in behind]
 
 
 def _for_room(group: str, pods: list[PodInfo], snapshot: Snapshot) -> list[PodInfo]:

@@ -3,11 +3,14 @@
 kube-scheduler tries each of them against all nodes, so thousands are not woken for the room of one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 from extender.gang.feasibility import is_feasible
 from extender.gang.fit import fits
+from extender.gang.steps import Steps
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.nodes import NodeInfo
 from extender.state.pods import PodInfo, Shape
@@ -17,15 +20,73 @@ MOST_LOOKS: Final = 10_000
 """Nodes that one decision looks at, for all pods together: some milliseconds."""
 
 
-def with_room(pods: Iterable[PodInfo], *, snapshot: Snapshot) -> list[PodInfo]:
-    """Return the pods that find room beside each other, by priority and age.
+MOST_OF_A_KIND: Final = MOST_LOOKS // 4
+"""More pods of one kind never find room in one decision: each that does costs four looks."""
+Kind = tuple[Shape, int]
+"""Pods of one shape and one priority: what has no room for one has none for the others."""
 
-    Room is judged by amounts, selectors and taints, as far as we read them: a pod that is woken in
-    vain costs one try, and kube-scheduler judges the rest.
-    """
-    rooms = _Rooms(snapshot)
-    order = sorted(pods, key=lambda pod: (-pod.priority, pod.created))
-    return [pod for pod in order if rooms.take(pod)]
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Pods that find room; `looked` as the next decision is to be asked."""
+
+    pods: tuple[PodInfo, ...]
+    looked: frozenset[Kind]
+
+
+class Alone:
+    """Pods without a group that lack room, by kind."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[Kind, list[PodInfo]] = {}
+
+    def add(self, pod: PodInfo) -> None:
+        """Take in a pod; of a kind with very many pods the oldest ones stay."""
+        there = self._kinds.setdefault((pod.shape, pod.priority), [])
+        there.append(pod)
+        if len(there) >= 2 * MOST_OF_A_KIND:
+            there.sort(key=_age)
+            del there[MOST_OF_A_KIND:]
+
+    def with_room(self, snapshot: Snapshot, *, looked: Collection[Kind] = ()) -> Steps[Found]:
+        """Return the pods that find room beside each other, by priority and age.
+
+        Kinds that earlier decisions have `looked` for come last, so that each has its turn, though
+        those that never fit use up all looks. Room is judged by amounts, selectors and taints, as
+        far as we read them: a pod that is woken in vain costs one try, and kube-scheduler judges
+        the rest.
+        """
+        before = frozenset(looked)
+        if before.issuperset(self._kinds):
+            before = frozenset()
+        order = []
+        for number, (kind, pods) in enumerate(self._kinds.items()):
+            pods.sort(key=_age)
+            rest = iter(pods)
+            order.append((_turn(kind in before, pods[0], number), next(rest), rest))
+            yield
+        heapify(order)
+        found, begun, rooms = list[PodInfo](), set[Kind](), _Rooms(snapshot)
+        while order and rooms.may_look:
+            turn, pod, rest = order[0]
+            begun.add((pod.shape, pod.priority))
+            has_room = rooms.take(pod)
+            following = next(rest, None) if has_room else None
+            if has_room:
+                found.append(pod)
+            if following is None:
+                heappop(order)
+            else:
+                heapreplace(order, (_turn(turn[0], following, turn[-1]), following, rest))
+        return Found(tuple(found), frozenset() if rooms.may_look else before | begun)
+
+
+def _age(pod: PodInfo) -> float:
+    return pod.created
+
+
+def _turn(late: bool, pod: PodInfo, number: int) -> tuple[bool, int, float, int]:  # noqa: FBT001
+    return late, -pod.priority, pod.created, number
 
 
 class _Rooms:
@@ -35,7 +96,12 @@ class _Rooms:
         self._snapshot = snapshot
         self._taken: dict[str, Resources] = {}
         self._looks = MOST_LOOKS
-        self._cursors: dict[tuple[Shape, int], tuple[Iterator[NodeInfo], NodeInfo | None]] = {}
+        self._cursors: dict[Kind, tuple[Iterator[NodeInfo], NodeInfo | None]] = {}
+
+    @property
+    def may_look(self) -> bool:
+        """Whether another node may be looked at."""
+        return self._looks > 0
 
     def take(self, pod: PodInfo) -> bool:
         """Return whether a node has room for a pod, and take that room."""

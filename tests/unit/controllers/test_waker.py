@@ -282,6 +282,21 @@ async def test_no_more_are_woken_for_room_than_find_some(bench: Bench) -> None:
     assert woken == ["first", *(f"p-{n}" for n in range(7))]
 
 
+async def test_pods_that_never_fit_do_not_keep_others_from_room(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extender.gang.wake_for_room.MOST_LOOKS", 6)
+    large = [pod(f"large-{n}", 9, created=float(n)) for n in range(7)]  # each a kind of its own
+    small = pod("small", 1, created=100.0)
+    refused = [ev.PodRefused(each, Reason.RESERVED) for each in (*large, small)]
+    tell(bench.cluster, *large, small, *refused)
+    for _ in range(2):
+        bench.waker.after("", 0)
+        await asyncio.sleep(1)
+
+    assert bench.patcher.done == [("wake", small.name)]
+
+
 async def test_groups_that_lack_room_are_woken_a_few_at_a_time(bench: Bench) -> None:
     names = [f"g{n:03}" for n in range(200)]
     for number, name in enumerate(names):

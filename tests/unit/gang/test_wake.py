@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import GANG_GATE, Reason
-from extender.gang.wake import Wake, decide_group, decide_room, refused_before
-from extender.gang.wake_for_room import MOST_LOOKS
+from extender.gang.steps import PIECE, at_once
+from extender.gang.wake import Wake, decide_group, deciding_room, refused_before
+from extender.gang.wake_for_room import MOST_LOOKS, _Rooms
 from extender.state import events as ev
 from extender.state.claims import Claim
 from extender.state.jobs import JobInfo
@@ -21,6 +22,10 @@ ROOM = nodes(8)
 OURS = [pod(f"ours-{n}", group="gang", gates=(GANG_GATE,)) for n in range(3)]
 CLAIMING = replace(OURS[1], shape=replace(shape(1), individually_constrained=True))
 FOREIGN = pod("foreign", group="gang", gates=(GANG_GATE, "example.com/budget"))
+
+
+def decide_room(**asked: Any) -> Wake:
+    return at_once(deciding_room(**asked))
 
 
 def refused(*members: PodInfo, reason: Reason = Reason.NOT_ENOUGH_PODS) -> list[ev.PodRefused]:
@@ -278,8 +283,42 @@ def test_so_many_nodes_are_looked_at_and_no_more(monkeypatch: pytest.MonkeyPatch
         return used(snapshot, node)
 
     monkeypatch.setattr(Snapshot, "used", counted)
-    assert decide_room(snapshot=full) == Wake()
+    assert decide_room(snapshot=full).retry == ()
     assert looks == MOST_LOOKS
+
+
+def test_each_kind_has_its_turn_though_others_use_up_all_looks() -> None:
+    large = [pod(f"large-{n}", shape(5, gpu=n + 1), created=float(n)) for n in range(50)]
+    small = pod("small", 1, created=100.0)
+    there = [nodes(*[4] * 500), *large, small, *refused(*large, small, **NO_PLACE)]
+    snapshot = cluster_of(*there).snapshot()
+    found, rounds = decide_room(snapshot=snapshot), 1
+    while small not in found.retry:
+        assert rounds <= 50 * 500 // MOST_LOOKS + 1
+        found, rounds = decide_room(snapshot=snapshot, looked=found.looked), rounds + 1
+
+    anew = decide_room(snapshot=snapshot, looked=found.looked)
+    assert anew == decide_room(snapshot=snapshot), "all had their turn"
+    assert small not in anew.retry
+
+
+def test_very_many_pods_are_decided_about_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the walk over them nor the search for room looks at more than it has to."""
+    crowd = [pod(f"p-{n}", 4, created=float(n % 997)) for n in range(6000)]
+    busy = [pod(f"b-{n}", 2, on=f"n{n}") for n in range(20)]
+    full = cluster_of(nodes(*[4] * 20), crowd, busy, refused(*crowd, **NO_PLACE)).snapshot()
+    takes = 0
+    take = _Rooms.take
+
+    def counted(rooms: _Rooms, each: PodInfo) -> bool:
+        nonlocal takes
+        takes += 1
+        return take(rooms, each)
+
+    monkeypatch.setattr(_Rooms, "take", counted)
+    steps = deciding_room(snapshot=full)
+    assert sum(1 for _ in steps) >= len(crowd) / PIECE
+    assert takes == 1, "what has no room for one pod has none for its like"
 
 
 def test_pods_that_could_not_be_patched_are_passed_over() -> None:
