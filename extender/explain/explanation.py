@@ -10,10 +10,10 @@ from extender.api.visibility_v1beta2 import (
     TimedCondition,
     WaitingFor,
 )
-from extender.explain.outlook import Outlook, fully
+from extender.explain.outlook import Outlook, fully, looks_at_nodes
 from extender.explain.quotas import rows
 from extender.explain.running import nodes_of, pod_group_of
-from extender.explain.view import View, moment, owners_of
+from extender.explain.view import Steps, View, moment, owners_of
 from extender.explain.waiting_for import Lacks
 from extender.queueing.flavors import counts
 from extender.resources.quantity import PODS, exact
@@ -22,6 +22,20 @@ from extender.state.queues.records import Admission, PodSetInfo, WorkloadInfo
 _State = Literal["Pending", "QuotaReserved", "Admitted", "Evicted", "Finished", "Terminating"]
 _HELD: Final[tuple[_State, ...]] = ("Evicted", "Admitted", "QuotaReserved")
 """What a workload with quota is: the first of these conditions that holds."""
+
+
+def look_at_nodes(key: str, view: View) -> Steps[None]:
+    """Look at the nodes in steps, where the explanation of a workload asks for room on them.
+
+    The view's room has what was found. A later view with that room needs no long look.
+    """
+    room = view.room
+    if room is None or not looks_at_nodes(key, view):
+        return
+    room.begin()
+    for _ in room.prepare():
+        if (yield):
+            room.look_again()
 
 
 def explain(key: str, view: View) -> Explanation | None:

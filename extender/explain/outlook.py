@@ -11,6 +11,7 @@ from extender.explain.waiting_for import Lacks
 from extender.queueing.active import activity
 from extender.queueing.explain import Rules, why
 from extender.queueing.flavors import Lack, Mode, Proposal
+from extender.queueing.room import requires_room
 from extender.queueing.standing import Absent, Queued, is_welcome, standing
 from extender.state.queues.records import ClusterQueueInfo, WorkloadInfo
 
@@ -58,6 +59,12 @@ def fully(workload: WorkloadInfo, view: View, lacks: Lacks) -> Outlook:
     )
     proposal = lacks.proposal(workload, _queue(workload, view))
     return Outlook(found.reason, found.message, proposal.lacks, found.notes)
+
+
+def looks_at_nodes(key: str, view: View) -> bool:
+    """Return whether `fully` asks for room on nodes, for a workload without quota."""
+    queue = view.queues.cluster_queues.get(view.pending.cluster_queue_of(key) or "")
+    return queue is not None and requires_room(queue, view.options)
 
 
 def _barred(workload: WorkloadInfo, view: View) -> Outlook | None:

@@ -73,7 +73,7 @@ def why(
     view = _View(snapshot, pending, tree, Unready(snapshot, rules.options))
     try:
         if rules.room is not None:
-            rules.room.begin()
+            rules.room.look_again()
         nominator = Nominator(snapshot, pending, tree=tree, options=rules.options, room=rules.room)
         return _explained(nominator.nominate(workload), position, view)
     finally:

@@ -6,7 +6,7 @@ or a LocalQueue's `pendingworkloads`, or a Workload.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Query, Request, Response
@@ -18,7 +18,7 @@ from extender.api.visibility_v1beta2 import (
     Status,
 )
 from extender.explain import summary
-from extender.explain.explanation import explain
+from extender.explain.explanation import explain, look_at_nodes
 from extender.explain.hidden import within
 from extender.explain.summary import DEFAULT_LIMIT, LARGEST_LIMIT, Page
 from extender.explain.view import View
@@ -111,7 +111,9 @@ class _Answers:
         caller = await self._check(request, Access(_GROUP, "workloads", name, namespace))
         key = f"{namespace}/{name}"
         async with self._turnstile.turn(_name(caller)):
-            found = explain(key, self._seen())
+            room = (seen := self._seen()).room
+            await in_slices(look_at_nodes(key, seen), self._of.pacer)
+            found = explain(key, replace(self._seen(), room=room))
             if found is None:
                 raise _missing("workloads", key)
             if not await self._sees_all(caller, found.cluster_queue):

@@ -1,16 +1,21 @@
 """What is served of the queue by a replica that leads, and by one that does not."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
 from extender.explain.view import View
+from extender.queueing.options import Options
+from extender.room.packing import Packing
 from extender.runtime.pacer import Pacer
 from extender.server.status import add_statuses
 from extender.server.visibility import Visibility, add_visibility
-from tests.makers import ManualClock
+from extender.state import events as ev
+from extender.state.nodes import NodeInfo
+from tests.makers import ManualClock, cluster_of, node, pod
 from tests.queue_makers import Admissions, cluster_queue, local_queue, workload
 from tests.unit.explain.scene import view
 
@@ -22,10 +27,12 @@ PATHS = (
 PREFIX = "/apis/visibility.kueue.x-k8s.io/v1beta2"
 
 
-def serve(seen: Callable[[], View | None], leader: str | None = None) -> httpx.AsyncClient:
+def serve(
+    seen: Callable[[], View | None], leader: str | None = None, pacer: Pacer | None = None
+) -> httpx.AsyncClient:
     app = FastAPI()
     add_statuses(app)
-    add_visibility(app, Visibility(seen, lambda: leader, Pacer(ManualClock())))
+    add_visibility(app, Visibility(seen, lambda: leader, pacer or Pacer(ManualClock())))
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://any")
 
 
@@ -106,3 +113,85 @@ async def test_it_is_documented(leads: httpx.AsyncClient) -> None:
     assert "PendingWorkloadsSummary" in document["components"]["schemas"]
     parameters = document["paths"]["/clusterqueues/{name}/pendingworkloads"]["get"]["parameters"]
     assert {each["name"] for each in parameters} == {"name", "offset", "limit"}
+
+
+def restless(meanwhile: Callable[[], None]) -> Pacer:
+    """Return a pacer that rests after each step, and has something done in each rest."""
+    pacer = Pacer(ManualClock(), at_once=0)
+    rest = pacer.rest
+
+    async def rest_and_more() -> None:
+        meanwhile()
+        await rest()
+
+    pacer.rest = rest_and_more  # type: ignore[method-assign]
+    return pacer
+
+
+async def test_an_explanation_looks_at_many_nodes_with_rests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = cluster_of([node(f"n{number}", 1) for number in range(2500)])
+    queues = Admissions(
+        cluster_queue(cpu=9000),
+        local_queue(),
+        workload("waits", 9000),
+        options=Options(require_room=True),
+        cluster=cluster,
+    )
+    looks, look_at = [0], Packing.look_at
+
+    def counting(self: Packing, node: NodeInfo) -> None:
+        looks[-1] += 1
+        look_at(self, node)
+
+    monkeypatch.setattr(Packing, "look_at", counting)
+    client = serve(lambda: view(queues, cluster=cluster), pacer=restless(lambda: looks.append(0)))
+    told = (await client.get(PATHS[2])).json()
+
+    assert told["message"].startswith("quota yes; room for 0 of 1"), told["message"]
+    assert sum(looks) == 2500
+    assert max(looks) <= 500
+
+
+async def test_what_changes_in_a_rest_is_in_the_explanation() -> None:
+    cluster = cluster_of([node(f"n{number}", 1) for number in range(1200)])
+    queues = Admissions(
+        cluster_queue(cpu=9000),
+        local_queue(),
+        workload("waits", 2),
+        options=Options(require_room=True),
+        cluster=cluster,
+    )
+    rests = 0
+
+    def change() -> None:
+        nonlocal rests
+        rests += 1
+        if rests == 2:
+            cluster.apply(ev.NodeApplied(node("n0", 5)))
+            cluster.apply(ev.PodApplied(replace(pod("late", 1), node="n0")))
+
+    client = serve(lambda: view(queues, cluster=cluster), pacer=restless(change))
+    told = (await client.get(PATHS[2])).json()
+
+    assert rests > 2
+    assert (told["reason"], told["message"]) == (
+        "PendingEvaluation",
+        "there is quota for it; 0 workload(s) are before it",
+    )
+
+
+async def test_a_replica_that_leads_no_more_after_a_rest_says_so() -> None:
+    cluster = cluster_of([node("n0", 1)])
+    queues = Admissions(
+        cluster_queue(cpu=9),
+        local_queue(),
+        workload("waits", 2),
+        options=Options(require_room=True),
+        cluster=cluster,
+    )
+    views = [view(queues, cluster=cluster)]
+    client = serve(lambda: views[0] if views else None, pacer=restless(views.clear))
+
+    assert (await client.get(PATHS[2])).status_code == 503
