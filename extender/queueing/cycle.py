@@ -203,8 +203,6 @@ class Cycle:
         roots = self._roots = {self._tree.queue(name).root for name in ready}
         if not roots:
             return
-        if self._room is not None and self._ask_for_room(ready):
-            yield from self._room.prepare()
         barring = self._barring(roots)
         yield from self._round(self._in_flight(roots))
         for _ in range(self._options.heads_per_queue):
@@ -328,6 +326,7 @@ class Cycle:
     # -- rounds
 
     def _round(self, keys: Collection[str]) -> Iterator[Outcome | None]:
+        yield from self._look_at_nodes(keys)
         judged: list[_Judged] = []
         yield from self._judge_all(keys, judged)
         judged.sort(key=lambda each: each[0])
@@ -341,6 +340,12 @@ class Cycle:
             except Exception as error:  # noqa: BLE001 - what one holds must not stop the others
                 outcome = self._put_aside(key, error, mark)
             yield outcome
+
+    def _look_at_nodes(self, keys: Iterable[str]) -> Iterator[None]:
+        """Look at the nodes piece by piece, where the judgement of a head asks for room on them."""
+        names = {self._pending.cluster_queue_of(key) or "" for key in keys}
+        if self._room is not None and self._ask_for_room(filter(self._tree.has, names)):
+            yield from self._room.prepare()
 
     def _judge_all(self, keys: Collection[str], judged: list[_Judged]) -> Iterator[Outcome | None]:
         for key in keys:

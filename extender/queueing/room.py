@@ -22,7 +22,10 @@ class Room(Protocol):
         ...
 
     def prepare(self) -> Iterator[None]:
-        """Look at everything piece by piece; without it the first question does all at once."""
+        """Look at everything piece by piece; without it the first question does all at once.
+
+        There are no pieces where everything was looked at since `begin`.
+        """
         ...
 
     def look_again(self) -> bool:

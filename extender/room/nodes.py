@@ -75,8 +75,9 @@ class NodeRoom:
             del self._found[key]
 
     def prepare(self) -> Iterator[None]:
-        """Look at the nodes and at what keeps room on them, piece by piece."""
-        self._start()
+        """Look at the nodes and at what keeps room on them, piece by piece; at all of it once."""
+        if self._packing is None:
+            self._start()
         while self._packing is not None and self._rest is not None:
             yield from islice(self._rest, 1)
             # A question meanwhile has done all the rest.

@@ -4,11 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from extender.api.wellknown import REQUIRE_ROOM_ANNOTATION
+from extender.queueing.cycle import Admit, Wait
 from extender.queueing.options import Options
 from extender.room.awaited import Awaited
 from extender.room.nodes import NodeRoom
+from extender.room.packing import Packing
 from extender.state import events as ev
 from extender.state.cluster import Cluster
+from extender.state.nodes import NodeInfo
 from extender.state.pod_log import PodLog
 from extender.state.pods import PodInfo
 from extender.state.queues.records import WorkloadInfo
@@ -19,6 +23,7 @@ from tests.queue_makers import (
     cluster_queue,
     condition,
     local_queue,
+    meta,
     pod_set,
     workload,
 )
@@ -191,3 +196,74 @@ def test_a_workload_whose_pods_all_run_is_looked_at_again_when_one_of_them_goes(
     cluster.apply(ev.PodDeleted(runs("a", 0, "n0").uid))
     (left,), begun = awaited.of(held, held.admission)
     assert (left.count, begun, looks) == (1, True, 2)
+
+
+def mixed(nodes: int) -> tuple[Admissions, Cluster]:
+    """Return a queue that asks for room, `by-room`, and one that does not, `plain`."""
+    cluster = cluster_of([node(f"n{number}", 1) for number in range(nodes)])
+    asks_for_room = meta("by-room", annotations={REQUIRE_ROOM_ANNOTATION: "true"})
+    lower = {"within_cluster_queue": "LowerPriority"}
+    queues = Admissions(
+        cluster_queue("by-room", 10, preemption=lower, meta=asks_for_room),
+        local_queue("by-room"),
+        cluster_queue("plain", 10),
+        local_queue("plain"),
+        cluster=cluster,
+    )
+    return queues, cluster
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return how many nodes are looked at: the last number grows."""
+    found, look_at = [0], Packing.look_at
+
+    def counting(self: Packing, node: NodeInfo) -> None:
+        found[-1] += 1
+        look_at(self, node)
+
+    monkeypatch.setattr(Packing, "look_at", counting)
+    return found
+
+
+def test_nodes_are_looked_at_in_pieces_for_a_head_that_waits_for_victims(looks: list[int]) -> None:
+    queues, _ = mixed(2500)
+    low = workload("low", pod_set(ONE, 10), "by-room")
+    conditions = (condition("QuotaReserved"), condition("Admitted"))
+    queues.put(replace(low, admission=admission(low, "by-room"), conditions=conditions))
+    queues.put(workload("high", pod_set(ONE, 10), "by-room", 9))
+    queues.decide()
+    assert key("high") in queues.pending.preempting()
+    queues.put(workload("small", 1, "plain"))
+    assert list(queues.pending.ready()) == ["plain"]
+
+    looks[:] = [0]
+    outcomes = []
+    for outcome in queues.decide_slowly():
+        looks.append(0)
+        outcomes.append(outcome)
+    found = {each.workload: type(each) for each in outcomes if each is not None}
+    assert found == {key("high"): Wait, key("small"): Admit}
+    assert sum(looks) == 2500
+    assert max(looks) <= 500
+
+
+def test_nodes_are_looked_at_in_pieces_for_a_queue_that_got_its_head_in_between(
+    looks: list[int],
+) -> None:
+    queues, _ = mixed(2500)
+    queues.put(cluster_queue("plain", 10, "all"))
+    queues.put(
+        replace(queues.snapshot.cluster_queues["by-room"], cohort="all"),
+        workload("small", 1, "plain"),
+    )
+    outcomes = []
+    for number, outcome in enumerate(queues.decide_slowly()):
+        looks.append(0)
+        outcomes.append(outcome)
+        if number == 0:
+            queues.put(workload("late", pod_set(ONE, 3), "by-room"))
+    found = {each.workload: type(each) for each in outcomes if each is not None}
+    assert found == {key("small"): Admit, key("late"): Admit}
+    assert sum(looks) == 2500
+    assert max(looks) <= 500
