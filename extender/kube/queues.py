@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+import structlog
 
 from extender.api.core_v1 import Stored
 from extender.api.wellknown import (
@@ -16,7 +17,7 @@ from extender.kube import grants
 from extender.kube.client import APPLY_PATCH, MERGE_PATCH, KubeClient
 from extender.kube.decode import DecodeError
 from extender.kube.decode_queues import QueueDecoder
-from extender.kube.errors import InvalidError
+from extender.kube.errors import ForbiddenError, InvalidError
 from extender.kube.pod_groups import VERSION as POD_GROUP_VERSION
 from extender.kube.pod_groups import as_condition, as_time
 from extender.resources.quantity import exact
@@ -31,6 +32,7 @@ API_VERSION: Final = f"{QUEUE_GROUP}/{QUEUE_VERSION}"
 _POD_GROUP: Final = {"apiVersion": f"{GROUP_X}/{POD_GROUP_VERSION}", "kind": "PodGroup"}
 Json = dict[str, Any]
 
+_log = structlog.get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
 _decode_stored = msgspec.json.Decoder(Stored).decode
 
@@ -133,7 +135,8 @@ class JobWriter:
     ) -> None:
         """Have a PodGroup with so many members, whether or not it is there, and room for it.
 
-        The room goes into its status, where whoever may write PodGroups may not write.
+        The room goes into its status, where whoever may write PodGroups may not write. Where the
+        API server refuses that write, the PodGroup is without room, and a warning is logged.
         """
         said = {DONE_ANNOTATION: str(done)} if done else None
         path = _pod_group(GROUP_X, namespace, name)
@@ -156,7 +159,14 @@ class JobWriter:
         granted = grants.as_json(grant) if grant is not None else None
         if granted is not None:
             uid = _decode_stored(stored).metadata.uid
-            await self._grant(namespace, name, uid=uid, granted=granted)
+            try:
+                await self._grant(namespace, name, uid=uid, granted=granted)
+            except (ForbiddenError, InvalidError) as error:  # the job may start without a promise
+                _log.warning(
+                    "no room is kept for a PodGroup: the write of its status is refused",
+                    pod_group=f"{namespace}/{name}",
+                    error=str(error),
+                )
 
     async def _grant(self, namespace: str, name: str, *, uid: str, granted: Json) -> None:
         body = _encode({

@@ -7,6 +7,13 @@ import pytest
 
 from extender.api.wellknown import GROUP_X, POD_GROUP_GROUPS
 from extender.kube.decode import Decoder
+from extender.kube.errors import (
+    ApiError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    UnavailableError,
+)
 from extender.kube.queues import JobWriter
 from extender.state.claims import Grant
 
@@ -20,9 +27,14 @@ class Client:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, str, Any, str]] = []
+        self.refuses: dict[str, ApiError] = {}
+        """By the end of the path, before the query."""
 
     async def request(self, method: str, path: str, *, body: bytes, content_type: str) -> bytes:
         self.sent.append((method, path, json.loads(body), content_type))
+        for end, error in self.refuses.items():
+            if path.partition("?")[0].endswith(end):
+                raise error
         return b'{"metadata": {"uid": "stored"}}'
 
 
@@ -76,6 +88,31 @@ async def test_room_is_applied_to_the_status_of_that_very_pod_group(
     }
     read = Decoder().pod_group(json.dumps(body).encode(), api_group=GROUP_X)
     assert read.grant == GRANT
+
+
+@pytest.mark.parametrize("error", [ForbiddenError("no", status=403), InvalidError("no")])
+async def test_a_pod_group_is_made_where_its_room_is_refused(
+    client: Client, writer: JobWriter, error: ApiError
+) -> None:
+    client.refuses["/status"] = error
+    await writer.make_pod_group("ns", "g", min_member=4, owners=OWNERS, grant=GRANT)
+    assert [path.partition("?")[0] for _, path, _, _ in client.sent] == [PATH, f"{PATH}/status"]
+
+
+@pytest.mark.parametrize(
+    ("end", "error"),
+    [
+        ("/g", ForbiddenError("no", status=403)),
+        ("/status", NotFoundError("gone", status=404)),
+        ("/status", UnavailableError("later", status=503)),
+    ],
+)
+async def test_what_may_be_tried_again_is_raised(
+    client: Client, writer: JobWriter, end: str, error: ApiError
+) -> None:
+    client.refuses[end] = error
+    with pytest.raises(type(error)):
+        await writer.make_pod_group("ns", "g", min_member=4, owners=OWNERS, grant=GRANT)
 
 
 @pytest.mark.parametrize("api_group", POD_GROUP_GROUPS)
