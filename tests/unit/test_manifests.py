@@ -1,8 +1,10 @@
 """Every kustomization names files that are there and patches what it means."""
 
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.harness.kustomize import FILE, KustomizationError, build
 
@@ -36,3 +38,33 @@ def test_one_that_names_what_is_not_there_is_none(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(f"resources: [one.yaml]\n{patch}")
     with pytest.raises(KustomizationError, match="nothing is meant"):
         build(tmp_path)
+
+
+def test_the_patches_for_another_identity_are_for_all_policies_of_the_reconciler() -> None:
+    header = (ROOT / "manifests/policies/reconciler.yaml").read_text().partition("apiVersion:")[0]
+    lines = [line.removeprefix("#   ") for line in header.splitlines() if line.startswith("#   ")]
+    patches = yaml.safe_load("\n".join(lines))["patches"]
+    names = "system:serviceaccount:{}:gang-reconciler"
+    policies = [
+        each for each in build(ROOT / "manifests") if each["kind"] == "ValidatingAdmissionPolicy"
+    ]
+    concerned = 0
+    for policy in policies:
+        conditions = policy["spec"].get("matchConditions", [])
+        for number, condition in enumerate(conditions):
+            if "gang-reconciler'" not in condition["expression"]:
+                continue
+            concerned += 1
+            name = policy["metadata"]["name"]
+            [patch] = [x for x in patches if re.fullmatch(x["target"]["name"], name)]
+            [change] = yaml.safe_load(patch["patch"])
+            assert change["path"] == f"/spec/matchConditions/{number}/expression"
+            own, other = names.format("gang-extender-system"), names.format("other")
+            assert change["value"] == condition["expression"].replace(own, other)
+    assert concerned == 5
+
+
+def test_the_reconciler_may_reach_an_api_server_behind_any_port() -> None:
+    found = build(ROOT / "manifests")
+    [policy] = [each for each in found if each["kind"] == "NetworkPolicy"]
+    assert {"ports": [{"protocol": "TCP"}]} in policy["spec"]["egress"]
