@@ -42,6 +42,7 @@ class Rules:
 
     options: Options = field(default_factory=Options)
     room: Room | None = None
+    """One of its own: a cycle takes room in the other. What it was prepared with stays."""
 
 
 _DEFAULTS: Final = Rules()

@@ -111,7 +111,7 @@ def test_it_is_explained_whose_pods_still_end() -> None:
     leave(cluster, queues, 0, 1, 2)
     queues.put(holding("v3", 1, conditions=EVICTED))
     queues.run()
-    rules = Rules(queues.options, queues.room)
+    rules = Rules(queues.options, NodeRoom(queues.snapshot, cluster.snapshot()))
     ask = partial(why, "ns/p", queues.snapshot, queues.pending, tree=queues.tree, rules=rules)
     assert ask(now=queues.now).notes == ("ns/v3 is giving its quota back",)
     leave(cluster, queues, 3)
