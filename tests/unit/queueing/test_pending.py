@@ -244,3 +244,12 @@ def test_a_new_head_of_a_strict_queue_is_tried() -> None:
     assert queues.admitted() == ["urgent"]
     queues.apply(ev.Deleted(queues.snapshot.workloads[key("big")]))
     assert queues.admitted() == ["behind"]
+
+
+def test_a_line_may_be_released_while_its_followers_are_yielded(queues: Admissions) -> None:
+    queues.put(*(workload(name, 99, created=at) for at, name in enumerate("abc")))
+    queues.run()
+    followers = queues.pending.followers()
+    first = next(followers)
+    queues.pending.retry(key("a"))
+    assert [first, *followers] == [(key(name), key("a")) for name in "abc"]
