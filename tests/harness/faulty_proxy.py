@@ -123,9 +123,10 @@ class FaultyProxy:
             async def handle(request: web.BaseRequest) -> web.StreamResponse:
                 return await self._handle(request, session)
 
-            runner = web.ServerRunner(web.Server(handle, access_log=None, logger=_SILENT))
+            proxied = web.Server(handle, access_log=None, logger=_SILENT)
+            runner = web.ServerRunner(proxied, shutdown_timeout=0.1)
             await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server, shutdown_timeout=0.1)
+            site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=server)
             await site.start()
             self.port = runner.addresses[0][1]
             self._started.set()
