@@ -15,7 +15,7 @@ from extender.kube.pods import PodRef
 from extender.state import events as ev
 from extender.state.cluster import Cluster
 from extender.telemetry.metrics import Metrics
-from tests.makers import ManualClock, key, nodes, planned, pod, pod_group, pods, tell
+from tests.makers import ManualClock, key, nodes, planned, pod, pod_group, pods, shape, tell
 
 pytestmark = pytest.mark.looptime
 
@@ -286,7 +286,7 @@ async def test_pods_that_never_fit_do_not_keep_others_from_room(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("extender.gang.wake_for_room.MOST_LOOKS", 6)
-    large = [pod(f"large-{n}", 9, created=float(n)) for n in range(7)]  # each a kind of its own
+    large = [pod(f"large-{n}", shape(9, gpu=n + 1), created=float(n)) for n in range(7)]
     small = pod("small", 1, created=100.0)
     refused = [ev.PodRefused(each, Reason.RESERVED) for each in (*large, small)]
     tell(bench.cluster, *large, small, *refused)
