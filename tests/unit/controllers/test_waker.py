@@ -229,6 +229,7 @@ async def test_a_gang_picks_another_pod_where_one_cannot_be_patched(bench: Bench
 PERMANENT = [ForbiddenError("no", status=403), InvalidError("no", status=422), ApiError("?")]
 
 
+@pytest.mark.timeout(300)  # hours of virtual time
 @pytest.mark.parametrize("error", PERMANENT, ids=lambda error: type(error).__name__)
 async def test_a_pod_that_cannot_be_patched_is_tried_seldom(bench: Bench, error: ApiError) -> None:
     """As many writes in an hour as the pauses allow, though room comes and goes all the time."""

@@ -540,10 +540,10 @@ def test_what_a_held_head_kept_from_others_is_theirs_when_it_goes(left: str) -> 
     if left == "gone":
         queues.drop(held)
     elif left == "deactivated":
-        queues.put(replace(held, active=False, meta=replace(held.meta, version=10_000)))
+        queues.put(replace(held, active=False, meta=replace(held.meta, version=10**9)))
     else:
         less = workload("held", 3)
-        queues.put(replace(less, meta=replace(held.meta, version=10_000)))
+        queues.put(replace(less, meta=replace(held.meta, version=10**9)))
     assert ("free", "Admit") in outcomes(queues)
 
 
