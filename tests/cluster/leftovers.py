@@ -21,6 +21,8 @@ _GROUPS: Final = (
     "scheduling.x-k8s.io/v1alpha1/podgroups",
     "scheduling.sigs.k8s.io/v1alpha1/podgroups",
 )
+_PATIENCE: Final = 120.0
+"""Seconds for each kind: a thousand pods take a slow machine long."""
 _IN_ORDER: Final = (*_JOBS, "kueue.x-k8s.io/v1beta2/workloads", *_GROUPS, "pods")
 """Jobs first: whoever looks after them would make the others anew."""
 
@@ -33,7 +35,7 @@ def sweep(api: Api, namespace: str) -> None:
     api.delete("namespaces", namespace)  # from here on nobody can create anything in it
     for resource in _IN_ORDER:
         what = f"no {resource} are left in {namespace}"
-        api.wait_for(what, lambda of=resource: gone(api, of, left(api, of, namespace)))
+        api.wait_for(what, lambda of=resource: gone(api, of, left(api, of, namespace)), _PATIENCE)
 
 
 def left(api: Api, resource: str, namespace: str | None = None) -> list[Object]:
