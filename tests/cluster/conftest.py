@@ -15,6 +15,9 @@ from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.reconciler import Reconciler
 
+LONG = 120.0
+"""Seconds: a thousand pods take a slow machine long to delete."""
+
 
 class NodeFactory(Protocol):
     """Makes nodes that are gone after the test."""
@@ -129,7 +132,7 @@ def nodes(api: Api) -> Iterator[NodeFactory]:
     yield make
     # A pod of a Job stays until the Job controller has counted it, and would take room from nodes
     # of the same name in the next test.
-    api.wait_for("nothing is left on the nodes", lambda: emptied(api, made))
+    api.wait_for("nothing is left on the nodes", lambda: emptied(api, made), LONG)
     for name in made:
         api.delete("nodes", name)
 

@@ -70,19 +70,22 @@ def unconverted(control_plane: ControlPlane) -> Iterator[Reconciler]:
     replica.stop()
 
 
+WAITS = f"[-]conversion: CustomResourceDefinition {NAME}: objects may be stored as v1beta1"
+
+
 def test_nothing_is_lost_and_the_reconciler_waits_for_conversion(
     control_plane: ControlPlane, api: Api, unconverted: Reconciler
 ) -> None:
     text = api.wait_for(
         "it says what it waits for",
-        lambda: text if "conversion: " in (text := readyz(unconverted)) else None,
+        lambda: (
+            text
+            if all(each in (text := readyz(unconverted)) for each in (WAITS, "[+]namespaces"))
+            else None
+        ),
         SECONDS,
     )
-    assert f"[-]conversion: CustomResourceDefinition {NAME}: objects may be stored as v1beta1" in (
-        text
-    )
     assert "[-]clusterqueues" in text
-    assert "[+]namespaces" in text
     assert not unconverted.leads
     before = raw(api)
     unconverted.stop()
