@@ -50,9 +50,7 @@ class PodGroupSpec(Written):
 class GrantedRoom(Read):
     """Room on nodes that a queue has found for the group's pods before they are there."""
 
-    until: datetime = Field(
-        description="When the room is everybody's again, should the pods not come."
-    )
+    until: datetime = Field(description="When the room is free again, should the pods not come.")
     nodes: dict[str, dict[str, Quantity]] = Field(
         description="What is kept: amount by resource name, by name of the node."
     )

@@ -66,7 +66,7 @@ class ThrottledError(UnavailableError):
 
 
 class UnknownOutcomeError(UnavailableError):
-    """Nobody knows whether a write was carried out: a read tells."""
+    """It is unknown whether a write was carried out: a read shows it."""
 
 
 class ConfigurationError(Exception):
