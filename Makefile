@@ -31,7 +31,7 @@ demo: toolchain ## show gangs being scheduled on a control plane of its own (ARG
 test: toolchain ## run all tests: the fast ones, then those on a real control plane (ARGS=...)
 	@failed=0; part() { $(BIN)/pytest "$$@" $(ARGS) || $(NONE_CHOSEN) || failed=1; }; \
 	part tests --ignore=tests/cluster --ignore=tests/bench -n 2; \
-	part tests/cluster --durations=10; \
+	part tests/cluster -n 2 --dist loadfile --durations=10; \
 	exit $$failed
 
 check: environment ## look at format, lint, types, layers and rendered manifests

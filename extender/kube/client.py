@@ -17,6 +17,7 @@ import aiohttp
 from extender.kube.credentials import LOOK_SECONDS, Credentials, Keyring
 from extender.kube.errors import (
     ApiError,
+    SilentError,
     ThrottledError,
     UnauthorizedError,
     UnavailableError,
@@ -145,7 +146,7 @@ class KubeClient:
     async def stream(
         self, path: str, *, idle_seconds: float
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Yield the chunks of a long GET; too long a silence raises UnavailableError."""
+        """Yield the chunks of a long GET; too long a silence raises SilentError."""
         doing = f"GET {path.partition('?')[0]}"
         timeout = aiohttp.ClientTimeout(
             total=None,
@@ -166,7 +167,11 @@ class KubeClient:
                 answer, status, headers = await response.read(), response.status, response.headers
                 raise from_response(status, answer, doing=doing, headers=headers)
             self.keyring.accepted(shown)
-            yield response.content.iter_any()
+            try:
+                yield response.content.iter_any()
+            except aiohttp.SocketTimeoutError as error:
+                text = f"{doing}: nothing came for {idle_seconds:.0f} s"
+                raise SilentError(text) from error
 
     async def _look(self) -> None:
         while True:

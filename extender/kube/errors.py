@@ -8,6 +8,7 @@ ApiError
 ├── ForbiddenError       403: our role lacks something
 └── UnavailableError     5xx, no connection, no answer in time: asking again may help
     ├── UnauthorizedError    401, or a certificate that is not taken: new credentials may help
+    ├── SilentError          an open watch on which nothing came for too long
     ├── ThrottledError       429: not carried out; `retry_after` may say when to ask again
     └── UnknownOutcomeError  500, 502, 504 or half an answer to a write: it may be carried out
 """
@@ -59,6 +60,10 @@ class UnauthorizedError(UnavailableError):
 
     renewed = False
     """Whether there are others by now."""
+
+
+class SilentError(UnavailableError):
+    """The API server holds a watch open and sends nothing, neither an event nor a bookmark."""
 
 
 class ThrottledError(UnavailableError):

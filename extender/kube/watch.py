@@ -3,12 +3,13 @@
 A watch tells ADDED, MODIFIED and DELETED, but it can end at any moment, and with `410 Gone` what
 happened in between is lost. Whoever keeps a cache must then list again *and* drop what the list
 lacks. So the stream does not expose the watch's words: it says `Init`, one `InitApply` for each
-object there is, `InitDone`, and from then on `Apply` and `Delete`; after a `410` it starts over
-with `Init`. A consumer that replaces its cache at `InitDone` is right whatever happened.
+object there is, `InitDone`, and from then on `Apply` and `Delete`; after a `410`, or too long a
+silence, it starts over with `Init`. A consumer that replaces its cache at `InitDone` is right
+whatever happened.
 
 States: empty -> listing (page by page) -> watching -> (end of stream, trouble) watching again from
-the last resource version -> (410) empty. Trouble is waited out with growing pauses and never ends
-the stream; only the consumer does.
+the last resource version -> (410, or silence) empty. Trouble is waited out with growing pauses and
+never ends the stream; only the consumer does.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -26,6 +27,7 @@ from extender.kube.errors import (
     GoneError,
     InvalidError,
     NotFoundError,
+    SilentError,
     from_response,
 )
 from extender.kube.freshness import Freshness
@@ -37,7 +39,7 @@ WATCH_SECONDS: Final = 290
 """The server ends a watch after this; bookmarks keep the resource version fresh until then."""
 ABSENT_SECONDS: Final = 5.0
 IDLE_SECONDS: Final = 100.0
-"""Bookmarks come about once a minute: a longer silence is a connection that died unnoticed."""
+"""Bookmarks come about once a minute, so a longer silence says that a watch may be broken."""
 _FAILURES: Final = 3
 """After so many errors that the server sends on a watch, one after the other, it lists again."""
 
@@ -150,9 +152,11 @@ class Watcher:
                 yield Init()
                 yield InitDone()
                 await self._sleep(ABSENT_SECONDS)
-            except (GoneError, InvalidError) as error:
-                # Invalid is a version that this server cannot read: it is another one's.
-                _log.info("watch fell behind, listing again", path=self._path, error=str(error))
+            except (GoneError, InvalidError, SilentError) as error:
+                # Invalid is a version that this server cannot read: it is another one's. Silent is
+                # a watch that is broken, or one of a kind that never changed since the server
+                # began: without etcd's progress notices it sends no bookmarks for it either.
+                _log.info("watch starts over with a list", path=self._path, error=str(error))
                 self.freshness.failed(error)
                 self._version = ""
                 await self._sleep(self._backoff.next())

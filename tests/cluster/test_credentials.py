@@ -115,9 +115,11 @@ def test_a_certificate_that_ended_is_renewed_in_place(
         gang.stop()
 
 
-def test_a_watch_without_events_is_heard_of_each_minute(
+@pytest.mark.timeout(300)
+def test_a_watch_without_events_stays_fresh(
     control_plane: ControlPlane, api: Api, start: Start
 ) -> None:
+    """By bookmarks, or by a list where the API server has none to send."""
     install(control_plane)
     kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
     process = start("serve", kubeconfig)
@@ -127,10 +129,10 @@ def test_a_watch_without_events_is_heard_of_each_minute(
 
     def all_heard() -> bool:
         for kind, age in AGE.findall(page(process, "/metrics")[1]):
-            if float(age) + 20 < oldest.get(kind, 0):
+            if float(age) < oldest.get(kind, 0):
                 again.add(kind)
             oldest[kind] = max(oldest.get(kind, 0), float(age))
         return len(oldest) == 5 and again == set(oldest)
 
-    api.wait_for("a bookmark came for each kind", all_heard, timeout=95)
-    assert max(oldest.values()) < 95
+    api.wait_for("each kind was heard of again", all_heard, timeout=170)
+    assert page(process, "/readyz")[0] == 200

@@ -17,6 +17,7 @@ from extender.kube.errors import (
     GoneError,
     InvalidError,
     NotFoundError,
+    SilentError,
     UnavailableError,
 )
 from extender.kube.freshness import Freshness
@@ -270,6 +271,15 @@ async def test_a_broken_stream_resumes_from_the_last_version() -> None:
 
     assert await script.run() == ["Init", "Done", "=a", "=b"]
     assert script.versions() == ["list", "5", "6", "7"]
+
+
+async def test_a_silent_watch_starts_over() -> None:
+    """A list is an answer also where a watch gives none: the kind never changed."""
+    silent = SilentError("nothing came for 100 s")
+    script = Script(page("a", version=5), [line("ADDED", "b", 6), silent], page("a", version=9), [])
+
+    assert await script.run() == ["Init", "+a", "Done", "=b", "Init", "+a", "Done"]
+    assert script.versions() == ["list", "5", "list", "9", "9"]
 
 
 async def test_a_list_that_breaks_off_starts_over() -> None:
