@@ -8,13 +8,13 @@ import structlog
 
 from extender.gang import aging
 from extender.gang.options import Options
-from extender.gang.steps import Steps, at_once
 from extender.runtime.budget import in_turns
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state import events as ev
 from extender.state.claims import LONGEST_SECONDS
 from extender.state.cluster import Cluster
+from extender.steps import Steps, at_once
 
 _log = structlog.get_logger(__name__)
 

@@ -10,13 +10,13 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from extender.gang.options import Options
-from extender.gang.steps import Steps, at_once
 from extender.runtime.budget import in_turns
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import Cluster
 from extender.state.events import Change
 from extender.state.pod_groups import PodGroupInfo
+from extender.steps import Steps, at_once
 
 SETTLE_SECONDS: Final = 0.02
 EVERY_SECONDS: Final = 1.0

@@ -13,11 +13,12 @@ from extender.api.visibility_v1beta2 import (
 from extender.explain.outlook import Outlook, fully, looks_at_nodes
 from extender.explain.quotas import rows
 from extender.explain.running import nodes_of, pod_group_of
-from extender.explain.view import Steps, View, moment, owners_of
+from extender.explain.view import View, moment, owners_of
 from extender.explain.waiting_for import Lacks
 from extender.queueing.flavors import counts
 from extender.resources.quantity import PODS, exact
 from extender.state.queues.records import Admission, PodSetInfo, WorkloadInfo
+from extender.steps import Steps
 
 _State = Literal["Pending", "QuotaReserved", "Admitted", "Evicted", "Finished", "Terminating"]
 _HELD: Final[tuple[_State, ...]] = ("Evicted", "Admitted", "QuotaReserved")

@@ -13,9 +13,10 @@ from typing import Final
 
 from extender.api.visibility_v1beta2 import PendingMeta, PendingWorkload, PendingWorkloadsSummary
 from extender.explain.outlook import briefly
-from extender.explain.view import Steps, View, moment, owners_of
+from extender.explain.view import View, moment, owners_of
 from extender.explain.waiting_for import Lacks
 from extender.queueing.order import Order
+from extender.steps import Steps
 
 DEFAULT_LIMIT: Final = 1000
 LARGEST_LIMIT: Final = 1000

@@ -1,9 +1,8 @@
 """What an explanation is composed from, and the words that all of them need."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from extender.api.visibility_v1beta2 import OwnerReference
 from extender.queueing.options import Options
@@ -13,10 +12,6 @@ from extender.queueing.room import Room
 from extender.state.queues.records import WorkloadInfo
 from extender.state.queues.snapshot import QueueSnapshot
 from extender.state.snapshot import Snapshot
-
-T = TypeVar("T")
-Steps = Generator[None, bool, T]
-"""Work in steps, as `runtime.slices` has it: what it is sent tells whether the view is old."""
 
 Why = Callable[[str], tuple[str, str] | None]
 """What the last cycle said of a workload by its key: reason and message."""

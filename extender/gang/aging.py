@@ -24,7 +24,6 @@ from extender.gang.lack import Lack
 from extender.gang.options import Options
 from extender.gang.recent import HadNoRoom, versions_of
 from extender.gang.room import Room
-from extender.gang.steps import PIECE, Steps, at_once
 from extender.gang.verdicts import Refuse
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.claims import Claim
@@ -32,6 +31,7 @@ from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo, Shape
 from extender.state.snapshot import Snapshot
+from extender.steps import PIECE, Steps, at_once
 
 MOST = 20
 """Groups that are looked at for claims; the others' turn comes when these have started."""

@@ -17,12 +17,12 @@ from typing import Final
 
 from extender.gang.feasibility import is_feasible
 from extender.gang.room import Room, room_on
-from extender.gang.steps import PIECE, Steps, at_once
 from extender.resources.quantity import Resources, add, show, subtract
 from extender.state.claims import Grant
 from extender.state.nodes import NodeInfo
 from extender.state.pods import PodInfo, Shape
 from extender.state.snapshot import Snapshot
+from extender.steps import PIECE, Steps, at_once
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from typing import Final
 
 from extender.gang.feasibility import is_feasible
 from extender.gang.room import Room, room_on
-from extender.gang.steps import PIECE, Steps
 from extender.resources.quantity import PODS, Resources, add, show
 from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import Shape
 from extender.state.snapshot import Snapshot
+from extender.steps import PIECE, Steps
 
 MOST: Final = 64
 """How many resources minResources may name; a node has fewer than that."""

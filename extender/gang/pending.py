@@ -13,12 +13,12 @@ from extender.gang import plan
 from extender.gang.feasibility import is_feasible
 from extender.gang.options import Options
 from extender.gang.pre_filter import check_group
-from extender.gang.steps import Steps, at_once
 from extender.gang.verdicts import Refuse, about
 from extender.gang.waits_for import Pending
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
+from extender.steps import Steps, at_once
 
 NAMED: Final = 3
 """How many of those ahead are named; the others are counted."""

@@ -15,11 +15,11 @@ from extender.gang.fit import NO_OFFER, Fit, Offer, fitting
 from extender.gang.lack import Lack
 from extender.gang.post_filter import is_ours
 from extender.gang.room import Room
-from extender.gang.steps import Steps, at_once
 from extender.gang.verdicts import Refuse, about
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
+from extender.steps import Steps, at_once
 
 _ROOM_TEXT: Final = re.compile(
     r"\bInsufficient \S|\bToo many pods\b"
@@ -66,13 +66,6 @@ def making(
         return refusal
     by_index = yield from attempt.placed_by_index()
     return by_index if by_index is not None else (yield from attempt.placed())
-
-
-def make_ahead(
-    pod_group: PodGroupInfo, *, snapshot: Snapshot, schedulers: Collection[str]
-) -> Fit | Refuse | None:
-    """Return the answer of `making_ahead`, however long it takes."""
-    return at_once(making_ahead(pod_group, snapshot=snapshot, schedulers=schedulers))
 
 
 def making_ahead(

@@ -13,11 +13,11 @@ from extender.gang import plan
 from extender.gang.post_filter import is_ours
 from extender.gang.pre_filter import KEPT_FOR_GANG, check_group
 from extender.gang.queue_sort import sort_key
-from extender.gang.steps import PIECE, Steps
 from extender.gang.verdicts import NOT_ADMITTED
 from extender.gang.wake_for_room import Alone, Kind
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
+from extender.steps import PIECE, Steps
 
 _ROOM = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.RESERVED, Reason.WAITING_FOR_TURN))
 

@@ -10,11 +10,11 @@ from typing import Final
 
 from extender.gang.feasibility import is_feasible
 from extender.gang.fit import fits
-from extender.gang.steps import Steps
 from extender.resources.quantity import Resources, add, subtract
 from extender.state.nodes import NodeInfo
 from extender.state.pods import PodInfo, Shape
 from extender.state.snapshot import Snapshot
+from extender.steps import Steps
 
 MOST_LOOKS: Final = 10_000
 """Nodes that one decision looks at, for all pods together: some milliseconds."""

@@ -64,19 +64,6 @@ def decide(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context)
     return _manage(job, workloads, context)
 
 
-def decide_orphan(workloads: Sequence[WorkloadInfo]) -> Actions:
-    """Return what becomes of the workloads of a job that is gone and left them."""
-    message = "The job is gone"
-    return tuple(
-        action
-        for each in workloads
-        for action in (
-            *(() if each.finished else (finish(each, Word.OWNER_NOT_FOUND, message),)),
-            *drop_finalizer(each),
-        )
-    )
-
-
 def _manage(job: GenericJob, workloads: Sequence[WorkloadInfo], context: Context) -> Actions:
     tidy = job.tidy_steps() if is_composed(job) else ()
     if tidy:

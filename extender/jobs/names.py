@@ -65,7 +65,6 @@ class Word(StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     OUT_OF_SYNC = "OutOfSync"
-    OWNER_NOT_FOUND = "OwnerNotFound"
     FAILED_TO_START = "FailedToStart"
 
     PREEMPTED = "Preempted"

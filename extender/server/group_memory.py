@@ -13,7 +13,6 @@ from extender.gang.feasibility import is_feasible
 from extender.gang.fit import Fit, Offer
 from extender.gang.options import Options
 from extender.gang.recent import MAX_GROUPS, Denied, HadNoRoom, Permitted, Versions, versions_of
-from extender.gang.steps import Steps
 from extender.gang.verdicts import Refuse, about
 from extender.runtime.budget import advance
 from extender.runtime.clock import Clock
@@ -22,6 +21,7 @@ from extender.state import events as ev
 from extender.state.cluster import Cluster
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo, Shape
+from extender.steps import Steps
 
 _OTHERS_FIRST = frozenset((Reason.SCHEDULE_TIMEOUT, Reason.MEMBER_UNSCHEDULABLE))
 """Failures after which a group goes behind others: it had room, and could not start on it. One that

@@ -24,11 +24,12 @@ from extender.explain.summary import DEFAULT_LIMIT, LARGEST_LIMIT, Page
 from extender.explain.view import View
 from extender.kube.reviews import Access, User
 from extender.runtime.pacer import Pacer
-from extender.runtime.slices import Steps, in_slices
+from extender.runtime.slices import in_slices
 from extender.server import openapi
 from extender.server.access import Guard
 from extender.server.status import REFUSALS, StatusError
 from extender.server.turnstile import Turnstile
+from extender.steps import Steps
 
 PREFIX: Final = f"/apis/{API_VERSION}"
 _IN_NAMESPACE: Final = "/namespaces/{namespace}/localqueues"

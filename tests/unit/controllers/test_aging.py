@@ -7,9 +7,9 @@ import pytest
 from extender.controllers.aging import SLICE_SECONDS, Aging
 from extender.gang import aging as decisions
 from extender.gang.options import Options
-from extender.gang.steps import Steps
 from extender.state import events as ev
 from extender.state.cluster import Cluster
+from extender.steps import Steps
 from tests.makers import cluster_of, key, nodes, pod, pod_group, pods, until
 from tests.unit.server.test_group_memory import Ticking
 

@@ -6,7 +6,7 @@ from extender.api.visibility_v1beta2 import PendingWorkloadsSummary, WaitingFor
 from extender.explain import summary
 from extender.explain.explanation import explain
 from extender.queueing.options import Options, PodsReady
-from extender.runtime.slices import Steps, at_once
+from extender.steps import Steps, at_once
 from tests.makers import key
 from tests.queue_makers import (
     Admissions,

@@ -8,11 +8,11 @@ import pytest
 
 from extender.gang.aging import Memory, decide, deciding, waits_since
 from extender.gang.options import Options
-from extender.gang.steps import at_once
 from extender.state import events as ev
 from extender.state.claims import Claim
 from extender.state.cluster import Cluster
 from extender.state.nodes import NodeInfo
+from extender.steps import at_once
 from tests.makers import cluster_of, key, node, nodes, pod, pod_group, pods, shape, taint, tell
 
 OPTIONS = Options(aging=100.0, claims_per_namespace=20, claim_nodes_percentage=100)

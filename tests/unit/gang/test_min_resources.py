@@ -7,9 +7,9 @@ import pytest
 
 from extender.api.core_v1 import Toleration
 from extender.gang.min_resources import sentence, shortage
-from extender.gang.steps import at_once
 from extender.resources.quantity import parse_resources
 from extender.state import events as ev
+from extender.steps import at_once
 from tests.makers import cluster_of, node, nodes, planned, pod, pod_group, pods, shape, taint
 
 A, B = pods(2, 3)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import GANG_GATE, Reason
-from extender.gang.steps import PIECE, at_once
 from extender.gang.wake import Wake, decide_group, deciding_room, refused_before
 from extender.gang.wake_for_room import MOST_LOOKS, _Rooms
 from extender.state import events as ev
@@ -15,6 +14,7 @@ from extender.state.claims import Claim
 from extender.state.jobs import JobInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
+from extender.steps import PIECE, at_once
 from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods, shape
 
 A, B, C, D = pods(4, 1)

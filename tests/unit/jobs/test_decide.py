@@ -8,7 +8,7 @@ import pytest
 from extender.jobs import actions as act
 from extender.jobs.actions import Action
 from extender.jobs.context import Ancestor, Context
-from extender.jobs.decide import decide, decide_orphan
+from extender.jobs.decide import decide
 from extender.jobs.generic_job import Step
 from extender.state.queues.records import (
     FlavorInfo,
@@ -248,14 +248,6 @@ def test_a_job_that_ends_ends_its_workload(status: dict[str, Any], want: tuple[s
     assert isinstance(drop, act.DropFinalizer)
     over = replace(admitted, conditions=(condition("Finished"),), meta=Meta(finish.key, "ns"))
     assert decide(running, [over], CONTEXT) == ()
-
-
-def test_what_a_job_leaves_behind_has_ended() -> None:
-    finish, drop = decide_orphan([workload(job(), admitted=True)])
-    assert isinstance(finish, act.FinishWorkload)
-    assert finish.reason == "OwnerNotFound"
-    assert isinstance(drop, act.DropFinalizer)
-    assert words(decide_orphan([workload(job(), "Finished")])) == ["DropFinalizer"]
 
 
 # -- start

@@ -5,11 +5,12 @@ import asyncio
 import pytest
 
 from extender.runtime.pacer import Pacer
-from extender.runtime.slices import Steps, at_once, in_slices
+from extender.runtime.slices import in_slices
+from extender.steps import Steps, at_once
 from tests.makers import ManualClock
 
 
-def work(clock: ManualClock, steps: int, seconds: float, seen: list[bool]) -> Steps[str]:
+def work(clock: ManualClock, steps: int, seconds: float, seen: list[bool | None]) -> Steps[str]:
     for _ in range(steps):
         clock.now += seconds
         seen.append((yield))
@@ -17,7 +18,7 @@ def work(clock: ManualClock, steps: int, seconds: float, seen: list[bool]) -> St
 
 
 async def test_others_have_their_turn_when_a_slice_is_over() -> None:
-    clock, rests, turns = ManualClock(), list[bool](), 0
+    clock, rests, turns = ManualClock(), list[bool | None](), 0
 
     async def other() -> None:
         nonlocal turns

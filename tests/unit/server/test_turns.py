@@ -9,7 +9,6 @@ import pytest
 from extender.api.wellknown import Reason
 from extender.gang import queue_sort
 from extender.gang.options import Options
-from extender.gang.steps import Steps
 from extender.gang.verdicts import Refuse
 from extender.server import turns
 from extender.server.filtering import PLANNED_FIRST_SECONDS, RESAMPLE_SECONDS, ROOM
@@ -18,6 +17,7 @@ from extender.state import events as ev
 from extender.state.cluster import Cluster
 from extender.state.pod_groups import PodGroupInfo
 from extender.state.pods import PodInfo
+from extender.steps import Steps
 from tests.makers import cluster_of, key, node, nodes, pod, pod_group, pods, shape, tell
 from tests.unit.server.scene import Scene
 from tests.unit.server.test_group_memory import Ticking

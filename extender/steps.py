@@ -1,0 +1,27 @@
+"""Long work in pieces: a generator yields after each piece, and returns the answer.
+
+A piece takes well below a millisecond, or a few where that cannot be helped, so that a shell can
+look at its clock in between and go on later. State may change between two pieces: an answer that
+took several turns of the event loop is an opinion about a moment ago, and has to be checked before
+it is acted upon.
+"""
+
+from collections.abc import Generator
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+Steps = Generator[None, bool | None, T]
+"""What a driver sends back, where it sends anything, is whether others had their turn meanwhile."""
+
+PIECE: Final = 64
+"""Nodes or pods that are looked at in one piece."""
+
+
+def at_once(steps: Steps[T]) -> T:
+    """Return the answer, however long it takes."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
