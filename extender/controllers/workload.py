@@ -5,14 +5,14 @@ the label by which jobs are watched, and run on. As long as it does, it is asked
 """
 
 from collections.abc import Callable, Collection
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
-from extender.api.wellknown import IN_USE_FINALIZER
+from extender.api.wellknown import IN_USE_FINALIZER, PRIORITY_TAKEN
 from extender.controllers.unreadable import Once, Unreadable
 from extender.controllers.workload_writer import Workloads, event
 from extender.jobs.names import Word
 from extender.kube.recorder import Event
-from extender.queueing import lifecycle, readiness
+from extender.queueing import lifecycle, priority_class, readiness
 from extender.queueing.lifecycle import Given, Step
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
@@ -89,6 +89,9 @@ class WorkloadController:
             self._limited.forget(key)
             return None
         self._tell_of_settings(workload)
+        workload = await self._prioritized(workload)
+        if workload is None:
+            return None
         unseen, orphaned = self._unseen(workload), False
         if unseen:
             orphaned = not await self._ask_for(unseen, workload.meta.namespace)
@@ -103,6 +106,22 @@ class WorkloadController:
         if (unseen or foreign) and not orphaned and not workload.finished:
             return ask if again is None else min(ask, again)
         return again
+
+    async def _prioritized(self, workload: WorkloadInfo) -> WorkloadInfo | None:
+        """Have a workload take the value of its priority class; return it as it is then."""
+        taken = priority_class.decide(workload, self._snapshot)
+        if taken is None:
+            return workload
+        annotations = {"annotations": {PRIORITY_TAKEN: taken.note}}
+        change: dict[str, Any] = {"metadata": annotations}
+        if taken.value != workload.priority:
+            change["spec"] = {"priority": taken.value}
+        await self._workloads.patch(workload, change)
+        if taken.value != workload.priority:
+            name = workload.workload_priority_class
+            note = f"Its priority is {taken.value} now, the value of WorkloadPriorityClass {name}"
+            self._record(event(workload, Word.UPDATED_WORKLOAD, note, occasion=taken.note))
+        return self._snapshot.workloads.get(workload.key)
 
     def _is_foreign(self, workload: WorkloadInfo) -> bool:
         """Return whether all that own a workload are of kinds that are not handled here."""

@@ -116,6 +116,8 @@ class _Earlier:
 
     def put(self, namespace: str, claim: Claim) -> None:
         self.claims.append(claim)
+        if claim.limit is not None:
+            return  # it takes nothing from the others of its namespace
         for node, amounts in claim.rooms.items():
             add(self.taken.setdefault(node, {}), amounts)
         self.barred |= claim.barred
@@ -181,8 +183,8 @@ def deciding(
         if aged is None or not _asks(aged.pods, schedulers):
             continue
         looked_at += 1
-        allowed = most_nodes - len(earlier.nodes.get(namespace, ()))
-        look = _Look(aged, earlier, nodes, memory, snapshot, allowed)
+        taken = len(earlier.nodes.get(namespace, ()))
+        look = _Look(aged, earlier, nodes, memory, snapshot, most_nodes, most_nodes - taken)
         claim = yield from look.claim(now)
         if claim is not None:
             earlier.put(namespace, claim)
@@ -238,6 +240,8 @@ class _Look:
     nodes: Nodes
     memory: Memory
     snapshot: Snapshot
+    limit: int
+    """On how many nodes a namespace may have claims."""
     allowed: int
     """How many more nodes its namespace may claim."""
 
@@ -256,7 +260,7 @@ class _Look:
                 return None
         if present is None or not self._still_stands(present):
             present = yield from self._new()
-        return replace(present, fits_since=fits_since) if present is not None else None
+        return replace(present, fits_since=fits_since)
 
     def _fits(self) -> Steps[bool]:
         aged, memory, snapshot = self.aged, self.memory, self.snapshot
@@ -313,11 +317,12 @@ class _Look:
         node = self.snapshot.nodes.get(name)
         return node is not None and any(is_feasible(shape, node) for shape in self.aged.shapes)
 
-    def _new(self) -> Steps[Claim | None]:
+    def _new(self) -> Steps[Claim]:
         """Return a claim beside the earlier ones; one without rooms where there is no place for it.
 
         Then the nodes that the group could use are barred for those who come after it: it is their
-        turn when it has had its own. None where its namespace may not claim as many nodes.
+        turn when it has had its own. One that says so where its namespace may not claim as many
+        nodes: it bars nothing.
         """
         aged, barred = self.aged, self.earlier.barred
 
@@ -334,8 +339,11 @@ class _Look:
                 add(rooms.setdefault(node, {}), pod.shape.requests)
             elif count >= aged.missing:
                 break
+            elif node is None:
+                return (yield from self._in_vain())
             else:
-                return None if node is not None else (yield from self._in_vain())
+                asks = (*aged.asks, self.earlier.places)
+                return Claim(aged.pod_group.key, aged.priority, {}, asks, limit=self.limit)
         return Claim(aged.pod_group.key, aged.priority, rooms, aged.asks)
 
     def _in_vain(self) -> Steps[Claim]:

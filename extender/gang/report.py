@@ -9,6 +9,7 @@ from extender.gang import conditions, partial, pending, phase, readiness, waves
 from extender.gang.options import Options
 from extender.gang.partial import OnPartial, Rules, Watched
 from extender.gang.readiness import Readiness
+from extender.state.claims import Claim
 from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 from extender.state.pods import PodInfo
 from extender.state.snapshot import Snapshot
@@ -23,6 +24,9 @@ _BAD: Final = frozenset((
     Reason.NEVER_FITS, Reason.NOT_ENOUGH_RESOURCES, Reason.SCHEDULE_TIMEOUT,
     Reason.MEMBER_UNSCHEDULABLE, Told.PODS_FAILED,
 ))  # fmt: skip
+
+_CLAIMING: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.WAITING_FOR_TURN))
+"""What a group waits for that has a claim, or would have one but for a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +95,13 @@ def decide(
     why = None if whole else watched.why
     if not whole and why is None:
         why = pending.decide(group, snapshot=snapshot, options=options)
+    claim = snapshot.claims.get(group) if why and why.reason in _CLAIMING else None
     statements = [
         conditions.scheduled(
             have,
             need,
             phase=status.phase,
-            why=(why.reason, why.message) if why else ("", ""),
+            why=(why.reason, why.message + _aside(claim)) if why else ("", ""),
             said=said,
         ),
         conditions.running(have, need, phase=status.phase),
@@ -114,6 +119,7 @@ def decide(
             *_changes(stored, status),
             *_mixed_priorities(pods),
             *_policy(pod_group.on_partial, watched),
+            *_claim(claim),
         ),
         evict=split.evict,
         readiness=readiness.decide(
@@ -188,3 +194,22 @@ def _policy(asked: str | None, watched: Watched) -> Iterable[Notice]:
         reason = Told.UNKNOWN_POLICY
         note = f"{ON_PARTIAL_ANNOTATION} should be keep or evict; {counts} counts"
     yield Notice(reason, note, "Reading", warning=True, key=f"policy {asked}")
+
+
+def _aside(claim: Claim | None) -> str:
+    """Return why no nodes are set aside for a group that waits long, as the end of a sentence."""
+    if claim is None or claim.limit is None:
+        return ""
+    nodes = f"{claim.limit} node{'s' * (claim.limit != 1)}"
+    return f"; no nodes are set aside for it: the groups of a namespace may claim {nodes}"
+
+
+def _claim(claim: Claim | None) -> Iterable[Notice]:
+    """Yield that a group needs more nodes than may be set aside for its namespace."""
+    if claim is None or claim.limit is None:
+        return
+    note = (
+        f"it needs more nodes than are left of the {claim.limit} on which the groups of its "
+        "namespace may have claims: gang.claimNodesPercentage is the administrator's limit"
+    )
+    yield Notice(Told.CLAIM_LIMITED, note, "Claiming", warning=True, key=f"claim {claim.limit}")

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from hashlib import sha1
 from typing import Final
 
+from extender.api.class_values import value_taken
+from extender.api.wellknown import PRIORITY_TAKEN
 from extender.jobs import fields, names
 from extender.jobs.context import Context
 from extender.jobs.equivalence import max_execution
@@ -31,6 +33,13 @@ class Priority:
 
     value: int = 0
     source: Source | None = None
+
+    @property
+    def note(self) -> str:
+        """What the workload says of the WorkloadPriorityClass, or nothing."""
+        group, kind, name = self.source or ("", "", "")
+        found = (group, kind) == names.WORKLOAD_PRIORITY_CLASS
+        return value_taken(name, self.value) if found else ""
 
     def as_json(self) -> Object:
         """Return the fields of a workload's spec."""
@@ -103,6 +112,8 @@ def build(job: GenericJob, priority: Priority, name: str = "") -> Object:
         "finalizers": [names.RESOURCE_IN_USE],
         "ownerReferences": owners(job),
     }
+    if priority.note:
+        metadata["annotations"] = {PRIORITY_TAKEN: priority.note}
     if not composed:
         metadata["labels"] = {names.JOB_UID: fields.text(job.object, "metadata", "uid")}
     return {

@@ -34,5 +34,7 @@ class Claim:
     """What the choice of nodes was based on; a claim lasts as long as this is the same."""
     barred: frozenset[str] = frozenset()
     """Nodes on which those behind it get no claim, because this group could use them."""
+    limit: int | None = None
+    """On how many nodes its namespace may have claims, where that is why this one has no rooms."""
     fits_since: float | None = field(default=None, compare=False)
     """Since when the group could start, in seconds since the epoch."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from extender.api.core_v1 import LabelSelector, Taint, Toleration
-from extender.api.wellknown import PREBUILT_LABEL
+from extender.api.wellknown import PREBUILT_LABEL, QUEUE_GROUP
 from extender.resources.quantity import Quantity
 from extender.state.pod_groups import ConditionInfo
 from extender.state.pods import Shape
@@ -305,6 +305,12 @@ class WorkloadInfo:
     def owner(self) -> OwnerRef | None:
         """The job, where it is one object."""
         return next((owner for owner in self.owners if owner.controller), None)
+
+    @property
+    def workload_priority_class(self) -> str:
+        """The name of the WorkloadPriorityClass that the priority came from, or nothing."""
+        group, kind, name = self.priority_class or ("", "", "")
+        return name if (group, kind) == (QUEUE_GROUP, "WorkloadPriorityClass") else ""
 
     @property
     def is_of_pods(self) -> bool:

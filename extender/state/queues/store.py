@@ -226,6 +226,7 @@ class Queues:
             cluster_queues=self._cluster_queues_with(record),
             flavors=self._flavors_with(before, after),
             jobs=self._jobs_without(record) if before is None else frozenset(),
+            workloads=self._workloads_of_class(after),
             namespaces=frozenset((record.name,) if isinstance(record, NamespaceInfo) else ()),
         )
 
@@ -251,6 +252,16 @@ class Queues:
             for job in tables.jobs.values()
             if not tables.by_owner.get((job.meta.namespace, job.meta.uid))
             or job.meta.labels.get(PRIORITY_CLASS_LABEL) == name
+        )
+
+    def _workloads_of_class(self, record: Record | None) -> frozenset[str]:
+        """Return the workloads whose priority comes from a class that is new or has changed."""
+        if not isinstance(record, WorkloadPriorityClassInfo):
+            return frozenset()
+        return frozenset(
+            key
+            for key, workload in self._tables.workloads.items()
+            if workload.workload_priority_class == record.name and not workload.finished
         )
 
     def _index_queue(self, before: Record | None, after: Record | None) -> None:
@@ -375,11 +386,18 @@ class Queues:
         clusters |= {q.cluster_queue for q in map(self._tables.local_queues.get, queues) if q}
         return Change(
             workloads=frozenset((workload.key,)),
-            released=_freed(released, taken),
+            released=_freed(released, taken) | self._easier(workload, before),
             cluster_queues=frozenset(clusters),
             local_queues=frozenset(queues),
             jobs=self._jobs_with(workload, before),
         )
+
+    def _easier(self, workload: WorkloadInfo, before: WorkloadInfo | None) -> frozenset[str]:
+        """Return the ClusterQueue of a workload that others may push out now, for its priority."""
+        held = self._snapshot.admission(workload.key)
+        if held is None or before is None or before.priority <= workload.priority:
+            return frozenset()
+        return frozenset((held.cluster_queue,))
 
     def _jobs_with(
         self, workload: WorkloadInfo, before: WorkloadInfo | None

@@ -60,7 +60,7 @@ class Server:
         raise NotImplementedError
 
     async def patch(self, meta: Meta, change: Mapping[str, Any]) -> WorkloadInfo:
-        """Store a change of finalizers or of `active`."""
+        """Store a change of metadata, of `active`, or of the priority."""
         self._check(meta)
         found = self.stored[meta.key]
         changed = self._next(found.meta)
@@ -70,8 +70,10 @@ class Server:
         found = replace(found, meta=changed)
         if "ownerReferences" in metadata:
             found = replace(found, owners=tuple(map(_owner, metadata["ownerReferences"])))
-        if "spec" in change:
-            found = replace(found, active=change["spec"]["active"])
+        if "annotations" in metadata:
+            said = {**found.meta.annotations, **metadata["annotations"]}
+            found = replace(found, meta=replace(found.meta, annotations=said))
+        found = replace(found, **change.get("spec", {}))
         self.stored[meta.key] = found
         return found
 

@@ -18,7 +18,12 @@ from extender.queueing.lifecycle import Given
 from extender.queueing.options import Options, PodsReady
 from extender.runtime.faults import FAULTS
 from extender.state.queues import events as ev
-from extender.state.queues.records import JobObject, OwnerRef, WorkloadInfo
+from extender.state.queues.records import (
+    JobObject,
+    OwnerRef,
+    WorkloadInfo,
+    WorkloadPriorityClassInfo,
+)
 from extender.state.queues.store import Queues
 from tests.makers import NAMESPACE, ManualClock, key
 from tests.queue_makers import admission, condition, meta, workload
@@ -260,3 +265,68 @@ async def test_it_gives_its_quota_back_when_its_owner_is_gone(scene: Scene) -> N
     assert scene.ended == "OwnerNotFound"
     assert scene.queues.snapshot().admission(key("w")) is None
     assert scene.stored.meta.finalizers == ()
+
+
+CLASS = ("kueue.x-k8s.io", "WorkloadPriorityClass", "high")
+TAKEN = "scheduling.x-k8s.io/priority-taken"
+
+
+def of_class(scene: Scene, taken: str = "", *, priority: int = 1) -> None:
+    """Have the workload name a WorkloadPriorityClass."""
+    said = {TAKEN: taken} if taken else {}
+    before = scene.stored
+    changed = replace(
+        before,
+        meta=replace(meta("w", NAMESPACE, uid="w", finalizers=(FINALIZER,)), annotations=said),
+        priority=priority,
+        priority_class=CLASS,
+    )
+    scene.server.stored[changed.key] = changed
+    scene.queues.apply(ev.Applied(changed))
+
+
+async def test_a_workload_takes_the_value_of_a_changed_class_once(scene: Scene) -> None:
+    of_class(scene, "high=1")
+    scene.queues.apply(ev.Applied(WorkloadPriorityClassInfo("high", 1)))
+    before = scene.stored
+    await scene.look()
+    assert scene.stored == before
+
+    scene.queues.apply(ev.Applied(WorkloadPriorityClassInfo("high", 9)))
+    await scene.look()
+    assert scene.stored.priority == 9
+    assert scene.stored.meta.annotations == {TAKEN: "high=9"}
+    assert [each.reason for each in scene.events] == ["UpdatedWorkload"]
+    await scene.look()
+    assert len(scene.events) == 1
+
+
+async def test_a_priority_set_by_hand_stays_until_the_class_changes(scene: Scene) -> None:
+    scene.queues.apply(ev.Applied(WorkloadPriorityClassInfo("high", 9)))
+    of_class(scene, "high=9", priority=77)
+    await scene.look()
+    assert scene.stored.priority == 77
+
+    scene.queues.apply(ev.Deleted(WorkloadPriorityClassInfo("high", 9)))
+    await scene.look()
+    assert scene.stored.priority == 77
+    scene.queues.apply(ev.Applied(WorkloadPriorityClassInfo("high", 10)))
+    await scene.look()
+    assert scene.stored.priority == 10
+
+
+async def test_a_workload_without_a_note_follows_its_class(scene: Scene) -> None:
+    scene.queues.apply(ev.Applied(WorkloadPriorityClassInfo("high", 9)))
+    of_class(scene, priority=2**31 - 1)
+    await scene.look()
+    assert scene.stored.priority == 9
+
+
+async def test_a_workload_that_has_ended_keeps_its_priority(scene: Scene) -> None:
+    of_class(scene, "high=1")
+    ended = replace(scene.stored, conditions=(condition("Finished"),))
+    scene.server.stored[ended.key] = ended
+    scene.queues.apply(ev.Applied(replace(ended, meta=replace(ended.meta, version=10**6))))
+    scene.queues.apply(ev.Applied(WorkloadPriorityClassInfo("high", 9)))
+    await scene.look()
+    assert scene.stored.priority == 1

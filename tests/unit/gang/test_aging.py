@@ -315,6 +315,26 @@ def test_one_that_needs_more_than_its_namespace_may_have_claims_and_bars_nothing
     assert claims(there, options=half) == {"slim": {"n0": 4, "n1": 4}}
 
 
+def test_a_group_that_its_namespace_may_claim_nothing_for_is_told_apart() -> None:
+    """It is the limit of its namespace, and neither the nodes nor those that go first."""
+    half = replace(OPTIONS, claim_nodes_percentage=50)
+    there = [full(*nodes(4, 4, 4, 4)), group("wide", 800.0, size=3)]
+    snapshot = cluster_of(there).snapshot()
+    found = {each.group: each for each in decide(snapshot=snapshot, now=NOW, options=half)}
+    assert found[key("wide")].limit == 2
+    assert not found[key("wide")].rooms
+    found = {each.group: each for each in decide(snapshot=snapshot, now=NOW, options=OPTIONS)}
+    assert found[key("wide")].limit is None
+    assert found[key("wide")].rooms
+
+
+def test_what_is_over_the_limit_counts_for_no_claim_of_its_namespace() -> None:
+    wide = [group(f"wide{number}", 800.0 + number, size=3) for number in range(3)]
+    there = [full(*nodes(4, 4, 4, 4)), wide, group("slim", 805.0, size=1)]
+    half = replace(OPTIONS, claim_nodes_percentage=50, claims_per_namespace=1)
+    assert claims(there, options=half)["slim"] == {"n0": 4}
+
+
 def test_it_does_not_grow_beyond_its_share() -> None:
     there = [full(*nodes(4, 4, 4, 4)), group(created=1.0, size=1)]
     half = replace(OPTIONS, claim_nodes_percentage=50)

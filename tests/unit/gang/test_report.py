@@ -15,6 +15,7 @@ from extender.gang.report import LOOK_AGAIN, LOOKS_A_SECOND, Report
 from extender.kube.decode import Decoder
 from extender.kube.pod_groups import as_json
 from extender.state import events as ev
+from extender.state.claims import Claim
 from extender.state.cluster import Cluster
 from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 from tests.makers import key, node, pod, pod_group, pods, tell
@@ -464,3 +465,18 @@ def test_a_finished_group_stays_scheduled_though_its_pods_are_gone(bench: Bench)
 
     assert bench.told()[:2] == ("True", "Scheduled")
     assert bench.stored.phase == "Finished"
+
+
+def test_a_group_that_may_claim_no_nodes_says_so_while_it_waits(bench: Bench) -> None:
+    bench.tell(pods(3, 30), pod("busy", 90, on="n0"))
+    tell(bench.cluster, ev.Claimed([Claim(bench.group.key, 0, {}, limit=2)]))
+    found = bench.report()
+    assert "no nodes are set aside for it" in bench.told()[2]
+    assert "may claim 2 nodes" in bench.told()[2]
+    [notice] = [each for each in found.notices if each.reason == "ClaimLimited"]
+    assert "gang.claimNodesPercentage" in notice.note
+
+    tell(bench.cluster, ev.Claimed([Claim(bench.group.key, 0, {"n0": {"cpu": 1}})]))
+    found = bench.report()
+    assert "set aside" not in bench.told()[2]
+    assert "ClaimLimited" not in {each.reason for each in found.notices}

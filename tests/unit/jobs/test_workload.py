@@ -41,6 +41,7 @@ def test_a_workload_asks_for_what_the_job_does() -> None:
             "namespace": "ns",
             "labels": {"kueue.x-k8s.io/job-uid": UID},
             "finalizers": ["kueue.x-k8s.io/resource-in-use"],
+            "annotations": {"scheduling.x-k8s.io/priority-taken": "high=9"},
             "ownerReferences": [
                 {
                     "apiVersion": "batch/v1",

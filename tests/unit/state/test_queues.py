@@ -126,7 +126,7 @@ def test_what_is_assumed_counts_at_once(queues: Queues) -> None:
     assert held(queues) == 3000
     queues.apply(ev.Applied(after(made, priority=1)))
     assert held(queues) == 3000
-    fact = after(made, admission=admission(made))
+    fact = after(made, priority=1, admission=admission(made))
     assert queues.apply(ev.Applied(fact)).released == frozenset()
     assert not queues.snapshot().is_assumed(key("w"))
     assert held(queues) == 3000

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from extender.state.queues.records import (
 )
 from extender.state.queues.store import Queues
 from tests.makers import key
-from tests.queue_makers import admission, meta, workload
+from tests.queue_makers import admission, condition, meta, workload
 
 NOTHING = Change()
 
@@ -121,6 +122,35 @@ def test_a_priority_class_concerns_the_jobs_that_name_it(queues: Queues) -> None
     queues.apply(ev.JobApplied(replace(found, meta=replace(found.meta, labels=labels))))
     queues.apply(ev.Applied(owned()))
     assert queues.apply(ev.Applied(WorkloadPriorityClassInfo("high", 10))).jobs == {UNIT}
+
+
+def of_class(name: str, **changes: Any) -> WorkloadInfo:
+    source = ("kueue.x-k8s.io", "WorkloadPriorityClass", "high")
+    return replace(workload(name), priority_class=source, **changes)
+
+
+def test_a_changed_class_concerns_the_workloads_that_took_their_priority_from_it(
+    queues: Queues,
+) -> None:
+    queues.apply(ev.Applied(of_class("waits")))
+    queues.apply(ev.Applied(workload("plain")))
+    queues.apply(ev.Applied(of_class("ended", conditions=(condition("Finished"),))))
+    for value in (10, 20):
+        found = ev.Applied(WorkloadPriorityClassInfo("high", value))
+        assert queues.apply(found).workloads == {key("waits")}
+        assert queues.apply(found) == NOTHING
+    gone = queues.apply(ev.Deleted(WorkloadPriorityClassInfo("high", 20)))
+    assert gone.workloads == frozenset()
+
+
+def test_a_workload_of_less_priority_than_before_may_be_pushed_out_now(queues: Queues) -> None:
+    made = workload("w", 1, priority=5)
+    holds = replace(made, admission=admission(made))
+    queues.apply(ev.Applied(holds))
+    higher = replace(holds, meta=meta("w", "ns", uid=holds.meta.uid), priority=6)
+    assert queues.apply(ev.Applied(higher)).released == frozenset()
+    lower = replace(holds, meta=meta("w", "ns", uid=holds.meta.uid), priority=4)
+    assert queues.apply(ev.Applied(lower)).released == {"cq"}
 
 
 @pytest.mark.parametrize("where", ["labels", "annotations"])
