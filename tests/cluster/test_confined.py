@@ -3,7 +3,8 @@
 On a control plane of its own, because both are cluster-admin here.
 """
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 from uuid import uuid4
@@ -13,6 +14,13 @@ import pytest
 from extender.jobs.registry import builtin
 from extender.jobs.steps import start_steps, stop_steps
 from extender.jobs.templates import Placement, same
+from extender.kube.client import KubeClient
+from extender.kube.credentials import keyring
+from extender.kube.errors import InvalidError
+from extender.kube.pod_groups import PodGroupWriter
+from extender.kube.queues import JobWriter
+from extender.state.claims import Grant
+from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 from tests.cluster.alone import alone
 from tests.cluster.served import CRDS
 from tests.harness import objects
@@ -70,6 +78,8 @@ def as_account(control_plane: ControlPlane, api: Api, name: str) -> Iterator[Api
 
 
 DRY = {"dryRun": "All"}
+Writing = Callable[[KubeClient], Awaitable[None]]
+Write = Callable[[Writing], None]
 
 
 @pytest.fixture(scope="module")
@@ -540,24 +550,169 @@ def room(api: Api) -> None:
         api._await_crd(each)
 
 
+@pytest.fixture
+def as_reconciler(control_plane: ControlPlane, reconciler: Api) -> Write:
+    """Have the code of the reconciler write with its account; raises what the code raises."""
+    kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, RECONCILER)
+
+    def write(what: Callable[[KubeClient], Awaitable[None]]) -> None:
+        async def run() -> None:
+            async with KubeClient(await keyring(kubeconfig)) as client:
+                await what(client)
+
+        asyncio.run(run())
+
+    return write
+
+
+def making(namespace: str, members: int, name: str = "made", **more: Any) -> Writing:
+    """Return what makes the PodGroup of a job, as the code does."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": uuid4().hex}
+
+    async def make(client: KubeClient) -> None:
+        writer = JobWriter(client, lambda *_: pytest.fail("no job is read"))
+        await writer.make_pod_group(namespace, name, min_member=members, owners=[owner], **more)
+
+    return make
+
+
+def stored_group(found: Object) -> PodGroupInfo:
+    meta = found["metadata"]
+    group = found["apiVersion"].partition("/")[0]
+    return PodGroupInfo(meta["namespace"], meta["name"], group, 2, uid=meta["uid"])
+
+
 @pytest.mark.usefixtures("room")
-def test_only_the_reconciler_keeps_room(api: Api, reconciler: Api, group: str) -> None:
-    def say(who: Api, cpu: str) -> str:
-        change = put("/status/grantedRoom", {"nodes": {"n": {"cpu": cpu}}})
-        return refused(who, POD_GROUPS, "g", group, change, subresource="status")
+def test_the_reconciler_makes_the_pod_group_of_a_job_and_changes_it(
+    api: Api, as_reconciler: Write, namespace: str
+) -> None:
+    grant = Grant({"n": {"cpu": 2_000_000_000}}, 4_000_000_000.0)
+    as_reconciler(making(namespace, 4))
+
+    def has_room() -> bool:
+        # Where a write of room is refused, the code goes on without it.
+        as_reconciler(making(namespace, 3, done=1, grant=grant))
+        return "grantedRoom" in api.get(POD_GROUPS, "made", namespace)["status"]
+
+    api.wait_for("room is kept for it", has_room, SECONDS)
+    as_reconciler(making(namespace, 2))
+    found = api.get(POD_GROUPS, "made", namespace)
+    assert found["spec"] == {"minMember": 2}
+    assert "annotations" not in found["metadata"]
+
+    async def drop(client: KubeClient) -> None:
+        await JobWriter(client, lambda *_: pytest.fail("no job is read")).drop_grant(
+            namespace, "made"
+        )
+
+    as_reconciler(drop)
+    assert "grantedRoom" not in api.get(POD_GROUPS, "made", namespace)["status"]
+
+
+@pytest.mark.parametrize("group", ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io"])
+def test_the_reconciler_writes_the_status_of_any_pod_group(
+    api: Api, as_reconciler: Write, namespace: str, group: str
+) -> None:
+    body = objects.pod_group("g", 2, namespace=namespace, api_version=f"{group}/v1alpha1")
+    found = stored_group(api.create(body))
+    said = ConditionInfo("Scheduled", "False", "NotEnoughPods", "1 of 2 pods", 1.0)
+    told = PodGroupStatusInfo(
+        phase="Pending", occupied_by="ns/j", scheduled=1, started=1.0, conditions=(said,)
+    )
+
+    async def write(client: KubeClient) -> None:
+        await PodGroupWriter(client).apply_status(found, told)
+
+    as_reconciler(write)
+    status = api.get(f"{group}/v1alpha1/podgroups", "g", namespace)["status"]
+    assert (status["phase"], status["scheduled"]) == ("Pending", 1)
+
+
+def test_a_pod_group_of_a_tenant_with_the_name_of_a_workload_is_left_alone(
+    api: Api, as_reconciler: Write, namespace: str
+) -> None:
+    """InvalidError is the one that becomes an Event of the job."""
+    before = api.create(objects.pod_group("made", 2, namespace=namespace))
+    with pytest.raises(InvalidError, match=r"metadata\.name: .* has the name of the job's"):
+        as_reconciler(making(namespace, 3))
+    after = api.get(POD_GROUPS, "made", namespace)
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+GROUP_CHANGES = {
+    "a label": (put("/metadata/labels", {"a": "b"}), "metadata: "),
+    "a finalizer": (put("/metadata/finalizers", ["a.example/b"]), "metadata: "),
+    "an annotation": (put("/metadata/annotations", {"a": "b"}), "metadata.annotations: "),
+    "no owner": (put("/metadata/ownerReferences", []), "metadata.ownerReferences: "),
+    "a controller": (
+        put("/metadata/ownerReferences", [{**OWNER, "controller": True}]),
+        "metadata.ownerReferences: ",
+    ),
+    "a time-out": (put("/spec/scheduleTimeoutSeconds", 1), "spec: "),
+    "resources": (put("/spec/minResources", {"cpu": "1"}), "spec: "),
+}
+
+
+@pytest.mark.parametrize(("change", "field"), GROUP_CHANGES.values(), ids=GROUP_CHANGES)
+def test_the_reconciler_may_not_change_of_a_pod_group_that_it_made(
+    reconciler: Api, as_reconciler: Write, namespace: str, change: Object, field: str
+) -> None:
+    as_reconciler(making(namespace, 2))
+    assert f"denied request: {field}" in refused(reconciler, POD_GROUPS, "made", namespace, change)
+
+
+def test_the_reconciler_makes_no_other_pod_groups_and_deletes_none(
+    api: Api, reconciler: Api, as_reconciler: Write, namespace: str
+) -> None:
+    as_reconciler(making(namespace, 2))
+    for resource, version in (
+        (POD_GROUPS, "scheduling.x-k8s.io/v1alpha1"),
+        ("scheduling.sigs.k8s.io/v1alpha1/podgroups", "scheduling.sigs.k8s.io/v1alpha1"),
+    ):
+        body = objects.pod_group("forged", 2, namespace=namespace, api_version=version)
+        with pytest.raises(ApiError, match="ValidatingAdmissionPolicy"):
+            reconciler.create(body)
+        assert api.find(resource, "forged", namespace) is None
+    owned = objects.pod_group("forged", 2, namespace=namespace)
+    owned["metadata"] |= {"ownerReferences": [OWNER], "labels": {"a": "b"}}
+    with pytest.raises(ApiError, match="denied request: metadata: "):
+        reconciler.create(owned)
+    with pytest.raises(ApiError, match="DELETE of podgroups is not its own"):
+        reconciler.delete(POD_GROUPS, "made", namespace)
+
+
+def test_the_reconciler_may_not_change_of_a_status(api: Api, reconciler: Api, group: str) -> None:
+    def say(*changes: Object) -> str:
+        return refused(reconciler, POD_GROUPS, "g", group, *changes, subresource="status")
+
+    permitted = put("/status/conditions/-", condition("Permitted", "False"))
+    assert "status: of a PodGroup's status" in say(permitted)
+    assert say(put("/status/phase", "Running")) == ""
+
+
+@pytest.mark.usefixtures("room")
+def test_room_is_kept_by_the_reconciler_alone_and_for_groups_that_it_made(
+    api: Api, reconciler: Api, as_reconciler: Write, group: str
+) -> None:
+    as_reconciler(making(group, 2))
+
+    def say(who: Api, cpu: str, name: str = "made") -> str:
+        change = put("/status", {"grantedRoom": {"nodes": {"n": {"cpu": cpu}}}})
+        return refused(who, POD_GROUPS, name, group, change, subresource="status")
 
     def stored() -> bool:
         say(reconciler, "1")
-        return "grantedRoom" in api.get(POD_GROUPS, "g", group)["status"]
+        return "grantedRoom" in api.get(POD_GROUPS, "made", group)["status"]
 
     api.wait_for("the field is known", stored, SECONDS)
     assert "status.grantedRoom: only the reconciler writes it" in say(api, "2")
     removed = {"op": "remove", "path": "/status/grantedRoom"}
     assert "only the reconciler" in refused(
-        api, POD_GROUPS, "g", group, removed, subresource="status"
+        api, POD_GROUPS, "made", group, removed, subresource="status"
     )
     assert say(api, "1") == ""
     phase = {"status": {"phase": "Running"}}
-    api.patch(POD_GROUPS, "g", group, body=phase, subresource="status")
-    api.patch(POD_GROUPS, "g", group, body={"spec": {"minMember": 1}})
+    api.patch(POD_GROUPS, "made", group, body=phase, subresource="status")
+    api.patch(POD_GROUPS, "made", group, body={"spec": {"minMember": 1}})
     assert say(reconciler, "3") == ""
+    assert "for PodGroups that it made" in say(reconciler, "1", "g")

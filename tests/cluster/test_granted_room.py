@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from extender.kube.queues import FIELD_MANAGER
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.harness.client import Api, ApiError
@@ -76,16 +77,33 @@ def test_a_tenant_grants_itself_nothing(
     await_all_run(api, gangs)
 
 
+def owner_of(api: Api, namespace: str) -> dict[str, str]:
+    """Make an object that may own others; return its name and UID."""
+    named = {"name": "owner", "namespace": namespace}
+    meta = api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": named})["metadata"]
+    return {"name": meta["name"], "uid": meta["uid"]}
+
+
 @pytest.mark.usefixtures("gang", "reconciler")
 def test_what_no_workload_backs_is_withdrawn(
     control_plane: ControlPlane, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     """A grant may be left over from a time when nothing ended it."""
     names = nodes(2, "2")
-    gangs.create_group("stray", 2)
     body = {"status": {"grantedRoom": room(names, "2")}}
     own = control_plane.service_account_kubeconfig("gang-extender-system", "gang-reconciler")
-    with Api(own) as reconciler:  # a policy lets in nothing else
+    made = pod_group("stray", 2, namespace=gangs.namespace)
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", **owner_of(api, gangs.namespace)}
+    made["metadata"]["ownerReferences"] = [owner]
+    path = f"/apis/{made['apiVersion']}/namespaces/{gangs.namespace}/podgroups/stray"
+    with Api(own) as reconciler:  # policies let in nothing else, and no room for other groups
+        reconciler.request(
+            "PATCH",
+            path,
+            body=made,
+            params={"fieldManager": FIELD_MANAGER},
+            content_type="application/apply-patch+yaml",
+        )
         reconciler.patch(POD_GROUPS, "stray", gangs.namespace, body=body, subresource="status")
     api.wait_for(
         "the room is withdrawn",

@@ -5,7 +5,7 @@ JobSets, but no status of them. After each of its tricks a gang and a Job of ano
 as if nothing were there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,11 @@ from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.cluster.leftovers import sweep
 from tests.cluster.pods_ready import OWN, TIMEOUT
 from tests.cluster.queues import API, JOBS, WORKLOADS, Queues, condition
-from tests.harness import objects
+from tests.harness import kinds, objects
 from tests.harness.client import Api, ApiError, Object
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.kinds import fresh
 from tests.harness.reconciler import Reconciler
 
 USER, ROLE = "tenant", "tenant-writes"
@@ -40,9 +41,11 @@ WRITES: Object = {
             ("scheduling.sigs.k8s.io", "podgroups"),
             ("kueue.x-k8s.io", "workloads"),
             ("kueue.x-k8s.io", "localqueues"),
+            ("jobset.x-k8s.io", "jobsets"),
         )
     ],
 }
+JOB_SETS = "jobset.x-k8s.io/v1alpha2/jobsets"
 GRANT = f"{OWN}/granted-room"
 """An annotation that once kept room on nodes."""
 
@@ -386,6 +389,81 @@ def test_a_job_whose_owner_has_ended_has_no_quota_from_it(
     tenant.api.wait_for("the child is stopped", lambda: tenant.queues.is_suspended("child"))
     others.start()
     assert tenant.queues.is_suspended("child")
+
+
+@pytest.fixture
+def job_set(api: Api, tenant: Tenant, queues: Queues) -> Object:
+    """A JobSet of the tenant that is admitted: its Jobs have one pod each."""
+    api.apply(CRDS)
+    queue_of(tenant, queues, cpu=3)
+    body = fresh(kinds.jobset(), namespace=tenant.namespace, queue="queue")
+    for each in body["spec"]["replicatedJobs"]:
+        each["template"]["spec"] = {"template": kinds.template("1")}
+    stored = tenant.api.create(body)
+
+    def starts() -> bool:
+        return not tenant.api.get(JOB_SETS, "work", tenant.namespace)["spec"]["suspend"]
+
+    tenant.api.wait_for("the JobSet is started", starts)
+    return stored
+
+
+def part_of(job_set: Object, name: str, pods: int) -> Object:
+    """Return a Job as the controller of a JobSet makes it."""
+    meta = job_set["metadata"]
+    job = objects.job(name, pods, namespace=meta["namespace"], indexed=True, cpu="1", run_for="1h")
+    owner = {"apiVersion": job_set["apiVersion"], "kind": "JobSet", "name": meta["name"]}
+    job["metadata"]["ownerReferences"] = [{**owner, "uid": meta["uid"], "controller": True}]
+    return job
+
+
+def said(act: Callable[[], object]) -> str:
+    """Return why the API server does not let something be done, nothing where it does."""
+    try:
+        act()
+    except ApiError as error:
+        if error.status not in (403, 422):
+            raise
+        return str(error)
+    return ""
+
+
+@pytest.mark.usefixtures("gang", "reconciler")
+def test_a_part_of_an_admitted_job_is_made_and_enlarged_by_its_controller_alone(
+    api: Api, tenant: Tenant, others: Others, job_set: Object
+) -> None:
+    """Its pods have the quota of the JobSet, and nothing else counts them."""
+    # Before the controller does.
+    forged = part_of(job_set, "work-driver-0", 20)
+    assert "metadata.ownerReferences: " in said(lambda: tenant.api.create(forged))
+    alone = objects.job("alone", 20, namespace=tenant.namespace, cpu="1", suspend=True)
+    tenant.api.create(alone)
+    adopted = {"metadata": {"ownerReferences": forged["metadata"]["ownerReferences"]}}
+    where = tenant.namespace
+    assert "metadata.ownerReferences: " in said(
+        lambda: tenant.api.patch(JOBS, "alone", where, body=adopted)
+    )
+
+    # After it has.
+    api.create(part_of(job_set, "work-driver-0", 1))
+
+    def change(**spec: Any) -> str:
+        return said(lambda: tenant.api.patch(JOBS, "work-driver-0", where, body={"spec": spec}))
+
+    for more in ({"parallelism": 20}, {"parallelism": 20, "completions": 20, "suspend": True}):
+        assert "spec.parallelism, spec.completions: " in change(**more)
+    label = {"metadata": {"labels": {"seen": "yes"}}}
+    assert said(lambda: tenant.api.patch(JOBS, "work-driver-0", where, body=label)) == ""
+    assert change(suspend=True) == ""
+    # Some API servers let the resources of a Job's pods change while it is suspended.
+    larger = {"name": "main", "resources": {"requests": {"cpu": "20"}}}
+    template = {"spec": {"template": {"spec": {"containers": [larger]}}}}
+    assert "spec.template: " in said(
+        lambda: tenant.api.patch(JOBS, "work-driver-0", where, body=template, how="strategic")
+    )
+    assert change(parallelism=0, completions=0, suspend=False) == ""
+    api.patch(JOBS, "work-driver-0", where, body={"spec": {"parallelism": 1, "completions": 1}})
+    others.start()
 
 
 AMOUNTS = ["-100", "1e30", "9" * 18, "-1e30", "1n", "0"]
