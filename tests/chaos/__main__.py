@@ -9,12 +9,15 @@ was admitted twice or never ended, or room that is kept in an empty cluster.
 import random
 import sys
 import time
+import traceback
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from tests.chaos import report, scenarios
 from tests.chaos.load import Load
+from tests.chaos.scenarios import Outcome
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -48,14 +51,25 @@ def main(
         "sigterm": lambda: scenarios.sigterm(held, _say),
         "churn": lambda: scenarios.churn(churn, _say, seed=chosen),
     }
-    print(f"seed {chosen}")
+    print(f"seed {chosen}", flush=True)
     outcomes = []
     for name in wanted:
         _say(f"scenario {name}")
-        outcomes.append(runs[name]())
-    print("\n".join(report.lines(outcomes)))
+        outcome = _played(name, runs[name])
+        outcomes.append(outcome)
+        print("\n".join(report.of_one(outcome)), flush=True)
+    print(report.in_all(outcomes))
     if any(each.lost for each in outcomes):
         raise typer.Exit(1)
+
+
+def _played(name: str, scenario: Callable[[], Outcome]) -> Outcome:
+    """Return what a scenario saw; one that an error ended does not end the others."""
+    try:
+        return scenario()
+    except Exception as error:  # noqa: BLE001 - the report says which, and the next one goes on
+        traceback.print_exc()
+        return Outcome(name, lost=[f"the scenario was ended by {type(error).__name__}: {error}"])
 
 
 _said = [0.0]

@@ -152,20 +152,20 @@ def leadership(load: Load, changes: int, say: Say) -> Outcome:
         submission = _Submission(world, load, changes)
         for number in range(1, changes + 1):
             submission.submit()
-            leader = next(
-                index for index, each in enumerate(world.reconcilers) if _leads(world, index)
-            )
+            leader = _leader(world)
             proxy = world.proxies[1 + leader]
             other = 1 - leader
             say(f"change {number}/{changes}: reconciler {leader} is cut off; {_progress(world)}")
             proxy.block()
-            world.await_all("the other reconciler leads", partial(_leads, world, other), 60)
+            world.await_all(
+                "the other reconciler leads", partial(_leads, world, other), _RESTART_SECONDS
+            )
             proxy.unblock()
             outcome.faults["leader cut off"] += 1
             world.await_all(
                 "the former leader is a follower again",
                 partial(_follows, world, leader),
-                60,
+                _RESTART_SECONDS,
             )
         _settle(world, load, submission, outcome, say)
     return outcome
@@ -386,6 +386,19 @@ def _gang_ready(world: World) -> bool:
 def _one_leads(world: World) -> bool:
     world.restart_ended()
     return world.leads()
+
+
+def _leader(world: World) -> int:
+    """Return which reconciler leads; there may be none for a while, where the machine is busy."""
+    leaders: list[int] = []
+
+    def one_leads() -> bool:
+        world.restart_ended()
+        leaders[:] = [index for index in range(len(world.reconcilers)) if _leads(world, index)]
+        return bool(leaders)
+
+    world.await_all("a reconciler leads", one_leads, _RESTART_SECONDS)
+    return leaders[0]
 
 
 def _leads(world: World, index: int) -> bool:

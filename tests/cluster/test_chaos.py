@@ -31,6 +31,6 @@ def _say(text: str) -> None:
 )
 def test_nothing_is_lost_by(scenario: Callable[[], Outcome]) -> None:
     outcome = scenario()
-    print("\n".join(report.lines([outcome])))
+    print("\n".join(report.of_one(outcome)))
     assert outcome.lost == []
     assert outcome.kills.total() + outcome.faults.total() > 0 or outcome.name == "churn"
