@@ -393,7 +393,6 @@ def _leader(world: World) -> int:
     leaders: list[int] = []
 
     def one_leads() -> bool:
-        world.restart_ended()
         leaders[:] = [index for index in range(len(world.reconcilers)) if _leads(world, index)]
         return bool(leaders)
 
@@ -402,6 +401,8 @@ def _leader(world: World) -> int:
 
 
 def _leads(world: World, index: int) -> bool:
+    """Return whether a reconciler leads; one that ended with its Lease is started anew."""
+    world.restart_ended()
     try:
         return world.reconcilers[index].leads
     except httpx.TransportError:
