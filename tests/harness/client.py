@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import compress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 import httpx
 import yaml
@@ -25,6 +25,9 @@ T = TypeVar("T")
 
 FIELD_MANAGER = "gang-extender-tests"
 _POLL_SECONDS = 0.03
+_TIMEOUT_SECONDS: Final = 30.0
+_COLLECTION_TIMEOUT_SECONDS: Final = 150.0
+"""A thousand pods are deleted one after the other before there is an answer."""
 _PATCH = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
@@ -60,7 +63,11 @@ class Api:
             context.load_cert_chain(config.certificate.certificate, config.certificate.key)
         headers = {"Authorization": f"Bearer {config.token}"} if config.token else {}
         self._http = httpx.Client(
-            base_url=config.server, verify=context, headers=headers, timeout=30, trust_env=False
+            base_url=config.server,
+            verify=context,
+            headers=headers,
+            timeout=_TIMEOUT_SECONDS,
+            trust_env=False,
         )
         self._kinds: dict[tuple[str, str], tuple[str, bool]] = {}
 
@@ -87,6 +94,7 @@ class Api:
         body: object = None,
         params: Mapping[str, str] | None = None,
         content_type: str = "application/json",
+        timeout: float = _TIMEOUT_SECONDS,
     ) -> httpx.Response:
         """Return the answer to any request; ApiError when it is not a success."""
         response = self._http.request(
@@ -95,6 +103,7 @@ class Api:
             content=None if body is None else json.dumps(body),
             params=params,
             headers={"Content-Type": content_type},
+            timeout=timeout,
         )
         if not response.is_success:
             raise ApiError(response)
@@ -227,11 +236,12 @@ class Api:
         propagation: str = "Background",
     ) -> None:
         """Delete the matching objects of a namespace, or of a cluster-scoped resource."""
-        self._send(
+        self.request(
             "DELETE",
             _path(resource, namespace),
             body=_delete_options(grace_seconds, propagation),
             params={"labelSelector": labels} if labels else None,
+            timeout=_COLLECTION_TIMEOUT_SECONDS,
         )
 
     def wait_for(self, what: str, predicate: Callable[[], T | None], timeout: float = 30) -> T:
