@@ -120,6 +120,12 @@ class Listen(_Section):
         description="beyond it the connection that has been without a whole request for longest "
         "is closed; each held bind is a connection",
     )
+    max_handshakes: int = Field(
+        256,
+        ge=1,
+        description="connections that have not finished their TLS handshake, beside "
+        "maxConnections; one more cuts off the oldest of the address that has the most",
+    )
     max_held_binds: int = Field(
         20_000,
         ge=1,

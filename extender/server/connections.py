@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any, Final
 
 import uvicorn
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 from typing_extensions import override
 from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -41,15 +41,25 @@ class Limits:
     head_bytes: int = 64 * 2**10
     """Request line and headers together."""
     connections: int = 1024
+    handshakes: int = 256
+    """Connections that have not finished their TLS handshake, beside the others."""
+    handshake_seconds: float = 10.0
+    """From a connection to the end of its TLS handshake."""
 
 
 class Connections:
     """The connections of one server: counts them, and closes one where there are too many."""
 
-    def __init__(self, limits: Limits, closed: Counter | None = None) -> None:
-        """Take the limits; `closed` counts by `reason` the connections that were cut off."""
+    def __init__(
+        self, limits: Limits, closed: Counter | None = None, handshakes: Gauge | None = None
+    ) -> None:
+        """Take the limits; `closed` counts by `reason` the connections that were cut off.
+
+        `handshakes` shows how many TLS handshakes are under way.
+        """
         self.limits = limits
         self._closed = closed
+        self._handshakes = handshakes
         self._all: set[Connection] = set()
         # Dictionaries keep the order in which connections came to their stage.
         self.reading: dict[Connection, None] = {}
@@ -82,6 +92,11 @@ class Connections:
         """Count a connection that is cut off."""
         if self._closed is not None:
             self._closed.labels(reason).inc()
+
+    def tell_of_handshakes(self, change: int) -> None:
+        """Take note that so many more TLS handshakes are under way."""
+        if self._handshakes is not None:
+            self._handshakes.inc(change)
 
     def end_old(self) -> None:
         """End what is idle now, and the others after their answer: clients must connect anew."""

@@ -83,6 +83,7 @@ class Metrics:
             registry=self.registry,
         )
         self.closed_connections = closed_connections(self.registry)
+        self.handshakes = handshakes(self.registry)
 
     def tell_of_certificates(self, ends: Callable[[], Mapping[str, float]]) -> None:
         """Show when each certificate ends that is served with, in seconds since the epoch."""
@@ -106,6 +107,15 @@ def closed_connections(registry: CollectorRegistry) -> Counter:
         "gang_extender_closed_connections_total",
         "Connections of clients that were cut off, by reason.",
         ["reason"],
+        registry=registry,
+    )
+
+
+def handshakes(registry: CollectorRegistry) -> Gauge:
+    """Return the gauge of TLS handshakes of clients that are under way in either process."""
+    return Gauge(
+        "gang_extender_unfinished_handshakes",
+        "Connections of clients that have not finished their TLS handshake.",
         registry=registry,
     )
 

@@ -2,7 +2,7 @@
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from extender.telemetry.metrics import closed_connections, new_registry
+from extender.telemetry.metrics import closed_connections, handshakes, new_registry
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -49,3 +49,4 @@ class ReconcilerMetrics:
         )
 
         self.closed_connections = closed_connections(self.registry)
+        self.handshakes = handshakes(self.registry)

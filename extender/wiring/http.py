@@ -6,7 +6,7 @@ import ssl
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Final
+from typing import Final, cast
 
 import structlog
 import uvicorn
@@ -15,6 +15,7 @@ from typing_extensions import override
 from uvicorn.config import STARTUP_FAILURE
 
 from extender.server.connections import Connections, Limits, probe_clients
+from extender.server.handshakes import TlsListener, listening
 
 _log = structlog.get_logger(__name__)
 
@@ -22,9 +23,7 @@ BACKLOG: Final = 4096
 """A gang's bind requests come all at once, each on a connection of its own."""
 GRACE_SECONDS: Final = 5
 """For connections to end, once all that was in hand is answered."""
-HANDSHAKE_SECONDS: Final = 10
-"""From a connection to the end of its TLS handshake."""
-FEW: Final = Limits(connections=400)
+FEW: Final = Limits(connections=400, handshakes=100)
 """For a server that only people, probes and API servers ask; open files are for 1024 by default."""
 
 
@@ -68,20 +67,23 @@ class Server(uvicorn.Server):
         """
         await self.lifespan.startup()
         try:
-            server = await self._loop.create_server(
-                self._connections.protocol(self.config, self.server_state),
-                host=self.config.host,
-                port=self.config.port,
-                ssl=self._context,
-                backlog=self.config.backlog,
-                ssl_handshake_timeout=None if self._context is None else HANDSHAKE_SECONDS,
-            )
+            server = await self._listen()
         except OSError as error:
             _log.error("cannot listen", error=str(error))
             sys.exit(STARTUP_FAILURE)
         probe_clients(server.sockets)
-        self.servers = [server]
+        self.servers = [cast("asyncio.Server", server)]
         self.started = True
+
+    async def _listen(self) -> "asyncio.Server | TlsListener":
+        config = self.config
+        protocol = self._connections.protocol(config, self.server_state)
+        if self._context is None:
+            return await self._loop.create_server(
+                protocol, host=config.host, port=config.port, backlog=config.backlog
+            )
+        sockets = await listening(config.host, config.port, backlog=config.backlog)
+        return TlsListener(sockets, protocol, context=self._context, connections=self._connections)
 
     @override
     async def on_tick(self, counter: int) -> bool:

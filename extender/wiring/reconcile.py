@@ -122,6 +122,7 @@ class Reconciler:
             clock=clock,
             queue=self._queue,
             closed_connections=self._metrics.closed_connections,
+            handshakes=self._metrics.handshakes,
         )
         if self._webhooks is not None:
             certificates = self._webhooks.certificates
@@ -136,7 +137,9 @@ class Reconciler:
             self._page, Probes(self.ready, self._loop.trouble), guard=guard
         )
         self.tls = serving(chosen, self._webhooks)
-        self.closed_connections = self._metrics.closed_connections
+        self.connections = Connections(
+            http.FEW, self._metrics.closed_connections, self._metrics.handshakes
+        )
         if self._queue is not None:
             self._show(self._queue, guard)
 
@@ -317,7 +320,7 @@ async def reconcile(settings: Settings, kubeconfig: Path | None) -> None:
         )
         server = http.Server(
             config,
-            Connections(http.FEW, reconciler.closed_connections),
+            reconciler.connections,
             context=reconciler.tls.context,
         )
 

@@ -50,6 +50,8 @@ _log = structlog.get_logger(__name__)
 
 _OTHER_FILES: Final = 256
 """Open files that are no client's connection: those to the API server, and the libraries'."""
+_FILES_OF_HANDSHAKES: Final = 8
+"""One in so many open files may be a connection that has not finished its TLS handshake."""
 _SPARE_CONNECTIONS: Final = 64
 """For filter and bind requests, probes and metrics while all binds that may be are held."""
 
@@ -69,11 +71,8 @@ class Extender:
         self.watches = watches(
             self.reflectors, client, metrics.registry, stale_seconds=settings.kube.stale_seconds
         )
-        most, held = _capacity(settings.listen)
-        self.connections = Connections(
-            Limits(read_seconds=settings.listen.read_seconds, connections=most),
-            metrics.closed_connections,
-        )
+        limits, held = _capacity(settings.listen)
+        self.connections = Connections(limits, metrics.closed_connections, metrics.handshakes)
         self.waiting = WaitingPods(cluster, memory, metrics=metrics, max_held=held)
         self.waker = Waker(cluster, writer, clock=clock, metrics=metrics, options=options)
         self.gatekeeper = Gatekeeper(cluster, memory, options=options, clock=clock)
@@ -170,14 +169,16 @@ class Extender:
                 task.cancel()
 
 
-def _capacity(listen: Listen) -> tuple[int, int]:
-    """Return how many connections and held binds there may be: each takes an open file."""
+def _capacity(listen: Listen) -> tuple[Limits, int]:
+    """Return what clients may take, and how many binds are held: each takes an open file."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = min(listen.max_connections, files - _OTHER_FILES)
+    shaking = min(listen.max_handshakes, max(1, files // _FILES_OF_HANDSHAKES))
+    others = _OTHER_FILES + (shaking if listen.tls else 0)
+    most = min(listen.max_connections, files - others)
     held = max(1, min(listen.max_held_binds, most - _SPARE_CONNECTIONS))
     if held < listen.max_held_binds:
         _log.warning("fewer binds are held than listen.maxHeldBinds", files=files, held=held)
-    return most, held
+    return Limits(read_seconds=listen.read_seconds, connections=most, handshakes=shaking), held
 
 
 async def serve(settings: Settings, kubeconfig: Path | None) -> None:

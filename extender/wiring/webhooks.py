@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import FastAPI
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 from typing_extensions import override
 
 from extender.api.crds import Definition, needs_webhook
@@ -52,6 +52,7 @@ def webhooks(
     clock: Clock,
     queue: Queue | None,
     closed_connections: Counter,
+    handshakes: Gauge,
 ) -> "Webhooks | None":
     """Return the webhooks of a process with that queue, None where they are not wanted."""
     if not wanted(settings):
@@ -61,7 +62,7 @@ def webhooks(
     kinds = registry.select(chosen.integrations, chosen.external_integrations) if queue else ()
     queues = KnownQueues(queue.queues.snapshot() if queue else Queues().snapshot(), settings)
     app = webhooks_app(by_kind(kinds), queues, ready=lambda: all(r.synced for r in reflectors))
-    connections = Connections(http.FEW, closed_connections)
+    connections = Connections(http.FEW, closed_connections, handshakes)
     return Webhooks(settings.webhooks, client, clock=clock, app=app, connections=connections)
 
 

@@ -63,7 +63,13 @@ def main(
             "--gated", help="Create our pods behind our gate, to be taken away when a gang fits."
         ),
     ] = False,
-    only: Annotated[str, typer.Option(help="Only these sides: plain, ours, peer.")] = "",
+    without_policies: Annotated[
+        bool,
+        typer.Option(
+            "--without-policies", help="One more column: ours without the admission policies."
+        ),
+    ] = False,
+    only: Annotated[str, typer.Option(help="Only these sides: plain, ours, open, peer.")] = "",
     limit: Annotated[float, typer.Option(help="Most seconds of scheduling in a run.")] = 300,
     total: Annotated[float, typer.Option(help="No run begins after so many seconds.")] = 3600,
     json: Annotated[Path | None, typer.Option(help="Write all results there.")] = None,
@@ -89,6 +95,8 @@ def main(
 ) -> None:
     settings = yaml.safe_load(extender_config.read_text()) if extender_config else None
     compared = [sides.plain(), sides.ours(settings, gated=gated)]
+    if without_policies:
+        compared.append(sides.ours(settings, gated=gated, policies=False))
     if peer:
         if peer_config is None:
             raise typer.BadParameter("--peer needs --peer-config")

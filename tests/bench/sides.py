@@ -1,4 +1,7 @@
-"""What is compared: the plain kube-scheduler, the same with our extender, and another scheduler."""
+"""What is compared: the plain kube-scheduler, the same with our extender, and another scheduler.
+
+Our extender also without the admission policies for its identity, to see what these cost.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +18,7 @@ from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import ROOT, GangScheduler
 from tests.harness.process import Component
 
-PLAIN, OURS, PEER = "plain", "ours", "peer"
+PLAIN, OURS, OPEN, PEER = "plain", "ours", "open", "peer"
 CRDS = ROOT / "manifests" / "crds"
 
 Settings = dict[str, Any]
@@ -68,10 +71,13 @@ def plain() -> Side:
     return Side(key=PLAIN, title="kube-scheduler", start=start)
 
 
-def ours(settings: Mapping[str, Any] | None = None, *, gated: bool = False) -> Side:
+def ours(
+    settings: Mapping[str, Any] | None = None, *, gated: bool = False, policies: bool = True
+) -> Side:
     """Return kube-scheduler with our extender, which gets `settings` as its configuration.
 
     `gated` pods are created behind our scheduling gate, and stay there until their gang fits.
+    Without `policies` the API server evaluates none for what the extender writes.
     """
     settings = dict(settings or {})
     if gated:
@@ -79,13 +85,17 @@ def ours(settings: Mapping[str, Any] | None = None, *, gated: bool = False) -> S
 
     def start(control_plane: ControlPlane, client: Settings) -> Running:
         gang_scheduler = GangScheduler(
-            control_plane, settings=settings, scheduler={"clientConnection": client}
+            control_plane,
+            settings=settings,
+            scheduler={"clientConnection": client},
+            policies=policies,
         )
         return Running(gang_scheduler.scheduler, gang_scheduler.metrics)
 
-    title = "gang-extender, gated" if gated else "gang-extender"
+    kinds = ", gated" if gated else "", "" if policies else ", no policies"
     kind = GroupKind(gates=(GANG_GATE,) if gated else ())
-    return Side(key=OURS, title=title, start=start, kind=kind)
+    key = OURS if policies else OPEN
+    return Side(key=key, title="".join(("gang-extender", *kinds)), start=start, kind=kind)
 
 
 def peer(binary: Path, config: Path, *, name: str, kind: GroupKind, crds: Path | None) -> Side:

@@ -1,8 +1,10 @@
 """kube-scheduler and the extender over TLS with client certificates."""
 
+import socket
 import ssl
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -230,3 +232,42 @@ def test_files_that_do_not_fit_together_are_not_taken(
         assert get(tls, tls.client).status_code == 200
     finally:
         (tls.files / "tls.key").write_bytes(good)
+
+
+def open_files(process: Component) -> int:
+    return len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+
+
+def test_handshakes_that_hang_take_few_files_and_nobody_waits_for_them(
+    control_plane: ControlPlane, tls: TlsExtender
+) -> None:
+    process = tls.process
+    assert process is not None
+    most, hanging = 256, 600
+    address = httpx.URL(tls.url).host, httpx.URL(tls.url).port or 0
+    before = open_files(process)
+    with ExitStack() as stack, client(tls, tls.client, tls.authority) as kept:
+        for number in range(hanging):
+            connection = stack.enter_context(socket.create_connection(address, 10))
+            connection.sendall(b"\x16\x03\x01"[: number % 4])  # a handshake begins so
+        # New connections, as kube-scheduler makes them for binds, and one that is kept.
+        for verb in ("filter", "prioritize", "preempt", "bind"):
+            assert kept.post(f"/{verb}", json={}).status_code == 200
+            assert get(tls, tls.client).status_code == 200
+        control_plane.wait_until(
+            "the others are cut off", lambda: open_files(process) <= before + most + 20
+        )
+        page = kept.get("/metrics").text
+        cut = sample(page, "gang_extender_closed_connections_total", reason="TooManyHandshakes")
+        assert cut >= hanging - most
+        assert sample(page, "gang_extender_unfinished_handshakes") <= most
+
+
+def sample(page: str, name: str, **labels: str) -> float:
+    """Return a sample of a page of metrics."""
+    return next(
+        found.value
+        for family in text_string_to_metric_families(page)
+        for found in family.samples
+        if found.name == name and found.labels == labels
+    )

@@ -22,12 +22,13 @@ NAMESPACE = "gang-extender-system"
 SERVICE_ACCOUNT = "gang-extender"
 
 
-def install(control_plane: ControlPlane, *, crds: bool = True) -> Path:
+def install(control_plane: ControlPlane, *, crds: bool = True, policies: bool = True) -> Path:
     """Apply what an administrator applies, and return the kubeconfig of the extender's account."""
+    left_out = {"crds": not crds, "policies": not policies}
     with Api(control_plane.admin_kubeconfig) as api:
-        parts = ("namespace.yaml", "rbac", "policies", "flow-control")
-        for part in ("crds", *parts) if crds else parts:
-            api.apply(ROOT / "manifests" / part)
+        for part in ("crds", "namespace.yaml", "rbac", "policies", "flow-control"):
+            if not left_out.get(part):
+                api.apply(ROOT / "manifests" / part)
     return control_plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
 
 
@@ -51,6 +52,7 @@ class GangScheduler:
     A second pair in one control plane needs a `name` of its own, and a `scheduler` configuration
     with a profile of another name than `default-scheduler`. With a `kubeconfig` both run with that.
     With `api_port` the extender reaches the API server through that port of 127.0.0.1.
+    Without `policies` nothing but roles limits what the extender writes.
     """
 
     def __init__(
@@ -63,9 +65,10 @@ class GangScheduler:
         args: Sequence[str] = (),
         api_port: int | None = None,
         kubeconfig: Path | None = None,
+        policies: bool = True,
     ) -> None:
         self._control_plane = control_plane
-        account = install(control_plane)
+        account = install(control_plane, policies=policies)
         own = kubeconfig or account
         if api_port is not None:
             own = control_plane.through(own, api_port, name)

@@ -1,0 +1,214 @@
+"""A TLS listener that bounds how many connections have not finished their handshake.
+
+asyncio's own server shows a connection to its protocol only after the handshake. Until then each
+one takes a file descriptor, uncounted, for as long as the time-out lets it. Here there are so many
+at most. One more cuts off the oldest of the address that has the most: a client that means well is
+done within milliseconds, and so it is never the oldest among those that hang.
+"""
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from extender.runtime.faults import FAULTS
+from extender.server.connections import Connections
+
+_log = structlog.get_logger(__name__)
+
+_AT_ONCE: Final = 64
+"""Connections that are accepted before other work has its turn."""
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PAUSE_SECONDS: Final = 0.1
+"""After which it is tried again where the process or the machine has nothing left for one more."""
+
+
+@dataclass(eq=False, slots=True)
+class _Handshake:
+    socket: socket.socket
+    peer: str
+    reason: str = field(default="", init=False)
+    """Why it was cut off."""
+
+
+class Handshakes:
+    """The connections of one listener that have not finished their handshake, oldest first."""
+
+    def __init__(self, most: int, cut: Callable[[str], None]) -> None:
+        """Have `most` of them at most; `cut` counts by reason those that are cut off."""
+        self._most = most
+        self._count = cut
+        self._all: dict[_Handshake, None] = {}
+        self._by_peer: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def begin(self, connection: socket.socket, peer: str) -> _Handshake:
+        """Take note of a new one; where it is one too many, another one makes way."""
+        if len(self._all) >= self._most:
+            self.make_way()
+        begun = _Handshake(connection, peer)
+        self._all[begun] = None
+        self._by_peer[peer] += 1
+        return begun
+
+    def make_way(self) -> None:
+        """Cut off the oldest one of the address that has the most."""
+        if self._all:
+            [(peer, _)] = self._by_peer.most_common(1)
+            self.cut(next(each for each in self._all if each.peer == peer), "TooManyHandshakes")
+
+    def cut(self, one: _Handshake, reason: str) -> None:
+        """Break one off: its handshake fails at once, and its descriptor is free."""
+        one.reason = reason
+        self._count(reason)
+        self.end(one)
+        with suppress(OSError):  # it is closed already
+            one.socket.shutdown(socket.SHUT_RDWR)
+
+    def end(self, one: _Handshake) -> None:
+        """Take note that one is over, however it ended."""
+        if one in self._all:
+            del self._all[one]
+            self._by_peer[one.peer] -= 1
+            if not self._by_peer[one.peer]:
+                del self._by_peer[one.peer]
+
+    def cut_all(self, reason: str) -> None:
+        """Break all of them off."""
+        for each in list(self._all):
+            self.cut(each, reason)
+
+
+class TlsListener:
+    """Listens, and hands connections that have finished their handshake to a protocol.
+
+    It has what uvicorn asks of a server: `close` and `wait_closed`.
+    """
+
+    def __init__(
+        self,
+        sockets: Sequence[socket.socket],
+        protocol: Callable[[], asyncio.Protocol],
+        *,
+        context: ssl.SSLContext,
+        connections: Connections,
+    ) -> None:
+        """Take sockets that listen, and own them from now on."""
+        self.sockets = tuple(sockets)
+        self._protocol = protocol
+        self._context = context
+        self._limits = connections.limits
+        self._connections = connections
+        self._handshakes = Handshakes(self._limits.handshakes, connections.count)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._listening = True
+        for each in self.sockets:
+            self._loop.add_reader(each, self._accept, each)
+
+    def is_serving(self) -> bool:
+        """Return whether new connections are taken."""
+        return self._listening
+
+    def close(self) -> None:
+        """Take no more connections, and break off those that are in their handshake."""
+        if not self._listening:
+            return
+        self._listening = False
+        for each in self.sockets:
+            self._loop.remove_reader(each)
+            each.close()
+        self._handshakes.cut_all("ServerStopped")
+
+    async def wait_closed(self) -> None:
+        """Return when no handshake is under way any more."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                connection, address = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _EXHAUSTED:
+                    raise
+                _log.warning("cannot accept a connection", error=str(error))
+                self._handshakes.make_way()
+                self._pause(listener)
+                return
+            connection.settimeout(0)
+            begun = self._handshakes.begin(connection, address[0])
+            self._connections.tell_of_handshakes(+1)
+            task = self._loop.create_task(self._shake(begun))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _pause(self, listener: socket.socket) -> None:
+        self._loop.remove_reader(listener)
+
+        def again() -> None:
+            if self._listening:
+                self._loop.add_reader(listener, self._accept, listener)
+
+        self._loop.call_later(_PAUSE_SECONDS, again)
+
+    async def _shake(self, begun: _Handshake) -> None:
+        seconds = self._limits.handshake_seconds
+        try:
+            await self._loop.connect_accepted_socket(
+                self._protocol, begun.socket, ssl=self._context, ssl_handshake_timeout=seconds
+            )
+        except (OSError, EOFError) as error:  # ssl.SSLError is an OSError
+            if not begun.reason:
+                slow = isinstance(
+                    error, ConnectionAbortedError
+                )  # what asyncio says of its time-out
+                self._connections.count("SlowHandshake" if slow else "FailedHandshake")
+        except Exception as error:  # noqa: BLE001 - it is one client's, the others go on
+            FAULTS.report("handshake", error)
+        finally:
+            self._handshakes.end(begun)
+            self._connections.tell_of_handshakes(-1)
+
+
+async def listening(host: str, port: int, *, backlog: int) -> list[socket.socket]:
+    """Return sockets that listen on all addresses of a host, as asyncio's server has them.
+
+    Raises OSError where one of them cannot be had.
+    """
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    made: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            try:
+                one = socket.socket(family, kind, protocol)
+            except OSError:  # the kernel has no such family
+                continue
+            made.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind(address)
+            one.listen(backlog)
+            one.settimeout(0)
+    except OSError:
+        for one in made:
+            one.close()
+        raise
+    if not made:
+        raise OSError(f"{host} has no address of a family that this machine knows")
+    return made
