@@ -4,7 +4,7 @@ Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/q
 """
 
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from decimal import ROUND_UP, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Final
 
@@ -67,14 +67,15 @@ def parse(quantity: Quantity) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def amount(name: str, quantity: Quantity) -> int:
-    """Return a quantity of the named resource, rounded up as kube-scheduler does.
+    """Return a quantity of the named resource, rounded as kube-scheduler does: away from zero.
 
-    Thousandths of a core for `cpu`, whole units for every other name.
+    So the least amount below zero is below zero too, and can be refused. Thousandths of a core for
+    `cpu`, whole units for every other name.
     """
     value = parse(quantity)
     if name == CPU:
         value *= 1000
-    return int(value.to_integral_value(rounding=ROUND_CEILING))
+    return int(value.to_integral_value(rounding=ROUND_UP))
 
 
 def parse_resources(raw: Mapping[str, Quantity] | None) -> Resources:

@@ -9,6 +9,7 @@ import pytest
 from tests.cluster.gangs import PATIENT, Gangs
 from tests.cluster.leftovers import gone, sweep
 from tests.cluster.queues import Queues
+from tests.cluster.tenants import EDIT, USER, WRITES, Others, Tenant, bind, may_list
 from tests.harness import objects
 from tests.harness.client import Api, condition
 from tests.harness.control_plane import ControlPlane
@@ -158,3 +159,27 @@ def queues(api: Api, namespace: str) -> Iterator[Queues]:
     made = Queues(api, namespace)
     yield made
     made.clean()
+
+
+@pytest.fixture
+def tenant(
+    control_plane: ControlPlane, api: Api, nodes: NodeFactory, queues: Queues
+) -> Iterator[Tenant]:
+    """The tenant, in a namespace of its own."""
+    name = f"tenant-{uuid4().hex[:8]}"
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    api.apply(WRITES)
+    # No controller here puts `edit` together; this is what it is made of.
+    api.create(*(bind(name, role) for role in EDIT))
+    with Api(control_plane.kubeconfig(USER, ["tenants"])) as own:
+        api.wait_for("the tenant has its rights", lambda: may_list(own, name))
+        yield Tenant(own, name, Gangs(own, name), Queues(own, name))
+    sweep(api, name)
+
+
+@pytest.fixture
+def others(queues: Queues, gangs: Gangs, nodes: NodeFactory) -> Others:
+    """Another namespace with quota of its own, on four nodes of four CPUs."""
+    nodes(4, "4")
+    queues.simple(cpu=8)
+    return Others(queues, gangs)

@@ -6,19 +6,16 @@ as if nothing were there.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import pytest
 
-from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import POD_GROUPS, Gangs
-from tests.cluster.leftovers import sweep
+from tests.cluster.gangs import POD_GROUPS
 from tests.cluster.pods_ready import OWN, TIMEOUT
 from tests.cluster.queues import API, JOBS, WORKLOADS, Queues, condition
+from tests.cluster.tenants import Others, Tenant, bind, queue_of
 from tests.harness import kinds, objects
 from tests.harness.client import Api, ApiError, Object
 from tests.harness.control_plane import ControlPlane
@@ -26,120 +23,10 @@ from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.kinds import fresh
 from tests.harness.reconciler import Reconciler
 
-USER, ROLE = "tenant", "tenant-writes"
-EDIT = ("system:aggregate-to-edit", "system:aggregate-to-view", "gang-queue-viewer", ROLE)
-FAR = str(2**31 - 1)
 CRDS = Path(__file__).parents[1] / "harness" / "crds"
-WRITES: Object = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "ClusterRole",
-    "metadata": {"name": ROLE},
-    "rules": [
-        {"apiGroups": [group], "resources": [resource], "verbs": ["*"]}
-        for group, resource in (
-            ("scheduling.x-k8s.io", "podgroups"),
-            ("scheduling.sigs.k8s.io", "podgroups"),
-            ("kueue.x-k8s.io", "workloads"),
-            ("kueue.x-k8s.io", "localqueues"),
-            ("jobset.x-k8s.io", "jobsets"),
-        )
-    ],
-}
 JOB_SETS = "jobset.x-k8s.io/v1alpha2/jobsets"
 GRANT = f"{OWN}/granted-room"
 """An annotation that once kept room on nodes."""
-
-
-@dataclass(frozen=True)
-class Tenant:
-    """A user in a namespace of its own, with a LocalQueue there."""
-
-    api: Api
-    namespace: str
-    gangs: Gangs
-    queues: Queues
-
-    def forbidden(self, resource: str, name: str, status: Object) -> bool:
-        """Return whether it may not write the status of one of its objects."""
-        body = {"status": status}
-        try:
-            self.api.patch(resource, name, self.namespace, body=body, subresource="status")
-        except ApiError as error:
-            return error.status == 403
-        return False
-
-
-def bind(namespace: str, role: str) -> Object:
-    """Return how the tenant gets a role in a namespace."""
-    group = "rbac.authorization.k8s.io"
-    return {
-        "apiVersion": f"{group}/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": role.replace(":", "-"), "namespace": namespace},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": USER}],
-    }
-
-
-@pytest.fixture
-def tenant(
-    control_plane: ControlPlane, api: Api, nodes: NodeFactory, queues: Queues
-) -> Iterator[Tenant]:
-    """The tenant, in a namespace that nobody else uses."""
-    name = f"tenant-{uuid4().hex[:8]}"
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    api.apply(WRITES)
-    # No controller here puts `edit` together; this is what it is made of.
-    api.create(*(bind(name, role) for role in EDIT))
-    with Api(control_plane.kubeconfig(USER, ["tenants"])) as own:
-        api.wait_for("the tenant has its rights", lambda: may_list(own, name))
-        yield Tenant(own, name, Gangs(own, name), Queues(own, name))
-    sweep(api, name)
-
-
-def may_list(api: Api, namespace: str) -> bool:
-    try:
-        api.list(WORKLOADS, namespace)
-        api.list("pods", namespace)
-    except ApiError as error:
-        if error.status != 403:
-            raise
-        return False
-    return True
-
-
-@dataclass(frozen=True)
-class Others:
-    """Another namespace, with a queue of its own."""
-
-    queues: Queues
-    gangs: Gangs
-
-    def start(self, *, scheduler_name: str | None = None, timeout: float = 30) -> None:
-        """Have a gang and a Job start, and end; AssertionError where they do not."""
-        name = f"proof-{uuid4().hex[:6]}"
-        self.gangs.create(name, 3, cpu="1", run_for="1h", scheduler_name=scheduler_name)
-        self.gangs.await_phases(name, timeout, Running=3)
-        self.gangs.delete([f"{name}-{number}" for number in range(3)])
-        self.queues.job(name, 2, run_for="1h")
-        self.queues.await_admitted(name)
-        self.queues.await_condition(name, "PodsReady", timeout=timeout)
-        self.queues.api.delete(JOBS, name, self.queues.namespace)
-
-
-@pytest.fixture
-def others(queues: Queues, gangs: Gangs, nodes: NodeFactory) -> Others:
-    """Another namespace with quota of its own, on four nodes of four CPUs."""
-    nodes(4, "4")
-    queues.simple(cpu=8)
-    return Others(queues, gangs)
-
-
-def queue_of(tenant: Tenant, queues: Queues, **spec: Any) -> str:
-    """Give the tenant a ClusterQueue of its own, through the LocalQueue `queue`."""
-    name = queues.cluster_queue("tenant", **spec)
-    tenant.queues.local_queue("queue", name)
-    return name
 
 
 # -- gangs
@@ -158,41 +45,6 @@ def test_a_tenant_keeps_no_room(tenant: Tenant, others: Others) -> None:
     stored = tenant.api.get(POD_GROUPS, "greedy", tenant.namespace)
     assert "grantedRoom" not in stored.get("status", {})
     assert tenant.forbidden(POD_GROUPS, "greedy", group["status"])
-    others.gangs.await_seen()
-    others.start()
-
-
-ODD: list[Object] = [
-    {"minMember": 2**31 - 1},
-    {"minMember": 1, "scheduleTimeoutSeconds": 2**31 - 1},
-    {"minMember": 2, "minResources": {"cpu": "9" * 15}},
-    {"minMember": 2, "minResources": {"cpu": "-1000000"}},
-    {"minMember": 2, "minResources": {"cpu": "1e30", "memory": "1e-30"}},
-    {"minMember": 0},
-    {"minMember": -5},
-]
-SAID = {
-    f"{OWN}/done-pods": FAR,
-    f"{OWN}/on-partial": "evict",
-    f"{OWN}/woken-at": "never",
-    f"{OWN}/require-room": "false",
-    GRANT: "{",
-}
-
-
-@pytest.mark.usefixtures("gang", "reconciler")
-def test_absurd_groups_concern_their_tenant_alone(tenant: Tenant, others: Others) -> None:
-    for number, spec in enumerate(ODD):
-        group = objects.pod_group(f"odd-{number}", 1, namespace=tenant.namespace)
-        group["spec"] = spec
-        group["metadata"]["annotations"] = SAID
-        try:
-            tenant.api.create(group)
-        except ApiError as error:
-            if error.status != 422:
-                raise
-        annotations = dict.fromkeys(SAID, FAR) | {"kueue.x-k8s.io/workload": "../other/w"}
-        tenant.gangs.add(f"odd-{number}", 2, cpu="1m", annotations=annotations, run_for="1h")
     others.gangs.await_seen()
     others.start()
 
@@ -466,55 +318,30 @@ def test_a_part_of_an_admitted_job_is_made_and_enlarged_by_its_controller_alone(
     others.start()
 
 
-AMOUNTS = ["-100", "1e30", "9" * 18, "-1e30", "1n", "0"]
-
-
 @pytest.mark.usefixtures("gang", "reconciler")
-@pytest.mark.parametrize("kind", ["JobSet", "PyTorchJob"])
-def test_absurd_amounts_take_nothing_from_others(
-    tenant: Tenant, api: Api, queues: Queues, others: Others, kind: str
+def test_a_prebuilt_workload_asks_for_what_its_job_does(
+    tenant: Tenant, queues: Queues, others: Others
 ) -> None:
-    """Kinds that the API server does not look into; both share a cohort with the others."""
-    api.apply(CRDS)
+    """One pod of a thousandth of a CPU has quota, and four pods of one CPU want to start on it."""
     queue_of(tenant, queues, cpu=1)
-    for number, amount in enumerate(AMOUNTS):
-        for where in ("containers", "overhead", "resources"):
-            body = absurd(kind, f"odd-{number}-{where}", where, amount)
-            body["metadata"]["namespace"] = tenant.namespace
-            api.create(body)
+    cheap = made_workload("cheap", tenant.namespace)
+    [container] = cheap["spec"]["podSets"][0]["template"]["spec"]["containers"]
+    container["resources"]["requests"]["cpu"] = "1m"
+    tenant.api.create(cheap)
+
+    def stored() -> Object:
+        return tenant.api.get(WORKLOADS, "cheap", tenant.namespace)
+
+    tenant.api.wait_for(
+        "it has quota", lambda: condition(stored(), "Admitted").get("status") == "True"
+    )
+    tenant.queues.job("dear", 4, labels={"kueue.x-k8s.io/prebuilt-workload-name": "cheap"})
+    tenant.api.wait_for(
+        "it is not that of the job", lambda: condition(stored(), "Finished").get("status") == "True"
+    )
+    assert condition(stored(), "Finished")["reason"] == "OutOfSync"
     others.start()
-    for each in tenant.api.list(WORKLOADS, tenant.namespace):
-        held = each.get("status", {}).get("admission")
-        for given in held["podSetAssignments"] if held else ():
-            assert not given["resourceUsage"].get("cpu", "").startswith("-"), each
-
-
-def absurd(kind: str, name: str, where: str, amount: str) -> Object:
-    """Return a job that says an amount of CPU at one place of its pods."""
-    amounts = {"cpu": amount}
-    spec: Object = {"containers": [{"name": "main", "image": "none"}], "restartPolicy": "Never"}
-    match where:
-        case "containers":
-            spec["containers"][0]["resources"] = {"requests": amounts}
-        case "overhead":
-            spec["overhead"] = amounts
-        case _:
-            spec["resources"] = {"requests": amounts}
-    template = {"spec": spec}
-    metadata = {"name": name, "labels": {"kueue.x-k8s.io/queue-name": "queue"}}
-    if kind == "JobSet":
-        job = {"parallelism": 1, "completions": 1, "template": template}
-        jobs = [{"name": "main", "replicas": 1, "template": {"spec": job}}]
-        body: Object = {"suspend": True, "replicatedJobs": jobs}
-        return {
-            "apiVersion": "jobset.x-k8s.io/v1alpha2",
-            "kind": kind,
-            "metadata": metadata,
-            "spec": body,
-        }
-    replicas = {"Master": {"replicas": 1, "template": template}}
-    body = {"runPolicy": {"suspend": True}, "pytorchReplicaSpecs": replicas}
-    return {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": metadata, "spec": body}
+    assert tenant.queues.is_suspended("dear")
 
 
 def made_workload(name: str, namespace: str, *, count: int = 1) -> Object:

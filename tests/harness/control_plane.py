@@ -31,6 +31,7 @@ CONTROLLERS = (
     "job-controller",
     "replicaset-controller",
     "deployment-controller",
+    "daemonset-controller",
     "statefulset-controller",
     "garbage-collector-controller",
     "namespace-controller",

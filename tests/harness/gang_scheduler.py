@@ -74,7 +74,7 @@ class GangScheduler:
             own = control_plane.through(own, api_port, name)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        config = control_plane.folder / f"{name}-extender.yaml"
+        self._config = config = control_plane.folder / f"{name}-extender.yaml"
         config.write_text(yaml.safe_dump(dict(settings or {})))
         self.extender = control_plane.spawn(
             f"{name}-extender",
@@ -96,6 +96,13 @@ class GangScheduler:
     def wait_ready(self) -> None:
         """Return when the extender has seen the whole cluster."""
         self._control_plane.wait_until("gang-extender is ready", self._is_ready)
+
+    def restart_with(self, settings: Mapping[str, Any]) -> None:
+        """Start the extender anew with other settings; return when it has seen the cluster."""
+        self.extender.stop()
+        self._config.write_text(yaml.safe_dump(dict(settings)))
+        self.extender.start()
+        self.wait_ready()
 
     def stop(self) -> None:
         """Stop both, kube-scheduler first."""

@@ -91,11 +91,14 @@ WANT_AMOUNT: dict[str, tuple[str, Quantity, int]] = {
     "an exbi of bytes": ("memory", "1Ei", 2**60),
     "an exponent": ("memory", "1e3", 1000),
     "zero is zero": ("cpu", "0", 0),
+    "the least cpu below zero is below zero": ("cpu", "-1n", -1),
+    "the least memory below zero is below zero": ("memory", "-1m", -1),
+    "what is below zero keeps its value": ("cpu", "-1500m", -1500),
 }
 
 
 @pytest.mark.parametrize(("name", "text", "want"), WANT_AMOUNT.values(), ids=WANT_AMOUNT)
-def test_an_amount_is_rounded_up(name: str, text: Quantity, want: int) -> None:
+def test_an_amount_is_rounded_away_from_zero(name: str, text: Quantity, want: int) -> None:
     assert amount(name, text) == want
 
 
