@@ -4,11 +4,10 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import httpx
+from typing_extensions import override
 
 from tests.chaos.load import Load
 from tests.chaos.witness import Witness
@@ -18,6 +17,7 @@ from tests.harness.faulty_proxy import FaultyProxy
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.process import Component
 from tests.harness.reconciler import Reconciler
+from tests.harness.started import Started
 
 ELECTED: Final = {"reconcile": {"leaseSeconds": 4, "renewSeconds": 3, "retrySeconds": 0.5}}
 RESERVATIONS: Final = (
@@ -27,27 +27,20 @@ RESERVATIONS: Final = (
 )
 
 
-class World:
+class World(Started):
     """Use as a context manager. With `proxied` the product reaches the API server by proxies."""
 
     def __init__(self, load: Load, *, proxied: bool, replicas: int = 1) -> None:
+        super().__init__()
         self._load = load
         self._proxied = proxied
         self._replicas = replicas
-        self._stack = ExitStack()
         self.proxies: list[FaultyProxy] = []
         """The extender's first, then one for each reconciler."""
         self.reconcilers: list[Reconciler] = []
 
-    def __enter__(self) -> Self:
-        try:
-            self._enter()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def _enter(self) -> None:
+    @override
+    def _start(self) -> None:
         self.plane = self._stack.enter_context(ControlPlane())
         self.api = self._stack.enter_context(Api(self.plane.admin_kubeconfig))
         settings: dict[str, Any] = {"kube": {"timeoutSeconds": 3}} if self._proxied else {}
@@ -65,14 +58,6 @@ class World:
             Witness(self.plane.admin_kubeconfig, self._load.namespace)
         )
         self.await_all("the reconciler leads", self.leads)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
 
     def _port(self) -> int | None:
         if not self._proxied:

@@ -16,6 +16,7 @@ import yaml
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.process import Component, free_port
+from tests.harness.started import is_ready, metric, metrics
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "gang-extender-system"
@@ -95,7 +96,9 @@ class GangScheduler:
 
     def wait_ready(self) -> None:
         """Return when the extender has seen the whole cluster."""
-        self._control_plane.wait_until("gang-extender is ready", self._is_ready)
+        self._control_plane.wait_until(
+            "gang-extender is ready", lambda: is_ready(self.extender, self.url)
+        )
 
     def restart_with(self, settings: Mapping[str, Any]) -> None:
         """Start the extender anew with other settings; return when it has seen the cluster."""
@@ -111,15 +114,11 @@ class GangScheduler:
 
     def metrics(self) -> str:
         """Return the extender's metrics page."""
-        return httpx.get(f"{self.url}/metrics", trust_env=False).text
+        return metrics(self.url)
 
     def metric(self, name: str) -> float:
         """Return a sample by its full name with labels; 0 where there is none yet."""
-        for line in self.metrics().splitlines():
-            sample, _, value = line.rpartition(" ")
-            if sample == name:
-                return float(value)
-        return 0.0
+        return metric(self.url, name)
 
     def attempts(self) -> float:
         """Return how many pods kube-scheduler has tried since its start, whatever came of it."""
@@ -130,12 +129,3 @@ class GangScheduler:
             for sample, _, value in samples
             if sample.startswith("scheduler_schedule_attempts_total{")
         )
-
-    def _is_ready(self) -> bool:
-        if not self.extender.running:
-            raise RuntimeError(f"gang-extender ended\n{self.extender.tail(40)}")
-        try:
-            answer = httpx.get(f"{self.url}/readyz", trust_env=False)
-        except httpx.TransportError:
-            return False
-        return answer.status_code == 200

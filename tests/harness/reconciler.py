@@ -4,12 +4,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import httpx
 import yaml
 
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE, install
 from tests.harness.process import Component, free_port
+from tests.harness.started import is_ready, metric
 
 SERVICE_ACCOUNT = "gang-reconciler"
 
@@ -78,7 +78,9 @@ class Reconciler:
 
     def wait_ready(self) -> None:
         """Return when it has seen the whole cluster; it need not lead."""
-        self._control_plane.wait_until("the reconciler is ready", self._is_ready)
+        self._control_plane.wait_until(
+            "the reconciler is ready", lambda: is_ready(self.process, self.url)
+        )
 
     def wait_leading(self) -> None:
         """Return when it works."""
@@ -110,17 +112,4 @@ class Reconciler:
 
     def metric(self, name: str) -> float:
         """Return a sample by its full name with labels; 0 where there is none yet."""
-        page = httpx.get(f"{self.url}/metrics", trust_env=False).text
-        for line in page.splitlines():
-            sample, _, value = line.rpartition(" ")
-            if sample == name:
-                return float(value)
-        return 0.0
-
-    def _is_ready(self) -> bool:
-        if not self.process.running:
-            raise RuntimeError(f"the reconciler ended\n{self.process.tail(40)}")
-        try:
-            return httpx.get(f"{self.url}/readyz", trust_env=False).status_code == 200
-        except httpx.TransportError:
-            return False
+        return metric(self.url, name)

@@ -6,15 +6,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import httpx
 import yaml
+from typing_extensions import override
 
 from tests.harness.process import free_port
+from tests.harness.started import Started
 
 _LOOK_SECONDS: Final = 0.5
 _QUIET_LOOKS: Final = 20
@@ -23,33 +23,18 @@ _QUIET_SECONDS: Final = 2.0
 _READY_SECONDS: Final = 600.0
 
 
-class Processes:
+class Processes(Started):
     """Both processes; use as a context manager."""
 
     def __init__(
         self, name: str, stage: str, sizes: tuple[int, int], settings: Mapping[str, Any]
     ) -> None:
+        super().__init__()
         self._name = name
         self._stage = [stage, *map(str, sizes)]
         self._settings = settings
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.close()
-
+    @override
     def _start(self) -> None:
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         self._stand_in = self._spawn(folder, "tests.bench.loop.stand_in", *self._stage)
