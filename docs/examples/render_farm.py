@@ -14,6 +14,7 @@ class Render(BaseJob):
     version = "v1"
     plural = "renders"
     suspend_path = ("spec", "paused")
+    template_paths = ("spec.frames.template",)
 
     def slots(self) -> list[Slot]:
         """Return the one template."""

@@ -1,6 +1,7 @@
 """`gang-extender render`: the manifests that are made from the models, and whether they still are.
 
 `render crds` writes them, `render --check` compares those of a checkout and changes nothing.
+`render access` makes the role and the policy for kinds of jobs that an administrator adds.
 """
 
 import difflib
@@ -114,6 +115,49 @@ def write_crds(
     except OSError as error:
         typer.echo(f"cannot write the manifests: {error}", err=True)
         raise typer.Exit(1) from error
+
+
+@app.command("access")
+def write_access(
+    *,
+    integration: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE:CLASS", help="A kind as for `reconcile`; may be repeated."),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Settings of `reconcile`: the kinds of queue.externalIntegrations."),
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option(help="Namespace of the reconciler's service account.")
+    ] = "gang-extender-system",
+    service_account: Annotated[
+        str, typer.Option(help="Name of the reconciler's service account.")
+    ] = "gang-reconciler",
+) -> None:
+    """Print the role and the admission policy that the reconciler needs for kinds of your own.
+
+    The role allows what the reconciler asks for; the policy refuses changes of other fields. Apply
+    both: `gang-extender render access --integration my:Kind | kubectl apply -f -`.
+    """
+    from extender import config as settings_module
+    from extender.jobs import access, registry
+
+    try:
+        named = settings_module.load(config, {}).queue.external_integrations if config else []
+        references = dict.fromkeys([*(integration or ()), *named])
+        account = access.Account(namespace, service_account)
+        found = [
+            manifest
+            for reference in references
+            for manifest in access.manifests(registry.load(reference), account)
+        ]
+    except (registry.IntegrationError, settings_module.SettingsError) as error:
+        typer.echo(f"gang-extender: {error}", err=True)
+        raise typer.Exit(2) from None
+    if not found:
+        raise typer.BadParameter("name a kind with --integration, or settings with --config")
+    typer.echo("---\n".join(map(as_yaml, found)), nl=False)
 
 
 def _check(root: Path) -> None:

@@ -16,6 +16,10 @@ class BaseJob:
     """A job that says where its templates are; a kind overrides what is different with it."""
 
     suspend_path: ClassVar[tuple[str, ...]] = ("spec", "suspend")
+    template_paths: ClassVar[tuple[str, ...]] = ()
+    """Where the pod templates are, for `render access`; kinds that are built in need not say."""
+    changed_paths: ClassVar[tuple[str, ...]] = ()
+    """Other fields that a start or a stop changes, beside `suspend_path`."""
 
     def __init__(self, source: Object) -> None:
         self._object = source

@@ -38,6 +38,10 @@ class Integration:
     """Tells which pods of an object no start makes any more, where the kind can (`Remembering`)."""
     concerns: Callable[[bytes], bool] | None = None
     """Tells of an object as JSON whether it may be a job; of others only metadata is kept."""
+    templates: tuple[str, ...] = ()
+    """Where its pod templates are, as `jobs/access.py` has paths; nothing where it does not say."""
+    changes: tuple[str, ...] = ()
+    """Which other fields a start or a stop changes."""
 
     @property
     def api_version(self) -> str:
@@ -114,7 +118,25 @@ def described(found: object) -> Integration:
     name, kind, group, version, plural = (str(getattr(found, each)) for each in _SAID)
     build = cast("Callable[[Object], GenericJob]", found)
     done = partial(_done, build) if issubclass(found, Remembering) else None
-    return Integration(name, kind, group, version, plural, build, done=done)
+    suspend = ".".join(_paths(found, "suspend_path"))
+    return Integration(
+        name,
+        kind,
+        group,
+        version,
+        plural,
+        build,
+        done=done,
+        templates=_paths(found, "template_paths"),
+        changes=tuple(filter(None, (suspend, *_paths(found, "changed_paths")))),
+    )
+
+
+def _paths(found: type, name: str) -> tuple[str, ...]:
+    said = getattr(found, name, ())
+    if isinstance(said, str) or not all(isinstance(each, str) for each in said):
+        raise IntegrationError(f"{found.__name__}.{name} is not a sequence of strings")
+    return tuple(said)
 
 
 def _done(build: Callable[[Object], GenericJob], source: Object) -> Mapping[str, int]:

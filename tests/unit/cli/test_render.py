@@ -155,3 +155,15 @@ def test_apply_k_covers_every_crd_and_every_file_that_it_names() -> None:
 
     assert all((ROOT / "manifests" / path).is_file() for path in resources)
     assert {Path(path).name for path in resources if path.startswith("crds/")} == CRD_FILES
+
+
+def test_access_without_a_kind_is_wrong_use() -> None:
+    result = run.invoke(app, ["render", "access"])
+    assert result.exit_code == 2
+    assert "--integration" in result.output
+
+
+def test_access_for_a_kind_that_is_not_there_says_so() -> None:
+    result = run.invoke(app, ["render", "access", "--integration", "nowhere:Kind"])
+    assert result.exit_code == 2
+    assert "cannot import nowhere" in result.output
