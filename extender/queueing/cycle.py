@@ -204,7 +204,7 @@ class Cycle:
         if not roots:
             return
         barring = self._barring(roots)
-        yield from self._round(self._in_flight(roots))
+        yield from self._round(self._in_flight(roots), as_given=True)
         for _ in range(self._options.heads_per_queue):
             heads = [*barring, *self._heads()]
             if not heads:
@@ -269,7 +269,11 @@ class Cycle:
         return [x for x in names if not self._roots or self._tree.queue(x).root in self._roots]
 
     def _in_flight(self, roots: set[Node]) -> list[str]:
-        """Return who waits for victims: what these leave is theirs before anybody else's."""
+        """Return the workloads that wait for victims, in the order in which these were chosen.
+
+        What the victims leave is for these workloads before any other, and in that order: another
+        one of them that borrows less would take the place for which the first one's victims leave.
+        """
         found = []
         for key in list(self._pending.preempting()):
             name = self._pending.cluster_queue_of(key) or ""
@@ -325,11 +329,13 @@ class Cycle:
 
     # -- rounds
 
-    def _round(self, keys: Collection[str]) -> Iterator[Outcome | None]:
+    def _round(self, keys: Collection[str], *, as_given: bool = False) -> Iterator[Outcome | None]:
+        """Judge workloads and serve them: the order is that of the cycle, or of the keys."""
         yield from self._look_at_nodes(keys)
         judged: list[_Judged] = []
         yield from self._judge_all(keys, judged)
-        judged.sort(key=lambda each: each[0])
+        if not as_given:
+            judged.sort(key=lambda each: each[0])
         for _, nomination, seen, standing in judged:
             key = nomination.key
             if not self._stands(key):

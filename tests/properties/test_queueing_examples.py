@@ -46,6 +46,32 @@ def a_strict_queue_beside_one_that_takes_back() -> Queueing:
     return machine
 
 
+def two_cohorts_above_each_other() -> Queueing:
+    """Return a queue in a cohort with two above it, and one with two flavors in the highest."""
+    machine = Queueing()
+    drawn = Drawn(
+        *(quota(1, None), quota(1, None)),
+        *("co0", "MayStopSearch", "MayStopSearch", None),
+        *(quota(0, None, None), False, "BestEffortFIFO"),
+        {
+            "within_cluster_queue": "LowerOrNewerEqualPriority",
+            "borrow_within_cohort": "Never",
+            "reclaim_within_cohort": "LowerPriority",
+            "borrow_max_priority": None,
+        },
+        *("co2", "MayStopSearch", "MayStopSearch", None),
+        *(quota(1, 1, None), True, quota(4, None, None), "BestEffortFIFO"),
+        {
+            "within_cluster_queue": "LowerPriority",
+            "borrow_within_cohort": "LowerPriority",
+            "reclaim_within_cohort": "Any",
+            "borrow_max_priority": None,
+        },
+    )
+    machine.begin(data=cast(st.DataObject, drawn), queues=2, parents=2)
+    return machine
+
+
 def borrower_not_tried(state: Queueing) -> None:
     state.settle()
     state.settle()
@@ -85,9 +111,32 @@ def victims_named_twice(state: Queueing) -> None:
     state.press(cpu=1, index=17, priority=3)
 
 
-@pytest.mark.parametrize("events", [borrower_not_tried, victims_named_twice])
-def test_once_ended_wrongly(events: Callable[[Queueing], None]) -> None:
-    machine = a_strict_queue_beside_one_that_takes_back()
+def place_taken_by_one_that_borrows_less(state: Queueing) -> None:
+    state.press(cpu=3, index=15, priority=2)
+    state.enlarge(index=20, more=0)
+    state.fill(cpu=1, index=27, pods=6, priority=0)
+    state.enlarge(index=0, more=2)
+    state.fill(cpu=2, index=0, pods=6, priority=1)
+    state.enlarge(index=15, more=1)
+    state.cycle(late=False)
+    state.create(again=3, cpu=2, index=0, least=None, pods=1, priority=2)
+    state.answer(index=28, written=False)
+    state.press(cpu=3, index=11, priority=3)
+
+
+@pytest.mark.parametrize(
+    ("queues", "events"),
+    [
+        (a_strict_queue_beside_one_that_takes_back, borrower_not_tried),
+        (a_strict_queue_beside_one_that_takes_back, victims_named_twice),
+        (two_cohorts_above_each_other, place_taken_by_one_that_borrows_less),
+    ],
+    ids=lambda each: each.__name__,
+)
+def test_once_ended_wrongly(
+    queues: Callable[[], Queueing], events: Callable[[Queueing], None]
+) -> None:
+    machine = queues()
     events(machine)
     machine.books_are_right()
     machine.who_may_be_queued_is()
