@@ -25,6 +25,7 @@ from tests.harness import objects
 from tests.harness.client import Api, Object
 from tests.harness.client import condition as is_true
 from tests.harness.faulty_proxy import Fault
+from tests.harness.process import Component
 
 SETTLE_SECONDS: Final = 420.0
 _RESTART_SECONDS: Final = 120.0
@@ -239,7 +240,7 @@ def churn(seconds: float, say: Say, *, seed: int = 0) -> Outcome:
     outcome = Outcome("churn")
     namespace = "chaos"
     with _clock(outcome), World(Load(gangs=0, jobs=0, seed=seed), proxied=False) as world:
-        memory = {name: _Memory(world.components[name].pid) for name in ("extender", "reconciler")}
+        memory = {name: _Memory(world.components[name]) for name in ("extender", "reconciler")}
         began, number = time.monotonic(), 0
         while time.monotonic() - began < seconds:
             load = Load(gangs=4, jobs=12, seed=seed + number)
@@ -251,12 +252,15 @@ def churn(seconds: float, say: Say, *, seed: int = 0) -> Outcome:
             _delete(world, names)
             outcome.gangs += load.gangs
             outcome.jobs += load.jobs
+            world.restart_ended()
             for each in memory.values():
                 each.sample(time.monotonic() - began)
             number += 1
             sizes = ", ".join(f"{name} {each.now:.0f} MiB" for name, each in memory.items())
             say(f"{time.monotonic() - began:.0f} of {seconds:.0f} s, round {number}: {sizes}")
         for name, each in memory.items():
+            if each.restarts:
+                outcome.figures[f"restarts of the {name}"] = str(each.restarts)
             early, late = each.early_and_late()
             outcome.figures[f"memory of the {name}, second quarter to last"] = (
                 f"{early:.1f} -> {late:.1f} MiB"
@@ -269,19 +273,28 @@ def churn(seconds: float, say: Say, *, seed: int = 0) -> Outcome:
 
 @dataclass(slots=True)
 class _Memory:
-    pid: int
+    """What a process used, since its last start: one that lost its Lease was started anew."""
+
+    component: Component
     now: float = 0.0
     samples: list[tuple[float, float]] = field(default_factory=list)
+    restarts: int = 0
+    _pid: int = 0
 
     def sample(self, at: float) -> None:
-        self.now = psutil.Process(self.pid).memory_info().rss / _MEBIBYTE
+        if self.component.pid != self._pid:
+            self.restarts += bool(self._pid)
+            self._pid = self.component.pid
+            self.samples.clear()
+        self.now = psutil.Process(self._pid).memory_info().rss / _MEBIBYTE
         self.samples.append((at, self.now))
 
     def early_and_late(self) -> tuple[float, float]:
         """Return the median of the second quarter and of the last one."""
-        end = self.samples[-1][0]
-        second = [size for at, size in self.samples if end * 0.25 <= at < end * 0.5]
-        last = [size for at, size in self.samples if at >= end * 0.75]
+        began, end = self.samples[0][0], self.samples[-1][0]
+        parts = [((at - began) / max(1.0, end - began), size) for at, size in self.samples]
+        second = [size for part, size in parts if 0.25 <= part < 0.5]
+        last = [size for part, size in parts if part >= 0.75] or [self.now]
         return _median(second or last), _median(last)
 
 
@@ -375,17 +388,11 @@ def _await_plane(world: World, *, gang: bool = True) -> None:
     world.plane.wait_ready(_RESTART_SECONDS)
     if gang:
         world.await_all("the extender is ready", lambda: _gang_ready(world), _RESTART_SECONDS)
-        world.await_all("a reconciler leads", lambda: _one_leads(world), _RESTART_SECONDS)
+        world.await_all("a reconciler leads", world.leads, _RESTART_SECONDS)
 
 
 def _gang_ready(world: World) -> bool:
-    world.restart_ended()
     return httpx.get(f"{world.gang.url}/readyz", trust_env=False).status_code == httpx.codes.OK
-
-
-def _one_leads(world: World) -> bool:
-    world.restart_ended()
-    return world.leads()
 
 
 def _leader(world: World) -> int:
@@ -401,8 +408,6 @@ def _leader(world: World) -> int:
 
 
 def _leads(world: World, index: int) -> bool:
-    """Return whether a reconciler leads; one that ended with its Lease is started anew."""
-    world.restart_ended()
     try:
         return world.reconcilers[index].leads
     except httpx.TransportError:
@@ -410,8 +415,6 @@ def _leads(world: World, index: int) -> bool:
 
 
 def _follows(world: World, index: int) -> bool:
-    """Return whether a reconciler is ready; one that ended with its Lease is started anew."""
-    world.restart_ended()
     url = world.reconcilers[index].url
     return httpx.get(f"{url}/readyz", trust_env=False).status_code == httpx.codes.OK
 

@@ -96,9 +96,13 @@ class World(Started):
         return ended
 
     def await_all(self, what: str, predicate: Callable[[], object], timeout: float = 60) -> None:
-        """Wait for a condition; AssertionError with the logs' ends if it never holds."""
+        """Wait for a condition; AssertionError with the logs' ends if it never holds.
+
+        Meanwhile the product's processes that end are started anew.
+        """
         deadline = time.monotonic() + timeout
         while not _quietly(predicate):
+            self.restart_ended()
             if time.monotonic() > deadline:
                 raise AssertionError(f"not within {timeout:g} s: {what}\n{self.plane.tails()}")
             time.sleep(0.1)
