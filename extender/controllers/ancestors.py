@@ -1,8 +1,9 @@
 """Of which queued job a job is a part: then that one's quota is for both.
 
 Any user who may create an object may write any ownerReferences into it. So they count only where
-the owner is in the same namespace, is of a kind whose controller makes such objects, and would
-give the object its name. An owner that has ended gives its quota to nothing any more.
+the owner is in the same namespace, has the kind and the name that the reference says, is of a kind
+whose controller makes such objects, and would give the object its name. An owner that has ended
+gives its quota to nothing any more.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from extender.jobs.context import Ancestor
 from extender.jobs.generic_job import GenericJob, is_making
 from extender.jobs.registry import Integration
 from extender.runtime.faults import FAULTS
-from extender.state.queues.records import JobObject
+from extender.state.queues.records import JobObject, OwnerRef
 from extender.state.queues.snapshot import QueueSnapshot
 
 _DEEPEST: Final = 10
@@ -60,13 +61,22 @@ class Ancestors:
         if child.owner is None:
             return None
         parent = self._snapshot.job_of(child.owner.uid, child.meta.namespace)
-        if parent is None:
+        if parent is None or not self._is_named(parent, child.owner):
             return None
         job = self._job(parent)
         if job is None or job.finished() is not None:
             return None
         makes = not is_making(job) or job.makes(child.kind, child.meta.name)
         return parent if makes else None
+
+    def _is_named(self, parent: JobObject, reference: OwnerRef) -> bool:
+        """Return whether a reference names the very object that has its UID.
+
+        The policy for such Jobs asks who controls the kind and name that the reference says.
+        """
+        of = self._integrations[parent.kind]
+        named = reference.group_kind, reference.name
+        return named == (f"{of.group}/{of.kind}", parent.meta.name)
 
     def _job(self, parent: JobObject) -> GenericJob | None:
         known = parent.meta.uid, parent.meta.version

@@ -296,6 +296,15 @@ def test_a_part_of_an_admitted_job_is_made_and_enlarged_by_its_controller_alone(
         lambda: tenant.api.patch(JOBS, "alone", where, body=adopted)
     )
 
+    # With a reference that says less than the truth the policy lets it pass, and it has no part.
+    forged["metadata"]["ownerReferences"][0] |= {"kind": "JobSets"}
+    forged["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "queue"}
+    tenant.api.create(forged)
+    tenant.api.wait_for("it is stopped", lambda: tenant.queues.is_suspended("work-driver-0"))
+    tenant.queues.await_condition("work-driver-0", "QuotaReserved", "False")
+    tenant.api.delete(JOBS, "work-driver-0", where)
+    tenant.api.wait_for("it is gone", lambda: not tenant.api.find(JOBS, "work-driver-0", where))
+
     # After it has.
     api.create(part_of(job_set, "work-driver-0", 1))
 

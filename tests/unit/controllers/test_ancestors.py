@@ -15,6 +15,7 @@ from tests.makers import NAMESPACE
 from tests.queue_makers import admission, condition, workload
 
 PARENT = OwnerRef("", "", "parent", "parent-uid")
+KINDS = {name: (each.api_version, each.kind) for name, each in builtin().items()}
 JOB_SET = {
     "spec": {"replicatedJobs": [{"name": "w-a", "replicas": 3}, {"name": "one"}]},
 }
@@ -31,6 +32,7 @@ class Scene:
     def parent(self, kind: str, source: dict[str, Any], *, admitted: bool = True) -> None:
         """Have a parent, and its workload."""
         self._version += 1
+        self._kind = kind
         whole = {"metadata": {"name": "parent"}, **source}
         found = JobObject(
             kind, Meta("parent", NAMESPACE, "parent-uid", self._version), json.dumps(whole).encode()
@@ -46,7 +48,13 @@ class Scene:
     def ancestor(
         self, name: str, kind: str = "batch/job", namespace: str = NAMESPACE
     ) -> Ancestor | None:
-        return self.ancestors.find(JobObject(kind, Meta(name, namespace), b"{}", owner=PARENT))
+        owner = OwnerRef(*KINDS[self._kind], "parent", "parent-uid")
+        return self.owned_by(owner, name, kind, namespace)
+
+    def owned_by(
+        self, owner: OwnerRef, name: str, kind: str = "batch/job", namespace: str = NAMESPACE
+    ) -> Ancestor | None:
+        return self.ancestors.find(JobObject(kind, Meta(name, namespace), b"{}", owner=owner))
 
 
 @pytest.mark.parametrize("name", ["parent-w-a-0", "parent-w-a-2", "parent-one-0"])
@@ -72,6 +80,26 @@ def test_a_job_that_only_says_so_stands_for_itself(name: str) -> None:
     scene = Scene()
     scene.parent("jobset.x-k8s.io/jobset", JOB_SET)
     assert scene.ancestor(name) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ("v1", "ConfigMap", "parent"),
+        ("example.com/v1", "JobSet", "parent"),
+        ("jobset.x-k8s.io/v1alpha2", "JobSets", "parent"),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet", "other"),
+    ],
+)
+def test_a_reference_that_names_another_object_by_the_same_uid_counts_for_nothing(
+    said: tuple[str, str, str],
+) -> None:
+    """The policy for such Jobs looks at the kind and the name that the reference says."""
+    scene = Scene()
+    scene.parent("jobset.x-k8s.io/jobset", JOB_SET)
+    assert scene.owned_by(OwnerRef(*said, "parent-uid"), "parent-w-a-0") is None
+    newer = OwnerRef("jobset.x-k8s.io/v1beta1", "JobSet", "parent", "parent-uid")
+    assert scene.owned_by(newer, "parent-w-a-0") is not None
 
 
 def test_a_job_makes_no_jobs() -> None:
