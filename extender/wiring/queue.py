@@ -48,6 +48,7 @@ from extender.state.snapshot import Snapshot
 from extender.telemetry.jobs import JobMetrics
 from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.queue_gauges import Seen
+from extender.wiring.later import Later
 from extender.wiring.queue_sources import Sources
 from extender.wiring.reflectors import backoff
 
@@ -168,9 +169,7 @@ class Queue:
         self._clock, self._options, self._manages_all = clock, options, manages_all
         self._tree: QuotaTree | None = None
         self._leads = False
-        self._restructured, self._pacer = asyncio.Event(), given.pacer
-        self._changed: set[str] = set()
-        """ClusterQueues whose spec, flavors or cohorts have changed since they were looked at."""
+        self._later, self._pacer = Later(), given.pacer
         self.queues.subscribe(self._on_change)
 
     def _makes_pod_groups(self, mode: Literal["Auto", "Off"]) -> Callable[[str], bool]:
@@ -222,7 +221,7 @@ class Queue:
                 tasks.create_task(self._grants.run())
                 tasks.create_task(self._jobs_controller.run())
                 tasks.create_task(self._status.run())
-                tasks.create_task(self._follow_structure())
+                tasks.create_task(self._follow())
                 tasks.create_task(self.admitter.run())
         finally:
             self._leads = False
@@ -269,9 +268,7 @@ class Queue:
         ):
             for name in names:
                 self._status.notice((plural, name))
-        if change.structure:
-            self._changed |= change.cluster_queues
-            self._restructured.set()
+        self._later.note(change)
         if change.namespaces:
             self._notice_namespaces(change.namespaces)
 
@@ -283,14 +280,20 @@ class Queue:
         for key in self._snapshot.workloads_of(first.uid, first.namespace) if first else ():
             self._workloads.notice(key)
 
-    async def _follow_structure(self) -> None:
-        """Look at all for which a queue's spec may have made a difference, until cancelled."""
+    async def _follow(self) -> None:
+        """Look at all for which a setting may have made a difference, until cancelled."""
         while True:
-            await self._restructured.wait()
-            self._restructured.clear()
-            changed, self._changed = self._changed, set()
-            names = self.admitter.pending.together(changed, self._snapshot)
+            queues, classes = await self._later.take()
+            names = self.admitter.pending.together(queues, self._snapshot)
             await self._pacer.go_through(map(self._notice_queue, names))
+            await self._pacer.go_through(self._notice_classes(classes))
+
+    def _notice_classes(self, classes: Collection[str]) -> Iterator[None]:
+        """Look at the workloads of WorkloadPriorityClasses, one a step."""
+        for key, workload in [*self._snapshot.workloads.items()] if classes else ():
+            if workload.workload_priority_class in classes:
+                self._workloads.notice(key)
+            yield
 
     def _notice_queue(self, name: str) -> None:
         """Look at a ClusterQueue, its LocalQueues and its workloads."""

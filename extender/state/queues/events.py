@@ -120,3 +120,5 @@ class Change:
     """Flavors that came, changed or went, or whose users did."""
     namespaces: frozenset[str] = frozenset()
     """Namespaces that came or went, or whose labels are others now."""
+    priority_classes: frozenset[str] = frozenset()
+    """WorkloadPriorityClasses that are new or have another value."""

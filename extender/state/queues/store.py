@@ -226,7 +226,9 @@ class Queues:
             cluster_queues=self._cluster_queues_with(record),
             flavors=self._flavors_with(before, after),
             jobs=self._jobs_without(record) if before is None else frozenset(),
-            workloads=self._workloads_of_class(after),
+            priority_classes=frozenset(
+                (after.name,) if isinstance(after, WorkloadPriorityClassInfo) else ()
+            ),
             namespaces=frozenset((record.name,) if isinstance(record, NamespaceInfo) else ()),
         )
 
@@ -252,16 +254,6 @@ class Queues:
             for job in tables.jobs.values()
             if not tables.by_owner.get((job.meta.namespace, job.meta.uid))
             or job.meta.labels.get(PRIORITY_CLASS_LABEL) == name
-        )
-
-    def _workloads_of_class(self, record: Record | None) -> frozenset[str]:
-        """Return the workloads whose priority comes from a class that is new or has changed."""
-        if not isinstance(record, WorkloadPriorityClassInfo):
-            return frozenset()
-        return frozenset(
-            key
-            for key, workload in self._tables.workloads.items()
-            if workload.workload_priority_class == record.name and not workload.finished
         )
 
     def _index_queue(self, before: Record | None, after: Record | None) -> None:
@@ -564,4 +556,5 @@ def _union(changes: Iterable[Change]) -> Change:
         jobs=frozenset().union(*(c.jobs for c in found)),
         flavors=frozenset().union(*(c.flavors for c in found)),
         namespaces=frozenset().union(*(c.namespaces for c in found)),
+        priority_classes=frozenset().union(*(c.priority_classes for c in found)),
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ from extender.state.queues.records import (
 )
 from extender.state.queues.store import Queues
 from tests.makers import key
-from tests.queue_makers import admission, condition, meta, workload
+from tests.queue_makers import admission, meta, workload
 
 NOTHING = Change()
 
@@ -111,7 +110,7 @@ def test_a_priority_class_concerns_the_jobs_that_may_wait_for_it(
 ) -> None:
     queues.apply(ev.JobApplied(job(version=1)))
     assert queues.apply(ev.Applied(kind("high", 10))).jobs == {UNIT}
-    assert queues.apply(ev.Applied(kind("high", 20))) == NOTHING
+    assert queues.apply(ev.Applied(kind("high", 20))).jobs == frozenset()
     queues.apply(ev.Applied(owned()))
     assert queues.apply(ev.Applied(kind("low", 1))).jobs == frozenset()
 
@@ -124,23 +123,13 @@ def test_a_priority_class_concerns_the_jobs_that_name_it(queues: Queues) -> None
     assert queues.apply(ev.Applied(WorkloadPriorityClassInfo("high", 10))).jobs == {UNIT}
 
 
-def of_class(name: str, **changes: Any) -> WorkloadInfo:
-    source = ("kueue.x-k8s.io", "WorkloadPriorityClass", "high")
-    return replace(workload(name), priority_class=source, **changes)
-
-
-def test_a_changed_class_concerns_the_workloads_that_took_their_priority_from_it(
-    queues: Queues,
-) -> None:
-    queues.apply(ev.Applied(of_class("waits")))
-    queues.apply(ev.Applied(workload("plain")))
-    queues.apply(ev.Applied(of_class("ended", conditions=(condition("Finished"),))))
+def test_a_class_is_told_of_when_its_value_is_new(queues: Queues) -> None:
     for value in (10, 20):
         found = ev.Applied(WorkloadPriorityClassInfo("high", value))
-        assert queues.apply(found).workloads == {key("waits")}
+        assert queues.apply(found).priority_classes == {"high"}
         assert queues.apply(found) == NOTHING
     gone = queues.apply(ev.Deleted(WorkloadPriorityClassInfo("high", 20)))
-    assert gone.workloads == frozenset()
+    assert gone.priority_classes == frozenset()
 
 
 def test_a_workload_of_less_priority_than_before_may_be_pushed_out_now(queues: Queues) -> None:
