@@ -300,6 +300,8 @@ class Admitter:
         result = work.result()
         self._holds = result.held
         self._release_later(result.freed)
+        if result.moved:
+            self.on_room()
         self._sweep_seconds += seconds if sweeping else 0.0
         self._metrics.cycle(seconds, result.outcomes)
         if preempting:

@@ -10,7 +10,7 @@ from extender.api.visibility_v1beta2 import (
     TimedCondition,
     WaitingFor,
 )
-from extender.explain.outlook import Outlook, fully, looks_at_nodes
+from extender.explain.outlook import Outlook, asking, fully, looks_at_nodes
 from extender.explain.quotas import rows
 from extender.explain.running import nodes_of, pod_group_of
 from extender.explain.view import View, moment, owners_of
@@ -26,17 +26,19 @@ _HELD: Final[tuple[_State, ...]] = ("Evicted", "Admitted", "QuotaReserved")
 
 
 def look_at_nodes(key: str, view: View) -> Steps[None]:
-    """Look at the nodes in steps, where the explanation of a workload asks for room on them.
+    """Ask the nodes in steps what the explanation of a workload asks of them.
 
-    The view's room has what was found. A later view with that room needs no long look.
+    The view's room has the answers. A later view with that room needs no long look, unless quota
+    has changed so that other questions are asked.
     """
     room = view.room
     if room is None or not looks_at_nodes(key, view):
         return
     room.begin()
     for _ in room.prepare():
-        if (yield):
+        if (yield) and not room.asking:
             room.look_again()
+    yield from asking(key, view)
 
 
 def explain(key: str, view: View) -> Explanation | None:

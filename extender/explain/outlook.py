@@ -1,6 +1,7 @@
 """Why a workload has no quota: as its queues, its turn and the quota are now."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -9,11 +10,12 @@ from extender.api.queue_reasons import Unadmitted
 from extender.explain.view import View
 from extender.explain.waiting_for import Lacks
 from extender.queueing.active import activity
-from extender.queueing.explain import Rules, why
+from extender.queueing.explain import Rules, judging, why
 from extender.queueing.flavors import Lack, Mode, Proposal
 from extender.queueing.room import requires_room
 from extender.queueing.standing import Absent, Queued, is_welcome, standing
 from extender.state.queues.records import ClusterQueueInfo, WorkloadInfo
+from extender.steps import Steps
 
 _BY_NODES: Final = (Unadmitted.WAITING_FOR_ROOM, Unadmitted.WAITING_FOR_PREEMPTED)
 """What may be told of one for whom there is quota."""
@@ -55,16 +57,39 @@ def fully(workload: WorkloadInfo, view: View, lacks: Lacks) -> Outlook:
         view.pending,
         tree=view.tree,
         now=view.now,
-        rules=Rules(view.options, view.room),
+        rules=_rules(view),
     )
     proposal = lacks.proposal(workload, _queue(workload, view))
     return Outlook(found.reason, found.message, proposal.lacks, found.notes)
+
+
+def asking(key: str, view: View) -> Steps[None]:
+    """Ask in steps what `fully` asks of the nodes, so that it has the answers at once.
+
+    Where the state changes in between that ends after the question that is being asked.
+    """
+    workload = view.queues.workloads.get(key)
+    room = view.room
+    if room is None or workload is None or _barred(workload, view) is not None:
+        return
+    before = view.queues.version
+    with closing(
+        judging(key, view.queues, view.pending, tree=view.tree, rules=_rules(view))
+    ) as steps:
+        for _ in steps:
+            yield
+            if not room.asking and view.queues.version != before:
+                return
 
 
 def looks_at_nodes(key: str, view: View) -> bool:
     """Return whether `fully` asks for room on nodes, for a workload without quota."""
     queue = view.queues.cluster_queues.get(view.pending.cluster_queue_of(key) or "")
     return queue is not None and requires_room(queue, view.options)
+
+
+def _rules(view: View) -> Rules:
+    return Rules(view.options, view.room)
 
 
 def _barred(workload: WorkloadInfo, view: View) -> Outlook | None:

@@ -28,6 +28,7 @@ from extender.queueing.readiness import Unready
 from extender.queueing.room import Room, requires_room
 from extender.state.queues.records import Admission, FlavorResource
 from extender.state.queues.snapshot import QueueSnapshot
+from extender.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,9 @@ class Result:
     """Whether there are heads that were not tried, and may be in the next cycle."""
     held: bool = False
     """Whether there are heads with quota that wait for the pods of others."""
+    moved: bool = False
+    """Whether the state changed while a head was judged that got no room: it is to be asked for
+    again soon."""
     freed: frozenset[str] = frozenset()
     """ClusterQueues of which somebody kept more from others than now, and those that borrow now and
     did not before: what shares quota with them is to be tried again.
@@ -167,6 +171,8 @@ class Cycle:
         self._reserves: dict[str, _Reserve] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._cut = False
+        self._moved = False
+        """Whether nodes changed while a head was judged that was not admitted then."""
 
     def pieces(self) -> Generator[Outcome | None]:
         """Work; yield each decision as it is made, and None after each other piece of work.
@@ -178,8 +184,9 @@ class Cycle:
         self._tree.begin()
         if self._room is not None:
             self._room.begin()
+        rounds = self._rounds()
         try:
-            for piece in self._rounds():
+            for piece in rounds:
                 if piece is not None:
                     self._outcomes.pop(piece.workload, None)
                     self._outcomes[piece.workload] = piece
@@ -187,18 +194,26 @@ class Cycle:
                 if self._snapshot.structure_version != self._tree.version:
                     self._cut = True
                     return
-                self._look_again()
+                if self._room is None or not self._room.asking:
+                    self._look_again()
             self._end_trials()
         finally:
+            rounds.close()
             self._tree.undo(0)
 
     def result(self) -> Result:
         """Return what became of those that were tried."""
         more = self._cut or bool(self._heads())
         outcomes = tuple(self._outcomes.values())
-        return Result(outcomes, more=more, held=bool(self._held), freed=frozenset(self._freed))
+        return Result(
+            outcomes,
+            more=more,
+            held=bool(self._held),
+            moved=self._moved,
+            freed=frozenset(self._freed),
+        )
 
-    def _rounds(self) -> Iterator[Outcome | None]:
+    def _rounds(self) -> Generator[Outcome | None, None, None]:
         ready = self._ready()
         roots = self._roots = {self._tree.queue(name).root for name in ready}
         if not roots:
@@ -340,12 +355,9 @@ class Cycle:
             key = nomination.key
             if not self._stands(key):
                 continue
-            mark = self._mark()
-            try:
-                outcome = self._serve_again(nomination, seen, standing)
-            except Exception as error:  # noqa: BLE001 - what one holds must not stop the others
-                outcome = self._put_aside(key, error, mark)
-            yield outcome
+            outcome = yield from self._serve_again(nomination, seen, standing)
+            if outcome is not None:
+                yield outcome
 
     def _look_at_nodes(self, keys: Iterable[str]) -> Iterator[None]:
         """Look at the nodes piece by piece, where the judgement of a head asks for room on them."""
@@ -357,23 +369,47 @@ class Cycle:
         for key in keys:
             if not self._stands(key):
                 continue
-            standing = self._standing(key)
             if key in self._taken:
                 self._give_up(key)
-            mark = self._mark()
             try:
-                found = self._judge_again(key)
+                found = yield from self._judge_again(key)
+            except Exception as error:  # noqa: BLE001 - what one holds must not stop the others
+                yield self._put_aside(key, error, self._mark())
+                continue
+            if found is not None:
                 order = cycle_order(found.borrow, self._pending.order(key))
-                judged.append((order, found, self._seen(key), standing))
-            except Exception as error:  # noqa: BLE001 - as above
-                yield self._put_aside(key, error, mark)
-            else:
-                yield None
+                judged.append((order, found, self._seen(key), self._standing(key)))
+            yield None
 
-    def _serve_again(self, nomination: Nomination, seen: _Basis, standing: _Basis) -> Outcome:
-        if self._is_valid(nomination, seen):
-            return self._serve(nomination, standing)
-        return self._serve(self._nominator.nominate(nomination.key), None)
+    def _serve_again(
+        self, nomination: Nomination, seen: _Basis, standing: _Basis
+    ) -> Steps[Outcome | None]:
+        """Serve a head, judged again where its judgement holds no more; None where it cannot be."""
+        key = nomination.key
+        basis: _Basis | None = standing
+        try:
+            if not self._is_valid(nomination, seen):
+                found = yield from self._judging(key)
+                if found is None or not self._stands(key):
+                    return None
+                nomination, basis = found, None
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._put_aside(key, error, self._mark())
+        mark = self._mark()
+        try:
+            return self._serve(nomination, basis)
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._put_aside(key, error, mark)
+
+    def _judging(self, key: str) -> Steps[Nomination | None]:
+        """Judge a head on the state as it is at the end of that, where there is a judgement."""
+        began = self._changes, self._room_changes
+        found = yield from self._nominator.judging(key, state=lambda: self._seen(key))
+        changed = began != (self._changes, self._room_changes)
+        self._moved = self._moved or (changed and found is not None and not found.fits)
+        if found is None:
+            self._freed.update(filter(None, [self._pending.cluster_queue_of(key)]))
+        return found
 
     def _mark(self) -> tuple[int, int]:
         """Return a point to go back to."""
@@ -390,12 +426,12 @@ class Cycle:
         self._pending.remove(key)
         return Broken(key, error)
 
-    def _judge_again(self, key: str) -> Nomination:
+    def _judge_again(self, key: str) -> Steps[Nomination | None]:
         """Judge a head; one that bars the way only where something was given to others since."""
         before = self._reserves.pop(key, None)
         if before is not None and before.basis == self._standing(key):
             return before.nomination
-        return self._nominator.nominate(key)
+        return (yield from self._judging(key))
 
     def _is_valid(self, nomination: Nomination, seen: _Basis) -> bool:
         """Return whether a judgement still holds.

@@ -13,6 +13,7 @@ from extender.queueing.readiness import Unready
 from extender.queueing.room import Room
 from extender.queueing.standing import Absent, standing
 from extender.state.queues.snapshot import QueueSnapshot
+from extender.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,29 @@ def why(
             rules.room.look_again()
         nominator = Nominator(snapshot, pending, tree=tree, options=rules.options, room=rules.room)
         return _explained(nominator.nominate(workload), position, view)
+    finally:
+        tree.undo(0)
+
+
+def judging(
+    workload: str,
+    snapshot: QueueSnapshot,
+    pending: PendingQueues,
+    *,
+    tree: QuotaTree,
+    rules: Rules,
+) -> Steps[object]:
+    """Judge a workload in steps, so that the room of the rules has the answers that `why` needs.
+
+    The tree has to be one that nothing else reads usage into meanwhile.
+    """
+    name = pending.cluster_queue_of(workload)
+    if name is None or not tree.has(name) or pending.is_late(workload):
+        return None
+    tree.begin()
+    nominator = Nominator(snapshot, pending, tree=tree, options=rules.options, room=rules.room)
+    try:
+        return (yield from nominator.nominating(workload))
     finally:
         tree.undo(0)
 

@@ -23,6 +23,7 @@ from extender.state.queues.records import (
     WorkloadInfo,
 )
 from extender.state.queues.snapshot import QueueSnapshot
+from extender.steps import Steps, at_once
 
 
 class Mode(IntEnum):
@@ -41,7 +42,7 @@ Oracle = Callable[[FlavorResource, int], tuple[Mode, int] | None]
 """Says what preemption could do for so much of a resource: NO_CANDIDATES, PREEMPT or RECLAIM, and
 how far up the tree it would borrow then. None: it is not asked before the flavors are chosen."""
 
-LackOfRoom = Callable[[WorkloadInfo, Sequence[Assignment]], str | None]
+LackOfRoom = Callable[[WorkloadInfo, Sequence[Assignment]], Steps[str | None]]
 """Says what pods lack on nodes; None where all of them fit."""
 
 
@@ -112,10 +113,21 @@ def assign(
     quotas: "Quotas",
 ) -> Proposal:
     """Return the flavors for so many pods of each pod set, on the usage that the tree has now."""
+    return at_once(assigning(workload, asked, queue=queue, quotas=quotas))
+
+
+def assigning(
+    workload: WorkloadInfo,
+    asked: Mapping[str, int],
+    *,
+    queue: ClusterQueueInfo,
+    quotas: "Quotas",
+) -> Steps[Proposal]:
+    """Return the same, with a pause wherever a question for room has one."""
     search = _Search(workload, queue, quotas)
     for pod_set in workload.pod_sets:
-        search.add(pod_set, asked[pod_set.name])
-    return search.proposal()
+        yield from search.add(pod_set, asked[pod_set.name])
+    return (yield from search.proposal())
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +166,7 @@ class _Search:
         self._mode, self._borrow = Mode.FIT, 0
         self._lacks: list[tuple[PodSetInfo, list[Lack]]] = []
 
-    def add(self, pod_set: PodSetInfo, count: int) -> None:
+    def add(self, pod_set: PodSetInfo, count: int) -> Steps[None]:
         """Find flavors for one more pod set."""
         lacks: list[Lack] = []
         flavors: dict[str, str] = {}
@@ -167,7 +179,7 @@ class _Search:
             wanted = {name: asked[name] for name in group.covered if name in asked}
             if wanted:
                 given = Assignment(pod_set.name, flavors, wanted, count)
-                choice, why = self._choose(pod_set.shape, number, given)
+                choice, why = yield from self._choose(pod_set.shape, number, given)
                 self._take(choice, why)
                 lacks += why
                 flavors |= dict.fromkeys(wanted, choice.flavor) if choice else {}
@@ -176,7 +188,7 @@ class _Search:
         usage = {name: asked[name] for name in flavors}
         self._assigned.append(Assignment(pod_set.name, flavors, usage, count))
 
-    def proposal(self) -> Proposal:
+    def proposal(self) -> Steps[Proposal]:
         """Return what was found for all of them."""
         lacks = [lack for _, each in self._lacks for lack in each]
         found = Proposal(
@@ -192,7 +204,7 @@ class _Search:
         lack = self._quotas.lack
         if lack is None or found.mode is not Mode.FIT:
             return found
-        text = lack(self._workload, found.assignments)
+        text = yield from lack(self._workload, found.assignments)
         return found if text is None else found.roomless(f"quota yes; {text}")
 
     def _requests(self, pod_set: PodSetInfo, count: int) -> dict[str, int]:
@@ -221,7 +233,7 @@ class _Search:
 
     def _choose(
         self, shape: Shape, number: int, given: Assignment
-    ) -> tuple[Choice | None, list[Lack]]:
+    ) -> Steps[tuple[Choice | None, list[Lack]]]:
         """Return the best flavor up to where the search may stop, and what the others lack.
 
         `given` has the flavors of other groups, and as usage what is wanted of this one.
@@ -240,7 +252,7 @@ class _Search:
                 continue
             choice, missing = self._try(listed.flavor, given.usage)
             if choice.mode is Mode.FIT and len(flavors) > 1:
-                choice, missing = self._with_room(choice, given)
+                choice, missing = yield from self._with_room(choice, given)
             lacks += missing
             if choice.mode > Mode.NO_FIT and _is_better(choice, best, fungibility):
                 best = choice
@@ -258,7 +270,7 @@ class _Search:
             lacks += [lack] if lack else []
         return Choice(flavor, mode, borrow, wanted), lacks
 
-    def _with_room(self, choice: Choice, given: Assignment) -> tuple[Choice, list[Lack]]:
+    def _with_room(self, choice: Choice, given: Assignment) -> Steps[tuple[Choice, list[Lack]]]:
         """Pass over a flavor in which the pods so far, these among them, do not fit on nodes."""
         lack = self._quotas.lack
         if lack is None:
@@ -268,7 +280,7 @@ class _Search:
             return choice, []
         flavors = {**given.flavors, **dict.fromkeys(choice.usage, choice.flavor)}
         before = [] if waits else self._assigned
-        text = lack(self._workload, [*before, replace(given, flavors=flavors)])
+        text = yield from lack(self._workload, [*before, replace(given, flavors=flavors)])
         if text is None:
             return choice, []
         text = f"flavor {choice.flavor}: quota yes; {text}"

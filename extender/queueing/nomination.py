@@ -1,6 +1,7 @@
 """What the usage as it is means for one head: it fits, others could go for it, or why not."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -8,7 +9,7 @@ from typing import Final
 from extender.api.queue_reasons import Unadmitted
 from extender.queueing import preemption
 from extender.queueing.active import Activity, activity
-from extender.queueing.flavors import Mode, Proposal, Quotas, assign, counts
+from extender.queueing.flavors import Mode, Proposal, Quotas, assigning, counts
 from extender.queueing.leaving import Leaving
 from extender.queueing.options import Options
 from extender.queueing.pending import PendingQueues
@@ -18,11 +19,14 @@ from extender.queueing.room import Room, requires_room
 from extender.queueing.standing import is_welcome
 from extender.state.queues.records import ClusterQueueInfo, FlavorResource
 from extender.state.queues.snapshot import QueueSnapshot
+from extender.steps import Steps, at_once
 
 _TRIES: Final = 8
 """How many sets of victims are looked at because those before them give no room, at most."""
 _MORE_TRIES: Final = 32
 """How many of these in a cycle: each asks all nodes."""
+_BEGINNINGS: Final = 32
+"""How often one judgement begins because the state changes in its pauses, at most."""
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 
@@ -102,6 +106,53 @@ class Nominator:
 
     def nominate(self, key: str) -> Nomination:
         """Return what can be done for a workload that waits."""
+        return at_once(self.nominating(key))
+
+    def judging(self, key: str, *, state: Callable[[], object]) -> Steps[Nomination | None]:
+        """Return what can be done for a workload that waits, with pauses where that takes long.
+
+        It is judged on one state: where `state` is another one after a pause the judgement begins
+        again, and what was asked of the room before is answered at once. None where it has begun
+        too often, so that there is neither a yes nor a no, or where the workload waits no more.
+
+        The caller looks at the state again in each pause, unless the room is `asking`.
+        """
+        if self._room is not None:
+            self._room.judge()
+        for _ in range(_BEGINNINGS):
+            yield from self._prepare(key)
+            name = self._pending.cluster_queue_of(key)
+            if name is None or not self._tree.has(name):
+                break
+            found = yield from self._go_on(key, state)
+            if found is not None:
+                return found
+        return None
+
+    def _prepare(self, key: str) -> Steps[None]:
+        queue = self._snapshot.cluster_queues.get(self._pending.cluster_queue_of(key) or "")
+        if queue is not None and self._room is not None and requires_room(queue, self._options):
+            yield from self._room.prepare()
+
+    def _go_on(self, key: str, state: Callable[[], object]) -> Steps[Nomination | None]:
+        """Judge as long as the state is the same; a question is answered to its end in any case."""
+        before = state()
+        with closing(self.nominating(key)) as steps:
+            while (self._room is not None and self._room.asking) or state() == before:
+                mark = self._tree.mark()
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    found: Nomination = end.value
+                    return found
+                except Exception:
+                    self._tree.undo(mark)
+                    raise
+                yield
+        return None
+
+    def nominating(self, key: str) -> Steps[Nomination]:
+        """Do what `nominate` does, with a pause wherever a question for room has one."""
         workload = self._snapshot.workloads[key]
         name = self._pending.cluster_queue_of(key)
         assert name is not None
@@ -117,7 +168,7 @@ class Nominator:
             if each.fault:
                 text = f"no pod of pod set {each.name} could be made: {each.fault}"
                 return Nomination(key, queue, node, _refused(Unadmitted.MISCONFIGURED, text))
-        return self._judge(Preemptor(workload, queue, node, self._options))
+        return (yield from self._judge(Preemptor(workload, queue, node, self._options)))
 
     def _activity(self, queue: ClusterQueueInfo) -> Activity:
         found = self._active.get(queue.name)
@@ -125,30 +176,30 @@ class Nominator:
             found = self._active[queue.name] = activity(queue, self._snapshot)
         return found
 
-    def _judge(self, head: Preemptor) -> Nomination:
+    def _judge(self, head: Preemptor) -> Steps[Nomination]:
         asked = counts(head.workload)
-        full = self._attempt(head, asked)
+        full = yield from self._attempt(head, asked)
         if full.fits or full.plan is not None:
             return full
-        return self._reduced(head, asked) or full
+        return (yield from self._reduced(head, asked)) or full
 
-    def _attempt(self, head: Preemptor, asked: Mapping[str, int]) -> Nomination:
-        found = self._assigned(head, asked)
-        hopeful = found.fits or found.plan is not None
-        awaited = None if hopeful else self._awaiting(head, asked, found.proposal)
-        return awaited or found
+    def _attempt(self, head: Preemptor, asked: Mapping[str, int]) -> Steps[Nomination]:
+        found = yield from self._assigned(head, asked)
+        if found.fits or found.plan is not None:
+            return found
+        return (yield from self._awaiting(head, asked, found.proposal)) or found
 
-    def _assigned(self, head: Preemptor, asked: Mapping[str, int]) -> Nomination:
+    def _assigned(self, head: Preemptor, asked: Mapping[str, int]) -> Steps[Nomination]:
         """Return the first flavors that do; some have no room even when others have left them."""
         quotas, refused = self._quotas(head), None
         while True:
-            proposal = assign(head.workload, asked, queue=head.queue, quotas=quotas)
+            proposal = yield from assigning(head.workload, asked, queue=head.queue, quotas=quotas)
             found = Nomination(head.workload.key, head.queue, head.node, proposal)
             # Nobody has to go because another flavor, which has quota, has no room.
             passed_over = any(quotas.has_no_room(lack) for lack in proposal.lacks)
             if not Mode.NO_CANDIDATES < proposal.mode < Mode.FIT or passed_over:
                 return found if found.fits else refused or found
-            plan = self._plan(head, proposal)
+            plan = yield from self._plan(head, proposal)
             if not isinstance(plan, str):
                 away = self._away(head, plan) if plan is not None else _NOBODY
                 found = replace(found, plan=plan, making_way=away)
@@ -157,7 +208,7 @@ class Nominator:
             refused = refused or replace(found, proposal=proposal.roomless(text))
             quotas = quotas.besides({flavor for flavor, _ in proposal.short}, text)
 
-    def _plan(self, head: Preemptor, proposal: Proposal) -> Plan | str | None:
+    def _plan(self, head: Preemptor, proposal: Proposal) -> Steps[Plan | str | None]:
         """Return who has to go; None if nobody can be made to, a text if it would be for nothing.
 
         Quota says who is asked first. Where they give no room, others are: without those whose
@@ -170,14 +221,14 @@ class Nominator:
             if plan is None or room is None:
                 return plan or text
             away = self._away(head, plan)
-            lack = room.lack(head.workload, proposal.assignments, without=away)
+            lack = yield from room.lack(head.workload, proposal.assignments, without=away)
             if lack is None:
                 return plan
             text = text or lack
             if not plan.victims or not self._more_tries:
                 break
             self._more_tries -= 1
-            gains = room.gains(head.workload, proposal.assignments, without=away)
+            gains = yield from room.gains(head.workload, proposal.assignments, without=away)
             spared |= _useless([victim.workload for victim in plan.victims], gains)
         return text
 
@@ -191,13 +242,13 @@ class Nominator:
 
     def _awaiting(
         self, head: Preemptor, asked: Mapping[str, int], refused: Proposal
-    ) -> Nomination | None:
+    ) -> Steps[Nomination | None]:
         """Return what it gets once the pods of victims have ended that have no quota any more."""
         away = self._away(head, None)
         if not away or not refused.lacks_room:
             return None
         quotas = self._quotas(head, without=away)
-        proposal = assign(head.workload, asked, queue=head.queue, quotas=quotas)
+        proposal = yield from assigning(head.workload, asked, queue=head.queue, quotas=quotas)
         if proposal.mode is not Mode.FIT:
             return None
         key, plan = head.workload.key, Plan((), tuple(sorted(away)), proposal.borrow)
@@ -239,7 +290,7 @@ class Nominator:
             preemptor, request, short, tree=self._tree, leaving=self.leaving, spared=spared
         )
 
-    def _reduced(self, head: Preemptor, asked: Mapping[str, int]) -> Nomination | None:
+    def _reduced(self, head: Preemptor, asked: Mapping[str, int]) -> Steps[Nomination | None]:
         """Return the most pods that can be had, if fewer than all are welcome."""
         pod_sets = head.workload.pod_sets
         part = next((each for each in pod_sets if each.min_count is not None), None)
@@ -249,7 +300,7 @@ class Nominator:
         low, high = part.min_count, asked[part.name] - 1
         while low <= high:
             middle = (low + high + 1) // 2
-            found = self._attempt(head, {**asked, part.name: middle})
+            found = yield from self._attempt(head, {**asked, part.name: middle})
             if found.fits or found.plan is not None:
                 best, low = found, middle + 1
             else:

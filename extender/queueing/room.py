@@ -7,14 +7,33 @@ from extender.api.values import ignored, switch
 from extender.api.wellknown import REQUIRE_ROOM_ANNOTATION
 from extender.queueing.options import Options
 from extender.state.queues.records import Assignment, ClusterQueueInfo, Meta, WorkloadInfo
+from extender.steps import Steps
 
 
 class Room(Protocol):
-    """The nodes as they are now. What is taken in a cycle counts until the next one begins."""
+    """The nodes as they are now. What is taken in a cycle counts until the next one begins.
+
+    Questions are answered in pieces. The state may change between two of them, and is looked at
+    again when the room is not `asking`: a question is answered on the nodes as they were when it
+    was asked.
+    """
 
     @property
     def version(self) -> int:
         """Grows whenever room is taken."""
+        ...
+
+    @property
+    def asking(self) -> bool:
+        """Whether a question is being answered, so that nothing else may be done here."""
+        ...
+
+    def judge(self) -> None:
+        """Begin a judgement: what others were answered counts only while nothing has changed.
+
+        In one judgement a question that is asked again has the same answer though the state has
+        changed, except where pods that fitted would have no room any more.
+        """
         ...
 
     def begin(self) -> None:
@@ -41,7 +60,7 @@ class Room(Protocol):
         given: Sequence[Assignment],
         *,
         without: Collection[str] = (),
-    ) -> str | None:
+    ) -> Steps[str | None]:
         """Return what these pods lack on nodes, with numbers; None where all of them fit.
 
         `without` are workloads that are to leave: what they have counts as free.
@@ -50,7 +69,7 @@ class Room(Protocol):
 
     def gains(
         self, workload: WorkloadInfo, given: Sequence[Assignment], *, without: Collection[str]
-    ) -> Mapping[str, int]:
+    ) -> Steps[Mapping[str, int]]:
         """Return beside whose pods, of those that are to leave, how many of these would go."""
         ...
 

@@ -34,6 +34,13 @@ class Places:
         found = map(self._cluster.nodes.get, names)
         yield from (node for node in found if node is not None and is_feasible(shape, node))
 
+    def still(self, node: NodeInfo, shape: Shape) -> NodeInfo | None:
+        """Return a node, which a shape could use, as it is now; None where it went or bars it."""
+        now = self._cluster.nodes.get(node.name)
+        if now is node or now is None or is_feasible(shape, now):
+            return now
+        return None
+
     def of(self, shape: Shape) -> Place:
         """Return the nodes that a shape may use, in their order."""
         if self._version != self._cluster.nodes_version or len(self._known) > _KNOWN:

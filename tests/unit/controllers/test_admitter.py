@@ -21,6 +21,7 @@ from extender.state.queues import events as ev
 from extender.state.queues.events import Record
 from extender.state.queues.records import LocalQueueInfo, NamespaceInfo, WorkloadInfo
 from extender.state.queues.store import Queues
+from extender.steps import Steps
 from tests.makers import NAMESPACE, ManualClock, key
 from tests.queue_makers import (
     admission,
@@ -126,15 +127,15 @@ def scene() -> Scene:
 async def test_a_workload_that_cannot_be_judged_is_put_aside_alone(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge, broken = Nominator.nominate, {key("first")}
+    judge, broken = Nominator.nominating, {key("first")}
 
-    def nominate(self: Nominator, name: str) -> Nomination:
+    def nominating(self: Nominator, name: str) -> Steps[Nomination]:
         if name in broken:
             self._tree.take(self._tree.queue("cq"), {("default", "cpu"): 1000})
             raise KeyError("bug")
-        return judge(self, name)
+        return (yield from judge(self, name))
 
-    monkeypatch.setattr(Nominator, "nominate", nominate)
+    monkeypatch.setattr(Nominator, "nominating", nominating)
     before = FAULTS.counts.get("admission", 0)
     scene.add("first", "second")
     async with scene.running():

@@ -5,15 +5,17 @@ from datetime import UTC, datetime
 import pytest
 
 from extender.api.visibility_v1beta2 import Explanation
-from extender.explain.explanation import explain
+from extender.explain.explanation import explain, look_at_nodes
 from extender.explain.text import text
 from extender.queueing.options import Options
+from extender.room.packing import Packing
 from extender.state import events as cluster_events
 from extender.state.cluster import Cluster
+from extender.state.nodes import NodeInfo
 from extender.state.pod_groups import PodGroupInfo, PodGroupStatusInfo
 from extender.state.pods import PodInfo
 from extender.state.queues.records import OwnerRef
-from tests.makers import cluster_of, key, node, shape
+from tests.makers import cluster_of, key, node, nodes, shape
 from tests.queue_makers import (
     Admissions,
     admission,
@@ -228,3 +230,30 @@ def test_quota_is_there_and_room_is_not() -> None:
         "quota yes; room for 3 of 4: 1 cpu short on 1 node",
     )
     assert not found.waiting_for
+
+
+def test_what_is_asked_of_the_nodes_is_asked_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it was asked the explanation looks at no node, however many kinds of pods there are."""
+    looks, free = [0], Packing._free
+
+    def looked(self: Packing, node: NodeInfo) -> dict[str, int]:
+        looks[-1] += 1
+        return free(self, node)
+
+    cluster = cluster_of(nodes(*[2] * 3000))
+    queues = Admissions(
+        cluster_queue("cq", 90_000), local_queue(), options=Options(require_room=True)
+    )
+    sets = [pod_set(shape(cpu), 2500, name=f"s{cpu}") for cpu in (1, 2, 3, 4)]
+    queues.put(workload("w", tuple(sets)))
+    seen = view(queues, cluster=cluster)
+    monkeypatch.setattr(Packing, "_free", looked)
+    looks.extend(0 for _ in look_at_nodes(key("w"), seen))
+    whole, most = sum(looks), max(looks)
+    found = explain(key("w"), seen)
+
+    assert found is not None
+    assert found.reason == "WaitingForRoom"
+    assert whole > 10_000
+    assert most <= 2 * 3000
+    assert sum(looks) == whole

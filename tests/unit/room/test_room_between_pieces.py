@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from extender.api.core_v1 import Toleration
 from extender.api.wellknown import REQUIRE_ROOM_ANNOTATION
 from extender.queueing.cycle import Admit, Wait
 from extender.queueing.options import Options
+from extender.room import packing
 from extender.room.awaited import Awaited
 from extender.room.nodes import NodeRoom
 from extender.room.packing import Packing
@@ -16,6 +18,7 @@ from extender.state.nodes import NodeInfo
 from extender.state.pod_log import PodLog
 from extender.state.pods import PodInfo
 from extender.state.queues.records import WorkloadInfo
+from extender.steps import at_once
 from tests.makers import cluster_of, key, node, pod, shape
 from tests.queue_makers import (
     Admissions,
@@ -65,7 +68,7 @@ def free(queues: Admissions) -> int:
     """Return for how many pods of one CPU there is room."""
     found = room(queues)
     asked = asks("probe", 99)
-    text = found.lack(asked, admission(asked).assignments)
+    text = at_once(found.lack(asked, admission(asked).assignments))
     assert text is not None
     return int(text.split(" of ")[0].removeprefix("room for "))
 
@@ -267,3 +270,102 @@ def test_nodes_are_looked_at_in_pieces_for_a_queue_that_got_its_head_in_between(
     assert found == {key("small"): Admit, key("late"): Admit}
     assert sum(looks) == 2500
     assert max(looks) <= 500
+
+
+def unlike(name: str, *counts: int) -> WorkloadInfo:
+    """Return a workload of pods of one CPU, of as many kinds as there are counts."""
+    kinds = [replace(ONE, tolerations=(Toleration(f"t{n}"),)) for n in range(len(counts))]
+    sets = enumerate(zip(kinds, counts, strict=True))
+    return workload(name, tuple(pod_set(kind, n, name=f"s{number}") for number, (kind, n) in sets))
+
+
+@pytest.fixture
+def free_looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return how often the room of a node is looked at: the last number grows."""
+    found, free = [0], Packing._free
+
+    def counting(self: Packing, node: NodeInfo) -> dict[str, int]:
+        found[-1] += 1
+        return free(self, node)
+
+    monkeypatch.setattr(Packing, "_free", counting)
+    return found
+
+
+def test_a_question_of_many_kinds_is_answered_in_pieces(free_looks: list[int]) -> None:
+    """A piece looks at some nodes, or takes back what was placed on all of them, once."""
+    queues, _ = scene(*[2] * 3000)
+    queues.put(cluster_queue(cpu=100_000))
+    queues.put(unlike("w", *[1000] * 7))
+    outcomes = []
+    for outcome in queues.decide_slowly():
+        free_looks.append(0)
+        outcomes.append(outcome)
+
+    assert [type(each) for each in outcomes if each is not None] == [Wait]
+    assert sum(free_looks) > 20 * 3000
+    assert max(free_looks) <= 2 * 3000
+
+
+@pytest.fixture
+def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have one node looked at in each piece."""
+    monkeypatch.setattr(packing, "_PIECE", 1)
+
+
+@pytest.mark.usefixtures("slowly")
+def test_room_that_goes_while_it_is_asked_for_is_not_given() -> None:
+    queues, cluster = scene(2, 2)
+    queues.put(unlike("w", 2, 2))
+    outcomes, pauses = [], 0
+    for outcome in queues.decide_slowly():
+        outcomes.append(outcome)
+        pauses += room(queues).asking
+        if pauses == 2 and room(queues).asking:
+            cluster.apply(ev.PodApplied(replace(pod("other"), shape=ONE, node="n1")))
+
+    assert pauses > 2
+    [found] = [each for each in outcomes if each is not None]
+    assert isinstance(found, Wait)
+    assert "room for 3 of 4" in found.message
+
+
+@pytest.mark.usefixtures("slowly")
+def test_room_that_comes_while_it_is_asked_for_is_asked_for_soon() -> None:
+    queues, cluster = scene(2, 1)
+    queues.put(unlike("w", 2, 2))
+    outcomes = []
+    for outcome in queues.decide_slowly():
+        outcomes.append(outcome)
+        if room(queues).asking:
+            cluster.apply(ev.NodeApplied(node("n1", 2)))
+    assert [type(each) for each in outcomes if each is not None] == [Wait]
+    assert queues.last.moved
+
+    queues.pending.release_roomless()
+    assert queues.admitted() == ["w"]
+    assert not queues.last.moved
+
+
+@pytest.mark.usefixtures("slowly")
+def test_a_judgement_ends_though_the_state_changes_in_each_pause() -> None:
+    queues, cluster = scene(2, 2, 2)
+    queues.put(unlike("w", 2, 2))
+    outcomes = []
+    for number, outcome in enumerate(queues.decide_slowly()):
+        outcomes.append(outcome)
+        cluster.apply(ev.PodApplied(replace(pod("other", priority=number), shape=ONE, node="n2")))
+
+    assert len(outcomes) > 10
+    assert [type(each) for each in outcomes if each is not None] == [Admit]
+
+
+def test_who_has_quota_keeps_its_room_though_its_node_is_filled_by_another() -> None:
+    queues, cluster = scene(1, 1)
+    admitted(queues, "a", 1)
+    found = looked_at(queues)
+    [[kept]] = found._placed.values()
+    cluster.apply(ev.PodApplied(replace(pod("other"), shape=ONE, node=kept.node.name)))
+
+    assert found.look_again()
+    assert free(queues) == 0
