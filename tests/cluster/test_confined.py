@@ -64,17 +64,27 @@ def unbounded(control_plane: ControlPlane, api: Api) -> None:
 def as_account(control_plane: ControlPlane, api: Api, name: str) -> Iterator[Api]:
     """Yield the API server as an account sees it, once it may do all and the policies hold."""
     with Api(control_plane.service_account_kubeconfig(NAMESPACE, name)) as account:
+        name = f"probe-{uuid4().hex[:8]}"
+        groups = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
+        probes = {
+            "/api/v1/namespaces/default/pods": objects.pod(name),
+            groups: objects.pod_group(name, 2),
+        }
 
         def held() -> bool:
-            body = objects.pod(f"probe-{uuid4().hex[:8]}")
-            try:
-                account.request("POST", "/api/v1/namespaces/default/pods", body=body, params=DRY)
-            except ApiError as error:
-                return "ValidatingAdmissionPolicy" in str(error)
-            return False
+            return all(is_refused(account, path, body) for path, body in probes.items())
 
         api.wait_for("the policies are in force", held, SECONDS)
         yield account
+
+
+def is_refused(account: Api, path: str, body: Object) -> bool:
+    """Return whether a policy refuses to create an object; nothing is stored."""
+    try:
+        account.request("POST", path, body=body, params=DRY)
+    except ApiError as error:
+        return "ValidatingAdmissionPolicy" in str(error)
+    return False
 
 
 DRY = {"dryRun": "All"}
