@@ -7,7 +7,7 @@ an answer may have changed.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
@@ -44,6 +44,7 @@ from extender.queueing import transitions as to
 from extender.queueing.options import Options
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
+from extender.runtime.pacer import Pacer
 from extender.state.queues import events as ev
 from extender.state.queues.records import ClusterQueueInfo, JobObject, WorkloadInfo
 from extender.state.queues.store import Queues
@@ -53,6 +54,11 @@ _log = structlog.get_logger(__name__)
 
 class UndecidedError(ApiError):
     """Nobody can tell what is to be done about a job: it waits as one whose write failed."""
+
+
+_MANY: Final = 64
+"""Objects of one job that are decoded with rests: fewer take a millisecond or two."""
+_NOTHING: Final[Mapping[int, tuple[JobObject, Any]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,7 @@ class JobController:
             manages_all=options.manage_without_queue_name,
         )
         self._record = record
-        self._clock = clock
+        self._clock, self._pacer = clock, Pacer(clock)
         self._options = options
         self.aside = SetAside()
         """Where jobs are put about which nothing can be decided."""
@@ -125,6 +131,7 @@ class JobController:
     async def reconcile(self, key: tuple[str, str]) -> float | None:
         """Take the steps that are due for a job. Raises ApiError, also where it cannot decide."""
         await self._objects.make_sure(key)
+        decoded = await self._decode(key)
         objects = self._snapshot.unit(key)
         if not objects:
             self._courses.forget(key)
@@ -140,7 +147,7 @@ class JobController:
             for each in objects:  # nobody would tell of its end
                 self._queues.apply(ev.JobDeleted(each))
             return None
-        job, found, actions = self._decide(objects, own)
+        job, found, actions = self._decide(objects, own, decoded)
         self._take_back(key)
         if own:
             self._tell_of_settings(job, found, own)
@@ -174,11 +181,33 @@ class JobController:
         if told:
             self._tell(job, found, Note(Word.OVERRIDE_LIMITED, told, warning=True))
 
+    async def _decode(self, key: tuple[str, str]) -> Mapping[int, tuple[JobObject, Any]]:
+        """Return by `id` the objects of a job of very many, decoded with rests in between.
+
+        Those few are left out that came or changed meanwhile.
+        """
+        decoded: dict[int, tuple[JobObject, Any]] = {}
+        while True:
+            new = [each for each in self._snapshot.unit(key) if id(each) not in decoded]
+            if len(new) < _MANY:
+                return decoded
+            for each in new:
+                try:
+                    decoded[id(each)] = each, msgspec.json.decode(each.raw)
+                except msgspec.MsgspecError:  # it is set aside where the job is decided about
+                    return decoded
+                if self._pacer.is_due:
+                    await self._pacer.rest()
+            await self._pacer.rest()
+
     def _decide(
-        self, objects: Sequence[JobObject], own: Sequence[WorkloadInfo]
+        self,
+        objects: Sequence[JobObject],
+        own: Sequence[WorkloadInfo],
+        decoded: Mapping[int, tuple[JobObject, Any]],
     ) -> tuple[GenericJob, JobObject, Actions]:
         try:
-            job = self._wrap(objects, own)
+            job = self._wrap(objects, own, decoded)
             found = self._first(objects, job)
             return job, found, decide(job, own, self._context(found, job, own))
         except Exception as error:  # a kind that others added, or data nobody thought of
@@ -250,9 +279,17 @@ class JobController:
         everything = self._options.manage_without_queue_name
         return everything or any(each.queue_name for each in objects)
 
-    def _wrap(self, objects: Sequence[JobObject], own: Sequence[WorkloadInfo] = ()) -> GenericJob:
+    def _wrap(
+        self,
+        objects: Sequence[JobObject],
+        own: Sequence[WorkloadInfo] = (),
+        decoded: Mapping[int, tuple[JobObject, Any]] = _NOTHING,
+    ) -> GenericJob:
         integration = self._options.integrations[objects[0].kind]
-        sources = [msgspec.json.decode(each.raw) for each in objects]
+        sources = [
+            decoded[id(each)][1] if id(each) in decoded else msgspec.json.decode(each.raw)
+            for each in objects
+        ]
         if not integration.compose:
             return integration.wrap(*sources)
         job = integration.wrap_all(sources)

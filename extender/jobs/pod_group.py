@@ -293,8 +293,11 @@ def _is_ours(pod: Object) -> bool:
 
 
 def _is_held(pod: Object) -> bool:
-    gates = fields.objects(pod, "spec", "schedulingGates")
-    return any(fields.text(each, "name") == names.ADMISSION_GATE for each in gates)
+    spec = pod.get("spec")  # by hand, as the phase: a decision asks some ten times of each pod
+    gates = spec.get("schedulingGates") if type(spec) is dict else None
+    if not gates or type(gates) is not list:
+        return False
+    return any(type(g) is dict and g.get("name") == names.ADMISSION_GATE for g in gates)
 
 
 def _is_leaving(pod: Object) -> bool:
@@ -302,7 +305,9 @@ def _is_leaving(pod: Object) -> bool:
 
 
 def _phase(pod: Object) -> str:
-    return fields.text(pod, "status", "phase")
+    status = pod.get("status")
+    phase = status.get("phase") if type(status) is dict else None
+    return phase if type(phase) is str else ""
 
 
 def _has_ended(pod: Object) -> bool:
