@@ -234,15 +234,15 @@ def below_zero(reconciler: Reconciler) -> list[str]:
 def held(api: Api, queue: str) -> Decimal:
     """Return the CPU that a ClusterQueue says is reserved; nothing that it says is negative."""
     status = api.get(QUEUES, queue).get("status", {})
-    told = [
+    amounts = [
         (table, each)
         for table in ("flavorsReservation", "flavorsUsage")
         for flavor in status.get(table, [])
         for each in flavor["resources"]
     ]
-    for _, each in told:
+    for _, each in amounts:
         assert min(parse(each[name]) for name in ("total", "borrowed") if name in each) >= 0, each
-    cpu = (parse(e["total"]) for t, e in told if (t, e["name"]) == ("flavorsReservation", "cpu"))
+    cpu = (parse(e["total"]) for t, e in amounts if (t, e["name"]) == ("flavorsReservation", "cpu"))
     return sum(cpu, Decimal(0))
 
 
@@ -262,7 +262,7 @@ def test_absurd_amounts(
     api: Api, reconciler: Reconciler, tenant: Tenant, others: Others, queues: Queues, kind: str
 ) -> None:
     api.apply(CRDS)
-    # They could borrow from a queue that nobody uses.
+    # They could borrow from a queue that is not in use.
     cohort = queues.name("cohort")
     queue = queues.cluster_queue("tenant", cpu=1, cohortName=cohort)
     queues.cluster_queue("lender", cpu=1, cohortName=cohort)

@@ -173,7 +173,7 @@ def test_absurd_groups_concern_their_tenant_alone(
         {"labels": {LABELS[version]: "G" * 63}},
         {"labels": {LABELS[version]: "end"}, "node_name": "no-such-node"},
         {"labels": {LABELS[version]: "end"}, "priority_class": "system-node-critical"},
-        {"labels": {LABELS[version]: "end"}, "scheduler_name": "nobody"},
+        {"labels": {LABELS[version]: "end"}, "scheduler_name": "none"},
         {"labels": {LABELS[version]: "end"}, "gates": ["scheduling.x-k8s.io/gang", "a.b/c"]},
     )
     for number, options in zip(count(), odd, strict=False):
@@ -246,17 +246,17 @@ def odd_statuses() -> list[Object]:
     """Return statuses of PodGroups that only a person with too many rights could write."""
     moment = "2026-01-01T00:00:00Z"
 
-    def told(kind: str, reason: str, message: str, status: str = "False") -> Object:
+    def condition(kind: str, reason: str, message: str, status: str = "False") -> Object:
         said = {"type": kind, "status": status, "reason": reason, "message": message}
         return {"conditions": [{**said, "lastTransitionTime": moment}]}
 
     return [
         {"phase": "Finished", "scheduled": FAR, "running": FAR, "succeeded": FAR, "failed": FAR},
         {"phase": "Running", "scheduleStartTime": "0001-01-01T00:00:00Z", "occupiedBy": "x" * 5000},
-        told("Permitted", "WaitingForBind", "m" * 30000),
-        told("Permitted", "QuorumReached", "", "True"),
-        told("Scheduled", "Scheduled", "", "True"),
-        told("Partial", "Evicted", "", "True"),
+        condition("Permitted", "WaitingForBind", "m" * 30000),
+        condition("Permitted", "QuorumReached", "", "True"),
+        condition("Scheduled", "Scheduled", "", "True"),
+        condition("Partial", "Evicted", "", "True"),
     ]
 
 

@@ -315,7 +315,7 @@ def test_one_that_needs_more_than_its_namespace_may_have_claims_and_bars_nothing
     assert claims(there, options=half) == {"slim": {"n0": 4, "n1": 4}}
 
 
-def test_a_group_that_its_namespace_may_claim_nothing_for_is_told_apart() -> None:
+def test_a_claim_says_that_the_limit_of_its_namespace_left_it_no_nodes() -> None:
     """It is the limit of its namespace, and neither the nodes nor those that go first."""
     half = replace(OPTIONS, claim_nodes_percentage=50)
     there = [full(*nodes(4, 4, 4, 4)), group("wide", 800.0, size=3)]

@@ -123,7 +123,7 @@ def test_a_priority_class_concerns_the_jobs_that_name_it(queues: Queues) -> None
     assert queues.apply(ev.Applied(WorkloadPriorityClassInfo("high", 10))).jobs == {UNIT}
 
 
-def test_a_class_is_told_of_when_its_value_is_new(queues: Queues) -> None:
+def test_a_class_is_in_a_change_when_its_value_is_new(queues: Queues) -> None:
     for value in (10, 20):
         found = ev.Applied(WorkloadPriorityClassInfo("high", value))
         assert queues.apply(found).priority_classes == {"high"}
