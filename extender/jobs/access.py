@@ -172,9 +172,9 @@ def _validations(of: Integration) -> Iterator[Object]:
         "annotations, nodeSelector, tolerations and schedulingGates",
     )
     if says_status:
-        told = " && ".join((_part("metadata", _BOOKKEEPING), _part("status", tree["status"])))
+        rule = " && ".join((_part("metadata", _BOOKKEEPING), _part("status", tree["status"])))
         yield _refusal(
-            _where("status", told), f"status: of a {kind} the reconciler only changes {fields}"
+            _where("status", rule), f"status: of a {kind} the reconciler only changes {fields}"
         )
 
 

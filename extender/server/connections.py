@@ -93,8 +93,8 @@ class Connections:
         if self._closed is not None:
             self._closed.labels(reason).inc()
 
-    def tell_of_handshakes(self, change: int) -> None:
-        """Take note that so many more TLS handshakes are under way."""
+    def count_handshakes(self, change: int) -> None:
+        """Add `change` to the gauge of TLS handshakes that are under way."""
         if self._handshakes is not None:
             self._handshakes.inc(change)
 

@@ -2,8 +2,8 @@
 
 asyncio's own server shows a connection to its protocol only after the handshake. Until then each
 one takes a file descriptor, uncounted, for as long as the time-out lets it. Here there are so many
-at most. One more cuts off the oldest of the address that has the most: a client that means well is
-done within milliseconds, and so it is never the oldest among those that hang.
+at most. One more cuts off the oldest of the address that has the most: an ordinary client finishes
+within milliseconds, and so it is never the oldest among those that hang.
 """
 
 import asyncio
@@ -149,7 +149,7 @@ class TlsListener:
                 return
             connection.settimeout(0)
             begun = self._handshakes.begin(connection, address[0])
-            self._connections.tell_of_handshakes(+1)
+            self._connections.count_handshakes(+1)
             task = self._loop.create_task(self._shake(begun))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -179,7 +179,7 @@ class TlsListener:
             FAULTS.report("handshake", error)
         finally:
             self._handshakes.end(begun)
-            self._connections.tell_of_handshakes(-1)
+            self._connections.count_handshakes(-1)
 
 
 async def listening(host: str, port: int, *, backlog: int) -> list[socket.socket]:

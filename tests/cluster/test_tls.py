@@ -238,7 +238,7 @@ def open_files(process: Component) -> int:
     return len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
 
 
-def test_handshakes_that_hang_take_few_files_and_nobody_waits_for_them(
+def test_handshakes_that_hang_take_few_files_and_other_clients_are_served(
     control_plane: ControlPlane, tls: TlsExtender
 ) -> None:
     process = tls.process
