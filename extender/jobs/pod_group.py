@@ -76,6 +76,8 @@ class PodGroup:
         self._pods = sorted(ours, key=_age)
         self._left = [each for each in self._pods if not _is_leaving(each)]
         self._told: Mapping[str, int] = {}
+        self._suspended: bool | None = None
+        """Whether it is, once that was asked: a decision asks some times."""
 
     def remember(self, done: Mapping[str, int]) -> None:
         """Take how many pods of each pod set are known to have succeeded, those too that are gone.
@@ -143,13 +145,16 @@ class PodGroup:
 
     def is_suspended(self) -> bool:
         """Return whether no pod was let go that has not ended."""
-        return all(_is_held(each) or _has_ended(each) for each in self._left)
+        if self._suspended is None:
+            self._suspended = all(_is_held(each) or _has_ended(each) for each in self._left)
+        return self._suspended
 
     def suspend(self) -> None:
         """Do nothing: a pod cannot be suspended, it is deleted."""
 
     def unsuspend(self) -> None:
         """Let all pods go."""
+        self._suspended = None
         for pod in self._left:
             _let_go(pod)
 
@@ -235,8 +240,10 @@ class PodGroup:
     def start_steps(self, placements: Sequence[Placement]) -> list[Step]:
         """Return how held pods are let go, as many of each pod set as have quota."""
         steps: list[Step] = []
+        roles = {id(pod): role for pod, role in self._roles}
+        roles |= {id(pod): _role(pod) for pod in self._left if id(pod) not in roles}
         for placement in placements:
-            mine = [each for each in self._left if _role(each) == placement.name]
+            mine = [each for each in self._left if roles[id(each)] == placement.name]
             room = placement.count - sum(map(_runs, mine))
             held = [each for each in mine if _is_held(each)][: max(0, room)]
             for pod in held[: _BATCH - len(steps)]:
