@@ -330,10 +330,9 @@ def _runs(pod: Object) -> bool:
 
 
 def _age(pod: Object) -> tuple[str, str]:
-    return (
-        fields.text(pod, "metadata", "creationTimestamp"),
-        fields.text(pod, "metadata", "name"),
-    )
+    meta = fields.mapping(pod, "metadata")
+    created, name = meta.get("creationTimestamp"), meta.get("name")
+    return created if type(created) is str else "", name if type(name) is str else ""
 
 
 def _role(pod: Object) -> str:
