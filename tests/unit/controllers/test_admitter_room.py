@@ -15,6 +15,7 @@ from extender.kube.recorder import Event
 from extender.queueing.cycle import Outcome
 from extender.queueing.options import Options
 from extender.room.nodes import NodeRoom
+from extender.room.packing import Packing
 from extender.state.cluster import Cluster
 from extender.state.queues import events as ev
 from extender.state.queues.records import Meta, NamespaceInfo, WorkloadInfo
@@ -169,6 +170,29 @@ async def test_nobody_is_tried_for_room_who_has_it(cluster: Cluster) -> None:
         tell(bench.cluster, node("m", 3))
         await asyncio.sleep(10 * ROOM_ROUND)
         assert len(bench.metrics.cycles) == before
+
+
+async def test_room_that_comes_while_it_is_asked_for_is_not_missed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, slack = [], Packing._slack
+
+    def growing(self: Packing, *given: Any) -> float:
+        if not asked:
+            tell(cluster, node("m", 2))
+        asked.append(given)
+        return slack(self, *given)
+
+    monkeypatch.setattr(Packing, "_slack", growing)
+    tell(cluster, *nodes(2))
+    bench = Bench(cluster)
+    task = asyncio.create_task(bench.admitter.run())
+    bench.put("w", 4)
+    await asyncio.sleep(1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert bench.told("w").startswith("QuotaReserved: ")
 
 
 async def test_the_last_of_many_is_tried_while_nodes_change_all_the_time(cluster: Cluster) -> None:
