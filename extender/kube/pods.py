@@ -9,7 +9,13 @@ import msgspec
 from extender.api.core_v1 import Pod
 from extender.api.wellknown import GANG_GATE, WOKEN_ANNOTATION
 from extender.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
-from extender.kube.errors import ConflictError, InvalidError, NotFoundError, UnknownOutcomeError
+from extender.kube.errors import (
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
 from extender.kube.lists import decoded
 
 _encode = msgspec.json.Encoder().encode
@@ -39,7 +45,9 @@ class PodWriter:
     async def bind(self, pod: PodRef, node: str) -> None:
         """Put a pod on a node; a pod that is there already is a success.
 
-        The UID is a precondition, so a namesake that came later is never bound. Raises ApiError.
+        The UID is a precondition, so a namesake that came later is never bound. Raises ApiError;
+        UnavailableError also for a conflict with nothing: the API server answers 409 for whatever
+        goes wrong between it and etcd (`assignPod` of its pod storage).
         """
         binding = {
             "apiVersion": "v1",
@@ -49,16 +57,23 @@ class PodWriter:
         }
         try:
             await self._client.request("POST", f"{pod.path}/binding", body=_encode(binding))
-        except (ConflictError, UnknownOutcomeError):
-            if not await self._is_bound(pod, node):
+        except (ConflictError, UnknownOutcomeError) as error:
+            found = await self._find(pod)
+            if found is not None and found.spec.node_name == node:
+                return
+            if found is None or found.spec.node_name or found.metadata.deletion_timestamp:
                 raise
+            if isinstance(error, ConflictError):
+                raise UnavailableError(str(error), status=error.status) from error
+            raise
 
-    async def _is_bound(self, pod: PodRef, node: str) -> bool:
+    async def _find(self, pod: PodRef) -> Pod | None:
+        """Return that very pod, None where it is gone."""
         try:
             found = decoded(_decode_pod, await self._client.request("GET", pod.path))
         except NotFoundError:
-            return False
-        return found.metadata.uid == pod.uid and found.spec.node_name == node
+            return None
+        return found if found.metadata.uid == pod.uid else None
 
     async def wake(self, pod: PodRef, *, at: str) -> None:
         """Touch a pod's metadata so that kube-scheduler tries it again; one that is gone is fine.

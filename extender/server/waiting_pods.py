@@ -94,6 +94,8 @@ class WaitingPods:
         self._holds: dict[str, dict[str, _Hold]] = {}
         self._deadlines: dict[str, _Deadline] = {}
         self._keep_until: dict[str, float] = {}
+        self._released: set[str] = set()
+        """Members whose gang was released and whose own Binding failed, while room is kept."""
         cluster.subscribe(self.on_change)
 
     async def wait(self, pod: PodInfo, node: str, gone: Gone) -> Refuse | None:
@@ -104,6 +106,10 @@ class WaitingPods:
         if denied is not None:  # the group failed between this pod's filter and its bind
             self._metrics.decisions.labels("bind", denied.reason).inc()
             return denied
+        if pod.uid in self._released:
+            # Its gang has started: it follows alone, also where some members are done by now.
+            self._cluster.apply(ev.PodBinding(pod, node))
+            return None
         hold = _Hold(pod, node, self._loop.create_future())
         self._supersede(group, pod.uid)
         holds = self._holds.setdefault(group, {})
@@ -144,6 +150,9 @@ class WaitingPods:
             # A condition that repeats our own refusal is no news.
             if pod and not post_filter.is_ours(pod.unschedulable or "", pod.group or ""):
                 self.found_no_node(uid)
+        if self._released:
+            planned = self._snapshot.planned_node
+            self._released -= {uid for uid in self._released if planned(uid) is None}
         for group in change.groups:
             self._memory.forgive(group)
             self._end_lost_holds(group)
@@ -168,6 +177,7 @@ class WaitingPods:
         failing = {uid: at for uid, at in self._keep_until.items() if _is_pending(pods.get(uid))}
         self._keep_until = failing
         if now < failing.setdefault(pod.uid, now + self._timeout(pod.group or "")):
+            self._released.add(pod.uid)
             self._cluster.apply(ev.Planned({pod.uid: node}))
         else:
             self._cluster.apply(ev.Unreserved((pod.uid,)))
@@ -239,6 +249,8 @@ class WaitingPods:
         if group not in self._deadlines:
             self._set_deadline(group)
         now, deadline = self._loop.time(), self._deadlines[group].at
+        if now < deadline and not tally.waiting and tally.planned <= self._released:
+            return  # the gang has started, whatever became of its members since
         match permit.decide(group, snapshot=self._snapshot, now=now, deadline=deadline):
             case Allow():
                 self._release(group)

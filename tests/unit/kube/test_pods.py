@@ -85,7 +85,10 @@ async def test_a_binding_that_nobody_answered_for_is_looked_up() -> None:
 
 ELSE: dict[str, dict[str, Any] | ApiError] = {
     "on another node": bound("u", "n1"),
-    "on no node": bound("u", None),
+    "being deleted": {
+        "metadata": {"name": "p", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {},
+    },
     "a namesake on the node": bound("other", "n0"),
     "gone meanwhile": NotFoundError("gone", status=404),
 }
@@ -95,6 +98,13 @@ ELSE: dict[str, dict[str, Any] | ApiError] = {
 async def test_any_other_conflict_is_an_error(found: dict[str, Any] | ApiError) -> None:
     with pytest.raises(ConflictError, match="taken"):
         await writer(Recorded(CONFLICT, found)).bind(REF, "n0")
+
+
+async def test_a_conflict_with_nothing_is_passing_trouble() -> None:
+    """The API server answers so when etcd does not."""
+    client = Recorded(CONFLICT, bound("u", None))
+    with pytest.raises(UnavailableError, match="taken"):
+        await writer(client).bind(REF, "n0")
 
 
 async def test_trouble_while_looking_is_passing_trouble() -> None:

@@ -153,6 +153,37 @@ async def test_a_refused_binding_keeps_the_room_of_a_member_for_its_next_try(
     scene.idle()
 
 
+async def test_a_released_member_is_bound_though_the_others_are_done(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    scene.binder.script["gang-0"] = [ConflictError("taken", status=409)]
+    async with asyncio.TaskGroup() as tasks:
+        for each in (A, B):
+            tasks.create_task(scene.bind(each, "n0"))
+    tell(cluster, replace(B, node="n0"))
+    cluster.apply(ev.PodDeleted(B.uid))
+    assert scene.snapshot.planned_node(A.uid) == "n0"
+
+    assert await scene.bind(A, "n0") == ""
+    assert scene.snapshot.tally(GANG).binding == {A.uid}
+
+
+async def test_a_member_whose_kept_room_is_lost_starts_with_its_gang_again(
+    cluster: Cluster,
+) -> None:
+    scene = Scene(cluster, FACTS)
+    scene.binder.script["gang-0"] = [ConflictError("taken", status=409)]
+    async with asyncio.TaskGroup() as tasks:
+        for each in (A, B):
+            tasks.create_task(scene.bind(each, "n0"))
+    cluster.apply(ev.PodDeleted(B.uid))
+    cluster.apply(ev.Unreserved((A.uid,)))
+    tell(cluster, pod("gang-2", group="gang"))
+    cluster.apply(ev.Planned({A.uid: "n0"}))
+
+    want = "gang ns/gang: 1 of 2 pods got a node before the time-out"
+    assert await scene.bind(A, "n0") == want
+
+
 async def test_room_is_kept_for_the_time_out_if_the_member_does_not_come_again(
     cluster: Cluster,
 ) -> None:
