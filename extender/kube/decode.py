@@ -190,6 +190,7 @@ class Decoder:
         found = _decode_pod_group(raw)
         min_resources = parse_resources(found.spec.min_resources)
         timeout, said = found.spec.schedule_timeout_seconds, found.metadata.annotations or {}
+        status = _status(found.status)
         return PodGroupInfo(
             namespace=found.metadata.namespace,
             name=found.metadata.name,
@@ -206,9 +207,11 @@ class Decoder:
             on_partial=said.get(ON_PARTIAL_ANNOTATION),
             grant=grants.read(found.status.granted_room),
             done=_count(said.get(DONE_ANNOTATION)) or 0,
+            started=status.started,
+            succeeded=status.succeeded,
             generation=found.metadata.generation,
             version=whole(found.metadata.resource_version) or 0,
-            status=_status(found.status),
+            status=status,
         )
 
     @readable("pod template")

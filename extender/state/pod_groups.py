@@ -54,6 +54,10 @@ class PodGroupInfo:
     grant: Grant | None = None
     done: int = 0
     """How many of `min_member` are done for good and are not waited for, its Jobs' pods aside."""
+    started: float | None = None
+    """When it last had no pods behind it and all that it needs, by its status."""
+    succeeded: int = 0
+    """How many of its pods are there that have succeeded, by its status."""
     version: int = field(default=0, compare=False)
     """The resourceVersion in which it was first seen: creation times are whole seconds, and this
     tells the order within one. After a restart it is that of the last change before."""

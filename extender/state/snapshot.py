@@ -140,7 +140,23 @@ class Snapshot:
         need = pod_group.min_member
         begun, done = self._jobs.work.get(pod_group.key, (0, 0))
         beyond = max(0, begun - need)  # pods that the group can do without, and another Job's
-        return max(min(need, 1), need - max(0, done - beyond) - pod_group.done)
+        through = max(0, done - beyond) + (pod_group.done or self._left_behind(pod_group))
+        return max(min(need, 1), need - through)
+
+    def _left_behind(self, pod_group: PodGroupInfo) -> int:
+        """Return how many members have succeeded that began without others of the same start.
+
+        A Binding may fail after its gang was released, and this process may end before it is
+        tried again: members that were there at the start, and have no node, are to follow. Pods
+        that came later are another run of the group, which starts as a whole.
+        """
+        group, started = pod_group.key, pod_group.started
+        if not pod_group.succeeded or started is None or group in self._jobs.work:
+            return 0
+        if len(self.tally(group).members) >= pod_group.min_member:
+            return 0
+        behind = any(pod.node is None and pod.created <= started for pod in self.members(group))
+        return pod_group.succeeded if behind else 0
 
     def has_unfinished_jobs(self, key: str) -> bool:
         """Return whether a Job whose pods are members has not ended."""

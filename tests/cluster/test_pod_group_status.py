@@ -336,3 +336,15 @@ def test_what_the_extender_says_and_what_we_say_stand_side_by_side(
         SECONDS,
     )
     assert groups.told()[:2] == ("True", "Scheduled")
+
+
+@pytest.mark.usefixtures("gang", "reconciler")
+def test_members_that_were_left_behind_at_a_start_follow(gangs: Gangs, nodes: NodeFactory) -> None:
+    """As after a crash between two Bindings of a gang, whose first members end before long."""
+    [node] = nodes(1, "2")
+    gangs.create_group("g", 4)
+    gangs.add("g", 2, cpu="1", node_name=node, run_for="8s")
+    gangs.add("g", 2, start=2, cpu="1")
+    gangs.await_phases("g", Running=2, Pending=2)
+
+    gangs.await_phases("g", Running=2, Succeeded=2, timeout=60)

@@ -145,6 +145,28 @@ def test_the_quorum_is_what_jobs_have_not_done_yet(
     assert cluster.snapshot().quorum(pod_group(min_member=need)) == quorum
 
 
+BEHIND: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
+    "they follow those that are done": ({}, {"created": 9.0}, 2),
+    "nothing has succeeded": ({"succeeded": 0}, {"created": 9.0}, 9),
+    "the group has never begun": ({"started": None}, {"created": 9.0}, 9),
+    "another run of the group": ({}, {"created": 11.0}, 9),
+    "all have nodes": ({}, {"created": 9.0, "on": "n0"}, 9),
+    "enough are there for a gang": ({"min_member": 2}, {"created": 9.0}, 2),
+    "a Job says what is done": ({"done": 1}, {"created": 9.0}, 8),
+}
+
+
+@pytest.mark.parametrize(("said", "left", "quorum"), BEHIND.values(), ids=BEHIND)
+def test_members_that_were_left_behind_at_a_start_are_to_follow(
+    said: dict[str, Any], left: dict[str, Any], quorum: int, cluster: Cluster
+) -> None:
+    fields = {"min_member": 9, "started": 10.0, "succeeded": 7, **said}
+    for name in ("a", "b"):
+        tell(cluster, pod(name, group="gang", **left))
+
+    assert cluster.snapshot().quorum(pod_group(**fields)) == quorum
+
+
 def test_jobs_are_counted_once_and_leave_nothing(cluster: Cluster) -> None:
     group = pod_group(min_member=9)
     tell(cluster, ev.JobApplied(JobInfo("j", GANG, 4, 2)), ev.JobApplied(JobInfo("j", GANG, 4, 3)))
