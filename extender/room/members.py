@@ -33,6 +33,12 @@ def declared(workload: WorkloadInfo, cluster: Snapshot) -> Iterator[PodInfo]:
     return (cluster.pods[uid] for uid in cluster.of_workload(workload.key))
 
 
+def ending(key: str, cluster: Snapshot) -> Iterator[PodInfo]:
+    """Yield the pods that say that they are of a workload which is gone, and are being deleted."""
+    pods = (cluster.pods[uid] for uid in cluster.of_workload(key))
+    return (pod for pod in pods if pod.terminating)
+
+
 def workloads_of(pod: PodInfo, queues: QueueSnapshot, cluster: Snapshot) -> Collection[str]:
     """Return the workloads that a pod is of, by what it says, or by who made it."""
     return (pod.workload,) if pod.workload is not None else _owners(pod, queues, cluster)

@@ -17,7 +17,7 @@ from extender.resources.quantity import Resources, add, show, subtract
 from extender.room.answers import Answer, Answers, Gains, key_of
 from extender.room.awaited import Awaited
 from extender.room.kinds import Kinds
-from extender.room.members import members
+from extender.room.members import ending, members
 from extender.room.occupied import Like, Occupied
 from extender.room.packing import Found, Packing, Placed, Wanted
 from extender.room.places import Places
@@ -514,11 +514,17 @@ class NodeRoom:
         counts: Counter[tuple[str, Like]] = Counter()
         there: dict[str, NodeInfo] = {}
         queues, cluster = self._queues, self._cluster
-        for workload in [queues.workloads[key] for key in workloads if key in queues.workloads]:
-            for each in self._placed.get(workload.key, ()):
+        for key in workloads:
+            workload = queues.workloads.get(key)
+            for each in self._placed.get(key, ()) if workload is not None else ():
                 there[each.node.name] = each.node
                 counts[each.node.name, each.like] += each.count
-            for pod in members(workload, queues=queues, cluster=cluster):
+            pods = (
+                members(workload, queues=queues, cluster=cluster)
+                if workload is not None
+                else ending(key, cluster)
+            )
+            for pod in pods:
                 node = cluster.nodes.get(pod.node or "")
                 if node is not None:
                     there.setdefault(node.name, node)

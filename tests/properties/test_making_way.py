@@ -186,7 +186,7 @@ class World:
         self.cluster.apply(
             cluster_events.PodApplied(
                 pod(name, self.each, on=f"n{node}", controller=f"job-{job.name}",
-                    terminating=terminating)
+                    workload=f"ns/{job.name}", terminating=terminating)
             )
         )  # fmt: skip
 
@@ -284,6 +284,53 @@ COURSES = st.builds(
         seed=6467,
     )
 )  # a head of a strict queue goes, for which quota was kept
+@example(
+    Course(
+        sizes=[2, 2, 4, 2],
+        each=2,
+        queues=[(5, False, "BestEffortFIFO", "LowerPriority", "Any")],
+        comes=[
+            ((0, 2, 0), 4),
+            ((0, 1, 0), 5),
+            ((0, 2, 0), 7),
+            ((0, 1, 0), 7),
+            ((0, 1, 2), 6),
+            ((0, 1, 0), 2),
+            ((0, 1, 0), 2),
+            ((0, 3, 2), 4),
+            ((0, 1, 0), 3),
+            ((0, 2, 3), 9),
+            ((0, 1, 0), 4),
+            ((0, 1, 0), 3),
+            ((0, 1, 0), 7),
+            ((0, 2, 1), 8),
+        ],
+        seed=323,
+    )
+)  # a victim is deleted while its pods still end
+@example(
+    Course(
+        sizes=[4, 2, 3, 2],
+        each=2,
+        queues=[(5, False, "BestEffortFIFO", "LowerPriority", "Any")],
+        comes=[
+            ((0, 2, 1), 4),
+            ((0, 1, 0), 5),
+            ((0, 2, 0), 7),
+            ((0, 1, 2), 7),
+            ((0, 1, 0), 7),
+            ((0, 1, 0), 2),
+            ((0, 3, 2), 4),
+            ((0, 1, 0), 2),
+            ((0, 1, 0), 4),
+            ((0, 2, 3), 9),
+            ((0, 1, 0), 7),
+            ((0, 1, 0), 4),
+            ((0, 1, 0), 2),
+        ],
+        seed=8,
+    )
+)  # the same, and another victim of its was admitted again meanwhile
 def test_nobody_waits_for_what_is_there(course: Course) -> None:
     """Whoever kept something from others and goes away has them tried again."""
     world = course.world()
