@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from tests.chaos import report
 from tests.chaos.judge import Judge
-from tests.chaos.report import lines
 from tests.chaos.scenarios import Outcome
 from tests.harness import objects
 
@@ -81,7 +81,7 @@ def test_the_report_adds_up_and_says_what_was_lost() -> None:
     fine.kills["etcd"] = 2
     bad = Outcome("etcd compacted", gangs=1, jobs=1, lost=["partial gang: g"])
     bad.faults["compaction"] = 1
-    report = list(lines([fine, bad]))
-    assert report[-1] == "in all: 2 kills, 1 faults, 4 gangs, 5 Jobs; lost: 1"
-    assert "  lost: nothing" in report
-    assert "    partial gang: g" in report
+    lines = [line for each in (fine, bad) for line in report.of_one(each)]
+    assert report.in_all([fine, bad]) == "in all: 2 kills, 1 faults, 4 gangs, 5 Jobs; lost: 1"
+    assert "  lost: nothing" in lines
+    assert "    partial gang: g" in lines
