@@ -258,6 +258,12 @@ class PendingQueues:
                     queue.push(line)
                     queue.sweep.add(line.number)
             self._ready.add(name)
+        # A workload that waits for pods of its victims to end stands in a line with its equals:
+        # one of these that lacked quota may have been the last of the line that was judged.
+        for key in list(self._preempting):
+            place = self._places.get(key)
+            if place is not None and place.cluster_queue in again:
+                self.retry(key)
         self._roomless -= again
         return not self._roomless
 

@@ -176,11 +176,17 @@ class WaitingPods:
         now, pods = self._loop.time(), self._snapshot.pods
         failing = {uid: at for uid, at in self._keep_until.items() if _is_pending(pods.get(uid))}
         self._keep_until = failing
-        if now < failing.setdefault(pod.uid, now + self._timeout(pod.group or "")):
+        until = failing.setdefault(pod.uid, now + self._timeout(pod.group or ""))
+        if now < until and not self._is_promised_twice(pod, node):
             self._released.add(pod.uid)
             self._cluster.apply(ev.Planned({pod.uid: node}))
         else:
             self._cluster.apply(ev.Unreserved((pod.uid,)))
+
+    def _is_promised_twice(self, pod: PodInfo, node: str) -> bool:
+        """Return whether others have plans for what a pod has on a node."""
+        asked = (what for what, amount in pod.shape.requests.items() if amount)
+        return self._snapshot.is_overcommitted(node, asked)
 
     def refuse_all(self) -> None:
         """End every hold and take no more: this process is about to stop."""
@@ -223,7 +229,9 @@ class WaitingPods:
         self._metrics.decisions.labels("bind", refusal.reason).inc()
         if hold.pod.uid not in self._snapshot.tally(group).waiting:
             return
-        if refusal.reason is Reason.DISCONNECTED:
+        if refusal.reason is Reason.DISCONNECTED and not self._is_promised_twice(
+            hold.pod, hold.node
+        ):
             self._cluster.apply(ev.Planned({hold.pod.uid: hold.node}))
         else:
             self._cluster.apply(ev.Unreserved((hold.pod.uid,)))

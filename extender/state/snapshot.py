@@ -6,7 +6,7 @@ event loop and neither the writer nor a decision ever awaits; so a snapshot must
 across an `await`.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -307,6 +307,19 @@ class Snapshot:
     def used(self, node: str) -> Mapping[str, int]:
         """Return what the pods on a node take, those that wait for quorum included."""
         return self._tables.used.get(node, {})
+
+    def is_overcommitted(self, node: str, resources: Iterable[str]) -> bool:
+        """Return whether pods and plans take more of one of these than a node has.
+
+        A plan may have been made for room that kube-scheduler had given to another pod already.
+        """
+        found, used = self.nodes.get(node), self.used(node)
+        levels = self._tables.kept.get(node, {}).values()
+        return found is None or any(
+            used.get(what, 0) + sum(kept.get(what, 0) for kept in levels)
+            > found.allocatable.get(what, 0)
+            for what in resources
+        )
 
     def free(
         self, node: NodeInfo, *, priority: int, without: str = "", group: str | None = None

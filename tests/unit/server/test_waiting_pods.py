@@ -575,6 +575,25 @@ async def test_a_watch_for_the_client_that_fails_ends_the_hold(cluster: Cluster)
     scene.idle()
 
 
+async def test_room_that_others_have_plans_for_is_not_kept_after_a_hang_up(
+    cluster: Cluster,
+) -> None:
+    scene = Scene(cluster, [*nodes(2), A, B, C, pod_group(min_member=3)])
+    broken = asyncio.Event()
+
+    async def gone() -> None:
+        await broken.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        held = tasks.create_task(scene.hold(A, "n0", gone))
+        await until(lambda: scene.waiting.held == 1)
+        cluster.apply(ev.Planned({B.uid: "n0", C.uid: "n0"}))
+        broken.set()
+
+    assert held.result() == Reason.DISCONNECTED
+    assert scene.snapshot.tally(GANG).planned == {B.uid, C.uid}
+
+
 async def test_groups_do_not_mix(cluster: Cluster) -> None:
     other = pods(2, group="other")
     scene = Scene(cluster, FACTS, other, pod_group("other", 2))
