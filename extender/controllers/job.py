@@ -7,7 +7,7 @@ an answer may have changed.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import structlog
@@ -20,6 +20,7 @@ from extender.controllers.ancestors import Ancestors
 from extender.controllers.courses import Courses
 from extender.controllers.job_groups import GroupOptions, GroupWriter, JobGroups
 from extender.controllers.job_objects import JobObjects, ObjectWriter
+from extender.controllers.members import Members
 from extender.controllers.succeeded import Succeeded
 from extender.controllers.unreadable import Once, Unreadable
 from extender.controllers.workload_writer import Workloads
@@ -54,11 +55,6 @@ _log = structlog.get_logger(__name__)
 
 class UndecidedError(ApiError):
     """Nobody can tell what is to be done about a job: it waits as one whose write failed."""
-
-
-_MANY: Final = 64
-"""Objects of one job that are decoded with rests: fewer take a millisecond or two."""
-_NOTHING: Final[Mapping[int, tuple[JobObject, Any]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +97,9 @@ class JobController:
             manages_all=options.manage_without_queue_name,
         )
         self._record = record
-        self._clock, self._pacer = clock, Pacer(clock)
+        self._clock = clock
         self._options = options
+        self._members = Members(self._snapshot, options.integrations, Pacer(clock))
         self.aside = SetAside()
         """Where jobs are put about which nothing can be decided."""
         self._aside_as: dict[tuple[str, str], str] = {}
@@ -131,9 +128,10 @@ class JobController:
     async def reconcile(self, key: tuple[str, str]) -> float | None:
         """Take the steps that are due for a job. Raises ApiError, also where it cannot decide."""
         await self._objects.make_sure(key)
-        decoded = await self._decode(key)
+        await self._members.learn(key)
         objects = self._snapshot.unit(key)
         if not objects:
+            self._members.forget(key)
             self._courses.forget(key)
             self._succeeded.forget(key)
             self._unreadable.forget(key)
@@ -147,7 +145,7 @@ class JobController:
             for each in objects:  # nobody would tell of its end
                 self._queues.apply(ev.JobDeleted(each))
             return None
-        job, found, actions = self._decide(objects, own, decoded)
+        job, found, actions = self._decide(objects, own)
         self._take_back(key)
         if own:
             self._tell_of_settings(job, found, own)
@@ -181,33 +179,11 @@ class JobController:
         if told:
             self._tell(job, found, Note(Word.OVERRIDE_LIMITED, told, warning=True))
 
-    async def _decode(self, key: tuple[str, str]) -> Mapping[int, tuple[JobObject, Any]]:
-        """Return by `id` the objects of a job of very many, decoded with rests in between.
-
-        Those few are left out that came or changed meanwhile.
-        """
-        decoded: dict[int, tuple[JobObject, Any]] = {}
-        while True:
-            new = [each for each in self._snapshot.unit(key) if id(each) not in decoded]
-            if len(new) < _MANY:
-                return decoded
-            for each in new:
-                try:
-                    decoded[id(each)] = each, msgspec.json.decode(each.raw)
-                except msgspec.MsgspecError:  # it is set aside where the job is decided about
-                    return decoded
-                if self._pacer.is_due:
-                    await self._pacer.rest()
-            await self._pacer.rest()
-
     def _decide(
-        self,
-        objects: Sequence[JobObject],
-        own: Sequence[WorkloadInfo],
-        decoded: Mapping[int, tuple[JobObject, Any]],
+        self, objects: Sequence[JobObject], own: Sequence[WorkloadInfo]
     ) -> tuple[GenericJob, JobObject, Actions]:
         try:
-            job = self._wrap(objects, own, decoded)
+            job = self._wrap(objects, own)
             found = self._first(objects, job)
             return job, found, decide(job, own, self._context(found, job, own))
         except Exception as error:  # a kind that others added, or data nobody thought of
@@ -259,11 +235,24 @@ class JobController:
             return None
         return self._courses.missed(key, self._clock.monotonic()) or None
 
-    def pods_ready(self, workload: WorkloadInfo) -> bool:
-        """Return whether the pods of a workload's job are ready, by what is known of the job."""
+    async def learn(self, workload: WorkloadInfo) -> None:
+        """Read the objects of a workload's job with rests, if they are very many.
+
+        `pods_ready` then has few to read. The state may have changed in a rest.
+        """
+        first = self._first_of(workload)
+        if first is not None:
+            await self._members.learn(first.unit)
+
+    def _first_of(self, workload: WorkloadInfo) -> JobObject | None:
+        """Return the first object of a workload's job that is known."""
         namespace = workload.meta.namespace
         owners = (self._snapshot.job_of(owner.uid, namespace) for owner in workload.owners)
-        first = next((job for job in owners if job is not None), None)
+        return next((job for job in owners if job is not None), None)
+
+    def pods_ready(self, workload: WorkloadInfo) -> bool:
+        """Return whether the pods of a workload's job are ready, by what is known of the job."""
+        first = self._first_of(workload)
         if first is None:
             return False
         try:
@@ -279,20 +268,11 @@ class JobController:
         everything = self._options.manage_without_queue_name
         return everything or any(each.queue_name for each in objects)
 
-    def _wrap(
-        self,
-        objects: Sequence[JobObject],
-        own: Sequence[WorkloadInfo] = (),
-        decoded: Mapping[int, tuple[JobObject, Any]] = _NOTHING,
-    ) -> GenericJob:
+    def _wrap(self, objects: Sequence[JobObject], own: Sequence[WorkloadInfo] = ()) -> GenericJob:
         integration = self._options.integrations[objects[0].kind]
-        sources = [
-            decoded[id(each)][1] if id(each) in decoded else msgspec.json.decode(each.raw)
-            for each in objects
-        ]
         if not integration.compose:
-            return integration.wrap(*sources)
-        job = integration.wrap_all(sources)
+            return integration.wrap(*(msgspec.json.decode(each.raw) for each in objects))
+        job = integration.wrap_all(self._members.of(objects))
         current = next((each for each in own if not each.finished), None)
         if current is not None and is_composed(job):
             unit = objects[0].unit

@@ -4,7 +4,7 @@ A job that is not seen any more is asked for before its workload is given up: it
 the label by which jobs are watched, and run on. As long as it does, it is asked for again.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, Protocol
 
 from extender.api.wellknown import IN_USE_FINALIZER, PRIORITY_TAKEN
@@ -78,12 +78,14 @@ class WorkloadController:
         self._record = record
         self._clock = clock
         self._given = given
+        self.learn: Callable[[WorkloadInfo], Awaitable[None]] | None = None
+        """Reads the job of a workload with rests, so that `given.pods_ready` has little to do."""
         self._unreadable = Unreadable(readiness.unreadable)
         self._limited = Once()
 
     async def reconcile(self, key: str) -> float | None:
         """Take the next step; return in how many seconds to look again. Raises ApiError."""
-        workload = self._snapshot.workloads.get(key)
+        workload = await self._prepared(key)
         if workload is None:
             self._unreadable.forget(key)
             self._limited.forget(key)
@@ -106,6 +108,14 @@ class WorkloadController:
         if (unseen or foreign) and not orphaned and not workload.finished:
             return ask if again is None else min(ask, again)
         return again
+
+    async def _prepared(self, key: str) -> WorkloadInfo | None:
+        """Return a workload as it is when its job was read, where a decision may ask for that."""
+        workload = self._snapshot.workloads.get(key)
+        if workload is None or workload.admission is None or self.learn is None:
+            return workload
+        await self.learn(workload)
+        return self._snapshot.workloads.get(key)
 
     async def _prioritized(self, workload: WorkloadInfo) -> WorkloadInfo | None:
         """Have a workload take the value of its priority class; return it as it is then."""

@@ -66,7 +66,7 @@ def _owned(job: GenericJob, workload: WorkloadInfo) -> tuple[Action, ...]:
     if not is_composed(job) or not workload.is_of_pods or workload.meta.terminating:
         return ()
     known = {each.uid for each in workload.owners}
-    lasting = {fields.text(each, "metadata", "uid") for each in job.lasting()}
+    lasting = set(job.lasting())
     if not lasting - known or 2 * len(lasting & known) > len(known):
         return ()
     body: Object = {"ownerReferences": owners(job)}

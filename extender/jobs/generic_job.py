@@ -189,12 +189,12 @@ class Finalizing(Protocol):
 class Composed(Protocol):
     """Kinds of which several objects are one job with one workload."""
 
-    def members(self) -> Sequence[Object]:
-        """Return the objects."""
+    def owners(self) -> list[Object]:
+        """Return an owner reference for each object."""
         ...
 
-    def lasting(self) -> Sequence[Object]:
-        """Return the objects that will be there for a while."""
+    def lasting(self) -> Collection[str]:
+        """Return the UIDs of the objects that will be there for a while."""
         ...
 
     def succeeded(self) -> Sequence[tuple[str, str]]:

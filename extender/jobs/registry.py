@@ -11,6 +11,7 @@ from extender.jobs.fields import Object
 from extender.jobs.generic_job import GenericJob, Remembering, is_remembering
 from extender.jobs.jobset import JobSet
 from extender.jobs.kubeflow import MPIJob, PyTorchJob, TFJob, XGBoostJob
+from extender.jobs.pod import Pod, pod_of, read
 from extender.jobs.pod_group import PodGroup, group_of, may_concern
 from extender.jobs.ray import RayJob
 
@@ -30,8 +31,10 @@ class Integration:
     version: str
     plural: str
     build: Callable[[Object], GenericJob]
-    compose: Callable[[Sequence[Object]], GenericJob] | None = None
+    compose: Callable[[Sequence[Pod]], GenericJob] | None = None
     """Makes one job of several objects, where the kind can."""
+    read: Callable[[bytes], Pod] | None = None
+    """Reads one of these objects out of JSON, where the kind can."""
     group_of: Callable[[Object], str] | None = None
     """Tells which objects of a namespace are one job; nothing is one alone."""
     done: Callable[[Object], Mapping[str, int]] | None = None
@@ -53,18 +56,15 @@ class Integration:
 
         An object out of a list does not say of what kind it is: that is added.
         """
-        return self.build(self._named(source))
-
-    def wrap_all(self, sources: Sequence[Object]) -> GenericJob:
-        """Return objects as one job, which owns them from now on; there is at least one."""
-        if self.compose is None:
-            raise TypeError(f"several objects are no job of kind {self.kind}")
-        return self.compose([self._named(each) for each in sources])
-
-    def _named(self, source: Object) -> Object:
         source.setdefault("apiVersion", self.api_version)
         source.setdefault("kind", self.kind)
-        return source
+        return self.build(source)
+
+    def wrap_all(self, members: Sequence[Pod]) -> GenericJob:
+        """Return objects as one job; there is at least one."""
+        if self.compose is None:
+            raise TypeError(f"several objects are no job of kind {self.kind}")
+        return self.compose(members)
 
 
 _SAID: Final = ("integration", "kind", "group", "version", "plural")
@@ -156,8 +156,8 @@ def _pods() -> Integration:
     name, kind, group, version, plural = map(str, said)
 
     def alone(pod: Object) -> GenericJob:
-        return PodGroup([pod])
+        return PodGroup([pod_of(pod)])
 
     return Integration(
-        name, kind, group, version, plural, alone, PodGroup, group_of, concerns=may_concern
+        name, kind, group, version, plural, alone, PodGroup, read, group_of, concerns=may_concern
     )

@@ -153,7 +153,7 @@ def pod_sets_as_json(pod_sets: Sequence[PodSet]) -> list[Object]:
 def owners(job: GenericJob) -> list[Object]:
     """Return the owner references of a job's workload; of several owners none controls it."""
     if is_composed(job):
-        return [_owner(each) for each in job.members()]
+        return job.owners()
     return [{**_owner(job.object), "controller": True, "blockOwnerDeletion": True}]
 
 

@@ -142,15 +142,17 @@ class Queue:
             keeper.reconcile, observer=given.observer("granted-room"), settle=SETTLE
         )
         given.cluster.subscribe(self._on_cluster)
+        of_workloads = WorkloadController(
+            self.queues,
+            workloads,
+            record=recorder.record,
+            clock=clock,
+            given=lifecycle.Given(options, jobs.pods_ready),
+            jobs=self._sources,
+        )
+        of_workloads.learn = jobs.learn
         self._workloads = controller(
-            WorkloadController(
-                self.queues,
-                workloads,
-                record=recorder.record,
-                clock=clock,
-                given=lifecycle.Given(options, jobs.pods_ready),
-                jobs=self._sources,
-            ).reconcile,
+            of_workloads.reconcile,
             observer=given.observer("workload"),
             settle=SETTLE,
         )

@@ -347,7 +347,7 @@ def test_the_reconciler_lets_pods_of_queues_go_and_no_others(
         reconciler.delete("pods", "plain", namespace)
 
     stored = api.create(gated(namespace, **{QUEUE: "q"}))
-    job = builtin()["pod"].wrap_all([deepcopy(stored)])
+    job = builtin()["pod"].wrap(deepcopy(stored))
     [name] = [each.name for each in job.pod_sets()]
     [step] = start_steps(job, [placement(name)])
     reconciler.patch("pods", "p", namespace, body=step.patch)

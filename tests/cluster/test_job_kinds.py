@@ -8,6 +8,7 @@ import pytest
 
 from extender.jobs import templates
 from extender.jobs.generic_job import GenericJob, PodSet, Step
+from extender.jobs.pod import pod_of
 from extender.jobs.pod_group import PodGroup
 from extender.jobs.registry import Integration, builtin
 from extender.jobs.steps import start_steps, stop_steps
@@ -132,7 +133,7 @@ def test_a_group_of_pods_is_let_go_where_its_quota_is(
         api.create(made)
 
     def read() -> GenericJob:
-        return integration.wrap_all(api.list("pods", namespace))
+        return integration.wrap_all([pod_of(each) for each in api.list("pods", namespace)])
 
     assert read().is_suspended()
     pod_sets = read().pod_sets()

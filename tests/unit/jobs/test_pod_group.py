@@ -11,6 +11,7 @@ from extender.jobs import actions as act
 from extender.jobs.actions import Action
 from extender.jobs.decide import decide
 from extender.jobs.generic_job import Step
+from extender.jobs.pod import pod_of
 from extender.jobs.pod_group import PodGroup
 from extender.jobs.registry import builtin
 from extender.jobs.templates import Placement
@@ -64,7 +65,7 @@ def pod(
 
 
 def group(*pods: Any) -> PodGroup:
-    found = INTEGRATION.wrap_all(list(pods))
+    found = INTEGRATION.wrap_all([pod_of(each) for each in pods])
     assert isinstance(found, PodGroup)
     return found
 

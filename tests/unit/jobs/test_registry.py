@@ -41,7 +41,7 @@ def test_an_object_out_of_a_list_is_told_what_it_is() -> None:
 
 def test_several_objects_are_a_job_only_of_a_kind_that_is_made_of_several() -> None:
     with pytest.raises(TypeError, match="Job"):
-        builtin()["batch/job"].wrap_all([{}])
+        builtin()["batch/job"].wrap_all([])
 
 
 @pytest.mark.parametrize(
