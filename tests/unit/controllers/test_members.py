@@ -12,6 +12,7 @@ from extender.controllers.job import JobController, JobOptions
 from extender.controllers.members import MANY, Members
 from extender.controllers.workload import WorkloadController
 from extender.controllers.workload_writer import Workloads
+from extender.jobs.pod import read
 from extender.jobs.registry import builtin
 from extender.queueing.lifecycle import Given
 from extender.queueing.options import Options
@@ -64,6 +65,7 @@ class Scene:
         for number in range(size):
             self.put(number)
         self.members = Members(self.queues.snapshot(), builtin(), Pacer(ManualClock()))
+        read(self.objects[0].raw)  # of a shape that is not known yet parts are decoded twice
 
     @property
     def objects(self) -> Sequence[JobObject]:
