@@ -78,7 +78,7 @@ def await_claims(gangs: Gangs, capped: GangScheduler, count: int) -> None:
         return found == [count]
 
     try:
-        gangs.api.wait_for(f"{count} groups have a claim", are_there, 60)
+        gangs.api.wait_for(f"{count} groups have a claim", are_there, 240)
     except AssertionError:
         raise AssertionError(f"{found} groups have a claim, and not {count}") from None
     gangs.delete([name])
@@ -98,7 +98,7 @@ def await_event(api: Api, namespace: str, name: str, reason: str) -> str:
     return api.wait_for(f"{reason} of {name}", note, 60)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("busy", "quick_reconciler")
 def test_a_thousand_pods_that_could_fit_leave_room_to_others(
     api: Api, capped: GangScheduler, tenant: Tenant, others: Others
