@@ -22,6 +22,7 @@ from extender.state.queues.records import LimitInfo, WorkloadInfo
 from extender.state.queues.store import Queues
 from extender.webhooks import conversion
 from extender.webhooks.jobs import by_kind
+from tests.effort import examples
 
 NESTED = 3000
 DEEP = "\0deep"
@@ -337,7 +338,7 @@ def test_a_decoder_reads_or_says_that_it_cannot(kind: str, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("kind", DECODERS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(JSON)
 def test_a_decoder_reads_any_json_or_says_that_it_cannot(kind: str, found: Any) -> None:
     reads(DECODERS[kind][0], encoded(found))
@@ -345,7 +346,7 @@ def test_a_decoder_reads_any_json_or_says_that_it_cannot(kind: str, found: Any) 
 
 
 @pytest.mark.parametrize("kind", DECODERS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.binary())
 def test_a_decoder_reads_any_bytes_or_says_that_it_cannot(kind: str, raw: bytes) -> None:
     reads(DECODERS[kind][0], raw)
@@ -374,7 +375,7 @@ class _Queues:
 
 
 @pytest.mark.parametrize("kind", INTEGRATIONS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 async def test_the_job_webhooks_answer_whatever_a_job_holds(kind: str, data: st.DataObject) -> None:
     each = INTEGRATIONS[kind]
@@ -398,7 +399,7 @@ async def test_the_job_webhooks_answer_whatever_a_job_holds(kind: str, data: st.
 
 @pytest.mark.parametrize("kind", ["Workload", "ClusterQueue"])
 @pytest.mark.parametrize("version", [conversion.OLDER, conversion.NEWER])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 async def test_conversion_answers_whatever_an_object_holds(
     kind: str, version: str, data: st.DataObject
