@@ -148,7 +148,7 @@ class JobController:
         job, found, actions = self._decide(objects, own)
         self._take_back(key)
         if own:
-            self._tell_of_settings(job, found, own)
+            self._report_settings(job, found, own)
         pause = self._pause(key, actions)
         if pause is not None:
             actions = tuple(each for each in actions if not _is_loss(each))
@@ -161,10 +161,10 @@ class JobController:
         named = self._snapshot.workloads.get(key) if found.group else None
         return (key,) if named is not None and named.is_of_pods else ()
 
-    def _tell_of_settings(
+    def _report_settings(
         self, job: GenericJob, found: JobObject, own: Sequence[WorkloadInfo]
     ) -> None:
-        """Tell once which settings of a job cannot be read, and which do not count in full."""
+        """Write once which settings of a job cannot be read, and which do not count in full."""
         odd = self._unreadable.news(found.unit, found.meta)
         if odd:
             self._tell(job, found, Note(Word.INVALID, odd, warning=True))

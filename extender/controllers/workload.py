@@ -90,7 +90,7 @@ class WorkloadController:
             self._unreadable.forget(key)
             self._limited.forget(key)
             return None
-        self._tell_of_settings(workload)
+        self._report_settings(workload)
         workload = await self._prioritized(workload)
         if workload is None:
             return None
@@ -149,8 +149,8 @@ class WorkloadController:
                 return False
         return True
 
-    def _tell_of_settings(self, workload: WorkloadInfo) -> None:
-        """Tell once which settings of its own cannot be read, and which do not count in full."""
+    def _report_settings(self, workload: WorkloadInfo) -> None:
+        """Write once which settings of its own cannot be read, and which do not count in full."""
         odd = self._unreadable.news(workload.key, workload.meta)
         if odd:
             self._record(event(workload, Word.INVALID, odd, warning=True, occasion=odd))

@@ -35,7 +35,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """Beside whose pods how many would go."""
+    """For how many pods of a workload each other workload would give room."""
 
     workload: WorkloadInfo
     version: int

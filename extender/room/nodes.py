@@ -145,7 +145,7 @@ class NodeRoom:
     def _displaced(self, overdrawn: Collection[str], others: Collection[str]) -> Iterator[str]:
         """Yield the admitted workloads that have no room any more where their pods were placed.
 
-        Who waits for victims is placed where these are still, and stays there.
+        A workload that waits for its victims is placed where these still are, and stays there.
         """
 
         def is_gone(each: Placed) -> bool:
@@ -187,7 +187,7 @@ class NodeRoom:
         *,
         without: Collection[str] = (),
     ) -> Steps[str | None]:
-        """Return what these pods lack, None where all fit once those who leave are gone."""
+        """Return what these pods lack; None where all fit once `without` are gone."""
         yield from self.prepare()
         key = key_of(workload, given, without)
         known = self._answers.lack(key, workload)
@@ -200,7 +200,7 @@ class NodeRoom:
     def gains(
         self, workload: WorkloadInfo, given: Sequence[Assignment], *, without: Collection[str]
     ) -> Steps[Mapping[str, int]]:
-        """Return for how many of these pods each of those who leave gives room, or a part of it."""
+        """Return for how many of these pods each of `without` gives room, or a part of it."""
         yield from self.prepare()
         key = key_of(workload, given, without)
         known = self._answers.gains(key, workload, self.version)
@@ -220,8 +220,8 @@ class NodeRoom:
     ) -> None:
         """Count the pods of an admission as placed, or of one that comes when others have left.
 
-        They go where the last question found room for them, or else where there is room when
-        somebody asks next.
+        They go where the last question found room for them, or else where there is room at the
+        next question.
         """
         before = self.version
         self.version += 1

@@ -5,8 +5,8 @@ come in the order of what is left of them, so that those stay whole that others 
 pods differ a second try looks at what is left after each kind.
 
 That takes long for thousands of nodes and many kinds of pods, so it is done in pieces. Between them
-what was placed so far counts as placed: whoever drives the pieces asks and changes nothing else of
-the packing meanwhile. Pieces that are not driven to their end leave nothing behind.
+what was placed so far counts as placed: the caller that drives the pieces asks and changes nothing
+else of the packing meanwhile. Pieces that are not driven to their end leave nothing behind.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence

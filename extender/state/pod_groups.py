@@ -55,7 +55,8 @@ class PodGroupInfo:
     done: int = 0
     """How many of `min_member` are done for good and are not waited for, its Jobs' pods aside."""
     started: float | None = None
-    """When it last had no pods behind it and all that it needs, by its status."""
+    """When its present run reached `min_member` scheduled pods: `scheduleStartTime` of its status,
+    in seconds since the epoch."""
     succeeded: int = 0
     """How many of its pods are there that have succeeded, by its status."""
     version: int = field(default=0, compare=False)

@@ -11,7 +11,7 @@ class Later:
     """What has changed since it was taken last."""
 
     cluster_queues: set[str] = field(default_factory=set)
-    """Those whose spec, flavors or cohorts are others now."""
+    """ClusterQueues with another spec, other flavors or other cohorts than before."""
     priority_classes: set[str] = field(default_factory=set)
     """WorkloadPriorityClasses whose value is new."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
