@@ -222,6 +222,10 @@ class Cycle:
         yield from self._round(self._in_flight(roots), as_given=True)
         for _ in range(self._options.heads_per_queue):
             heads = [*barring, *self._heads()]
+            again = [key for key in self._in_flight(roots) if key in heads]
+            if again:  # something has changed since they were tried at the beginning
+                yield from self._round(again, as_given=True)
+                continue
             if not heads:
                 break
             yield from self._round([*heads, *self._withdrawn(heads)])
@@ -420,7 +424,8 @@ class Cycle:
         steps, admitted = mark
         self._tree.undo(steps)
         del self._admitted[admitted:]
-        self._taken.pop(key, None)
+        if self._taken.pop(key, None) is not None and self._room is not None:
+            self._room.let_go(key)
         self._reserves.pop(key, None)
         self._tried.add(key)
         self._pending.remove(key)
@@ -559,6 +564,8 @@ class Cycle:
         node, usage = self._taken.pop(key)
         self._tree.give(node, usage)
         self._count(node, self._served)
+        if self._room is not None:
+            self._room.let_go(key)
 
     @staticmethod
     def _count(node: Node, *counts: dict[Node, int]) -> None:

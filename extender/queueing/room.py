@@ -83,6 +83,10 @@ class Room(Protocol):
         """Count the pods of an admission as placed, or of one that comes when others have left."""
         ...
 
+    def let_go(self, workload: str) -> None:
+        """Count the pods of a workload as placed no more; nothing where none were."""
+        ...
+
 
 def requires_room(queue: ClusterQueueInfo, options: Options) -> bool:
     """Return whether workloads of a ClusterQueue need room besides quota."""

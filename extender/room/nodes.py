@@ -34,6 +34,9 @@ _HOLDERS_AT_ONCE: Final = 20
 _BESIDE: Final = 32
 """How many gangs that are not the queue's are planned, at most."""
 
+_Taken = tuple[WorkloadInfo, Sequence[Assignment], Collection[str]]
+"""A workload that was given room, its flavors, and the workloads that leave for it."""
+
 
 class NodeRoom:
     """The nodes of a cluster, read when somebody asks; not to be kept across an `await`.
@@ -53,7 +56,8 @@ class NodeRoom:
         self._empty: Packing | None = None
         self._ever: dict[tuple[Wanted, ...], bool] = {}
         self._placed: dict[str, list[Placed]] = {}
-        self._taken: list[tuple[WorkloadInfo, Sequence[Assignment], Collection[str]]] = []
+        self._taken: list[_Taken | None] = []
+        """What was taken since the cycle began; None where it was let go."""
         self._answers = Answers()
         self._found: dict[str, Mapping[str, Resources]] = {}
         """By admitted workload: what was found for it of which nodes."""
@@ -234,6 +238,20 @@ class NodeRoom:
         if known is None or not self._is_placed(packing, known, before, without=without):
             self._rest = self._keep_taken(packing, len(self._taken) - 1)
 
+    def let_go(self, workload: str) -> None:
+        """Count the pods of a workload as placed no more; nothing where none were."""
+        assert not self.asking, "nothing may be given back while pods are placed on trial"
+        again = [
+            number for number, each in enumerate(self._taken) if each and each[0].key == workload
+        ]
+        if not again:
+            return
+        for number in again:
+            self._taken[number] = None  # the others keep their numbers: they may be looked at later
+        self.version += 1
+        if self._packing is not None:
+            self._packing.give_back(self._placed.pop(workload, ()))
+
     def _is_placed(
         self, packing: Packing, known: Answer, version: int, *, without: Collection[str]
     ) -> bool:
@@ -278,7 +296,9 @@ class NodeRoom:
         """Begin to look at everything; what was taken is still to be kept, unless it has quota."""
         self._drop_rest()
         has_quota = self._queues.admission
-        self._taken = [each for each in self._taken if each[2] or not has_quota(each[0].key)]
+        self._taken = [
+            each for each in self._taken if each and (each[2] or not has_quota(each[0].key))
+        ]
         self._placed.clear()
         self._keeps.clear()
         self._short.clear()
@@ -301,10 +321,12 @@ class NodeRoom:
         """Keep room for what was taken, from one of them on to the last."""
         number = first
         while number < len(self._taken):
-            workload, given, without = self._taken[number]
-            found = yield from self._keep_besides(packing, workload, given, without=without)
-            if found is not None and not found.missing and not without:
-                self._found.setdefault(workload.key, _by_node(found.placed))
+            taken = self._taken[number]
+            if taken is not None:
+                workload, given, without = taken
+                found = yield from self._keep_besides(packing, workload, given, without=without)
+                if found is not None and not found.missing and not without:
+                    self._found.setdefault(workload.key, _by_node(found.placed))
             number += 1
         self._rest = None
 

@@ -22,6 +22,8 @@ from tests.queue_makers import (
     workload,
 )
 
+_PAUSES = 0.3
+"""How often something happens between two pieces of a cycle."""
 QUEUE = st.tuples(
     st.integers(2, 6),
     st.booleans(),
@@ -59,8 +61,11 @@ class World:
         each: int,
         queues: list[tuple[int, bool, str, str, str]],
         rng: Random,
+        pauses: Random | None = None,
     ) -> None:
         self.each, self.rng = each, rng
+        self.pauses = pauses
+        """Draws what happens between two pieces of a cycle; None where nothing does."""
         self.free = dict(enumerate(sizes))
         self.slots = sum(size // each for size in sizes)
         self.cluster = cluster_of(nodes(*sizes))
@@ -110,20 +115,30 @@ class World:
         self.queues.pending.release_roomless()
         self.queues.now += 1
         something = False
-        for outcome in self.queues.decide():
-            job = self.jobs[outcome.workload]
+        preempting: list[Preempt] = []
+        for outcome in self.queues.decide_slowly():
             if isinstance(outcome, Admit):
+                job = self.jobs[outcome.workload]
                 self.queues.apply(ev.Assumed(outcome.workload, outcome.admission))
                 job.has_quota, job.leaves, job.pods, something = True, False, {}, True
                 assert self.unplaced() <= self.left(), "it was admitted without room"
             elif isinstance(outcome, Preempt):
-                for victim in outcome.victims:
-                    self.evict(self.jobs[victim.workload], by=job)
-                    something = True
+                preempting.append(outcome)
+            self.pause()
+        for preempt in preempting:
+            for victim in preempt.victims:
+                self.evict(self.jobs[victim.workload], by=self.jobs[preempt.workload])
+                something = True
         for job in self.jobs.values():
             if self.queues.snapshot.is_assumed(f"ns/{job.name}"):
                 self.write(job)
         return something
+
+    def pause(self) -> None:
+        """Let something happen between two pieces of a cycle, now and then."""
+        if self.pauses is not None and self.pauses.random() < _PAUSES:
+            steps = [self.end, self.stop, self.queues.pending.release_roomless]
+            self.pauses.choice(steps)()
 
     def evict(self, victim: Job, *, by: Job) -> None:
         assert victim.has_quota
@@ -258,10 +273,13 @@ class Course:
     queues: list[tuple[int, bool, str, str, str]]
     comes: list[tuple[tuple[int, int, int], int]]
     seed: int
+    pauses: bool = False
+    """Whether pods end in the middle of a cycle, and workloads are tried again."""
 
     def world(self) -> World:
         """Return the world as it begins."""
-        return World(self.sizes, self.each, self.queues, Random(self.seed))
+        pauses = Random(self.seed + 1) if self.pauses else None
+        return World(self.sizes, self.each, self.queues, Random(self.seed), pauses)
 
 
 COURSES = st.builds(
@@ -271,6 +289,7 @@ COURSES = st.builds(
     queues=st.lists(QUEUE, min_size=1, max_size=3),
     comes=st.lists(st.tuples(COME, st.integers(2, 9)), min_size=3, max_size=14),
     seed=st.integers(0, 9999),
+    pauses=st.booleans(),
 )
 
 

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from extender.queueing.cycle import Admit, Preempt, Wait
+from extender.queueing.cycle import Admit, Outcome, Preempt, Wait
 from extender.queueing.explain import Rules, why
 from extender.room.nodes import NodeRoom
 from extender.state import events as cluster_events
@@ -301,3 +301,20 @@ def test_pod_sets_with_quota_do_not_wait_for_the_room_of_those_without() -> None
     only_a = replace(only_a, shape=replace(only_a.shape, node_selector={"kind": "a"}))
     queues.put(workload("p", (only_a, pod_set(2, 2, name="second")), priority=10))
     assert outcomes(queues) == {"p": ["low-a"]}
+
+
+def test_a_workload_that_is_tried_twice_in_a_cycle_keeps_the_room_of_its_victims() -> None:
+    cluster, queues = four_small_ones()
+    leave(cluster, queues, 0, 1, 2, 3)
+    queues.run()
+    end(cluster, queues, 0)
+    queues.put(gang("late", 1))
+    found: list[Outcome] = []
+    for piece in queues.decide_slowly():
+        if piece is not None:
+            found.append(piece)
+        if len(found) == 1:
+            queues.pending.release_roomless()
+    assert list(queues.pending.preempting()) == ["ns/p"]
+    assert not any(isinstance(each, Admit) for each in found)
+    assert outcomes(queues) == {}
