@@ -379,6 +379,26 @@ COURSES = st.builds(
         seed=323,
     )
 )  # an equal that lacks quota is judged after one that waits for pods to end
+@example(
+    Course(
+        sizes=[1, 1],
+        each=1,
+        queues=[(2, False, "StrictFIFO", "LowerPriority", "Any")],
+        comes=[((0, 1, 0), 2), ((0, 1, 0), 2), ((0, 1, 1), 2)],
+        seed=5,
+        pauses=True,
+    )
+)  # a workload that waits for its victims is tried twice in a cycle
+@example(
+    Course(
+        sizes=[1, 1],
+        each=1,
+        queues=[(2, False, "BestEffortFIFO", "LowerPriority", "Any")],
+        comes=[((0, 1, 0), 2), ((0, 1, 0), 2), ((0, 1, 1), 2)],
+        seed=5,
+        pauses=True,
+    )
+)  # the same where it may be passed
 def test_nobody_waits_for_what_is_there(course: Course) -> None:
     """Whoever kept something from others and goes away has them tried again."""
     world = course.world()
