@@ -29,7 +29,7 @@ SLOW = 120.0
 
 
 @pytest.fixture(scope="module")
-def capped(control_plane: ControlPlane) -> Iterator[GangScheduler]:
+def pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
     """A pair, for pods with schedulerName `capped`, that claims nodes after two seconds."""
     scheduler = GangScheduler(
         control_plane,
@@ -39,6 +39,13 @@ def capped(control_plane: ControlPlane) -> Iterator[GangScheduler]:
     )
     yield scheduler
     scheduler.stop()
+
+
+@pytest.fixture
+def capped(pair: GangScheduler) -> Iterator[GangScheduler]:
+    """The pair, with its own settings again after a test that has others."""
+    yield pair
+    pair.restart_with({"gang": AGING})
 
 
 @pytest.fixture
