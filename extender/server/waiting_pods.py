@@ -96,6 +96,8 @@ class WaitingPods:
         self._keep_until: dict[str, float] = {}
         self._released: set[str] = set()
         """Members whose gang was released and whose own Binding failed, while room is kept."""
+        self._begun: dict[str, set[str]] = {}
+        """Released members by group, as long as some are being bound and none is being deleted."""
         cluster.subscribe(self.on_change)
 
     async def wait(self, pod: PodInfo, node: str, gone: Gone) -> Refuse | None:
@@ -108,6 +110,7 @@ class WaitingPods:
             return denied
         if pod.uid in self._released:
             # Its gang has started: it follows alone, also where some members are done by now.
+            self._begun.setdefault(group, set()).add(pod.uid)
             self._cluster.apply(ev.PodBinding(pod, node))
             return None
         hold = _Hold(pod, node, self._loop.create_future())
@@ -151,12 +154,30 @@ class WaitingPods:
             if pod and not post_filter.is_ours(pod.unschedulable or "", pod.group or ""):
                 self.found_no_node(uid)
         if self._released:
-            planned = self._snapshot.planned_node
-            self._released -= {uid for uid in self._released if planned(uid) is None}
+            self._released = {uid for uid in self._released if self._may_follow(uid)}
         for group in change.groups:
+            self._forget_begun(group)
             self._memory.forgive(group)
             self._end_lost_holds(group)
             self._decide(group)
+
+    def _may_follow(self, uid: str) -> bool:
+        """Return whether a released member still has its room, and its gang the other members.
+
+        A gang of which a member is being deleted is no whole any more: what has not begun by then
+        begins with a quorum again. A member that is gone without that has finished.
+        """
+        pod = self._snapshot.pods.get(uid)
+        if pod is None or self._snapshot.planned_node(uid) is None:
+            return False
+        return not self._snapshot.tally(pod.group or "").leaving
+
+    def _forget_begun(self, group: str) -> None:
+        """Forget which members of a group were released when all are bound, or one is deleted."""
+        if group in self._begun:
+            tally = self._snapshot.tally(group)
+            if tally.leaving or not tally.binding:
+                del self._begun[group]
 
     def found_no_node(self, uid: str) -> None:
         """Decide what becomes of a member's gang when there is no node for it (PostFilter)."""
@@ -178,7 +199,8 @@ class WaitingPods:
         self._keep_until = failing
         until = failing.setdefault(pod.uid, now + self._timeout(pod.group or ""))
         if now < until and not self._is_promised_twice(pod, node):
-            self._released.add(pod.uid)
+            if pod.uid in self._begun.get(pod.group or "", ()):
+                self._released.add(pod.uid)
             self._cluster.apply(ev.Planned({pod.uid: node}))
         else:
             self._cluster.apply(ev.Unreserved((pod.uid,)))
@@ -269,6 +291,8 @@ class WaitingPods:
 
     def _release(self, group: str) -> None:
         holds = self._holds.pop(group, {})
+        if holds:
+            self._begun.setdefault(group, set()).update(holds)
         for hold in holds.values():
             self._cluster.apply(ev.PodBinding(hold.pod, hold.node))
             hold.outcome.set_result(None)

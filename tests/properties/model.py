@@ -49,6 +49,7 @@ class Pod:
     group: str | None
     node: str | None = None
     unschedulable: str | None = None
+    terminating: bool = False
 
     def json(self) -> dict[str, Any]:
         document = pod_json(self.uid, self.cpu, group=self.group)
@@ -62,6 +63,8 @@ class Pod:
                 "message": self.unschedulable,
             }
             document["status"]["conditions"] = [condition]
+        if self.terminating:
+            document["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         return document
 
 
@@ -94,6 +97,12 @@ class World:
     writing: dict[str, str | None] = field(default_factory=dict)
     started: dict[str, str | None] = field(default_factory=dict)
     """Groups of the pods whose Binding was begun in this step."""
+    leaving: set[str] = field(default_factory=set)
+    """Pods that the extender has seen being deleted."""
+    ended: set[str] = field(default_factory=set)
+    """Pods with a node that are gone, and have finished as far as the extender can know."""
+    begun_with: dict[str, set[str]] = field(default_factory=dict)
+    """Members with which a member's Binding was begun, by its UID."""
     orphans: list[Request] = field(default_factory=list)
     """Bind requests that nobody waits for any more."""
     created: int = 0
@@ -165,6 +174,15 @@ class World:
         return pod.uid
 
     def delete_pod(self, uid: str) -> None:
+        """Delete a pod; one with a node is shown as terminating before it is gone."""
+        pod = self.pods[uid]
+        if pod.node is not None:
+            pod.terminating = True
+            self.tell_pod(pod)
+        self.end_pod(uid)
+
+    def end_pod(self, uid: str) -> None:
+        """Have a pod be gone, as one that has finished is for the extender."""
         del self.pods[uid]
         self.assumed.pop(uid, None)
         self.watch.append(ev.PodDeleted(uid))
@@ -206,8 +224,12 @@ class World:
 
         self.step(apply)
         known = self.cluster.snapshot().pods
+        if isinstance(event, ev.PodApplied) and event.pod.terminating:
+            self.leaving.add(event.pod.uid)
         for uid in [uid for uid in self.bound if uid not in self.pods and uid not in known]:
             del self.bound[uid]
+            if uid not in self.leaving:
+                self.ended.add(uid)
 
     # --- kube-scheduler ---------------------------------------------------------------------------
 
@@ -219,6 +241,9 @@ class World:
             if node == name and self.pods[uid].node is None
         )
         return self.nodes[name] - taken
+
+    def placed(self) -> list[str]:
+        return [uid for uid, pod in self.pods.items() if pod.node is not None]
 
     def unplaced(self) -> list[str]:
         return [u for u, pod in self.pods.items() if pod.node is None and u not in self.assumed]
@@ -317,12 +342,20 @@ class World:
         self.broken = False
 
     def _check_started(self) -> None:
-        """Check that each gang that Bindings were begun for has its quorum bound or being bound."""
+        """Check that each gang that Bindings were begun for has its quorum bound or being bound.
+
+        A member whose Binding failed follows its gang alone when the others have ended by then.
+        """
         for group in sorted({group for group in self.started.values() if group is not None}):
             known = self.cluster.snapshot().pod_group(group)
             assert known is not None, f"{group} was started without its PodGroup"
             everybody = {**self.bound, **self.writing, **self.started}
             together = {uid for uid, of in everybody.items() if of == group}
+            now = [uid for uid, of in self.started.items() if of == group]
+            before = [self.begun_with.get(uid, set()) for uid in now]
+            together |= set().union(*before) & self.ended
+            for uid in now:
+                self.begun_with[uid] = together
             assert len(together) >= known.min_member, (
                 f"{group}: {sorted(together)} are fewer than {known.min_member}"
             )

@@ -57,6 +57,11 @@ class Gangs(RuleBasedStateMachine):
     def delete_pod(self, index: int) -> None:
         self.world.delete_pod(pick(list(self.world.pods), index))
 
+    @precondition(lambda self: self.world.placed())
+    @rule(index=INDEX)
+    def finish_pod(self, index: int) -> None:
+        self.world.end_pod(pick(self.world.placed(), index))
+
     @rule(name=st.sampled_from(GROUPS), min_member=st.integers(1, 5))
     def put_pod_group(self, name: str, min_member: int) -> None:
         self.world.put_pod_group(name, min_member)
@@ -182,3 +187,26 @@ def test_no_order_of_events_breaks_a_gang() -> None:
             phases=PHASES,
         ),
     )
+
+
+def test_a_member_whose_binding_failed_does_not_follow_a_gang_that_lost_another_member() -> None:
+    world = World()
+    try:
+        world.put_node("n0", 6)
+        world.put_pod_group("blue", 2)
+        first, second = (world.create_pod(1, "blue") for _ in range(2))
+        world.deliver(100)
+        world.failures[second] = unavailable(2)
+        for uid in (first, second):
+            world.schedule(uid, 0, bind=True)
+        assert world.pods[first].node == "n0"
+        world.delete_pod(first)
+        world.hang_up(world.requests[0])
+        world.deliver(100)
+        world.advance(TIMEOUT)
+        world.schedule(second, 0, bind=True)
+        assert world.pods[second].node is None
+        assert "1 of the 2 pods that it needs exist" in str(world.pods[second].unschedulable)
+        world.finish()
+    finally:
+        world.close()
