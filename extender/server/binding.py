@@ -111,6 +111,8 @@ class Binding:
             return ""
         _log.warning("binding failed", pod=pod.key, error=str(error))
         if pod.group is None or isinstance(error, NotFoundError):
+            if pod.group is not None:
+                self._waiting.lose(pod.group)
             self._cluster.apply(ev.Unreserved((pod.uid,)))
         else:
             # The others are bound or about to be, and kube-scheduler brings it again.

@@ -94,8 +94,9 @@ class WaitingPods:
         self._holds: dict[str, dict[str, _Hold]] = {}
         self._deadlines: dict[str, _Deadline] = {}
         self._keep_until: dict[str, float] = {}
-        self._released: set[str] = set()
-        """Members whose gang was released and whose own Binding failed, while room is kept."""
+        self._released: dict[str, str] = {}
+        """Members whose gang was released and whose own Binding failed, while room is kept: their
+        groups."""
         self._begun: dict[str, set[str]] = {}
         """Released members by group, as long as some are being bound and none is being deleted."""
         cluster.subscribe(self.on_change)
@@ -154,30 +155,42 @@ class WaitingPods:
             if pod and not post_filter.is_ours(pod.unschedulable or "", pod.group or ""):
                 self.found_no_node(uid)
         if self._released:
-            self._released = {uid for uid in self._released if self._may_follow(uid)}
+            self._forget_released()
         for group in change.groups:
             self._forget_begun(group)
             self._memory.forgive(group)
             self._end_lost_holds(group)
             self._decide(group)
 
-    def _may_follow(self, uid: str) -> bool:
-        """Return whether a released member still has its room, and its gang the other members.
+    def lose(self, group: str) -> None:
+        """Have members of a group begin with a quorum again whose Binding has failed, or will.
 
-        A gang of which a member is being deleted is no whole any more: what has not begun by then
-        begins with a quorum again. A member that is gone without that has finished.
+        A gang that has lost a member after its release is no whole any more.
         """
-        pod = self._snapshot.pods.get(uid)
-        if pod is None or self._snapshot.planned_node(uid) is None:
-            return False
-        return not self._snapshot.tally(pod.group or "").leaving
+        self._begun.pop(group, None)
+        self._released = {uid: of for uid, of in self._released.items() if of != group}
+
+    def _forget_released(self) -> None:
+        """Forget released members that lost their room, and all of a gang that lost a member."""
+        for uid, group in list(self._released.items()):
+            if uid not in self._snapshot.pods or self._is_broken(group):
+                self.lose(group)
+            elif self._snapshot.planned_node(uid) is None:
+                self._released.pop(uid, None)
 
     def _forget_begun(self, group: str) -> None:
         """Forget which members of a group were released when all are bound, or one is deleted."""
-        if group in self._begun:
-            tally = self._snapshot.tally(group)
-            if tally.leaving or not tally.binding:
-                del self._begun[group]
+        if group in self._begun and (
+            self._is_broken(group) or not self._snapshot.tally(group).binding
+        ):
+            del self._begun[group]
+
+    def _is_broken(self, group: str) -> bool:
+        """Return whether a group is no gang any more, or a member of it is being deleted.
+
+        A bound member that is gone without that has finished.
+        """
+        return self._snapshot.pod_group(group) is None or bool(self._snapshot.tally(group).leaving)
 
     def found_no_node(self, uid: str) -> None:
         """Decide what becomes of a member's gang when there is no node for it (PostFilter)."""
@@ -199,8 +212,9 @@ class WaitingPods:
         self._keep_until = failing
         until = failing.setdefault(pod.uid, now + self._timeout(pod.group or ""))
         if now < until and not self._is_promised_twice(pod, node):
-            if pod.uid in self._begun.get(pod.group or "", ()):
-                self._released.add(pod.uid)
+            group = pod.group or ""
+            if pod.uid in self._begun.get(group, ()):
+                self._released[pod.uid] = group
             self._cluster.apply(ev.Planned({pod.uid: node}))
         else:
             self._cluster.apply(ev.Unreserved((pod.uid,)))
@@ -279,7 +293,7 @@ class WaitingPods:
         if group not in self._deadlines:
             self._set_deadline(group)
         now, deadline = self._loop.time(), self._deadlines[group].at
-        if now < deadline and not tally.waiting and tally.planned <= self._released:
+        if now < deadline and not tally.waiting and tally.planned <= self._released.keys():
             return  # the gang has started, whatever became of its members since
         match permit.decide(group, snapshot=self._snapshot, now=now, deadline=deadline):
             case Allow():

@@ -344,7 +344,8 @@ class World:
     def _check_started(self) -> None:
         """Check that each gang that Bindings were begun for has its quorum bound or being bound.
 
-        A member whose Binding failed follows its gang alone when the others have ended by then.
+        A member whose Binding failed follows its gang alone, where none of the members with which
+        it began was deleted since: others may have ended by then, and others may follow later.
         """
         for group in sorted({group for group in self.started.values() if group is not None}):
             known = self.cluster.snapshot().pod_group(group)
@@ -353,7 +354,7 @@ class World:
             together = {uid for uid, of in everybody.items() if of == group}
             now = [uid for uid, of in self.started.items() if of == group]
             before = [self.begun_with.get(uid, set()) for uid in now]
-            together |= set().union(*before) & self.ended
+            together |= set().union(*before) & (self.ended | self.pods.keys() - self.leaving)
             for uid in now:
                 self.begun_with[uid] = together
             assert len(together) >= known.min_member, (

@@ -2,6 +2,7 @@
 
 from typing import TypeVar
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -189,24 +190,32 @@ def test_no_order_of_events_breaks_a_gang() -> None:
     )
 
 
-def test_a_member_whose_binding_failed_does_not_follow_a_gang_that_lost_another_member() -> None:
+@pytest.mark.parametrize("lost", ["bound member", "unbound member", "PodGroup", None])
+def test_a_member_whose_binding_failed_follows_a_gang_that_lost_nothing(lost: str | None) -> None:
     world = World()
     try:
         world.put_node("n0", 6)
-        world.put_pod_group("blue", 2)
-        first, second = (world.create_pod(1, "blue") for _ in range(2))
+        world.put_pod_group("blue", 3)
+        first, second, third = (world.create_pod(1, "blue") for _ in range(3))
         world.deliver(100)
-        world.failures[second] = unavailable(2)
-        for uid in (first, second):
+        world.failures = {second: unavailable(2), third: unavailable(2)}
+        for uid in (first, second, third):
             world.schedule(uid, 0, bind=True)
         assert world.pods[first].node == "n0"
-        world.delete_pod(first)
-        world.hang_up(world.requests[0])
+        for request in list(world.requests):
+            world.hang_up(request)
+        world.advance(TIMEOUT / 2)
+        match lost:
+            case "bound member":
+                world.delete_pod(first)
+            case "unbound member":
+                world.delete_pod(second)
+            case "PodGroup":
+                world.delete_pod_group("blue")
         world.deliver(100)
-        world.advance(TIMEOUT)
-        world.schedule(second, 0, bind=True)
-        assert world.pods[second].node is None
-        assert "1 of the 2 pods that it needs exist" in str(world.pods[second].unschedulable)
+        world.failures.clear()
+        world.schedule(third, 0, bind=True)
+        assert world.pods[third].node == (None if lost else "n0")
         world.finish()
     finally:
         world.close()

@@ -124,7 +124,7 @@ class World:
                 assert self.unplaced() <= self.left(), "it was admitted without room"
             elif isinstance(outcome, Preempt):
                 preempting.append(outcome)
-            self.pause()
+            something = self.pause() or something
         for preempt in preempting:
             for victim in preempt.victims:
                 self.evict(self.jobs[victim.workload], by=self.jobs[preempt.workload])
@@ -134,11 +134,18 @@ class World:
                 self.write(job)
         return something
 
-    def pause(self) -> None:
-        """Let something happen between two pieces of a cycle, now and then."""
-        if self.pauses is not None and self.pauses.random() < _PAUSES:
-            steps = [self.end, self.stop, self.queues.pending.release_roomless]
-            self.pauses.choice(steps)()
+    def pause(self) -> bool:
+        """Let something happen between two pieces of a cycle, now and then; return whether it has.
+
+        The nodes change then, so that the next cycle tries again who lacked room.
+        """
+        if self.pauses is None or self.pauses.random() >= _PAUSES:
+            return False
+        return self.pauses.choice([self.end, self.stop, self._try_again])()
+
+    def _try_again(self) -> bool:
+        self.queues.pending.release_roomless()
+        return False
 
     def evict(self, victim: Job, *, by: Job) -> None:
         assert victim.has_quota
