@@ -312,14 +312,24 @@ def _clock(outcome: Outcome) -> Iterator[None]:
     outcome.seconds = time.monotonic() - began
 
 
+_KUBELET_SECONDS: Final = 60.0
+"""How long a pod may have a node and not run at the end, before kwok is started anew."""
+
+
 def _settle(world: World, load: Load, submission: _Submission, outcome: Outcome, say: Say) -> None:
     """Wait until everything has ended, and say what should not have been."""
     submission.finish()
     outcome.lost += submission.errors
     outcome.gangs, outcome.jobs = load.gangs, load.jobs
     deadline = time.monotonic() + SETTLE_SECONDS
+    nudge = time.monotonic() + _KUBELET_SECONDS
     while (waiting := _unfinished(world, load)) and time.monotonic() < deadline:
         world.restart_ended()
+        if time.monotonic() > nudge and world.has_forgotten_pods():
+            outcome.figures["restarts of kwok, which had forgotten pods"] = str(
+                world.restart_kwok()
+            )
+            nudge = time.monotonic() + _KUBELET_SECONDS
         say(f"{len(waiting)} gangs and Jobs have not ended")
         time.sleep(1.0)
     outcome.lost += [f"not ended after {SETTLE_SECONDS:g} s: {each}" for each in waiting]

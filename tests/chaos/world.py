@@ -38,6 +38,7 @@ class World(Started):
         self.proxies: list[FaultyProxy] = []
         """The extender's first, then one for each reconciler."""
         self.reconcilers: list[Reconciler] = []
+        self.kwok_restarts = 0
 
     @override
     def _start(self) -> None:
@@ -94,6 +95,25 @@ class World(Started):
                 ended.append(f"{process.name} ended with {process.exit_code}")
                 process.start()
         return ended
+
+    def has_forgotten_pods(self) -> bool:
+        """Return whether a pod has a node and does not run.
+
+        kwok stands in for the kubelets. It does not try again where an answer of the API server
+        that was killed is lost to it; a kubelet does.
+        """
+        pods = self.witness.last["Pod"].values()
+        return any(
+            pod["spec"].get("nodeName") and pod.get("status", {}).get("phase") == "Pending"
+            for pod in list(pods)
+        )
+
+    def restart_kwok(self) -> int:
+        """Start kwok anew, which looks at all pods then; return how often that was done."""
+        self.plane.kwok.stop()
+        self.plane.kwok.start()
+        self.kwok_restarts += 1
+        return self.kwok_restarts
 
     def await_all(self, what: str, predicate: Callable[[], object], timeout: float = 60) -> None:
         """Wait for a condition; AssertionError with the logs' ends if it never holds.

@@ -345,7 +345,8 @@ class World:
         """Check that each gang that Bindings were begun for has its quorum bound or being bound.
 
         A member whose Binding failed follows its gang alone, where none of the members with which
-        it began was deleted since: others may have ended by then, and others may follow later.
+        it began was deleted since, as far as the extender can know: others may have ended by
+        then, and others may follow later.
         """
         for group in sorted({group for group in self.started.values() if group is not None}):
             known = self.cluster.snapshot().pod_group(group)
@@ -354,7 +355,8 @@ class World:
             together = {uid for uid, of in everybody.items() if of == group}
             now = [uid for uid, of in self.started.items() if of == group]
             before = [self.begun_with.get(uid, set()) for uid in now]
-            together |= set().union(*before) & (self.ended | self.pods.keys() - self.leaving)
+            there = self.cluster.snapshot().pods.keys() - self.leaving
+            together |= set().union(*before) & (self.ended | there)
             for uid in now:
                 self.begun_with[uid] = together
             assert len(together) >= known.min_member, (
