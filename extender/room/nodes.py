@@ -31,6 +31,7 @@ from extender.steps import Steps, at_once
 
 _NODES_AT_ONCE: Final = 500
 _HOLDERS_AT_ONCE: Final = 20
+_PODS_AT_ONCE: Final = 1000
 _BESIDE: Final = 32
 """How many gangs that are not the queue's are planned, at most."""
 
@@ -532,7 +533,12 @@ class NodeRoom:
         return gains
 
     def _given_back(self, workloads: Collection[str]) -> Steps[list[Placed]]:
-        """Return what is free on nodes when these are gone, equal pods of a node together."""
+        """Return what is free on nodes when these are gone, equal pods of a node together.
+
+        A pod that ends in a pause is not there any more, but still counts on its node until that is
+        looked at again. So there is a pause only after many pods.
+        """
+        read = 0
         counts: Counter[tuple[str, Like]] = Counter()
         there: dict[str, NodeInfo] = {}
         queues, cluster = self._queues, self._cluster
@@ -551,7 +557,10 @@ class NodeRoom:
                 if node is not None:
                     there.setdefault(node.name, node)
                     counts[node.name, self._kinds.of_pod(pod)] += 1
-            yield
+                    read += 1
+            if read >= _PODS_AT_ONCE:
+                read = 0
+                yield
         return [Placed(there[name], like, count) for (name, like), count in counts.items()]
 
     def _wanted(self, workload: WorkloadInfo, some: Sequence[Some]) -> list[Wanted]:

@@ -11,7 +11,7 @@ from extender.queueing.options import Options
 from extender.state import events as cluster_events
 from extender.state.queues import events as ev
 from extender.state.queues.records import OwnerRef
-from tests.effort import FACTOR, examples
+from tests.effort import examples
 from tests.makers import cluster_of, nodes, pod
 from tests.queue_makers import (
     Admissions,
@@ -296,8 +296,7 @@ COURSES = st.builds(
     queues=st.lists(QUEUE, min_size=1, max_size=3),
     comes=st.lists(st.tuples(COME, st.integers(2, 9)), min_size=3, max_size=14),
     seed=st.integers(0, 9999),
-    # Long runs find faults with these, one in some ten thousand examples: they are not mended yet.
-    pauses=st.booleans() if FACTOR > 1 else st.just(False),
+    pauses=st.booleans(),
 )
 
 
@@ -407,6 +406,44 @@ COURSES = st.builds(
         pauses=True,
     )
 )  # the same where it may be passed
+@example(
+    Course(
+        sizes=[2, 4, 4],
+        each=2,
+        queues=[(5, False, "BestEffortFIFO", "LowerPriority", "Any")],
+        comes=[
+            ((0, 1, 0), 2),
+            ((0, 1, 0), 4),
+            ((0, 2, 0), 3),
+            ((0, 1, 0), 3),
+            ((0, 1, 0), 5),
+            ((0, 2, 0), 2),
+            ((0, 4, 1), 2),
+            ((0, 1, 0), 2),
+        ],
+        seed=34,
+        pauses=True,
+    )
+)  # a pod of a victim ends while it is asked what the victims leave
+@example(
+    Course(
+        sizes=[2, 5, 5],
+        each=2,
+        queues=[(5, False, "BestEffortFIFO", "LowerPriority", "Any")],
+        comes=[
+            ((0, 1, 0), 2),
+            ((0, 1, 0), 3),
+            ((0, 2, 0), 3),
+            ((0, 1, 0), 5),
+            ((0, 2, 0), 2),
+            ((0, 1, 0), 5),
+            ((0, 4, 1), 8),
+            ((0, 2, 0), 2),
+        ],
+        seed=162,
+        pauses=True,
+    )
+)  # the same, and a victim has to go twice
 def test_nobody_waits_for_what_is_there(course: Course) -> None:
     """Whoever kept something from others and goes away has them tried again."""
     world = course.world()
