@@ -16,7 +16,7 @@ ENV UV_COMPILE_BYTECODE=1 \
     UV_PYTHON_PREFERENCE=only-system
 RUN pip install --no-cache-dir --root-user-action=ignore uv==0.13.8
 WORKDIR /app
-COPY pyproject.toml uv.lock README.md ./
+COPY pyproject.toml uv.lock README.md LICENSE ./
 RUN uv sync --frozen --no-dev --no-install-project
 COPY extender ./extender
 RUN uv sync --frozen --no-dev --no-editable

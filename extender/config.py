@@ -1,10 +1,11 @@
 """All settings, in one strict model: the YAML of `--config`, and flags on top."""
 
 import ipaddress
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, TypeVar
 
 import msgspec
 import yaml
@@ -20,11 +21,16 @@ from pydantic import (
     model_validator,
 )
 from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
 
 from extender.api import core_v1, job_overrides
-from extender.api.scheduler_config import SchedulerConfigError, ignored_resources
+from extender.api.scheduler_config import (
+    SchedulerConfigError,
+    ignored_resources,
+    judges_equals_differently,
+)
 from extender.api.values import LONGEST, seconds
-from extender.gang.options import Options
+from extender.gang.options import GangOptions
 from extender.gang.partial import OnPartial, OnPartialOverrides
 from extender.jobs.context import ReleaseQuota
 from extender.kube.lease import LeaseTimes
@@ -33,7 +39,10 @@ from extender.resources.ignored import IgnoredResources, ResourceNames
 
 DEFAULT_TIMEOUT: Final = 1800.0
 ASKED_TIMEOUT: Final = 300.0
-"""The default where waiting for pods is asked for: what it was when it had to be."""
+"""The default where the file sets `enable: true`: that of Kueue while readiness was optional."""
+
+
+_Found = TypeVar("_Found")
 
 
 class SettingsError(Exception):
@@ -51,30 +60,55 @@ def _is_loopback(host: str) -> bool:
 
 class _Section(BaseModel):
     model_config = ConfigDict(
-        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_seconds(cls, given: object) -> object:
+        """Convert durations such as `5m` to seconds; pydantic refuses other text."""
+        if not isinstance(given, dict):
+            return given
+        return {name: _read_seconds(name, value) for name, value in given.items()}
+
+
+def _read_seconds(name: object, value: object) -> object:
+    if not (isinstance(name, str) and name.endswith("Seconds") and isinstance(value, str)):
+        return value
+    found = seconds(value)
+    return value if found is None else found
 
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Percentage = Annotated[int, Field(ge=0, le=100)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+Name = Annotated[str, Field(min_length=1)]
 
 
-class Tls(_Section):
+class Certificate(_Section):
+    """A certificate to serve, from files that are read again when they change."""
+
+    cert_file: Path
+    """PEM certificate chain of this service"""
+    key_file: Path
+    """PEM key of that certificate"""
+
+
+class Tls(Certificate):
     """Serving with TLS, to clients that show a certificate of the given authority."""
 
-    cert_file: Path = Field(description="PEM certificate chain of this service")
-    key_file: Path = Field(description="PEM key of that certificate")
-    client_ca_file: Path = Field(description="PEM certificates that clients' must be signed by")
-    client_names: list[Annotated[str, Field(min_length=1)]] = Field(
-        min_length=1,
-        description="common names, DNS names or URIs, one of which the certificate of a client "
-        "must have that calls a verb; that of kubeadm's kube-scheduler is system:kube-scheduler",
-    )
-    check_seconds: float = Field(
-        10,
-        gt=0,
-        allow_inf_nan=False,
-        description="how often the files are looked at; changed ones are used without a restart",
-    )
+    client_ca_file: Path
+    """PEM authorities that sign the clients' certificates"""
+    client_names: list[Name] = Field(min_length=1)
+    """clients that may call the verbs: common names, DNS names or URIs, one of which the client's
+    certificate must have; kubeadm's kube-scheduler is system:kube-scheduler"""
+    check_seconds: Positive = 10
+    """pause between two looks at the files; changed files are used without a restart"""
 
     def check_files(self) -> None:
         """Raise SettingsError where a file is missing; its name would be lost later."""
@@ -84,67 +118,39 @@ class Tls(_Section):
                 raise SettingsError(f"listen.tls.{to_camel(name)}: {path} is not a file")
 
 
-class Certificate(_Section):
-    """A certificate to serve, in files that somebody else renews; they are read again."""
-
-    cert_file: Path = Field(description="PEM certificate chain of this service")
-    key_file: Path = Field(description="PEM key of that certificate")
-
-
 class Listen(_Section):
-    """Where kube-scheduler finds the service."""
+    """Where kube-scheduler finds the extender, and limits for clients."""
 
-    host: str = Field("127.0.0.1", description="address; anything but loopback requires tls")
-    port: int = Field(8888, ge=0, le=65535, description="port; 0 takes a free one")
+    host: str = "127.0.0.1"
+    """address; any other than loopback requires `tls`"""
+    port: Port = 8888
+    """port; 0 takes a free one"""
     tls: Tls | None = None
-    keep_alive_seconds: int = Field(
-        120,
-        gt=90,
-        description="idle connections live longer than the 90 s kube-scheduler keeps them",
-    )
-    max_body_bytes: int = Field(
-        64 * 2**20,
-        gt=0,
-        description="larger requests are refused; names of 5000 nodes take 100 KiB",
-    )
-
-    read_seconds: float = Field(
-        10,
-        gt=0,
-        allow_inf_nan=False,
-        description="how long a client may take to send a whole request, and to begin the first",
-    )
-    max_connections: int = Field(
-        25_000,
-        ge=16,
-        description="beyond it the connection that has been without a whole request for longest "
-        "is closed; each held bind is a connection",
-    )
-    max_handshakes: int = Field(
-        256,
-        ge=1,
-        description="connections that have not finished their TLS handshake, beside "
-        "maxConnections; one more cuts off the oldest of the address that has the most",
-    )
-    max_held_binds: int = Field(
-        20_000,
-        ge=1,
-        description="binds that are held for the rest of their gangs, at about 17 KiB each; a gang "
-        "that would hold more is refused",
-    )
-    shutdown_seconds: float = Field(
-        20,
-        ge=0,
-        allow_inf_nan=False,
-        description="how long after SIGTERM bindings that have begun are finished; five seconds "
-        "more are left to connections: set it below terminationGracePeriodSeconds by ten",
-    )
+    """TLS with client certificates"""
+    keep_alive_seconds: int = Field(default=120, gt=90)
+    """how long an idle connection is kept; longer than the 90 s of kube-scheduler"""
+    max_body_bytes: int = Field(default=64 * 2**20, gt=0)
+    """a larger request is refused; the names of 5000 nodes take 100 KiB"""
+    read_seconds: Positive = 10
+    """how long a client may take to send a whole request, and to begin the first"""
+    max_connections: int = Field(default=25_000, ge=16)
+    """open connections; one more closes the connection that has been without a whole request for
+    longest; must be above `maxHeldBinds`"""
+    max_handshakes: int = Field(default=256, ge=1)
+    """connections with an unfinished TLS handshake, beside `maxConnections`; one more cuts off the
+    oldest of the address that has the most"""
+    max_held_binds: int = Field(default=20_000, ge=1)
+    """bind requests that wait for the rest of their gangs, at about 17 KiB each; a gang that would
+    hold more is refused"""
+    shutdown_seconds: Seconds = 20
+    """how long bindings that have begun may take after SIGTERM; keep it ten seconds below the pod's
+    terminationGracePeriodSeconds"""
 
     @model_validator(mode="after")
     def _loopback_or_tls(self) -> Self:
         if self.tls is None and not _is_loopback(self.host):
             raise ValueError(
-                f"host {self.host} is not loopback, and whoever reaches /bind can place any pod: "
+                f"host {self.host} is not loopback, and a caller of /bind can place any pod: "
                 "set listen.tls with certFile, keyFile, clientCaFile and clientNames, or listen on "
                 "127.0.0.1"
             )
@@ -154,92 +160,67 @@ class Listen(_Section):
 
 
 class Gang(_Section):
-    """How gangs are held together."""
+    """How gangs start, wait and fail. Give both processes the same section."""
 
-    schedule_timeout_seconds: float = Field(
-        60,
-        ge=1,
-        allow_inf_nan=False,
-        description="how long members wait for each other where the PodGroup does not say",
-    )
-    max_schedule_timeout_seconds: float = Field(
-        900,
-        ge=1,
-        allow_inf_nan=False,
-        description="the longest wait; below httpTimeout of the bind entry",
-    )
-    denied_seconds: Seconds = Field(3, description="how long a failed group is refused; 0: not")
-    reject_percentage: int = Field(
-        10,
-        ge=0,
-        le=100,
-        description="share of minMember that may be missing without the waiting pods being refused",
-    )
-    aging_seconds: Seconds = Field(
-        300,
-        description="how long a group waits for room before nodes are set aside for it, which only "
-        "higher priority may use then; 0: never",
-    )
-    claims_per_namespace: int = Field(
-        5,
-        ge=0,
-        description="how many groups of one namespace may have nodes set aside at the same time",
-    )
-    claim_nodes_percentage: int = Field(
-        50,
-        ge=0,
-        le=100,
-        description="share of all nodes that may be set aside for groups of one namespace; a group "
-        "that needs more waits without",
-    )
-    strict_order: bool = Field(
-        False,  # noqa: FBT003
-        description="first come, first served: no group may pass one that waits for room, although "
-        "it would fit",
-    )
-    ungate_when: Literal["complete", "fits"] = Field(
-        "complete",
-        description="when our scheduling gate is taken from a group's pods: when it has all that "
-        "it needs, or only when there is room; a cluster autoscaler does not see gated pods",
-    )
-    evict_after_seconds: Seconds = Field(
-        60,
-        description="how long a gang must be partial, at least, before onPartial: evict evicts it",
-    )
-    retry_grace_seconds: float = Field(
-        3,
-        gt=0,
-        allow_inf_nan=False,
-        description="how long a member that had no node before its gang was planned may take to be "
-        "tried again, counted from the last one that came, before the others are refused",
-    )
-
-    on_partial_overrides: OnPartialOverrides = Field(
-        "evict",
-        description="which words of a PodGroup's annotation on-partial count: evict alone, which "
-        "costs its own gang only; any; or none",
-    )
-    on_partial: OnPartial = Field(
-        OnPartial.KEEP,
-        description="what becomes of a gang that started and lost its quorum for longer than its "
-        "schedule time-out: keep its pods, or evict them; told by the reconciler",
-    )
-    ignored_resources: list[str] = Field(
-        default_factory=list,
-        description="extended resources that kube-scheduler does not look for on nodes, as "
-        "example.com/name or example.com/*",
-    )
-    scheduler_configuration: Path | None = Field(
-        None,
-        description="the KubeSchedulerConfiguration that kube-scheduler runs with; the resources "
-        "that it ignores are read from it at start",
-    )
+    schedule_timeout_seconds: float = Field(default=60, ge=1, allow_inf_nan=False)
+    """how long members wait for each other where the PodGroup sets no time"""
+    max_schedule_timeout_seconds: float = Field(default=900, ge=1, allow_inf_nan=False)
+    """cap of the wait, also of a PodGroup's; keep it ten seconds below `httpTimeout` of
+    kube-scheduler's bind entry"""
+    denied_seconds: Seconds = 3
+    """how long a group that failed is refused; 0: not at all"""
+    reject_percentage: Percentage = 10
+    """share of minMember that may have no node while the other members go on waiting; a larger gap
+    refuses them all"""
+    aging_seconds: Seconds = 300
+    """how long a group waits for room before nodes are set aside for it; only higher priority may
+    use these then; 0: never"""
+    claims_per_namespace: int = Field(default=5, ge=0)
+    """groups of one namespace that may have nodes set aside at the same time"""
+    claim_nodes_percentage: Percentage = 50
+    """share of all nodes that may be set aside for the groups of one namespace; a group that needs
+    more waits without"""
+    strict_order: bool = False
+    """whether no group may pass a group that waits for room, although it would fit"""
+    ungate_when: Literal["complete", "fits"] = "complete"
+    """when the gate scheduling.x-k8s.io/gang is removed from a group's pods: when the group has its
+    pods, or when it also has room; a cluster autoscaler sees no gated pods"""
+    evict_after_seconds: Seconds = 60
+    """how long a gang must be partial, at least, before `onPartial: evict` evicts it"""
+    bind_together: Literal["equal", "off"] = "off"
+    """which members are bound as soon as their gang can start, and not one by one as kube-scheduler
+    asks for them: those equal to a member that it has just found nodes for, or none"""
+    retry_grace_seconds: Positive = 3
+    """how long the plan of a gang waits for a member that kube-scheduler had refused before;
+    counted from the last member that came"""
+    on_partial_overrides: OnPartialOverrides = "evict"
+    """which values of a PodGroup's annotation scheduling.x-k8s.io/on-partial count"""
+    on_partial: OnPartial = OnPartial.KEEP
+    """what the reconciler does with a gang that started and has been without its quorum for longer
+    than its schedule time-out"""
+    ignored_resources: list[str] = Field(default_factory=list)
+    """extended resources that kube-scheduler ignores on nodes, as `example.com/name` or
+    `example.com/*`"""
+    scheduler_configuration: Path | None = None
+    """the KubeSchedulerConfiguration that kube-scheduler runs with; at start the ignored resources
+    are read from it, and whether anything of it may judge equal members differently: none are bound
+    together then"""
 
     @field_validator("ignored_resources")
     @classmethod
     def _are_resources(cls, patterns: list[str]) -> list[str]:
         ResourceNames.parse(patterns)
         return patterns
+
+    @model_validator(mode="after")
+    def _below_the_cap(self) -> Self:
+        default, cap = self.schedule_timeout_seconds, self.max_schedule_timeout_seconds
+        if "schedule_timeout_seconds" in self.model_fields_set and default > cap:
+            raise ValueError(
+                f"scheduleTimeoutSeconds ({default:g}) is above maxScheduleTimeoutSeconds "
+                f"({cap:g}): raise that too, and httpTimeout of kube-scheduler's bind entry"
+            )
+        return self
 
     def ignored(self) -> IgnoredResources:
         """Return the resources that kube-scheduler ignores, by the list and by its own file.
@@ -249,15 +230,28 @@ class Gang(_Section):
         listed, path = ResourceNames.parse(self.ignored_resources), self.scheduler_configuration
         if path is None:
             return IgnoredResources(listed)
-        try:
-            found = ignored_resources(_yaml(path))
-        except SchedulerConfigError as error:
-            raise SettingsError(f"gang.schedulerConfiguration: {path}: {error}") from error
+        found = self._of_scheduler(path, ignored_resources)
         return replace(found, everywhere=found.everywhere | listed)
 
-    def options(self) -> Options:
-        """Return what the decisions take."""
-        return Options(
+    def not_together(self) -> str | None:
+        """Return why no members are bound together although they should be, or None.
+
+        Raises SettingsError where kube-scheduler's file cannot be used.
+        """
+        path = self.scheduler_configuration
+        if path is None or self.bind_together == "off":
+            return None
+        return self._of_scheduler(path, judges_equals_differently)
+
+    def _of_scheduler(self, path: Path, read: Callable[[object], _Found]) -> _Found:
+        try:
+            return read(_yaml(path))
+        except SchedulerConfigError as error:
+            raise SettingsError(f"gang.schedulerConfiguration: {path}: {error}") from error
+
+    def options(self) -> GangOptions:
+        """Return the options that decisions use."""
+        return GangOptions(
             schedule_timeout=self.schedule_timeout_seconds,
             max_schedule_timeout=self.max_schedule_timeout_seconds,
             denied=self.denied_seconds,
@@ -268,48 +262,49 @@ class Gang(_Section):
             claims_per_namespace=self.claims_per_namespace,
             claim_nodes_percentage=self.claim_nodes_percentage,
             strict_order=self.strict_order,
-            hold_back=self.ungate_when == "fits",
+            gate_until_fit=self.ungate_when == "fits",
             retry_grace=self.retry_grace_seconds,
+            bind_equal=self.bind_together == "equal" and self.not_together() is None,
         )
 
 
 class Kube(_Section):
-    """How the API server is used."""
+    """How the API server is called."""
 
-    connections: int = Field(
-        64, ge=32, description="connections to it; the watches of the reconciler take up to twenty"
-    )
-    timeout_seconds: float = Field(
-        10, gt=0, allow_inf_nan=False, description="time-out of one request"
-    )
-    stale_seconds: float = Field(
-        180,
-        ge=120,
-        allow_inf_nan=False,
-        description="a watch on which nothing came for so long is stale: the process is not ready, "
-        "and no gang starts; bookmarks come about once a minute",
-    )
+    connections: int = Field(default=64, ge=32)
+    """connections to the API server; the reconciler's watches take up to twenty, half of the
+    extender's are for Bindings alone"""
+    timeout_seconds: Positive = 10
+    """time-out of one request"""
+    stale_seconds: float = Field(default=180, ge=120, allow_inf_nan=False)
+    """a watch without any event for so long is stale: the process is not ready and no gang starts;
+    bookmarks come about once a minute"""
 
 
-class Requirement(_Section):
+class SelectorRequirement(_Section):
     """One requirement of a label selector."""
 
     key: str
+    """label"""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    """comparison"""
     values: list[str] | None = None
+    """values for In and NotIn"""
 
 
-class LabelSelector(_Section):
-    """Which labels something must have."""
+class NamespaceSelector(_Section):
+    """A Kubernetes label selector."""
 
     match_labels: dict[str, str] | None = None
-    match_expressions: list[Requirement] | None = None
+    """labels with their values"""
+    match_expressions: list[SelectorRequirement] | None = None
+    """requirements of `key`, `operator` and `values`, all of which must hold"""
 
 
-def _all_but_system() -> LabelSelector:
-    return LabelSelector(
+def _all_but_system() -> NamespaceSelector:
+    return NamespaceSelector(
         match_expressions=[
-            Requirement(
+            SelectorRequirement(
                 key="kubernetes.io/metadata.name",
                 operator="NotIn",
                 values=["kube-system", "gang-extender-system"],
@@ -318,69 +313,63 @@ def _all_but_system() -> LabelSelector:
     )
 
 
-def _off(said: object) -> object:
-    """Return the word for what YAML takes Off for."""
-    return "Off" if said is False else said
+def _off(value: object) -> object:
+    """Return `Off` for the boolean that YAML reads it as."""
+    return "Off" if value is False else value
 
 
 class Reconcile(_Section):
-    """Where the reconciler tells of itself, and which of several leads."""
+    """Where the reconciler serves health, metrics and lists, and how a leader is elected."""
 
-    host: str = Field(
-        "127.0.0.1",
-        description="address; it serves health, metrics, and what waits; anything but loopback is "
-        "served with TLS, to callers whose bearer token the API server knows",
-    )
-    port: int = Field(8889, ge=0, le=65535, description="port; 0 takes a free one")
-    tls: Certificate | None = Field(
-        None,
-        description="the certificate to serve; without it, on another address than loopback, that "
-        "of the webhooks",
-    )
-    authenticate_on_loopback: bool = Field(
-        default=False, description="whether callers need a bearer token on loopback too"
-    )
-    leader_elect: bool = Field(
-        default=True, description="whether several may run, of which one works"
-    )
-    lease_namespace: str = Field("gang-extender-system", min_length=1)
-    lease_name: str = Field("gang-extender-reconciler", min_length=1)
-    lease_seconds: int = Field(
-        15, ge=1, description="how long others wait for a leader that says nothing any more"
-    )
-    renew_seconds: float = Field(
-        10, gt=0, allow_inf_nan=False, description="how long the leader tries before it gives up"
-    )
-    retry_seconds: float = Field(
-        2, gt=0, allow_inf_nan=False, description="pause between two tries"
-    )
+    host: str = "127.0.0.1"
+    """address of health, metrics and the lists of waiting workloads; any other than loopback is
+    served with TLS, to callers whose bearer token the API server accepts"""
+    port: Port = 8889
+    """port; 0 takes a free one"""
+    tls: Certificate | None = None
+    """certificate to serve; default on another address than loopback: the webhooks'"""
+    authenticate_on_loopback: bool = False
+    """whether callers need a bearer token on loopback too"""
+    leader_elect: bool = True
+    """whether to work only as the leader among replicas"""
+    lease_namespace: Name = "gang-extender-system"
+    """namespace of the Lease; change it with `webhooks.namespace` where the reconciler runs in
+    another namespace"""
+    lease_name: Name = "gang-extender-reconciler"
+    """name of the Lease"""
+    lease_seconds: int = Field(default=15, ge=1)
+    """how long replicas wait for a silent leader; above `renewSeconds`"""
+    renew_seconds: Positive = 10
+    """how long the leader tries to renew before it gives up; above `retrySeconds`"""
+    retry_seconds: Positive = 2
+    """pause between two tries to renew"""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if not self.lease_seconds > self.renew_seconds > self.retry_seconds:
             raise ValueError(
                 "leaseSeconds must be above renewSeconds, and that above retrySeconds, or two "
-                "could lead at once"
+                "replicas could lead at once"
             )
         return self
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine reaches the address."""
         return _is_loopback(self.host)
 
     @property
     def authenticates(self) -> bool:
-        """Whether callers have to say who they are."""
+        """Whether callers must send a bearer token."""
         return self.authenticate_on_loopback or not self.is_local
 
     def times(self) -> LeaseTimes:
-        """Return what the election takes."""
+        """Return the times of the election."""
         return LeaseTimes(float(self.lease_seconds), self.renew_seconds, self.retry_seconds)
 
 
 def _duration(value: object) -> object:
-    """Take a duration as `5m` or in seconds."""
+    """Read a duration such as `5m`, or seconds."""
     found = seconds(value) if isinstance(value, str) else value
     if found is None or isinstance(found, bool):
         raise ValueError(
@@ -394,14 +383,23 @@ Duration = Annotated[Seconds, Field(le=LONGEST), BeforeValidator(_duration)]
 
 
 class _Pointers(_Section):
-    """Fields of which null says no more than leaving them out."""
+    """A section in which null means the default."""
 
     @model_validator(mode="before")
     @classmethod
-    def _said(cls, given: object) -> object:
+    def _without_nulls(cls, given: object) -> object:
         if not isinstance(given, dict):
             return given
         return {name: value for name, value in given.items() if value is not None}
+
+
+def _one_spelling(given: object) -> object:
+    if not isinstance(given, dict):
+        return given
+    for name in ("timeout", "recoveryTimeout"):
+        if given.get(name) is not None and given.get(f"{name}Seconds") is not None:
+            raise ValueError(f"{name} and {name}Seconds are one setting: keep one of them")
+    return given
 
 
 def _or_nothing(section: object) -> object:
@@ -409,46 +407,41 @@ def _or_nothing(section: object) -> object:
 
 
 class RequeuingStrategy(_Pointers):
-    """When a workload whose pods were not ready in time is queued again."""
+    """When a workload whose pods were not ready in time is requeued."""
 
-    timestamp: Literal["Eviction", "Creation"] = Field(
-        "Eviction", description="whether it goes to the end of its queue, or back to its place"
-    )
-    backoff_limit_count: int | None = Field(
-        None,
-        ge=0,
-        description="how often it is queued again before it is deactivated; null: without limit",
-    )
-    backoff_base_seconds: Duration = Field(60, description="the first wait, doubled each time")
-    backoff_max_seconds: Duration = Field(3600, description="the longest wait")
+    timestamp: Literal["Eviction", "Creation"] = "Eviction"
+    """the workload's place: the end of its queue, or its old place by creation"""
+    backoff_limit_count: int | None = Field(default=None, ge=0)
+    """evictions before the workload is deactivated; null: no limit"""
+    backoff_base_seconds: Duration = 60
+    """first back-off, doubled each time"""
+    backoff_max_seconds: Duration = 3600
+    """longest back-off"""
 
 
 class WaitForPodsReady(_Pointers):
-    """Workloads whose pods do not become ready in time give their quota back."""
+    """A workload whose pods are not ready in time is evicted (KEP-349)."""
 
-    enable: bool = Field(default=True, description="whether that is so")
+    enable: bool = True
+    """whether readiness is required"""
     timeout: Duration | None = Field(
-        None,
-        gt=0,
-        validation_alias=AliasChoices("timeout", "timeoutSeconds"),
-        description="from admission until all pods are ready, in seconds or as 5m; default: 30m, "
-        "or 5m where `enable: true` is said",
+        default=None, gt=0, validation_alias=AliasChoices("timeout", "timeoutSeconds")
     )
+    """from admission until all pods are ready; above 0; also spelt `timeoutSeconds`; default: 30m,
+    or 5m where the file sets `enable: true`"""
     recovery_timeout: Duration | None = Field(
-        None,
-        validation_alias=AliasChoices("recoveryTimeout", "recoveryTimeoutSeconds"),
-        description="from when pods are no longer ready until they are again; 0: as long as it "
-        "takes; default: the timeout",
+        default=None, validation_alias=AliasChoices("recoveryTimeout", "recoveryTimeoutSeconds")
     )
-    block_admission: bool | None = Field(
-        None,
-        description="whether nobody is admitted while the pods of an admitted workload are not "
-        "ready; default: only where `enable: true` is said",
-    )
+    """from when pods stop being ready until they are again; also spelt `recoveryTimeoutSeconds`; 0:
+    no limit; default: `timeout`"""
+    block_admission: bool | None = None
+    """whether no workload is admitted while pods of an admitted workload are not ready; default:
+    only where the file sets `enable: true`"""
     requeuing_strategy: RequeuingStrategy = RequeuingStrategy()
+    """when an evicted workload is requeued"""
 
     def policy(self) -> queueing.PodsReady:
-        """Return what decisions take."""
+        """Return the policy that decisions use."""
         asked = self.enable and "enable" in self.model_fields_set
         timeout = self.timeout or (ASKED_TIMEOUT if asked else DEFAULT_TIMEOUT)
         blocks = asked if self.block_admission is None else self.block_admission
@@ -465,67 +458,50 @@ class WaitForPodsReady(_Pointers):
         )
 
 
-def _overrides(said: str) -> str:
-    problems = job_overrides.parsed(said)[1]
+def _overrides(text: str) -> str:
+    problems = job_overrides.parsed(text)[1]
     if problems:
         raise ValueError("; ".join(problems))
-    return said
+    return text
 
 
 class Queue(_Section):
-    """The queue: suspended jobs that are admitted under quota."""
+    """Which jobs the reconciler admits, and on what conditions."""
 
-    enabled: bool = Field(default=True, description="whether the reconciler admits jobs")
-    integrations: list[str] | None = Field(
-        None, description="the kinds of jobs that are managed, such as batch/job; default: all"
-    )
-    external_integrations: list[str] = Field(
-        default_factory=list, description="kinds of others, as module:Class"
-    )
-    manage_jobs_without_queue_name: bool = Field(
-        default=False, description="whether jobs without a queue name are held back as well"
-    )
-    managed_jobs_namespace_selector: LabelSelector = Field(
-        default_factory=_all_but_system,
-        description="the namespaces in which jobs without a queue name are held back",
-    )
-    heads_per_queue: int = Field(
-        16, ge=1, description="how many workloads of one ClusterQueue a cycle looks at, at most"
-    )
-    require_room: bool = Field(
-        default=False,
-        description="whether a workload is admitted only when its pods fit on nodes now; the "
-        "annotation scheduling.x-k8s.io/require-room of a ClusterQueue goes before it",
-    )
-    pod_groups: Annotated[Literal["Auto", "Off"], BeforeValidator(_off)] = Field(
-        "Auto",
-        description="Auto: jobs that are admitted by room get a PodGroup where they bring none",
-    )
-    release_quota: ReleaseQuota = Field(
-        "OnTerminating",
-        description="whether pods that are being deleted give their quota back at once, or when "
-        "they have ended; a ClusterQueue or a Job may say so too, with the annotation "
-        "scheduling.x-k8s.io/release-quota",
-    )
-    ignore_undeclared_resources: bool = Field(
-        default=False,
-        description="whether resources that a ClusterQueue does not cover are let through",
-    )
+    enabled: bool = True
+    """whether the reconciler admits jobs"""
+    integrations: list[str] | None = None
+    """kinds of jobs to manage, such as `batch/job`; null: all built-in kinds"""
+    external_integrations: list[str] = Field(default_factory=list)
+    """kinds of your own, as `module:Class`"""
+    manage_jobs_without_queue_name: bool = False
+    """whether jobs without a queue name are held back too"""
+    managed_jobs_namespace_selector: NamespaceSelector = Field(default_factory=_all_but_system)
+    """namespaces in which jobs without a queue name are held back"""
+    heads_per_queue: int = Field(default=16, ge=1)
+    """workloads of one ClusterQueue that one admission cycle considers"""
+    require_room: bool = False
+    """whether a workload is admitted only when its pods fit on nodes now; the annotation
+    scheduling.x-k8s.io/require-room of a ClusterQueue overrides it"""
+    pod_groups: Annotated[Literal["Auto", "Off"], BeforeValidator(_off)] = "Auto"
+    """Auto: a job that is admitted by room gets a PodGroup unless it brings one"""
+    release_quota: ReleaseQuota = "OnTerminating"
+    """when a pod that is being deleted releases its quota: at once, or when it has ended; the
+    annotation scheduling.x-k8s.io/release-quota of a ClusterQueue or Job overrides it"""
+    ignore_undeclared_resources: bool = False
+    """whether a workload may ask for resources that its ClusterQueue does not cover"""
+    job_overrides: Annotated[str, AfterValidator(_overrides)] = ""
+    """settings that a job may override, such as `pods-ready-timeout<=2h, release-quota`; `*`: all,
+    `none`: nothing; a setting that is not named may only be made stricter; the annotation
+    scheduling.x-k8s.io/job-overrides of a ClusterQueue overrides it"""
+    wait_for_pods_ready: Annotated[
+        WaitForPodsReady, BeforeValidator(_or_nothing), BeforeValidator(_one_spelling)
+    ] = WaitForPodsReady()
+    """what happens when pods are not ready in time"""
 
-    job_overrides: Annotated[str, AfterValidator(_overrides)] = Field(
-        "",
-        description="what jobs may change of the settings of their ClusterQueue, such as "
-        "`pods-ready-timeout<=2h, release-quota`; `*`: all, `none`: nothing; what is not named may "
-        "only be made stricter; the annotation scheduling.x-k8s.io/job-overrides of a ClusterQueue "
-        "goes before it",
-    )
-    wait_for_pods_ready: Annotated[WaitForPodsReady, BeforeValidator(_or_nothing)] = (
-        WaitForPodsReady()
-    )
-
-    def options(self) -> queueing.Options:
-        """Return what decisions about admission take."""
-        return queueing.Options(
+    def options(self) -> queueing.AdmissionOptions:
+        """Return the options that decisions about admission use."""
+        return queueing.AdmissionOptions(
             pods_ready=self.wait_for_pods_ready.policy(),
             requeuing_timestamp=self.wait_for_pods_ready.requeuing_strategy.timestamp,
             heads_per_queue=self.heads_per_queue,
@@ -537,105 +513,106 @@ class Queue(_Section):
         )
 
     def selector(self) -> core_v1.LabelSelector:
-        """Return the selector as decisions take it."""
+        """Return the selector that decisions use."""
         wanted = self.managed_jobs_namespace_selector.model_dump(by_alias=True)
         return msgspec.convert(wanted, core_v1.LabelSelector)
 
 
 class WebhookCertificate(_Section):
-    """A certificate for the webhooks that somebody else renews."""
+    """A certificate for the webhooks, from files."""
 
-    cert_file: Path = Field(description="PEM certificate chain")
-    key_file: Path = Field(description="PEM key of that certificate")
-    ca_file: Path | None = Field(
-        None,
-        description="PEM authorities that the API server is told to trust; without it whoever "
-        "gives the certificate tells it, and has old versions served",
-    )
+    cert_file: Path
+    """PEM certificate chain"""
+    key_file: Path
+    """PEM key of that certificate"""
+    ca_file: Path | None = None
+    """PEM authorities that the reconciler writes into the CRDs and the webhook configurations;
+    without it you write them, and have old versions served"""
+
+
+def _auto_or_switch(value: object) -> object:
+    if value == "auto" or isinstance(value, bool):
+        return value
+    raise ValueError("should be auto, true or false")
+
+
+def _is_https(url: str) -> str:
+    if re.fullmatch(r"https://[^/]+", url) is None:
+        raise ValueError("should be https://host or https://host:port, without a path")
+    return url
 
 
 class Webhooks(_Section):
-    """What the API server calls: conversion between versions, and jobs at their creation."""
+    """What the API server calls: conversion between versions, and the review of new jobs."""
 
-    enabled: Literal["auto"] | bool = Field(
-        "auto",
-        description="whether to serve; auto: with the queue, in a pod or where a url is given",
-    )
-    host: str = Field("", description="address; empty: all")
-    port: int = Field(9443, ge=0, le=65535)
-    older_versions: bool = Field(
-        default=True,
-        description="whether to have v1beta1 of ClusterQueue and LocalQueue served where a CRD is "
-        "seen for the first time; later `served` is left as it is applied",
-    )
-    older_workloads: bool = Field(
-        default=False,
-        description="the same for v1beta1 of Workload; each write of a workload is then converted",
-    )
-    certificate: WebhookCertificate | None = Field(
-        None, description="files; without them the process makes its own and keeps it in a Secret"
-    )
-    certificate_days: float = Field(
-        365, gt=0, allow_inf_nan=False, description="its life; it is renewed after two thirds"
-    )
-    check_seconds: float = Field(
-        30, gt=0, allow_inf_nan=False, description="how often the certificate is looked after"
-    )
-    namespace: str = Field("gang-extender-system", min_length=1)
-    secret: str = Field("gang-reconciler-webhooks-tls", min_length=1)
-    service: str = Field(
-        "gang-reconciler-webhooks",
-        min_length=1,
-        description="Service of the webhooks for jobs, with the replicas that are ready",
-    )
-    conversion_service: str = Field(
-        "gang-reconciler-conversion",
-        min_length=1,
-        description="Service of the conversion webhook, with all replicas: a replica becomes ready "
-        "when it has read the queues, and to read them may take a conversion",
-    )
-    configuration: str = Field(
-        "gang-queue",
-        min_length=1,
-        description="name of the optional webhook configurations that are told the authority",
-    )
-    url: str | None = Field(
-        None,
-        pattern=r"^https://[^/]+$",
-        description="where the API server finds the webhooks instead of the Services",
-    )
+    enabled: Annotated[Literal["auto"] | bool, BeforeValidator(_auto_or_switch)] = "auto"
+    """whether to serve; auto: with the queue, in a pod or where `url` is set"""
+    host: str = ""
+    """address; empty: all"""
+    port: Port = 9443
+    """port; 0 takes a free one"""
+    older_versions: bool = True
+    """whether to have v1beta1 of ClusterQueue and LocalQueue served where the reconciler sees a CRD
+    for the first time; later `served` stays as you apply it"""
+    older_workloads: bool = False
+    """the same for v1beta1 of Workload; each write of a workload is then converted"""
+    certificate: WebhookCertificate | None = None
+    """files; default: the process makes a certificate and keeps it in a Secret"""
+    certificate_days: Positive = 365
+    """life of that certificate; it is renewed after two thirds"""
+    check_seconds: Positive = 30
+    """pause between two looks at the certificate"""
+    namespace: Name = "gang-extender-system"
+    """namespace of the Secret and the Services"""
+    secret: Name = "gang-reconciler-webhooks-tls"  # noqa: S105 - the name of one
+    """Secret of the certificate"""
+    service: Name = "gang-reconciler-webhooks"
+    """Service of the webhooks for jobs, with the ready replicas"""
+    conversion_service: Name = "gang-reconciler-conversion"
+    """Service of the conversion webhook, with all replicas: reading the queues, which makes a
+    replica ready, may take a conversion"""
+    configuration: Name = "gang-queue"
+    """name of the optional webhook configurations that get the authority"""
+    url: Annotated[str, AfterValidator(_is_https)] | None = None
+    """where the API server finds the webhooks, instead of the Services: `https://host:port`"""
 
 
 class Health(_Section):
-    """What `/livez` answers."""
+    """When `/livez` fails."""
 
-    max_loop_lag_seconds: float = Field(
-        30,
-        ge=0,
-        le=60,
-        description="not alive when the event loop was late for so long within a minute, counting "
-        "lags of a second and more, each for a third of this at most; 0: whatever the lag",
-    )
+    max_loop_lag_seconds: float = Field(default=30, ge=0, le=60)
+    """total lag of the event loop within a minute from which `/livez` answers 503; lags of a second
+    and more count, each up to a third of this; 0: `/livez` ignores the lag"""
 
 
 class Log(_Section):
     """What is logged, to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """least level"""
     format: Literal["console", "json"] = "console"
+    """form of a line"""
 
 
 class Settings(_Section):
-    """The settings of `gang-extender serve` and `reconcile`; each reads its own sections."""
+    """All settings; each section names the commands that read it."""
 
     listen: Listen = Listen()
+    """`serve`"""
     gang: Gang = Gang()
+    """`serve`, `reconcile` and `explain`"""
     reconcile: Reconcile = Reconcile()
+    """`reconcile`"""
     queue: Queue = Queue()
+    """`reconcile` and `explain`"""
     webhooks: Webhooks = Webhooks()
+    """`reconcile`"""
     kube: Kube = Kube()
+    """`serve` and `reconcile`"""
     health: Health = Health()
+    """`serve` and `reconcile`"""
     log: Log = Log()
+    """`serve` and `reconcile`"""
 
 
 def load(path: Path | None, overrides: dict[str, dict[str, object]]) -> Settings:
@@ -673,12 +650,12 @@ def _read(path: Path) -> dict[str, object]:
         return {}
     if not isinstance(parsed, dict):
         raise SettingsError(f"{path}: should be a mapping of sections, such as `listen:`")
-    # A section whose lines are all commented out says nothing.
+    # A section whose lines are all commented out counts as left out.
     return {name: section for name, section in parsed.items() if section is not None}
 
 
 def _over(before: object, wanted: Mapping[str, object]) -> object:
-    """Return what a file says with single fields replaced; what is no mapping is told later."""
+    """Return a file's value with single fields replaced; validation refuses other types."""
     if before is None:
         before = {}
     if not isinstance(before, dict):
@@ -687,10 +664,17 @@ def _over(before: object, wanted: Mapping[str, object]) -> object:
     return {**before, **wanted, **nested}
 
 
-def _sentence(error: object) -> str:
-    assert isinstance(error, dict)
+def _sentence(error: ErrorDetails) -> str:
     field = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        return f"{field}: there is no such field"
-    text = error["msg"].removeprefix("Value error, ")
+    match error["type"]:
+        case "extra_forbidden":
+            text = "there is no such field"
+        case "missing":
+            text = "is missing"
+        case "model_type":
+            text = "should be a mapping of fields"
+        case "float_parsing" | "int_parsing" if field.endswith("Seconds"):
+            text = f"{error['input']!r:.40} should be seconds, or a duration such as 5m or 1h30m"
+        case _:
+            text = error["msg"].removeprefix("Value error, ")
     return f"{field}: {text}" if field else text

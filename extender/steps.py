@@ -1,9 +1,8 @@
 """Long work in pieces: a generator yields after each piece, and returns the answer.
 
-A piece takes well below a millisecond, or a few where that cannot be helped, so that a shell can
-look at its clock in between and go on later. State may change between two pieces: an answer that
-took several turns of the event loop is an opinion about a moment ago, and has to be checked before
-it is acted upon.
+A piece takes well below a millisecond, or a few where it cannot be shorter, so that a shell can
+check its clock in between and go on later. State may change between two pieces: an answer that took
+several turns of the event loop is about the past, and is checked before it is acted upon.
 """
 
 from collections.abc import Generator
@@ -11,10 +10,10 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 Steps = Generator[None, bool | None, T]
-"""What a driver sends back, where it sends anything, is whether others had their turn meanwhile."""
+"""The caller may send back whether other tasks have run meanwhile."""
 
 PIECE: Final = 64
-"""Nodes or pods that are looked at in one piece."""
+"""Nodes or pods that are handled in one piece."""
 
 
 def at_once(steps: Steps[T]) -> T:

@@ -12,8 +12,9 @@ from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.inventory import inventory
 from tests.harness.toolchain import ToolchainError, ensure_binaries
+from tests.tiers import in_order
 
-# Python 3.11 makes an event loop when pytest-asyncio asks whether there is one, and nobody closes
+# Python 3.11 makes an event loop when pytest-asyncio asks whether there is one, and nothing closes
 # it. Said once that there is none, it makes none.
 asyncio.set_event_loop(None)
 
@@ -29,15 +30,19 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("patient")
 
-CLUSTER = Path(__file__).parent / "cluster"
+HERE = Path(__file__).parent
+CLUSTER = {HERE / "cluster", HERE / "bench" / "tests" / "cluster"}
 CLUSTER_TIMEOUT_SECONDS = 180
-PROPERTIES = Path(__file__).parent / "properties"
+PROPERTIES = HERE / "properties"
 PROPERTIES_TIMEOUT_SECONDS = 600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    of_cluster = [item for item in items if CLUSTER.intersection(item.path.parents)]
+    others = [item for item in items if not CLUSTER.intersection(item.path.parents)]
+    items[:] = [*others, *in_order(of_cluster)]
     for item in items:
-        if CLUSTER in item.path.parents:
+        if CLUSTER.intersection(item.path.parents):
             item.add_marker(pytest.mark.cluster)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(CLUSTER_TIMEOUT_SECONDS))
@@ -62,7 +67,12 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     control_plane = getattr(item, "funcargs", {}).get("control_plane")
-    if report.failed and isinstance(control_plane, ControlPlane):
+    # It may have ended before the last fixture that failed.
+    if (
+        report.failed
+        and isinstance(control_plane, ControlPlane)
+        and control_plane.apiserver.running
+    ):
         with Api(control_plane.admin_kubeconfig) as api:
             report.sections.append(("what is there", inventory(api)))
         report.sections.append(("logs of the control plane", control_plane.tails()))

@@ -19,12 +19,10 @@ from extender.api.core_v1 import (
 )
 from extender.api.wellknown import GROUP_X, POD_GROUP_LABEL
 from extender.resources.quantity import Quantity, Resources, parse_resources
-from extender.state import events as ev
-from extender.state.assumed import Assumption, Stage
-from extender.state.cluster import Cluster
-from extender.state.nodes import NodeInfo
-from extender.state.pod_groups import PodGroupInfo
-from extender.state.pods import PodInfo, Shape
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
+from extender.state.cluster.reservations import Reservation, ReservationKind
+from extender.state.cluster.store import Cluster
 
 NAMESPACE = "ns"
 Fact = NodeInfo | PodInfo | PodGroupInfo | ev.Event
@@ -126,7 +124,7 @@ def taint(name: str = "dedicated", value: str = "ml", effect: str = "NoSchedule"
 
 
 def event_of(fact: Fact) -> ev.Event:
-    """Return what tells the cluster of a fact."""
+    """Return the event of a fact."""
     match fact:
         case NodeInfo():
             return ev.NodeApplied(fact)
@@ -148,14 +146,14 @@ def flat(facts: Iterable[Any]) -> Iterable[Fact]:
 
 
 def cluster_of(*facts: Any) -> Cluster:
-    """Return a cluster that was told the facts in this order; lists of them are taken apart."""
+    """Return a cluster to which the facts were applied in order; lists of them are taken apart."""
     cluster = Cluster()
-    tell(cluster, *facts)
+    observe(cluster, *facts)
     return cluster
 
 
-def tell(cluster: Cluster, *facts: Any) -> None:
-    """Tell a cluster more, and have it checked."""
+def observe(cluster: Cluster, *facts: Any) -> None:
+    """Apply facts to a cluster, and have it checked."""
     for fact in flat(facts):
         cluster.apply(event_of(fact))
     cluster.validate()
@@ -166,9 +164,11 @@ def planned(**placements: str) -> ev.Planned:
     return ev.Planned({name.replace("_", "-"): node for name, node in placements.items()})
 
 
-def assumption(member: PodInfo, on: str, stage: Stage = Stage.PLANNED) -> Assumption:
-    """Return the room of a pod."""
-    return Assumption(member, on, stage)
+def reservation(
+    member: PodInfo, on: str, kind: ReservationKind = ReservationKind.PLANNED
+) -> Reservation:
+    """Return the reservation of a pod."""
+    return Reservation(member.uid, member.priority, {on: member.shape.requests}, kind)
 
 
 class LoopClock:
@@ -184,7 +184,7 @@ class LoopClock:
 
 
 class ManualClock:
-    """A clock that moves when it is told to."""
+    """A clock that moves when it is moved."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now

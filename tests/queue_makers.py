@@ -11,33 +11,34 @@ from typing import Any
 from extender.api.core_v1 import LabelSelector
 from extender.queueing import cycle
 from extender.queueing.cycle import Admit, Outcome
-from extender.queueing.options import Options
+from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
+from extender.queueing.room import AdmissionRules
 from extender.resources.quantity import Quantity, amount
 from extender.room.nodes import NodeRoom
-from extender.state.cluster import Cluster
-from extender.state.pod_groups import ConditionInfo
-from extender.state.pods import Shape
-from extender.state.queues import events as ev
-from extender.state.queues.events import Record
-from extender.state.queues.records import (
-    Admission,
+from extender.state.cluster.records import ConditionInfo, Shape
+from extender.state.cluster.store import Cluster
+from extender.state.queue import events as ev
+from extender.state.queue.events import Record
+from extender.state.queue.records import (
+    AdmissionInfo,
     Assignment,
     ClusterQueueInfo,
     CohortInfo,
     FlavorInfo,
-    FlavorQuotas,
+    FlavorQuotasInfo,
     LocalQueueInfo,
     Meta,
     NamespaceInfo,
     PodSetInfo,
     PreemptionPolicy,
     Quota,
-    ResourceGroup,
+    ResourceGroupInfo,
     WorkloadInfo,
 )
-from extender.state.queues.store import Queues
+from extender.state.queue.store import Queues
+from extender.state.queue.usage import Usage, add, usage
 from tests.makers import NAMESPACE, shape
 
 EVERYTHING = LabelSelector()
@@ -77,7 +78,7 @@ def quota(
     return Quota(amount(resource, nominal), *limits)
 
 
-def group(**flavors: Quantity | Quota | Mapping[str, Quota]) -> ResourceGroup:
+def group(**flavors: Quantity | Quota | Mapping[str, Quota]) -> ResourceGroupInfo:
     """Return a group with these flavors: a number, or a quota, is one of CPU."""
     listed = []
     for name, given in flavors.items():
@@ -87,19 +88,19 @@ def group(**flavors: Quantity | Quota | Mapping[str, Quota]) -> ResourceGroup:
             resources = given
         else:
             resources = {"cpu": quota(given)}
-        listed.append(FlavorQuotas(name.replace("_", "-"), resources))
-    return ResourceGroup(tuple(listed[0].resources), tuple(listed))
+        listed.append(FlavorQuotasInfo(name.replace("_", "-"), resources))
+    return ResourceGroupInfo(tuple(listed[0].resources), tuple(listed))
 
 
 def cluster_queue(
     name: str = "cq",
-    cpu: Quantity | Quota | ResourceGroup | tuple[ResourceGroup, ...] = 4,
+    cpu: Quantity | Quota | ResourceGroupInfo | tuple[ResourceGroupInfo, ...] = 4,
     cohort: str | None = None,
     **more: Any,
 ) -> ClusterQueueInfo:
     """Return a ClusterQueue with so much CPU of the flavor `default`, open to all namespaces."""
-    if isinstance(cpu, ResourceGroup):
-        groups: tuple[ResourceGroup, ...] = (cpu,)
+    if isinstance(cpu, ResourceGroupInfo):
+        groups: tuple[ResourceGroupInfo, ...] = (cpu,)
     else:
         groups = cpu if isinstance(cpu, tuple) else (group(default=cpu),)
     preemption = more.pop("preemption", {})
@@ -155,9 +156,9 @@ def condition(kind: str, reason: str = "", *, true: bool = True, at: float = 0.0
 
 def admission(
     workload: WorkloadInfo, cluster_queue: str = "cq", flavor: str = "default"
-) -> Admission:
+) -> AdmissionInfo:
     """Return quota for all of a workload, of one flavor."""
-    return Admission(
+    return AdmissionInfo(
         cluster_queue,
         tuple(
             Assignment(
@@ -172,21 +173,29 @@ def admission(
 
 
 class Admissions:
-    """Queues, who waits in them, and cycles: the shell of tests, which writes at once."""
+    """Queues, the workloads in them, and cycles: the shell of tests, which writes at once."""
 
     def __init__(
-        self, *records: Record, options: Options | None = None, cluster: Cluster | None = None
+        self,
+        *records: Record,
+        options: AdmissionOptions | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
-        self.options = options or Options()
+        self.options = options or AdmissionOptions()
         self.queues = Queues()
-        self.snapshot = self.queues.snapshot()
+        self.view = self.queues.view()
         self.pending = PendingQueues(self.options)
-        self.room = NodeRoom(self.snapshot, cluster.snapshot()) if cluster is not None else None
+        self.room = NodeRoom(self.view, cluster.view()) if cluster is not None else None
         self.now = 1_000_000.0
-        self.tree = QuotaTree(self.snapshot)
+        self.tree = QuotaTree(self.view)
         self.last = cycle.Result()
         self.put(NamespaceInfo(NAMESPACE), flavor())
         self.put(*records)
+
+    @property
+    def rules(self) -> AdmissionRules:
+        """The rules of its cycles."""
+        return AdmissionRules(self.options, self.room)
 
     def put(self, *records: Record) -> None:
         """Take records in, and do what a shell does about them."""
@@ -202,14 +211,14 @@ class Admissions:
         """Take an event in."""
         change = self.queues.apply(event)
         for name in sorted(change.workloads):
-            self.pending.update(name, self.snapshot, self.now)
+            self.pending.update(name, self.view, self.now)
         if change.structure:
-            for name in self.pending.keys(self.snapshot):
-                self.pending.update(name, self.snapshot, self.now)
-            for _ in self.pending.release_all(self.snapshot, self.now):
+            for name in self.pending.keys(self.view):
+                self.pending.update(name, self.view, self.now)
+            for _ in self.pending.requeue_all(self.view, self.now):
                 pass
-        self.pending.release(change.released, self.snapshot, self.now)
-        self.pending.release_namespaces(change.namespaces)
+        self.pending.requeue_sharing(change.released, self.view, self.now)
+        self.pending.requeue_namespaces(change.namespaces)
 
     def decide(self) -> tuple[Outcome, ...]:
         """Run a cycle without a pause, and do nothing about it."""
@@ -219,18 +228,17 @@ class Admissions:
 
     def decide_slowly(self) -> Iterator[Outcome | None]:
         """Run a cycle that lets the caller change the state between its pieces."""
-        self.tree = QuotaTree.of(self.snapshot, self.tree)
+        self.tree = QuotaTree.of(self.view, self.tree)
         work = cycle.Cycle(
-            self.snapshot,
+            self.view,
             self.pending,
             tree=self.tree,
-            options=self.options,
+            rules=self.rules,
             now=self.now,
-            room=self.room,
         )
         yield from work.pieces()
         self.last = work.result()
-        self.pending.release(self.last.freed, self.snapshot, self.now)
+        self.pending.requeue_sharing(self.last.freed, self.view, self.now)
 
     def run(self) -> tuple[Outcome, ...]:
         """Run a cycle, and assume what it admits."""
@@ -246,4 +254,20 @@ class Admissions:
 
     def waiting(self, cluster_queue: str = "cq") -> list[str]:
         """Return the names of those that wait, first to be served first."""
-        return [name.split("/")[1] for name in self.pending.positions(cluster_queue)]
+        return [name.split("/")[1] for name in self.pending.queue(cluster_queue).in_order()]
+
+
+def validate_queues(queues: Queues) -> None:
+    """Recount usage and reservations; AssertionError says what is wrong."""
+    tables, view = queues._tables, queues.view()
+    counted: dict[str, Usage] = {}
+    for key in {*tables.workloads, *tables.assumed}:
+        held = view.admission(key)
+        if held is not None:
+            taken = usage(held, tables.workloads[key])
+            add(counted.setdefault(held.cluster_queue, {}), taken)
+            assert key in tables.reserving[held.cluster_queue], f"{key} is not reserving"
+    used = {name: amounts for name, amounts in tables.usage.items() if amounts}
+    assert used == {n: a for n, a in counted.items() if a}, f"{used} != {counted}"
+    reserving = {key for keys in tables.reserving.values() for key in keys}
+    assert all(view.admission(key) for key in reserving), "a stale reservation"

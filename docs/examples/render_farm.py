@@ -1,11 +1,11 @@
 """A kind of job that is not built in: frames of a film, rendered by equal pods."""
 
 from extender.jobs import fields
-from extender.jobs.base import BaseJob
-from extender.jobs.generic_job import Finished, Slot
+from extender.jobs.job import Finished, GenericJob
+from extender.jobs.pod_sets import Slot
 
 
-class Render(BaseJob):
+class Render(GenericJob):
     """A Render of the group example.com."""
 
     integration = "example.com/render"

@@ -1,8 +1,9 @@
 """The parts of Pod and Node that decisions read, decoded from raw JSON by msgspec.
 
 Fields that are not listed are skipped by the decoder, which is most of the cost of a full model.
+A type without a docstring is the API's type of its name.
 Parts that few pods have and that many pods share (affinity, tolerations) stay raw bytes until
-somebody asks.
+a decision asks for it.
 """
 
 from datetime import datetime
@@ -16,12 +17,7 @@ from extender.api.wellknown import INDEX_LABEL, WORKLOAD_ANNOTATION
 Amount = str | int | float
 
 
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)
-
-
-class Wire(Struct, frozen=True, gc=False, rename=_camel):
+class Wire(Struct, frozen=True, gc=False, rename="camel"):
     """Camel case on the wire, snake case here."""
 
 
@@ -63,24 +59,25 @@ class PodMeta(ObjectMeta, frozen=True):
 
 
 class ResourceRequirements(Wire, frozen=True):
-    """corev1.ResourceRequirements."""
-
     requests: dict[str, Amount] | None = None
 
 
 class ContainerPort(Wire, frozen=True):
-    """corev1.ContainerPort."""
-
     host_port: int = 0
     host_ip: str = field(default="", name="hostIP")
     protocol: str = "TCP"
 
 
-class Container(Wire, frozen=True):
-    """corev1.Container."""
+class RestartRule(Wire, frozen=True):
+    """corev1.ContainerRestartRule."""
 
+    action: str = ""
+
+
+class Container(Wire, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] | None = None
     ports: list[ContainerPort] | None = None
 
 
@@ -104,11 +101,11 @@ class Volume(Wire, frozen=True):
 
 
 class PodSpec(Wire, frozen=True):
-    """corev1.PodSpec."""
-
     node_name: str | None = None
     priority: int | None = None
     scheduler_name: str = "default-scheduler"
+    host_network: bool = False
+    host_users: bool | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     readiness_gates: list[ReadinessGate] | None = None
     containers: list[Container] = field(default_factory=list)
@@ -124,8 +121,6 @@ class PodSpec(Wire, frozen=True):
 
 
 class PodCondition(Wire, frozen=True):
-    """corev1.PodCondition."""
-
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -133,24 +128,54 @@ class PodCondition(Wire, frozen=True):
 
 
 class PodStatus(Wire, frozen=True):
-    """corev1.PodStatus."""
-
     phase: str = ""
     nominated_node_name: str = ""
     conditions: list[PodCondition] | None = None
 
 
 class Pod(Wire, frozen=True):
-    """corev1.Pod."""
-
     metadata: PodMeta = PodMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
 
-class Toleration(Wire, frozen=True):
-    """corev1.Toleration."""
+class NamedContainer(Wire, frozen=True):
+    """corev1.Container, its name alone."""
 
+    name: str = ""
+
+
+class ContainerStatus(Wire, frozen=True):
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, Amount] | None = None
+
+
+class ContainerNames(Wire, frozen=True):
+    """corev1.PodSpec, the names of its containers alone."""
+
+    containers: list[NamedContainer] = field(default_factory=list)
+    init_containers: list[NamedContainer] | None = None
+
+
+class ResizeStatus(Wire, frozen=True):
+    """corev1.PodStatus, as far as a resize changes it."""
+
+    conditions: list[PodCondition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, Amount] | None = None
+
+
+class ResizedPod(Wire, frozen=True):
+    """corev1.Pod: what is read of one that may have been resized, beside what is of every pod."""
+
+    spec: ContainerNames = ContainerNames()
+    status: ResizeStatus = ResizeStatus()
+
+
+class Toleration(Wire, frozen=True):
     key: str = ""
     operator: str = "Equal"
     value: str = ""
@@ -167,86 +192,74 @@ class Requirement(Wire, frozen=True):
 
 
 class NodeSelectorTerm(Wire, frozen=True):
-    """corev1.NodeSelectorTerm."""
-
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
 
 
 class NodeSelector(Wire, frozen=True):
-    """corev1.NodeSelector."""
-
     node_selector_terms: list[NodeSelectorTerm] = field(default_factory=list)
 
 
 class NodeAffinity(Wire, frozen=True):
-    """corev1.NodeAffinity."""
-
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
 class LabelSelector(Wire, frozen=True):
-    """metav1.LabelSelector."""
-
     match_labels: dict[str, str] | None = None
     match_expressions: list[Requirement] | None = None
 
 
 class PodAffinityTerm(Wire, frozen=True):
-    """corev1.PodAffinityTerm."""
-
     topology_key: str = ""
     label_selector: LabelSelector | None = None
     namespaces: list[str] | None = None
     namespace_selector: LabelSelector | None = None
 
 
-class PodAntiAffinity(Wire, frozen=True):
-    """corev1.PodAntiAffinity."""
-
+class PodAffinity(Wire, frozen=True):
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
 
 
-class Affinity(Wire, frozen=True):
-    """corev1.Affinity."""
+class PodAntiAffinity(PodAffinity, frozen=True):
+    pass
 
+
+class TopologySpreadConstraint(Wire, frozen=True):
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+
+
+class Affinity(Wire, frozen=True):
     node_affinity: NodeAffinity | None = None
-    pod_affinity: Raw = Raw()
+    pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAntiAffinity | None = None
 
 
 class Taint(Wire, frozen=True):
-    """corev1.Taint."""
-
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
-class NodeSpec(Wire, frozen=True):
-    """corev1.NodeSpec."""
-
-    unschedulable: bool = False
-    taints: list[Taint] | None = None
-
-
-class NodeCondition(Wire, frozen=True):
-    """corev1.NodeCondition."""
+class BareCondition(Wire, frozen=True):
+    """A condition of a node or a Job."""
 
     type: str = ""
     status: str = ""
 
 
-class NodeStatus(Wire, frozen=True):
-    """corev1.NodeStatus."""
+class NodeSpec(Wire, frozen=True):
+    unschedulable: bool = False
+    taints: list[Taint] | None = None
 
+
+class NodeStatus(Wire, frozen=True):
     allocatable: dict[str, Amount] | None = None
-    conditions: list[NodeCondition] | None = None
+    conditions: list[BareCondition] | None = None
+    declared_features: list[str] | None = None
 
 
 class Node(Wire, frozen=True):
-    """corev1.Node."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
@@ -259,32 +272,19 @@ class PodTemplate(Wire, frozen=True):
 
 
 class JobSpec(Wire, frozen=True):
-    """batchv1.JobSpec."""
-
     parallelism: int | None = None
     completions: int | None = None
     template: PodTemplate = PodTemplate()
 
 
-class JobCondition(Wire, frozen=True):
-    """batchv1.JobCondition."""
-
-    type: str = ""
-    status: str = ""
-
-
 class JobStatus(Wire, frozen=True):
-    """batchv1.JobStatus."""
-
     active: int | None = None
     succeeded: int | None = None
     failed_indexes: str | None = None
-    conditions: list[JobCondition] | None = None
+    conditions: list[BareCondition] | None = None
 
 
 class Job(Wire, frozen=True):
-    """batchv1.Job."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
@@ -299,8 +299,6 @@ class PodGroupSpec(Wire, frozen=True):
 
 
 class Condition(Wire, frozen=True):
-    """metav1.Condition."""
-
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -310,8 +308,6 @@ class Condition(Wire, frozen=True):
 
 
 class PodGroupStatus(Wire, frozen=True):
-    """PodGroupStatus."""
-
     phase: str = ""
     occupied_by: str = ""
     scheduled: int = 0

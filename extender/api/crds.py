@@ -58,7 +58,7 @@ class Version:
     selectable: Sequence[str] = ()
     """Paths that a field selector may name, besides metadata.name and metadata.namespace."""
     deprecation: str = ""
-    """What clients are told when they still use this version; empty where it is current."""
+    """The warning for clients that still use this version; empty where it is current."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +122,9 @@ def structural(model: type[BaseModel]) -> Schema:
 
 
 def needs_webhook(definition: Definition) -> bool:
-    """Return whether its versions differ in more than their names, so that somebody must convert.
+    """Return whether its versions differ in more than their names, so that a webhook must convert.
 
-    The API server asks that somebody at every write, for those who watch the other version.
+    The API server calls that webhook at every write, for watches of the other version.
     """
     first, *others = (structural(version.model)["properties"] for version in definition.versions)
     return any(properties != first for properties in others)
@@ -216,9 +216,9 @@ class _Translator:
         return translated
 
     def _flat(self, schema: Schema, *, path: str) -> Schema:
-        """Resolve what stands at this level: a reference, or a union with null or of int and text.
+        """Resolve a reference, or a union with null or of int and text, at this level.
 
-        What the place itself says (its description, its default) wins over what it refers to.
+        The description and the default of the field win over those of the type that it refers to.
         """
         own = {word: value for word, value in schema.items() if word not in {"$ref", "anyOf"}}
         if own.get("default", ...) is None:

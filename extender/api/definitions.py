@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from extender.api import scheduling_sigs_v1alpha1, scheduling_x_v1alpha1
+from extender.api import scheduling_sigs_v1alpha1 as former
+from extender.api import scheduling_x_v1alpha1 as current
 from extender.api.crds import Column, Definition, Version
 from extender.api.kueue.definitions import DEFINITIONS as QUEUE
 
@@ -29,30 +30,18 @@ _POD_GROUP_COLUMNS: Final = (
 
 DEFINITIONS: Final = (
     Definition(
-        group=scheduling_x_v1alpha1.GROUP,
-        plural="podgroups",
-        versions=(
-            Version(
-                scheduling_x_v1alpha1.VERSION,
-                scheduling_x_v1alpha1.PodGroup,
-                columns=_POD_GROUP_COLUMNS,
-            ),
-        ),
+        current.GROUP,
+        "podgroups",
+        (Version(current.VERSION, current.PodGroup, _POD_GROUP_COLUMNS),),
         short_names=("pg", "pgs"),
         categories=("gang",),
     ),
+    # No short names: `sigs` comes before `x-k8s`, so kubectl would resolve `pg` to this group, and
+    # warn about the other. `kubectl get gang` lists both.
     Definition(
-        group=scheduling_sigs_v1alpha1.GROUP,
-        plural="podgroups",
-        versions=(
-            Version(
-                scheduling_sigs_v1alpha1.VERSION,
-                scheduling_sigs_v1alpha1.PodGroup,
-                columns=_POD_GROUP_COLUMNS,
-            ),
-        ),
-        # No short names: `sigs` comes before `x-k8s`, so kubectl would take `pg` for this group and
-        # warn about the other. `kubectl get gang` lists both.
+        former.GROUP,
+        "podgroups",
+        (Version(former.VERSION, former.PodGroup, _POD_GROUP_COLUMNS),),
         categories=("gang",),
     ),
     *QUEUE,

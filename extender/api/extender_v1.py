@@ -5,9 +5,20 @@ Kubernetes objects are ordinary camelCase, and absent lists are sent as null. On
 decoded; what is sent back as it came stays raw.
 """
 
-from msgspec import Raw, Struct, field
+from typing import Annotated
+
+from msgspec import Meta, Raw, Struct, field
 
 from extender.api.core_v1 import ObjectMeta
+
+_Object = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
+_Names = Annotated[
+    Raw, Meta(extra_json_schema={"type": ["array", "null"], "items": {"type": "string"}})
+]
+
+
+def _null() -> Raw:
+    return Raw(b"null")
 
 
 class _Wire(Struct, frozen=True, gc=False, rename="pascal"):
@@ -15,7 +26,7 @@ class _Wire(Struct, frozen=True, gc=False, rename="pascal"):
 
 
 class ObjectHead(Struct, frozen=True, gc=False):
-    """Who an embedded Kubernetes object is."""
+    """An embedded Kubernetes object, as far as it is read."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -29,18 +40,23 @@ class NodeItems(Struct, frozen=True, gc=False):
 class ExtenderArgs(_Wire, frozen=True):
     """The request of filter and prioritize: names where `nodeCacheCapable`, else whole nodes."""
 
-    pod: Raw
-    node_names: Raw = Raw(b"null")
-    nodes: NodeItems | None = None
+    pod: Annotated[_Object, Meta(description="The whole Pod.")]
+    node_names: Annotated[_Names, Meta(description="Where nodeCacheCapable is true.")] = field(
+        default_factory=_null
+    )
+    nodes: Annotated[NodeItems | None, Meta(description="Where it is false: a NodeList.")] = None
 
 
 class FilterResult(_Wire, frozen=True):
     """The answer of filter; with `node_names` null the `nodes` count."""
 
-    node_names: Raw | list[str] | None = None
+    node_names: _Names | list[str] | None = None
     nodes: NodeItems | None = None
     failed_nodes: dict[str, str] = {}
-    failed_and_unresolvable_nodes: dict[str, str] = {}
+    failed_and_unresolvable_nodes: Annotated[
+        dict[str, str],
+        Meta(description="Nodes refused, with the reason; preemption would not help."),
+    ] = {}
     error: str = ""
 
 
@@ -48,7 +64,7 @@ class HostPriority(_Wire, frozen=True):
     """The score of a node, 0 to 10."""
 
     host: str
-    score: int
+    score: Annotated[int, Meta(ge=0, le=10)]
 
 
 class BindingArgs(_Wire, frozen=True):
@@ -61,9 +77,15 @@ class BindingArgs(_Wire, frozen=True):
 
 
 class BindingResult(_Wire, frozen=True):
-    """The answer of bind: an empty error is success."""
+    """The answer of bind, which may take as long as the gang may wait; no error is success."""
 
     error: str = ""
+
+
+class Problem(_Wire, frozen=True):
+    """The answer of a verb to what it cannot read, or does not answer now; the status is 200."""
+
+    error: Annotated[str, Meta(min_length=1)]
 
 
 class MetaPod(_Wire, frozen=True):
@@ -89,7 +111,7 @@ class Victims(_Wire, frozen=True):
 class PreemptionArgs(_Wire, frozen=True):
     """The request of preempt: meta victims where `nodeCacheCapable`, else whole pods."""
 
-    pod: Raw
+    pod: _Object
     node_name_to_victims: dict[str, Victims] | None = None
     node_name_to_meta_victims: dict[str, MetaVictims] | None = None
 

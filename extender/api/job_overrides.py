@@ -16,8 +16,6 @@ from typing import Any, Final, Literal
 from extender.api import wellknown as names
 from extender.api.values import seconds, whole
 
-ANNOTATION: Final = f"{names.OWN_PREFIX}job-overrides"
-
 _ENTRY: Final = re.compile(r"([a-z-]+)\s*(?:(<=|>=)\s*(\S+))?", re.ASCII)
 _SHOWN: Final = 40
 """Characters of an entry that an Event shows."""
@@ -27,7 +25,7 @@ _REMEMBERED: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Between which values a job may choose; None is no bound. Times are in seconds."""
+    """The least and the largest value that a job may choose; None: no bound. Times in seconds."""
 
     least: float | None = None
     most: float | None = None
@@ -43,7 +41,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What jobs may change."""
+    """The settings that jobs may change."""
 
     others: Literal["stricter", "none", "any"] = "stricter"
     """What holds for a setting that is not named."""
@@ -51,7 +49,7 @@ class Overrides:
     """By setting; None where its entry cannot be read: then the setting may be made stricter."""
 
     def limited(self, setting: str, wanted: Any, ruled: Any) -> Any:  # noqa: ANN401
-        """Return what counts of the value that a job asks for, where `ruled` is its queue's.
+        """Return the value that counts where a job sets `wanted` and its queue `ruled`.
 
         `setting` is the whole name of the annotation.
         """
@@ -75,8 +73,8 @@ DEFAULT: Final = Overrides()
 
 
 def overrides_of(annotations: Mapping[str, str], otherwise: Overrides) -> Overrides:
-    """Return what the annotations of a ClusterQueue let its jobs change."""
-    said = annotations.get(ANNOTATION)
+    """Return the settings that jobs of a ClusterQueue with these annotations may change."""
+    said = annotations.get(names.JOB_OVERRIDES)
     return otherwise if said is None else parsed(said)[0]
 
 
@@ -101,9 +99,9 @@ def parsed(said: str) -> tuple[Overrides, tuple[str, ...]]:
 
 
 def unreadable(annotations: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the annotation of a ClusterQueue, one sentence an entry."""
-    said = annotations.get(ANNOTATION)
-    return [f"{ANNOTATION}: {each}" for each in parsed(said)[1]] if said else []
+    """Return the problems in the annotation of a ClusterQueue, one sentence an entry."""
+    said = annotations.get(names.JOB_OVERRIDES)
+    return [f"{names.JOB_OVERRIDES}: {each}" for each in parsed(said)[1]] if said else []
 
 
 def _entry(entry: str) -> tuple[str, Bound, str]:
@@ -168,7 +166,7 @@ _STRICTER: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     names.PODS_READY_BLOCK_ADMISSION: _ruled,
     names.RELEASE_QUOTA: _later,
 }
-"""By setting: what counts of a job's word (first) where its queue's (second) is the bound."""
+"""By setting: the value that counts, from the job's value (first) and its queue's (second)."""
 _DURATION: Final = (seconds, "a duration such as 300, 90s or 5m")
 _AMOUNTS: Final[Mapping[str, tuple[Callable[[str], float | None], str]]] = {
     names.PODS_READY_TIMEOUT: _DURATION,

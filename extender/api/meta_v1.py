@@ -1,4 +1,4 @@
-"""What the kinds of all our groups have in common: conditions, amounts, metadata, selectors."""
+"""Types that the kinds of all our groups share: conditions, amounts, names, metadata."""
 
 import re
 from datetime import datetime
@@ -50,15 +50,19 @@ LIST_BY_TYPE: Final[dict[str, Any]] = {
 
 
 class Read(BaseModel):
-    """Tolerates what it does not know: a newer server or another writer may say more."""
+    """Ignores unknown fields: a newer server or another writer may add some."""
 
     model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="ignore",
+        frozen=True,
+        use_attribute_docstrings=True,
     )
 
 
 class Written(Read):
-    """What people write. A misspelt field is an error, not a silence."""
+    """Part of a manifest. An unknown field is an error, because it may be misspelt."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -66,27 +70,27 @@ class Written(Read):
 class Condition(Read):
     """One aspect of the object's state, in the form that all Kubernetes conditions have."""
 
-    type: Annotated[str, Field(max_length=316, pattern=_QUALIFIED)] = Field(
-        description="Which aspect is meant, such as Scheduled; there is one condition of each type."
-    )
-    status: Literal["True", "False", "Unknown"] = Field(
-        description="Whether the condition holds: True, False or Unknown."
-    )
+    type: Annotated[str, Field(max_length=316, pattern=_QUALIFIED)]
+    """Which aspect is meant, such as Scheduled; there is one condition of each type."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether the condition holds: True, False or Unknown."""
     reason: Annotated[
         str,
         Field(min_length=1, max_length=1024, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"),
-    ] = Field(description="One CamelCase word that says why the status is what it is.")
-    message: Annotated[str, Field(max_length=32768)] = Field(
-        description="The reason told to a person, with the numbers behind it. May be empty."
-    )
-    last_transition_time: datetime = Field(description="When the status last changed its value.")
+    ]
+    """One CamelCase word that says why the status is what it is."""
+    message: Annotated[str, Field(max_length=32768)]
+    """The reason in words, with the numbers behind it. May be empty."""
+    last_transition_time: datetime
+    """When the status last changed its value."""
     observed_generation: (
         Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None
-    ) = Field(default=None, description="The metadata.generation that the condition was set for.")
+    ) = None
+    """The metadata.generation that the condition was set for."""
 
 
 class ObjectMeta(Read):
-    """What a reader of manifests needs of the metadata; the server checks the rest."""
+    """The metadata that a reader of manifests needs; the server checks the rest."""
 
     name: str
     namespace: str = "default"

@@ -1,6 +1,7 @@
 """The parts of queue objects, workloads and namespaces that decisions read, decoded by msgspec.
 
-They are lenient: the models of the API say what is right, this reads what is stored.
+They are lenient: the models of the API say what is right, this reads what is stored. A type without
+a docstring is the API's type of its name.
 """
 
 from datetime import datetime
@@ -9,6 +10,7 @@ from msgspec import Raw, field
 
 from extender.api.core_v1 import (
     Amount,
+    AnnotatedMeta,
     Condition,
     LabelSelector,
     Taint,
@@ -17,30 +19,16 @@ from extender.api.core_v1 import (
 )
 
 
-class Owner(Wire, frozen=True):
-    """metav1.OwnerReference."""
+class Metadata(AnnotatedMeta, frozen=True):
+    """metav1.ObjectMeta with all that the queue reads."""
 
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool | None = None
-
-
-class Metadata(Wire, frozen=True):
-    """metav1.ObjectMeta."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = "0"
-    generation: int = 0
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: str | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
     finalizers: list[str] | None = None
-    owner_references: list[Owner] | None = None
+
+
+class OnlyMetadata(Wire, frozen=True):
+    """Any object, as far as its metadata."""
+
+    metadata: Metadata = Metadata()
 
 
 class FlavorSpec(Wire, frozen=True):
@@ -52,10 +40,9 @@ class FlavorSpec(Wire, frozen=True):
     topology_name: str | None = None
 
 
-class Flavor(Wire, frozen=True):
+class Flavor(OnlyMetadata, frozen=True):
     """ResourceFlavor."""
 
-    metadata: Metadata = Metadata()
     spec: FlavorSpec = FlavorSpec()
 
 
@@ -91,8 +78,6 @@ class FlavorFungibility(Wire, frozen=True):
 
 
 class BorrowWithinCohort(Wire, frozen=True):
-    """BorrowWithinCohort."""
-
     policy: str = "Never"
     max_priority_threshold: int | None = None
 
@@ -118,8 +103,6 @@ class ChecksStrategy(Wire, frozen=True):
 
 
 class ClusterQueueSpec(Wire, frozen=True):
-    """ClusterQueueSpec."""
-
     resource_groups: list[Group] | None = None
     cohort_name: str | None = None
     queueing_strategy: str = "BestEffortFIFO"
@@ -136,53 +119,37 @@ class Conditions(Wire, frozen=True):
     conditions: list[Condition] | None = None
 
 
-class ClusterQueue(Wire, frozen=True):
-    """ClusterQueue."""
-
-    metadata: Metadata = Metadata()
+class ClusterQueue(OnlyMetadata, frozen=True):
     spec: ClusterQueueSpec = ClusterQueueSpec()
     status: Raw = Raw()
 
 
 class CohortSpec(Wire, frozen=True):
-    """CohortSpec."""
-
     parent_name: str | None = None
     resource_groups: list[Group] | None = None
 
 
-class Cohort(Wire, frozen=True):
-    """Cohort."""
-
-    metadata: Metadata = Metadata()
+class Cohort(OnlyMetadata, frozen=True):
     spec: CohortSpec = CohortSpec()
 
 
 class LocalQueueSpec(Wire, frozen=True):
-    """LocalQueueSpec."""
-
     cluster_queue: str = ""
     stop_policy: str | None = None
 
 
-class LocalQueue(Wire, frozen=True):
-    """LocalQueue."""
-
-    metadata: Metadata = Metadata()
+class LocalQueue(OnlyMetadata, frozen=True):
     spec: LocalQueueSpec = LocalQueueSpec()
     status: Raw = Raw()
 
 
-class PriorityClass(Wire, frozen=True):
+class PriorityClass(OnlyMetadata, frozen=True):
     """PriorityClass, and WorkloadPriorityClass."""
 
-    metadata: Metadata = Metadata()
     value: int = 0
 
 
 class LimitRangeItem(Wire, frozen=True):
-    """corev1.LimitRangeItem."""
-
     type: str = ""
     default: dict[str, Amount] | None = None
     default_request: dict[str, Amount] | None = None
@@ -191,40 +158,22 @@ class LimitRangeItem(Wire, frozen=True):
 
 
 class LimitRangeSpec(Wire, frozen=True):
-    """corev1.LimitRangeSpec."""
-
     limits: list[LimitRangeItem] | None = None
 
 
-class LimitRange(Wire, frozen=True):
-    """corev1.LimitRange."""
-
-    metadata: Metadata = Metadata()
+class LimitRange(OnlyMetadata, frozen=True):
     spec: LimitRangeSpec = LimitRangeSpec()
 
 
 class Overhead(Wire, frozen=True):
-    """nodev1.Overhead."""
-
     pod_fixed: dict[str, Amount] | None = None
 
 
-class RuntimeClass(Wire, frozen=True):
-    """nodev1.RuntimeClass."""
-
-    metadata: Metadata = Metadata()
+class RuntimeClass(OnlyMetadata, frozen=True):
     overhead: Overhead | None = None
 
 
-class OnlyMetadata(Wire, frozen=True):
-    """Any object, for its metadata."""
-
-    metadata: Metadata = Metadata()
-
-
 class JobSpec(Wire, frozen=True):
-    """batchv1.JobSpec."""
-
     completion_mode: str | None = None
 
 
@@ -235,8 +184,6 @@ class Job(Wire, frozen=True):
 
 
 class PodSet(Wire, frozen=True):
-    """PodSet."""
-
     name: str = "main"
     count: int = 1
     min_count: int | None = None
@@ -252,8 +199,6 @@ class ClassRef(Wire, frozen=True):
 
 
 class WorkloadSpec(Wire, frozen=True):
-    """WorkloadSpec."""
-
     pod_sets: list[PodSet] = field(default_factory=list)
     queue_name: str = ""
     priority: int | None = None
@@ -263,8 +208,6 @@ class WorkloadSpec(Wire, frozen=True):
 
 
 class PodSetAssignment(Wire, frozen=True):
-    """PodSetAssignment."""
-
     name: str = "main"
     flavors: dict[str, str] | None = None
     resource_usage: dict[str, Amount] | None = None
@@ -301,14 +244,10 @@ class Eviction(Wire, frozen=True):
 
 
 class SchedulingStats(Wire, frozen=True):
-    """SchedulingStats."""
-
     evictions: list[Eviction] | None = None
 
 
 class WorkloadStatus(Wire, frozen=True):
-    """WorkloadStatus."""
-
     admission: WorkloadAdmission | None = None
     conditions: list[Condition] | None = None
     requeue_state: Requeue | None = None
@@ -317,17 +256,13 @@ class WorkloadStatus(Wire, frozen=True):
     accumulated_past_execution_time_seconds: int | None = None
 
 
-class Workload(Wire, frozen=True):
-    """Workload."""
-
-    metadata: Metadata = Metadata()
+class Workload(OnlyMetadata, frozen=True):
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 
 
-class WorkloadParts(Wire, frozen=True):
+class WorkloadParts(OnlyMetadata, frozen=True):
     """A Workload of which each part is read for itself."""
 
-    metadata: Metadata = Metadata()
     spec: Raw = Raw(b"{}")
     status: Raw = Raw(b"{}")

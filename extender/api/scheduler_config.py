@@ -1,9 +1,12 @@
-"""What is read of a KubeSchedulerConfiguration: the resources that kube-scheduler ignores.
+"""What is read of a KubeSchedulerConfiguration.
+
+These are the resources that kube-scheduler ignores, and what may judge equal pods differently.
 
 Source: https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/
 """
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -12,6 +15,35 @@ from extender.resources.ignored import NO_NAMES, IgnoredResources, ResourceNames
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
 FIT: Final = "NodeResourcesFit"
+SPREAD: Final = "PodTopologySpread"
+KNOWN_PLUGINS: Final = frozenset(
+    (
+        "DefaultBinder",
+        "DefaultPreemption",
+        "DynamicResources",
+        "GangScheduling",
+        "ImageLocality",
+        "InterPodAffinity",
+        "NodeAffinity",
+        "NodeDeclaredFeatures",
+        "NodeName",
+        "NodePorts",
+        "NodeResourcesBalancedAllocation",
+        "NodeResourcesFit",
+        "NodeUnschedulable",
+        "NodeVolumeLimits",
+        "PodGroupPodsCount",
+        "PodTopologySpread",
+        "PrioritySort",
+        "SchedulingGates",
+        "TaintToleration",
+        "TopologyPlacementGenerator",
+        "VolumeBinding",
+        "VolumeRestrictions",
+        "VolumeZone",
+    )
+)
+"""Those of the stock kube-scheduler, 1.36."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 
@@ -19,35 +51,59 @@ class SchedulerConfigError(ValueError):
     """A document is no KubeSchedulerConfiguration; the text names the field."""
 
 
-class _Wire(msgspec.Struct, frozen=True, rename="camel"):
+class _ConfigurationWire(msgspec.Struct, frozen=True, rename="camel"):
     """One object of the configuration; fields that are not read are let through."""
 
 
-class _ManagedResource(_Wire, frozen=True):
+class _ManagedResource(_ConfigurationWire, frozen=True):
     name: str
     ignored_by_scheduler: bool = False
 
 
-class _Extender(_Wire, frozen=True):
+class _Extender(_ConfigurationWire, frozen=True):
+    url_prefix: str = ""
+    filter_verb: str = ""
+    bind_verb: str = ""
     managed_resources: list[_ManagedResource] | None = None
 
 
-class _PluginConfig(_Wire, frozen=True):
+class _PluginConfig(_ConfigurationWire, frozen=True):
     name: str
     args: Any = None
 
 
-class _FitArgs(_Wire, frozen=True):
+class _FitArgs(_ConfigurationWire, frozen=True):
     ignored_resources: list[str] | None = None
     ignored_resource_groups: list[str] | None = None
 
 
-class _Profile(_Wire, frozen=True):
+_Args = TypeVar("_Args", bound=_ConfigurationWire)
+
+
+class _Constraint(_ConfigurationWire, frozen=True):
+    when_unsatisfiable: str = ""
+
+
+class _SpreadArgs(_ConfigurationWire, frozen=True):
+    default_constraints: list[_Constraint] | None = None
+
+
+class _Plugin(_ConfigurationWire, frozen=True):
+    name: str
+
+
+class _PluginSet(_ConfigurationWire, frozen=True):
+    enabled: list[_Plugin] | None = None
+
+
+class _Profile(_ConfigurationWire, frozen=True):
     scheduler_name: str | None = None
+    plugins: dict[str, _PluginSet] | None = None
+    """By extension point."""
     plugin_config: list[_PluginConfig] | None = None
 
 
-class _Configuration(_Wire, frozen=True):
+class _SchedulerConfiguration(_ConfigurationWire, frozen=True):
     api_version: str = ""
     kind: str = ""
     extenders: list[_Extender] | None = None
@@ -60,13 +116,7 @@ def ignored_resources(document: object) -> IgnoredResources:
     Resources that an extender entry manages and has ignored replace `ignoredResources` of every
     profile, as kube-scheduler has it. Raises SchedulerConfigError.
     """
-    try:
-        found = msgspec.convert(document, _Configuration)
-    except msgspec.ValidationError as error:
-        raise SchedulerConfigError(str(error)) from error
-    if (found.api_version, found.kind) != (API_VERSION, KIND):
-        given = f"{found.api_version} {found.kind}"
-        raise SchedulerConfigError(f"is {given.strip() or 'nothing'}, not {API_VERSION} {KIND}")
+    found = _read(document)
     managed = frozenset(
         resource.name
         for extender in found.extenders or ()
@@ -83,10 +133,67 @@ def ignored_resources(document: object) -> IgnoredResources:
 def _of_profile(profile: _Profile, managed: frozenset[str]) -> ResourceNames:
     for plugin in profile.plugin_config or ():
         if plugin.name == FIT:
-            try:
-                args = msgspec.convert(plugin.args or {}, _FitArgs)
-            except msgspec.ValidationError as error:
-                raise SchedulerConfigError(f"pluginConfig {FIT}: {error}") from error
+            args = _args(plugin, _FitArgs)
             names = () if managed else args.ignored_resources or ()
             return ResourceNames(frozenset(names), frozenset(args.ignored_resource_groups or ()))
     return NO_NAMES
+
+
+def judges_equals_differently(document: object) -> str | None:
+    """Return what a kube-scheduler with this configuration may judge equal pods by, or None.
+
+    That is a plugin that the stock one has not, default constraints that must be kept, or a filter
+    extender that sees the nodes only after this one. Raises SchedulerConfigError.
+    """
+    found = _read(document)
+    for profile in found.profiles or ():
+        points = (profile.plugins or {}).values()
+        plugins = [each.name for point in points for each in point.enabled or ()]
+        plugins += [each.name for each in profile.plugin_config or ()]
+        for name in plugins:
+            if name not in KNOWN_PLUGINS and name != "*":
+                return f"the plugin {name} is not one of the stock kube-scheduler"
+        if any(map(_spreads, profile.plugin_config or ())):
+            return f"{SPREAD} has defaultConstraints that say DoNotSchedule"
+    return _later_filter(found.extenders or ())
+
+
+def _later_filter(extenders: Sequence[_Extender]) -> str | None:
+    """Return which filter extender comes after this one, whose service is the one that binds."""
+    ours = {_address(each) for each in extenders if each.bind_verb}
+    filters = [each for each in extenders if each.filter_verb]
+    while filters and _address(filters[0]) not in ours:
+        filters.pop(0)
+    for each in filters:
+        if _address(each) not in ours:
+            return f"the extender {each.url_prefix} filters nodes after this one"
+    return None if filters else "no extender with a filterVerb has the urlPrefix of a bindVerb"
+
+
+def _address(extender: _Extender) -> str:
+    return extender.url_prefix.rstrip("/")
+
+
+def _spreads(plugin: _PluginConfig) -> bool:
+    if plugin.name != SPREAD:
+        return False
+    constraints = _args(plugin, _SpreadArgs).default_constraints or ()
+    return any(each.when_unsatisfiable == "DoNotSchedule" for each in constraints)
+
+
+def _args(plugin: _PluginConfig, kind: type[_Args]) -> _Args:
+    try:
+        return msgspec.convert(plugin.args or {}, kind)
+    except msgspec.ValidationError as error:
+        raise SchedulerConfigError(f"pluginConfig {plugin.name}: {error}") from error
+
+
+def _read(document: object) -> _SchedulerConfiguration:
+    try:
+        found = msgspec.convert(document, _SchedulerConfiguration)
+    except msgspec.ValidationError as error:
+        raise SchedulerConfigError(str(error)) from error
+    if (found.api_version, found.kind) != (API_VERSION, KIND):
+        given = f"{found.api_version} {found.kind}"
+        raise SchedulerConfigError(f"is {given.strip() or 'nothing'}, not {API_VERSION} {KIND}")
+    return found

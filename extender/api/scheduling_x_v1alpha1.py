@@ -31,60 +31,48 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 class PodGroupSpec(Written):
     """What the owner of the group asks for."""
 
-    min_member: Positive = Field(
-        description="How many pods must be able to run at the same time before any of them may "
-        "start. Pods beyond this number are scheduled as room allows."
-    )
-    min_resources: dict[str, Quantity] | None = Field(
-        default=None,
-        description="What the cluster must have free, all nodes together, before the group is "
-        "tried: amount by resource name. An early check for groups whose pods are not all alike.",
-    )
-    schedule_timeout_seconds: Positive | None = Field(
-        default=None,
-        description="How long the first members may wait for the others once they have a node. "
-        "When the time is over all of them give their room back. Unset: the extender's default.",
-    )
+    min_member: Positive
+    """How many pods must be able to run at the same time before any of them may start. Pods beyond
+    this number are scheduled as room allows."""
+    min_resources: dict[str, Quantity] | None = None
+    """What the cluster must have free, all nodes together, before the group is tried: amount by
+    resource name. An early check for groups whose pods are not all alike."""
+    schedule_timeout_seconds: Positive | None = None
+    """How long the first members may wait for the others once they have a node. When the time is
+    over all of them give their room back. Unset: the extender's default."""
 
 
 class GrantedRoom(Read):
     """Room on nodes that a queue has found for the group's pods before they are there."""
 
-    until: datetime = Field(description="When the room is free again, should the pods not come.")
-    nodes: dict[str, dict[str, Quantity]] = Field(
-        description="What is kept: amount by resource name, by name of the node."
-    )
+    until: datetime
+    """When the room is free again, should the pods not come."""
+    nodes: dict[str, dict[str, Quantity]]
+    """What is kept: amount by resource name, by name of the node."""
 
 
 class PodGroupStatus(Read):
     """What was last seen of the group. Written by gang-extender's reconciler only."""
 
-    phase: Phase | None = Field(default=None, description="Where the group is in its life.")
-    occupied_by: str | None = Field(
-        default=None,
-        description="Who owns the pods of the group: <namespace>/<name> of their owners, sorted, "
-        "separated by commas.",
-    )
-    scheduled: Count = Field(
-        default=0, description="How many pods of the group have a node or have succeeded."
-    )
-    running: Count = Field(default=0, description="How many pods of the group are running.")
-    succeeded: Count = Field(default=0, description="How many pods of the group have succeeded.")
-    failed: Count = Field(default=0, description="How many pods of the group have failed.")
-    schedule_start_time: datetime | None = Field(
-        default=None, description="When the group had enough pods and was first tried."
-    )
-    conditions: list[Condition] | None = Field(
-        default=None,
-        description="The state of the group by aspect, each with a reason and a message.",
-        json_schema_extra=LIST_BY_TYPE,
-    )
-    granted_room: GrantedRoom | None = Field(
-        default=None,
-        description="Room on nodes that is kept for the pods of an admitted Workload until the "
-        "group has its plan. Only gang-extender's reconciler writes it.",
-        json_schema_extra=ATOMIC,
-    )
+    phase: Phase | None = None
+    """Where the group is in its life."""
+    occupied_by: str | None = None
+    """The owners of the group's pods: <namespace>/<name> of each, sorted, separated by commas."""
+    scheduled: Count = 0
+    """How many pods of the group have a node or have succeeded."""
+    running: Count = 0
+    """How many pods of the group are running."""
+    succeeded: Count = 0
+    """How many pods of the group have succeeded."""
+    failed: Count = 0
+    """How many pods of the group have failed."""
+    schedule_start_time: datetime | None = None
+    """When the group had enough pods and was first tried."""
+    conditions: list[Condition] | None = Field(default=None, json_schema_extra=LIST_BY_TYPE)
+    """The state of the group by aspect, each with a reason and a message."""
+    granted_room: GrantedRoom | None = Field(default=None, json_schema_extra=ATOMIC)
+    """Room on nodes that is kept for the pods of an admitted Workload until the group has its plan.
+    Only gang-extender's reconciler writes it."""
 
 
 class PodGroup(Read):
@@ -96,5 +84,7 @@ class PodGroup(Read):
     api_version: Literal["scheduling.x-k8s.io/v1alpha1"]
     kind: Literal["PodGroup"]
     metadata: ObjectMeta
-    spec: PodGroupSpec = Field(description="What the owner of the group asks for.")
-    status: PodGroupStatus | None = Field(None, description="What was last seen of the group.")
+    spec: PodGroupSpec
+    """What the owner of the group asks for."""
+    status: PodGroupStatus | None = None
+    """What was last seen of the group."""

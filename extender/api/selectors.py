@@ -9,7 +9,7 @@ from extender.api.core_v1 import LabelSelector, NodeSelectorTerm, Requirement, T
 
 
 def is_tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
-    """Return whether a taint keeps nobody out who has these tolerations; a wish keeps none."""
+    """Return whether tolerations allow a taint; PreferNoSchedule allows every pod."""
     if taint.effect == "PreferNoSchedule":
         return True
     return any(_tolerates(toleration, taint) for toleration in tolerations)

@@ -1,6 +1,6 @@
-"""What people write as the value of an annotation or a label; None for what cannot be read.
+"""Values of annotations and labels, read from text; None for text that is no such value.
 
-Nothing that is read is so large that it could not be reckoned with.
+No value that is read is too large to compute with.
 """
 
 import re
@@ -22,7 +22,7 @@ _NUMBER: Final = rf"(\d{{1,{_DIGITS}}}(?:\.\d{{1,{_DIGITS}}})?)"
 _DURATION: Final = re.compile("".join(rf"(?:{_NUMBER}{unit})?" for unit in _UNITS), re.ASCII)
 _SWITCH: Final = {"true": True, "false": False}
 _SHOWN: Final = 40
-"""Characters of a value that are shown to whoever wrote it."""
+"""Characters of a value that a message shows."""
 
 
 def whole(said: str) -> int | None:
@@ -41,15 +41,24 @@ def seconds(said: str) -> float | None:
 
 
 def switch(said: str) -> bool | None:
-    """Return what `true` or `false` says."""
+    """Return the boolean of `true` or `false`."""
     return _SWITCH.get(said)
 
 
 def limited(name: str, said: str, counts: str) -> str:
-    """Return what is told of a value that goes beyond what the ClusterQueue allows its jobs."""
+    """Return the message about a value beyond what the ClusterQueue allows its jobs."""
     return f"{name}={said[:_SHOWN]} counts as {counts}: its ClusterQueue allows its jobs no more"
 
 
 def ignored(name: str, said: str, wanted: str) -> str:
-    """Return what is told of a value that cannot be read."""
+    """Return the message about a value that cannot be read."""
     return f"{name}={said[:_SHOWN]} is ignored: it is to be {wanted}"
+
+
+def value_taken(name: str, value: int) -> str:
+    """Return the annotation `PRIORITY_TAKEN` of a Workload: its class, and the value it had.
+
+    `spec.priority` may also be changed by hand, and then stays. A class that has another value than
+    the annotation was changed since.
+    """
+    return f"{name}={value}"

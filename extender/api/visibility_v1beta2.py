@@ -1,4 +1,4 @@
-"""What is told of workloads that wait: `visibility.kueue.x-k8s.io/v1beta2`, and more than that.
+"""Answers about waiting workloads: `visibility.kueue.x-k8s.io/v1beta2`, and more than that.
 
 The fields of PendingWorkload up to its positions are that API's; the others are ours. Amounts are
 quantities as in manifests, positions count from 0.
@@ -7,19 +7,21 @@ quantities as in manifests, positions count from 0.
 from datetime import datetime
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 API_VERSION: Final = "visibility.kueue.x-k8s.io/v1beta2"
 
 
-class Told(BaseModel):
+class VisibilityModel(BaseModel):
     """What we say ourselves; it never changes."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, use_attribute_docstrings=True
+    )
 
 
-class OwnerReference(Told):
+class OwnerReference(VisibilityModel):
     """The job of a workload, or one of the objects that are its job together."""
 
     api_version: str
@@ -29,7 +31,7 @@ class OwnerReference(Told):
     controller: bool
 
 
-class PendingMeta(Told):
+class PendingMeta(VisibilityModel):
     """Which workload."""
 
     name: str
@@ -38,30 +40,35 @@ class PendingMeta(Told):
     owner_references: list[OwnerReference] = []
 
 
-class Holder(Told):
-    """A workload that has quota which somebody else waits for."""
+class Holder(VisibilityModel):
+    """A workload that has quota which another workload waits for."""
 
     namespace: str
     name: str
-    job: str | None = Field(None, description="Kind and name of its job, such as Job/train.")
+    job: str | None = None
+    """Kind and name of its job, such as Job/train."""
     cluster_queue: str
     amount: str
     priority: int
-    since: datetime | None = Field(None, description="When it got the quota; null: just now.")
-    leaving: bool = Field(description="Whether it is evicted and about to give its quota back.")
+    since: datetime | None = None
+    """When it got the quota; null: just now."""
+    leaving: bool
+    """Whether it is evicted and about to give its quota back."""
 
 
-class WaitingFor(Told):
+class WaitingFor(VisibilityModel):
     """Quota that a workload lacks."""
 
     flavor: str
     resource: str
     missing: str
-    holders: list[Holder] = Field(description="Who has it, those with the most first.")
-    more_holders: int = Field(0, description="How many others have some.")
+    holders: list[Holder]
+    """The workloads that have it, those with the most first."""
+    more_holders: int = 0
+    """How many others have some."""
 
 
-class PendingWorkload(Told):
+class PendingWorkload(VisibilityModel):
     """A workload that waits."""
 
     metadata: PendingMeta
@@ -74,7 +81,7 @@ class PendingWorkload(Told):
     waiting_for: list[WaitingFor]
 
 
-class PendingWorkloadsSummary(Told):
+class PendingWorkloadsSummary(VisibilityModel):
     """The workloads that wait in a queue, first to be served first."""
 
     api_version: Literal["visibility.kueue.x-k8s.io/v1beta2"] = API_VERSION
@@ -83,31 +90,37 @@ class PendingWorkloadsSummary(Told):
     items: list[PendingWorkload]
 
 
-class PodSetAsked(Told):
+class PodSetAsked(VisibilityModel):
     """Equal pods of a workload, and what they ask for."""
 
     name: str
-    count: int = Field(description="Pods that have still to run.")
+    count: int
+    """Pods that have still to run."""
     each: dict[str, str]
     total: dict[str, str]
-    flavors: dict[str, str] = Field({}, description="What it was given, by resource.")
+    flavors: dict[str, str] = {}
+    """What it was given, by resource."""
 
 
-class FlavorQuota(Told):
+class FlavorQuota(VisibilityModel):
     """What a ClusterQueue has of one resource of one flavor."""
 
     flavor: str
     resource: str
     asked: str
     nominal: str
-    borrowing_limit: str | None = Field(None, description="null: no limit.")
-    used: str = Field(description="By everybody in the ClusterQueue.")
-    available: str = Field(description="What the ClusterQueue may still use, borrowing included.")
+    borrowing_limit: str | None = None
+    """null: no limit."""
+    used: str
+    """By all workloads of the ClusterQueue."""
+    available: str
+    """What the ClusterQueue may still use, borrowing included."""
     missing: str
-    unfit: str | None = Field(None, description="Why its pods may not use the flavor at all.")
+    unfit: str | None = None
+    """Why its pods may not use the flavor at all."""
 
 
-class TimedCondition(Told):
+class TimedCondition(VisibilityModel):
     """A condition of the workload."""
 
     type: str
@@ -117,7 +130,7 @@ class TimedCondition(Told):
     last_transition_time: datetime
 
 
-class GroupProgress(Told):
+class GroupProgress(VisibilityModel):
     """How far the PodGroup of its pods is."""
 
     name: str
@@ -127,19 +140,20 @@ class GroupProgress(Told):
     running: int
 
 
-class Position(Told):
+class Position(VisibilityModel):
     """A place in a queue, and how many wait in it."""
 
     index: int
     of: int
 
 
-class Explanation(Told):
+class Explanation(VisibilityModel):
     """Everything that says why a workload is where it is."""
 
     namespace: str
     name: str
-    owners: list[OwnerReference] = Field(description="Its job first.")
+    owners: list[OwnerReference]
+    """Its job first."""
     local_queue: str
     cluster_queue: str | None
     cohort: str | None = None
@@ -154,15 +168,15 @@ class Explanation(Told):
     pod_sets: list[PodSetAsked]
     quotas: list[FlavorQuota]
     waiting_for: list[WaitingFor]
-    notes: list[str] = Field(
-        [], description="Who bars its way, who leaves for it, and who could be made to."
-    )
+    notes: list[str] = []
+    """The workloads before it, those that leave for it, and those that could be preempted."""
     conditions: list[TimedCondition]
-    nodes: dict[str, int] = Field({}, description="How many of its pods each node has.")
+    nodes: dict[str, int] = {}
+    """How many of its pods each node has."""
     pod_group: GroupProgress | None = None
 
 
-class Status(Told):
+class Status(VisibilityModel):
     """An error, as the API server says it."""
 
     api_version: Literal["v1"] = "v1"

@@ -1,4 +1,4 @@
-"""Names that users, dashboards and other tools rely on: labels, annotations, gates, reasons."""
+"""Names that users, dashboards and other tools rely on: labels, annotations, gates, conditions."""
 
 from enum import StrEnum
 from typing import Final
@@ -12,7 +12,7 @@ GROUP_SIGS: Final = "scheduling.sigs.k8s.io"
 POD_GROUP_GROUPS: Final = (GROUP_X, GROUP_SIGS)
 
 GANG_GATE: Final = "scheduling.x-k8s.io/gang"
-"""The scheduling gate that we take away once a group has its pods; anybody else's is left alone."""
+"""The scheduling gate that we remove once a group has its pods; other gates are left alone."""
 
 GANG_READY: Final = "scheduling.x-k8s.io/gang-ready"
 """The readiness gate, and pod condition, that says that enough members of the gang are ready."""
@@ -21,47 +21,11 @@ WOKEN_ANNOTATION: Final = "scheduling.x-k8s.io/woken-at"
 """Patched on a pod to make kube-scheduler try it again: any change to a pod's metadata does."""
 
 INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
-"""Which part of an Indexed Job's work a pod does; an annotation of the same name tells it too."""
-
-
-class Reason(StrEnum):
-    """Why a pod or a group is where it is: the same word in answers, Events, metrics and logs."""
-
-    POD_GROUP_NOT_FOUND = "PodGroupNotFound"
-    NOT_ENOUGH_PODS = "NotEnoughPods"
-    GATED = "Gated"
-    RECENTLY_DENIED = "RecentlyDenied"
-    NOT_ENOUGH_RESOURCES = "NotEnoughResources"
-    NEVER_FITS = "NeverFits"
-    """Not even with every usable node empty."""
-    WAITING_FOR_TURN = "WaitingForTurn"
-    """It would fit if no room were kept for gangs that are ahead of it."""
-    WAITING_FOR_BIND = "WaitingForBind"
-    """Nothing speaks against it: its members are on their way."""
-    CACHE_BEHIND = "CacheBehind"
-    """kube-scheduler sees room that our own watch has not told of yet."""
-    PLANNING = "Planning"
-    """Its plan, or that of a gang that goes first, takes longer than one answer may."""
-    CACHE_STALE = "CacheStale"
-    """The API server has not been heard of for too long: what is known may be wrong by now."""
-    SCHEDULER_DISAGREES = "SchedulerDisagrees"
-    """kube-scheduler goes on seeing room that the extender does not: no watch lags for so long."""
-    RESERVED = "ReservedForGang"
-    NOT_ADMITTED = "NotAdmitted"
-    """Its Job has a queue and was started without being admitted."""
-    SCHEDULE_TIMEOUT = "ScheduleTimeout"
-    MEMBER_UNSCHEDULABLE = "MemberUnschedulable"
-    MEMBER_DELETED = "MemberDeleted"
-    POD_GROUP_DELETED = "PodGroupDeleted"
-    QUORUM_REACHED = "QuorumReached"
-    NOT_TRIED = "NotTried"
-    DISCONNECTED = "Disconnected"
-    TOO_MANY_HELD = "TooManyHeld"
-    TERMINATING = "Terminating"
+"""Which part of an Indexed Job's work a pod does; an annotation of the same name has it too."""
 
 
 DONE_ANNOTATION: Final = "scheduling.x-k8s.io/done-pods"
-"""On a PodGroup: how many of minMember are done for good, where its Jobs do not tell."""
+"""On a PodGroup: how many of minMember are done for good, where its Jobs do not count them."""
 ON_PARTIAL_ANNOTATION: Final = "scheduling.x-k8s.io/on-partial"
 """On a PodGroup: what becomes of a gang that has started and lost its quorum, keep or evict."""
 
@@ -79,54 +43,49 @@ class Phase(StrEnum):
     FAILED = "Failed"
 
 
-class Aspect(StrEnum):
+class ConditionType(StrEnum):
     """The types of a PodGroup's conditions."""
 
     SCHEDULED = "Scheduled"
     RUNNING = "Running"
     PARTIAL = "Partial"
     PERMITTED = "Permitted"
-    """Told by the extender; the others are the reconciler's."""
-
-
-class Told(StrEnum):
-    """Reasons of conditions and Events beyond those for which pods are refused."""
-
-    SCHEDULED = "Scheduled"
-    RUNNING = "Running"
-    FINISHED = "Finished"
-    PODS_FAILED = "PodsFailed"
-    NOT_SCHEDULED = "NotScheduled"
-    NOT_RUNNING = "NotRunning"
-    PARTIALLY_SCHEDULED = "PartiallyScheduled"
-    PARTIAL_GANG = "PartialGang"
-    EVICTED = "Evicted"
-    WHOLE = "Whole"
-    MIXED_PRIORITIES = "MixedPriorities"
-    UNKNOWN_POLICY = "UnknownPolicy"
-    POLICY_LIMITED = "PolicyLimited"
-    CLAIM_LIMITED = "ClaimLimited"
-    """It has waited long, and its namespace may not have as many nodes set aside as it needs."""
-    GANG_READY = "GangReady"
-    GANG_NOT_READY = "GangNotReady"
+    """Written by the extender; the reconciler writes the others."""
 
 
 # -- the queue: names of kueue.x-k8s.io
 
 QUEUE_GROUP: Final = "kueue.x-k8s.io"
 QUEUE_VERSION: Final = "v1beta2"
+QUEUE_API_VERSION: Final = f"{QUEUE_GROUP}/{QUEUE_VERSION}"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 PRIORITY_CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
 PRIORITY_TAKEN: Final = "scheduling.x-k8s.io/priority-taken"
 """On a Workload: the WorkloadPriorityClass and the value that its priority was taken from last."""
 PREBUILT_LABEL: Final = "kueue.x-k8s.io/prebuilt-workload-name"
+"""A label, or an annotation, of a job."""
+MAX_EXEC_TIME_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+MIN_PARALLELISM_ANNOTATION: Final = "kueue.x-k8s.io/job-min-parallelism"
+COMPLETIONS_EQUAL_PARALLELISM: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
+STOPPING_ANNOTATION: Final = "kueue.x-k8s.io/stopping"
+"""On a job whose stop has begun and not ended."""
+JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
+"""On a Workload: the UID of its job."""
 PODSET_LABEL: Final = "kueue.x-k8s.io/podset"
+"""On pods: the pod set of the workload that they belong to."""
 WORKLOAD_ANNOTATION: Final = "kueue.x-k8s.io/workload"
-"""On the pods of a job that was admitted: the name of its Workload."""
+"""On the pods of an admitted job: the name of its Workload, which may be too long for a label."""
 ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
+MANAGED_LABEL: Final = "kueue.x-k8s.io/managed"
+QUEUE_POD_GROUP_LABEL: Final = "kueue.x-k8s.io/pod-group-name"
+POD_GROUP_TOTAL_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
+RETRIABLE_IN_GROUP: Final = "kueue.x-k8s.io/retriable-in-group"
+ROLE_HASH: Final = "kueue.x-k8s.io/role-hash"
 REQUIRE_ROOM_ANNOTATION: Final = "scheduling.x-k8s.io/require-room"
 """On a ClusterQueue: whether its workloads are admitted only when they fit on nodes, true or
-false; without it the settings tell."""
+false; without it the settings decide."""
+WORKLOAD_PRIORITY_CLASS: Final = (QUEUE_GROUP, "WorkloadPriorityClass")
+POD_PRIORITY_CLASS: Final = ("scheduling.k8s.io", "PriorityClass")
 IN_USE_FINALIZER: Final = "kueue.x-k8s.io/resource-in-use"
 OWN_PREFIX: Final = "scheduling.x-k8s.io/"
 """Of what on a ClusterQueue is a setting of ours."""
@@ -141,5 +100,20 @@ PODS_READY_BACKOFF_MAX: Final = "scheduling.x-k8s.io/pods-ready-backoff-max"
 PODS_READY_BLOCK_ADMISSION: Final = "scheduling.x-k8s.io/pods-ready-block-admission"
 RELEASE_QUOTA: Final = "scheduling.x-k8s.io/release-quota"
 """On a job or a ClusterQueue: OnTerminating or OnTerminal."""
+JOB_OVERRIDES: Final = "scheduling.x-k8s.io/job-overrides"
+"""On a ClusterQueue: which of its settings a job may change."""
 DEFAULT_QUEUE: Final = "default"
 """The LocalQueue of jobs that name none."""
+
+
+class WorkloadCondition(StrEnum):
+    """The types of a Workload's conditions."""
+
+    QUOTA_RESERVED = "QuotaReserved"
+    ADMITTED = "Admitted"
+    PODS_READY = "PodsReady"
+    EVICTED = "Evicted"
+    PREEMPTED = "Preempted"
+    REQUEUED = "Requeued"
+    DEACTIVATION_TARGET = "DeactivationTarget"
+    FINISHED = "Finished"

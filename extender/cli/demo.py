@@ -11,7 +11,7 @@ def demo(
         bool,
         typer.Option(
             "--keep",
-            help="In the end apply the sample, say how to reach the control plane, and leave it "
+            help="At the end apply the sample, print how to reach the control plane, and keep it "
             "up until Ctrl-C.",
         ),
     ] = False,
@@ -20,11 +20,11 @@ def demo(
 
     Starts etcd, kube-apiserver, kube-controller-manager, the stock kube-scheduler,
     the extender and the reconciler on free ports of 127.0.0.1, plays seven scenes,
-    checks what came of each, and leaves nothing behind. kubectl is not needed. It
+    checks the result of each, and leaves nothing behind. kubectl is not needed. It
     runs from a source checkout: make demo. The first run builds the binaries,
     which takes 6 to 8 minutes.
 
-    Exit codes: 0 all was as expected, 1 it was not, 130 Ctrl-C.
+    Exit codes: 0 all as expected, 1 not as expected, 130 Ctrl-C.
     """
     try:
         from tests.harness.demo import story  # not in the wheel

@@ -1,37 +1,33 @@
 """`gang-extender explain`: why a job or a workload is where it is."""
 
 import asyncio
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from extender.cli.options import Kubeconfig, exits
+from extender.kube import context
+
 if TYPE_CHECKING:
-    from extender.wiring.explain import Asked
+    from extender.wiring.explain import ExplainTarget
 
 app = typer.Typer(
     name="explain",
-    help="Say why a job or a workload waits, what for, and who has it. Exit codes: 0 told, 1 there "
-    "is none or the API server was of no help, 2 wrong use.",
+    help="Show why a job or a workload waits, for what, and which workloads have it. Exit codes: 0 "
+    "shown, 1 there is no such object or the API server could not be read, 2 wrong use.",
     no_args_is_help=True,
 )
 
 
-class Output(StrEnum):
-    """How it is said."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
+Output = Literal["text", "json"]
 Name = Annotated[str, typer.Argument(help="Its name.")]
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Its namespace.")]
-Kubeconfig = Annotated[
-    Path | None,
+Namespace = Annotated[
+    str | None,
     typer.Option(
-        help="Kubeconfig file. Default: the pod's service account, else $KUBECONFIG, else "
-        "~/.kube/config."
+        "--namespace",
+        "-n",
+        help="Its namespace. Default: the pod's own, else the kubeconfig context's.",
     ),
 ]
 Config = Annotated[
@@ -44,59 +40,72 @@ Form = Annotated[Output, typer.Option("--output", "-o", help="Form of the answer
 def job(
     name: Name,
     *,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
     kind: Annotated[
         str | None, typer.Option(help="Its kind, such as Job or batch/job. Default: any.")
     ] = None,
     kubeconfig: Kubeconfig = None,
     config: Config = None,
-    output: Form = Output.TEXT,
+    output: Form = "text",
 ) -> None:
     """Explain the workload of a job."""
-    from extender.wiring.explain import Asked
+    from extender.wiring.explain import ExplainTarget
 
-    _explain(Asked(namespace, name, is_job=True, kind=kind), kubeconfig, config, output=output)
+    here = namespace or context.namespace(kubeconfig)
+    _explain(ExplainTarget(here, name, is_job=True, kind=kind), kubeconfig, config, output=output)
 
 
 @app.command()
 def workload(
     name: Name,
     *,
-    namespace: Namespace = "default",
+    namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     config: Config = None,
-    output: Form = Output.TEXT,
+    output: Form = "text",
 ) -> None:
     """Explain a Workload."""
-    from extender.wiring.explain import Asked
+    from extender.wiring.explain import ExplainTarget
 
-    _explain(Asked(namespace, name, is_job=False), kubeconfig, config, output=output)
+    here = namespace or context.namespace(kubeconfig)
+    _explain(ExplainTarget(here, name, is_job=False), kubeconfig, config, output=output)
+
+
+def lacks_rights(error: Exception, namespace: str) -> str:
+    """Return the message for a user without the rights that `explain` needs."""
+    return (
+        f"explain reads the queues of the whole cluster, and this user may not: {error}. Ask for "
+        "the ClusterRole gang-explain-reader, or ask the reconciler, for which the rights of one "
+        f"namespace are enough: GET /workloads/{namespace}/NAME/explanation (docs/operations.md)"
+    )
 
 
 def _explain(
-    asked: "Asked", kubeconfig: Path | None, config: Path | None, *, output: Output
+    asked: "ExplainTarget", kubeconfig: Path | None, config: Path | None, *, output: Output
 ) -> None:
     from extender import config as settings_module
+    from extender.explain.facts import moment
     from extender.explain.text import text
-    from extender.explain.view import moment
     from extender.kube.decode import Decoder
-    from extender.kube.errors import ApiError, ConfigurationError
+    from extender.kube.errors import ApiError, ConfigurationError, ForbiddenError
     from extender.runtime.clock import SystemClock
     from extender.telemetry import logs
     from extender.wiring.explain import AmbiguousError, NothingToExplainError, explained
 
     logs.configure("warning", as_json=False)
-    try:
+    with (
+        exits(1, NothingToExplainError, ApiError, ConfigurationError, OSError),
+        exits(2, AmbiguousError, settings_module.SettingsError),
+    ):
         settings = settings_module.load(config, {})
         decoder = Decoder(settings.gang.ignored())
-        told = asyncio.run(explained(asked, kubeconfig, settings.queue.options(), decoder=decoder))
-    except (AmbiguousError, settings_module.SettingsError) as error:
-        typer.echo(f"gang-extender: {error}", err=True)
-        raise typer.Exit(2) from None
-    except (NothingToExplainError, ApiError, ConfigurationError, OSError) as error:
-        typer.echo(f"gang-extender: {error}", err=True)
-        raise typer.Exit(1) from None
-    if output is Output.JSON:
-        typer.echo(told.model_dump_json(by_alias=True, indent=2))
+        options = settings.queue.options()
+        try:
+            explanation = asyncio.run(explained(asked, kubeconfig, options, decoder=decoder))
+        except ForbiddenError as error:
+            typer.echo(f"gang-extender: {lacks_rights(error, asked.namespace)}", err=True)
+            raise typer.Exit(1) from None
+    if output == "json":
+        typer.echo(explanation.model_dump_json(by_alias=True, indent=2))
     else:
-        typer.echo(text(told, moment(SystemClock().wall())), nl=False)
+        typer.echo(text(explanation, moment(SystemClock().wall())), nl=False)

@@ -1,7 +1,7 @@
 """`gang-extender`: the commands, mounted in one place.
 
-Exit codes: 0 done, 1 it failed, 2 wrong use. Whatever is slow to import is imported by the command
-that needs it, so that `--help` and shell completion stay quick.
+Exit codes: 0 done, 1 it failed, 2 wrong use. Each command imports what is slow to import itself,
+so that `--help` and shell completion stay quick.
 """
 
 from importlib.metadata import version
@@ -43,7 +43,7 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Take what is said before the command."""
+    """Read the options before the command."""
 
 
 def main() -> None:

@@ -1,19 +1,51 @@
-"""Options that several commands take."""
+"""Options that several commands take, and their exit codes."""
 
-from enum import StrEnum
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        help="Kubeconfig file. Default: the pod's service account, else $KUBECONFIG, else "
+        "~/.kube/config."
+    ),
+]
+SchedulerConfig = Annotated[
+    Path | None,
+    typer.Option(
+        help="The KubeSchedulerConfiguration of kube-scheduler, for the resources it ignores."
+    ),
+]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"] | None,
+    typer.Option(help="Least level to log, info."),
+]
+LogFormat = Annotated[
+    Literal["console", "json"] | None, typer.Option(help="Form of the log, console.")
+]
 
 
-class Level(StrEnum):
-    """How much is logged."""
+@contextmanager
+def exits(code: int, *errors: type[Exception]) -> Iterator[None]:
+    """Print one of these errors and end the command with an exit code: 1 failed, 2 wrong use."""
+    try:
+        yield
+    except errors as error:
+        typer.echo(f"gang-extender: {error}", err=True)
+        raise typer.Exit(code) from None
 
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
+def run(process: Coroutine[Any, Any, None]) -> None:
+    """Run a process until SIGTERM or SIGINT."""
+    import uvloop
 
-class Format(StrEnum):
-    """How it is logged."""
-
-    CONSOLE = "console"
-    JSON = "json"
+    try:
+        uvloop.run(process)
+    except SystemExit:
+        raise typer.Exit(1) from None  # uvicorn has logged why, and has an exit code of its own
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None

@@ -1,23 +1,16 @@
 """`gang-extender reconcile`: admits jobs and keeps the status of PodGroups, as the leader."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from extender.cli.options import Format, Level
+from extender.cli.options import Kubeconfig, LogFormat, LogLevel, SchedulerConfig, exits, run
 
 
 def reconcile(
     *,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(
-            help="Kubeconfig file. Default: the pod's service account, else $KUBECONFIG, else "
-            "~/.kube/config."
-        ),
-    ] = None,
+    kubeconfig: Kubeconfig = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -26,7 +19,7 @@ def reconcile(
         ),
     ] = None,
     host: Annotated[
-        str | None, typer.Option(help="Address of health, metrics and who waits, 127.0.0.1.")
+        str | None, typer.Option(help="Address of health, metrics and lists, 127.0.0.1.")
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port of the same, 8889.")] = None,
     leader_elect: Annotated[
@@ -60,29 +53,22 @@ def reconcile(
             help="Whether jobs without the label kueue.x-k8s.io/queue-name are held back too; off.",
         ),
     ] = None,
-    scheduler_config: Annotated[
-        Path | None,
-        typer.Option(
-            help="The KubeSchedulerConfiguration of kube-scheduler, for the resources it ignores."
-        ),
-    ] = None,
-    log_level: Annotated[Level | None, typer.Option(help="Least level to log, info.")] = None,
-    log_format: Annotated[Format | None, typer.Option(help="Form of the log, console.")] = None,
+    scheduler_config: SchedulerConfig = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
 ) -> None:
-    """Admit suspended jobs under quota, keep the status of PodGroups, act on gangs that fell apart.
+    """Admit suspended jobs under quota, keep the status of PodGroups, and act on partial gangs.
 
     Jobs that name a LocalQueue wait, suspended, until their ClusterQueue has quota for them
-    (kueue.x-k8s.io/v1beta2); they are started, preempted and stopped here, and queued again where
-    their pods are not ready after 30 minutes (queue.waitForPodsReady). Not to be run beside another
-    controller of that API, unless with --no-queue.
+    (kueue.x-k8s.io/v1beta2). The reconciler starts, preempts and stops them, and requeues them
+    where their pods are not ready after 30 minutes (queue.waitForPodsReady). Do not run it beside
+    another controller of that API, except with --no-queue.
 
-    Runs until SIGTERM or SIGINT. Endpoints: GET /livez /readyz /metrics /openapi.json, and who
-    waits: /clusterqueues/{name}/pendingworkloads, /localqueues/{namespace}/{name}/pendingworkloads,
-    /workloads/{namespace}/{name}/explanation. Exit codes: 0 stopped, 1 failed or no leader any
-    more, 2 wrong use.
+    Runs until SIGTERM or SIGINT. Endpoints: GET /livez /readyz /metrics /openapi.json, and of
+    waiting workloads: /clusterqueues/{name}/pendingworkloads,
+    /localqueues/{namespace}/{name}/pendingworkloads, /workloads/{namespace}/{name}/explanation.
+    Exit codes: 0 stopped, 1 failed or no longer the leader, 2 wrong use.
     """
-    import uvloop
-
     from extender import config as settings_module
     from extender.jobs.registry import IntegrationError
     from extender.kube.errors import ConfigurationError
@@ -106,21 +92,10 @@ def reconcile(
         "gang": {"scheduler_configuration": scheduler_config},
         "log": {"level": log_level, "format": log_format},
     }
-    try:
+    with (
+        exits(1, ConfigurationError, LeadershipLost, OSError),
+        exits(2, IntegrationError, settings_module.SettingsError),
+    ):
         settings = settings_module.load(config, overrides)
-    except settings_module.SettingsError as error:
-        typer.echo(f"gang-extender: {error}", err=True)
-        raise typer.Exit(2) from None
-    logs.configure(settings.log.level, as_json=settings.log.format == "json")
-    try:
-        uvloop.run(wiring.reconcile(settings, kubeconfig))
-    except (IntegrationError, settings_module.SettingsError) as error:
-        typer.echo(f"gang-extender: {error}", err=True)
-        raise typer.Exit(2) from None
-    except (ConfigurationError, LeadershipLost, OSError) as error:
-        typer.echo(f"gang-extender: {error}", err=True)
-        raise typer.Exit(1) from None
-    except SystemExit:
-        raise typer.Exit(1) from None  # uvicorn has told why, and ends with a code of its own
-    except KeyboardInterrupt:
-        sys.exit(0)
+        logs.configure(settings.log.level, as_json=settings.log.format == "json")
+        run(wiring.reconcile(settings, kubeconfig))

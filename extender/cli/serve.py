@@ -1,24 +1,17 @@
 """`gang-extender serve`: the extender beside kube-scheduler."""
 
 import resource
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from extender.cli.options import Format, Level
+from extender.cli.options import Kubeconfig, LogFormat, LogLevel, SchedulerConfig, exits, run
 
 
 def serve(
     *,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(
-            help="Kubeconfig file. Default: the pod's service account, else $KUBECONFIG, else "
-            "~/.kube/config."
-        ),
-    ] = None,
+    kubeconfig: Kubeconfig = None,
     config: Annotated[
         Path | None,
         typer.Option(help="YAML settings: sections listen, gang, kube and log. Flags win over it."),
@@ -34,7 +27,7 @@ def serve(
     tls_key_file: Annotated[Path | None, typer.Option(help="PEM key of the certificate.")] = None,
     tls_client_ca_file: Annotated[
         Path | None,
-        typer.Option(help="PEM authority that kube-scheduler's client certificate must be from."),
+        typer.Option(help="PEM authority that signs kube-scheduler's client certificate."),
     ] = None,
     tls_client_name: Annotated[
         list[str] | None,
@@ -44,25 +37,17 @@ def serve(
         ),
     ] = None,
     schedule_timeout_seconds: Annotated[
-        float | None,
-        typer.Option(help="Wait of a gang whose PodGroup does not say, 60."),
+        float | None, typer.Option(help="Wait of a gang whose PodGroup sets no time, 60.")
     ] = None,
-    scheduler_config: Annotated[
-        Path | None,
-        typer.Option(
-            help="The KubeSchedulerConfiguration of kube-scheduler, for the resources it ignores."
-        ),
-    ] = None,
-    log_level: Annotated[Level | None, typer.Option(help="Least level to log, info.")] = None,
-    log_format: Annotated[Format | None, typer.Option(help="Form of the log, console.")] = None,
+    scheduler_config: SchedulerConfig = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
 ) -> None:
     """Serve kube-scheduler's filter, prioritize, preempt and bind webhooks for gangs of pods.
 
     Runs until SIGTERM or SIGINT. Endpoints: POST /filter /prioritize /preempt /bind, and GET
     /livez /readyz /metrics /openapi.json. Exit codes: 0 stopped, 1 failed, 2 wrong use.
     """
-    import uvloop
-
     from extender import config as settings_module
     from extender.kube.errors import ConfigurationError
     from extender.telemetry import logs
@@ -83,27 +68,17 @@ def serve(
         },
         "log": {"level": log_level, "format": log_format},
     }
-    try:
+    with exits(2, settings_module.SettingsError):
         settings = settings_module.load(config, overrides)
         if settings.listen.tls is not None:
             settings.listen.tls.check_files()
-    except settings_module.SettingsError as error:
-        typer.echo(f"gang-extender: {error}", err=True)
-        raise typer.Exit(2) from None
     _raise_file_limit()
     logs.configure(settings.log.level, as_json=settings.log.format == "json")
-    try:
-        uvloop.run(wiring.serve(settings, kubeconfig))
-    except (ConfigurationError, OSError) as error:
-        typer.echo(f"gang-extender: {error}", err=True)
-        raise typer.Exit(1) from None
-    except SystemExit:
-        raise typer.Exit(1) from None  # uvicorn has told why, and ends with a code of its own
-    except KeyboardInterrupt:
-        sys.exit(0)
+    with exits(1, ConfigurationError, OSError):
+        run(wiring.serve(settings, kubeconfig))
 
 
 def _raise_file_limit() -> None:
-    """Take all open files that the system allows: each held bind is a connection of its own."""
+    """Raise the limit of open files to the maximum: each held bind is a connection."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,9 +1,9 @@
-"""Of which queued job a job is a part: then that one's quota is for both.
+"""Finds the queued job that a job is part of, and whose quota it shares.
 
-Any user who may create an object may write any ownerReferences into it. So they count only where
-the owner is in the same namespace, has the kind and the name that the reference says, is of a kind
+Users may write any ownerReferences into the objects that they create. So a reference counts only
+where the owner is in the same namespace, has the kind and the name of the reference, is of a kind
 whose controller makes such objects, and would give the object its name. An owner that has ended
-gives its quota to nothing any more.
+shares its quota no more.
 """
 
 from collections.abc import Mapping
@@ -13,34 +13,34 @@ import msgspec
 from cachetools import LRUCache
 
 from extender.jobs.context import Ancestor
-from extender.jobs.generic_job import GenericJob, is_making
+from extender.jobs.job import GenericJob
 from extender.jobs.registry import Integration
 from extender.runtime.faults import FAULTS
-from extender.state.queues.records import JobObject, OwnerRef
-from extender.state.queues.snapshot import QueueSnapshot
+from extender.state.queue.records import JobObject, OwnerRef
+from extender.state.queue.view import QueueView
 
 _DEEPEST: Final = 10
 _REMEMBERED: Final = 256
 
 
 class Ancestors:
-    """Finds the topmost job of the owners that is managed itself."""
+    """Finds the topmost owner that is itself a managed job."""
 
     def __init__(
         self,
-        snapshot: QueueSnapshot,
+        view: QueueView,
         integrations: Mapping[str, Integration],
         *,
         manages_all: bool,
     ) -> None:
-        self._snapshot = snapshot
+        self._view = view
         self._integrations = integrations
         self._manages_all = manages_all
         self._wrapped: LRUCache[tuple[str, int], GenericJob | None] = LRUCache(_REMEMBERED)
-        """By UID and version: a parent is asked by each of its children."""
+        """Cache by UID and version: each child asks about its parent."""
 
     def find(self, found: JobObject) -> Ancestor | None:
-        """Return the job that has to be admitted for this one, None where it stands for itself."""
+        """Return the job whose admission covers this one, None where it needs its own."""
         top: JobObject | None = None
         above = found
         for _ in range(_DEEPEST):
@@ -52,27 +52,26 @@ class Ancestors:
             above = parent
         if top is None:
             return None
-        keys = self._snapshot.workloads_of(top.meta.uid, top.meta.namespace)
-        own = map(self._snapshot.workloads.get, keys)
+        keys = self._view.workloads_of(top.meta.uid, top.meta.namespace)
+        own = map(self._view.workloads.get, keys)
         admitted = any(w is not None and w.admitted and not w.evicted for w in own)
         return Ancestor(f"{top.kind} {top.meta.name}", admitted=admitted)
 
     def _parent(self, child: JobObject) -> JobObject | None:
         if child.owner is None:
             return None
-        parent = self._snapshot.job_of(child.owner.uid, child.meta.namespace)
+        parent = self._view.job_of(child.owner.uid, child.meta.namespace)
         if parent is None or not self._is_named(parent, child.owner):
             return None
         job = self._job(parent)
         if job is None or job.finished() is not None:
             return None
-        makes = not is_making(job) or job.makes(child.kind, child.meta.name)
-        return parent if makes else None
+        return parent if job.makes(child.kind, child.meta.name) else None
 
     def _is_named(self, parent: JobObject, reference: OwnerRef) -> bool:
-        """Return whether a reference names the very object that has its UID.
+        """Return whether a reference has the kind and name of the object with its UID.
 
-        The policy for such Jobs asks who controls the kind and name that the reference says.
+        The admission policy for such Jobs checks the kind and name of the reference.
         """
         of = self._integrations[parent.kind]
         named = reference.group_kind, reference.name
@@ -89,6 +88,6 @@ class Ancestors:
             return self._integrations[parent.kind].wrap(msgspec.json.decode(parent.raw))
         except (msgspec.MsgspecError, RecursionError):
             return None
-        except Exception as error:  # noqa: BLE001 - a kind that others added: its job is at fault
+        except Exception as error:  # noqa: BLE001 - an error of an external integration harms its job alone
             FAULTS.report("job", error, key=parent.unit)
             return None

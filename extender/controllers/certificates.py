@@ -1,4 +1,4 @@
-"""Keeps the certificate of the webhooks: made, renewed, shared by the replicas, and believed."""
+"""Keeps the certificate of the webhooks: makes, renews, shares and publishes it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from extender.kube.certificates import Kept
+from extender.kube.certificates import CertificateSecret, Kept
 from extender.kube.errors import ApiError, ConflictError
 from extender.runtime.backoff import Backoff
 from extender.runtime.clock import Clock
@@ -21,23 +21,7 @@ _ATTEMPTS: Final = 5
 
 
 class CertificateError(Exception):
-    """There is no certificate that could be served; the text says why."""
-
-
-class Secret(Protocol):
-    """Where a certificate is kept; every method raises ApiError."""
-
-    async def read(self) -> Kept | None:
-        """Return what is kept."""
-        ...
-
-    async def create(self, kept: Kept) -> None:
-        """Keep the first one; ConflictError where there is one."""
-        ...
-
-    async def replace(self, kept: Kept, *, version: str) -> None:
-        """Keep another one; ConflictError where it is not that version any more."""
-        ...
+    """There is no certificate to serve; the text says why."""
 
 
 class Source(Protocol):
@@ -45,20 +29,21 @@ class Source(Protocol):
 
     async def current(self, served: Bundle | None) -> Bundle:
         """Return what should be served; raises ApiError and CertificateError."""
-        ...
 
 
 class MadeByUs:
-    """A certificate of our own in a Secret, which whoever finds it lacking or due writes anew."""
+    """Our own certificate in a Secret; any replica that finds it missing or due renews it."""
 
-    def __init__(self, secret: Secret, *, names: Sequence[str], days: float, clock: Clock) -> None:
+    def __init__(
+        self, secret: CertificateSecret, *, names: Sequence[str], days: float, clock: Clock
+    ) -> None:
         self._secret = secret
         self._names = names
         self._days = days
         self._clock = clock
 
     async def current(self, served: Bundle | None) -> Bundle:
-        """Return what the Secret holds, once that is good; raises ApiError."""
+        """Return the certificate of the Secret, renewed where needed; raises ApiError."""
         for _ in range(_ATTEMPTS):
             kept = await self._secret.read()
             found = Bundle(kept.authorities, kept.certificate, kept.key) if kept else None
@@ -69,13 +54,13 @@ class MadeByUs:
                 self._names,
                 now=self._clock.wall(),
                 days=self._days,
-                # Of what other replicas serve, and of what this one does.
+                # The authorities of what other replicas serve, and of what this one serves.
                 former=[each.authorities for each in (found, served) if each is not None],
             )
             try:
                 await self._write(made, kept)
             except ConflictError:
-                continue  # somebody else did the same: theirs is as good
+                continue  # another replica did the same: its certificate is as good
             _log.info("made a certificate for the webhooks", why=why or "there was none")
             return made
         raise ApiError("the Secret of the webhooks' certificate changes all the time")
@@ -99,7 +84,7 @@ class MadeByUs:
 
 @dataclass(frozen=True, slots=True)
 class GivenFiles:
-    """A certificate that somebody else keeps in files; it is read again each time."""
+    """A certificate in files that are kept from outside; they are read each time."""
 
     certificate: Path
     key: Path
@@ -113,7 +98,7 @@ class GivenFiles:
             bundle = Bundle(authorities, self.certificate.read_bytes(), self.key.read_bytes())
         except OSError as error:
             raise CertificateError(f"{error.filename}: {error.strerror}") from error
-        # For which names it is, is up to who gave it.
+        # Its names are not checked: they are up to the administrator.
         wrong = fault(bundle, (), now=self.clock.wall())
         if wrong:
             raise CertificateError(f"{self.certificate}: {wrong}")
@@ -121,24 +106,24 @@ class GivenFiles:
 
 
 class Certificates:
-    """Looks after the certificate from time to time."""
+    """Checks the certificate from time to time."""
 
     def __init__(
         self,
         source: Source,
         *,
-        tell: Callable[[bytes], Awaitable[bool]],
+        publish: Callable[[bytes], Awaitable[bool]],
         adopt: Callable[[Bundle], Awaitable[None]],
         clock: Clock,
         backoff: Backoff,
         every: float,
     ) -> None:
-        """Take how to `tell` whom to trust (and whether that was news), and how to `adopt`.
+        """`publish` writes authorities and returns whether that changed an object.
 
-        It looks each `every` seconds, and sooner after a failure.
+        The certificate is checked each `every` seconds, and sooner after a failure.
         """
         self._source = source
-        self._tell = tell
+        self._publish = publish
         self._adopt = adopt
         self._clock = clock
         self._backoff = backoff
@@ -175,8 +160,8 @@ class Certificates:
         if not bundle.authorities:
             await self._serve(bundle)
             return
-        # An API server needs a moment until it believes what it was told: the next look will do.
-        if not await self._tell(bundle.authorities):
+        # An API server needs a moment to trust new authorities: serve at the next check.
+        if not await self._publish(bundle.authorities):
             await self._serve(bundle)
 
     async def _serve(self, bundle: Bundle) -> None:

@@ -1,4 +1,4 @@
-"""Holds the caches of the queue back until no object can lose a field on its way out of storage.
+"""Delays the caches of the queue until no stored object can lose a field when it is read.
 
 The API server stores an object in the version that was current when it was written. If a CRD has no
 conversion webhook it changes only the version's name: a ClusterQueue that was stored as v1beta1
@@ -7,29 +7,21 @@ then comes without its cohort, and the next write makes that loss final.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from extender.kube.errors import ApiError
-from extender.kube.webhook_clients import Stored
+from extender.kube.webhook_clients import StoredVersions, WebhookClients
 from extender.runtime.backoff import Backoff
 
 _log = structlog.get_logger(__name__)
 
 SETTLE_SECONDS: Final = 2.0
-"""After the webhook was written into a CRD: each API server takes a moment to learn of it."""
+"""Seconds for each API server to use a webhook that was written into a CRD."""
 
 
-class Crds(Protocol):
-    """Reads CRDs."""
-
-    async def stored(self, name: str) -> Stored | None:
-        """Return how the objects of a CRD are stored, None without the CRD; raises ApiError."""
-        ...
-
-
-def refusal(stored: Stored, *, converts: bool) -> str:
+def refusal(stored: StoredVersions, *, converts: bool) -> str:
     """Return why objects of a CRD must not be read yet, or nothing.
 
     `converts` is whether this process serves the conversion webhook. If it does not, any webhook
@@ -52,11 +44,11 @@ def refusal(stored: Stored, *, converts: bool) -> str:
 
 
 class ConversionGate:
-    """Opens when every CRD can be read without loss; it stays open."""
+    """Opens for good when every CRD can be read without loss."""
 
     def __init__(
         self,
-        crds: Crds,
+        crds: WebhookClients,
         names: Collection[str],
         *,
         converts: bool,

@@ -1,44 +1,36 @@
-"""Withdraws room that is granted to a PodGroup and that no admitted Workload needs any more."""
+"""Withdraws room granted to a PodGroup that no admitted Workload needs any more."""
 
 from collections.abc import Iterable
-from typing import Protocol
 
 import structlog
 
 from extender.jobs.gang import made_for
 from extender.kube.errors import NotFoundError
+from extender.kube.queues import JobWriter
 from extender.room.promises import why_over
 from extender.runtime.clock import Clock
-from extender.state.pod_groups import PodGroupInfo
-from extender.state.queues.snapshot import QueueSnapshot
-from extender.state.snapshot import Snapshot
+from extender.state.cluster.records import PodGroupInfo
+from extender.state.cluster.view import ClusterView
+from extender.state.queue.view import QueueView
 
 _log = structlog.get_logger(__name__)
 
 
-class GrantWriter(Protocol):
-    """Writes the status of PodGroups; raises ApiError."""
-
-    async def drop_grant(self, namespace: str, name: str, *, api_group: str) -> None:
-        """Have no room kept for a PodGroup any more."""
-        ...
-
-
 class GrantKeeper:
-    """Looks at one PodGroup at a time; it decides from what is stored, so it keeps no memory.
+    """Checks one PodGroup at a time, from stored state only.
 
-    Its caches must be full: a Workload that is not known backs nothing.
+    The caches must be complete: an unknown Workload backs no grant.
     """
 
     def __init__(
-        self, cluster: Snapshot, queues: QueueSnapshot, writer: GrantWriter, *, clock: Clock
+        self, cluster: ClusterView, queues: QueueView, writer: JobWriter, *, clock: Clock
     ) -> None:
         self._cluster, self._queues = cluster, queues
         self._writer = writer
         self._clock = clock
 
     async def reconcile(self, group: str) -> float | None:
-        """End what is over; return the seconds until the next grant ends. Raises ApiError."""
+        """Withdraw ended grants; return the seconds until the next one ends. Raises ApiError."""
         now, pauses = self._clock.wall(), []
         for pod_group in self._cluster.stored_grants(group):
             reason = why_over(pod_group, cluster=self._cluster, queues=self._queues, now=now)
@@ -58,9 +50,9 @@ class GrantKeeper:
         _log.info("granted room withdrawn", group=pod_group.key, reason=reason)
 
     def granted(self, groups: Iterable[str]) -> Iterable[str]:
-        """Return those of some groups whose PodGroup has a grant stored."""
+        """Return the groups whose PodGroup has a stored grant."""
         return [group for group in groups if self._cluster.stored_grants(group)]
 
     def backed_by(self, workloads: Iterable[str]) -> Iterable[str]:
-        """Return the groups made for Workloads (`namespace/name`) that have a grant stored."""
+        """Return the groups made for Workloads (`namespace/name`) that have a stored grant."""
         return self.granted(map(made_for, workloads))

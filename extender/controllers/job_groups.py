@@ -1,82 +1,119 @@
-"""The PodGroups of jobs, and the room that is kept for them until their pods come."""
+"""Writes the PodGroups of jobs, and the room granted to them until their pods exist."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 
 from cachetools import TTLCache
+from typing_extensions import override
 
 from extender.jobs.actions import DropGrant, MakePodGroup
+from extender.jobs.context import PodGroupState
+from extender.jobs.gang import pod_group_key
 from extender.kube.errors import NotFoundError
+from extender.kube.queues import JobWriter
+from extender.queueing.options import AdmissionOptions
+from extender.queueing.room import requires_room
+from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock
-from extender.state.claims import LONGEST_SECONDS, Grant
+from extender.state.cluster.records import LONGEST_SECONDS, Grant
+from extender.state.cluster.view import ClusterView
+from extender.state.queue.records import WorkloadInfo
+from extender.state.queue.view import QueueView
 
 _WRITTEN: Final = 10_000
 _SECONDS: Final = 60.0
 GRANTED_SECONDS: Final = 60.0
-"""How long room on nodes is kept for pods that do not come."""
+"""Seconds for which room on nodes is granted to pods that do not exist yet."""
 GRANTED_SECONDS_EACH: Final = 0.1
-"""How much longer for each of them: kube-controller-manager makes 20 pods a second."""
+"""More seconds for each pod: kube-controller-manager makes 20 pods a second."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupOptions:
-    """Which jobs get a PodGroup, and what is known of room on nodes."""
+class PodGroups:
+    """What is known of PodGroups, where none is made for jobs."""
 
-    makes_pod_groups: Callable[[str], bool] = lambda _: False
-    """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
-    rooms: Callable[[str], Mapping[str, Mapping[str, int]] | None] = lambda _: None
-    """The room on nodes that was found for a workload when it was admitted."""
-    group_size: Callable[[str], tuple[int, int] | None] = lambda _: None
-    """What a PodGroup wants, as the watch shows it, and how many of that are done."""
-    is_granted: Callable[[str], bool] = lambda _: False
-    """Whether room for a PodGroup is stored in its status."""
+    def are_made_in(self, cluster_queue: str) -> bool:
+        """Return whether a ClusterQueue makes PodGroups for jobs whose pods name none."""
+        return False
+
+    def size(self, group: str) -> tuple[int, int] | None:
+        """Return minMember of a PodGroup, and how many of these are done; None: it is not there."""
+        return None
+
+    def is_granted(self, group: str) -> bool:
+        """Return whether the status of a PodGroup grants room."""
+        return False
+
+    def rooms(self, workload: str) -> Mapping[str, Mapping[str, int]] | None:
+        """Return the room by node that was found for a workload at its admission."""
+        return None
 
 
-class GroupWriter(Protocol):
-    """Writes PodGroups; raises ApiError."""
+class KnownPodGroups(PodGroups):
+    """What the caches know of PodGroups; they are made where a ClusterQueue requires room."""
 
-    async def make_pod_group(
+    def __init__(
         self,
-        namespace: str,
-        name: str,
+        queues: QueueView,
+        cluster: ClusterView,
+        room: NodeRoom,
         *,
-        min_member: int,
-        owners: Sequence[Mapping[str, Any]],
-        done: int = 0,
-        grant: Grant | None = None,
+        options: AdmissionOptions,
+        make: bool,
     ) -> None:
-        """Have a PodGroup with so many members, for which room may have been found."""
-        ...
+        self._queues, self._cluster, self._room = queues, cluster, room
+        self._options, self._make = options, make
 
-    async def drop_grant(self, namespace: str, name: str) -> None:
-        """Have no room kept for a PodGroup any more."""
-        ...
+    @override
+    def are_made_in(self, cluster_queue: str) -> bool:
+        queue = self._queues.cluster_queues.get(cluster_queue)
+        return self._make and queue is not None and requires_room(queue, self._options)
+
+    @override
+    def size(self, group: str) -> tuple[int, int] | None:
+        found = self._cluster.pod_group(group)
+        return (found.min_member, found.done) if found is not None else None
+
+    @override
+    def is_granted(self, group: str) -> bool:
+        return bool(self._cluster.stored_grants(group))
+
+    @override
+    def rooms(self, workload: str) -> Mapping[str, Mapping[str, int]] | None:
+        return self._room.found_for(workload)
 
 
 class JobGroups:
-    """Writes PodGroups of jobs, and knows them as they were written until the watch shows them."""
+    """Writes PodGroups of jobs, and keeps what was written until the watch shows it."""
 
-    def __init__(self, writer: GroupWriter, *, clock: Clock, options: GroupOptions) -> None:
+    def __init__(self, writer: JobWriter, *, clock: Clock, known: PodGroups) -> None:
         self._writer = writer
         self._clock = clock
-        self._options = options
+        self._known = known
         self._written: TTLCache[str, tuple[int, int]] = TTLCache(
             _WRITTEN, _SECONDS, clock.monotonic
         )
-        """What they want, and done."""
+        """By group: minMember, and how many members are done."""
+
+    def state(self, workload: WorkloadInfo) -> PodGroupState:
+        """Return what a decision needs to know of the PodGroup of a workload's pods."""
+        group, held = pod_group_key(workload), workload.admission
+        return PodGroupState(
+            made_by_queue=held is not None and self._known.are_made_in(held.cluster_queue),
+            size=self.size(group),
+            granted=self._known.is_granted(group),
+        )
 
     def size(self, group: str) -> tuple[int, int] | None:
-        """Return what a PodGroup wants: what was written last until the watch has shown it."""
-        found, written = self._options.group_size(group), self._written.get(group)
+        """Return minMember and done members: as last written, until the watch has shown that."""
+        found, written = self._known.size(group), self._written.get(group)
         if written is None or found == written:
             self._written.pop(group, None)
             return found
         return written
 
     async def make(self, action: MakePodGroup) -> None:
-        """Have a PodGroup, with the room that was found for it. Raises ApiError."""
+        """Write a PodGroup with the room found for it. Raises ApiError."""
         await self._writer.make_pod_group(
             action.namespace,
             action.name,
@@ -88,14 +125,15 @@ class JobGroups:
         self._written[f"{action.namespace}/{action.name}"] = action.min_member, action.done
 
     def _grant(self, action: MakePodGroup) -> Grant | None:
-        if not action.rooms:
+        found = self._known.rooms(action.room_of) if action.room_of else None
+        if not found:
             return None
-        rooms = {node: dict(amounts) for node, amounts in action.rooms.items()}
+        rooms = {node: dict(amounts) for node, amounts in found.items()}
         each = action.min_member * GRANTED_SECONDS_EACH
         seconds = min(GRANTED_SECONDS + each, LONGEST_SECONDS / 2)
         return Grant(rooms, self._clock.wall() + seconds)
 
     async def drop_grant(self, action: DropGrant) -> None:
-        """Have no room kept for a PodGroup, which may be gone. Raises ApiError."""
+        """Remove the granted room of a PodGroup, which may be gone. Raises ApiError."""
         with suppress(NotFoundError):
             await self._writer.drop_grant(action.namespace, action.name)

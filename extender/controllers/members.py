@@ -1,42 +1,42 @@
-"""What was read of the objects of jobs that are made of several, such as the pods of a group.
+"""The decoded objects of jobs that consist of several, such as the pods of a group.
 
-To decode a thousand pods takes longer than others may wait for the event loop. So the objects of a
-job of very many are read with rests, and what was read of each is kept until it changes. A decision
-then reads those few that changed meanwhile, and is about one state of the job.
+Decoding a thousand pods takes longer than other tasks may wait for the event loop. So the objects
+of a large job are decoded with pauses, and each is kept until it changes. A decision then decodes
+the few that changed meanwhile, and is about one state of the job.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from extender.jobs.pod import Pod
+from extender.jobs.kinds.pod import PlainPod
 from extender.jobs.registry import Integration
 from extender.runtime.pacer import Pacer
-from extender.state.queues.records import JobObject
-from extender.state.queues.snapshot import QueueSnapshot
+from extender.state.queue.records import JobObject
+from extender.state.queue.view import QueueView
 
 MANY: Final = 64
-"""Objects that are read with rests: fewer take a few milliseconds. Of smaller jobs none is kept."""
+"""Objects that make a job large: fewer take a few milliseconds and are not kept."""
 
 Unit = tuple[str, str]
 
 
 class Members:
-    """Objects by `JobObject.unit`; an object that changed in any way is read anew."""
+    """Decoded objects by `JobObject.unit`; a changed object is decoded again."""
 
     def __init__(
-        self, snapshot: QueueSnapshot, integrations: Mapping[str, Integration], pacer: Pacer
+        self, view: QueueView, integrations: Mapping[str, Integration], pacer: Pacer
     ) -> None:
-        self._snapshot = snapshot
+        self._view = view
         self._integrations = integrations
         self._pacer = pacer
-        self._known: dict[Unit, dict[str, Pod]] = {}
+        self._known: dict[Unit, dict[str, PlainPod]] = {}
         """By job, and by UID of the object."""
 
     async def learn(self, unit: Unit) -> None:
-        """Read the objects of a job of very many, with rests in between.
+        """Decode the objects of a large job, with pauses.
 
-        Fewer than `MANY` are left, those that came or changed meanwhile, or the one that cannot be
-        read and those after it.
+        Fewer than `MANY` are left: those that came or changed meanwhile, or the one that cannot be
+        decoded and those after it.
         """
         while len(new := self._unread(unit)) >= MANY:
             for each in new:
@@ -50,11 +50,10 @@ class Members:
                     await self._pacer.rest()
             await self._pacer.rest()
 
-    def of(self, objects: Sequence[JobObject]) -> list[Pod]:
-        """Return what there is to read of all objects of a job as they are now.
+    def of(self, objects: Sequence[JobObject]) -> list[PlainPod]:
+        """Return all current objects of a job, decoded; former ones are forgotten.
 
-        What is no object of it any more is forgotten. Raises an error of `kube.decode.UNREADABLE`,
-        or any other that odd data causes.
+        Raises an error of `kube.decode.UNREADABLE`, or any other that unexpected data causes.
         """
         unit, known = objects[0].unit, {}
         for each in objects:
@@ -70,22 +69,22 @@ class Members:
         self._known.pop(unit, None)
 
     def _unread(self, unit: Unit) -> list[JobObject]:
-        if self._snapshot.size(unit) < MANY:
+        if self._view.size(unit) < MANY:
             return []
-        objects = self._snapshot.unit(unit)
+        objects = self._view.unit(unit)
         if self._integrations[objects[0].kind].read is None:
             return []
         return [each for each in objects if self._kept(each) is None]
 
     def _is_current(self, found: JobObject) -> bool:
-        return self._snapshot.job_of(found.meta.uid, found.meta.namespace) is found
+        return self._view.job_of(found.meta.uid, found.meta.namespace) is found
 
-    def _kept(self, found: JobObject) -> Pod | None:
+    def _kept(self, found: JobObject) -> PlainPod | None:
         known = self._known.get(found.unit, {}).get(found.meta.uid)
         return known if known is not None and known.source == found.raw else None
 
-    def _read(self, found: JobObject) -> Pod:
-        """Return an object as it was read before, or read it and keep that."""
+    def _read(self, found: JobObject) -> PlainPod:
+        """Return the kept object, or decode it and keep that."""
         kept = self._kept(found)
         if kept is not None:
             return kept

@@ -1,55 +1,36 @@
-"""Keeps the status of each PodGroup what its pods make of it, and acts on gangs that fell apart."""
+"""Keeps the status of each PodGroup in line with its pods, and acts on partial gangs."""
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from extender.gang import pending, report
 from extender.gang.conditions import ours
-from extender.gang.options import Options
+from extender.gang.options import GangOptions
 from extender.gang.partial import OnPartial, Watched
 from extender.gang.report import Notice, Report
-from extender.gang.waits_for import Pending
+from extender.gang.verdicts import Pending
 from extender.kube.errors import ApiError
-from extender.kube.pod_groups import VERSION
+from extender.kube.pod_groups import VERSION, PodGroupWriter
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event, ObjectRef
 from extender.runtime.budget import in_turns
 from extender.runtime.clock import Clock
-from extender.state.cluster import Cluster
-from extender.state.events import Change
-from extender.state.pod_groups import PodGroupInfo, PodGroupStatusInfo
-from extender.state.pods import PodInfo
+from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.records import PodGroupInfo, PodGroupStatusInfo, PodInfo
+from extender.state.cluster.store import Cluster
 
 _log = structlog.get_logger(__name__)
 
 WATCH_LAG: Final = 10.0
-"""Seconds after a write in which the cache may still show what was before it."""
-
-
-class GroupWriter(Protocol):
-    """Writes; raises ApiError."""
-
-    async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> None:
-        """Make a PodGroup's status this one."""
-        ...
-
-    async def set_gang_ready(
-        self, pod: PodRef, *, ready: bool, reason: str, message: str, at: float
-    ) -> None:
-        """Say of a pod whether its gang is ready."""
-        ...
-
-    async def evict(self, pod: PodRef) -> None:
-        """Have a pod evicted."""
-        ...
+"""Seconds after a write in which the cache may still show the state before it."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _WrittenStatus:
     """The last status that we wrote, and when, by the monotonic clock."""
 
     uid: str
@@ -58,26 +39,26 @@ class _Written:
 
 
 class PodGroupController:
-    """Decides for one group at a time; what it has written counts before the watch shows it."""
+    """Reconciles one group at a time; a written status counts before the watch shows it."""
 
     def __init__(
         self,
         cluster: Cluster,
-        writer: GroupWriter,
+        writer: PodGroupWriter,
         *,
         record: Callable[[Event], None],
         clock: Clock,
-        options: Options,
+        options: GangOptions,
         on_partial: OnPartial,
     ) -> None:
-        self._snapshot = cluster.snapshot()
+        self._view = cluster.view()
         self._writer = writer
         self._record = record
         self._clock = clock
         self._options = options
         self._on_partial = on_partial
-        self._written: dict[str, _Written] = {}
-        self._told: dict[str, tuple[str, frozenset[str]]] = {}
+        self._written: dict[str, _WrittenStatus] = {}
+        self._reported: dict[str, tuple[str, frozenset[str]]] = {}
         self._bound: dict[str, tuple[frozenset[str], float]] = {}
 
     def phases(self) -> Counter[str]:
@@ -90,16 +71,16 @@ class PodGroupController:
         Raises ApiError when something could not be written.
         """
         why = await self._why(group)
-        pod_group = self._snapshot.pod_group(group)
+        pod_group = self._view.pod_group(group)
         if pod_group is None:
             self._written.pop(group, None)
-            self._told.pop(group, None)
+            self._reported.pop(group, None)
             self._bound.pop(group, None)
             return None
         stored = self._stored(pod_group)
         found = report.decide(
             pod_group,
-            snapshot=self._snapshot,
+            view=self._view,
             stored=stored,
             now=self._clock.wall(),
             options=self._options,
@@ -109,18 +90,18 @@ class PodGroupController:
         )
         await self._evict(found)
         await self._write(pod_group, found.status, changed=found.status != stored)
-        self._tell(pod_group, found)
-        await self._say_ready(found)
+        self._report(pod_group, found)
+        await self._write_readiness(found)
         if ours(pod_group.status) == found.status:
             return found.look_again
         return min(found.look_again or WATCH_LAG, WATCH_LAG)
 
     async def _why(self, group: str) -> Pending | None:
-        """Return what a group waits for that has no room yet: that is looked for on all nodes."""
-        pod_group, tally = self._snapshot.pod_group(group), self._snapshot.tally(group)
-        if pod_group is None or tally.committed >= self._snapshot.quorum(pod_group):
+        """Return what a group without room waits for: this searches all nodes."""
+        pod_group, tally = self._view.pod_group(group), self._view.tally(group)
+        if pod_group is None or tally.committed >= self._view.quorum(pod_group):
             return None
-        steps = pending.deciding(group, snapshot=self._snapshot, options=self._options)
+        steps = pending.deciding(group, view=self._view, options=self._options)
         return await in_turns(steps, self._clock)
 
     async def _write(
@@ -132,7 +113,7 @@ class PodGroupController:
         elif pod_group.key in self._written:
             return
         at = self._clock.monotonic()
-        self._written[pod_group.key] = _Written(pod_group.uid, status, at)
+        self._written[pod_group.key] = _WrittenStatus(pod_group.uid, status, at)
 
     def _stored(self, pod_group: PodGroupInfo) -> PodGroupStatusInfo:
         written = self._written.get(pod_group.key)
@@ -141,7 +122,7 @@ class PodGroupController:
         return ours(pod_group.status)
 
     def _is_lost(self, pod_group: PodGroupInfo) -> bool:
-        """Return whether somebody has overwritten what we wrote a while ago."""
+        """Return whether another writer has overwritten what we wrote a while ago."""
         written = self._written.get(pod_group.key)
         return (
             written is not None
@@ -150,16 +131,16 @@ class PodGroupController:
             and self._clock.monotonic() >= written.at + WATCH_LAG
         )
 
-    def _tell(self, pod_group: PodGroupInfo, found: Report) -> None:
-        uid, told = self._told.get(pod_group.key, ("", frozenset()))
+    def _report(self, pod_group: PodGroupInfo, found: Report) -> None:
+        uid, reported = self._reported.get(pod_group.key, ("", frozenset()))
         if uid != pod_group.uid:
-            told = frozenset()
+            reported = frozenset()
         for notice in found.notices:
-            if notice.key and notice.key in told:
+            if notice.key and notice.key in reported:
                 continue
-            told |= {notice.key}
+            reported |= {notice.key}
             self._record(self._event(pod_group, notice))
-        self._told[pod_group.key] = pod_group.uid, told
+        self._reported[pod_group.key] = pod_group.uid, reported
 
     def _event(self, pod_group: PodGroupInfo, notice: Notice) -> Event:
         about = ObjectRef(
@@ -179,23 +160,23 @@ class PodGroupController:
         )
 
     def _watched(self, group: str) -> float:
-        """Return for how many seconds the members that have a node have been the same ones."""
-        now, bound = self._clock.monotonic(), frozenset(self._snapshot.tally(group).bound)
+        """Return for how many seconds the set of members with a node has not changed."""
+        now, bound = self._clock.monotonic(), frozenset(self._view.tally(group).bound)
         before, since = self._bound.get(group, (None, now))
         if before != bound:
             since = now
         self._bound[group] = (bound, since)
         return now - since
 
-    async def _say_ready(self, found: Report) -> None:
-        said = found.readiness
-        for pod in said.tell if said else ():
-            assert said is not None
+    async def _write_readiness(self, found: Report) -> None:
+        readiness = found.readiness
+        for pod in readiness.pods if readiness else ():
+            assert readiness is not None
             await self._writer.set_gang_ready(
                 _ref(pod),
-                ready=said.ready,
-                reason=said.reason,
-                message=said.message,
+                ready=readiness.ready,
+                reason=readiness.reason,
+                message=readiness.message,
                 at=self._clock.wall(),
             )
 
@@ -206,13 +187,13 @@ class PodGroupController:
                 await self._writer.evict(_ref(pod))
                 _log.info("evicted", pod=pod.key, group=pod.group)
             except ApiError as error:
-                refused = error  # a disruption budget may allow others
+                refused = error  # a disruption budget may allow the eviction of others
         if refused is not None:
             raise refused
 
 
-def touched(change: Change) -> frozenset[str]:
-    """Return the groups that a change gives reason to look at."""
+def touched(change: ClusterChange) -> frozenset[str]:
+    """Return the groups to reconcile after a change."""
     return change.groups | change.statuses
 
 

@@ -1,43 +1,34 @@
-"""Tells once, of each object, which of its settings cannot be read, or do not count."""
+"""Warnings about settings of objects that cannot be read or are limited: each is given once."""
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
-from extender.state.queues.records import Meta
+from extender.api.reasons import JobReason
+from extender.state.queue.records import Meta
 
 Reader = Callable[[Meta], Iterable[str]]
-"""Returns what is to be told of each value that it cannot read."""
+"""Returns a warning for each value that it cannot read."""
 
 
-class Once:
-    """What was told, by object; a new process tells it anew."""
+class SettingWarnings:
+    """The last warnings by object; a new process repeats them."""
 
-    def __init__(self) -> None:
-        self._told: dict[Hashable, str] = {}
+    def __init__(self, *readers: Reader) -> None:
+        self._readers = readers
+        self._known: dict[Hashable, dict[JobReason, str]] = {}
 
-    def only_new(self, key: Hashable, texts: Iterable[str]) -> str:
-        """Return what is to be told of an object; nothing where that was, or there is nothing."""
-        found = "; ".join(texts)
-        if not found:
-            self._told.pop(key, None)
-            return ""
-        if self._told.get(key) == found:
-            return ""
-        self._told[key] = found
-        return found
+    def news(
+        self, key: Hashable, meta: Meta, limited: Iterable[str] = ()
+    ) -> Iterator[tuple[JobReason, str]]:
+        """Yield the reason and text of warnings that are new; `limited` are texts on limits."""
+        odd = [each for read in self._readers for each in read(meta)]
+        before = self._known.pop(key, {})
+        said = {JobReason.INVALID: "; ".join(odd), JobReason.OVERRIDE_LIMITED: "; ".join(limited)}
+        if any(said.values()):
+            self._known[key] = said
+        for reason, text in said.items():
+            if text and text != before.get(reason):
+                yield reason, text
 
     def forget(self, key: Hashable) -> None:
         """Forget an object that is gone."""
-        self._told.pop(key, None)
-
-
-class Unreadable(Once):
-    """What was told of settings that cannot be read."""
-
-    def __init__(self, *readers: Reader) -> None:
-        super().__init__()
-        self._readers: Final = readers
-
-    def news(self, key: Hashable, meta: Meta) -> str:
-        """Return what is to be told of an object; nothing where that was, or all can be read."""
-        return self.only_new(key, (each for read in self._readers for each in read(meta)))
+        self._known.pop(key, None)

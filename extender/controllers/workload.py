@@ -1,61 +1,70 @@
-"""Brings each workload one step further, whatever the quota says: see `queueing.lifecycle`.
+"""Takes the next step of each workload, apart from quota: see `queueing.lifecycle`.
 
-A job that is not seen any more is asked for before its workload is given up: it may only have lost
-the label by which jobs are watched, and run on. As long as it does, it is asked for again.
+A job that the watch shows no more is read before its workload is given up: it may run on, and have
+lost only the label by which jobs are watched. As long as it runs, it is read again.
 """
 
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from extender.api.reasons import JobReason
 from extender.api.wellknown import IN_USE_FINALIZER, PRIORITY_TAKEN
-from extender.controllers.unreadable import Once, Unreadable
+from extender.controllers.unreadable import SettingWarnings
 from extender.controllers.workload_writer import Workloads, event
-from extender.jobs.names import Word
 from extender.kube.recorder import Event
 from extender.queueing import lifecycle, priority_class, readiness
-from extender.queueing.lifecycle import Given, Step
+from extender.queueing.lifecycle import LifecycleRules, WorkloadStep
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
-from extender.state.queues import events as ev
-from extender.state.queues.records import (
+from extender.state.queue import events as ev
+from extender.state.queue.records import (
     JobObject,
     OwnerRef,
     WorkloadInfo,
     group_unit,
 )
-from extender.state.queues.store import Queues
+from extender.state.queue.store import Queues
 
 ASK_AGAIN: Final = 5.0
-"""Seconds after which a job that is out of sight is asked for again."""
+"""Seconds after which a job that the watch does not show is read again."""
 
 
 ASK_FOREIGN_AGAIN: Final = 60.0
-"""Seconds after which the owner of a kind that is not handled here is asked for again."""
+"""Seconds after which an owner of a kind that is not handled here is looked up again."""
 FAULT_AGAIN: Final = 60.0
-"""Seconds until a workload is looked at again about which nothing could be decided."""
+"""Seconds before the next look at a workload that could not be judged."""
+
+Learn = Callable[[WorkloadInfo], Awaitable[None]]
+"""Reads the job of a workload with pauses for the event loop."""
 
 
-class Jobs(Protocol):
-    """Reads jobs, of which a watch shows the labelled ones."""
+class JobReader(Protocol):
+    """Reads jobs; the watch shows only those with a label."""
 
     async def read(self, owner: OwnerRef, namespace: str) -> JobObject | None:
         """Return a job as it is stored, None where it is gone. Raises ApiError."""
-        ...
 
     async def exists(self, owner: OwnerRef, namespace: str) -> bool | None:
-        """Return whether an object of any kind is there, None where that cannot be known.
+        """Return whether an object of any kind exists; None where that cannot be known.
 
         Raises ApiError.
         """
-        ...
 
     def kinds(self) -> Collection[str]:
-        """Return the kinds, as group/Kind, all of whose labelled jobs are known."""
-        ...
+        """Return the kinds, as group/Kind, that are watched."""
 
     def is_watched(self, job: JobObject) -> bool:
-        """Return whether the watch shows it as it is now."""
-        ...
+        """Return whether the watch shows the current state of a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobAccess:
+    """How workloads find out about their jobs."""
+
+    reader: JobReader
+    learn: Learn | None = None
+    """Reads large jobs in advance, so that `LifecycleRules.pods_ready` is quick."""
 
 
 class WorkloadController:
@@ -68,27 +77,23 @@ class WorkloadController:
         *,
         record: Callable[[Event], None],
         clock: Clock,
-        given: Given,
-        jobs: Jobs,
+        rules: LifecycleRules,
+        jobs: JobAccess,
     ) -> None:
         self._queues = queues
-        self._jobs = jobs
-        self._snapshot = queues.snapshot()
+        self._jobs, self._learn = jobs.reader, jobs.learn
+        self._view = queues.view()
         self._workloads = workloads
         self._record = record
         self._clock = clock
-        self._given = given
-        self.learn: Callable[[WorkloadInfo], Awaitable[None]] | None = None
-        """Reads the job of a workload with rests, so that `given.pods_ready` has little to do."""
-        self._unreadable = Unreadable(readiness.unreadable)
-        self._limited = Once()
+        self._rules = rules
+        self._warnings = SettingWarnings(readiness.unreadable)
 
     async def reconcile(self, key: str) -> float | None:
-        """Take the next step; return in how many seconds to look again. Raises ApiError."""
+        """Do what is due; return in how many seconds to look again. Raises ApiError."""
         workload = await self._prepared(key)
         if workload is None:
-            self._unreadable.forget(key)
-            self._limited.forget(key)
+            self._warnings.forget(key)
             return None
         self._report_settings(workload)
         workload = await self._prioritized(workload)
@@ -97,7 +102,7 @@ class WorkloadController:
         unseen, orphaned = self._unseen(workload), False
         if unseen:
             orphaned = not await self._ask_for(unseen, workload.meta.namespace)
-            workload = self._snapshot.workloads.get(key)
+            workload = self._view.workloads.get(key)
             if workload is None:
                 return None
         foreign = self._is_foreign(workload)
@@ -110,16 +115,16 @@ class WorkloadController:
         return again
 
     async def _prepared(self, key: str) -> WorkloadInfo | None:
-        """Return a workload as it is when its job was read, where a decision may ask for that."""
-        workload = self._snapshot.workloads.get(key)
-        if workload is None or workload.admission is None or self.learn is None:
+        """Read the job of a workload, where a decision may need it; return the workload then."""
+        workload = self._view.workloads.get(key)
+        if workload is None or workload.admission is None or self._learn is None:
             return workload
-        await self.learn(workload)
-        return self._snapshot.workloads.get(key)
+        await self._learn(workload)
+        return self._view.workloads.get(key)
 
     async def _prioritized(self, workload: WorkloadInfo) -> WorkloadInfo | None:
-        """Have a workload take the value of its priority class; return it as it is then."""
-        taken = priority_class.decide(workload, self._snapshot)
+        """Write the value of its priority class to a workload; return the workload then."""
+        taken = priority_class.decide(workload, self._view)
         if taken is None:
             return workload
         annotations = {"annotations": {PRIORITY_TAKEN: taken.note}}
@@ -129,13 +134,13 @@ class WorkloadController:
         await self._workloads.patch(workload, change)
         if taken.value != workload.priority:
             name = workload.workload_priority_class
-            note = f"Its priority is {taken.value} now, the value of WorkloadPriorityClass {name}"
-            self._record(event(workload, Word.UPDATED_WORKLOAD, note, occasion=taken.note))
-        return self._snapshot.workloads.get(workload.key)
+            note = f"Its priority is now {taken.value}, the value of WorkloadPriorityClass {name}"
+            self._record(event(workload, JobReason.UPDATED_WORKLOAD, note, occasion=taken.note))
+        return self._view.workloads.get(workload.key)
 
     def _is_foreign(self, workload: WorkloadInfo) -> bool:
-        """Return whether all that own a workload are of kinds that are not handled here."""
-        handled = self._given.options.kinds
+        """Return whether all owners of a workload are of kinds that are not handled here."""
+        handled = self._rules.options.kinds
         return (
             handled is not None
             and bool(workload.owners)
@@ -143,38 +148,29 @@ class WorkloadController:
         )
 
     async def _is_abandoned(self, workload: WorkloadInfo) -> bool:
-        """Return whether nothing is there any more that owns a workload."""
+        """Return whether all owners of a workload are gone."""
         for owner in workload.owners:
             if await self._jobs.exists(owner, workload.meta.namespace) is not False:
                 return False
         return True
 
     def _report_settings(self, workload: WorkloadInfo) -> None:
-        """Write once which settings of its own cannot be read, and which do not count in full."""
-        odd = self._unreadable.news(workload.key, workload.meta)
-        if odd:
-            self._record(event(workload, Word.INVALID, odd, warning=True, occasion=odd))
-        ruled, overrides = readiness.ruled_for(workload, self._snapshot, self._given.options)
-        beyond = self._limited.only_new(
-            workload.key, readiness.limits(workload.meta, ruled, overrides)
-        )
-        if beyond:
-            self._record(
-                event(workload, Word.OVERRIDE_LIMITED, beyond, warning=True, occasion=beyond)
-            )
+        """Record one Event about settings that cannot be read, and one about limited ones."""
+        ruled, overrides = readiness.ruled_for(workload, self._view, self._rules.options)
+        limited = readiness.limits(workload.meta, ruled, overrides)
+        for reason, text in self._warnings.news(workload.key, workload.meta, limited):
+            self._record(event(workload, reason, text, warning=True, occasion=text))
 
-    def _decide(self, workload: WorkloadInfo, *, orphaned: bool) -> Step:
+    def _decide(self, workload: WorkloadInfo, *, orphaned: bool) -> WorkloadStep:
         try:
             now = self._clock.wall()
-            return lifecycle.decide(
-                workload, self._snapshot, now, orphaned=orphaned, given=self._given
-            )
-        except Exception as error:  # noqa: BLE001 - data nobody thought of
+            return lifecycle.decide(workload, self._view, now, orphaned=orphaned, rules=self._rules)
+        except Exception as error:  # noqa: BLE001 - unexpected data
             FAULTS.report("workload", error, key=workload.key)
-            return Step(again=FAULT_AGAIN)  # it harms itself alone
+            return WorkloadStep(again=FAULT_AGAIN)
 
     async def _step(self, workload: WorkloadInfo, *, orphaned: bool, foreign: bool) -> float | None:
-        # Nothing here has to stop before a workload of another controller may be deleted.
+        # A workload of another controller may be deleted without a job to stop here.
         deleted = foreign and workload.meta.terminating
         step = self._decide(workload, orphaned=orphaned or deleted)
         if step.after is not None:
@@ -184,30 +180,30 @@ class WorkloadController:
         if step.deactivate:
             await self._workloads.patch(workload, {"spec": {"active": False}})
         if step.drop_finalizer:
-            current = self._snapshot.workloads.get(workload.key, workload)
+            current = self._view.workloads.get(workload.key, workload)
             await self._workloads.drop_finalizer(current, IN_USE_FINALIZER)
         return step.again
 
     def _unseen(self, workload: WorkloadInfo) -> Collection[OwnerRef]:
-        """Return the objects that are its job, if all are of known kinds and none is watched."""
+        """Return the objects of its job, if all are of watched kinds and the watch shows none."""
         if workload.finished and not workload.meta.finalizers:
             return ()
-        if workload.is_of_pods and self._snapshot.unit(group_unit(workload.key)):
-            return ()  # other pods of the group are there
+        if workload.is_of_pods and self._view.unit(group_unit(workload.key)):
+            return ()  # other pods of the group exist
         kinds = self._jobs.kinds()
         for owner in workload.owners:
-            found = self._snapshot.job_of(owner.uid, workload.meta.namespace)
+            found = self._view.job_of(owner.uid, workload.meta.namespace)
             known = owner.group_kind in kinds
             if not known or (found is not None and self._jobs.is_watched(found)):
                 return ()
         return workload.owners
 
     async def _ask_for(self, owners: Collection[OwnerRef], namespace: str) -> bool:
-        """Learn how a job is that is out of sight; return whether any of it is there."""
+        """Read a job that the watch does not show; return whether any object of it exists."""
         there = False
         for owner in owners:
             found = await self._jobs.read(owner, namespace)
-            known = self._snapshot.job_of(owner.uid, namespace)
+            known = self._view.job_of(owner.uid, namespace)
             if found is not None:
                 there = True
                 self._queues.apply(ev.JobApplied(found))

@@ -1,60 +1,42 @@
-"""One door for every change of a workload: written once, and known here as soon as it is stored."""
+"""The one writer of workloads: a stored change is in the state at once, before the watch has it."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
+from extender.api.wellknown import QUEUE_API_VERSION
 from extender.kube.errors import ConflictError, NotFoundError, UnavailableError
+from extender.kube.queues import WorkloadWriter
 from extender.kube.recorder import Event, ObjectRef
-from extender.state.queues import events as ev
-from extender.state.queues.events import Change
-from extender.state.queues.records import Meta, WorkloadInfo
-from extender.state.queues.store import Queues
+from extender.state.queue import events as ev
+from extender.state.queue.events import QueueChange
+from extender.state.queue.records import WorkloadInfo
+from extender.state.queue.store import Queues
 
 Written = Callable[[WorkloadInfo, WorkloadInfo], None]
-"""Is told once of each status that is stored: what it was, and what it is."""
-
-API_VERSION = "kueue.x-k8s.io/v1beta2"
-
-
-class Writer(Protocol):
-    """Writes; raises ApiError."""
-
-    async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> WorkloadInfo:
-        """Make a workload's status what differs between the two."""
-        ...
-
-    async def read(self, meta: Meta) -> WorkloadInfo:
-        """Return a workload as it is stored."""
-        ...
-
-    async def create(self, workload: dict[str, Any]) -> WorkloadInfo:
-        """Create a Workload."""
-        ...
-
-    async def patch(self, meta: Meta, change: Mapping[str, Any]) -> WorkloadInfo:
-        """Merge a change of spec or metadata into a Workload."""
-        ...
-
-    async def delete(self, meta: Meta) -> None:
-        """Delete a Workload."""
-        ...
+"""Called once for each stored status, with the status before and after."""
 
 
 class Workloads:
-    """Writes workloads, and takes what the API server answers for a fact.
+    """Writes workloads, and applies the answers of the API server to the state.
 
-    So the next look sees what was written, whenever the watch tells. Every write holds only for the
-    version that was seen: ConflictError says that there is a newer one. What is gone is no error.
+    So the next decision sees what was written, even where the watch lags. The change goes on to
+    `AdmissionLoop.on_change`, and to `JobController.reconcile` for the job. Every write holds for
+    one version only: ConflictError means that a newer one is stored. A missing workload is no
+    error.
     """
 
     def __init__(
-        self, queues: Queues, writer: Writer, *, written: Written = lambda _before, _after: None
+        self,
+        queues: Queues,
+        writer: WorkloadWriter,
+        *,
+        written: Written = lambda _before, _after: None,
     ) -> None:
         self._queues = queues
         self._writer = writer
         self._written = written
-        self._unheard: dict[str, tuple[WorkloadInfo, WorkloadInfo]] = {}
-        """By workload: the status that it had, and that of a write which had no answer."""
+        self._unanswered: dict[str, tuple[WorkloadInfo, WorkloadInfo]] = {}
+        """By workload: the status before and after a write without an answer."""
         queues.subscribe(self._on_change)
 
     async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
@@ -70,20 +52,20 @@ class Workloads:
             await self.read_again(before)
             raise
         except UnavailableError:
-            self._unheard[before.key] = (before, after)
+            self._unanswered[before.key] = (before, after)
             raise
-        self._unheard.pop(before.key, None)
-        self._know(stored)
+        self._unanswered.pop(before.key, None)
+        self._apply(stored)
         self._written(before, stored)
 
     async def create(self, workload: dict[str, Any]) -> None:
         """Create a workload. Raises ApiError."""
-        self._know(await self._writer.create(workload))
+        self._apply(await self._writer.create(workload))
 
     async def patch(self, workload: WorkloadInfo, change: Mapping[str, Any]) -> None:
         """Change its spec or metadata. Raises ApiError."""
         try:
-            self._know(await self._writer.patch(workload.meta, change))
+            self._apply(await self._writer.patch(workload.meta, change))
         except NotFoundError:
             self._queues.apply(ev.Deleted(workload))
         except ConflictError:
@@ -91,7 +73,7 @@ class Workloads:
             raise
 
     async def drop_finalizer(self, workload: WorkloadInfo, finalizer: str) -> None:
-        """Let a workload go. Raises ApiError."""
+        """Remove a finalizer of a workload. Raises ApiError."""
         left = [name for name in workload.meta.finalizers if name != finalizer]
         if len(left) == len(workload.meta.finalizers):
             return
@@ -105,42 +87,42 @@ class Workloads:
             self._queues.apply(ev.Deleted(workload))
 
     async def read_again(self, workload: WorkloadInfo) -> None:
-        """Know at once what the watch has not told yet. Raises ApiError."""
+        """Read a workload, because the watch may lag. Raises ApiError."""
         try:
-            self._know(await self._writer.read(workload.meta))
+            self._apply(await self._writer.read(workload.meta))
         except NotFoundError:
             self._queues.apply(ev.Deleted(workload))
 
-    def _on_change(self, change: Change) -> None:
-        """Learn what became of writes without an answer: the watch tells it, or a look."""
-        for key in change.workloads & self._unheard.keys() if self._unheard else ():
-            before, after = self._unheard[key]
-            found = self._queues.snapshot().workloads.get(key)
+    def _on_change(self, change: QueueChange) -> None:
+        """Find out what became of writes without an answer."""
+        for key in change.workloads & self._unanswered.keys() if self._unanswered else ():
+            before, after = self._unanswered[key]
+            found = self._queues.view().workloads.get(key)
             if found is not None and found.meta.version == before.meta.version:
-                continue  # another thing of it has changed here
-            del self._unheard[key]
-            if found is not None and _said(found) == _said(after):
+                continue  # only the assumed admission has changed
+            del self._unanswered[key]
+            if found is not None and _stored_parts(found) == _stored_parts(after):
                 self._written(before, found)
 
-    def _know(self, workload: WorkloadInfo) -> None:
+    def _apply(self, workload: WorkloadInfo) -> None:
         self._queues.apply(ev.Applied(workload))
 
 
-def _said(workload: WorkloadInfo) -> tuple[str, list[tuple[str, str, str]]]:
-    """Return what a status says, as far as it is stored as it was sent."""
+def _stored_parts(workload: WorkloadInfo) -> tuple[str, list[tuple[str, str, str]]]:
+    """Return the parts of a status that are stored as they were sent."""
     return workload.meta.uid, [(c.type, c.status, c.reason) for c in workload.conditions]
 
 
 def about(workload: WorkloadInfo) -> ObjectRef:
     """Return what Events of a workload point to."""
     meta = workload.meta
-    return ObjectRef(API_VERSION, "Workload", meta.namespace, meta.name, meta.uid)
+    return ObjectRef(QUEUE_API_VERSION, "Workload", meta.namespace, meta.name, meta.uid)
 
 
 def event(
     workload: WorkloadInfo, reason: str, note: str, *, warning: bool = False, occasion: str = ""
 ) -> Event:
-    """Return an Event about a workload, one for each version of it unless told otherwise."""
+    """Return an Event about a workload, one for each `occasion`: by default for each version."""
     return Event(
         about=about(workload),
         reason=reason,

@@ -10,14 +10,14 @@ from extender.api.visibility_v1beta2 import (
     TimedCondition,
     WaitingFor,
 )
+from extender.explain.facts import Facts, moment, owners_of
 from extender.explain.outlook import Outlook, asking, fully, looks_at_nodes
 from extender.explain.quotas import rows
 from extender.explain.running import nodes_of, pod_group_of
-from extender.explain.view import View, moment, owners_of
 from extender.explain.waiting_for import Lacks
 from extender.queueing.flavors import counts
 from extender.resources.quantity import PODS, exact
-from extender.state.queues.records import Admission, PodSetInfo, WorkloadInfo
+from extender.state.queue.records import AdmissionInfo, PodSetInfo, WorkloadInfo
 from extender.steps import Steps
 
 _State = Literal["Pending", "QuotaReserved", "Admitted", "Evicted", "Finished", "Terminating"]
@@ -25,32 +25,32 @@ _HELD: Final[tuple[_State, ...]] = ("Evicted", "Admitted", "QuotaReserved")
 """What a workload with quota is: the first of these conditions that holds."""
 
 
-def look_at_nodes(key: str, view: View) -> Steps[None]:
+def look_at_nodes(key: str, facts: Facts) -> Steps[None]:
     """Ask the nodes in steps what the explanation of a workload asks of them.
 
-    The view's room has the answers. A later view with that room needs no long look, unless quota
+    The facts's room has the answers. A later facts with that room needs no long look, unless quota
     has changed so that other questions are asked.
     """
-    room = view.room
-    if room is None or not looks_at_nodes(key, view):
+    room = facts.rules.room
+    if room is None or not looks_at_nodes(key, facts):
         return
     room.begin()
     for _ in room.prepare():
         if (yield) and not room.asking:
             room.look_again()
-    yield from asking(key, view)
+    yield from asking(key, facts)
 
 
-def explain(key: str, view: View) -> Explanation | None:
+def explain(key: str, facts: Facts) -> Explanation | None:
     """Return what there is to say of a workload, `namespace/name`; None where there is none."""
-    workload = view.queues.workloads.get(key)
+    workload = facts.queues.workloads.get(key)
     if workload is None:
         return None
-    name = view.queues.cluster_queue_of(workload)
-    queue = view.queues.cluster_queues.get(name) if name else None
-    held = view.queues.admission(key)
-    state, reason, message, outlook = _state(workload, held, view)
-    places = view.pending.position(key)
+    name = facts.queues.cluster_queue_of(workload)
+    queue = facts.queues.cluster_queues.get(name) if name else None
+    held = facts.queues.admission(key)
+    state, reason, message, outlook = _state(workload, held, facts)
+    places = facts.pending.position(key)
     klass = workload.priority_class
     alive = state not in ("Finished", "Terminating")
     return Explanation(
@@ -69,8 +69,8 @@ def explain(key: str, view: View) -> Explanation | None:
         position_in_cluster_queue=_position(places[0]) if places else None,
         position_in_local_queue=_position(places[1]) if places else None,
         pod_sets=[_pod_set(each, workload, held) for each in workload.pod_sets],
-        quotas=list(rows(workload, queue, held, view=view)) if queue and alive else [],
-        waiting_for=_waiting_for(key, outlook, view),
+        quotas=list(rows(workload, queue, held, facts=facts)) if queue and alive else [],
+        waiting_for=_waiting_for(key, outlook, facts),
         notes=list(outlook.notes) if outlook else [],
         conditions=[
             TimedCondition(
@@ -82,8 +82,8 @@ def explain(key: str, view: View) -> Explanation | None:
             )
             for each in sorted(workload.conditions, key=lambda each: each.transition)
         ],
-        nodes=nodes_of(workload, view) if held is not None else {},
-        pod_group=pod_group_of(workload, view),
+        nodes=nodes_of(workload, facts) if held is not None else {},
+        pod_group=pod_group_of(workload, facts),
     )
 
 
@@ -92,14 +92,14 @@ def _position(place: tuple[int, int]) -> Position:
 
 
 def _state(
-    workload: WorkloadInfo, held: Admission | None, view: View
+    workload: WorkloadInfo, held: AdmissionInfo | None, facts: Facts
 ) -> tuple[_State, str, str, Outlook | None]:
     if workload.meta.terminating:
         return "Terminating", "Deleted", "It is being deleted", None
     if workload.finished:
         return "Finished", *_said(workload, "Finished"), None
     if held is None:
-        outlook = fully(workload, view, Lacks(view))
+        outlook = fully(workload, facts, Lacks(facts))
         return "Pending", outlook.reason, outlook.message, outlook
     for state in _HELD:
         if workload.holds(state):
@@ -107,9 +107,9 @@ def _state(
     return "QuotaReserved", "QuotaReserved", "Its quota is just being written", None
 
 
-def _waiting_for(key: str, outlook: Outlook | None, view: View) -> list[WaitingFor]:
-    name = view.pending.cluster_queue_of(key)
-    return Lacks(view).waiting_for(outlook.lacks, name) if outlook and name else []
+def _waiting_for(key: str, outlook: Outlook | None, facts: Facts) -> list[WaitingFor]:
+    name = facts.pending.cluster_queue_of(key)
+    return Lacks(facts).waiting_for(outlook.lacks, name) if outlook and name else []
 
 
 def _said(workload: WorkloadInfo, kind: str) -> tuple[str, str]:
@@ -117,7 +117,9 @@ def _said(workload: WorkloadInfo, kind: str) -> tuple[str, str]:
     return (found.reason, found.message) if found else (kind, "")
 
 
-def _pod_set(pod_set: PodSetInfo, workload: WorkloadInfo, held: Admission | None) -> PodSetAsked:
+def _pod_set(
+    pod_set: PodSetInfo, workload: WorkloadInfo, held: AdmissionInfo | None
+) -> PodSetAsked:
     given = next((x for x in held.assignments if x.name == pod_set.name), None) if held else None
     count = counts(workload)[pod_set.name]
     each = {name: amount for name, amount in pod_set.shape.asked.items() if name != PODS}

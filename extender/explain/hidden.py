@@ -7,12 +7,12 @@ from extender.api.visibility_v1beta2 import Explanation, PendingWorkload, Waitin
 T = TypeVar("T", PendingWorkload, Explanation)
 
 
-def within(told: T, namespace: str) -> T:
-    """Return what is told without the names of workloads of other namespaces."""
-    shown = {"waiting_for": [_only(each, namespace) for each in told.waiting_for]}
-    if isinstance(told, Explanation):
-        return told.model_copy(update={**shown, "notes": []})  # notes name others
-    return told.model_copy(update=shown)
+def within(found: T, namespace: str) -> T:
+    """Return an answer without the names of workloads of other namespaces."""
+    shown = {"waiting_for": [_only(each, namespace) for each in found.waiting_for]}
+    if isinstance(found, Explanation):
+        return found.model_copy(update={**shown, "notes": []})  # notes name others
+    return found.model_copy(update=shown)
 
 
 def _only(lack: WaitingFor, namespace: str) -> WaitingFor:

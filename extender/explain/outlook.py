@@ -1,24 +1,31 @@
 """Why a workload has no quota: as its queues, its turn and the quota are now."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from extender.api.queue_reasons import Unadmitted
-from extender.explain.view import View
+from extender.api.reasons import Unadmitted
+from extender.api.wellknown import WorkloadCondition
+from extender.explain.facts import Facts
 from extender.explain.waiting_for import Lacks
 from extender.queueing.active import activity
-from extender.queueing.explain import Rules, judging, why
-from extender.queueing.flavors import Lack, Mode, Proposal
-from extender.queueing.room import requires_room
-from extender.queueing.standing import Absent, Queued, is_welcome, standing
-from extender.state.queues.records import ClusterQueueInfo, WorkloadInfo
-from extender.steps import Steps
+from extender.queueing.flavors import FlavorLack, Mode, Proposal
+from extender.queueing.nomination import Nomination, Nominator
+from extender.queueing.standing import (
+    Absent,
+    Queued,
+    namespace_mismatch,
+    selects_namespace,
+    standing,
+)
+from extender.state.queue.records import ClusterQueueInfo, WorkloadInfo
+from extender.steps import Steps, at_once
 
 _BY_NODES: Final = (Unadmitted.WAITING_FOR_ROOM, Unadmitted.WAITING_FOR_PREEMPTED)
-"""What may be told of one for whom there is quota."""
+"""Reasons of a workload for which there is quota."""
+_IN_NO_QUEUE: Final = "It is in no queue yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,92 +34,85 @@ class Outlook:
 
     reason: str
     message: str
-    lacks: Sequence[Lack] = ()
+    lacks: Sequence[FlavorLack] = ()
     notes: Sequence[str] = ()
-    """Who bars its way, who leaves for it, and who could be made to."""
+    """Which workloads block it, which leave for it, and which it could preempt."""
 
 
-def briefly(workload: WorkloadInfo, view: View, lacks: Lacks) -> Outlook:
-    """Return why a workload waits; what the last cycle said of it goes first."""
-    barred = _barred(workload, view)
+def briefly(workload: WorkloadInfo, facts: Facts, lacks: Lacks) -> Outlook:
+    """Return why a workload waits; the reason of the last cycle goes first."""
+    barred = _barred(workload, facts)
     if barred is not None:
         return barred
-    queue = _queue(workload, view)
+    queue = _queue(workload, facts)
     proposal = lacks.proposal(workload, queue)
-    told = view.why(workload.key)
-    by_nodes = told is not None and told[0] in _BY_NODES
-    if told is not None and (by_nodes or proposal.mode is not Mode.FIT):
-        return Outlook(*told, lacks=proposal.lacks)
-    return _judged(workload, proposal, view, lacks=lacks)
+    last = facts.why(workload.key)
+    by_nodes = last is not None and last[0] in _BY_NODES
+    if last is not None and (by_nodes or proposal.mode is not Mode.FIT):
+        return Outlook(*last, lacks=proposal.lacks)
+    return _without_preemption(workload, proposal, facts, lacks=lacks)
 
 
-def fully(workload: WorkloadInfo, view: View, lacks: Lacks) -> Outlook:
-    """Return the same, looking also at who could be made to go."""
-    barred = _barred(workload, view)
+def fully(workload: WorkloadInfo, facts: Facts, lacks: Lacks) -> Outlook:
+    """Return the same as the next cycle would nominate it, which may need victims.
+
+    The room of the facts is not that of the cycle, which takes room in its own.
+    """
+    barred = _barred(workload, facts)
     if barred is not None:
         return barred
-    found = why(
-        workload.key,
-        view.queues,
-        view.pending,
-        tree=view.tree,
-        now=view.now,
-        rules=_rules(view),
-    )
-    proposal = lacks.proposal(workload, _queue(workload, view))
-    return Outlook(found.reason, found.message, proposal.lacks, found.notes)
+    if facts.rules.room is not None:
+        facts.rules.room.look_again()
+    nomination = at_once(_nominating(workload.key, facts))
+    reason, message = _reason(nomination, facts, lacks)
+    proposal = lacks.proposal(workload, _queue(workload, facts))
+    return Outlook(reason, message, proposal.lacks, tuple(_notes(nomination, facts)))
 
 
-def asking(key: str, view: View) -> Steps[None]:
+def asking(key: str, facts: Facts) -> Steps[None]:
     """Ask in steps what `fully` asks of the nodes, so that it has the answers at once.
 
-    Where the state changes in between that ends after the question that is being asked.
+    The tree has to be one that nothing else reads usage into meanwhile. Where the state changes in
+    between that ends after the question that is being asked.
     """
-    workload = view.queues.workloads.get(key)
-    room = view.room
-    if room is None or workload is None or _barred(workload, view) is not None:
+    workload = facts.queues.workloads.get(key)
+    room = facts.rules.room
+    if room is None or workload is None or _barred(workload, facts) is not None:
         return
-    before = view.queues.version
-    with closing(
-        judging(key, view.queues, view.pending, tree=view.tree, rules=_rules(view))
-    ) as steps:
+    before = facts.queues.version
+    with closing(_nominating(key, facts)) as steps:
         for _ in steps:
             yield
-            if not room.asking and view.queues.version != before:
+            if not room.asking and facts.queues.version != before:
                 return
 
 
-def looks_at_nodes(key: str, view: View) -> bool:
+def looks_at_nodes(key: str, facts: Facts) -> bool:
     """Return whether `fully` asks for room on nodes, for a workload without quota."""
-    queue = view.queues.cluster_queues.get(view.pending.cluster_queue_of(key) or "")
-    return queue is not None and requires_room(queue, view.options)
+    queue = facts.queues.cluster_queues.get(facts.pending.cluster_queue_of(key) or "")
+    return facts.rules.room_for(queue) is not None
 
 
-def _rules(view: View) -> Rules:
-    return Rules(view.options, view.room)
-
-
-def _barred(workload: WorkloadInfo, view: View) -> Outlook | None:
+def _barred(workload: WorkloadInfo, facts: Facts) -> Outlook | None:
     """Return why it is not tried, however much quota there is."""
-    found = standing(workload, view.queues, now=view.now)
+    found = standing(workload, facts.queues, now=facts.now)
     if isinstance(found, Absent):
         reason = found.reason or Unadmitted.PENDING_EVALUATION
-        return Outlook(reason, found.message or "The queue does not know it yet")
-    if view.pending.cluster_queue_of(workload.key) is None:
-        return Outlook(Unadmitted.PENDING_EVALUATION, "The queue does not know it yet")
-    queue = view.queues.cluster_queues[found.cluster_queue]
-    active = activity(queue, view.queues)
+        return Outlook(reason, found.message or _IN_NO_QUEUE)
+    if facts.pending.cluster_queue_of(workload.key) is None:
+        return Outlook(Unadmitted.PENDING_EVALUATION, _IN_NO_QUEUE)
+    queue = facts.queues.cluster_queues[found.cluster_queue]
+    active = activity(queue, facts.queues)
     if not active.active:
         return Outlook(Unadmitted.SUSPENDED, active.message)
     namespace = workload.meta.namespace
-    if not is_welcome(namespace, queue, view.queues):
-        text = f"namespace {namespace} doesn't match ClusterQueue selector"
-        return Outlook(Unadmitted.MISCONFIGURED, text)
+    if not selects_namespace(queue, namespace, facts.queues):
+        return Outlook(Unadmitted.MISCONFIGURED, namespace_mismatch(namespace, queue))
     return _on_hold(workload, found) if found.backing_off else None
 
 
 def _on_hold(workload: WorkloadInfo, found: Queued) -> Outlook:
-    requeued = workload.condition("Requeued")
+    requeued = workload.condition(WorkloadCondition.REQUEUED)
     after = f" after {requeued.reason}" if requeued is not None else ""
     at = found.until or (workload.requeue.at if workload.requeue else None)
     if at is None:
@@ -121,14 +121,16 @@ def _on_hold(workload: WorkloadInfo, found: Queued) -> Outlook:
     return Outlook(Unadmitted.ON_HOLD, f"It is tried again at {until}{after}")
 
 
-def _judged(workload: WorkloadInfo, proposal: Proposal, view: View, *, lacks: Lacks) -> Outlook:
+def _without_preemption(
+    workload: WorkloadInfo, proposal: Proposal, facts: Facts, *, lacks: Lacks
+) -> Outlook:
     if proposal.mode is not Mode.FIT:
         return Outlook(proposal.reason, proposal.message, proposal.lacks)
     held = lacks.unready.holds(workload)
     if held:
         return Outlook(Unadmitted.WAITING_FOR_PODS_READY, f"there is quota; {held}")
-    queue = _queue(workload, view)
-    first = view.pending.head(queue.name, blocked=True)
+    queue = _queue(workload, facts)
+    first = facts.pending.queue(queue.name).head(blocking=True)
     if queue.strategy == "StrictFIFO" and first and first != workload.key:
         theirs = first if first.startswith(f"{workload.meta.namespace}/") else "another workload"
         text = f"there is quota, but {theirs} is before it and the ClusterQueue is StrictFIFO"
@@ -136,5 +138,42 @@ def _judged(workload: WorkloadInfo, proposal: Proposal, view: View, *, lacks: La
     return Outlook(Unadmitted.PENDING_EVALUATION, "there is quota: it is tried when its turn comes")
 
 
-def _queue(workload: WorkloadInfo, view: View) -> ClusterQueueInfo:
-    return view.queues.cluster_queues[view.pending.cluster_queue_of(workload.key) or ""]
+def _nominating(key: str, facts: Facts) -> Steps[Nomination]:
+    facts.tree.begin()
+    try:
+        nominator = Nominator(facts.queues, facts.pending, tree=facts.tree, rules=facts.rules)
+        return (yield from nominator.nominating(key))
+    finally:
+        facts.tree.undo(0)
+
+
+def _reason(nomination: Nomination, facts: Facts, lacks: Lacks) -> tuple[str, str]:
+    key, plan = nomination.key, nomination.plan
+    if nomination.fits:
+        waits = lacks.unready.holds(facts.queues.workloads[key])
+        if waits:
+            return Unadmitted.WAITING_FOR_PODS_READY, f"there is quota for it; {waits}"
+        position = facts.pending.position(key)
+        before = position[0][0] if position else 0
+        text = f"there is quota for it; {before} workload(s) are before it"
+        return Unadmitted.PENDING_EVALUATION, text
+    if plan is not None and (plan.leaving or facts.pending.preemptors.victims(key)):
+        return Unadmitted.WAITING_FOR_PREEMPTED, nomination.message
+    return nomination.proposal.reason, nomination.message
+
+
+def _notes(nomination: Nomination, facts: Facts) -> Iterator[str]:
+    if nomination.queue.strategy == "StrictFIFO":
+        first = min(facts.pending.queue(nomination.queue.name).orders())[-1]
+        if first != nomination.key:
+            yield f"{first} is first in a StrictFIFO queue: no other workload may pass it"
+    plan = nomination.plan
+    for key in plan.leaving if plan else ():
+        gone = facts.queues.admission(key) is None
+        yield f"pods of {key} are still ending" if gone else f"{key} is releasing its quota"
+    for victim in plan.victims if plan else ():
+        yield f"{victim.workload} could be preempted ({victim.reason})"
+
+
+def _queue(workload: WorkloadInfo, facts: Facts) -> ClusterQueueInfo:
+    return facts.queues.cluster_queues[facts.pending.cluster_queue_of(workload.key) or ""]

@@ -4,34 +4,34 @@ from collections.abc import Iterator
 from itertools import product
 
 from extender.api.visibility_v1beta2 import FlavorQuota
-from extender.explain.view import View
+from extender.explain.facts import Facts
 from extender.queueing.eligibility import unfit
 from extender.queueing.flavors import counts
 from extender.resources.quantity import Resources, add, exact
-from extender.state.queues.records import (
-    Admission,
+from extender.state.queue.records import (
+    AdmissionInfo,
     ClusterQueueInfo,
     FlavorResource,
     WorkloadInfo,
 )
-from extender.state.queues.usage import usage
+from extender.state.queue.usage import usage
 
 
 def rows(
-    workload: WorkloadInfo, queue: ClusterQueueInfo, held: Admission | None, *, view: View
+    workload: WorkloadInfo, queue: ClusterQueueInfo, held: AdmissionInfo | None, *, facts: Facts
 ) -> Iterator[FlavorQuota]:
     """Yield what there is of each flavor that it has, or that its queue could give it."""
     if held is not None:
         for what, amount in usage(held, workload).items():
-            yield _row(queue, what, amount, view=view, has=True)
+            yield _row(queue, what, amount, facts=facts, has=True)
         return
     asked = _asked(workload)
     for number, group in enumerate(queue.resource_groups):
         wanted = [name for name in group.covered if asked.get(name)]
         for index, name in product(range(len(group.flavors)), wanted):
-            why = _unfit(workload, queue, (number, index), view=view)
+            why = _unfit(workload, queue, (number, index), facts=facts)
             what = (group.flavors[index].flavor, name)
-            yield _row(queue, what, asked[name], unfit=why, view=view)
+            yield _row(queue, what, asked[name], unfit=why, facts=facts)
 
 
 def _asked(workload: WorkloadInfo) -> Resources:
@@ -42,11 +42,11 @@ def _asked(workload: WorkloadInfo) -> Resources:
 
 
 def _unfit(
-    workload: WorkloadInfo, queue: ClusterQueueInfo, where: tuple[int, int], *, view: View
+    workload: WorkloadInfo, queue: ClusterQueueInfo, where: tuple[int, int], *, facts: Facts
 ) -> str | None:
     number, index = where
     found = (
-        unfit(each.shape, queue, number, tree=view.tree, snapshot=view.queues)[index]
+        unfit(each.shape, queue, number, tree=facts.tree, view=facts.queues)[index]
         for each in workload.pod_sets
     )
     return next((why for why in found if why is not None), None)
@@ -57,12 +57,12 @@ def _row(
     what: FlavorResource,
     asked: int,
     *,
-    view: View,
+    facts: Facts,
     unfit: str | None = None,
     has: bool = False,
 ) -> FlavorQuota:
     flavor, resource = what
-    node = view.tree.queue(queue.name)
+    node = facts.tree.queue(queue.name)
     quota, available = node.quota(what), max(0, node.available(what))
     limit = quota.borrowing_limit
     return FlavorQuota(

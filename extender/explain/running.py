@@ -6,9 +6,9 @@ import msgspec
 
 from extender.api.visibility_v1beta2 import GroupProgress
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
-from extender.explain.view import View
-from extender.state.queues.records import WorkloadInfo
-from extender.state.snapshot import Snapshot
+from extender.explain.facts import Facts
+from extender.state.cluster.view import ClusterView
+from extender.state.queue.records import WorkloadInfo
 
 
 def _group(workload: WorkloadInfo) -> str | None:
@@ -22,15 +22,15 @@ def _group(workload: WorkloadInfo) -> str | None:
     return None
 
 
-def nodes_of(workload: WorkloadInfo, view: View) -> dict[str, int]:
+def nodes_of(workload: WorkloadInfo, facts: Facts) -> dict[str, int]:
     """Return how many pods of a workload each node has."""
     namespace = workload.meta.namespace
-    pods = (view.cluster.pods[uid] for uid in _members(workload, view.cluster))
+    pods = (facts.cluster.pods[uid] for uid in _members(workload, facts.cluster))
     names = Counter(pod.node for pod in pods if pod.node and pod.namespace == namespace)
     return {name: names[name] for name in sorted(names)}
 
 
-def _members(workload: WorkloadInfo, cluster: Snapshot) -> set[str]:
+def _members(workload: WorkloadInfo, cluster: ClusterView) -> set[str]:
     """Return the UIDs of the pods that a workload owns, its job made, or its group has."""
     owners, group = {owner.uid for owner in workload.owners}, _group(workload)
     found = {uid for owner in owners for uid in cluster.controlled_by(owner)}
@@ -38,10 +38,10 @@ def _members(workload: WorkloadInfo, cluster: Snapshot) -> set[str]:
     return found | cluster.tally(group).members.keys() if group else found
 
 
-def pod_group_of(workload: WorkloadInfo, view: View) -> GroupProgress | None:
+def pod_group_of(workload: WorkloadInfo, facts: Facts) -> GroupProgress | None:
     """Return how far the PodGroup of a workload's pods is, if they have one."""
     group = _group(workload)
-    found = view.cluster.pod_group(group) if group else None
+    found = facts.cluster.pod_group(group) if group else None
     if found is None:
         return None
     status = found.status

@@ -1,8 +1,8 @@
 """The workloads that wait in a queue, in the shape of the visibility API.
 
 A queue may hold 100,000 of them, and the loop that answers is the leader's: a page is made in
-steps, and where others had their turn in between it goes on with the state as it is then. Places
-are those of the moment at which the page was asked for; who has left since is left out.
+steps, and after a pause it goes on with the state as it is then. Positions are those of the moment
+at which the page was asked for; workloads that have left the queue since are left out.
 """
 
 from collections import Counter
@@ -12,8 +12,8 @@ from heapq import merge
 from typing import Final
 
 from extender.api.visibility_v1beta2 import PendingMeta, PendingWorkload, PendingWorkloadsSummary
+from extender.explain.facts import Facts, moment, owners_of
 from extender.explain.outlook import briefly
-from extender.explain.view import View, moment, owners_of
 from extender.explain.waiting_for import Lacks
 from extender.queueing.order import Order
 from extender.steps import Steps
@@ -26,12 +26,12 @@ _RUN: Final = 2048
 _STRIDE: Final = 256
 """Workloads that are passed in one step."""
 
-_Place = tuple[str, int, int]
+_Position = tuple[str, int, int]
 """A workload's key, and its positions in its ClusterQueue and its LocalQueue."""
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageRequest:
     """A part of a queue: how many to leave out, first ones first, and how many at most."""
 
     offset: int = 0
@@ -44,9 +44,9 @@ class Page:
 
 
 def of_cluster_queue(
-    name: str, seen: Callable[[], View], page: Page
+    name: str, seen: Callable[[], Facts], page: PageRequest
 ) -> Steps[PendingWorkloadsSummary | None]:
-    """Return who waits in a ClusterQueue; None where there is no such queue.
+    """Return the workloads that wait in a ClusterQueue; None where there is no such queue.
 
     `seen` returns the state as it is now.
     """
@@ -56,9 +56,9 @@ def of_cluster_queue(
 
 
 def of_local_queue(
-    key: str, seen: Callable[[], View], page: Page
+    key: str, seen: Callable[[], Facts], page: PageRequest
 ) -> Steps[PendingWorkloadsSummary | None]:
-    """Return who waits in a LocalQueue, `namespace/name`; None where there is no such queue."""
+    """Return the same of a LocalQueue, `namespace/name`; None where there is no such queue."""
     queue = seen().queues.local_queues.get(key)
     if queue is None:
         return None
@@ -66,61 +66,63 @@ def of_local_queue(
 
 
 def _summary(
-    of: tuple[str, str | None], seen: Callable[[], View], page: Page
+    of: tuple[str, str | None], seen: Callable[[], Facts], page: PageRequest
 ) -> Steps[PendingWorkloadsSummary]:
-    places = yield from _places(of, seen(), page)
+    positions = yield from _positions(of, seen(), page)
     items: list[PendingWorkload] = []
-    view = seen()
-    lacks = Lacks(view)
-    for place in places:
+    facts = seen()
+    lacks = Lacks(facts)
+    for position in positions:
         if (yield):
-            view = seen()
-            lacks = Lacks(view)
-        key = place[0]
-        if key in view.queues.workloads and view.pending.cluster_queue_of(key) is not None:
-            items.append(_item(place, view, lacks))
+            facts = seen()
+            lacks = Lacks(facts)
+        key = position[0]
+        if key in facts.queues.workloads and facts.pending.cluster_queue_of(key) is not None:
+            items.append(_item(position, facts, lacks))
     return PendingWorkloadsSummary(items=items)
 
 
-def _places(of: tuple[str, str | None], view: View, page: Page) -> Steps[list[_Place]]:
+def _positions(
+    of: tuple[str, str | None], facts: Facts, page: PageRequest
+) -> Steps[list[_Position]]:
     """Return the part of a ClusterQueue, or of one of its LocalQueues, that a page shows."""
     cluster_queue, local_queue = of
-    orders = view.pending.orders(cluster_queue)
+    orders = facts.pending.queue(cluster_queue).orders()
     runs: list[list[Order]] = []
     for at in range(0, len(orders), _RUN):
         yield
         runs.append(sorted(orders[at : at + _RUN]))
-    found: list[_Place] = []
+    found: list[_Position] = []
     seen = 0
-    for number, (place, queue) in enumerate(_numbered(runs, view)):
+    for number, (position, queue) in enumerate(_numbered(runs, facts)):
         if seen >= page.end:
             break
         if number % _STRIDE == 0:
             yield
         if local_queue in (None, queue):
             if seen >= page.offset:
-                found.append(place)
+                found.append(position)
             seen += 1
     return found
 
 
-def _numbered(runs: list[list[Order]], view: View) -> Iterator[tuple[_Place, str]]:
-    """Yield the workloads in their order with their places, and their LocalQueues."""
-    workloads, before = view.queues.workloads, Counter[str]()
+def _numbered(runs: list[list[Order]], facts: Facts) -> Iterator[tuple[_Position, str]]:
+    """Yield the workloads in their order with their positions, and their LocalQueues."""
+    workloads, before = facts.queues.workloads, Counter[str]()
     for index, order in enumerate(merge(*runs)):
         key = order[-1]
-        workload = workloads.get(key)  # not there: it was deleted while others had their turn
+        workload = workloads.get(key)  # None: it was deleted in a pause
         queue = workload.queue if workload is not None else ""
         yield (key, index, before[queue]), queue
         before[queue] += 1
 
 
-def _item(place: _Place, view: View, lacks: Lacks) -> PendingWorkload:
-    key, in_cluster_queue, in_local_queue = place
-    workload = view.queues.workloads[key]
+def _item(position: _Position, facts: Facts, lacks: Lacks) -> PendingWorkload:
+    key, in_cluster_queue, in_local_queue = position
+    workload = facts.queues.workloads[key]
     meta = workload.meta
-    outlook = briefly(workload, view, lacks)
-    cluster_queue = view.pending.cluster_queue_of(key) or ""
+    outlook = briefly(workload, facts, lacks)
+    cluster_queue = facts.pending.cluster_queue_of(key) or ""
     return PendingWorkload(
         metadata=PendingMeta(
             name=meta.name,

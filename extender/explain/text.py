@@ -8,61 +8,61 @@ from extender.api.visibility_v1beta2 import Explanation, Holder, Position, Waiti
 _LABEL = 14
 
 
-def text(told: Explanation, now: datetime) -> str:
+def text(found: Explanation, now: datetime) -> str:
     """Return everything there is to say, in lines; `now` is what ages are counted to."""
     blocks = (
-        _headline(told, now),
-        _waiting(told, now),
-        _quotas(told),
-        _pod_sets(told),
-        _running(told),
-        _conditions(told, now),
+        _headline(found, now),
+        _waiting(found, now),
+        _quotas(found),
+        _pod_sets(found),
+        _running(found),
+        _conditions(found, now),
     )
     return "\n\n".join("\n".join(block) for block in map(list, blocks) if block) + "\n"
 
 
-def _headline(told: Explanation, now: datetime) -> Iterator[str]:
-    yield _line("Workload", f"{told.namespace}/{told.name}")
-    if told.owners:
-        others = len(told.owners) - 1
+def _headline(found: Explanation, now: datetime) -> Iterator[str]:
+    yield _line("Workload", f"{found.namespace}/{found.name}")
+    if found.owners:
+        others = len(found.owners) - 1
         more = f" and {others} more" if others else ""
-        yield _line("Job", f"{told.owners[0].kind}/{told.owners[0].name}{more}")
-    yield _line("Queue", _queue(told))
-    named = f" ({told.priority_class})" if told.priority_class else ""
-    yield _line("Priority", f"{told.priority}{named}")
-    yield _line("Created", _ago(told.created, now))
-    word = f" ({told.reason})" if told.reason != told.state else ""
-    yield _line("State", f"{told.state}{word}")
-    if told.message:
-        yield _line("", told.message)
-    inside, beside = told.position_in_cluster_queue, told.position_in_local_queue
+        yield _line("Job", f"{found.owners[0].kind}/{found.owners[0].name}{more}")
+    yield _line("Queue", _queue(found))
+    named = f" ({found.priority_class})" if found.priority_class else ""
+    yield _line("Priority", f"{found.priority}{named}")
+    yield _line("Created", _ago(found.created, now))
+    word = f" ({found.reason})" if found.reason != found.state else ""
+    yield _line("State", f"{found.state}{word}")
+    if found.message:
+        yield _line("", found.message)
+    inside, beside = found.position_in_cluster_queue, found.position_in_local_queue
     if inside and beside:
         place = f"{_place(inside)} in the ClusterQueue, {_place(beside)} in the LocalQueue"
         yield _line("Position", place)
-    for note in told.notes:
+    for note in found.notes:
         yield _line("", note)
 
 
-def _queue(told: Explanation) -> str:
-    if told.cluster_queue is None:
-        return f"LocalQueue {told.local_queue}"
-    cohort = f", cohort {told.cohort}" if told.cohort else ""
-    return f"LocalQueue {told.local_queue}, ClusterQueue {told.cluster_queue}{cohort}"
+def _queue(found: Explanation) -> str:
+    if found.cluster_queue is None:
+        return f"LocalQueue {found.local_queue}"
+    cohort = f", cohort {found.cohort}" if found.cohort else ""
+    return f"LocalQueue {found.local_queue}, ClusterQueue {found.cluster_queue}{cohort}"
 
 
 def _place(position: Position) -> str:
     return f"{position.index + 1} of {position.of}"
 
 
-def _waiting(told: Explanation, now: datetime) -> Iterator[str]:
-    for each in told.waiting_for:
+def _waiting(found: Explanation, now: datetime) -> Iterator[str]:
+    for each in found.waiting_for:
         yield f"Waits for {each.missing} more {each.resource} of flavor {each.flavor}. Held by:"
         yield from _holders(each, now)
 
 
 def _holders(each: WaitingFor, now: datetime) -> Iterator[str]:
     if not each.holders:
-        yield "  nobody"
+        yield "  no workload"
         return
     names = ("WORKLOAD", "JOB", "CLUSTERQUEUE", each.resource.upper(), "PRIORITY", "SINCE")
     yield from _table(names, (_holder(holder, now) for holder in each.holders))
@@ -82,10 +82,10 @@ def _holder(holder: Holder, now: datetime) -> Sequence[str]:
     )
 
 
-def _quotas(told: Explanation) -> Iterator[str]:
-    if not told.quotas:
+def _quotas(found: Explanation) -> Iterator[str]:
+    if not found.quotas:
         return
-    yield f"Quota of ClusterQueue {told.cluster_queue}"
+    yield f"Quota of ClusterQueue {found.cluster_queue}"
     names = ("FLAVOR", "RESOURCE", "ASKED", "NOMINAL", "BORROWING LIMIT", "USED", "AVAILABLE")
     rows = (
         (
@@ -93,17 +93,17 @@ def _quotas(told: Explanation) -> Iterator[str]:
             each.resource,
             each.asked,
             each.nominal,
-            each.borrowing_limit or ("none" if told.cohort else "-"),
+            each.borrowing_limit or ("none" if found.cohort else "-"),
             each.used,
             each.available,
             each.unfit or each.missing,
         )
-        for each in told.quotas
+        for each in found.quotas
     )
     yield from _table((*names, "MISSING"), rows)
 
 
-def _pod_sets(told: Explanation) -> Iterator[str]:
+def _pod_sets(found: Explanation) -> Iterator[str]:
     yield "Pods"
     rows = (
         (
@@ -113,31 +113,31 @@ def _pod_sets(told: Explanation) -> Iterator[str]:
             _amounts(each.total),
             ", ".join(dict.fromkeys(each.flavors.values())) or "-",
         )
-        for each in told.pod_sets
+        for each in found.pod_sets
     )
     yield from _table(("POD SET", "PODS", "EACH", "TOGETHER", "FLAVORS"), rows)
 
 
-def _running(told: Explanation) -> Iterator[str]:
-    if told.nodes:
-        yield _line("Runs on", ", ".join(f"{name} ({n})" for name, n in told.nodes.items()))
-    group = told.pod_group
+def _running(found: Explanation) -> Iterator[str]:
+    if found.nodes:
+        yield _line("Runs on", ", ".join(f"{name} ({n})" for name, n in found.nodes.items()))
+    group = found.pod_group
     if group:
         least = f"of at least {group.min_member}"
         yield _line(
             "PodGroup",
-            f"{group.name}: {group.phase or 'not told yet'}, "
+            f"{group.name}: {group.phase or 'no phase yet'}, "
             f"{group.scheduled} scheduled and {group.running} running {least}",
         )
 
 
-def _conditions(told: Explanation, now: datetime) -> Iterator[str]:
-    if not told.conditions:
+def _conditions(found: Explanation, now: datetime) -> Iterator[str]:
+    if not found.conditions:
         return
     yield "Conditions"
     rows = (
         (each.type, each.status, each.reason, _ago(each.last_transition_time, now), each.message)
-        for each in told.conditions
+        for each in found.conditions
     )
     yield from _table(("TYPE", "STATUS", "REASON", "SINCE", "MESSAGE"), rows)
 

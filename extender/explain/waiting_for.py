@@ -1,62 +1,60 @@
-"""What quota a workload lacks, and who has it."""
+"""What quota a workload lacks, and which workloads hold it."""
 
 from collections.abc import Iterable
 from typing import Final
 
 from extender.api.visibility_v1beta2 import Holder, WaitingFor
-from extender.explain.view import View, job_of, moment
-from extender.queueing.flavors import Lack, Mode, Proposal, Quotas, assign, counts
-from extender.queueing.quota import Node
+from extender.api.wellknown import WorkloadCondition
+from extender.explain.facts import Facts, job_of, moment
+from extender.queueing.flavors import FlavorLack, Mode, Proposal, Quotas, assigning, counts
+from extender.queueing.quota import QuotaNode
 from extender.queueing.readiness import Unready
 from extender.resources.quantity import exact
-from extender.state.queues.records import ClusterQueueInfo, FlavorResource, WorkloadInfo
+from extender.state.queue.records import ClusterQueueInfo, FlavorResource, WorkloadInfo
+from extender.steps import at_once
 
 HOLDERS: Final = 5
 """How many are named."""
 
 _Held = tuple[int, WorkloadInfo, str]
-"""Amount, who has it, and in which ClusterQueue."""
+"""The amount, the workload that holds it, and its ClusterQueue."""
 _Named = tuple[list[Holder], int]
-"""Those who are named, and how many are not."""
+"""The holders that are named, and how many are not."""
 
 
 class Lacks:
-    """Answers about one view; equal pods are judged once."""
+    """Answers from the same facts; equal pods are judged once."""
 
-    def __init__(self, view: View) -> None:
-        self._view = view
-        self.unready = Unready(view.queues, view.options)
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self.unready = Unready(facts.queues, facts.rules.options)
         self._proposals: dict[object, Proposal] = {}
         self._named: dict[tuple[FlavorResource, tuple[str, ...]], _Named] = {}
 
     def proposal(self, workload: WorkloadInfo, queue: ClusterQueueInfo) -> Proposal:
-        """Return which flavors there are for a workload now if nobody has to go for it."""
+        """Return which flavors there are for a workload now without preemption."""
         left = counts(workload)
         equals = (queue.name, *((x.name, left[x.name], x.shape) for x in workload.pod_sets))
         found = self._proposals.get(equals)
         if found is None:
-            view = self._view
-            quotas = Quotas(
-                view.tree,
-                view.tree.queue(queue.name),
-                view.queues,
-                view.options,
-                lambda *_: (Mode.NO_CANDIDATES, 0),
-            )
-            found = assign(workload, left, queue=queue, quotas=quotas)
+            facts = self._facts
+            none = Mode.NO_CANDIDATES, 0
+            node, options = facts.tree.queue(queue.name), facts.rules.options
+            quotas = Quotas(facts.tree, node, facts.queues, options, lambda *_: none)
+            found = at_once(assigning(workload, left, queue=queue, quotas=quotas))
             self._proposals[equals] = found
         return found
 
-    def waiting_for(self, lacks: Iterable[Lack], cluster_queue: str) -> list[WaitingFor]:
-        """Return what is missing, and who has it."""
+    def waiting_for(self, lacks: Iterable[FlavorLack], cluster_queue: str) -> list[WaitingFor]:
+        """Return what is missing, and which workloads hold it."""
         missing: dict[FlavorResource, int] = {}
         for lack in lacks:
             if lack.what is not None and lack.missing > 0:
                 missing[lack.what] = max(missing.get(lack.what, 0), lack.missing)
-        node = self._view.tree.queue(cluster_queue)
+        node = self._facts.tree.queue(cluster_queue)
         return [self._waiting_for(node, what, amount) for what, amount in missing.items()]
 
-    def _waiting_for(self, node: Node, what: FlavorResource, missing: int) -> WaitingFor:
+    def _waiting_for(self, node: QuotaNode, what: FlavorResource, missing: int) -> WaitingFor:
         flavor, resource = what
         holders, more = self._holders(what, self._within(node, what))
         return WaitingFor(
@@ -67,17 +65,17 @@ class Lacks:
             more_holders=more,
         )
 
-    def _within(self, node: Node, what: FlavorResource) -> tuple[str, ...]:
-        """Return the queues of which somebody would have to end.
+    def _within(self, node: QuotaNode, what: FlavorResource) -> tuple[str, ...]:
+        """Return the queues in which a workload would have to end.
 
-        Where the cohort has more than the queue may use it is its own limit that holds it back.
+        Where the cohort has more than the queue may use, only the queue's own limit is in the way.
         """
         if node.parent is None:
             return (node.name,)
         own = max(0, node.kept.get(what, 0) - node.usage.get(what, 0))
         if node.available(what) < own + node.parent.available(what):
             return (node.name,)
-        return tuple(self._view.tree.together(node.name))
+        return tuple(self._facts.tree.sharing_with(node.name))
 
     def _holders(self, what: FlavorResource, names: tuple[str, ...]) -> _Named:
         found = self._named.get((what, names))
@@ -91,7 +89,7 @@ class Lacks:
         return found
 
     def _of(self, cluster_queue: str, what: FlavorResource) -> Iterable[_Held]:
-        for holder in self._view.tree.holders.of(cluster_queue).holders.values():
+        for holder in self._facts.tree.holders.of(cluster_queue).holders.values():
             amount = holder.usage.get(what, 0)
             if amount:
                 yield amount, holder.workload, cluster_queue
@@ -99,7 +97,7 @@ class Lacks:
 
 def _holder(each: _Held, resource: str) -> Holder:
     amount, workload, cluster_queue = each
-    reserved = workload.condition("QuotaReserved")
+    reserved = workload.condition(WorkloadCondition.QUOTA_RESERVED)
     known = reserved is not None and reserved.status == "True"
     return Holder(
         namespace=workload.meta.namespace,

@@ -1,44 +1,50 @@
 """Claims to room for groups that have waited long, so that a stream of small ones cannot pass them.
 
-Nobody knows when running pods will end, so a claim names nodes: those that have least to give up
-before the group fits. On them only higher priority gets room from now on, and whatever fits beside
-the claim; everywhere else others go on (backfill). Should these nodes turn out to be taken for
-long, the claim grows twice with further periods of waiting.
+When running pods will end is not known, so a claim names nodes, those first on which pods and
+earlier claims leave the most of one resource: that of which the group's pods ask for the largest
+part of the largest node. On these nodes the least has to end, as far as that resource goes. From
+then on only pods of a higher priority get room on them, and pods that fit beside the claim. Other
+nodes stay open to all (backfill). Where the claimed nodes stay taken for long, the claim grows
+twice with further periods of waiting.
 
-Claims are made in the order of waiting, not of failures. But for the time that a group was seen
-behind somebody's gate they depend on the API's facts alone: a process that starts anew, or beside
-this one, comes to the same ones. Only a group that lacks room has a claim.
+Claims are made in the order of waiting, not of failures. They depend on the API's facts alone, but
+for the time that a group was seen behind a scheduling gate: another process comes to the same
+claims. Only a group that lacks room has a claim.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice, repeat
+from itertools import islice
 from types import MappingProxyType
 
-from extender.api.wellknown import Reason
+from extender.api.reasons import Reason
+from extender.fit.candidates import Candidates
+from extender.fit.conflicts import Conflicts, PodShape
+from extender.fit.feasibility import is_feasible
+from extender.fit.feasible_nodes import Feasibility
+from extender.fit.packer import Packer
+from extender.fit.room_left import Placed, RoomLeft
 from extender.gang import plan
-from extender.gang.feasibility import is_feasible
-from extender.gang.fit import Packing, fitting
-from extender.gang.lack import Lack
-from extender.gang.options import Options
-from extender.gang.recent import HadNoRoom, versions_of
+from extender.gang.fit import fitting, pod_shape
+from extender.gang.lack import lack_of
+from extender.gang.options import GangOptions
 from extender.gang.room import Room
+from extender.gang.standing import Standing, versions_of
 from extender.gang.verdicts import Refuse
 from extender.resources.quantity import Resources, add, subtract
-from extender.state.claims import Claim
-from extender.state.nodes import NodeInfo
-from extender.state.pod_groups import PodGroupInfo
-from extender.state.pods import PodInfo, Shape
-from extender.state.snapshot import Snapshot
-from extender.steps import PIECE, Steps, at_once
+from extender.state.cluster.node_order import NodeOrder
+from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
+from extender.state.cluster.reservations import Claim
+from extender.state.cluster.view import ClusterView
+from extender.steps import PIECE, Steps
 
 MOST = 20
-"""Groups that are looked at for claims; the others' turn comes when these have started."""
+"""Groups that are looked at for claims; others follow when these have started."""
 SHAPES = 16
-"""Shapes of a group's pods by which nodes are told apart that it can use."""
+"""Pod shapes of a group that decide which nodes it can use, at most."""
 LARGEST = 3
-"""How many times its own room a group may claim: pods of services never end, and new ones of theirs
+"""How many times its own room a group may claim: pods of services never end, and their new pods
 must find room whatever a gang waits for."""
 PATIENCE_SECONDS = 30.0
 """How long a group that could start may keep its claim without starting."""
@@ -54,7 +60,7 @@ class _Aged:
     """Those that are missing, `missing` of them at most."""
     missing: int
     shapes: Sequence[Shape]
-    """Theirs, some of them where they are many: enough to tell which nodes they may use."""
+    """Shapes of these pods, `SHAPES` of them at most: they decide which nodes the group may use."""
 
     @property
     def asks(self) -> tuple[object, ...]:
@@ -67,25 +73,23 @@ class _Aged:
 class Memory:
     """What one look leaves for the next, so that it looks only at what has changed since."""
 
-    lacking: HadNoRoom = field(default_factory=HadNoRoom)
-    """Groups that do not fit, until enough nodes have gained room."""
-    asked: dict[str, tuple[object, ...]] = field(default_factory=dict)
-    """By group: what it asked for then."""
+    lacking: dict[str, tuple[tuple[object, ...], Standing]] = field(default_factory=dict)
+    """Groups that did not fit: what each asked for, and its refusal, which enough room ends."""
     nodes: dict[str, NodeInfo] = field(default_factory=dict)
     """As they were in the last look."""
     version: int = 0
 
-    def forget_others(self, snapshot: Snapshot) -> None:
-        """Drop what groups asked for that wait no more."""
-        queue = snapshot.queue
-        self.asked = {group: asks for group, asks in self.asked.items() if group in queue}
+    def forget_others(self, view: ClusterView) -> None:
+        """Drop the groups that wait no more."""
+        queue = view.queue
+        self.lacking = {group: each for group, each in self.lacking.items() if group in queue}
 
-    def look(self, snapshot: Snapshot) -> "Nodes":
+    def look(self, view: ClusterView) -> "Nodes":
         """Return what has changed about nodes since the last look."""
-        changed, resized = set(snapshot.changed_since(self.version)), set[str]()
-        self.version = snapshot.nodes_version
+        changed, resized = set(view.changed_since(self.version)), set[str]()
+        self.version = view.nodes_version
         for name in changed:
-            before, now = self.nodes.pop(name, None), snapshot.nodes.get(name)
+            before, now = self.nodes.pop(name, None), view.nodes.get(name)
             if now is not None:
                 self.nodes[name] = now
             if before is None or now is None or before.allocatable != now.allocatable:
@@ -118,12 +122,24 @@ class _Earlier:
         self.claims.append(claim)
         if claim.limit is not None:
             return  # it takes nothing from the others of its namespace
-        for node, amounts in claim.rooms.items():
+        for node, amounts in claim.amounts.items():
             add(self.taken.setdefault(node, {}), amounts)
         self.barred |= claim.barred
-        self.places += ((claim.group, tuple(claim.rooms), claim.barred),)
+        self.places += ((claim.owner, tuple(claim.amounts), claim.barred),)
         self.groups[namespace] += 1
-        self.nodes.setdefault(namespace, set()).update(claim.rooms)
+        self.nodes.setdefault(namespace, set()).update(claim.amounts)
+
+    def order(self, view: ClusterView) -> NodeOrder:
+        """Return the nodes by what neither pods nor these claims take of them."""
+
+        def idle(name: str) -> Resources:
+            left = dict(view.left.all().get(name, {}))
+            subtract(left, self.taken.get(name, {}))
+            return left
+
+        order = NodeOrder(idle)
+        order.note(*view.nodes)
+        return order
 
     def left(self, node: NodeInfo) -> Resources:
         left = dict(node.allocatable)
@@ -131,95 +147,74 @@ class _Earlier:
         return left
 
 
-def decide(
-    *,
-    snapshot: Snapshot,
-    now: float,
-    options: Options,
-    entered: Mapping[str, float] = MappingProxyType({}),
-    schedulers: Collection[str] | None = None,
-) -> Sequence[Claim]:
-    """Return the answer of `deciding` without a memory, however long it takes."""
-    return at_once(
-        deciding(
-            Memory(),
-            snapshot=snapshot,
-            now=now,
-            options=options,
-            entered=entered,
-            schedulers=schedulers,
-        )
-    )
-
-
 def deciding(
     memory: Memory,
     *,
-    snapshot: Snapshot,
+    view: ClusterView,
     now: float,
-    options: Options,
+    options: GangOptions,
     entered: Mapping[str, float] = MappingProxyType({}),
     schedulers: Collection[str] | None = None,
 ) -> Steps[Sequence[Claim]]:
     """Return all claims that are due, first in turn first; times in seconds since the epoch.
 
     A claim that was made earlier stays on its nodes while it is as large as is due and no earlier
-    one needs them. `entered` says when groups came into the queue, as far as that was seen, and
-    `schedulers` who asks us: nobody else's pods are to be waited for. A namespace has so many
-    claims, and on so many nodes, as the options say.
+    one needs them. `entered` has the time when each group came into the queue, as far as that was
+    seen. Pods of other schedulers than `schedulers` get no claim. The options bound the claims of a
+    namespace, and the nodes that they name.
     """
-    memory.forget_others(snapshot)
-    if not options.aging or not snapshot.queue:
+    memory.forget_others(view)
+    if not options.aging or not view.queue:
         return ()
-    nodes, earlier, looked_at = memory.look(snapshot), _Earlier(), 0
-    most_nodes = max(1, len(snapshot.nodes) * options.claim_nodes_percentage // 100)
-    turns = yield from _turns(snapshot, now, options.aging, entered=entered)
+    nodes, earlier, looked_at = memory.look(view), _Earlier(), 0
+    most_nodes = max(1, len(view.nodes) * options.claim_nodes_percentage // 100)
+    turns = yield from _turns(view, now, options.aging, entered=entered)
     for since, group in turns:
         yield
         namespace = group.partition("/")[0]
         if looked_at >= MOST or earlier.groups[namespace] >= options.claims_per_namespace:
             continue
-        aged = _aged(group, since, snapshot=snapshot, now=now, aging=options.aging)
+        aged = _aged(group, since, view=view, now=now, aging=options.aging)
         if aged is None or not _asks(aged.pods, schedulers):
             continue
         looked_at += 1
         taken = len(earlier.nodes.get(namespace, ()))
-        look = _Look(aged, earlier, nodes, memory, snapshot, most_nodes, most_nodes - taken)
+        look = _Look(aged, earlier, nodes, memory, view, most_nodes, most_nodes - taken)
         claim = yield from look.claim(now)
         if claim is not None:
             earlier.put(namespace, claim)
     return tuple(earlier.claims)
 
 
-def waits_since(pod_group: PodGroupInfo, *, snapshot: Snapshot) -> float:
+def waits_since(pod_group: PodGroupInfo, *, view: ClusterView) -> float:
     """Return when the group had the pods that it needs, in seconds since the epoch."""
-    quorum = snapshot.quorum(pod_group)
-    created = sorted(pod.created for pod in snapshot.members(pod_group.key))
+    quorum = view.quorum(pod_group)
+    created = sorted(pod.created for pod in view.members(pod_group.key))
     return max(pod_group.created, created[quorum - 1] if 0 < quorum <= len(created) else 0.0)
 
 
 def _turns(
-    snapshot: Snapshot, now: float, aging: float, *, entered: Mapping[str, float]
+    view: ClusterView, now: float, aging: float, *, entered: Mapping[str, float]
 ) -> Steps[list[tuple[float, str]]]:
     """Return since when groups have waited that have waited long, in the order of their claims."""
     found = []
-    for key in list(snapshot.queue):
+    for key in list(view.queue):
         yield
-        pod_group = snapshot.pod_group(key)
+        pod_group = view.pod_group(key)
         if pod_group is None or now - max(pod_group.created, entered.get(key, 0.0)) < aging:
             continue
-        since = max(waits_since(pod_group, snapshot=snapshot), entered.get(key, 0.0))
+        since = max(waits_since(pod_group, view=view), entered.get(key, 0.0))
         if now - since >= aging:
-            found.append((-snapshot.tally(key).priority, since, pod_group.version, key))
+            found.append((-view.tally(key).priority, since, pod_group.version, key))
     return [(since, key) for _, since, _, key in sorted(found)]
 
 
-def _aged(key: str, since: float, *, snapshot: Snapshot, now: float, aging: float) -> _Aged | None:
-    pod_group, tally = snapshot.pod_group(key), snapshot.tally(key)
+def _aged(key: str, since: float, *, view: ClusterView, now: float, aging: float) -> _Aged | None:
+    pod_group, tally = view.pod_group(key), view.tally(key)
     if pod_group is None:
         return None
-    missing = snapshot.quorum(pod_group) - tally.committed
-    pods = plan.candidates(None, key, snapshot=snapshot)[: max(0, missing)]
+    missing = view.quorum(pod_group) - tally.committed
+    pods = plan.candidates(None, key, view=view)[: max(0, missing)]
     if missing <= 0 or len(pods) < missing:
         return None
     periods = min(int((now - since) / aging), LARGEST)
@@ -228,7 +223,7 @@ def _aged(key: str, since: float, *, snapshot: Snapshot, now: float, aging: floa
 
 
 def _asks(pods: Sequence[PodInfo], schedulers: Collection[str] | None) -> bool:
-    return schedulers is None or all(p.scheduler in schedulers or p.is_held_back for p in pods)
+    return schedulers is None or all(p.scheduler in schedulers or p.is_gated_by_us for p in pods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,21 +234,21 @@ class _Look:
     earlier: _Earlier
     nodes: Nodes
     memory: Memory
-    snapshot: Snapshot
+    view: ClusterView
     limit: int
     """On how many nodes a namespace may have claims."""
     allowed: int
     """How many more nodes its namespace may claim."""
 
     def claim(self, now: float) -> Steps[Claim | None]:
-        """Return a group's claim; None for one that lacks no room, or does not come though it fits.
+        """Return a group's claim; None where it lacks no room, or does not start though it fits.
 
-        What else it waits for, a volume say, no claim would bring about.
+        It may wait for something else then, a volume for example, which no claim would bring about.
         """
-        present = self.snapshot.claims.get(self.aged.pod_group.key)
+        present = self.view.claims.get(self.aged.pod_group.key)
         fits_since = None
         if (yield from self._fits()):
-            if present is None or not present.rooms:
+            if present is None or not present.amounts:
                 return None
             fits_since = now if present.fits_since is None else present.fits_since
             if now - fits_since > PATIENCE_SECONDS:
@@ -263,38 +258,36 @@ class _Look:
         return replace(present, fits_since=fits_since)
 
     def _fits(self) -> Steps[bool]:
-        aged, memory, snapshot = self.aged, self.memory, self.snapshot
+        aged, memory, view = self.aged, self.memory, self.view
         group, asks = aged.pod_group.key, aged.asks[:3]
-        if memory.asked.get(group) == asks and memory.lacking.get(group, snapshot=snapshot):
+        asked, refusal = memory.lacking.pop(group, (None, None))
+        if refusal is not None and asked == asks and refusal.stands(view):
+            memory.lacking[group] = asks, refusal
             return False
-        began = versions_of(snapshot)
-        found = yield from fitting(aged.pods, aged.missing, group=group, snapshot=snapshot)
+        began = versions_of(view)
+        found = yield from fitting(aged.pods, aged.missing, group=group, view=view)
         if found.complete:
             return True
-        shapes = tuple(dict.fromkeys(pod.shape for pod in aged.pods))
-        missing = aged.missing - len(found.placements) if len(shapes) == 1 else 1
-        lack = Lack(group, aged.priority, shapes, missing, Room.FREE)
-        memory.asked[group] = asks
-        memory.lacking.add(
-            group, Refuse(Reason.NOT_ENOUGH_RESOURCES, "", lack=lack), versions=began
-        )
+        lack = lack_of(aged.pods, found.missing, group=group, room=Room.FREE, view=view)
+        refusal = Standing(Refuse(Reason.NOT_ENOUGH_RESOURCES, "", lack=lack), began)
+        memory.lacking[group] = asks, refusal
         return False
 
     def _still_stands(self, claim: Claim) -> bool:
         """Return whether nothing that a claim was based on has changed."""
-        if not claim.rooms:
+        if not claim.amounts:
             same = claim.made_for == (*self.aged.asks, self.earlier.places)
             return same and not self.nodes.resized and self._bars_the_same(claim)
-        if claim.made_for != self.aged.asks or len(claim.rooms) > self.allowed:
+        if claim.made_for != self.aged.asks or len(claim.amounts) > self.allowed:
             return False
-        changed = claim.rooms.keys() & self.nodes.changed
-        return all(map(self._is_open, changed)) and all(
-            self._has_left(name, amounts) for name, amounts in claim.rooms.items()
+        changed = claim.amounts.keys() & self.nodes.changed
+        return all(all(self._may_use(name)) for name in changed) and all(
+            self._has_left(name, amounts) for name, amounts in claim.amounts.items()
         )
 
-    def _has_left(self, name: str, amounts: Resources) -> bool:
+    def _has_left(self, name: str, amounts: Mapping[str, int]) -> bool:
         """Return whether earlier claims leave so much; nothing, of a node that has just gone."""
-        node = self.snapshot.nodes.get(name)
+        node = self.view.nodes.get(name)
         if node is None:
             return False
         left = self.earlier.left(node)
@@ -304,62 +297,66 @@ class _Look:
         """Return whether the nodes that changed are barred as far as the group can use them."""
         if not claim.barred:
             return not self.nodes.changed
-        usable = {name for name in self.nodes.changed if self._is_usable(name)}
+        usable = {name for name in self.nodes.changed if any(self._may_use(name))}
         return usable == claim.barred & set(self.nodes.changed)
 
-    def _is_open(self, name: str) -> bool:
-        """Return whether all pods of the group may go to a node."""
-        node = self.snapshot.nodes.get(name)
-        return node is not None and all(is_feasible(shape, node) for shape in self.aged.shapes)
-
-    def _is_usable(self, name: str) -> bool:
-        """Return whether any of the pods may."""
-        node = self.snapshot.nodes.get(name)
-        return node is not None and any(is_feasible(shape, node) for shape in self.aged.shapes)
+    def _may_use(self, name: str) -> Iterator[bool]:
+        """Yield for each shape of the group whether its pods may go to a node."""
+        node = self.view.nodes.get(name)
+        return (node is not None and is_feasible(shape, node) for shape in self.aged.shapes)
 
     def _new(self) -> Steps[Claim]:
-        """Return a claim beside the earlier ones; one without rooms where there is no place for it.
+        """Return a claim beside the earlier ones; one without rooms where the group finds none.
 
-        Then the nodes that the group could use are barred for those who come after it: it is their
-        turn when it has had its own. One that says so where its namespace may not claim as many
-        nodes: it bars nothing.
+        Such a claim bars the nodes that the group could use for later groups, until the group has
+        started. Where the namespace may not claim as many nodes, the claim has the limit and bars
+        no node.
         """
-        aged, barred = self.aged, self.earlier.barred
+        aged, rooms = self.aged, dict[str, Resources]()
+        packer, wanted = self._packer(), Counter(map(pod_shape, aged.pods)).items()
+        for period in range(aged.periods):
+            found = yield from packer.fill(wanted)
+            within = self._add(found.placed, rooms)
+            if not period and found.missing:
+                return (yield from self._in_vain())
+            if not period and not within:
+                asks = (*aged.asks, self.earlier.places)
+                return Claim(aged.pod_group.key, aged.priority, {}, made_for=asks, limit=self.limit)
+            if found.missing or not within:
+                break
+        return Claim(aged.pod_group.key, aged.priority, rooms, made_for=aged.asks)
+
+    def _add(self, placed: Sequence[Placed], rooms: dict[str, Resources]) -> bool:
+        """Add what is found of nodes, as far as so many may be claimed; return whether all is."""
+        for each in placed:
+            name = each.node.name
+            if name not in rooms and len(rooms) >= self.allowed:
+                return False
+            add(rooms.setdefault(name, {}), each.amounts)
+        return True
+
+    def _packer(self) -> Packer:
+        """Return the nodes with what earlier claims leave of them, the least busy ones first."""
+        view, earlier, group = self.view, self.earlier, self.aged.pod_group.key
 
         def room(node: NodeInfo) -> Resources:
-            return {} if node.name in barred else self.earlier.left(node)
+            return {} if node.name in earlier.barred else earlier.left(node)
 
-        packing = Packing(self.snapshot, room, emptiest_first=True, beside_used=False)
-        rooms: dict[str, Resources] = {}
-        for count, pod in enumerate(chain.from_iterable(repeat(aged.pods, aged.periods))):
-            if count % PIECE == PIECE - 1:
-                yield
-            node = yield from packing.taking(pod)
-            if node is not None and (node in rooms or len(rooms) < self.allowed):
-                add(rooms.setdefault(node, {}), pod.shape.requests)
-            elif count >= aged.missing:
-                break
-            elif node is None:
-                return (yield from self._in_vain())
-            else:
-                asks = (*aged.asks, self.earlier.places)
-                return Claim(aged.pod_group.key, aged.priority, {}, asks, limit=self.limit)
-        return Claim(aged.pod_group.key, aged.priority, rooms, aged.asks)
+        def siblings(node: str) -> Iterator[PodShape]:
+            return (pod_shape(pod) for pod in view.shunning(node) if pod.group == group)
+
+        order = earlier.order(view) if earlier.taken else view.left
+        candidates = Candidates(Feasibility(view), order, unbound=True, emptiest_first=True)
+        return Packer(candidates, RoomLeft(room, Conflicts(siblings)))
 
     def _in_vain(self) -> Steps[Claim]:
         aged = self.aged
-        never = yield from plan.never_fitting(aged.pod_group, snapshot=self.snapshot)
-        barred = frozenset[str]()
-        if never is None:
-            barred = yield from self._usable()
-        asks = (*aged.asks, self.earlier.places)
-        return Claim(aged.pod_group.key, aged.priority, {}, asks, barred=barred)
-
-    def _usable(self) -> Steps[frozenset[str]]:
-        usable = set[str]()
-        for number, name in enumerate(list(self.snapshot.nodes)):
+        never = yield from plan.never_fitting(aged.pod_group, view=self.view)
+        barred = set[str]()
+        for number, name in enumerate(list(self.view.nodes) if never is None else ()):
             if number % PIECE == PIECE - 1:
                 yield
-            if self._is_usable(name):
-                usable.add(name)
-        return frozenset(usable)
+            if any(self._may_use(name)):
+                barred.add(name)
+        asks = (*aged.asks, self.earlier.places)
+        return Claim(aged.pod_group.key, aged.priority, {}, made_for=asks, barred=frozenset(barred))

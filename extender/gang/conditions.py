@@ -1,15 +1,16 @@
-"""What is said of a group besides its phase: is it scheduled, does it run, and why not."""
+"""The conditions of a group: is it scheduled, does it run, and why not."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import floor
 from typing import Final
 
-from extender.api.wellknown import Aspect, Phase, Reason, Told
+from extender.api.reasons import EventReason, Reason
+from extender.api.wellknown import ConditionType, Phase
 from extender.gang.phase import Progress, is_scheduled, runs
-from extender.state.pod_groups import ConditionInfo, PodGroupStatusInfo
+from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo
 
-OURS: Final = frozenset((Aspect.SCHEDULED, Aspect.RUNNING, Aspect.PARTIAL))
+OURS: Final = frozenset((ConditionType.SCHEDULED, ConditionType.RUNNING, ConditionType.PARTIAL))
 """The conditions that the reconciler answers for."""
 
 
@@ -17,7 +18,7 @@ OURS: Final = frozenset((Aspect.SCHEDULED, Aspect.RUNNING, Aspect.PARTIAL))
 class Statement:
     """A condition before it is known since when it holds."""
 
-    type: Aspect
+    type: ConditionType
     holds: bool
     reason: str
     message: str
@@ -36,35 +37,37 @@ def scheduled(
     `why` are reason and message of what keeps it from that as far as the cluster shows; where
     nothing does, what the extender has `said` counts.
     """
+    kind = ConditionType.SCHEDULED
     if is_scheduled(have, need):
         text = f"{have.bound + have.done} of the {need} pods that it needs have a node or are done"
-        return Statement(Aspect.SCHEDULED, reason=Told.SCHEDULED, holds=True, message=text)
+        return Statement(kind, reason=EventReason.SCHEDULED, holds=True, message=text)
     if phase == Phase.FAILED:
         return Statement(
-            Aspect.SCHEDULED, reason=Told.PODS_FAILED, holds=False, message=_failed(have, need)
+            kind, reason=EventReason.PODS_FAILED, holds=False, message=_failed(have, need)
         )
     if why[0] == Reason.WAITING_FOR_BIND:
         if said is not None:
             why = said
         elif have.bound:
             text = f"{have.bound} of the {need - have.done} pods that it still needs have a node"
-            why = (Told.PARTIALLY_SCHEDULED, text)
-    return Statement(Aspect.SCHEDULED, holds=False, reason=why[0], message=why[1])
+            why = (EventReason.PARTIALLY_SCHEDULED, text)
+    return Statement(kind, holds=False, reason=why[0], message=why[1])
 
 
 def running(have: Progress, need: int, *, phase: str) -> Statement:
     """Return whether the group runs."""
+    kind = ConditionType.RUNNING
     text = f"{have.running} of {need} pods run, {have.done} are done"
     if phase == Phase.FINISHED:
-        return Statement(Aspect.RUNNING, reason=Told.FINISHED, holds=False, message="")
+        return Statement(kind, reason=EventReason.FINISHED, holds=False, message="")
     if phase == Phase.FAILED:
         return Statement(
-            Aspect.RUNNING, reason=Told.PODS_FAILED, holds=False, message=_failed(have, need)
+            kind, reason=EventReason.PODS_FAILED, holds=False, message=_failed(have, need)
         )
     if runs(have, need):
-        return Statement(Aspect.RUNNING, reason=Told.RUNNING, holds=True, message=text)
-    reason = Told.NOT_RUNNING if is_scheduled(have, need) else Told.NOT_SCHEDULED
-    return Statement(Aspect.RUNNING, reason=reason, holds=False, message=text)
+        return Statement(kind, reason=EventReason.RUNNING, holds=True, message=text)
+    reason = EventReason.NOT_RUNNING if is_scheduled(have, need) else EventReason.NOT_SCHEDULED
+    return Statement(ConditionType.RUNNING, reason=reason, holds=False, message=text)
 
 
 def dated(
@@ -85,14 +88,14 @@ def dated(
 
 
 def ours(status: PodGroupStatusInfo) -> PodGroupStatusInfo:
-    """Return a stored status without what others say in it."""
+    """Return a stored status without the fields of other writers."""
     kept = (each for each in status.conditions if each.type in OURS)
     return replace(status, conditions=tuple(sorted(kept, key=lambda each: each.type)))
 
 
 def permitted(status: PodGroupStatusInfo) -> tuple[str, str] | None:
-    """Return reason and message of what the extender last said of a group that it waits for."""
-    said = status.condition(Aspect.PERMITTED)
+    """Return reason and message of the Permitted condition of a group that waits."""
+    said = status.condition(ConditionType.PERMITTED)
     if said is None or said.status != "False":
         return None
     return said.reason, said.message

@@ -1,7 +1,7 @@
 """Pods of the cluster itself, which use room whatever plans and claims keep.
 
 Those are pods of a system priority, and pods of DaemonSets: each of these has one node to go to,
-and a node without its agents is of no use to a gang either. But whoever may make pods in one
+and a node without its agents is of no use to a gang either. But a user who may make pods in one
 namespace may also make DaemonSets there, or pods that look like theirs. So outside of kube-system
 the pods of one namespace that are made that way take a small share of a node from others, and not
 more, however many DaemonSets they name.
@@ -11,29 +11,29 @@ from itertools import chain
 from typing import Final
 
 from extender.resources.quantity import Resources, add
-from extender.state.nodes import NodeInfo
-from extender.state.pods import PodInfo
-from extender.state.snapshot import SYSTEM_CRITICAL, Snapshot
+from extender.state.cluster.records import NodeInfo, PodInfo
+from extender.state.cluster.reservations import SYSTEM_CRITICAL
+from extender.state.cluster.view import ClusterView
 
 SYSTEM_NAMESPACE: Final = "kube-system"
 SHARE: Final = 10
 """Per cent of a node that DaemonSets of another namespace may take from what is kept there."""
 
 
-def is_exempt(pod: PodInfo, node: NodeInfo, *, snapshot: Snapshot) -> bool:
+def is_exempt(pod: PodInfo, node: NodeInfo, *, view: ClusterView) -> bool:
     """Return whether a pod of no gang may use room on a node that is kept for gangs."""
     if pod.priority >= SYSTEM_CRITICAL:
         return True
     if pod.only_node != node.name:
         return False
-    return pod.namespace == SYSTEM_NAMESPACE or _is_small(pod, node, snapshot)
+    return pod.namespace == SYSTEM_NAMESPACE or _is_small(pod, node, view)
 
 
-def _is_small(pod: PodInfo, node: NodeInfo, snapshot: Snapshot) -> bool:
+def _is_small(pod: PodInfo, node: NodeInfo, view: ClusterView) -> bool:
     """Return whether the pods of its kind and namespace have no more than their share of a node."""
     together = Resources(pod.shape.requests)
-    for uid in chain(snapshot.pods_on(node.name), snapshot.assumed_on(node.name)):
-        other = snapshot.pods.get(uid)
+    for uid in chain(view.pods_on(node.name), view.coming_to(node.name)):
+        other = view.pods.get(uid)
         if other is not None and other.uid != pod.uid and _is_alike(other, pod):
             add(together, other.shape.requests)
     whole = node.allocatable

@@ -6,11 +6,11 @@ from extender.gang.partial import OnPartialOverrides
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class GangOptions:
     """Defaults are those of the coscheduling plugin; times in seconds."""
 
     schedule_timeout: float = 60.0
-    """How long members wait for quorum where the PodGroup does not say."""
+    """How long members wait for quorum where the PodGroup sets no time."""
     max_schedule_timeout: float = 900.0
     """The longest wait a PodGroup may ask for: a bind request must be answered before
     kube-scheduler's `httpTimeout` of the bind entry."""
@@ -33,9 +33,11 @@ class Options:
     """On what share of the nodes the groups of one namespace may have claims, 0 to 100."""
     strict_order: bool = False
     """Whether no group may pass another one that waits for room."""
-    hold_back: bool = False
+    gate_until_fit: bool = False
     """Whether pods behind our gate stay there until their group fits, and not only until it has all
-    of its pods. Nobody who scales the cluster sees them meanwhile."""
+    of its pods. An autoscaler does not see them meanwhile."""
+    bind_equal: bool = False
+    """Whether members are bound together with an equal one that kube-scheduler has asked for."""
     retry_grace: float = 3.0
     """How long a planned member that kube-scheduler had found no node for may take to be tried
     again, before it counts as one that has no node now."""

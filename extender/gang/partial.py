@@ -7,8 +7,8 @@ Evicting is the one thing here that cannot be taken back, so a gang must have be
 scheduler, and as its PodGroup is now; and the process that acts must itself have seen it partial
 with the same pods, for its time-out and, unless set otherwise, for the minute in which bindings
 are retried. Since
-when it is partial is told by its condition `Partial`, and that it has been dealt with by that
-condition's reason: a restart tells nothing twice, and waits anew before it evicts.
+when it is partial is in its condition `Partial`, and that it has been dealt with by that
+condition's reason: a restart repeats no Event, and waits anew before it evicts.
 """
 
 from collections.abc import Iterable
@@ -17,26 +17,26 @@ from enum import StrEnum
 from math import ceil
 from typing import Literal
 
-from extender.api.wellknown import Aspect, Told
+from extender.api.reasons import EventReason
+from extender.api.wellknown import ConditionType
 from extender.gang.conditions import Statement
 from extender.gang.phase import Progress
-from extender.gang.waits_for import Pending
-from extender.state.pod_groups import ConditionInfo, PodGroupStatusInfo
-from extender.state.pods import PodInfo
+from extender.gang.verdicts import Pending
+from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo, PodInfo
 
 
 class OnPartial(StrEnum):
     """What becomes of a gang that has been partial for longer than its schedule time-out."""
 
     KEEP = "keep"
-    """Its pods stay where they are, and an Event tells."""
+    """Its pods stay where they are, and an Event is written."""
     EVICT = "evict"
     """Its pods are evicted, so that the gang starts anew as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """What is said of a gang, whom to evict, and in how many seconds to look again."""
+    """The condition of a gang, the pods to evict, and in how many seconds to look again."""
 
     statement: Statement | None = None
     evict: tuple[PodInfo, ...] = ()
@@ -50,14 +50,14 @@ OnPartialOverrides = Literal["evict", "any", "none"]
 def policy(
     annotation: str | None, default: OnPartial, overrides: OnPartialOverrides = "evict"
 ) -> OnPartial:
-    """Return what counts of the annotation of a PodGroup; a word that there is not says nothing."""
+    """Return what counts of the annotation of a PodGroup; an unknown value is ignored."""
     asked = next((each for each in OnPartial if each == annotation), default)
     return asked if overrides in ("any", asked.value) else default
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What the settings say of partial gangs, and for how long one has been seen as it is."""
+    """The settings for partial gangs, and for how long one has been seen as it is."""
 
     default: OnPartial = OnPartial.KEEP
     seconds: float = 0.0
@@ -87,10 +87,10 @@ class Rules:
 def has_begun(pods: Iterable[PodInfo], *, stored: PodGroupStatusInfo, generation: int) -> bool:
     """Return whether a group that lacks nodes for some members has once begun as a gang.
 
-    It was whole, or partial, as its PodGroup is now; or its PodGroup was never changed, and who has
-    a node has it from the scheduler that the others wait for, which lets none in without quorum.
+    It was whole, or partial, as its PodGroup is now; or its PodGroup was never changed, and a
+    bound member has its node from the scheduler of the others, which binds none without quorum.
     """
-    for kind in (Aspect.SCHEDULED, Aspect.PARTIAL):
+    for kind in (ConditionType.SCHEDULED, ConditionType.PARTIAL):
         said = stored.condition(kind)
         if said is not None and said.status == "True" and said.generation == generation:
             return True
@@ -118,24 +118,27 @@ def decide(
     left = max(since + rules.seconds - now, rules.seconds - rules.watched)
     if left > 0:
         statement = Statement(
-            Aspect.PARTIAL, reason=Told.PARTIALLY_SCHEDULED, holds=True, message=text
+            ConditionType.PARTIAL, reason=EventReason.PARTIALLY_SCHEDULED, holds=True, message=text
         )
         return Partial(statement, look_again=left)
-    # A pod that nobody owns would be gone for good.
+    # A pod without an owner would be gone for good.
     evict = tuple(pod for pod in pods if _holds_room(pod) and pod.owners)
     if rules.then is OnPartial.KEEP or not evict:
         return Partial(
-            Statement(Aspect.PARTIAL, reason=Told.PARTIAL_GANG, holds=True, message=text)
+            Statement(
+                ConditionType.PARTIAL, reason=EventReason.PARTIAL_GANG, holds=True, message=text
+            )
         )
     return Partial(
-        Statement(Aspect.PARTIAL, reason=Told.EVICTED, holds=True, message=text), evict=evict
+        Statement(ConditionType.PARTIAL, reason=EventReason.EVICTED, holds=True, message=text),
+        evict=evict,
     )
 
 
 def _over(have: Progress) -> Statement:
     return Statement(
-        Aspect.PARTIAL,
-        reason=Told.WHOLE if have.bound else Told.NOT_SCHEDULED,
+        ConditionType.PARTIAL,
+        reason=EventReason.WHOLE if have.bound else EventReason.NOT_SCHEDULED,
         holds=False,
         message="",
     )

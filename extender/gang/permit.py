@@ -1,20 +1,20 @@
 """What bind answers a member of a gang, asked again whenever something about the group changes.
 
 A held bind request is the plugin's waiting pod: kube-scheduler has assumed it, so its room is
-taken for everybody. Members that are bound, being bound or waiting count towards quorum.
+taken for all other pods. Members that are bound, being bound or waiting count towards quorum.
 """
 
-from extender.api.wellknown import Reason
+from extender.api.reasons import Reason
 from extender.gang.verdicts import Allow, PermitVerdict, Refuse, Wait, about
-from extender.state.snapshot import Snapshot
+from extender.state.cluster.view import ClusterView
 
 
-def decide(group: str, *, snapshot: Snapshot, now: float, deadline: float) -> PermitVerdict:
-    """Return whether whoever waits in the group is bound, goes on waiting, or is sent away."""
-    pod_group = snapshot.pod_group(group)
+def decide(group: str, *, view: ClusterView, now: float, deadline: float) -> PermitVerdict:
+    """Return whether the waiting members are bound, go on waiting, or are refused."""
+    pod_group = view.pod_group(group)
     if pod_group is None:
         return Refuse(Reason.POD_GROUP_DELETED, f"{about(group)}its PodGroup was deleted")
-    tally, need = snapshot.tally(group), snapshot.quorum(pod_group)
+    tally, need = view.tally(group), view.quorum(pod_group)
     if tally.assigned >= need:
         return Allow()
     pods = len(tally.members)

@@ -11,7 +11,7 @@
 | Failed | a pod failed, and what is left and what succeeded are fewer than minMember |
 
 A succeeded pod counts as there in every phase, unless its Job runs another one in its place: then
-the next wave is what counts. So does what the Jobs of the group say they have behind them, because
+the next wave is what counts. So do the pods that the Jobs of the group count as done, because
 their pods may have been deleted since. A group is not Finished before its Jobs are: others of their
 pods may still come. A pod that is being deleted counts for nothing, but a group is not Finished
 before it is gone.
@@ -20,7 +20,7 @@ No phase is the last word. A Job controller replaces a failed pod a moment later
 goes from Failed back to where its pods are. A Finished group gets new pods when its name is used
 again. One thing is remembered: while a group is Finished and nothing of it lives, its counts do not
 fall, because a Job's time-to-live deletes the pods that they came from. A group whose last pods
-were deleted before anybody saw them succeed is Pending, as is one without any pods.
+were deleted before this process saw them succeed is Pending, as is one without any pods.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,8 +29,7 @@ from math import floor
 from typing import Final
 
 from extender.api.wellknown import Phase
-from extender.state.pod_groups import PodGroupStatusInfo
-from extender.state.pods import PodInfo
+from extender.state.cluster.records import PodGroupStatusInfo, PodInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Jobs:
     """What is known of the pods of a group from its Jobs that have not ended."""
 
     done: int = 0
-    """How many the Jobs say they have behind them."""
+    """How many pods the Jobs count as done."""
     replaced: int = 0
     """How many have succeeded and left their place to others: see `waves`."""
 
@@ -99,8 +98,8 @@ def decide(
 ) -> PodGroupStatusInfo:
     """Return the status, conditions aside, of a group of live and finished pods.
 
-    `need` is minMember, `jobs` what Jobs of the group say that have not ended, if there are any,
-    `stored` the status so far; `waiting` says that pods wait with a node for the others.
+    `need` is minMember, `jobs` the counts of the group's Jobs that have not ended, if there are
+    any, `stored` the status so far; `waiting` is whether pods wait with a node for their siblings.
     """
     have = progress(pods, jobs=jobs or NO_JOBS)
     if _is_over(have, stored, need):

@@ -1,6 +1,6 @@
 """Room for all members that are missing, or why there is none.
 
-The answer to "why not" is told apart by whom it waits for: for pods to end (NotEnoughResources),
+The answer to "why not" depends on what the gang waits for: for pods to end (NotEnoughResources),
 for gangs that are ahead (WaitingForTurn), or for nodes that do not exist yet (NeverFits).
 """
 
@@ -9,17 +9,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from extender.api.wellknown import Reason
+from extender.api.reasons import Reason
 from extender.gang import min_resources
 from extender.gang.fit import NO_OFFER, Fit, Offer, fitting
-from extender.gang.lack import Lack
+from extender.gang.lack import Lack, lack_of
 from extender.gang.post_filter import is_ours
 from extender.gang.room import Room
 from extender.gang.verdicts import Refuse, about
-from extender.state.pod_groups import PodGroupInfo
-from extender.state.pods import PodInfo
-from extender.state.snapshot import Snapshot
-from extender.steps import Steps, at_once
+from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.view import ClusterView
+from extender.steps import Steps
 
 _ROOM_TEXT: Final = re.compile(
     r"\bInsufficient \S|\bToo many pods\b"
@@ -30,24 +29,11 @@ _ROOM_TEXT: Final = re.compile(
 reading of the nodes sees all of these, and sees when they are over."""
 
 
-def make(
-    pod: PodInfo,
-    pod_group: PodGroupInfo,
-    *,
-    snapshot: Snapshot,
-    offer: Offer = NO_OFFER,
-    permitted: bool = False,
-) -> Fit | Refuse:
-    """Return the answer of `making`, however long it takes."""
-    steps = making(pod, pod_group, snapshot=snapshot, offer=offer, permitted=permitted)
-    return at_once(steps)
-
-
 def making(
     pod: PodInfo,
     pod_group: PodGroupInfo,
     *,
-    snapshot: Snapshot,
+    view: ClusterView,
     offer: Offer = NO_OFFER,
     permitted: bool = False,
 ) -> Steps[Fit | Refuse]:
@@ -56,9 +42,9 @@ def making(
     Where the gang can do without this pod and has equal ones of lower index, those go first, and it
     may have no place. A `permitted` group has passed the check of its minResources not long ago.
     """
-    siblings = candidates(pod, pod_group.key, snapshot=snapshot)
-    missing = snapshot.quorum(pod_group) - snapshot.tally(pod_group.key).committed
-    attempt = _Attempt(pod_group, [pod, *siblings], missing, offer, snapshot)
+    siblings = candidates(pod, pod_group.key, view=view)
+    missing = view.quorum(pod_group) - view.tally(pod_group.key).committed
+    attempt = _Attempt(pod_group, [pod, *siblings], missing, offer, view)
     yield
     refusal = None if permitted else (yield from attempt.lacks_min_resources())
     refusal = refusal or attempt.lacks_pods()
@@ -69,40 +55,35 @@ def making(
 
 
 def making_ahead(
-    pod_group: PodGroupInfo, *, snapshot: Snapshot, schedulers: Collection[str]
+    pod_group: PodGroupInfo, *, view: ClusterView, schedulers: Collection[str]
 ) -> Steps[Fit | Refuse | None]:
     """Return the plan of a group that is ahead of the one which is being tried, by our own reading.
 
-    None for a group that nothing can be said of: kube-scheduler judges its pods one by one, has
+    None for a group that we cannot judge: kube-scheduler judges its pods one by one, has
     found no node for one of them, or is not one of the `schedulers` that ask us. A refusal is not
-    looked into: whom the group waits for is asked when its own turn comes.
+    explained: that is done when the group's own turn comes.
     """
     group = pod_group.key
-    pods = candidates(None, group, snapshot=snapshot)
+    pods = candidates(None, group, view=view)
     if not pods or not all(_is_ours_to_plan(pod, group, schedulers) for pod in pods):
         return None
-    missing = snapshot.quorum(pod_group) - snapshot.tally(group).committed
-    attempt = _Attempt(pod_group, pods, missing, NO_OFFER, snapshot)
+    missing = view.quorum(pod_group) - view.tally(group).committed
+    attempt = _Attempt(pod_group, pods, missing, NO_OFFER, view)
     yield
     refusal = (yield from attempt.lacks_min_resources()) or attempt.lacks_pods()
     return refusal if refusal is not None else (yield from attempt.placed(explain=False))
 
 
-def never_fits(pod_group: PodGroupInfo, *, snapshot: Snapshot) -> Refuse | None:
-    """Return the answer of `never_fitting`, however long it takes."""
-    return at_once(never_fitting(pod_group, snapshot=snapshot))
-
-
-def never_fitting(pod_group: PodGroupInfo, *, snapshot: Snapshot) -> Steps[Refuse | None]:
+def never_fitting(pod_group: PodGroupInfo, *, view: ClusterView) -> Steps[Refuse | None]:
     """Return the refusal of a group that the usable nodes could not take if they were empty.
 
     A group that has room for some of its members is not asked: their nodes are taken by itself.
     """
-    pods = candidates(None, pod_group.key, snapshot=snapshot)
-    missing = snapshot.quorum(pod_group)
-    if snapshot.tally(pod_group.key).committed or len(pods) < missing:
+    pods = candidates(None, pod_group.key, view=view)
+    missing = view.quorum(pod_group)
+    if view.tally(pod_group.key).committed or len(pods) < missing:
         return None
-    return (yield from _Attempt(pod_group, pods, missing, NO_OFFER, snapshot).never_fits())
+    return (yield from _Attempt(pod_group, pods, missing, NO_OFFER, view).never_fits())
 
 
 def finds_no_node(pod: PodInfo, group: str) -> bool:
@@ -114,39 +95,39 @@ def finds_no_node(pod: PodInfo, group: str) -> bool:
     return text is not None and not is_ours(text, group) and not _ROOM_TEXT.search(text)
 
 
-def is_readable(group: str, *, snapshot: Snapshot) -> bool:
-    """Return whether our own reading of a group's pods tells where they may go."""
-    return not any(pod.shape.individually_constrained for pod in snapshot.members(group))
+def is_readable(group: str, *, view: ClusterView) -> bool:
+    """Return whether our own reading of a group's pods says where they may go."""
+    return not any(pod.shape.individually_constrained for pod in view.members(group))
 
 
-def candidates(pod: PodInfo | None, group: str, *, snapshot: Snapshot) -> list[PodInfo]:
+def candidates(pod: PodInfo | None, group: str, *, view: ClusterView) -> list[PodInfo]:
     """Return the other members that may still be placed, in the order in which room is given.
 
-    Those that ask for another scheduler than `pod` are nobody's to plan with. Those that only our
+    Those that ask for another scheduler than `pod` are left out. Those that only our
     own gate holds back are: it goes when there is a plan.
     """
     able = (
         sibling
-        for sibling in snapshot.members(group)
+        for sibling in view.members(group)
         if (pod is None or (sibling.uid != pod.uid and sibling.scheduler == pod.scheduler))
         and sibling.node is None
-        and (not sibling.gates or sibling.is_held_back)
+        and (not sibling.gates or sibling.is_gated_by_us)
         and not sibling.terminating
-        and snapshot.assumption(sibling.uid) is None
+        and view.reservation(sibling.uid) is None
     )
     return sorted(able, key=lambda p: (-p.priority, p.index or 0, p.created, p.name))
 
 
 def _is_ours_to_plan(pod: PodInfo, group: str, schedulers: Collection[str]) -> bool:
     stuck = finds_no_node(pod, group)
-    asks = pod.scheduler in schedulers or pod.is_held_back
+    asks = pod.scheduler in schedulers or pod.is_gated_by_us
     return asks and not stuck and not pod.shape.individually_constrained
 
 
 def _goes_before(other: PodInfo, pod: PodInfo, group: str) -> bool:
     """Return whether an equal pod does an earlier part of the same work, and can be placed.
 
-    Indexes of one Job say nothing of those of another one in the same group.
+    Indexes of different Jobs of one group are not compared.
     """
     return (
         other.index is not None
@@ -166,22 +147,22 @@ class _Attempt:
     pods: Sequence[PodInfo]
     missing: int
     offer: Offer
-    snapshot: Snapshot
+    view: ClusterView
 
     @property
     def about(self) -> str:
         return about(self.pod_group.key)
 
     def lacks_min_resources(self) -> Steps[Refuse | None]:
-        snapshot, names = self.snapshot, len(self.pod_group.min_resources)
+        view, names = self.view, len(self.pod_group.min_resources)
         if names > min_resources.MOST:
             text = f"its minResources name {names} resources, and may name {min_resources.MOST}"
             return Refuse(Reason.NEVER_FITS, self.about + text, deny=True)
-        short = yield from min_resources.shortage(self.pod_group, snapshot=snapshot)
+        short = yield from min_resources.shortage(self.pod_group, view=view)
         if not short:
             return None
         text = f"{self.about}its minResources are short of {min_resources.sentence(short)}"
-        if (yield from min_resources.shortage(self.pod_group, snapshot=snapshot, room=Room.EMPTY)):
+        if (yield from min_resources.shortage(self.pod_group, view=view, room=Room.EMPTY)):
             return Refuse(Reason.NEVER_FITS, f"{text}, even with all nodes empty", deny=True)
         return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True)
 
@@ -190,7 +171,7 @@ class _Attempt:
         if able >= self.missing:
             return None
         text = f"{self.about}{able} of the {self.missing} pods that it still needs can start"
-        members = self.snapshot.members(self.pod_group.key)
+        members = self.view.members(self.pod_group.key)
         scheduler = self.pods[0].scheduler
         foreign = sum(pod.node is None and pod.scheduler != scheduler for pod in members)
         if foreign:
@@ -213,7 +194,7 @@ class _Attempt:
             [*lower, pod],
             len(lower) + 1,
             group=group,
-            snapshot=self.snapshot,
+            view=self.view,
             offer=self.offer,
         )
         enough = len(found.placements) >= self.missing
@@ -223,18 +204,18 @@ class _Attempt:
         found = yield from self._fit(Room.FREE)
         if found.complete:
             return found
-        lack = self._lack(found, Room.FREE)
+        lack = self._lacks(found, Room.FREE)
         if not explain:
             text = f"{self.about}it does not fit"
             return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True, lack=lack)
-        snapshot, group = self.snapshot, self.pod_group.key
-        if snapshot.keeps_room and (yield from self._fit(Room.UNKEPT)).complete:
+        view, group = self.view, self.pod_group.key
+        if view.keeps_room and (yield from self._fit(Room.UNKEPT)).complete:
             text = (
                 f"{self.about}{len(found.placements)} of the {self.missing} pods that it still "
                 "needs fit beside gangs that go first"
             )
             return Refuse(Reason.WAITING_FOR_TURN, text, deny=True, lack=lack)
-        never = None if snapshot.tally(group).committed else (yield from self.never_fits())
+        never = None if view.tally(group).committed else (yield from self.never_fits())
         if never is not None:
             return never
         text = self.about + (yield from found.explained()).sentence()
@@ -243,27 +224,25 @@ class _Attempt:
 
     def never_fits(self) -> Steps[Refuse | None]:
         if any(pod.shape.individually_constrained for pod in self.pods):
-            return None  # kube-scheduler alone can tell
+            return None  # only kube-scheduler can judge them
         found = yield from self._fit(Room.EMPTY)
         if found.complete:
             return None
         text = (yield from found.explained()).sentence()
-        lack = self._lack(found, Room.EMPTY)
+        lack = self._lacks(found, Room.EMPTY)
         text = f"{self.about}{text}, even with all nodes empty"
         return Refuse(Reason.NEVER_FITS, text, deny=True, lack=lack)
 
-    def _lack(self, found: Fit, room: Room) -> Lack:
-        shapes = tuple(dict.fromkeys(pod.shape for pod in self.pods))
-        missing = found.wanted - len(found.placements) if len(shapes) == 1 else 1
-        priority = self.snapshot.tally(self.pod_group.key).priority
-        return Lack(self.pod_group.key, priority, shapes, missing, room)
+    def _lacks(self, found: Fit, room: Room) -> Lack:
+        group = self.pod_group.key
+        return lack_of(self.pods, found.missing, group=group, room=room, view=self.view)
 
     def _fit(self, room: Room) -> Steps[Fit]:
         return fitting(
             self.pods,
             self.missing,
             group=self.pod_group.key,
-            snapshot=self.snapshot,
+            view=self.view,
             # What kube-scheduler offers are nodes that have room now.
             offer=NO_OFFER if room is Room.EMPTY else self.offer,
             room=room,

@@ -4,40 +4,40 @@ An extender is not called when no node passes kube-scheduler's own filters, so t
 pod's `PodScheduled=False` condition in the watch.
 """
 
-from extender.api.wellknown import Reason
-from extender.gang.options import Options
+from extender.api.reasons import Reason
+from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse, about
-from extender.state.pods import PodInfo
-from extender.state.snapshot import Snapshot
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.view import ClusterView
 
 
-def decide(pod: PodInfo, group: str, *, snapshot: Snapshot, options: Options) -> Refuse | None:
-    """Return the refusal of everybody who waits, or None where the failure is the pod's own.
+def decide(pod: PodInfo, group: str, *, view: ClusterView, options: GangOptions) -> Refuse | None:
+    """Return the refusal of all members that wait, or None where the failure is the pod's own.
 
     A pod that no plan counts on fails alone: the gang can do without it. So does any pod at or
     above minMember. A gap to quorum of at most `reject_percentage` of minMember leaves the others
     waiting, for a retry of the pod may close it.
     """
-    pod_group = snapshot.pod_group(group)
-    if pod_group is None or snapshot.planned_node(pod.uid) is None:
+    pod_group = view.pod_group(group)
+    if pod_group is None or view.planned_node(pod.uid) is None:
         return None
-    quorum = snapshot.quorum(pod_group)
-    gap = quorum - snapshot.tally(group).assigned
+    quorum = view.quorum(pod_group)
+    gap = quorum - view.tally(group).assigned
     if gap <= 0 or gap * 100 <= options.reject_percentage * quorum:
         return None
     text = f"{about(group)}no node for one of its pods, and {gap} more are needed"
     return Refuse(Reason.MEMBER_UNSCHEDULABLE, text, deny=True)
 
 
-def stuck(group: str, *, snapshot: Snapshot) -> PodInfo | None:
+def stuck(group: str, *, view: ClusterView) -> PodInfo | None:
     """Return a planned member that kube-scheduler had found no node for, and has not tried since.
 
     Such a pod's condition does not change when it fails again for the same reason, and it is not
     even tried again before something changes that has to do with that reason. So a plan must not
     count on it for long.
     """
-    for uid in snapshot.tally(group).planned:
-        pod = snapshot.pods[uid]
+    for uid in view.tally(group).planned:
+        pod = view.pods[uid]
         if pod.unschedulable and not is_ours(pod.unschedulable, group):
             return pod
     return None

@@ -7,19 +7,16 @@ them and each later call is answered from the plan; if not, the group is refused
 nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from extender.api.wellknown import Reason
-from extender.gang import plan
+from extender.api.reasons import Reason
 from extender.gang.exempt import is_exempt
-from extender.gang.fit import Fit, Offer, fits, has_equal
+from extender.gang.fit import Fit, Offer, fits
 from extender.gang.room import without_room
-from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Place, Refuse, about
-from extender.state.nodes import NodeInfo
-from extender.state.pod_groups import PodGroupInfo
-from extender.state.pods import PodInfo
-from extender.state.snapshot import Snapshot
+from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse, about
+from extender.state.cluster.records import NodeInfo, PodInfo
+from extender.state.cluster.view import ClusterView
 
 MIN_SAMPLE = 100
 """kube-scheduler sends every good node while there are fewer than this (minFeasibleNodesToFind)."""
@@ -27,11 +24,9 @@ MIN_SAMPLE = 100
 
 ELSEWHERE = "the room planned for this pod is not on the nodes to choose from"
 BEHIND = "kube-scheduler sees room that is news here"
-Make = Callable[[PodInfo, PodGroupInfo, Offer], Fit | Refuse]
-"""Returns the plan of a pod's group, or why there is none now."""
-
 FIRST_ONES = "room is left only for the pods that it starts with"
 KEPT_FOR_GANG = "room is kept for a gang that goes first"
+ALREADY_BOUND = "this pod has a node already, and it is not among those to choose from"
 
 
 def decide(
@@ -39,34 +34,52 @@ def decide(
     group: str,
     sent: Sequence[str],
     *,
-    snapshot: Snapshot,
+    view: ClusterView,
     denied: Refuse | None,
-    make: Make | None = None,
-) -> FilterVerdict:
-    """Return where a member may go.
+    in_hand: Container[str] = (),
+) -> FilterVerdict | Offer:
+    """Return where a member may go, or the nodes that its group is to be planned with.
 
-    `sent` are the node names of the request, `denied` the verdict of the group's recent failure
-    while that still counts; `make` plans, and may answer that the plan is being made.
+    `sent` are the node names of the request, `denied` is the group's recent failure while that
+    still counts. `in_hand` are the UIDs of members that filter has just answered a node.
     """
-    if snapshot.planned_node(pod.uid) is not None:
-        return follow_plan(pod, group, sent, snapshot=snapshot)
-    refusal = check_group(group, snapshot=snapshot)
+    if view.planned_node(pod.uid) is not None:
+        return follow_plan(pod, group, sent, view=view, in_hand=in_hand)
+    refusal = check_group(group, view=view)
     if refusal is not None:
         return refusal
-    pod_group = snapshot.pod_group(group)
+    pod_group = view.pod_group(group)
     assert pod_group is not None
-    missing = snapshot.quorum(pod_group) - snapshot.tally(group).committed
+    missing = view.quorum(pod_group) - view.tally(group).committed
     if missing <= 0:
-        return beside_plans(pod, sent, snapshot=snapshot)
+        return beside_plans(pod, sent, view=view)
     if denied is not None:
         refusal = Refuse(Reason.RECENTLY_DENIED, failed_recently(group, denied))
-        return unless_behind(refusal, pod, sent, snapshot=snapshot)
-    offer = Offer(sent, complete=_is_complete(pod, sent))
-    if make is None:
-        found = plan.make(pod, pod_group, snapshot=snapshot, offer=offer)
-    else:
-        found = make(pod, pod_group, offer)
-    return _placed(found, pod, sent, snapshot=snapshot)
+        return unless_behind(refusal, pod, sent, view=view)
+    return Offer(sent, complete=_is_complete(pod, sent))
+
+
+def of_sample(verdict: FilterVerdict | Offer) -> FilterVerdict | Offer:
+    """Return an answer of `decide` about few nodes for the case that more had been sent."""
+    match verdict:
+        case Offer(nodes):
+            return Offer(nodes)
+        case Refuse() if verdict.lost:
+            return replace(verdict, lost=False)
+        case _:
+            return verdict
+
+
+def of_bound(pod: PodInfo, node: str, sent: Sequence[str]) -> FilterVerdict:
+    """Return what a pod is answered that is bound to a node, or is being bound to it.
+
+    kube-scheduler has not seen the Binding yet. With any other node it would count the pod in two
+    places until it does.
+    """
+    if node in sent:
+        return OneNode(node)
+    prefix = about(pod.group) if pod.group else ""
+    return Refuse(Reason.ALREADY_BOUND, prefix + ALREADY_BOUND)
 
 
 def failed_recently(group: str, denied: Refuse) -> str:
@@ -74,16 +87,16 @@ def failed_recently(group: str, denied: Refuse) -> str:
     return f"{about(group)}failed recently, {denied.message.removeprefix(about(group))}"
 
 
-def check_group(group: str, *, snapshot: Snapshot) -> Refuse | None:
+def check_group(group: str, *, view: ClusterView) -> Refuse | None:
     """Return why the group cannot start whatever room there is, or None.
 
     Every pod that has not finished counts as a sibling: bound, terminating and gated ones too; but
     those behind a gate that is not ours cannot be part of the quorum.
     """
-    pod_group = snapshot.pod_group(group)
+    pod_group = view.pod_group(group)
     if pod_group is None:
         return Refuse(Reason.POD_GROUP_NOT_FOUND, f"{about(group)}there is no such PodGroup")
-    tally, need = snapshot.tally(group), snapshot.quorum(pod_group)
+    tally, need = view.tally(group), view.quorum(pod_group)
     pods = len(tally.members)
     if pods < need:
         text = f"{about(group)}{pods} of the {need} pods that it needs exist"
@@ -96,67 +109,74 @@ def check_group(group: str, *, snapshot: Snapshot) -> Refuse | None:
 
 
 def follow_plan(
-    pod: PodInfo, group: str, sent: Sequence[str], *, snapshot: Snapshot
+    pod: PodInfo,
+    group: str,
+    sent: Sequence[str],
+    *,
+    view: ClusterView,
+    in_hand: Container[str] = (),
 ) -> FilterVerdict:
     """Return the planned node if it was sent, else move the room to one that was.
 
     On big clusters what is sent is a sample, so that the planned node is often not in it; any node
     of the sample with room will do. Where a plan keeps all of that room, an equal member's slot
-    is as good as one's own: the two are exchanged. Where nothing is left and what was sent is all
+    is as good as one's own: the two are exchanged, unless kube-scheduler has just assumed that
+    member there, and is about to bind it. Where nothing is left and what was sent is all
     there is, the room was lost, to a pod of higher priority or with its node.
     """
-    planned = snapshot.planned_node(pod.uid)
+    planned = view.planned_node(pod.uid)
     assert planned is not None
-    if planned in sent and not _is_outbid(pod, planned, snapshot):
-        return Place(planned)
-    node = _first_with_room(pod, sent, snapshot)
+    if planned in sent and not _is_outbid(pod, planned, view):
+        return OneNode(planned)
+    node = _first_with_room(pod, sent, view)
     if node is not None:
-        return Place(node, reserve={pod.uid: node})
+        return OneNode(node, reserve={pod.uid: node})
     for theirs in sent:
-        uid = _sibling_planned_on(theirs, pod, snapshot)
+        uid = _sibling_planned_on(theirs, pod, view=view, in_hand=in_hand)
         if uid is not None:
-            return Place(theirs, reserve={pod.uid: theirs, uid: planned})
+            return OneNode(theirs, reserve={pod.uid: theirs, uid: planned})
     return Refuse(Reason.RESERVED, about(group) + ELSEWHERE, lost=_is_complete(pod, sent))
 
 
-def beside_plans(pod: PodInfo, sent: Sequence[str], *, snapshot: Snapshot) -> FilterVerdict:
+def beside_plans(pod: PodInfo, sent: Sequence[str], *, view: ClusterView) -> FilterVerdict:
     """Return the nodes where a pod takes nothing that a plan keeps for its equals or betters.
 
     This is the answer for pods outside any gang, and for members that the gang can do without.
     """
-    open_nodes = tuple(name for name in sent if _has_room(pod, name, snapshot))
+    open_nodes = tuple(name for name in sent if _has_room(pod, name, view))
     if len(open_nodes) == len(sent):
         return AnyNode()
     if open_nodes:
         return OneOf(open_nodes)
-    if any(not _has_ever_room(pod, name, snapshot) for name in sent):
+    if any(True for _ in without_room(pod.shape, sent, view)):
         return Refuse(Reason.CACHE_BEHIND, KEPT_FOR_GANG)
     return Refuse(Reason.RESERVED, about(pod.group) + FIRST_ONES if pod.group else KEPT_FOR_GANG)
 
 
-def _placed(
-    found: Fit | Refuse, pod: PodInfo, sent: Sequence[str], *, snapshot: Snapshot
+def placed(
+    found: Fit | Refuse, pod: PodInfo, sent: Sequence[str], *, view: ClusterView
 ) -> FilterVerdict:
+    """Return where a member goes by the plan of its group, with the room to be kept for all."""
     if isinstance(found, Refuse):
-        return unless_behind(found, pod, sent, snapshot=snapshot)
+        return unless_behind(found, pod, sent, view=view)
     node = found.placements.get(pod.uid)
     if node in sent and node is not None:
-        return Place(node, reserve=found.placements)
+        return OneNode(node, reserve=found.placements)
     text = about(pod.group) + (ELSEWHERE if node else FIRST_ONES)
     return Refuse(Reason.RESERVED, text, reserve=found.placements)
 
 
 def unless_behind(
-    refusal: Refuse, pod: PodInfo, sent: Sequence[str], *, snapshot: Snapshot
+    refusal: Refuse, pod: PodInfo, sent: Sequence[str], *, view: ClusterView
 ) -> Refuse:
-    """Return the refusal of a gang that does not fit, unless it is us who lag behind.
+    """Return the refusal of a gang that does not fit, unless our own watch is behind.
 
     Each node that was sent has room for this pod in kube-scheduler's eyes. One that is unknown to
-    us, or full, is news that our watch has not told yet; and when it does, kube-scheduler will not
+    us, or full, is news that our watch has not shown yet; and when it does, kube-scheduler will not
     try the pod again on that account, for it has known all along.
     """
     failed = refusal.deny or refusal.reason is Reason.RECENTLY_DENIED
-    if failed and any(True for _ in without_room(pod, sent, snapshot)):
+    if failed and any(True for _ in without_room(pod.shape, sent, view)):
         return Refuse(Reason.CACHE_BEHIND, about(pod.group) + BEHIND)
     return refusal
 
@@ -183,18 +203,18 @@ class Disagreement:
         )
 
 
-def disagreement(pod: PodInfo, sent: Sequence[str], *, snapshot: Snapshot) -> Disagreement | None:
+def disagreement(pod: PodInfo, sent: Sequence[str], *, view: ClusterView) -> Disagreement | None:
     """Return on what the two disagree, first of all what no pod that ends would change."""
-    behind = tuple(without_room(pod, sent, snapshot))
+    behind = tuple(without_room(pod.shape, sent, view))
     asked = [(resource, n) for resource, n in pod.shape.requests.items() if n]
     for name in behind:
-        node = snapshot.nodes.get(name)
+        node = view.nodes.get(name)
         lacks = _lacking(node, asked, {}) if node is not None else ()
         if lacks:
             return Disagreement(name, lacks)
     for name in behind:
-        node = snapshot.nodes.get(name)
-        lacks = _lacking(node, asked, snapshot.used(name)) if node is not None else ()
+        node = view.nodes.get(name)
+        lacks = _lacking(node, asked, view.used(name)) if node is not None else ()
         if node is None or lacks:
             return Disagreement(name, lacks)
     return None
@@ -207,25 +227,24 @@ def _lacking(
     return tuple(sorted(r for r, n in asked if used.get(r, 0) + n > whole.get(r, 0)))
 
 
-def _has_ever_room(pod: PodInfo, name: str, snapshot: Snapshot) -> bool:
-    """Return whether a node would take the pod if no plan kept anything on it."""
-    return not any(True for _ in without_room(pod, (name,), snapshot))
-
-
-def _is_outbid(pod: PodInfo, planned: str, snapshot: Snapshot) -> bool:
+def _is_outbid(pod: PodInfo, planned: str, view: ClusterView) -> bool:
     """Return whether a plan of higher priority has since taken the room of this one."""
-    betters = (a.pod.priority > pod.priority for a in snapshot.reserved(planned).values())
-    node = snapshot.nodes.get(planned)
+    betters = (kept.priority > pod.priority for kept in view.planned_on(planned).values())
+    node = view.nodes.get(planned)
     if node is None or not any(betters):
         return False
-    free = snapshot.free(node, priority=pod.priority, without=pod.uid, group=pod.group)
+    free = view.free(node, priority=pod.priority, without=pod.uid, group=pod.group)
     return not fits(pod.shape.requests, free)
 
 
-def _sibling_planned_on(node: str, pod: PodInfo, snapshot: Snapshot) -> str | None:
-    """Return an equal member of the pod's group for which a plan keeps room on a node."""
-    for uid, kept in snapshot.reserved(node).items():
-        if uid != pod.uid and kept.pod.group == pod.group and kept.pod.shape is pod.shape:
+def _sibling_planned_on(
+    node: str, pod: PodInfo, *, view: ClusterView, in_hand: Container[str]
+) -> str | None:
+    """Return an equal member of the group, not in hand, for which a plan keeps room on a node."""
+    for uid in view.planned_on(node):
+        other = view.pods[uid]
+        equal = other.group == pod.group and other.shape is pod.shape
+        if equal and uid != pod.uid and uid not in in_hand:
             return uid
     return None
 
@@ -234,7 +253,7 @@ def _is_complete(pod: PodInfo, sent: Sequence[str]) -> bool:
     """Return whether kube-scheduler sent all nodes that it found good, and not a sample of them.
 
     A pod with a nominated node is first tried on that one alone; and the nodes that are good for a
-    pod with volumes or the like say nothing of those for its equals.
+    pod with volumes or the like do not count for its equals.
     """
     return (
         len(sent) < MIN_SAMPLE
@@ -243,24 +262,30 @@ def _is_complete(pod: PodInfo, sent: Sequence[str]) -> bool:
     )
 
 
-def _first_with_room(pod: PodInfo, sent: Sequence[str], snapshot: Snapshot) -> str | None:
-    nodes = snapshot.nodes
+def _first_with_room(pod: PodInfo, sent: Sequence[str], view: ClusterView) -> str | None:
+    nodes = view.nodes
     for name in sent:
         node = nodes.get(name)
-        if node is None or (pod.shape.one_per_node and has_equal(pod, name, snapshot)):
+        if node is None or (pod.shape.one_per_node and _has_equal(pod, name, view)):
             continue
-        free = snapshot.free(node, priority=pod.priority, without=pod.uid, group=pod.group)
+        free = view.free(node, priority=pod.priority, without=pod.uid, group=pod.group)
         if fits(pod.shape.requests, free):
             return name
     return None
 
 
-def _has_room(pod: PodInfo, name: str, snapshot: Snapshot) -> bool:
+def _has_equal(pod: PodInfo, node: str, view: ClusterView) -> bool:
+    """Return whether another pod of the group and of this shape is on a node, or is to be there."""
+    there = (each for each in view.shunning(node) if each.uid != pod.uid)
+    return any(each.group == pod.group and each.shape is pod.shape for each in there)
+
+
+def _has_room(pod: PodInfo, name: str, view: ClusterView) -> bool:
     """Return whether a node that kube-scheduler found good leaves the plans on it their room."""
-    if not snapshot.is_kept(name):
+    if not view.is_kept(name):
         return True
-    node = snapshot.nodes.get(name)
-    if node is None or (pod.group is None and is_exempt(pod, node, snapshot=snapshot)):
+    node = view.nodes.get(name)
+    if node is None or (pod.group is None and is_exempt(pod, node, view=view)):
         return True
-    free = snapshot.free(node, priority=pod.priority, group=pod.group)
+    free = view.free(node, priority=pod.priority, group=pod.group)
     return fits(pod.shape.requests, free)

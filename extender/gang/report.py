@@ -1,28 +1,33 @@
-"""Everything that is to be told and done about one group, decided in one step."""
+"""The status, Events and evictions of one group, decided in one step."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from extender.api.wellknown import ON_PARTIAL_ANNOTATION, Aspect, Reason, Told
+from extender.api.reasons import EventReason, Reason
+from extender.api.wellknown import ON_PARTIAL_ANNOTATION, ConditionType
 from extender.gang import conditions, partial, pending, phase, readiness, waves
-from extender.gang.options import Options
+from extender.gang.options import GangOptions
 from extender.gang.partial import OnPartial, Rules, Watched
 from extender.gang.readiness import Readiness
-from extender.state.claims import Claim
-from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
-from extender.state.pods import PodInfo
-from extender.state.snapshot import Snapshot
+from extender.state.cluster.records import (
+    ConditionInfo,
+    PodGroupInfo,
+    PodGroupStatusInfo,
+    PodInfo,
+)
+from extender.state.cluster.reservations import Claim
+from extender.state.cluster.view import ClusterView
 
 LOOK_AGAIN: Final = 10.0
-"""Seconds. Why a group waits depends on everybody's room, of which most changes are not its own."""
+"""Seconds. A group waits for room on any node; most of that changes without the group."""
 LOOKS_A_SECOND: Final = 10
 """At groups that wait for room, all together: each look fits a gang on all nodes."""
 
 UNWATCHED: Final = Watched()
 _BAD: Final = frozenset((
     Reason.NEVER_FITS, Reason.NOT_ENOUGH_RESOURCES, Reason.SCHEDULE_TIMEOUT,
-    Reason.MEMBER_UNSCHEDULABLE, Told.PODS_FAILED,
+    Reason.MEMBER_UNSCHEDULABLE, EventReason.PODS_FAILED,
 ))  # fmt: skip
 
 _CLAIMING: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.WAITING_FOR_TURN))
@@ -31,7 +36,7 @@ _CLAIMING: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.WAITING_FOR_TU
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One Event about the group; the same `key` is the same occasion, told once."""
+    """One Event about the group; the same `key` is the same occasion, written once."""
 
     reason: str
     note: str
@@ -42,7 +47,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the group's status is now, whom to tell, and what to do."""
+    """What the group's status is now, which Events to write, and what to do."""
 
     status: PodGroupStatusInfo
     notices: tuple[Notice, ...] = ()
@@ -54,17 +59,17 @@ class Report:
 def decide(
     pod_group: PodGroupInfo,
     *,
-    snapshot: Snapshot,
+    view: ClusterView,
     stored: PodGroupStatusInfo,
     now: float,
-    options: Options,
+    options: GangOptions,
     watched: Watched = UNWATCHED,
 ) -> Report:
     """Return the report on a group whose status so far is `stored`; `now` since the epoch."""
     group, need = pod_group.key, pod_group.min_member
-    pods = [*snapshot.members(group), *snapshot.finished(group).values()]
+    pods = [*view.members(group), *view.finished(group).values()]
     said = conditions.permitted(pod_group.status)
-    jobs = _jobs(pod_group, pods, snapshot)
+    jobs = _jobs(pod_group, pods, view)
     status = phase.decide(
         pods,
         need=need,
@@ -82,7 +87,7 @@ def decide(
         have,
         # In a later wave a pod that waits does not make the others useless: none is evicted for it.
         quorum=need - max(status.succeeded, done) if begun else 0,
-        before=stored.condition(Aspect.PARTIAL),
+        before=stored.condition(ConditionType.PARTIAL),
         now=now,
         rules=Rules(
             options.timeout(pod_group.schedule_timeout),
@@ -94,8 +99,8 @@ def decide(
     whole = phase.is_scheduled(have, need)
     why = None if whole else watched.why
     if not whole and why is None:
-        why = pending.decide(group, snapshot=snapshot, options=options)
-    claim = snapshot.claims.get(group) if why and why.reason in _CLAIMING else None
+        why = pending.decide(group, view=view, options=options)
+    claim = view.claims.get(group) if why and why.reason in _CLAIMING else None
     statements = [
         conditions.scheduled(
             have,
@@ -126,27 +131,25 @@ def decide(
             pods,
             need=need,
             done=done,
-            broken={pod.node for pod in pods if pod.node and _is_broken(pod.node, snapshot)},
+            broken={pod.node for pod in pods if pod.node and _is_broken(pod.node, view)},
         ),
         look_again=_look_again(
             waits=bool(pods) and not whole,
             partial=split.look_again,
-            all_waiting=len(snapshot.queue),
+            all_waiting=len(view.queue),
         ),
     )
 
 
-def _jobs(
-    pod_group: PodGroupInfo, pods: Iterable[PodInfo], snapshot: Snapshot
-) -> phase.Jobs | None:
-    if not snapshot.has_unfinished_jobs(pod_group.key):
+def _jobs(pod_group: PodGroupInfo, pods: Iterable[PodInfo], view: ClusterView) -> phase.Jobs | None:
+    if not view.has_unfinished_jobs(pod_group.key):
         return None
-    done = pod_group.min_member - snapshot.quorum(pod_group)
-    return phase.Jobs(done, waves.replaced(pods, snapshot=snapshot))
+    done = pod_group.min_member - view.quorum(pod_group)
+    return phase.Jobs(done, waves.replaced(pods, view=view))
 
 
-def _is_broken(name: str, snapshot: Snapshot) -> bool:
-    node = snapshot.nodes.get(name)
+def _is_broken(name: str, view: ClusterView) -> bool:
+    node = view.nodes.get(name)
     return node is not None and not node.ready
 
 
@@ -163,11 +166,14 @@ def _changes(stored: PodGroupStatusInfo, status: PodGroupStatusInfo) -> Iterable
         before = stored.condition(now.type)
         if before is not None and before.reason == now.reason:
             continue
-        if now.type == Aspect.SCHEDULED:
+        if now.type == ConditionType.SCHEDULED:
             yield _notice(now, now.reason, "Scheduling", warning=now.reason in _BAD)
-        elif now.type == Aspect.PARTIAL and now.reason in {Told.PARTIAL_GANG, Told.EVICTED}:
-            action = "Evicting" if now.reason == Told.EVICTED else "Keeping"
-            yield _notice(now, Told.PARTIAL_GANG, action, warning=True)
+        elif now.type == ConditionType.PARTIAL and now.reason in {
+            EventReason.PARTIAL_GANG,
+            EventReason.EVICTED,
+        }:
+            action = "Evicting" if now.reason == EventReason.EVICTED else "Keeping"
+            yield _notice(now, EventReason.PARTIAL_GANG, action, warning=True)
 
 
 def _notice(condition: ConditionInfo, reason: str, action: str, *, warning: bool) -> Notice:
@@ -179,19 +185,19 @@ def _mixed_priorities(pods: Iterable[PodInfo]) -> Iterable[Notice]:
     if len(priorities) > 1:
         listed = ", ".join(map(str, priorities))
         note = f"its pods have the priorities {listed}; {priorities[0]} counts"
-        yield Notice(Told.MIXED_PRIORITIES, note, "Comparing", warning=True, key=listed)
+        yield Notice(EventReason.MIXED_PRIORITIES, note, "Comparing", warning=True, key=listed)
 
 
 def _policy(asked: str | None, watched: Watched) -> Iterable[Notice]:
-    """Yield what is to be told of an annotation that does not count."""
+    """Yield an Event about an annotation that does not count."""
     counts = partial.policy(asked, watched.default, watched.overrides)
     if asked is None or asked == counts:
         return
     if asked in set(OnPartial):
-        reason = Told.POLICY_LIMITED
+        reason = EventReason.POLICY_LIMITED
         note = f"{ON_PARTIAL_ANNOTATION}={asked} is not allowed by the settings; {counts} counts"
     else:
-        reason = Told.UNKNOWN_POLICY
+        reason = EventReason.UNKNOWN_POLICY
         note = f"{ON_PARTIAL_ANNOTATION} should be keep or evict; {counts} counts"
     yield Notice(reason, note, "Reading", warning=True, key=f"policy {asked}")
 
@@ -212,4 +218,6 @@ def _claim(claim: Claim | None) -> Iterable[Notice]:
         f"it needs more nodes than are left of the {claim.limit} on which the groups of its "
         "namespace may have claims: gang.claimNodesPercentage is the administrator's limit"
     )
-    yield Notice(Told.CLAIM_LIMITED, note, "Claiming", warning=True, key=f"claim {claim.limit}")
+    yield Notice(
+        EventReason.CLAIM_LIMITED, note, "Claiming", warning=True, key=f"claim {claim.limit}"
+    )

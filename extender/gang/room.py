@@ -4,48 +4,47 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from extender.resources.quantity import Resources, subtract
-from extender.state.nodes import NodeInfo
-from extender.state.pods import PodInfo
-from extender.state.snapshot import Snapshot
+from extender.state.cluster.records import NodeInfo, Shape
+from extender.state.cluster.view import ClusterView
 
 
 class Room(Enum):
     """The three questions that are asked of a gang that does not fit."""
 
     FREE = "free"
-    """What nobody takes and nobody else has kept for it."""
+    """What no pod takes, and no plan of another group keeps."""
     UNKEPT = "unkept"
-    """What nobody takes and the group keeps not already: is it others' plans and claims that are in
-    the way?"""
+    """What no pod takes and the group does not keep already: are others' plans and claims in the
+    way?"""
     EMPTY = "empty"
     """Everything there is: could it ever fit?"""
 
 
 def room_on(
-    node: NodeInfo, room: Room, *, snapshot: Snapshot, priority: int, group: str
+    node: NodeInfo, room: Room, *, view: ClusterView, priority: int, group: str
 ) -> Resources:
     """Return the amounts that a node has for a group of that priority; may be negative."""
     match room:
         case Room.FREE:
-            return snapshot.free(node, priority=priority, group=group)
+            return view.free(node, priority=priority, group=group)
         case Room.UNKEPT:
             left = dict(node.allocatable)
-            subtract(left, snapshot.used(node.name))
-            for assumption in snapshot.reserved(node.name).values():
-                if assumption.pod.group == group:
-                    subtract(left, assumption.pod.shape.requests)
+            subtract(left, view.used(node.name))
+            for uid, kept in view.planned_on(node.name).items():
+                if view.pods[uid].group == group:
+                    subtract(left, kept.amounts[node.name])
             return left
         case Room.EMPTY:
             return dict(node.allocatable)
 
 
-def without_room(pod: PodInfo, names: Iterable[str], snapshot: Snapshot) -> Iterator[str]:
-    """Yield the nodes on which the pod has no room as far as we know, whatever plans keep.
+def without_room(shape: Shape, names: Iterable[str], view: ClusterView) -> Iterator[str]:
+    """Yield the nodes on which a pod has no room as far as we know, whatever plans keep.
 
     A group that is denied is asked about often, and hundreds of nodes may be sent each time.
     """
-    nodes, used_on = snapshot.nodes, snapshot.used
-    asked = [(resource, amount) for resource, amount in pod.shape.requests.items() if amount]
+    nodes, used_on = view.nodes, view.used
+    asked = [(resource, amount) for resource, amount in shape.requests.items() if amount]
     for name in names:
         node = nodes.get(name)
         if node is None:

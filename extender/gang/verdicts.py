@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.api.wellknown import Reason
+from extender.api.reasons import Reason
 from extender.gang.lack import Lack
 
 
@@ -18,7 +18,7 @@ class Refuse:
 
     `reserve` is room to be kept all the same: the plan stands, the nodes sent just lack its node.
     `lost` says the opposite: what the plan kept for this pod is not to be had any more. `offered`
-    are all nodes that kube-scheduler knew for the pod, where it told all: with another one it may
+    are all nodes that kube-scheduler knew for the pod, where it sent all: with another one it may
     fit.
     """
 
@@ -45,7 +45,7 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OneNode:
     """One node, and room to be kept for these pods: node by UID."""
 
     node: str
@@ -54,7 +54,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Quorum: whoever waits is bound."""
+    """Quorum: the waiting members are bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,15 @@ class Wait:
     need: int
 
 
-FilterVerdict = Refuse | AnyNode | OneOf | Place
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What a group that has not started waits for."""
+
+    reason: Reason
+    message: str
+
+
+FilterVerdict = Refuse | AnyNode | OneOf | OneNode
 PermitVerdict = Allow | Wait | Refuse
 
 

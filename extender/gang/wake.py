@@ -1,6 +1,6 @@
-"""Whom to wake: pods that were refused are not tried again when the reason for it goes away.
+"""Which pods to wake: a refused pod is not tried again when the reason for it goes away.
 
-kube-scheduler knows nothing of PodGroups or of our plans, so it does not retry a refused pod when a
+kube-scheduler watches neither PodGroups nor our plans, so it does not retry a refused pod when a
 sibling appears, the PodGroup is made, or a plan gives its room back. A patch of the pod's metadata
 makes it try; taking our own scheduling gate away does too.
 """
@@ -8,18 +8,18 @@ makes it try; taking our own scheduling gate away does too.
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from extender.api.wellknown import Reason
+from extender.api.reasons import Reason
 from extender.gang import plan
 from extender.gang.post_filter import is_ours
 from extender.gang.pre_filter import KEPT_FOR_GANG, check_group
 from extender.gang.queue_sort import sort_key
+from extender.gang.unseen import NOT_SEEN
 from extender.gang.verdicts import NOT_ADMITTED
-from extender.gang.wake_for_room import Alone, Kind
-from extender.state.pods import PodInfo
-from extender.state.snapshot import Snapshot
+from extender.gang.wake_for_room import PodKind, UngroupedPods
+from extender.gang.wakers import Occasion, is_woken_by
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.view import ClusterView
 from extender.steps import PIECE, Steps
-
-_ROOM = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.RESERVED, Reason.WAITING_FOR_TURN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,45 +28,46 @@ class Wake:
 
     retry: tuple[PodInfo, ...] = ()
     ungate: tuple[PodInfo, ...] = ()
-    looked: frozenset[Kind] = frozenset()
+    looked: frozenset[PodKind] = frozenset()
     """What the next decision about room is to be asked with."""
 
 
 def decide_group(
     group: str,
     *,
-    snapshot: Snapshot,
-    hold_back: bool = False,
+    view: ClusterView,
+    gate_until_fit: bool = False,
     resting: Collection[str] = (),
 ) -> Wake:
-    """Return whom to wake after something about a group changed; `hold_back` as in `Options`.
+    """Return the pods to wake after a group changed; `gate_until_fit` as in `Options`.
 
-    Pods that are `resting`, by UID, could not be patched lately and have a pause of their own.
+    Pods that are `resting`, by UID, could not be patched lately and have a pause of their own. No
+    pod is woken that is bound or being bound.
 
-    Those that a plan keeps room for: somebody waits for them. Beyond that, with members missing
-    and nothing that speaks against a start, one pod is enough: the plan that it brings wakes the
-    others, and if there is no room only one was tried in vain.
+    Those that a plan keeps room for: their siblings wait for them. Beyond that, with members
+    missing and nothing that speaks against a start, one pod is enough: the plan that it brings
+    wakes the others, and if there is no room only one was tried in vain.
     """
-    ungate = _to_ungate(group, snapshot, hold_back=hold_back)
+    ungate = _to_ungate(group, view, gate_until_fit=gate_until_fit)
     if ungate:
         return Wake(ungate=tuple(pod for pod in ungate if pod.uid not in resting))
-    uids = (uid for uid in snapshot.refused_of(group) if uid not in resting)
-    pods = (snapshot.pods.get(uid) for uid in uids)
-    refused = [pod for pod in pods if pod is not None and pod.group == group]
-    expected = tuple(pod for pod in refused if snapshot.planned_node(pod.uid) is not None)
-    others = [pod for pod in refused if snapshot.refused[pod.uid].reason not in _ROOM]
-    if snapshot.claims and snapshot.tally(group).bound:
+    uids = (uid for uid in view.refused_of(group) if uid not in resting)
+    pods = (view.pods.get(uid) for uid in uids)
+    refused = [pod for pod in pods if pod is not None and _waits_for_node(pod, group, view)]
+    expected = tuple(pod for pod in refused if view.planned_node(pod.uid) is not None)
+    others = [pod for pod in refused if is_woken_by(Occasion.GROUP, view.refused[pod.uid].reason)]
+    if view.claims and view.tally(group).bound:
         others = refused  # a gang that has begun may take what is claimed by others
-    if not others or check_group(group, snapshot=snapshot) is not None:
+    if not others or check_group(group, view=view) is not None:
         return Wake(retry=expected)
     waited_for = {pod.uid for pod in expected}
     others = [pod for pod in others if pod.uid not in waited_for]
-    # Who was told already that the group never fits need not be the one that hears it again.
-    others.sort(key=lambda pod: snapshot.refused[pod.uid].reason == Reason.NEVER_FITS)
-    pod_group = snapshot.pod_group(group)
+    # A pod that was refused because the group never fits need not be tried again first.
+    others.sort(key=lambda pod: view.refused[pod.uid].reason == Reason.NEVER_FITS)
+    pod_group = view.pod_group(group)
     assert pod_group is not None
-    tally = snapshot.tally(group)
-    quorum = snapshot.quorum(pod_group)
+    tally = view.tally(group)
+    quorum = view.quorum(pod_group)
     if tally.assigned >= quorum:
         return Wake(retry=(*expected, *others))  # each of these is tried for itself
     if tally.committed >= quorum:
@@ -76,12 +77,12 @@ def decide_group(
 
 def deciding_room(
     *,
-    snapshot: Snapshot,
+    view: ClusterView,
     strict: bool = False,
     resting: Collection[str] = (),
-    looked: Collection[Kind] = (),
+    looked: Collection[PodKind] = (),
 ) -> Steps[Wake]:
-    """Return whom to wake after a plan gave room back, in the order in which they are to be tried.
+    """Return the pods to wake after a plan gave room back, in the order of their turns.
 
     Of each group the first that lacked room, in the order of the groups, or all of a group that
     has started; then of the pods without a group those that find room beside each other, and those
@@ -89,71 +90,77 @@ def deciding_room(
     `resting`, by UID, could not be patched lately. `looked` is what the decision before returned.
     """
     lacking: dict[str, list[PodInfo]] = {}
-    alone = Alone()
+    ungrouped = UngroupedPods()
     free: list[PodInfo] = []
-    for number, refusal in enumerate([*snapshot.refused.values()]):
+    for number, refusal in enumerate([*view.refused.values()]):
         if number % PIECE == 0:
             yield
         pod = refusal.pod
-        if pod.uid in resting:
+        if pod.uid in resting or view.bound_node(pod) is not None:
             continue
         if pod.group is None and refusal.reason == Reason.NOT_ADMITTED:
-            if snapshot.awaits_admission(pod) is None:
+            if view.awaits_admission(pod) is None:
                 free.append(pod)
         elif pod.group is None:
-            alone.add(pod)
-        elif refusal.reason in _ROOM or refusal.reason == Reason.NOT_ADMITTED:
+            ungrouped.add(pod)
+        elif is_woken_by(Occasion.ROOM, refusal.reason):
             lacking.setdefault(pod.group, []).append(pod)
-    found = yield from alone.with_room(snapshot, looked=looked)
-    order = _in_order(lacking, snapshot, strict=strict)
-    woken = (_for_room(group, lacking[group], snapshot) for group in order)
+    found = yield from ungrouped.with_room(view, looked=looked)
+    order = _in_order(lacking, view, strict=strict)
+    woken = (_for_room(group, lacking[group], view) for group in order)
     retry = (*(pod for pods in woken for pod in pods), *free, *found.pods)
     return Wake(retry=retry, looked=found.looked)
 
 
-def _in_order(groups: Iterable[str], snapshot: Snapshot, *, strict: bool) -> list[str]:
+def _waits_for_node(pod: PodInfo, group: str, view: ClusterView) -> bool:
+    return pod.group == group and view.bound_node(pod) is None
+
+
+def _in_order(groups: Iterable[str], view: ClusterView, *, strict: bool) -> list[str]:
     """Return groups in their order; where that is `strict`, only the first one in the queue."""
-    order = sorted(groups, key=lambda group: sort_key(group, snapshot=snapshot))
+    order = sorted(groups, key=lambda group: sort_key(group, view=view))
     if not strict:
         return order
-    behind = {*[group for group in order if group in snapshot.queue][1:]}
+    behind = {*[group for group in order if group in view.queue][1:]}
     return [group for group in order if group not in behind]
 
 
-def _for_room(group: str, pods: list[PodInfo], snapshot: Snapshot) -> list[PodInfo]:
+def _for_room(group: str, pods: list[PodInfo], view: ClusterView) -> list[PodInfo]:
     """Return one pod, whose plan wakes the others; all, where each is for itself by now."""
-    pod_group = snapshot.pod_group(group)
-    started = pod_group and snapshot.tally(group).assigned >= snapshot.quorum(pod_group)
+    pod_group = view.pod_group(group)
+    started = pod_group and view.tally(group).assigned >= view.quorum(pod_group)
     return pods if started else pods[:1]
 
 
-def _to_ungate(group: str, snapshot: Snapshot, *, hold_back: bool) -> tuple[PodInfo, ...]:
+def _to_ungate(group: str, view: ClusterView, *, gate_until_fit: bool) -> tuple[PodInfo, ...]:
     """Return the pods that only our gate holds back, once the group has enough of them.
 
     Where they are to be held back until there is room for them, those that a plan keeps it for;
-    and everybody in a group that has started, or whose pods kube-scheduler alone can judge.
+    and all pods of a group that has started, or whose pods kube-scheduler alone can judge.
     """
-    pod_group = snapshot.pod_group(group)
+    pod_group = view.pod_group(group)
     if pod_group is None:
         return ()
-    tally, quorum = snapshot.tally(group), snapshot.quorum(pod_group)
-    if not tally.behind_ours or len(tally.members) - len(tally.gated) < quorum:
+    tally, quorum = view.tally(group), view.quorum(pod_group)
+    if not tally.all_gated_by_us or len(tally.members) - len(tally.gated) < quorum:
         return ()
-    ours = tuple(snapshot.pods[uid] for uid in tally.behind_ours)
-    if not hold_back or tally.assigned >= quorum or not plan.is_readable(group, snapshot=snapshot):
+    ours = tuple(view.pods[uid] for uid in tally.all_gated_by_us)
+    if not gate_until_fit or tally.assigned >= quorum or not plan.is_readable(group, view=view):
         return ours
-    return tuple(pod for pod in ours if snapshot.planned_node(pod.uid) is not None)
+    return tuple(pod for pod in ours if view.planned_node(pod.uid) is not None)
 
 
 def refused_before(pod: PodInfo) -> Reason | None:
     """Return the reason to take for a refusal that an earlier run of this process left behind.
 
-    What was refused lives in memory; the pod's condition still says so after a restart.
+    Refusals live in memory; the pod's condition repeats one after a restart.
     """
     if pod.node is not None or pod.gates or pod.unschedulable is None:
         return None
     if NOT_ADMITTED in pod.unschedulable:
         return Reason.NOT_ADMITTED
+    if NOT_SEEN in pod.unschedulable:
+        return Reason.NOT_SEEN_YET
     if pod.group is None:
         return Reason.RESERVED if KEPT_FOR_GANG in pod.unschedulable else None
     return Reason.RECENTLY_DENIED if is_ours(pod.unschedulable, pod.group) else None

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from typing import Final
 
-from extender.gang.feasibility import is_feasible
+from extender.fit.feasibility import is_feasible
 from extender.gang.fit import fits
 from extender.resources.quantity import Resources, add, subtract
-from extender.state.nodes import NodeInfo
-from extender.state.pods import PodInfo, Shape
-from extender.state.snapshot import Snapshot
+from extender.state.cluster.records import NodeInfo, PodInfo, Shape
+from extender.state.cluster.view import ClusterView
 from extender.steps import Steps
 
 MOST_LOOKS: Final = 10_000
@@ -22,33 +21,35 @@ MOST_LOOKS: Final = 10_000
 
 MOST_OF_A_KIND: Final = MOST_LOOKS // 4
 """More pods of one kind never find room in one decision: each that does costs four looks."""
-Kind = tuple[Shape, int]
+PodKind = tuple[Shape, int]
 """Pods of one shape and one priority: what has no room for one has none for the others."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PodsWithRoom:
     """Pods that find room; `looked` as the next decision is to be asked."""
 
     pods: tuple[PodInfo, ...]
-    looked: frozenset[Kind]
+    looked: frozenset[PodKind]
 
 
-class Alone:
+class UngroupedPods:
     """Pods without a group that lack room, by kind."""
 
     def __init__(self) -> None:
-        self._kinds: dict[Kind, list[PodInfo]] = {}
+        self._kinds: dict[PodKind, list[PodInfo]] = {}
 
     def add(self, pod: PodInfo) -> None:
-        """Take in a pod; of a kind with very many pods the oldest ones stay."""
+        """Add a pod; of a kind with very many pods only the oldest are kept."""
         there = self._kinds.setdefault((pod.shape, pod.priority), [])
         there.append(pod)
         if len(there) >= 2 * MOST_OF_A_KIND:
             there.sort(key=_age)
             del there[MOST_OF_A_KIND:]
 
-    def with_room(self, snapshot: Snapshot, *, looked: Collection[Kind] = ()) -> Steps[Found]:
+    def with_room(
+        self, view: ClusterView, *, looked: Collection[PodKind] = ()
+    ) -> Steps[PodsWithRoom]:
         """Return the pods that find room beside each other, by priority and age.
 
         Kinds that earlier decisions have `looked` for come last, so that each has its turn, though
@@ -66,7 +67,7 @@ class Alone:
             order.append((_turn(kind in before, pods[0], number), next(rest), rest))
             yield
         heapify(order)
-        found, begun, rooms = list[PodInfo](), set[Kind](), _Rooms(snapshot)
+        found, begun, rooms = list[PodInfo](), set[PodKind](), _Rooms(view)
         while order and rooms.may_look:
             turn, pod, rest = order[0]
             begun.add((pod.shape, pod.priority))
@@ -78,25 +79,25 @@ class Alone:
                 heappop(order)
             else:
                 heapreplace(order, (_turn(turn[0], following, turn[-1]), following, rest))
-        return Found(tuple(found), frozenset() if rooms.may_look else before | begun)
+        return PodsWithRoom(tuple(found), frozenset() if rooms.may_look else before | begun)
 
 
 def _age(pod: PodInfo) -> float:
     return pod.created
 
 
-def _turn(late: bool, pod: PodInfo, number: int) -> tuple[bool, int, float, int]:  # noqa: FBT001
-    return late, -pod.priority, pod.created, number
+def _turn(looked_before: bool, pod: PodInfo, number: int) -> tuple[bool, int, float, int]:  # noqa: FBT001
+    return looked_before, -pod.priority, pod.created, number
 
 
 class _Rooms:
     """What is left on each node, and how far each kind of pods has looked: rooms only shrink."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
         self._taken: dict[str, Resources] = {}
         self._looks = MOST_LOOKS
-        self._cursors: dict[Kind, tuple[Iterator[NodeInfo], NodeInfo | None]] = {}
+        self._cursors: dict[PodKind, tuple[Iterator[NodeInfo], NodeInfo | None]] = {}
 
     @property
     def may_look(self) -> bool:
@@ -106,7 +107,7 @@ class _Rooms:
     def take(self, pod: PodInfo) -> bool:
         """Return whether a node has room for a pod, and take that room."""
         kind = (pod.shape, pod.priority)
-        nodes, node = self._cursors.get(kind) or (iter(self._snapshot.nodes.values()), None)
+        nodes, node = self._cursors.get(kind) or (iter(self._view.nodes.values()), None)
         node = next(nodes, None) if node is None else node
         while node is not None and self._looks > 0 and not self._has_room(pod, node):
             node = next(nodes, None)
@@ -118,13 +119,13 @@ class _Rooms:
 
     def _has_room(self, pod: PodInfo, node: NodeInfo) -> bool:
         self._looks -= 1
-        used = self._snapshot.used(node.name)
+        used = self._view.used(node.name)
         asked = pod.shape.requests
         if any(used.get(r, 0) + n > node.allocatable.get(r, 0) for r, n in asked.items() if n):
             return False
         if not is_feasible(pod.shape, node):
             return False
         self._looks -= 3  # adding up costs more than a look
-        free = self._snapshot.free(node, priority=pod.priority)
+        free = self._view.free(node, priority=pod.priority)
         subtract(free, self._taken.get(node.name, {}))
         return fits(asked, free)

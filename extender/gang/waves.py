@@ -1,6 +1,6 @@
-"""Jobs that run more pods than they run at once: who takes the place of a pod that succeeded.
+"""Jobs that run more pods than they run at once: which pod replaces one that succeeded.
 
-Such a pod counts as done only while nobody has its place: then the next wave may be as far from
+Such a pod counts as done only while no pod has its place: then the next wave may be as far from
 running as the first one was. All of this is read from pods that are there, so that it is the same
 whether or not the Job's own count, which comes later, has them already.
 """
@@ -8,12 +8,11 @@ whether or not the Job's own count, which comes later, has them already.
 from collections import Counter
 from collections.abc import Iterable
 
-from extender.state.jobs import JobInfo
-from extender.state.pods import PodInfo
-from extender.state.snapshot import Snapshot
+from extender.state.cluster.records import JobInfo, PodInfo
+from extender.state.cluster.view import ClusterView
 
 
-def replaced(pods: Iterable[PodInfo], *, snapshot: Snapshot) -> int:
+def replaced(pods: Iterable[PodInfo], *, view: ClusterView) -> int:
     """Return how many succeeded pods of a group others have been made in place of."""
     alive: Counter[str] = Counter()
     succeeded: Counter[str] = Counter()
@@ -27,7 +26,7 @@ def replaced(pods: Iterable[PodInfo], *, snapshot: Snapshot) -> int:
     return sum(
         count - _left(job, count, alive=alive[uid])
         for uid, count in succeeded.items()
-        if (job := snapshot.job(uid)) is not None
+        if (job := view.job(uid)) is not None
     )
 
 

@@ -42,7 +42,7 @@ class Account:
 
     @property
     def user(self) -> str:
-        """The name that the API server knows it by."""
+        """Its name in the API server."""
         return f"system:serviceaccount:{self.namespace}:{self.name}"
 
 

@@ -1,4 +1,4 @@
-"""What is to be done about a job and its workload: values that a shell carries out in order.
+"""Actions on a job and its workload: values that a shell carries out in order.
 
 A shell that fails at one leaves the rest: the next decision sees what is left to do.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.jobs.fields import Object
-from extender.jobs.generic_job import Step
+from extender.jobs.steps import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,12 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class _OnWorkload:
+    key: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class CreateWorkload:
     """Make the workload of a job."""
 
@@ -29,57 +35,47 @@ class CreateWorkload:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateWorkload:
+class UpdateWorkload(_OnWorkload):
     """Change the spec of a workload: `spec` is a merge patch of it."""
 
-    key: str
-    uid: str
     spec: Object
     note: Note
 
 
 @dataclass(frozen=True, slots=True)
-class AdoptWorkload:
+class AdoptWorkload(_OnWorkload):
     """Make the job the controller of a workload that was there before: a patch of metadata."""
 
-    key: str
-    uid: str
     metadata: Object
     note: None = None
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteWorkload:
+class DeleteWorkload(_OnWorkload):
     """Delete a workload. Its finalizer is dropped by an action before."""
 
-    key: str
-    uid: str
     note: Note
 
 
 @dataclass(frozen=True, slots=True)
-class FinishWorkload:
-    """Say that a workload has ended for good: its condition Finished becomes True."""
+class FinishWorkload(_OnWorkload):
+    """Set the condition Finished of a workload to True."""
 
-    key: str
-    uid: str
     reason: str
     message: str
     note: Note
 
 
 @dataclass(frozen=True, slots=True)
-class DropFinalizer:
-    """Take our finalizer away from a workload."""
+class DropFinalizer(_OnWorkload):
+    """Remove our finalizer from a workload."""
 
-    key: str
-    uid: str
     note: None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MakePodGroup:
-    """Make a PodGroup for the pods of a job, or have it want as many as this."""
+    """Make the PodGroup of a job's pods, or change its minMember."""
 
     namespace: str
     name: str
@@ -87,14 +83,14 @@ class MakePodGroup:
     owners: list[Object]
     done: int = 0
     """How many of them are done since."""
-    rooms: Mapping[str, Mapping[str, int]] | None = None
-    """Amounts by node that were found for its pods, where nodes were asked."""
+    room_of: str = ""
+    """The key of the workload whose room, found at its admission, is granted to the PodGroup."""
     note: None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DropGrant:
-    """Have no room kept for a PodGroup any more."""
+    """Withdraw the room that a PodGroup was granted."""
 
     namespace: str
     name: str
@@ -114,11 +110,11 @@ class StopJob:
     """Stop the job by these writes, in this order; there may be more to do when pods have ended."""
 
     reason: str
-    """Why: the reason of an eviction, or a word of our own."""
+    """The reason of the eviction, or a `JobReason`."""
     message: str
     steps: tuple[Step, ...]
     note: Note | None
-    """None where it was told when the stop began."""
+    """None where the Event was written when the stop began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,39 +126,33 @@ class FinalizeJob:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseQuota:
+class ReleaseQuota(_OnWorkload):
     """Give the quota of an evicted workload back.
 
     The admission goes, QuotaReserved and Admitted become False, and Requeued what is said here.
     """
 
-    key: str
-    uid: str
     requeued: bool
     """Whether it may be admitted again at once."""
     reason: str
     message: str
     reclaimable: Mapping[str, int] = field(default_factory=dict)
-    """What stays told of the pods that are done."""
+    """The `reclaimablePods` that stay."""
     note: None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SetReclaimable:
+class SetReclaimable(_OnWorkload):
     """Write which pods are done, by pod set."""
 
-    key: str
-    uid: str
     counts: Mapping[str, int]
     note: None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SetPodsReady:
+class SetPodsReady(_OnWorkload):
     """Write the condition PodsReady."""
 
-    key: str
-    uid: str
     ready: bool
     reason: str
     message: str
@@ -170,8 +160,8 @@ class SetPodsReady:
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
-    """Tell the job why nothing is done for it."""
+class ReportRefusal:
+    """Report in an Event why nothing is done for the job."""
 
     reason: str
     message: str
@@ -197,8 +187,12 @@ Action = (
     | ReleaseQuota
     | SetReclaimable
     | SetPodsReady
-    | Refuse
+    | ReportRefusal
 )
 Actions = tuple[Action, ...]
+StatusChange = FinishWorkload | ReleaseQuota | SetReclaimable | SetPodsReady
+"""What changes the status of a workload."""
+WorkloadChange = UpdateWorkload | AdoptWorkload | DeleteWorkload | DropFinalizer | StatusChange
+"""What changes a workload that exists."""
 
 NONE: Final[Actions] = ()

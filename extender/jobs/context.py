@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from extender.api.job_overrides import Overrides
-from extender.jobs.readiness import Progress
-from extender.state.queues.records import (
+from extender.jobs.readiness import JobProgress
+from extender.state.queue.records import (
     FlavorInfo,
     PriorityClassInfo,
     WorkloadInfo,
@@ -26,6 +26,18 @@ class Ancestor:
 
 
 @dataclass(frozen=True, slots=True)
+class PodGroupState:
+    """What is known of the PodGroup of a workload's pods, whether or not it exists."""
+
+    made_by_queue: bool = False
+    """Whether the ClusterQueue that admitted it makes a PodGroup for pods that bring none."""
+    size: tuple[int, int] | None = None
+    """Its minMember, and how many of these are known to be done; None where it does not exist."""
+    granted: bool = False
+    """Whether its status grants room."""
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """What is asked for in the settings, and what the job refers to."""
 
@@ -40,18 +52,15 @@ class Context:
     """The workload that the job names, where it names one and it is there."""
     is_taken: Callable[[str], bool] = lambda _: False
     """Whether a Workload of another job, or of none, has a name in the job's namespace."""
-    makes_pod_groups: Callable[[str], bool] = lambda _: False
-    """Whether jobs of a ClusterQueue get a PodGroup where their pods bring none."""
-    rooms: Callable[[str], Mapping[str, Mapping[str, int]] | None] = lambda _: None
-    """The room on nodes that was found for a workload when it was admitted."""
-    group_size: Callable[[str], tuple[int, int] | None] = lambda _: None
-    """What a PodGroup, by `namespace/name`, wants, and how many of that are known to be done; None
-    where there is none."""
-    is_granted: Callable[[str], bool] = lambda _: False
-    """Whether room for a PodGroup is stored in its status."""
+    pod_groups: Mapping[str, PodGroupState] = field(default_factory=dict)
+    """By key of the job's workloads."""
     wait_for_pods_ready: bool = False
-    progress: Progress = field(default_factory=Progress)
+    progress: JobProgress = field(default_factory=JobProgress)
     release_quota: ReleaseQuota = "OnTerminating"
     """As the ClusterQueue says, or the settings."""
     overrides: Overrides = field(default_factory=Overrides)
     """What the ClusterQueue lets the job change of its settings."""
+
+    def pod_group(self, workload: WorkloadInfo) -> PodGroupState:
+        """Return what is known of the PodGroup of a workload's pods."""
+        return self.pod_groups.get(workload.key, PodGroupState())

@@ -51,7 +51,7 @@ def times(one: int, other: int) -> int:
 
 
 def whole(said: str) -> int:
-    """Return a whole number of zero or more that somebody wrote; 0 for what is none."""
+    """Return the whole number of zero or more that a text is; 0 for any other text."""
     return values.whole(said) or 0
 
 

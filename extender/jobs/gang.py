@@ -5,7 +5,7 @@ what is left of it. Some of what is done may have quota yet, for a restart of al
 for it.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -13,34 +13,28 @@ from typing import Final
 import msgspec
 
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
-from extender.jobs import fields, names
+from extender.jobs import fields
 from extender.jobs.actions import MakePodGroup
-from extender.jobs.batch_job import BatchJob
 from extender.jobs.fields import Object
-from extender.jobs.generic_job import GenericJob, is_remembering, is_staged
-from extender.jobs.templates import is_copied
-from extender.jobs.workload import owners
-from extender.state.queues.records import Admission, WorkloadInfo
-from extender.state.queues.usage import remaining
+from extender.jobs.job import GenericJob
+from extender.jobs.kinds.batch_job import BatchJob
+from extender.jobs.templates import group_name, is_copied
+from extender.state.queue.records import AdmissionInfo, WorkloadInfo
+from extender.state.queue.usage import remaining
 
 _TEMPLATES: Final = 4096
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
-def group_of(workload: WorkloadInfo) -> str:
+def pod_group_key(workload: WorkloadInfo) -> str:
     """Return `namespace/name` of the PodGroup that a workload's pods have, or would have."""
-    return f"{workload.meta.namespace}/{_brought(workload) or made_name(workload)}"
-
-
-def made_name(workload: WorkloadInfo) -> str:
-    """Return the name of the PodGroup that is made for a workload: its own, as a label may be."""
-    return names.group_name(workload.meta.name)
+    return f"{workload.meta.namespace}/{_brought(workload) or group_name(workload.meta.name)}"
 
 
 def made_for(workload: str) -> str:
     """Return `namespace/name` of the PodGroup that is made for a Workload, by `namespace/name`."""
     namespace, _, name = workload.partition("/")
-    return f"{namespace}/{names.group_name(name)}"
+    return f"{namespace}/{group_name(name)}"
 
 
 def pod_group(job: GenericJob, workload: WorkloadInfo) -> MakePodGroup | None:
@@ -52,17 +46,16 @@ def pod_group(job: GenericJob, workload: WorkloadInfo) -> MakePodGroup | None:
 
 
 def regrouped(
-    job: GenericJob, workload: WorkloadInfo, wants: Callable[[str], tuple[int, int] | None]
+    job: GenericJob, workload: WorkloadInfo, wanted: tuple[int, int] | None
 ) -> MakePodGroup | None:
-    """Return the PodGroup of a job that runs where it is gone, or wants others than can come.
+    """Return the PodGroup of a job that runs where it is gone, or asks for pods that cannot come.
 
     A pod that is made in place of another would wait for siblings that are done. Of a Job the state
-    counts them itself. `wants` tells minMember, and how many of those are known to be done.
+    counts them itself. `wanted` is minMember, and how many of those are known to be done.
     """
     if workload.admission is None or not _was_made(job, workload):
         return None
     left = _left(job, workload, workload.admission)
-    wanted = wants(group_of(workload))
     if wanted is None:
         return _made(job, workload, left) if left else None
     size, done = wanted
@@ -73,30 +66,21 @@ def regrouped(
 
 
 def _was_made(job: GenericJob, workload: WorkloadInfo) -> bool:
-    name = made_name(workload)
+    name = group_name(workload.meta.name)
     return not _brought(workload) and any(brought_by(p.template) == name for p in job.pod_sets())
 
 
-def _left(job: GenericJob, workload: WorkloadInfo, held: Admission) -> int:
+def _left(job: GenericJob, workload: WorkloadInfo, held: AdmissionInfo) -> int:
     """Return how many pods have still to run that start together."""
-    late = late_pod_sets(job)
-    done = job.done_pods() if is_remembering(job) else {}
+    late, done = job.late_pod_sets(), job.done_pods()
     given = (each for each in held.assignments if each.name not in late)
     return sum(remaining(each, workload, done) for each in given)
 
 
 def _made(job: GenericJob, workload: WorkloadInfo, members: int) -> MakePodGroup:
-    return MakePodGroup(workload.meta.namespace, made_name(workload), members, _owner(job))
-
-
-def late_pod_sets(job: GenericJob) -> Collection[str]:
-    """Return the pod sets whose pods are made only when others run: no gang may wait for them."""
-    return job.late_pod_sets() if is_staged(job) else ()
-
-
-def _owner(job: GenericJob) -> list[Object]:
     plain = ("apiVersion", "kind", "name", "uid")
-    return [{name: each[name] for name in plain} for each in owners(job)]
+    owners: list[Object] = [{name: each[name] for name in plain} for each in job.owners()]
+    return MakePodGroup(workload.meta.namespace, group_name(workload.meta.name), members, owners)
 
 
 def _brought(workload: WorkloadInfo) -> str:

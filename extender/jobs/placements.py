@@ -3,11 +3,13 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+import msgspec
+
+from extender.api import wellknown
 from extender.api.core_v1 import Toleration
 from extender.api.wellknown import POD_GROUP_LABEL
-from extender.jobs import names
 from extender.jobs.templates import Placement, PlacementError
-from extender.state.queues.records import Assignment, FlavorInfo, WorkloadInfo
+from extender.state.queue.records import Assignment, FlavorInfo, WorkloadInfo
 
 
 class FlavorNotFoundError(LookupError):
@@ -28,7 +30,7 @@ def placements_of(
     """
     if workload.admission is None:
         return ()
-    said = {names.WORKLOAD: workload.meta.name}
+    said = {wellknown.WORKLOAD_ANNOTATION: workload.meta.name}
     return tuple(
         replace(_placement(each, flavors, "" if each.name in late else group), annotations=said)
         for each in workload.admission.assignments
@@ -51,18 +53,10 @@ def _placement(given: Assignment, flavors: Mapping[str, FlavorInfo], group: str)
         count=given.count,
         node_selector=selector,
         tolerations=tuple(_as_json(each) for each in tolerations),
-        labels={names.PODSET: given.name, **({POD_GROUP_LABEL: group} if group else {})},
+        labels={wellknown.PODSET_LABEL: given.name, **({POD_GROUP_LABEL: group} if group else {})},
     )
 
 
 def _as_json(toleration: Toleration) -> dict[str, object]:
-    said = {
-        "key": toleration.key,
-        "operator": toleration.operator,
-        "value": toleration.value,
-        "effect": toleration.effect,
-    }
-    given: dict[str, object] = {name: text for name, text in said.items() if text}
-    if toleration.toleration_seconds is not None:
-        given["tolerationSeconds"] = toleration.toleration_seconds
-    return given
+    said: dict[str, object] = msgspec.to_builtins(toleration)
+    return {name: each for name, each in said.items() if each not in ("", None)}

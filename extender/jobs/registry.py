@@ -4,20 +4,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Final, cast
+from typing import Final
 
-from extender.jobs.batch_job import BatchJob
 from extender.jobs.fields import Object
-from extender.jobs.generic_job import GenericJob, Remembering, is_remembering
-from extender.jobs.jobset import JobSet
-from extender.jobs.kubeflow import MPIJob, PyTorchJob, TFJob, XGBoostJob
-from extender.jobs.pod import Pod, pod_of, read
-from extender.jobs.pod_group import PodGroup, group_of, may_concern
-from extender.jobs.ray import RayJob
+from extender.jobs.job import GenericJob
+from extender.jobs.kinds.batch_job import BatchJob
+from extender.jobs.kinds.jobset import JobSet
+from extender.jobs.kinds.mpi_job import MPIJob
+from extender.jobs.kinds.pod import PlainPod, pod_of, read
+from extender.jobs.kinds.pod_group import PodGroupJob, group_name_of, may_concern
+from extender.jobs.kinds.pytorch_job import PyTorchJob
+from extender.jobs.kinds.ray_job import RayJob
+from extender.jobs.kinds.tf_job import TFJob
+from extender.jobs.kinds.xgboost_job import XGBoostJob
 
 
 class IntegrationError(ValueError):
-    """What was named is no integration."""
+    """The reference names no integration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +34,16 @@ class Integration:
     version: str
     plural: str
     build: Callable[[Object], GenericJob]
-    compose: Callable[[Sequence[Pod]], GenericJob] | None = None
+    compose: Callable[[Sequence[PlainPod]], GenericJob] | None = None
     """Makes one job of several objects, where the kind can."""
-    read: Callable[[bytes], Pod] | None = None
+    read: Callable[[bytes], PlainPod] | None = None
     """Reads one of these objects out of JSON, where the kind can."""
     group_of: Callable[[Object], str] | None = None
-    """Tells which objects of a namespace are one job; nothing is one alone."""
+    """Returns which objects of a namespace are one job, as a name; an empty one is a job alone."""
     done: Callable[[Object], Mapping[str, int]] | None = None
-    """Tells which pods of an object no start makes any more, where the kind can (`Remembering`)."""
+    """Returns `GenericJob.done_pods` of an object, where the kind has any."""
     concerns: Callable[[bytes], bool] | None = None
-    """Tells of an object as JSON whether it may be a job; of others only metadata is kept."""
+    """Returns whether an object, as JSON, may be a job; of other objects only metadata is kept."""
     templates: tuple[str, ...] = ()
     """Where its pod templates are, as `jobs/access.py` has paths; nothing where it does not say."""
     changes: tuple[str, ...] = ()
@@ -60,7 +63,7 @@ class Integration:
         source.setdefault("kind", self.kind)
         return self.build(source)
 
-    def wrap_all(self, members: Sequence[Pod]) -> GenericJob:
+    def wrap_all(self, members: Sequence[PlainPod]) -> GenericJob:
         """Return objects as one job; there is at least one."""
         if self.compose is None:
             raise TypeError(f"several objects are no job of kind {self.kind}")
@@ -106,27 +109,26 @@ def load(reference: str) -> Integration:
 
 
 def described(found: object) -> Integration:
-    """Return the integration that a class is; IntegrationError where it does not say so."""
+    """Return the integration of a class; IntegrationError where the class is incomplete."""
     if not isinstance(found, type):
         raise IntegrationError(f"{found!r} is not a class")
     missing = [name for name in _SAID if not isinstance(getattr(found, name, None), str)]
     if missing:
-        raise IntegrationError(f"{found.__name__} does not say its {', '.join(missing)}")
-    lacks = sorted(name for name in _required() if not callable(getattr(found, name, None)))
+        raise IntegrationError(f"{found.__name__} does not set its {', '.join(missing)}")
+    if not issubclass(found, GenericJob):
+        raise IntegrationError(f"{found.__name__} is no subclass of extender.jobs.job.GenericJob")
+    lacks = sorted(found.__abstractmethods__)
     if lacks:
         raise IntegrationError(f"{found.__name__} lacks {', '.join(lacks)}")
-    name, kind, group, version, plural = (str(getattr(found, each)) for each in _SAID)
-    build = cast("Callable[[Object], GenericJob]", found)
-    done = partial(_done, build) if issubclass(found, Remembering) else None
     suspend = ".".join(_paths(found, "suspend_path"))
     return Integration(
-        name,
-        kind,
-        group,
-        version,
-        plural,
-        build,
-        done=done,
+        found.integration,
+        found.kind,
+        found.group,
+        found.version,
+        found.plural,
+        found,
+        done=None if found.done_pods is GenericJob.done_pods else partial(_done, found),
         templates=_paths(found, "template_paths"),
         changes=tuple(filter(None, (suspend, *_paths(found, "changed_paths")))),
     )
@@ -142,22 +144,24 @@ def _paths(found: type, name: str) -> tuple[str, ...]:
 def _done(build: Callable[[Object], GenericJob], source: Object) -> Mapping[str, int]:
     job = build(source)
     try:
-        return job.done_pods() if is_remembering(job) else {}
-    except Exception:  # noqa: BLE001 - a kind that others added: the look at the job tells
+        return job.done_pods()
+    except Exception:  # noqa: BLE001 - a kind that others added: its reconcile reports the error
         return {}
 
 
-def _required() -> set[str]:
-    return {name for name in vars(GenericJob) if not name.startswith("_")} - {"object"}
-
-
 def _pods() -> Integration:
-    said = (getattr(PodGroup, each) for each in _SAID)
-    name, kind, group, version, plural = map(str, said)
-
     def alone(pod: Object) -> GenericJob:
-        return PodGroup([pod_of(pod)])
+        return PodGroupJob([pod_of(pod)])
 
     return Integration(
-        name, kind, group, version, plural, alone, PodGroup, read, group_of, concerns=may_concern
+        PodGroupJob.integration,
+        PodGroupJob.kind,
+        PodGroupJob.group,
+        PodGroupJob.version,
+        PodGroupJob.plural,
+        alone,
+        PodGroupJob,
+        read,
+        group_name_of,
+        concerns=may_concern,
     )

@@ -1,51 +1,25 @@
-"""How a job is started and stopped: the writes, in the order in which they are sent."""
+"""Writes that start, stop or tidy up a job, as merge patches (RFC 7386) and deletions."""
 
-from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 
 from extender.jobs import fields
 from extender.jobs.fields import Object
-from extender.jobs.generic_job import GenericJob, PodSet, Step, is_stepping
-from extender.jobs.patch import merge_patch, replaces_list
-from extender.jobs.templates import Placement
 
 
-def start_steps(job: GenericJob, placements: Sequence[Placement]) -> tuple[Step, ...]:
-    """Return the writes that start a job; PlacementError where it cannot run as it was placed."""
-    if is_stepping(job):
-        return tuple(job.start_steps(placements))
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One write of a start or a stop.
 
-    def start(changed: GenericJob) -> None:
-        changed.inject_node_selectors(placements)
-        changed.unsuspend()
+    `patch` is a merge patch; for a deletion it is the body of the DELETE. The UID in it is a
+    precondition, and so is the resourceVersion where there is one.
+    """
 
-    return one_step(job, start)
-
-
-def stop_steps(job: GenericJob, pod_sets: Sequence[PodSet] | None) -> tuple[Step, ...]:
-    """Return the writes that stop a job and restore its templates, if it is known how they were."""
-    if is_stepping(job):
-        return tuple(job.stop_steps(pod_sets))
-
-    def stop(changed: GenericJob) -> None:
-        changed.suspend()
-        if pod_sets is not None:
-            changed.restore_node_selectors(pod_sets)
-
-    return one_step(job, stop)
-
-
-def is_stopping(job: GenericJob) -> bool:
-    """Return whether a stop was begun and not ended."""
-    return is_stepping(job) and job.is_stopping()
-
-
-def one_step(job: GenericJob, change: Callable[[GenericJob], None]) -> tuple[Step, ...]:
-    """Return the one write that makes of a job what `change` makes of a copy, if it is a change."""
-    changed = deepcopy(job)
-    change(changed)
-    patch = merge_patch(job.object, changed.object)
-    return (guarded(patch, job.object),) if patch else ()
+    patch: Object
+    subresource: str = ""
+    member: str = ""
+    """The name of the object, for a composed job."""
+    delete: bool = False
 
 
 def guarded(patch: Object, source: Object, *, subresource: str = "") -> Step:
@@ -55,3 +29,32 @@ def guarded(patch: Object, source: Object, *, subresource: str = "") -> Step:
     precondition = {name: text for name, text in known.items() if text}
     metadata = {**fields.mapping(patch, "metadata"), **precondition}
     return Step({**patch, "metadata": metadata}, subresource)
+
+
+def merge_patch(before: Object, after: Object) -> Object:
+    """Return the patch that makes `after` of `before`; empty where they are equal.
+
+    A list is replaced as a whole. A null in `after` counts as a field that is not there.
+    """
+    patch: Object = {
+        name: None for name, old in before.items() if old is not None and after.get(name) is None
+    }
+    for name, new in after.items():
+        old = before.get(name)
+        if new is None or new is old or new == old:
+            continue
+        if isinstance(new, dict):
+            # Also where nothing was there: a null inside would mean a field to take away.
+            inner = merge_patch(old if isinstance(old, dict) else {}, new)
+            if inner or not isinstance(old, dict):
+                patch[name] = inner
+        else:
+            patch[name] = deepcopy(new)
+    return patch
+
+
+def replaces_list(patch: object) -> bool:
+    """Return whether a patch replaces a list as a whole."""
+    if isinstance(patch, dict):
+        return any(map(replaces_list, patch.values()))
+    return isinstance(patch, list)

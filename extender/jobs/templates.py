@@ -1,14 +1,16 @@
-"""What a pod template is given when its job is admitted, and takes back when it is not.
+"""What a start writes into a pod template, and what a stop restores.
 
-Only scheduling directives are touched: labels, annotations, node selector and tolerations.
+Only scheduling directives change: labels, annotations, node selector, tolerations and gates.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha1
 from typing import Final
 
+from extender.api import wellknown
 from extender.api.wellknown import POD_GROUP_LABEL
-from extender.jobs import fields, names
+from extender.jobs import fields
 from extender.jobs.fields import Object
 
 _DIRECTIVES: Final = (
@@ -16,10 +18,12 @@ _DIRECTIVES: Final = (
     ("metadata", "annotations"),
     ("spec", "nodeSelector"),
 )
-_OURS: Final = frozenset((names.WORKLOAD, names.PODSET))
-"""Written by us alone: a job that is the copy of one that ran carries those of the other."""
+_OURS: Final = frozenset((wellknown.WORKLOAD_ANNOTATION, wellknown.PODSET_LABEL))
+"""Written by us alone. The copy of a job that ran carries those of the other job."""
 _TOLERATIONS: Final = ("spec", "tolerations")
 _GATES: Final = ("spec", "schedulingGates")
+_LONGEST_LABEL: Final = 63
+_HASH_LENGTH: Final = 5
 _MAY_DIFFER: Final[Mapping[str, frozenset[str]]] = {
     "metadata": frozenset(("labels", "annotations")),
     "spec": frozenset(("nodeSelector", "tolerations", "schedulingGates")),
@@ -27,12 +31,12 @@ _MAY_DIFFER: Final[Mapping[str, frozenset[str]]] = {
 
 
 class PlacementError(ValueError):
-    """A template asks for something else than what it would be given."""
+    """A template conflicts with what it would be given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What the pods of one pod set are given at the start."""
+    """What a start gives to the pods of one pod set."""
 
     name: str
     count: int
@@ -43,8 +47,10 @@ class Placement:
 
 
 def inject(template: Object, placement: Placement) -> None:
-    """Add to a template what its pods are given; PlacementError where it wants something else."""
-    if fields.annotation(template, names.WORKLOAD) != placement.annotations.get(names.WORKLOAD):
+    """Add a placement to a template. Raises PlacementError where they conflict."""
+    if fields.annotation(template, wellknown.WORKLOAD_ANNOTATION) != placement.annotations.get(
+        wellknown.WORKLOAD_ANNOTATION
+    ):
         _forget_copied(template)
     given = (placement.labels, placement.annotations, placement.node_selector)
     for (part, name), wanted in zip(_DIRECTIVES, given, strict=True):
@@ -64,7 +70,9 @@ def inject(template: Object, placement: Placement) -> None:
 def is_copied(template: Mapping[str, object]) -> bool:
     """Return whether a template names the PodGroup that was made for another job's workload."""
     group = fields.label(template, POD_GROUP_LABEL)
-    return bool(group) and group == names.group_name(fields.annotation(template, names.WORKLOAD))
+    return bool(group) and group == group_name(
+        fields.annotation(template, wellknown.WORKLOAD_ANNOTATION)
+    )
 
 
 def _forget_copied(template: Object) -> None:
@@ -72,8 +80,16 @@ def _forget_copied(template: Object) -> None:
         del fields.ensure(template, "metadata", "labels")[POD_GROUP_LABEL]
 
 
+def group_name(workload: str) -> str:
+    """Return the name of the PodGroup that is made for a workload: its own, as a label may be."""
+    if len(workload) <= _LONGEST_LABEL:
+        return workload
+    suffix = sha1(workload.encode(), usedforsecurity=False).hexdigest()[:_HASH_LENGTH]
+    return f"{workload[: _LONGEST_LABEL - _HASH_LENGTH - 1].rstrip('-.')}-{suffix}"
+
+
 def restore(template: Object, original: Mapping[str, object]) -> None:
-    """Give a template the scheduling directives of the original again."""
+    """Restore the scheduling directives of the original in a template."""
     for part, name in (*_DIRECTIVES, _TOLERATIONS, _GATES):
         before = fields.value(original, part, name)
         if before or fields.value(template, part, name):
@@ -83,7 +99,7 @@ def restore(template: Object, original: Mapping[str, object]) -> None:
 def plain(found: object) -> object:
     """Return a value with fractions as text: the only ones in a template are quantities.
 
-    A kind that does not look into its templates takes them as numbers, a Workload does not.
+    A kind that does not check its templates accepts numbers, a Workload does not.
     """
     if isinstance(found, dict):
         return {name: plain(each) for name, each in found.items()}
@@ -93,7 +109,7 @@ def plain(found: object) -> object:
 
 
 def same(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    """Return whether two templates ask for the same; nothing and an empty value are one."""
+    """Return whether two templates ask for the same; an empty value counts as none."""
     return one == other or _bare(one) == _bare(other)
 
 
@@ -101,8 +117,17 @@ def extends(template: Mapping[str, object], original: Mapping[str, object]) -> b
     """Return whether a template is the original with nothing but scheduling directives added."""
     if template == original:
         return True
-    parts = template.keys() | original.keys()
-    return all(_agree(part, template, original) for part in parts) and _has_all(template, original)
+    return same(_fixed(template), _fixed(original)) and _has_all(template, original)
+
+
+def _fixed(template: Mapping[str, object]) -> Object:
+    """Return a template without its scheduling directives."""
+    found = dict(template)
+    for part, names in _MAY_DIFFER.items():
+        inside = found.get(part)
+        if isinstance(inside, dict):
+            found[part] = {name: each for name, each in inside.items() if name not in names}
+    return found
 
 
 def _has_all(template: Mapping[str, object], original: Mapping[str, object]) -> bool:
@@ -121,19 +146,6 @@ def _tolerate(template: Object, wanted: tuple[Mapping[str, object], ...]) -> Non
     missing = [dict(each) for each in wanted if each not in has]
     if missing:
         fields.ensure(template, "spec")["tolerations"] = [*has, *missing]
-
-
-def _agree(part: str, one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    """Return whether a part of two templates is the same apart from scheduling directives."""
-    left, right = fields.mapping(one, part), fields.mapping(other, part)
-    if not left and not right:
-        return _equal(one.get(part), other.get(part))
-    names = (left.keys() | right.keys()) - _MAY_DIFFER.get(part, frozenset())
-    return all(_equal(left.get(name), right.get(name)) for name in names)
-
-
-def _equal(one: object, other: object) -> bool:
-    return one == other or _bare({"it": one}) == _bare({"it": other})
 
 
 def _bare(found: object) -> object:

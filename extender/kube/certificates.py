@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from extender.api.core_v1 import Stored
 from extender.kube.client import MERGE_PATCH, KubeClient
 from extender.kube.errors import ApiError, NotFoundError
 
@@ -27,12 +28,7 @@ class Kept:
     """The resourceVersion that it was read at."""
 
 
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
-
-
-class _Secret(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
+class _Secret(Stored, frozen=True):
     data: dict[str, bytes] | None = None
 
 
@@ -63,7 +59,7 @@ class CertificateSecret:
         )
 
     async def create(self, kept: Kept) -> None:
-        """Make the Secret; ConflictError where somebody was quicker."""
+        """Make the Secret; ConflictError where another replica was quicker."""
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -84,5 +80,5 @@ class CertificateSecret:
 
 
 def _data(kept: Kept) -> dict[str, bytes]:
-    # msgspec writes bytes as base64, which is what a Secret wants.
+    # msgspec writes bytes as base64, as a Secret has them.
     return {_AUTHORITIES: kept.authorities, _CERTIFICATE: kept.certificate, _KEY: kept.key}

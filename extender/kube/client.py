@@ -1,4 +1,4 @@
-"""One pooled connection to the API server, in raw bytes.
+"""The pooled connections to the API server, in raw bytes.
 
 The `kubernetes` package finds the server and reads the credentials; its typed models are left out,
 because decoding one pod to a model costs eight times what parsing its JSON does.
@@ -6,14 +6,19 @@ because decoding one pod to a model costs eight times what parsing its JSON does
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import aiohttp
 
+from extender.kube.binding_connections import (
+    BindingConnections,
+    UnsentError,
+    binding_connections,
+)
 from extender.kube.credentials import LOOK_SECONDS, Credentials, Keyring
 from extender.kube.errors import (
     ApiError,
@@ -39,6 +44,9 @@ _LEAST_PAUSE: Final = 0.1
 """Seconds before a busy server is asked again, though it names none."""
 _READ_BUFFER: Final = 2**21
 _READS: Final = frozenset(("GET", "HEAD"))
+_UNSENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, UnsentError)
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -47,7 +55,14 @@ class _Connection:
 
     credentials: Credentials
     session: aiohttp.ClientSession
+    bindings: BindingConnections | None
     users: int = 0
+
+    async def close(self) -> None:
+        """Close all of them."""
+        await self.session.close()
+        if self.bindings is not None:
+            await self.bindings.close()
 
 
 class KubeClient:
@@ -58,9 +73,18 @@ class KubeClient:
     were renewed count for the next request, while those under way end as they began.
     """
 
-    def __init__(self, keyring: Keyring, *, connections: int = 64, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        keyring: Keyring,
+        *,
+        connections: int = 64,
+        bindings: int = 0,
+        timeout: float = 30.0,
+    ) -> None:
+        """Keep at most `connections` open, of which so many are for `bind` alone."""
         self.keyring = keyring
         self._connections = connections
+        self._bindings = bindings
         self._seconds = timeout
         self._connection: _Connection | None = None
         self._retired: list[_Connection] = []
@@ -88,7 +112,7 @@ class KubeClient:
             await asyncio.wait([self._looking])
         for each in (*self._retired, self._connection):
             if each is not None:
-                await each.session.close()
+                await each.close()
         self._connection = None
         self._retired = []
 
@@ -99,14 +123,29 @@ class KubeClient:
 
         UnknownOutcomeError where a write may have been carried out all the same.
         """
+        return await self._patiently(
+            lambda seconds: self._once(
+                method, path, body=body, content_type=content_type, seconds=seconds
+            )
+        )
+
+    async def bind(self, path: str, body: bytes) -> None:
+        """POST a Binding. Raises what `request` does.
+
+        It goes by connections of its own, where there are any: it is what is written most.
+        """
+        await self._patiently(lambda seconds: self._bind(path, body, seconds))
+
+    async def _patiently(self, send: Callable[[float], Awaitable[T]]) -> T:
+        """Return what `send` returns within the seconds that it is given.
+
+        It is repeated where other credentials or a pause that the server asks for may help.
+        """
         loop, again = asyncio.get_running_loop(), True
         until = loop.time() + self._seconds
         while True:
-            left = max(_LEAST_SECONDS, until - loop.time())
             try:
-                return await self._once(
-                    method, path, body=body, content_type=content_type, seconds=left
-                )
+                return await send(max(_LEAST_SECONDS, until - loop.time()))
             except UnauthorizedError as error:
                 if not (again and error.renewed):
                     raise
@@ -141,6 +180,18 @@ class KubeClient:
                 raise from_response(status, answer, doing=doing, headers=headers)
             self.keyring.accepted(shown)
             return answer
+
+    async def _bind(self, path: str, body: bytes, seconds: float) -> None:
+        bindings = self._current().bindings
+        if bindings is None:
+            await self._once("POST", path, body=body, content_type=JSON, seconds=seconds)
+            return
+        doing = f"POST {path}"
+        async with self._using(doing, writes=True) as (_, shown):
+            answer = await bindings.post(path, body, seconds=seconds)
+            if answer.status >= 300:
+                raise from_response(answer.status, answer.body, doing=doing, headers=answer.headers)
+            self.keyring.accepted(shown)
 
     @asynccontextmanager
     async def stream(
@@ -220,18 +271,22 @@ class KubeClient:
         unused = [each for each in self._retired if not each.users]
         self._retired = [each for each in self._retired if each.users]
         for each in unused:
-            await each.session.close()
+            await each.close()
 
     def _connected(self) -> _Connection:
-        credentials = self.keyring.current
-        connector = aiohttp.TCPConnector(limit=self._connections, ssl=credentials.tls)
+        credentials, bindings = self.keyring.current, None
+        if self._bindings:
+            bindings = binding_connections(
+                credentials, most=self._bindings, connect_seconds=_CONNECT_SECONDS
+            )
+        limit = self._connections - (self._bindings if bindings else 0)
         session = aiohttp.ClientSession(
-            connector=connector,
+            connector=aiohttp.TCPConnector(limit=limit, ssl=credentials.tls),
             read_bufsize=_READ_BUFFER,
             proxy=credentials.proxy,
             # Not trust_env: it looks for a netrc file before every single request.
         )
-        return _Connection(credentials, session)
+        return _Connection(credentials, session, bindings)
 
 
 def _headers(credentials: Credentials, content_type: str) -> Mapping[str, str]:
@@ -247,7 +302,7 @@ def _unreachable(doing: str, error: Exception, *, writes: bool) -> ApiError:
     if _is_about_certificates(error):
         return UnauthorizedError(text)
     # A connection that was not made has carried nothing.
-    unsent = isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
+    unsent = isinstance(error, _UNSENT)
     return UnknownOutcomeError(text) if writes and not unsent else UnavailableError(text)
 
 

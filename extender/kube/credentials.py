@@ -220,10 +220,10 @@ class Keyring:
         self._stamp = stamp(first.files)
 
     async def refused(self, shown: Credentials) -> bool:
-        """Take note that the API server did not take credentials; return whether there are others.
+        """Count refused credentials, and return whether others replace them.
 
-        Of many refusals at the same time one has them read again, and each time in vain it takes
-        longer until the next one does.
+        The first of many refusals reads them again. The pause until the next reading grows each
+        time that it finds nothing new.
         """
         self.refusals += 1
         async with self._lock:
@@ -239,7 +239,7 @@ class Keyring:
             return renewed
 
     def accepted(self, shown: Credentials) -> None:
-        """Take note that the API server took credentials."""
+        """Reset the pauses: the API server accepted these credentials."""
         if self._not_before and self.current is shown:
             self._not_before = 0.0
             self._backoff.reset()

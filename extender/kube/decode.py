@@ -4,14 +4,14 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
+from itertools import chain
 from typing import Final, ParamSpec, TypeVar
 
 import msgspec
 from msgspec import Raw
 
 from extender.api import core_v1 as core
-from extender.api.indexes import count_below
-from extender.api.job_pods import pods_at_first, pods_left
+from extender.api.batch_v1 import count_below, pods_at_first, pods_left
 from extender.api.selectors import matches_selector
 from extender.api.values import whole
 from extender.api.wellknown import (
@@ -25,29 +25,41 @@ from extender.api.wellknown import (
     QUEUE_LABEL,
 )
 from extender.kube import grants
+from extender.kube.patterns import Patterns
+from extender.kube.resizes import as_counted, is_sidecar, may_be_resized
 from extender.resources.ignored import (
     IGNORE_NOTHING,
     IgnoredResources,
+    is_extended,
     stands_for_device_class,
 )
 from extender.resources.pod_requests import ContainerRequests, pod_requests
 from extender.resources.quantity import QuantityError, Resources, parse_resources
 from extender.runtime.deep import deep_stack
-from extender.state.jobs import JobInfo
-from extender.state.nodes import NodeInfo
-from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
-from extender.state.pods import HostPort, PodInfo, Shape
+from extender.state.cluster.records import (
+    ConditionInfo,
+    HostPort,
+    JobInfo,
+    NodeInfo,
+    Pattern,
+    PodGroupInfo,
+    PodGroupStatusInfo,
+    PodInfo,
+    PodTerm,
+    Shape,
+)
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
-_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - nobody listens on it here
+_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - no socket listens on it here
+_NO_FEATURES: Final[frozenset[str]] = frozenset()
 _TOO_MANY = 10**10
-"""So large an index is nobody's."""
+"""No index is so large."""
 _FINISHED = frozenset(("Succeeded", "Failed"))
 _ENDED = frozenset(("Complete", "Failed"))
 
 
 class DecodeError(ValueError):
-    """An object is not of the shape that its API promises."""
+    """An object does not have the shape that its API promises."""
 
 
 UNREADABLE: Final = (
@@ -81,7 +93,7 @@ def readable(kind: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def deeply(decode: Callable[[bytes | Raw], R], raw: bytes | Raw) -> R:
-    """Return what a decoder reads; also where what it skips is nested as deeply as the API allows.
+    """Return what a decoder reads, however deeply the fields are nested that it skips.
 
     Raises DecodeError.
     """
@@ -97,6 +109,7 @@ _decode_node = msgspec.json.Decoder(core.Node).decode
 _decode_job = msgspec.json.Decoder(core.Job).decode
 _decode_pod_group = msgspec.json.Decoder(core.PodGroup).decode
 _decode_affinity = msgspec.json.Decoder(core.Affinity | None).decode
+_decode_spread = msgspec.json.Decoder(list[core.TopologySpreadConstraint] | None).decode
 _decode_tolerations = msgspec.json.Decoder(list[core.Toleration] | None).decode
 
 
@@ -111,11 +124,15 @@ def group_of(namespace: str, labels: Mapping[str, str] | None) -> str | None:
 class Decoder:
     """Decodes objects; pods of one template come out with one Shape.
 
-    Resources that kube-scheduler ignores are no part of what a pod asks a node for.
+    Resources that kube-scheduler ignores are no part of what a pod asks a node for. With `patterns`
+    the members of gangs that wait for a node have theirs.
     """
 
-    def __init__(self, ignored: IgnoredResources = IGNORE_NOTHING) -> None:
+    def __init__(
+        self, ignored: IgnoredResources = IGNORE_NOTHING, patterns: Patterns | None = None
+    ) -> None:
         self._ignored = ignored
+        self._patterns = patterns
         self._shapes: weakref.WeakValueDictionary[tuple[object, ...], Shape] = (
             weakref.WeakValueDictionary()
         )
@@ -124,15 +141,17 @@ class Decoder:
     def pod(self, raw: bytes | Raw) -> PodInfo:
         """Return a pod. Raises DecodeError where the JSON is not one."""
         pod = _decode_pod(raw)
-        shape = self._shape(pod)
+        shape = self._shape(as_counted(pod, raw) if may_be_resized(pod) else pod)
         meta, spec = pod.metadata, pod.spec
         holding = {c.type for c in pod.status.conditions or () if c.status == "True"}
+        group = group_of(meta.namespace, meta.labels)
+        waits = group is not None and not (spec.node_name or spec.scheduling_gates)
         return PodInfo(
             uid=meta.uid,
             namespace=meta.namespace,
             name=meta.name,
             shape=shape,
-            group=group_of(meta.namespace, meta.labels),
+            group=group,
             node=spec.node_name or None,
             nominated=pod.status.nominated_node_name or None,
             priority=spec.priority or 0,
@@ -152,7 +171,11 @@ class Decoder:
             workload=_workload(meta),
             gang_ready=GANG_READY in holding,
             index=_index(meta),
+            pattern=self._pattern(raw, meta, shape) if waits else None,
         )
+
+    def _pattern(self, raw: bytes | Raw, meta: core.ObjectMeta, shape: Shape) -> Pattern | None:
+        return self._patterns.of(raw, meta, shape) if self._patterns is not None else None
 
     @readable("Node")
     def node(self, raw: bytes | Raw) -> NodeInfo:
@@ -167,6 +190,7 @@ class Decoder:
             taints=tuple(node.spec.taints or ()),
             unschedulable=node.spec.unschedulable,
             ready=all(ready),
+            features=frozenset(node.status.declared_features or ()),
         )
 
     @readable("Job")
@@ -232,7 +256,8 @@ class Decoder:
         whose = (pod.metadata.namespace, _frozen(pod.metadata.labels))
         labels = whose if b"odAntiAffinity" in affinity else ()
         ports = frozenset(_host_ports(spec))
-        selector = _frozen(spec.node_selector)
+        selector, features = _frozen(spec.node_selector), _features(spec)
+        spread, extended = bytes(spec.topology_spread_constraints), _names_extended(spec)
         constrained = _is_individually_constrained(spec, affinity) or any(
             map(stands_for_device_class, beside)
         )
@@ -244,7 +269,10 @@ class Decoder:
             tolerations,
             labels,
             ports,
+            features,
             constrained,
+            spread,
+            extended,
         )
         shape = self._shapes.get(key)
         if shape is None:
@@ -256,6 +284,10 @@ class Decoder:
                 affinity=parsed,
                 tolerations=tuple(_decode_tolerations(tolerations) or ()) if tolerations else (),
                 host_ports=ports,
+                shuns=tuple(_terms(parsed.pod_anti_affinity if parsed else None)),
+                seeks=tuple(chain(_terms(parsed.pod_affinity if parsed else None), _kept(spread))),
+                extended=extended,
+                features=features,
                 individually_constrained=constrained,
                 one_per_node=bool(ports) or _shuns_itself(parsed, pod.metadata),
             )
@@ -263,20 +295,17 @@ class Decoder:
 
 
 def _pods_of(spec: core.JobSpec, status: core.JobStatus) -> tuple[int, int, int]:
-    """Return how many pods a Job begins with, how many fewer it runs at once now, and its others.
+    """Return how many pods a Job begins with, how many fewer it runs now, and how many come later.
 
-    A Job without `completions` is a work queue, of which nobody knows how many others there are.
+    A Job without `completions` is a work queue: how many pods come later is unknown, and 0 here.
     """
-    parallel, wanted = _or(spec.parallelism, 1), spec.completions
+    parallel = 1 if spec.parallelism is None else spec.parallelism
+    wanted = spec.completions
     begun = pods_at_first(parallel, wanted)
     failed = count_below(wanted or 0, status.failed_indexes or "")
     done = (status.succeeded or 0) + failed
     left = pods_left(parallel, wanted, done=done, active=status.active or 0)
     return begun, begun - left, 0 if wanted is None else wanted - begun
-
-
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else value
 
 
 def _requests(spec: core.PodSpec) -> dict[str, int]:
@@ -299,8 +328,43 @@ def _amounts(field: str, raw: Mapping[str, core.Amount] | None) -> Resources:
     return found
 
 
+def _features(spec: core.PodSpec) -> frozenset[str]:
+    """Return what a node has to declare for a pod. Source: KEP-5328."""
+    found = []
+    if spec.host_network and spec.host_users is False:
+        found.append("UserNamespacesHostNetworkSupport")
+    containers = (*spec.containers, *(spec.init_containers or ()))
+    rules = [rule for each in containers for rule in each.restart_policy_rules or ()]
+    if rules and any(rule.action == "RestartAllContainers" for rule in rules):
+        found.append("RestartAllContainersOnContainerExits")
+    return frozenset(found) if found else _NO_FEATURES
+
+
+def _names_extended(spec: core.PodSpec) -> bool:
+    """Return whether a container names a resource that a `managedResources` may name."""
+    containers = chain(spec.containers, spec.init_containers or ())
+    return any(is_extended(name) for each in containers for name in each.resources.requests or ())
+
+
+def _terms(affinity: core.PodAffinity | None) -> Iterator[PodTerm]:
+    """Yield which pods the required terms are about."""
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    for term in required or ():
+        by_labels = term.namespace_selector is not None
+        yield PodTerm(term.label_selector, frozenset(term.namespaces or ()), by_labels)
+
+
+def _kept(spread: bytes) -> Iterator[PodTerm]:
+    """Yield which pods are counted for the spread constraints that must be kept."""
+    for each in (_decode_spread(spread) if spread else None) or ():
+        if each.when_unsatisfiable == "DoNotSchedule":
+            yield PodTerm(each.label_selector)
+
+
 def _host_ports(spec: core.PodSpec) -> Iterator[HostPort]:
-    for container in spec.containers:
+    """Yield the host ports that are taken for as long as the pod runs: of sidecars too."""
+    sidecars = (each for each in spec.init_containers or () if is_sidecar(each))
+    for container in chain(spec.containers, sidecars):
         for port in container.ports or ():
             if port.host_port:
                 address = "" if port.host_ip == _EVERY_ADDRESS else port.host_ip
@@ -311,7 +375,7 @@ def _containers(field: str, found: Sequence[core.Container]) -> list[ContainerRe
     return [
         ContainerRequests(
             _amounts(f"spec.{field}[{index}].resources.requests", each.resources.requests),
-            sidecar=each.restart_policy == "Always",
+            sidecar=is_sidecar(each),
         )
         for index, each in enumerate(found)
     ]
@@ -333,7 +397,7 @@ def _frozen(mapping: Mapping[str, object] | None) -> tuple[tuple[str, object], .
 
 
 def _shuns_itself(affinity: core.Affinity | None, meta: core.ObjectMeta) -> bool:
-    """Return whether required anti-affinity keeps equal pods off each other's nodes."""
+    """Return whether required anti-affinity keeps equal pods on different nodes."""
     namespace, labels = meta.namespace, meta.labels or {}
     anti = affinity.pod_anti_affinity if affinity else None
     terms = anti.required_during_scheduling_ignored_during_execution if anti else None
@@ -346,7 +410,7 @@ def _shuns_itself(affinity: core.Affinity | None, meta: core.ObjectMeta) -> bool
 
 
 def _covers(term: core.PodAffinityTerm, namespace: str) -> bool:
-    """Return whether a term speaks of the pod's own namespace, as far as one can tell."""
+    """Return whether a term certainly includes the pod's own namespace."""
     everywhere = term.namespace_selector == core.LabelSelector()
     here = not term.namespaces and term.namespace_selector is None
     return everywhere or here or namespace in (term.namespaces or ())
@@ -420,7 +484,7 @@ def _workload(meta: core.PodMeta) -> str | None:
 
 
 def _index(meta: core.PodMeta) -> int | None:
-    """Return the completion index; clusters before 1.28 tell it in the annotation alone."""
+    """Return the completion index; clusters before 1.28 have it in the annotation alone."""
     said = (meta.labels or {}).get(INDEX_LABEL)
     if said is None and meta.annotations is not None:
         said = meta.annotations.completion_index

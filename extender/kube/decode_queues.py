@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
 from cachetools import LRUCache
 from msgspec import Raw
 
 from extender.api import queue_wire as wire
-from extender.api.core_v1 import Amount
+from extender.api.core_v1 import Amount, OwnerReference
 from extender.api.wellknown import QUEUE_LABEL
 from extender.kube import pod_templates
 from extender.kube.decode import (
@@ -23,16 +22,16 @@ from extender.kube.decode import (
 )
 from extender.resources.quantity import amount, parse_resources
 from extender.runtime.deep import deep_stack
-from extender.state.pods import Shape
-from extender.state.queues.records import (
-    Admission,
+from extender.state.cluster.records import Shape
+from extender.state.queue.records import (
+    AdmissionInfo,
     Assignment,
     ClusterQueueInfo,
     CohortInfo,
     CompletionMode,
     EvictionCount,
     FlavorInfo,
-    FlavorQuotas,
+    FlavorQuotasInfo,
     Fungibility,
     JobObject,
     LimitInfo,
@@ -45,9 +44,10 @@ from extender.state.queues.records import (
     PreemptionPolicy,
     PriorityClassInfo,
     Quota,
-    RequeueState,
-    ResourceGroup,
+    RequeueInfo,
+    ResourceGroupInfo,
     RuntimeClassInfo,
+    StopPolicy,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
@@ -57,10 +57,10 @@ Labelled = dict[str, object]
 """An object, or as much of it as its labels."""
 _TEMPLATES: Final = 4096
 _NO_SHAPE: Final = Shape()
-"""Of a template that cannot be read."""
+"""The shape of a template that cannot be read."""
 _JOB: Final = "batch/job"
 _PREFERENCES: Final = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
-"""What `v1beta1` calls it."""
+"""Words of `v1beta1`."""
 
 
 def _or(read: Callable[[bytes | Raw], T], raw: bytes | Raw, otherwise: T) -> T:
@@ -92,13 +92,15 @@ _object = _reader(dict[str, object])
 
 
 class QueueDecoder:
-    """Decodes objects; equal pod templates come out as one, in memory too.
+    """Decodes objects; equal pod templates share one object in memory.
 
     Every method raises DecodeError where the JSON is not what its API promises.
     """
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
+        self.job_info = decoder.job
+        """Returns of a batch Job what the state of the cluster has."""
         self._templates: LRUCache[tuple[object, ...], tuple[bytes, Shape, str]] = LRUCache(
             _TEMPLATES
         )
@@ -192,10 +194,10 @@ class QueueDecoder:
         return RuntimeClassInfo(found.metadata.name, _quantities(overhead))
 
     def workload(self, raw: bytes | Raw) -> WorkloadInfo:
-        """Return a Workload; of one that cannot be read, as much as can be.
+        """Return a Workload; of an unreadable one, the parts that can be read.
 
-        Its `unreadable` then says why. It is not admitted, what it holds stays counted, and it can
-        be deleted. Raises DecodeError where not even its metadata can be read.
+        Its `unreadable` then says why. It is not admitted, its quota stays counted, and it can be
+        deleted. Raises DecodeError where its metadata cannot be read.
         """
         try:
             return self._workload(_workload(raw))
@@ -230,7 +232,9 @@ class QueueDecoder:
             owners=tuple(map(_ref, found.metadata.owner_references or ())),
             admission=self._admission(status.admission),
             conditions=conditions_of(status.conditions),
-            requeue=RequeueState(requeue.count or 0, _moment(requeue.requeue_at))
+            requeue=RequeueInfo(
+                requeue.count or 0, seconds_of(requeue.requeue_at) if requeue.requeue_at else None
+            )
             if requeue
             else None,
             reclaimable={pods.name: pods.count for pods in status.reclaimable_pods or ()},
@@ -254,8 +258,8 @@ class QueueDecoder:
     ) -> JobObject:
         """Return a job of any kind.
 
-        `group_of` tells which objects are one job together, `done` which pods will not start again.
-        Of what `concerns` says that it is no job, only metadata is kept: where pods are queued
+        `group_of` names the job that an object belongs to, `done` counts pods that are done.
+        Of an object that is no job by `concerns` only metadata is kept: where pods are queued
         without a queue name, these are all pods of the cluster.
         """
         meta = deeply(_metadata, raw).metadata
@@ -300,7 +304,7 @@ class QueueDecoder:
     def _template(
         self, raw: bytes, limits: Sequence[LimitInfo], classes: Mapping[str, RuntimeClassInfo]
     ) -> tuple[bytes, Shape, str]:
-        """Return a template, of equal ones the first; what its pods ask for, and what is wrong."""
+        """Return the first of equal templates, what its pods ask for, and what is wrong with it."""
         named = classes.values() if pod_templates.names_class(raw) else ()
         key = (raw, *limits, *named)
         known = self._templates.get(key)
@@ -311,11 +315,11 @@ class QueueDecoder:
             known = self._templates[key] = (raw, shape, fault)
         return known
 
-    def _admission(self, found: wire.WorkloadAdmission | None) -> Admission | None:
+    def _admission(self, found: wire.WorkloadAdmission | None) -> AdmissionInfo | None:
         if found is None:
             return None
         assignments = tuple(map(_assignment, found.pod_set_assignments))
-        return Admission(found.cluster_queue, assignments)
+        return AdmissionInfo(found.cluster_queue, assignments)
 
 
 def _assignment(found: wire.PodSetAssignment) -> Assignment:
@@ -360,28 +364,28 @@ def _meta(found: wire.Metadata) -> Meta:
 
 
 def _bare(meta: wire.Metadata) -> bytes:
-    """Return an object of which no more is known than its metadata, as JSON."""
+    """Return JSON of an object with nothing but the metadata that is needed."""
     said = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
     return msgspec.json.encode({"metadata": {**said, "labels": meta.labels or {}}})
 
 
-def _ref(owner: wire.Owner) -> OwnerRef:
+def _ref(owner: OwnerReference) -> OwnerRef:
     controller = bool(owner.controller)
     return OwnerRef(owner.api_version, owner.kind, owner.name, owner.uid, controller)
 
 
-def _groups(found: Sequence[wire.Group] | None) -> tuple[ResourceGroup, ...]:
+def _groups(found: Sequence[wire.Group] | None) -> tuple[ResourceGroupInfo, ...]:
     return tuple(
-        ResourceGroup(tuple(group.covered_resources), tuple(map(_quotas, group.flavors)))
+        ResourceGroupInfo(tuple(group.covered_resources), tuple(map(_quotas, group.flavors)))
         for group in found or ()
     )
 
 
-def _quotas(found: wire.FlavorQuota) -> FlavorQuotas:
+def _quotas(found: wire.FlavorQuota) -> FlavorQuotasInfo:
     def limit(name: str, value: str | float | None) -> int | None:
         return None if value is None else amount(name, value)
 
-    return FlavorQuotas(
+    return FlavorQuotasInfo(
         found.name,
         {
             quota.name: Quota(
@@ -413,21 +417,13 @@ def _preemption(found: wire.QueuePreemption) -> PreemptionPolicy:
     )
 
 
-def _stop_policy(word: str | None) -> Literal["None", "Hold", "HoldAndDrain"]:
-    match word:
-        case "Hold" | "HoldAndDrain":
-            return word
-        case _:
-            return "None"
-
-
-def _moment(at: datetime | None) -> float | None:
-    return seconds_of(at) if at else None
+def _stop_policy(word: str | None) -> StopPolicy:
+    return cast("StopPolicy", word) if word in get_args(StopPolicy) else "None"
 
 
 def _completion_mode(raw: bytes | Raw) -> CompletionMode | None:
     try:
         found = _job(raw).spec.completion_mode
     except DecodeError:
-        return None  # whoever reads the rest of it tells
+        return None  # the decision about the job reports the error
     return "Indexed" if found == "Indexed" else "NonIndexed"

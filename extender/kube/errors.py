@@ -1,17 +1,4 @@
-"""What can go wrong between us and the API server.
-
-ApiError
-├── NotFoundError        404
-├── ConflictError        409
-├── GoneError            410: the resource version is too old, list again
-├── InvalidError         400, 422: asking again will not help
-├── ForbiddenError       403: our role lacks something
-└── UnavailableError     5xx, no connection, no answer in time: asking again may help
-    ├── UnauthorizedError    401, or a certificate that is not taken: new credentials may help
-    ├── SilentError          an open watch on which nothing came for too long
-    ├── ThrottledError       429: not carried out; `retry_after` may say when to ask again
-    └── UnknownOutcomeError  500, 502, 504 or half an answer to a write: it may be carried out
-"""
+"""What can go wrong between this process and the API server."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -32,31 +19,31 @@ class ApiError(Exception):
 
 
 class NotFoundError(ApiError):
-    """There is no such object."""
+    """404: there is no such object."""
 
 
 class ConflictError(ApiError):
-    """The object is not as the request presumed."""
+    """409: the object is not as the request presumed."""
 
 
 class GoneError(ApiError):
-    """The resource version is too old to watch from."""
+    """410: the resource version is too old to watch from."""
 
 
 class InvalidError(ApiError):
-    """The request can never succeed as it is."""
+    """400, 422: the request can never succeed as it is."""
 
 
 class ForbiddenError(ApiError):
-    """Rights are missing."""
+    """403: our role lacks a right."""
 
 
 class UnavailableError(ApiError):
-    """Passing trouble."""
+    """408, 5xx, no connection, no answer in time: a retry may succeed."""
 
 
 class UnauthorizedError(UnavailableError):
-    """The credentials do not count, or no longer."""
+    """401, or a certificate that is refused: new credentials may help."""
 
     renewed = False
     """Whether there are others by now."""
@@ -67,11 +54,11 @@ class SilentError(UnavailableError):
 
 
 class ThrottledError(UnavailableError):
-    """The server is busy, or a rule forbids it for now; nothing was carried out."""
+    """429: the server is busy, or a rule forbids it for now; nothing was carried out."""
 
 
 class UnknownOutcomeError(UnavailableError):
-    """It is unknown whether a write was carried out: a read shows it."""
+    """408, 500, 502, 504, half an answer to a write: a read shows whether it was carried out."""
 
 
 class ConfigurationError(Exception):
@@ -83,12 +70,13 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
     401: UnauthorizedError,
     403: ForbiddenError,
     404: NotFoundError,
+    408: UnavailableError,
     409: ConflictError,
     410: GoneError,
     422: InvalidError,
     429: ThrottledError,
 }
-_UNKNOWN: Final = frozenset((500, 502, 504))
+_UNKNOWN: Final = frozenset((408, 500, 502, 504))
 _READS: Final = frozenset(("GET", "HEAD", "WATCH"))
 _TOO_LARGE: Final = "ResourceVersionTooLarge"
 _LONGEST_MESSAGE: Final = 500
@@ -102,13 +90,13 @@ class _Details(msgspec.Struct, frozen=True, gc=False):
     causes: list[_Cause] | None = None
 
 
-class _Status(msgspec.Struct, frozen=True, gc=False):
+class _ErrorStatus(msgspec.Struct, frozen=True, gc=False):
     kind: str = ""
     message: str = ""
     details: _Details | None = None
 
 
-_NO_STATUS: Final = _Status()
+_NO_STATUS: Final = _ErrorStatus()
 
 
 def from_response(
@@ -124,7 +112,7 @@ def from_response(
     return kind(text, status=status, retry_after=_retry_after(headers or {}))
 
 
-def _kind(status: int, said: _Status, *, reads: bool) -> type[ApiError]:
+def _kind(status: int, said: _ErrorStatus, *, reads: bool) -> type[ApiError]:
     causes = said.details.causes or () if said.details else ()
     if reads and any(cause.reason == _TOO_LARGE for cause in causes):
         return GoneError  # the server has been set back to before the version that is asked for
@@ -133,9 +121,9 @@ def _kind(status: int, said: _Status, *, reads: bool) -> type[ApiError]:
     return _BY_STATUS.get(status, UnavailableError if status >= 500 else ApiError)
 
 
-def _status(body: bytes) -> _Status:
+def _status(body: bytes) -> _ErrorStatus:
     try:
-        parsed = msgspec.json.decode(body, type=_Status)
+        parsed = msgspec.json.decode(body, type=_ErrorStatus)
     except msgspec.MsgspecError:
         return _NO_STATUS
     return parsed if parsed.kind == "Status" else _NO_STATUS

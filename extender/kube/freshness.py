@@ -24,12 +24,12 @@ class Freshness:
         self._began = self.clock.monotonic()
 
     def heard(self) -> None:
-        """Take note that something came."""
+        """Record that something came."""
         self._heard = self.clock.monotonic()
         self.trouble = ""
 
     def failed(self, error: Exception) -> None:
-        """Take note of an error."""
+        """Record an error."""
         self.trouble = str(error)
 
     @property

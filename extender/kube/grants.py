@@ -8,7 +8,7 @@ import msgspec
 
 from extender.api.core_v1 import Amount
 from extender.resources.quantity import QuantityError, Resources, exact, parse_resources
-from extender.state.claims import Grant
+from extender.state.cluster.records import Grant
 
 _LARGEST: Final = 100_000
 """Bytes; more is neither written nor read."""
@@ -16,12 +16,12 @@ _MOST: Final = 2**63
 """No node has as much of anything: Kubernetes counts in 64 bits."""
 
 
-class _Written(msgspec.Struct, frozen=True):
+class _GrantWire(msgspec.Struct, frozen=True):
     until: datetime
     nodes: dict[str, dict[str, Amount]]
 
 
-_decode = msgspec.json.Decoder(_Written).decode
+_decode = msgspec.json.Decoder(_GrantWire).decode
 
 
 def as_json(grant: Grant) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from msgspec import Raw
 from extender.kube.decode import DecodeError, deeply, readable
 
 
-class _Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class _IdentityMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -18,7 +18,7 @@ class _Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class _Object(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     api_version: str = ""
     kind: str = ""
-    metadata: _Meta = _Meta()
+    metadata: _IdentityMeta = _IdentityMeta()
 
 
 @dataclass(frozen=True, slots=True)

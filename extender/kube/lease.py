@@ -1,9 +1,9 @@
-"""Who leads: one of several processes holds a Lease of coordination.k8s.io/v1 and renews it.
+"""Leader election: one of several processes holds a Lease of coordination.k8s.io/v1 and renews it.
 
-Clocks of machines differ, so nobody compares the times in the Lease with its own: a holder counts
-as gone when its record has not changed for as long as it promised to, by the observer's own clock,
+Clocks of machines differ, so no process compares the times in the Lease with its own. A holder is
+gone when its record has not changed for as long as it promised to, by the observer's own clock,
 since the observer first saw that record. The holder in turn gives up when it could not renew in a
-shorter time than that, so that it has stopped before anybody else begins.
+shorter time than that, so that it has stopped before another one begins.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import msgspec
 import structlog
 
+from extender.api.core_v1 import Stored
 from extender.kube.client import KubeClient
 from extender.kube.errors import ApiError, ConflictError, NotFoundError
 from extender.kube.lists import decoded
@@ -24,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LeadershipLost(Exception):  # noqa: N818 - it happens, it is no mistake
-    """The Lease could not be renewed in time, or is somebody else's."""
+    """The Lease could not be renewed in time, or is another process's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class LeaseTimes:
 
 @dataclass(frozen=True, slots=True)
 class LeaseName:
-    """Which Lease, and who wants it."""
+    """The Lease, and the identity of this process."""
 
     namespace: str
     name: str
@@ -55,10 +56,6 @@ class LeaseName:
         return f"{self.collection}/{self.name}"
 
 
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
-
-
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -67,8 +64,7 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     lease_transitions: int | None = None
 
 
-class _Lease(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
+class _Lease(Stored, frozen=True):
     spec: _Spec = _Spec()
 
 
@@ -99,7 +95,7 @@ class LeaseElection:
 
     @property
     def leader(self) -> str | None:
-        """Who held the Lease when it was looked at last."""
+        """The holder of the Lease when it was read last."""
         return (self._record.holder_identity if self._record else None) or None
 
     async def acquire(self) -> None:
@@ -124,10 +120,10 @@ class LeaseElection:
             if await self._tried():
                 return
             if self._held is None:
-                raise LeadershipLost(f"{self.leader or 'nobody'} leads now")
+                raise LeadershipLost(f"{self.leader or 'no process'} leads now")
 
     async def release(self) -> None:
-        """Let the next one lead at once; failing that, it has to wait."""
+        """Release the Lease, so that another process can lead at once."""
         held, self._held = self._held, None
         if held is None:
             return
@@ -135,7 +131,7 @@ class LeaseElection:
         spec = _Spec(None, 1, now, now, held.spec.lease_transitions)
         try:
             async with asyncio.timeout(self._times.retry):
-                await self._put(spec, held.metadata.resource_version)
+                await self._write("PUT", spec, resource_version=held.metadata.resource_version)
         except (ApiError, TimeoutError) as error:
             _log.warning("could not release the lease", error=str(error))
 
@@ -143,7 +139,7 @@ class LeaseElection:
         """Try to take or renew the Lease; return whether it is ours now."""
         try:
             self._held = await self._take()
-        except ConflictError:  # somebody was quicker: look before anything else
+        except ConflictError:  # another process was quicker: read the Lease first
             self._record = None
             return False
         except ApiError as error:
@@ -169,7 +165,7 @@ class LeaseElection:
             now,
             (found.spec.lease_transitions or 0) + (not mine),
         )
-        return await self._put(spec, found.metadata.resource_version)
+        return await self._write("PUT", spec, resource_version=found.metadata.resource_version)
 
     def _is_free(self, spec: _Spec) -> bool:
         if not spec.holder_identity or spec.holder_identity == self._of.identity:
@@ -180,32 +176,25 @@ class LeaseElection:
     async def _create(self) -> _Lease:
         now = self._now()
         spec = _Spec(self._of.identity, self._seconds, now, now, 0)
-        return await self._write("POST", self._of.collection, spec)
+        return await self._write("POST", spec)
 
-    async def _put(self, spec: _Spec, resource_version: str) -> _Lease:
-        return await self._write("PUT", self._of.path, spec, resource_version=resource_version)
-
-    async def _write(
-        self, method: str, path: str, spec: _Spec, *, resource_version: str = ""
-    ) -> _Lease:
+    async def _write(self, method: str, spec: _Spec, *, resource_version: str = "") -> _Lease:
         began = self._clock.monotonic()
-        body = self._body(spec, resource_version=resource_version)
-        answer = await self._client.request(method, path, body=body)
-        # From when it was sent: others may have seen it long before the answer came.
-        self._renewed = self._seen = began
-        self._record = spec
-        return _Lease(decoded(_decode, answer).metadata, spec)
-
-    def _body(self, spec: _Spec, *, resource_version: str) -> bytes:
         metadata = {"name": self._of.name, "namespace": self._of.namespace}
         if resource_version:
             metadata["resourceVersion"] = resource_version
-        return _encode({
+        body = _encode({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": metadata,
             "spec": spec,
         })  # fmt: skip
+        path = self._of.path if method == "PUT" else self._of.collection
+        answer = await self._client.request(method, path, body=body)
+        # From when it was sent: others may have seen it long before the answer came.
+        self._renewed = self._seen = began
+        self._record = spec
+        return _Lease(metadata=decoded(_decode, answer).metadata, spec=spec)
 
     def _now(self) -> str:
         moment = datetime.fromtimestamp(self._clock.wall(), UTC)

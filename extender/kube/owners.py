@@ -11,7 +11,7 @@ from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.identity import identify
 from extender.kube.lists import decoded
 from extender.kube.queues import objects
-from extender.state.queues.records import OwnerRef
+from extender.state.queue.records import OwnerRef
 
 
 class _Resource(msgspec.Struct, frozen=True, gc=False):

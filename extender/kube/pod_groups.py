@@ -12,7 +12,7 @@ from extender.api.wellknown import GANG_READY
 from extender.kube.client import APPLY_PATCH, STRATEGIC_PATCH, KubeClient
 from extender.kube.errors import ConflictError, InvalidError, NotFoundError
 from extender.kube.pods import PodRef
-from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
+from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 
 FIELD_MANAGER: Final = "gang-extender-reconciler"
 EXTENDER_FIELD_MANAGER: Final = "gang-extender"
@@ -34,7 +34,7 @@ class PodGroupWriter:
     async def set_gang_ready(
         self, pod: PodRef, *, ready: bool, reason: str, message: str, at: float
     ) -> None:
-        """Say of a pod whether its gang is ready; one that is gone is fine."""
+        """Write whether the gang of a pod is ready; a pod that is gone is no error."""
         condition = {
             "type": GANG_READY,
             "status": "True" if ready else "False",
@@ -49,7 +49,7 @@ class PodGroupWriter:
             )
 
     async def evict(self, pod: PodRef) -> None:
-        """Have a pod evicted; a disruption budget that forbids it for now is UnavailableError."""
+        """Evict a pod; raises UnavailableError while a disruption budget forbids it."""
         body = _encode({
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -60,7 +60,7 @@ class PodGroupWriter:
             await self._client.request("POST", f"{pod.path}/eviction", body=body)
 
 
-class ConditionWriter:
+class PodGroupConditionWriter:
     """Writes what the extender says of a group; raises ApiError."""
 
     def __init__(self, client: KubeClient) -> None:
@@ -75,10 +75,10 @@ class ConditionWriter:
 async def _apply(
     client: KubeClient, pod_group: PodGroupInfo, status: Mapping[str, Any], *, manager: str
 ) -> None:
-    """Make what a manager says in a PodGroup's status this, and nothing else.
+    """Apply the part of a PodGroup's status that a field manager owns.
 
-    The UID is a precondition, so that a namesake that came later is not told the story of the one
-    before; neither it nor one that is gone is an error.
+    The UID is a precondition, so that a later PodGroup of the same name does not get the status of
+    an earlier one. A PodGroup that is gone, or is another one, is no error.
     """
     path = (
         f"/apis/{pod_group.api_group}/{VERSION}/namespaces/{pod_group.namespace}"
@@ -98,7 +98,7 @@ async def _apply(
 
 def as_json(status: PodGroupStatusInfo) -> dict[str, Any]:
     """Return a status as the API has it."""
-    told: dict[str, Any] = {
+    written: dict[str, Any] = {
         "phase": status.phase,
         "scheduled": status.scheduled,
         "running": status.running,
@@ -107,10 +107,10 @@ def as_json(status: PodGroupStatusInfo) -> dict[str, Any]:
         "conditions": [as_condition(each) for each in status.conditions],
     }
     if status.occupied_by:
-        told["occupiedBy"] = status.occupied_by
+        written["occupiedBy"] = status.occupied_by
     if status.started is not None:
-        told["scheduleStartTime"] = as_time(status.started)
-    return told
+        written["scheduleStartTime"] = as_time(status.started)
+    return written
 
 
 def as_time(seconds: float) -> str:
@@ -120,7 +120,7 @@ def as_time(seconds: float) -> str:
 
 def as_condition(condition: ConditionInfo) -> dict[str, Any]:
     """Return a condition as the API has it."""
-    told: dict[str, Any] = {
+    written: dict[str, Any] = {
         "type": condition.type,
         "status": condition.status,
         "reason": condition.reason,
@@ -128,5 +128,5 @@ def as_condition(condition: ConditionInfo) -> dict[str, Any]:
         "lastTransitionTime": as_time(condition.transition),
     }
     if condition.generation is not None:
-        told["observedGeneration"] = condition.generation
-    return told
+        written["observedGeneration"] = condition.generation
+    return written

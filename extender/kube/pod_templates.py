@@ -12,7 +12,7 @@ import msgspec
 
 from extender.kube.decode import UNREADABLE, DecodeError
 from extender.resources.quantity import Quantity, amount, parse_resources, show
-from extender.state.queues.records import LimitInfo, RuntimeClassInfo
+from extender.state.queue.records import LimitInfo, RuntimeClassInfo
 
 Template = dict[str, Any]
 _LIMITS: Final = b'"limits"'
@@ -64,14 +64,14 @@ def fault(completed: bytes, limits: Sequence[LimitInfo], asked: Mapping[str, int
 def _faults(spec: Template, limits: Sequence[LimitInfo], asked: Mapping[str, int]) -> Iterator[str]:
     """Yield what is wrong with the amounts of a pod."""
     for container in _containers(spec):
-        who = f"container {container.get('name', '')}"
+        which = f"container {container.get('name', '')}"
         requests, most = _amounts(container)
         for what, limit in most.items():
             if requests[what] > limit:
-                yield f"{who} asks for more {what} than its limit of {show(what, limit)}"
+                yield f"{which} asks for more {what} than its limit of {show(what, limit)}"
         largest = {what: max(value, most.get(what, 0)) for what, value in requests.items()}
         for item in (each for each in limits if each.per == "Container"):
-            yield from (f"{who} {text}" for text in _outside(requests, largest, item))
+            yield from (f"{which} {text}" for text in _outside(requests, largest, item))
     _, most = _amounts(spec)
     largest = {**asked, **{what: max(value, asked.get(what, 0)) for what, value in most.items()}}
     for item in (each for each in limits if each.per == "Pod"):

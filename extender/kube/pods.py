@@ -1,8 +1,9 @@
-"""What we write about pods: bindings, and the patches that make kube-scheduler try again."""
+"""What is written of pods: bindings, and the patches that make kube-scheduler try again."""
 
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -24,7 +25,7 @@ _decode_pod = msgspec.json.Decoder(Pod).decode
 
 @dataclass(frozen=True, slots=True)
 class PodRef:
-    """One pod; the UID tells it from another of the same name."""
+    """One pod; the UID separates it from another of the same name."""
 
     namespace: str
     name: str
@@ -33,7 +34,8 @@ class PodRef:
     @property
     def path(self) -> str:
         """The pod's URL path."""
-        return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+        namespace, name = quote(self.namespace, safe=""), quote(self.name, safe="")
+        return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
 class PodWriter:
@@ -56,7 +58,7 @@ class PodWriter:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         try:
-            await self._client.request("POST", f"{pod.path}/binding", body=_encode(binding))
+            await self._client.bind(f"{pod.path}/binding", _encode(binding))
         except (ConflictError, UnknownOutcomeError) as error:
             found = await self._find(pod)
             if found is not None and found.spec.node_name == node:
@@ -76,7 +78,7 @@ class PodWriter:
         return found if found.metadata.uid == pod.uid else None
 
     async def wake(self, pod: PodRef, *, at: str) -> None:
-        """Touch a pod's metadata so that kube-scheduler tries it again; one that is gone is fine.
+        """Change a pod's metadata, so that kube-scheduler tries it again, if it still exists.
 
         Raises ApiError.
         """
@@ -84,7 +86,7 @@ class PodWriter:
         await self._patch(pod.path, _encode({"metadata": metadata}), MERGE_PATCH)
 
     async def ungate(self, pod: PodRef) -> None:
-        """Take our gate, the pod's only one, away. Raises ApiError."""
+        """Remove our gate, the only gate of the pod. Raises ApiError."""
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": pod.uid},
             {"op": "test", "path": "/spec/schedulingGates/0/name", "value": GANG_GATE},
@@ -97,4 +99,4 @@ class PodWriter:
         try:
             await self._client.request("PATCH", path, body=body, content_type=content_type)
         except (NotFoundError, ConflictError):
-            return  # gone, or a namesake: nobody waits for it any more
+            return  # gone, or a namesake: nothing waits for it any more

@@ -7,12 +7,7 @@ import msgspec
 import structlog
 
 from extender.api.core_v1 import Stored
-from extender.api.wellknown import (
-    DONE_ANNOTATION,
-    GROUP_X,
-    QUEUE_GROUP,
-    QUEUE_VERSION,
-)
+from extender.api.wellknown import DONE_ANNOTATION, GROUP_X, QUEUE_GROUP, QUEUE_VERSION
 from extender.kube import grants
 from extender.kube.client import APPLY_PATCH, MERGE_PATCH, KubeClient
 from extender.kube.decode import DecodeError
@@ -21,14 +16,13 @@ from extender.kube.errors import ForbiddenError, InvalidError
 from extender.kube.pod_groups import VERSION as POD_GROUP_VERSION
 from extender.kube.pod_groups import as_condition, as_time
 from extender.resources.quantity import exact
-from extender.state.claims import Grant
-from extender.state.queues.records import Admission, JobObject, Meta, WorkloadInfo
+from extender.state.cluster.records import Grant
+from extender.state.queue.records import AdmissionInfo, JobObject, Meta, WorkloadInfo
 
 FIELD_MANAGER: Final = "gang-extender-queue"
 """Of what the queue applies: PodGroups of jobs."""
 ROOM_FIELD_MANAGER: Final = "gang-extender-room"
 """Of `status.grantedRoom` of PodGroups."""
-API_VERSION: Final = f"{QUEUE_GROUP}/{QUEUE_VERSION}"
 _POD_GROUP: Final = {"apiVersion": f"{GROUP_X}/{POD_GROUP_VERSION}", "kind": "PodGroup"}
 Json = dict[str, Any]
 
@@ -46,17 +40,13 @@ class WorkloadWriter:
 
     async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> WorkloadInfo:
         """Make a workload's status what differs between the two; return it as it is stored."""
-        status = status_patch(before, after)
-        body = _patch(before.meta, status=status)
+        change = _seen(before.meta, status=status_patch(before, after))
         path = f"{_path('workloads', before.meta)}/status"
-        return self._decoded(
-            await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
-        )
+        return self._decoded(await _merge(self._client, path, change))
 
     async def read(self, meta: Meta) -> WorkloadInfo:
         """Return a workload as it is stored."""
-        path = _path("workloads", meta)
-        return self._decoded(await self._client.request("GET", path))
+        return self._decoded(await self._client.request("GET", _path("workloads", meta)))
 
     async def create(self, workload: Json) -> WorkloadInfo:
         """Create a Workload; return it as it is stored."""
@@ -65,11 +55,8 @@ class WorkloadWriter:
 
     async def patch(self, meta: Meta, change: Mapping[str, Any]) -> WorkloadInfo:
         """Merge a change of spec or metadata into a Workload; return it as it is stored."""
-        body = _patch(meta, **change)
         path = _path("workloads", meta)
-        return self._decoded(
-            await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
-        )
+        return self._decoded(await _merge(self._client, path, _seen(meta, **change)))
 
     async def delete(self, meta: Meta) -> None:
         """Delete a Workload."""
@@ -79,7 +66,7 @@ class WorkloadWriter:
     def _decoded(self, raw: bytes) -> WorkloadInfo:
         try:
             return self._decoder.workload(raw)
-        except DecodeError as error:  # somebody wrote what the API takes, and nobody can read
+        except DecodeError as error:  # the API accepts it, the decoder does not
             raise InvalidError(str(error)) from error
 
 
@@ -91,15 +78,12 @@ class QueueWriter:
 
     async def write_status(self, plural: str, meta: Meta, status: Json) -> None:
         """Replace the fields of a status that are given."""
-        await self._patch(f"{_path(plural, meta)}/status", _patch(meta, status=status))
+        await _merge(self._client, f"{_path(plural, meta)}/status", _seen(meta, status=status))
 
     async def set_finalizers(self, plural: str, meta: Meta, finalizers: Sequence[str]) -> None:
         """Replace the finalizers."""
         change = {"metadata": {"finalizers": list(finalizers)}}
-        await self._patch(_path(plural, meta), _patch(meta, **change))
-
-    async def _patch(self, path: str, body: bytes) -> None:
-        await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        await _merge(self._client, _path(plural, meta), _seen(meta, **change))
 
 
 class JobWriter:
@@ -111,9 +95,7 @@ class JobWriter:
 
     async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
         """Merge a change into a job or a subresource; return the job as it is stored."""
-        body = _encode(change)
-        stored = await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
-        return self._decode(stored, kind)
+        return self._decode(await _merge(self._client, path, change), kind)
 
     async def read(self, path: str, *, kind: str) -> JobObject:
         """Return a job as it is stored."""
@@ -133,34 +115,26 @@ class JobWriter:
         done: int = 0,
         grant: Grant | None = None,
     ) -> None:
-        """Have a PodGroup with so many members, whether or not it is there, and room for it.
+        """Make or change a PodGroup, and grant it room.
 
-        The room goes into its status, where whoever may write PodGroups may not write. Where the
-        API server refuses that write, the PodGroup is without room, and a warning is logged.
+        The room goes into its status, which users who may write PodGroups may not write. Where the
+        API server refuses that write, the PodGroup has no room, and a warning is logged.
         """
-        said = {DONE_ANNOTATION: str(done)} if done else None
         path = _pod_group(GROUP_X, namespace, name)
-        body = _encode({
-            **_POD_GROUP,
-            "metadata": {
-                "name": name,
-                "namespace": namespace,
-                "ownerReferences": list(owners),
-                **({"annotations": said} if said else {}),
-            },
-            "spec": {"minMember": min_member},
-        })  # fmt: skip
-        stored = await self._client.request(
-            "PATCH",
-            f"{path}?fieldManager={FIELD_MANAGER}&force=true",
-            body=body,
-            content_type=APPLY_PATCH,
-        )
+        named = {"name": name, "namespace": namespace}
+        metadata: Json = {**named, "ownerReferences": list(owners)}
+        if done:
+            metadata["annotations"] = {DONE_ANNOTATION: str(done)}
+        spec = {"minMember": min_member}
+        stored = await self._apply(path, FIELD_MANAGER, metadata=metadata, spec=spec)
         granted = grants.as_json(grant) if grant is not None else None
         if granted is not None:
-            uid = _decode_stored(stored).metadata.uid
+            metadata = {**named, "uid": _decode_stored(stored).metadata.uid}
+            status = {"grantedRoom": granted}
             try:
-                await self._grant(namespace, name, uid=uid, granted=granted)
+                await self._apply(
+                    f"{path}/status", ROOM_FIELD_MANAGER, metadata=metadata, status=status
+                )
             except (ForbiddenError, InvalidError) as error:  # the job may start without a promise
                 _log.warning(
                     "no room is kept for a PodGroup: the write of its status is refused",
@@ -168,28 +142,19 @@ class JobWriter:
                     error=str(error),
                 )
 
-    async def _grant(self, namespace: str, name: str, *, uid: str, granted: Json) -> None:
-        body = _encode({
-            **_POD_GROUP,
-            "metadata": {"name": name, "namespace": namespace, "uid": uid},
-            "status": {"grantedRoom": granted},
-        })  # fmt: skip
-        path = f"{_pod_group(GROUP_X, namespace, name)}/status"
-        await self._client.request(
-            "PATCH",
-            f"{path}?fieldManager={ROOM_FIELD_MANAGER}&force=true",
-            body=body,
-            content_type=APPLY_PATCH,
-        )
+    async def _apply(self, path: str, manager: str, **parts: Json) -> bytes:
+        """Apply the parts of a PodGroup that are a field manager's."""
+        path = f"{path}?fieldManager={manager}&force=true"
+        body = _encode({**_POD_GROUP, **parts})
+        return await self._client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
 
     async def drop_grant(self, namespace: str, name: str, *, api_group: str = GROUP_X) -> None:
-        """Have no room kept for a PodGroup any more, whoever has written it.
+        """Withdraw the room that a PodGroup was granted, by any field manager.
 
         Raises NotFoundError where it is gone.
         """
         path = f"{_pod_group(api_group, namespace, name)}/status?fieldManager={ROOM_FIELD_MANAGER}"
-        body = _encode({"status": {"grantedRoom": None}})
-        await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        await _merge(self._client, path, {"status": {"grantedRoom": None}})
 
 
 def _pod_group(api_group: str, namespace: str, name: str) -> str:
@@ -212,11 +177,15 @@ def _path(plural: str, meta: Meta) -> str:
     return f"{collection(plural, meta.namespace)}/{meta.name}"
 
 
-def _patch(meta: Meta, **change: Any) -> bytes:  # noqa: ANN401
-    """Return a merge patch that holds only for the object as it was seen."""
+def _seen(meta: Meta, **change: Any) -> Json:  # noqa: ANN401
+    """Return a change that holds only for the object as it was seen."""
     seen = {"uid": meta.uid, "resourceVersion": str(meta.version)}
-    metadata = {**change.pop("metadata", {}), **seen}
-    return _encode({"metadata": metadata, **change})
+    return {**change, "metadata": {**change.get("metadata", {}), **seen}}
+
+
+async def _merge(client: KubeClient, path: str, change: Mapping[str, Any]) -> bytes:
+    """Merge a change into an object; return the object as it is stored. Raises ApiError."""
+    return await client.request("PATCH", path, body=_encode(change), content_type=MERGE_PATCH)
 
 
 def status_patch(before: WorkloadInfo, after: WorkloadInfo) -> Json:
@@ -251,7 +220,7 @@ def _requeue(workload: WorkloadInfo) -> Json | None:
     return {"count": state.count, "requeueAt": as_time(state.at) if state.at is not None else None}
 
 
-def _admission(admission: Admission | None) -> Json | None:
+def _admission(admission: AdmissionInfo | None) -> Json | None:
     if admission is None:
         return None
     return {

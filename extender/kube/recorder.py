@@ -1,9 +1,10 @@
 """Events of events.k8s.io/v1: what people read with `kubectl describe` and `kubectl events`.
 
 Events help people and decide nothing. So recording one never waits and never fails: what is too
-much for the API server, or for the reader, is dropped and counted. An Event's name is made from the
-word for its occasion. Notices that have a key are named after it: a second process, or the same one
-after a restart, makes no second Event of those. All others are named after their moment.
+much for the API server, or for the reader, is dropped and counted, or written later. The name of an
+Event is made from the word for its occasion. Notices that have a key are named after it: a second
+process, or the same one after a restart, makes no second Event of those. All others are named after
+their moment.
 """
 
 import asyncio
@@ -24,7 +25,6 @@ from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 
 CONTROLLER: Final = "scheduling.x-k8s.io/gang-extender"
-MOST_WAITING: Final = 1000
 LONGEST_NOTE: Final = 1024
 _GROUPS_REMEMBERED: Final = 10_000
 
@@ -45,7 +45,7 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One occasion, told by `occasion`: another word is another occasion."""
+    """One Event; another `occasion` makes another Event."""
 
     about: ObjectRef
     reason: str
@@ -63,8 +63,24 @@ class Limit:
     interval: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventLimits:
+    """How many Events there may be of each object and of all, and how many may wait.
+
+    What is too much for all is dropped, or `waits` until it is not.
+    """
+
+    per_object: Limit | None = None
+    overall: Limit
+    waiting: int
+    waits: bool = False
+
+
 PER_OBJECT: Final = Limit(10, 30.0)
-OVERALL: Final = Limit(500, 0.02)
+NOTICES: Final = EventLimits(per_object=PER_OBJECT, overall=Limit(500, 0.02), waiting=1000)
+"""Of those that are about the same objects again and again."""
+ONE_OF_EACH: Final = EventLimits(overall=Limit(100, 0.01), waiting=20_000, waits=True)
+"""Of those of which each object has one."""
 
 
 @dataclass(slots=True)
@@ -85,7 +101,7 @@ class _Bucket:
 class Recorder:
     """Writes Events one after the other, at most so many for each object and for all.
 
-    `count` is told of each what became of it: written, known already, dropped or failed.
+    `count` gets the outcome of each: written, known already, dropped or failed.
     """
 
     def __init__(
@@ -95,34 +111,44 @@ class Recorder:
         clock: Clock,
         instance: str,
         count: Callable[[str], None],
+        limits: EventLimits = NOTICES,
     ) -> None:
         self._client = client
         self._clock = clock
         self._instance = instance
         self._count = count
-        self._all = _Bucket(OVERALL, OVERALL.burst, clock.monotonic())
+        self._limits = limits
+        self._all = _Bucket(limits.overall, limits.overall.burst, clock.monotonic())
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         self._waiting: deque[Event] = deque()
         self._wakeup = asyncio.Event()
 
     def record(self, event: Event) -> None:
-        """Have an Event written, or drop it where there are too many."""
-        now = self._clock.monotonic()
-        if (
-            len(self._waiting) >= MOST_WAITING
-            or not self._bucket(event.about.uid, now).take(now)
-            or not self._all.take(now)
-        ):
+        """Queue an Event for writing, or drop it where there are too many."""
+        if not self._is_within_limits(event):
             self._count("dropped")
             _log.debug("event dropped", about=event.about.name, reason=event.reason)
             return
         self._waiting.append(event)
         self._wakeup.set()
 
+    def _is_within_limits(self, event: Event) -> bool:
+        now, limits = self._clock.monotonic(), self._limits
+        if len(self._waiting) >= limits.waiting:
+            return False
+        if limits.per_object is not None:
+            bucket = self._bucket(event.about.uid, now, limits.per_object)
+            if not bucket.take(now):
+                return False
+        return limits.waits or self._all.take(now)
+
     async def run(self) -> None:
         """Write what was recorded, until cancelled."""
         while True:
             while self._waiting:
+                if self._limits.waits and not self._all.take(self._clock.monotonic()):
+                    await asyncio.sleep(self._limits.overall.interval)
+                    self._all.take(self._clock.monotonic())
                 event = self._waiting.popleft()
                 try:
                     await self._write(event)
@@ -132,8 +158,8 @@ class Recorder:
             self._wakeup.clear()
             await self._wakeup.wait()
 
-    def _bucket(self, uid: str, now: float) -> _Bucket:
-        bucket = self._buckets.pop(uid, None) or _Bucket(PER_OBJECT, PER_OBJECT.burst, now)
+    def _bucket(self, uid: str, now: float, limit: Limit) -> _Bucket:
+        bucket = self._buckets.pop(uid, None) or _Bucket(limit, limit.burst, now)
         self._buckets[uid] = bucket
         while len(self._buckets) > _GROUPS_REMEMBERED:
             self._buckets.popitem(last=False)
@@ -185,7 +211,7 @@ def unreadable(aside: Aside) -> Event:
 
 
 def _namespace(event: Event) -> str:
-    """Return where the API server wants an Event: one about what is in no namespace, in default."""
+    """Return the namespace of an Event: `default` for one about an object without a namespace."""
     return event.about.namespace or "default"
 
 

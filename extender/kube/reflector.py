@@ -8,6 +8,7 @@ kind arrives in between, because one task reads the list and the watch that foll
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import structlog
@@ -15,7 +16,7 @@ import structlog
 from extender.kube.decode import DecodeError
 from extender.kube.freshness import Freshness
 from extender.kube.identity import Identity, identify
-from extender.kube.set_aside import SetAside
+from extender.kube.set_aside import ObjectsSetAside
 from extender.kube.watch import Apply, Delete, Init, InitApply, InitDone, Watcher
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
@@ -25,40 +26,36 @@ T = TypeVar("T")
 _log = structlog.get_logger(__name__)
 
 
-class Reflector(Generic[T]):
-    """Feeds decoded objects to three callbacks: all there are, one that changed, one that went.
+@dataclass(frozen=True, slots=True)
+class Feed(Generic[T]):
+    """How decoded objects get into a state, and what the state has of them."""
 
-    `listed` returns the steps in which it takes all of them in.
-    """
+    listed: Callable[[Sequence[T], int], Iterator[object]]
+    """Returns the steps in which it takes in all objects that a list of a version has."""
+    applied: Callable[[T], object]
+    deleted: Callable[[T], object]
+    known: Callable[[Identity], T | None] = lambda _: None
+    """Returns the last version of an object that could be read."""
+
+
+class Reflector(Generic[T]):
+    """Feeds the decoded objects of one watch to a state."""
 
     def __init__(
-        self,
-        kind: str,
-        watcher: Watcher,
-        decode: Callable[[bytes], T],
-        *,
-        listed: Callable[[Sequence[T]], Iterator[object]],
-        applied: Callable[[T], None],
-        deleted: Callable[[T], None],
+        self, kind: str, watcher: Watcher, decode: Callable[[bytes], T], *, feed: Feed[T]
     ) -> None:
         self.kind = kind
         self.first_list = asyncio.Event()
         """Set when the first list has been taken in whole."""
-        self.version = 0
-        """That of the last list; what is newer came or changed after it."""
-        self.aside = SetAside()
+        self.aside = ObjectsSetAside()
         """Where objects are put that cannot be read."""
-        self.known: Callable[[Identity], T | None] = _unknown
-        """Returns what the state has of an object: its last version that could be read."""
         self._listing: list[T] = []
         self._unread: set[str] = set()
         """Keys of the objects of a list that cannot be read."""
         self._watcher = watcher
         self._decode_raw = decode
-        self._listed = listed
-        self._applied = applied
-        self._deleted = deleted
-        self.on_list: Callable[[], None] = lambda: None
+        self._feed = feed
+        self.on_list: Callable[[], object] = lambda: None
         """Called before a list is asked for."""
 
     @property
@@ -82,11 +79,10 @@ class Reflector(Generic[T]):
                 await pacer.rest()
 
     async def _take(self, version: int, pacer: Pacer) -> None:
-        """Take a whole list in."""
-        self.version = version
+        """Replace the state by a whole list."""
         listing, self._listing = self._listing, []
         try:
-            await pacer.go_through(self._listed(listing))
+            await pacer.go_through(self._feed.listed(listing, version))
         except Exception as error:  # noqa: BLE001 - a bug, which costs one object and no more
             FAULTS.report("state", error, key=self.kind)
             await pacer.go_through(self._one_by_one(listing))
@@ -104,9 +100,9 @@ class Reflector(Generic[T]):
                 # One that cannot be read is there all the same: the list must not delete it.
                 self._listing.extend(self._decode(raw) or self._last_read(raw))
             case Apply(raw):
-                self._tell(self._applied, self._decode(raw))
+                self._report(self._feed.applied, self._decode(raw))
             case Delete(raw):
-                self._tell(self._deleted, self._decode(raw) or self._last_read(raw))
+                self._report(self._feed.deleted, self._decode(raw) or self._last_read(raw))
                 self._forget(raw)
 
     def _decode(self, raw: bytes) -> list[T]:
@@ -142,25 +138,21 @@ class Reflector(Generic[T]):
             self.aside.drop(self.kind, identify(raw).key)
 
     def _last_read(self, raw: bytes) -> list[T]:
-        """Return what the state knows of an object that cannot be read any more."""
+        """Return the last readable version of an object that cannot be read any more."""
         try:
-            found = self.known(identify(raw))
+            found = self._feed.known(identify(raw))
         except DecodeError:
             return []
         return [found] if found is not None else []
 
     def _one_by_one(self, listing: Sequence[T]) -> Iterator[None]:
         for each in listing:
-            self._tell(self._applied, [each])
+            self._report(self._feed.applied, [each])
             yield
 
-    def _tell(self, callback: Callable[[T], None], found: Sequence[T]) -> None:
+    def _report(self, callback: Callable[[T], object], found: Sequence[T]) -> None:
         for each in found:
             try:
                 callback(each)
             except Exception as error:  # noqa: BLE001 - a bug, which costs this one object
                 FAULTS.report("state", error, key=self.kind)
-
-
-def _unknown(_: Identity) -> None:
-    return None

@@ -1,4 +1,4 @@
-"""Asks the API server who a caller is, and what that user may do.
+"""Asks the API server for the user of a token, and for the rights of a user.
 
 Source: `authentication.k8s.io/v1` TokenReview and `authorization.k8s.io/v1` SubjectAccessReview.
 """
@@ -18,7 +18,7 @@ _ACCESS: Final = ("authorization.k8s.io/v1", "SubjectAccessReview", "subjectacce
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Whom a token is of, as the API server says."""
+    """The user of a token, as the API server says."""
 
     name: str
     uid: str = ""
@@ -28,7 +28,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a caller wants to read: an object, or a `path` that is none."""
+    """What a caller asks to read: an object, or a `path` that is none."""
 
     group: str = ""
     resource: str = ""
@@ -61,15 +61,15 @@ class _UserInfo(msgspec.Struct, frozen=True, gc=False):
     extra: dict[str, list[str]] | None = None
 
 
-class _Status(msgspec.Struct, frozen=True, gc=False):
+class _ReviewStatus(msgspec.Struct, frozen=True, gc=False):
     authenticated: bool = False
     allowed: bool = False
     reason: str = ""
     user: _UserInfo | None = None
 
 
-class _Review(msgspec.Struct, frozen=True, gc=False):
-    status: _Status | None = None
+class _ReviewAnswer(msgspec.Struct, frozen=True, gc=False):
+    status: _ReviewStatus | None = None
 
 
 class Reviews:
@@ -79,7 +79,7 @@ class Reviews:
         self._client = client
 
     async def user(self, token: str) -> User | None:
-        """Return whom a bearer token is of; None where the API server does not know it."""
+        """Return the user of a bearer token; None where the API server does not know the token."""
         status = await self._ask(_TOKENS, {"token": token})
         found = status.user
         if not status.authenticated or found is None or not found.username:
@@ -103,13 +103,13 @@ class Reviews:
         }
         return (await self._ask(_ACCESS, spec)).allowed
 
-    async def _ask(self, of: tuple[str, str, str], spec: Mapping[str, Any]) -> _Status:
+    async def _ask(self, of: tuple[str, str, str], spec: Mapping[str, Any]) -> _ReviewStatus:
         version, kind, plural = of
         body = {"apiVersion": version, "kind": kind, "metadata": {}, "spec": spec}
         path = f"/apis/{version}/{plural}"
         answer = await self._client.request("POST", path, body=msgspec.json.encode(body))
         try:
-            status = msgspec.json.decode(answer, type=_Review).status
+            status = msgspec.json.decode(answer, type=_ReviewAnswer).status
         except msgspec.MsgspecError as error:
             raise UnavailableError(f"POST {path}: the answer cannot be read: {error}") from error
-        return status or _Status()
+        return status or _ReviewStatus()

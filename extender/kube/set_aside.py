@@ -25,8 +25,8 @@ class Aside:
     why: str
 
 
-class SetAside:
-    """The objects that are set aside now. Each version is logged, and told to listeners, once."""
+class ObjectsSetAside:
+    """The objects that are set aside now. Listeners get each version once; it is logged once."""
 
     def __init__(self) -> None:
         self._there: dict[tuple[str, str], Aside] = {}
@@ -61,7 +61,7 @@ class SetAside:
             listener(now)
 
     def drop(self, kind: str, key: str) -> None:
-        """Take an object back that can be read again, or is gone."""
+        """Forget an object that can be read again, or is gone."""
         self._there.pop((kind, key), None)
 
     def keep(self, kind: str, keys: Collection[str]) -> None:

@@ -1,11 +1,10 @@
 """List and watch as a stream of five events, after kube-rs.
 
-A watch tells ADDED, MODIFIED and DELETED, but it can end at any moment, and with `410 Gone` what
-happened in between is lost. Whoever keeps a cache must then list again *and* drop what the list
-lacks. So the stream does not expose the watch's words: it says `Init`, one `InitApply` for each
-object there is, `InitDone`, and from then on `Apply` and `Delete`; after a `410`, or too long a
-silence, it starts over with `Init`. A consumer that replaces its cache at `InitDone` is right
-whatever happened.
+A watch sends ADDED, MODIFIED and DELETED, but it can end at any moment, and with `410 Gone` the
+events in between are lost. A cache must then list again *and* drop what the list lacks. So the
+stream does not expose the watch's events: it yields `Init`, one `InitApply` for each object there
+is, `InitDone`, and from then on `Apply` and `Delete`; after a `410`, or too long a silence, it
+starts over with `Init`. A consumer that replaces its cache at `InitDone` is right in every case.
 
 States: empty -> listing (page by page) -> watching -> (end of stream, trouble) watching again from
 the last resource version -> (410, or silence) empty. Trouble is waited out with growing pauses and
@@ -90,22 +89,22 @@ class _Event(msgspec.Struct, frozen=True, gc=False):
     object: Raw
 
 
-class _Meta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+class _EventMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     resource_version: str = ""
 
 
 class _Versioned(msgspec.Struct, frozen=True, gc=False):
-    metadata: _Meta = _Meta()
+    metadata: _EventMeta = _EventMeta()
 
 
-class _Status(msgspec.Struct, frozen=True, gc=False):
+class _WatchStatus(msgspec.Struct, frozen=True, gc=False):
     code: int = 0
     message: str = ""
 
 
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_version = msgspec.json.Decoder(_Versioned).decode
-_decode_status = msgspec.json.Decoder(_Status).decode
+_decode_status = msgspec.json.Decoder(_WatchStatus).decode
 
 
 class Watcher:

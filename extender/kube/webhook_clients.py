@@ -108,12 +108,12 @@ class _Webhook(msgspec.Struct, frozen=True, rename="camel"):
     client_config: _ClientConfig = _NO_CONFIG
 
 
-class _Configuration(msgspec.Struct, frozen=True):
+class _WebhookConfiguration(msgspec.Struct, frozen=True):
     webhooks: tuple[_Webhook, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredVersions:
     """How the objects of a CRD are stored, and what the API server does to read them."""
 
     crd: str
@@ -137,23 +137,23 @@ class WebhookClients:
         serve: Collection[str] = (),
         configuration: str = "",
     ) -> None:
-        """Take the CRDs to convert, and those of them whose older versions are to be served."""
+        """Set the CRDs that are converted, and those whose older versions are served."""
         self._client = client
         self._address = address
         self._crds = crds
         self._serve = serve
         self._configuration = configuration
 
-    async def tell(self, authorities: bytes) -> bool:
-        """Write whom to trust, and where; return whether that was news to any of them.
+    async def publish(self, authorities: bytes) -> bool:
+        """Write the address and the authorities to trust; return whether that changed an object.
 
-        What is not there is passed over. Raises ApiError.
+        An object that does not exist is passed over. Raises ApiError.
         """
-        told = [await self._tell_crd(name, authorities) for name in self._crds]
-        told += [await self._tell_configuration(kind, authorities) for kind in _KINDS]
-        return any(told)
+        changed = [await self._publish_in_crd(name, authorities) for name in self._crds]
+        changed += [await self._publish_in_configuration(kind, authorities) for kind in _KINDS]
+        return any(changed)
 
-    async def stored(self, name: str) -> Stored | None:
+    async def stored(self, name: str) -> StoredVersions | None:
         """Return how a CRD's objects are stored, None where there is no such CRD. ApiError."""
         found = await self._get(f"{_CRDS}/{name}", _Crd)
         if found is None:
@@ -164,9 +164,9 @@ class WebhookClients:
         wanted = self._address.client_config(CONVERT, b"")
         ours = webhook is not None and _same_place(webhook.client_config, wanted)
         older = tuple(each for each in found.status.stored_versions if each not in current)
-        return Stored(name, older, conversion.strategy, ours)
+        return StoredVersions(name, older, conversion.strategy, ours)
 
-    async def _tell_crd(self, name: str, authorities: bytes) -> bool:
+    async def _publish_in_crd(self, name: str, authorities: bytes) -> bool:
         path = f"{_CRDS}/{name}"
         found = await self._get(path, _Crd)
         if found is None:
@@ -179,9 +179,9 @@ class WebhookClients:
             await self._patch(path, changes, content_type=JSON_PATCH)
         return bool(changes)
 
-    async def _tell_configuration(self, kind: str, authorities: bytes) -> bool:
+    async def _publish_in_configuration(self, kind: str, authorities: bytes) -> bool:
         path = f"{_CONFIGURATIONS}/{kind}/{self._configuration}"
-        found = await self._get(path, _Configuration)
+        found = await self._get(path, _WebhookConfiguration)
         changes = []
         for webhook in found.webhooks if found else ():
             wanted = self._address.client_config(webhook.client_config.path, authorities)
@@ -234,7 +234,8 @@ def _conversion(spec: _CrdSpec, wanted: Mapping[str, Any]) -> list[dict[str, Any
 def _serving(found: _Crd) -> list[dict[str, Any]]:
     """Return what is to be changed so that all versions are served, for the first time only.
 
-    Whoever applies the CRD again decides from then on: two writers of one field never end.
+    An administrator who applies the CRD again decides from then on: two writers of one field
+    would go on for ever.
     """
     annotations = found.metadata.annotations
     if annotations is not None and OLDER_VERSIONS in annotations:

@@ -1,1 +1,1 @@
-"""Decisions about who may run under which quota: frozen answers, no I/O, no clock."""
+"""Decisions about quota: which workloads may run. Frozen answers, no I/O, no clock."""

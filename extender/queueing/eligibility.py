@@ -1,29 +1,29 @@
-"""Which flavors the pods of a shape may use, quota aside."""
+"""Which flavors the pods of a shape may use, apart from quota."""
 
 from collections.abc import Iterator, Mapping
 
 from extender.api.core_v1 import NodeSelectorTerm
 from extender.api.selectors import is_tolerated, matches_term
 from extender.queueing.quota import QuotaTree
-from extender.state.pods import Shape
-from extender.state.queues.records import ClusterQueueInfo, FlavorInfo, ResourceGroup
-from extender.state.queues.snapshot import QueueSnapshot
+from extender.state.cluster.records import Shape
+from extender.state.queue.records import ClusterQueueInfo, FlavorInfo, ResourceGroupInfo
+from extender.state.queue.view import QueueView
 
 
 def unfit(
-    shape: Shape, queue: ClusterQueueInfo, number: int, *, tree: QuotaTree, snapshot: QueueSnapshot
+    shape: Shape, queue: ClusterQueueInfo, number: int, *, tree: QuotaTree, view: QueueView
 ) -> tuple[str | None, ...]:
-    """Return for each flavor of a queue's group why it will not do, or None if it may."""
+    """Return for each flavor of a resource group why it is unsuitable, or None."""
     known = tree.unfit.setdefault(shape, {})
     found = known.get((queue.name, number))
     if found is None:
         group = queue.resource_groups[number]
-        found = known[queue.name, number] = tuple(_unfit(shape, group, snapshot.flavors))
+        found = known[queue.name, number] = tuple(_unfit(shape, group, view.flavors))
     return found
 
 
 def _unfit(
-    shape: Shape, group: ResourceGroup, flavors: Mapping[str, FlavorInfo]
+    shape: Shape, group: ResourceGroupInfo, flavors: Mapping[str, FlavorInfo]
 ) -> Iterator[str | None]:
     there = [flavors.get(quotas.flavor) for quotas in group.flavors]
     keys = {key for flavor in there if flavor for key in flavor.node_labels}
@@ -47,7 +47,7 @@ def _untolerated(shape: Shape, flavor: FlavorInfo) -> str | None:
 
 
 def _selects(shape: Shape, flavor: FlavorInfo, keys: set[str]) -> bool:
-    """Return whether the flavor's nodes are wanted, as far as the group's flavors tell apart."""
+    """Return whether pods select the flavor's nodes, by the labels that the group's flavors use."""
     labels = flavor.node_labels
     if any(labels.get(key) != value for key, value in shape.node_selector.items() if key in keys):
         return False
@@ -59,6 +59,6 @@ def _selects(shape: Shape, flavor: FlavorInfo, keys: set[str]) -> bool:
 
 
 def _admits(term: NodeSelectorTerm, labels: Mapping[str, str], keys: set[str]) -> bool:
-    told = [each for each in term.match_expressions or () if each.key in keys]
-    # A term that speaks of other labels only is met by some node of each flavor.
-    return not told or matches_term(NodeSelectorTerm(told), labels, name="")
+    relevant = [each for each in term.match_expressions or () if each.key in keys]
+    # A term about other labels only may match nodes of each flavor.
+    return not relevant or matches_term(NodeSelectorTerm(relevant), labels, name="")

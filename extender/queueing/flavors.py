@@ -1,20 +1,20 @@
-"""Which flavor each pod set gets for each resource, and whether there is quota for it now.
+"""Which flavor each pod set gets for each resource, and whether quota is free for it now.
 
-One flavor for all resources of a group, tried in the order in which the ClusterQueue lists them.
-Every pod set counts what those before it were given.
+All resources of a group get one flavor; flavors are tried in the order of the ClusterQueue. What
+earlier pod sets of the workload get counts as used for the next.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from extender.api.queue_reasons import Unadmitted
+from extender.api.reasons import Unadmitted
 from extender.queueing.eligibility import unfit
-from extender.queueing.options import Options
-from extender.queueing.quota import Node, QuotaTree, level
+from extender.queueing.options import AdmissionOptions
+from extender.queueing.quota import QuotaNode, QuotaTree, level
 from extender.resources.quantity import PODS, show
-from extender.state.pods import Shape
-from extender.state.queues.records import (
+from extender.state.cluster.records import Shape
+from extender.state.queue.records import (
     Assignment,
     ClusterQueueInfo,
     FlavorResource,
@@ -22,33 +22,33 @@ from extender.state.queues.records import (
     PodSetInfo,
     WorkloadInfo,
 )
-from extender.state.queues.snapshot import QueueSnapshot
-from extender.steps import Steps, at_once
+from extender.state.queue.view import QueueView
+from extender.steps import Steps
 
 
 class Mode(IntEnum):
-    """How near quota is; the higher, the better."""
+    """How soon there is quota; higher is better."""
 
     NO_FIT = 0
     NO_CANDIDATES = 1
-    """It would take a preemption, for which there is nobody."""
+    """It needs a preemption, and there are no victims."""
     PREEMPT = 2
     RECLAIM = 3
-    """Only others who borrow would have to go."""
+    """It needs a preemption, and all victims are in other ClusterQueues that borrow."""
     FIT = 4
 
 
 Oracle = Callable[[FlavorResource, int], tuple[Mode, int] | None]
-"""Says what preemption could do for so much of a resource: NO_CANDIDATES, PREEMPT or RECLAIM, and
-how far up the tree it would borrow then. None: it is not asked before the flavors are chosen."""
+"""Returns what preemption could do for an amount of a resource: NO_CANDIDATES, PREEMPT or RECLAIM,
+and how far up the tree it would borrow. None: victims are searched after the choice of flavors."""
 
 LackOfRoom = Callable[[WorkloadInfo, Sequence[Assignment]], Steps[str | None]]
-"""Says what pods lack on nodes; None where all of them fit."""
+"""Returns what pods lack on nodes; None where all of them fit."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
-    """Why one flavor will not do."""
+class FlavorLack:
+    """Why one flavor is unsuitable."""
 
     reason: Unadmitted
     text: str
@@ -74,21 +74,21 @@ class Proposal:
     assignments: tuple[Assignment, ...] = ()
     usage: Mapping[FlavorResource, int] = field(default_factory=dict)
     borrow: int = 0
-    """How far up the tree it has to borrow: 0 for not at all."""
+    """How far up the tree it borrows: 0 for not at all."""
     short: frozenset[FlavorResource] = frozenset()
-    """What only a preemption could make room for."""
+    """Resources that need a preemption."""
     reason: Unadmitted = Unadmitted.WAITING_FOR_QUOTA
     message: str = ""
-    lacks: tuple[Lack, ...] = ()
+    lacks: tuple[FlavorLack, ...] = ()
 
     @property
     def lacks_room(self) -> bool:
-        """Whether there is a flavor that has quota and no room."""
+        """Whether a flavor has quota and lacks room on nodes."""
         return any(lack.reason is Unadmitted.WAITING_FOR_ROOM for lack in self.lacks)
 
-    def roomless(self, text: str) -> "Proposal":
-        """Return the proposal as one that quota was found for, but no room."""
-        lack = Lack(Unadmitted.WAITING_FOR_ROOM, text)
+    def without_capacity(self, text: str) -> "Proposal":
+        """Return the proposal as one with quota and without room on nodes."""
+        lack = FlavorLack(Unadmitted.WAITING_FOR_ROOM, text)
         return replace(
             self,
             mode=Mode.NO_FIT,
@@ -100,20 +100,9 @@ class Proposal:
 
 
 def counts(workload: WorkloadInfo) -> dict[str, int]:
-    """Return how many pods of each pod set have still to run."""
+    """Return how many pods of each pod set still have to run."""
     done = workload.reclaimable
     return {each.name: max(0, each.count - done.get(each.name, 0)) for each in workload.pod_sets}
-
-
-def assign(
-    workload: WorkloadInfo,
-    asked: Mapping[str, int],
-    *,
-    queue: ClusterQueueInfo,
-    quotas: "Quotas",
-) -> Proposal:
-    """Return the flavors for so many pods of each pod set, on the usage that the tree has now."""
-    return at_once(assigning(workload, asked, queue=queue, quotas=quotas))
 
 
 def assigning(
@@ -123,8 +112,11 @@ def assigning(
     queue: ClusterQueueInfo,
     quotas: "Quotas",
 ) -> Steps[Proposal]:
-    """Return the same, with a pause wherever a question for room has one."""
-    search = _Search(workload, queue, quotas)
+    """Return the flavors for so many pods of each pod set, on the current usage of the tree.
+
+    It pauses wherever a question about room does.
+    """
+    search = _FlavorSearch(workload, queue, quotas)
     for pod_set in workload.pod_sets:
         yield from search.add(pod_set, asked[pod_set.name])
     return (yield from search.proposal())
@@ -132,30 +124,30 @@ def assigning(
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """What a search asks: the tree at one ClusterQueue, and what preemption could do there."""
+    """What a search needs: the tree at one ClusterQueue, and what preemption could do there."""
 
     tree: QuotaTree
-    node: Node
-    snapshot: QueueSnapshot
-    options: Options
+    node: QuotaNode
+    view: QueueView
+    options: AdmissionOptions
     oracle: Oracle
     lack: LackOfRoom | None = None
-    """None where quota is enough."""
-    barred: Mapping[str, Lack] = field(default_factory=dict)
-    """Flavors that have no room even when others have left them, and what they lack."""
+    """None where workloads need quota only."""
+    excluded: Mapping[str, FlavorLack] = field(default_factory=dict)
+    """Flavors that lack room even after a preemption, and what they lack."""
 
-    def besides(self, flavors: Collection[str], text: str) -> "Quotas":
+    def passing_over(self, flavors: Collection[str], text: str) -> "Quotas":
         """Return the same without these flavors."""
         reason = Unadmitted.WAITING_FOR_ROOM
-        more = {flavor: Lack(reason, f"flavor {flavor}: {text}") for flavor in flavors}
-        return replace(self, barred={**self.barred, **more})
+        more = {flavor: FlavorLack(reason, f"flavor {flavor}: {text}") for flavor in flavors}
+        return replace(self, excluded={**self.excluded, **more})
 
-    def has_no_room(self, lack: Lack) -> bool:
-        """Return whether a lack is that of room alone: quota is there, and nobody has to go."""
-        return lack.reason is Unadmitted.WAITING_FOR_ROOM and lack not in self.barred.values()
+    def has_no_room(self, lack: FlavorLack) -> bool:
+        """Return whether only room is lacking: quota is free without a preemption."""
+        return lack.reason is Unadmitted.WAITING_FOR_ROOM and lack not in self.excluded.values()
 
 
-class _Search:
+class _FlavorSearch:
     """The pod sets of one workload, one after the other."""
 
     def __init__(self, workload: WorkloadInfo, queue: ClusterQueueInfo, quotas: Quotas) -> None:
@@ -164,16 +156,16 @@ class _Search:
         self._usage: dict[FlavorResource, int] = {}
         self._short: set[FlavorResource] = set()
         self._mode, self._borrow = Mode.FIT, 0
-        self._lacks: list[tuple[PodSetInfo, list[Lack]]] = []
+        self._lacks: list[tuple[PodSetInfo, list[FlavorLack]]] = []
 
     def add(self, pod_set: PodSetInfo, count: int) -> Steps[None]:
-        """Find flavors for one more pod set."""
-        lacks: list[Lack] = []
+        """Choose flavors for one more pod set."""
+        lacks: list[FlavorLack] = []
         flavors: dict[str, str] = {}
         asked = self._requests(pod_set, count)
         for resource in self._uncovered(asked):
             text = f"resource {resource} unavailable in ClusterQueue"
-            lacks.append(Lack(Unadmitted.NO_MATCHING_FLAVOR, text, ("", resource)))
+            lacks.append(FlavorLack(Unadmitted.NO_MATCHING_FLAVOR, text, ("", resource)))
             self._mode = Mode.NO_FIT
         for number, group in enumerate(self._queue.resource_groups):
             wanted = {name: asked[name] for name in group.covered if name in asked}
@@ -189,7 +181,7 @@ class _Search:
         self._assigned.append(Assignment(pod_set.name, flavors, usage, count))
 
     def proposal(self) -> Steps[Proposal]:
-        """Return what was found for all of them."""
+        """Return the proposal for all pod sets."""
         lacks = [lack for _, each in self._lacks for lack in each]
         found = Proposal(
             self._mode,
@@ -205,7 +197,7 @@ class _Search:
         if lack is None or found.mode is not Mode.FIT:
             return found
         text = yield from lack(self._workload, found.assignments)
-        return found if text is None else found.roomless(f"quota yes; {text}")
+        return found if text is None else found.without_capacity(f"quota yes; {text}")
 
     def _requests(self, pod_set: PodSetInfo, count: int) -> dict[str, int]:
         asked = {name: amount * count for name, amount in pod_set.shape.asked.items()}
@@ -219,7 +211,7 @@ class _Search:
         covered = {name for group in self._queue.resource_groups for name in group.covered}
         yield from (name for name, amount in asked.items() if amount and name not in covered)
 
-    def _take(self, choice: Choice | None, why: list[Lack]) -> None:
+    def _take(self, choice: Choice | None, why: list[FlavorLack]) -> None:
         if choice is None:
             self._mode = Mode.NO_FIT
             return
@@ -233,22 +225,22 @@ class _Search:
 
     def _choose(
         self, shape: Shape, number: int, given: Assignment
-    ) -> Steps[tuple[Choice | None, list[Lack]]]:
+    ) -> Steps[tuple[Choice | None, list[FlavorLack]]]:
         """Return the best flavor up to where the search may stop, and what the others lack.
 
-        `given` has the flavors of other groups, and as usage what is wanted of this one.
+        `given` has the flavors of other groups, and as usage the request for this group.
         """
-        lacks: list[Lack] = []
+        lacks: list[FlavorLack] = []
         best: Choice | None = None
         quotas, fungibility = self._quotas, self._queue.fungibility
         flavors = self._queue.resource_groups[number].flavors
-        why_not = unfit(shape, self._queue, number, tree=quotas.tree, snapshot=quotas.snapshot)
+        why_not = unfit(shape, self._queue, number, tree=quotas.tree, view=quotas.view)
         for listed, text in zip(flavors, why_not, strict=True):
-            barred = quotas.barred.get(listed.flavor)
+            excluded = quotas.excluded.get(listed.flavor)
             if text is not None:
-                barred = Lack(Unadmitted.NO_MATCHING_FLAVOR, text)
-            if barred is not None:
-                lacks.append(barred)
+                excluded = FlavorLack(Unadmitted.NO_MATCHING_FLAVOR, text)
+            if excluded is not None:
+                lacks.append(excluded)
                 continue
             choice, missing = self._try(listed.flavor, given.usage)
             if choice.mode is Mode.FIT and len(flavors) > 1:
@@ -260,9 +252,9 @@ class _Search:
                 break
         return best, [] if best and best.mode is Mode.FIT else lacks
 
-    def _try(self, flavor: str, wanted: Mapping[str, int]) -> tuple[Choice, list[Lack]]:
+    def _try(self, flavor: str, wanted: Mapping[str, int]) -> tuple[Choice, list[FlavorLack]]:
         mode, borrow = Mode.FIT, 0
-        lacks: list[Lack] = []
+        lacks: list[FlavorLack] = []
         for resource, amount in wanted.items():
             what = (flavor, resource)
             judged, height, lack = self._judge(what, amount + self._usage.get(what, 0))
@@ -270,12 +262,14 @@ class _Search:
             lacks += [lack] if lack else []
         return Choice(flavor, mode, borrow, wanted), lacks
 
-    def _with_room(self, choice: Choice, given: Assignment) -> Steps[tuple[Choice, list[Lack]]]:
-        """Pass over a flavor in which the pods so far, these among them, do not fit on nodes."""
+    def _with_room(
+        self, choice: Choice, given: Assignment
+    ) -> Steps[tuple[Choice, list[FlavorLack]]]:
+        """Skip a flavor in which the pods so far, with these, do not fit on nodes."""
         lack = self._quotas.lack
         if lack is None:
             return choice, []
-        waits = self._mode is not Mode.FIT  # for others to go: these pods' room is asked for alone
+        waits = self._mode is not Mode.FIT  # for victims: ask for room for these pods alone
         if waits and given.flavors:
             return choice, []
         flavors = {**given.flavors, **dict.fromkeys(choice.usage, choice.flavor)}
@@ -284,9 +278,9 @@ class _Search:
         if text is None:
             return choice, []
         text = f"flavor {choice.flavor}: quota yes; {text}"
-        return replace(choice, mode=Mode.NO_FIT), [Lack(Unadmitted.WAITING_FOR_ROOM, text)]
+        return replace(choice, mode=Mode.NO_FIT), [FlavorLack(Unadmitted.WAITING_FOR_ROOM, text)]
 
-    def _judge(self, what: FlavorResource, amount: int) -> tuple[Mode, int, Lack | None]:
+    def _judge(self, what: FlavorResource, amount: int) -> tuple[Mode, int, FlavorLack | None]:
         node, (flavor, resource) = self._quotas.node, what
         if not amount:
             return Mode.FIT, 0, None
@@ -297,7 +291,8 @@ class _Search:
                 f"insufficient quota for {resource} in flavor {flavor}, "
                 f"{over} more than its maximum capacity ({show(resource, most)})"
             )
-            return Mode.NO_FIT, 0, Lack(Unadmitted.EXCEEDS_MAX_QUOTA, text, what, amount - most)
+            lack = FlavorLack(Unadmitted.EXCEEDS_MAX_QUOTA, text, what, amount - most)
+            return Mode.NO_FIT, 0, lack
         height, has_part = level(node, what, amount)
         missing = amount - node.available(what)
         if missing <= 0:
@@ -306,7 +301,7 @@ class _Search:
             f"insufficient unused quota for {resource} in flavor {flavor}, "
             f"{show(resource, missing)} more needed"
         )
-        lack = Lack(Unadmitted.WAITING_FOR_QUOTA, text, what, missing)
+        lack = FlavorLack(Unadmitted.WAITING_FOR_QUOTA, text, what, missing)
         lends = self._queue.preemption.borrow_within_cohort != "Never"
         if amount <= node.quota(what).nominal or has_part or lends:
             return *(self._quotas.oracle(what, amount) or (Mode.PREEMPT, height)), lack
@@ -324,16 +319,13 @@ def _may_stop(choice: Choice, fungibility: Fungibility) -> bool:
 def _is_better(choice: Choice, than: Choice | None, fungibility: Fungibility) -> bool:
     if than is None:
         return True
-    helpless = Mode.NO_CANDIDATES
-    if fungibility.preference == "PreemptionOverBorrowing" and helpless not in (
-        choice.mode,
-        than.mode,
-    ):
+    hopeless = Mode.NO_CANDIDATES in (choice.mode, than.mode)
+    if fungibility.preference == "PreemptionOverBorrowing" and not hopeless:
         return (-choice.borrow, choice.mode) > (-than.borrow, than.mode)
     return (choice.mode, -choice.borrow) > (than.mode, -than.borrow)
 
 
-_HOPE = (
+_BEST_FIRST = (
     Unadmitted.WAITING_FOR_ROOM,
     Unadmitted.WAITING_FOR_QUOTA,
     Unadmitted.EXCEEDS_MAX_QUOTA,
@@ -342,12 +334,12 @@ _HOPE = (
 
 
 def _reason(lacking: list[list[Unadmitted]]) -> Unadmitted:
-    """Return the reason of the pod set with the least hope; each has that of its best flavor."""
-    best = [min(map(_HOPE.index, reasons)) for reasons in lacking if reasons]
-    return _HOPE[max(best, default=0)]
+    """Return the reason of the worst pod set; each has the reason of its best flavor."""
+    best = [min(map(_BEST_FIRST.index, reasons)) for reasons in lacking if reasons]
+    return _BEST_FIRST[max(best, default=0)]
 
 
-def _message(lacking: list[tuple[PodSetInfo, list[Lack]]]) -> str:
+def _message(lacking: list[tuple[PodSetInfo, list[FlavorLack]]]) -> str:
     parts = (
         f"couldn't assign flavors to pod set {pod_set.name}: "
         + ", ".join(dict.fromkeys(lack.text for lack in lacks))

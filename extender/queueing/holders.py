@@ -3,20 +3,21 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.state.queues.records import Admission, FlavorResource, WorkloadInfo
-from extender.state.queues.snapshot import QueueSnapshot
-from extender.state.queues.usage import Usage, usage
+from extender.api.wellknown import WorkloadCondition
+from extender.state.queue.records import AdmissionInfo, WorkloadInfo
+from extender.state.queue.usage import Usage, usage
+from extender.state.queue.view import QueueView
 
 _ASSUMED: Final = float("inf")
-"""Nobody got quota later than who is just being given it."""
+"""A workload that is being admitted counts as the latest."""
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """A workload that has quota, and since when."""
+class QuotaHolder:
+    """A workload that has quota; `since` in seconds since the epoch."""
 
     workload: WorkloadInfo
-    admission: Admission
+    admission: AdmissionInfo
     usage: Usage
     since: float
 
@@ -25,37 +26,36 @@ class Holder:
 class Held:
     """The workloads that have quota in one ClusterQueue."""
 
-    holders: dict[str, Holder] = field(default_factory=dict)
+    holders: dict[str, QuotaHolder] = field(default_factory=dict)
     leaving: frozenset[str] = frozenset()
-    """Who is evicted, and has not given it back yet."""
+    """Evicted workloads that have not released their quota yet."""
     lowest: int = 0
     """The lowest priority among them."""
-    uses: frozenset[FlavorResource] = frozenset()
     version: int = -1
 
 
 class Holders:
-    """Who has quota in which ClusterQueue: looked at again when something of it has changed."""
+    """The workloads with quota by ClusterQueue, cached until the usage of the queue changes."""
 
-    def __init__(self, snapshot: QueueSnapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, view: QueueView) -> None:
+        self._view = view
         self._known: dict[str, Held] = {}
 
     def of(self, cluster_queue: str) -> Held:
-        """Return those with quota in a ClusterQueue."""
-        version = self._snapshot.usage_version(cluster_queue)
+        """Return the workloads with quota in a ClusterQueue."""
+        version = self._view.usage_version(cluster_queue)
         known = self._known.get(cluster_queue)
         if known is None or known.version != version:
-            known = self._known[cluster_queue] = self._look(cluster_queue, known)
+            known = self._known[cluster_queue] = self._read(cluster_queue, known)
             known.version = version
         return known
 
-    def _look(self, cluster_queue: str, before: Held | None) -> Held:
+    def _read(self, cluster_queue: str, before: Held | None) -> Held:
         known = before.holders if before else {}
-        holders: dict[str, Holder] = {}
-        for key in sorted(self._snapshot.reserving(cluster_queue)):
-            found, held = known.get(key), self._snapshot.admission(key)
-            workload = self._snapshot.workloads[key]
+        holders: dict[str, QuotaHolder] = {}
+        for key in sorted(self._view.reserving(cluster_queue)):
+            found, held = known.get(key), self._view.admission(key)
+            workload = self._view.workloads[key]
             assert held is not None
             if found is None or found.workload is not workload or found.admission is not held:
                 found = _holder(workload, held)
@@ -66,11 +66,10 @@ class Holders:
             holders,
             frozenset(key for key, each in holders.items() if each.workload.evicted),
             min(each.workload.priority for each in holders.values()),
-            frozenset(what for each in holders.values() for what in each.usage),
         )
 
 
-def _holder(workload: WorkloadInfo, held: Admission) -> Holder:
-    reserved = workload.condition("QuotaReserved")
+def _holder(workload: WorkloadInfo, held: AdmissionInfo) -> QuotaHolder:
+    reserved = workload.condition(WorkloadCondition.QUOTA_RESERVED)
     since = reserved.transition if reserved and reserved.status == "True" else _ASSUMED
-    return Holder(workload, held, usage(held, workload), since)
+    return QuotaHolder(workload, held, usage(held, workload), since)

@@ -1,33 +1,33 @@
-"""The workloads that are about to give quota back."""
+"""The workloads that are about to release quota."""
 
 from collections.abc import Collection, Iterable, Iterator
 
-from extender.queueing.holders import Holder, Holders
-from extender.queueing.quota import Node
-from extender.state.queues.snapshot import QueueSnapshot
+from extender.queueing.holders import Holders, QuotaHolder
+from extender.queueing.quota import QuotaNode
+from extender.state.queue.view import QueueView
 
-_Under = dict[str, tuple[Node, list[Holder]]]
+_Under = dict[str, tuple[QuotaNode, list[QuotaHolder]]]
 
 
 class Leaving:
-    """In one cycle: what leaves, by its conditions or because that was just decided."""
+    """In one cycle: the evicted workloads, and those chosen as victims in this cycle."""
 
-    def __init__(self, snapshot: QueueSnapshot, holders: Holders) -> None:
-        self._snapshot, self._holders = snapshot, holders
+    def __init__(self, view: QueueView, holders: Holders) -> None:
+        self._view, self._holders = view, holders
         self._chosen: dict[str, set[str]] = {}
-        self._under: dict[Node, _Under] = {}
-        """By root, then by ClusterQueue: looked up once, because each head of a tree asks."""
+        self._under: dict[QuotaNode, _Under] = {}
+        """By root, then by ClusterQueue: cached, because each head of a tree asks."""
 
     def choose(self, victims: Iterable[str]) -> None:
-        """Count these among those that leave."""
+        """Count victims as leaving."""
         for key in victims:
-            held = self._snapshot.admission(key)
+            held = self._view.admission(key)
             if held is not None:
                 self._chosen.setdefault(held.cluster_queue, set()).add(key)
                 self._under.clear()
 
     def look_again(self) -> None:
-        """Forget what was looked up: the state has changed."""
+        """Drop the cache: the state has changed."""
         self._under.clear()
 
     def of(self, cluster_queue: str) -> Collection[str]:
@@ -36,7 +36,7 @@ class Leaving:
         chosen = self._chosen.get(cluster_queue)
         return held.leaving.union(chosen & held.holders.keys()) if chosen else held.leaving
 
-    def under(self, root: Node) -> Iterator[tuple[Node, Holder]]:
+    def under(self, root: QuotaNode) -> Iterator[tuple[QuotaNode, QuotaHolder]]:
         """Yield the workloads that leave a tree, each with the ClusterQueue that it leaves."""
         known = self._under.get(root)
         if known is None:

@@ -1,271 +1,284 @@
-"""What becomes of a workload whatever the quota: it is stopped, deactivated, too late, or ends.
+"""What happens to a workload apart from quota: stopped, deactivated, timed out, or finished.
 
-Decided for one workload at a time, from its stored state; the same state twice gives the same
-answer, so that a restart goes on in the same place.
+Each decision is about one workload, from its stored state. The same state gives the same decision,
+so that a restarted process goes on in the same place.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Final
 
+from extender.api.reasons import (
+    DeactivationCause,
+    EventReason,
+    EvictionReason,
+    FinishReason,
+    PodsReadyReason,
+    RequeueReason,
+)
+from extender.api.wellknown import WorkloadCondition
 from extender.queueing import readiness
 from extender.queueing import transitions as to
-from extender.queueing.options import Options, PodsReady
+from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.queueing.readiness import Deadline
 from extender.queueing.standing import Absent, standing
-from extender.state.queues.records import (
+from extender.state.queue.records import (
     ClusterQueueInfo,
     LocalQueueInfo,
-    RequeueState,
+    RequeueInfo,
     WorkloadInfo,
 )
-from extender.state.queues.snapshot import QueueSnapshot
+from extender.state.queue.view import QueueView
 
-DEACTIVATION_TARGET: Final = "DeactivationTarget"
-MAXIMUM_EXECUTION_TIME: Final = "MaximumExecutionTimeExceeded"
-REQUEUING_LIMIT: Final = "RequeuingLimitExceeded"
-CLUSTER_QUEUE_STOPPED: Final = "ClusterQueueStopped"
-LOCAL_QUEUE_STOPPED: Final = "LocalQueueStopped"
-OWNER_NOT_FOUND: Final = "OwnerNotFound"
 LOOK_AGAIN: Final = 1.0
-"""Seconds until a workload is looked at again whose pods are ready, as it has not been told yet."""
-_RESTARTED: Final = {
-    CLUSTER_QUEUE_STOPPED: "ClusterQueueRestarted",
-    LOCAL_QUEUE_STOPPED: "LocalQueueRestarted",
+"""Seconds before the next look at a workload whose pods are ready and whose status lags behind."""
+_RESTARTED: Final[Mapping[str, RequeueReason]] = {
+    EvictionReason.CLUSTER_QUEUE_STOPPED: RequeueReason.CLUSTER_QUEUE_RESTARTED,
+    EvictionReason.LOCAL_QUEUE_STOPPED: RequeueReason.LOCAL_QUEUE_RESTARTED,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What to do with a workload next; nothing is fine too."""
+class WorkloadStep:
+    """What to do with a workload next; by default nothing."""
 
     after: WorkloadInfo | None = None
-    """Its status as it is to be written."""
+    """The status to write."""
     deactivate: bool = False
     """Set `spec.active` to false."""
     drop_finalizer: bool = False
     again: float | None = None
-    """Seconds until it is worth looking again, where nothing else would tell."""
+    """Seconds until the next look, where no event would cause one."""
     reason: str = ""
     message: str = ""
-    """What the Event says, if there is one."""
+    """The message of the Event, where there is a reason for one."""
 
 
-_NOTHING: Final = Step()
+_NOTHING: Final = WorkloadStep()
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What a decision needs besides the state of the queues."""
+class LifecycleRules:
+    """What a decision needs in addition to the state of the queues."""
 
-    options: Options = field(default_factory=Options)
+    options: AdmissionOptions = field(default_factory=AdmissionOptions)
     pods_ready: Callable[[WorkloadInfo], bool] = lambda _: False
-    """Whether the pods of a workload's job are ready by what is known of the job."""
+    """Whether the pods of a workload's job are ready, by the state of the job."""
 
 
 def decide(
     workload: WorkloadInfo,
-    snapshot: QueueSnapshot,
+    view: QueueView,
     now: float,
     *,
     orphaned: bool,
-    given: Given | None = None,
-) -> Step:
-    """Return the next step; `orphaned` tells that its job is known to be gone."""
+    rules: LifecycleRules | None = None,
+) -> WorkloadStep:
+    """Return the next step; `orphaned` where its job is known to be gone."""
     if workload.meta.terminating:
         held = bool(workload.meta.finalizers)
-        return Step(drop_finalizer=held and (orphaned or not workload.owners))
+        return WorkloadStep(drop_finalizer=held and (orphaned or not workload.owners))
     if orphaned:
         return _ended(workload, now)
     if workload.finished:
         return _NOTHING
     for rule in _RULES:
-        step = rule(workload, snapshot, now)
+        step = rule(workload, view, now)
         if step is not None:
             return step
-    step = _in_time(workload, snapshot, now, given=given or Given())
-    return step or _nowhere(workload, snapshot, now) or _NOTHING
+    step = _in_time(workload, view, now, rules=rules or LifecycleRules())
+    return step or _not_queued(workload, view, now) or _NOTHING
 
 
-def _ended(workload: WorkloadInfo, now: float) -> Step:
+def _ended(workload: WorkloadInfo, now: float) -> WorkloadStep:
     held = bool(workload.meta.finalizers)
     if workload.finished:
-        return Step(drop_finalizer=held)
-    message = "The job of the workload is gone"
-    after = to.finished(workload, OWNER_NOT_FOUND, message, now=now)
-    return Step(after, drop_finalizer=held, reason=OWNER_NOT_FOUND, message=message)
+        return WorkloadStep(drop_finalizer=held)
+    reason, message = FinishReason.OWNER_NOT_FOUND, "The job of the workload is gone"
+    after = to.finished(workload, reason, message, now=now)
+    return WorkloadStep(after, drop_finalizer=held, reason=reason, message=message)
 
 
-def _release(workload: WorkloadInfo, _: QueueSnapshot, now: float) -> Step | None:
-    """Give back the quota of an evicted workload that has no job which would have to stop."""
+def _release(workload: WorkloadInfo, _: QueueView, now: float) -> WorkloadStep | None:
+    """Release the quota of an evicted workload that has no job to stop."""
     if workload.evicted and workload.admission is not None and not workload.owners:
-        return Step(to.released(workload, now))
+        return WorkloadStep(to.released(workload, now))
     return None
 
 
-def _deactivate(workload: WorkloadInfo, _: QueueSnapshot, now: float) -> Step | None:
-    target = workload.condition(DEACTIVATION_TARGET)
+def _deactivate(workload: WorkloadInfo, _: QueueView, now: float) -> WorkloadStep | None:
+    target = workload.condition(WorkloadCondition.DEACTIVATION_TARGET)
     if workload.active:
         if target is not None and target.status == "True":
-            return Step(deactivate=True)
+            return WorkloadStep(deactivate=True)
         return None
     if target is not None and target.status == "True":
-        reason, message = f"DeactivatedDueTo{target.reason}", target.message
+        reason, message = f"{EvictionReason.DEACTIVATED}DueTo{target.reason}", target.message
     else:
-        reason, message = to.DEACTIVATED, "The workload is deactivated"
-    return _turned_out(workload, reason, message, now=now)
+        reason, message = EvictionReason.DEACTIVATED, "The workload is deactivated"
+    return _evict_or_dequeue(workload, reason, message, now=now)
 
 
-def _turned_out(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> Step | None:
-    """Return how a workload leaves: evicted where it has quota, else out of the queue."""
+def _evict_or_dequeue(
+    workload: WorkloadInfo, reason: str, message: str, *, now: float
+) -> WorkloadStep | None:
+    """Evict a workload where it has quota, else take it out of its queue."""
     if workload.admission is not None:
         if workload.evicted:
-            return Step()
-        after = _settled(to.evicted(workload, reason, message, now=now))
-        return Step(after, reason="Evicted", message=message)
-    word = to.DEACTIVATED if reason.startswith(to.DEACTIVATED) else reason
-    requeued = workload.condition(to.REQUEUED)
-    if requeued is not None and requeued.status == "False" and requeued.reason.startswith(word):
-        return Step()
-    after = to.waiting(workload, word, message, now=now)
-    after = to.told(after, to.REQUEUED, holds=False, reason=reason, message=message, now=now)
-    return Step(_settled(after))
+            return WorkloadStep()
+        after = _without_target(to.evicted(workload, reason, message, now=now))
+        return WorkloadStep(after, reason=EventReason.EVICTED, message=message)
+    short = EvictionReason.DEACTIVATED if reason.startswith(EvictionReason.DEACTIVATED) else reason
+    requeued = workload.condition(WorkloadCondition.REQUEUED)
+    if requeued is not None and requeued.status == "False" and requeued.reason.startswith(short):
+        return WorkloadStep()
+    after = to.waiting(workload, short, message, now=now)
+    new = to.condition(WorkloadCondition.REQUEUED, reason, message, holds=False)
+    return WorkloadStep(_without_target(to.with_conditions(after, now, new)))
 
 
-def _settled(workload: WorkloadInfo) -> WorkloadInfo:
-    """Return a workload that leaves without the note that it is to be deactivated.
+def _without_target(workload: WorkloadInfo) -> WorkloadInfo:
+    """Return a workload that leaves, without the condition that it is to be deactivated.
 
-    One that does not come back by itself has no back-off, and begins anew when it comes.
+    An inactive workload has no back-off: its count begins again once it is reactivated.
     """
-    conditions = tuple(c for c in workload.conditions if c.type != DEACTIVATION_TARGET)
+    conditions = tuple(
+        c for c in workload.conditions if c.type != WorkloadCondition.DEACTIVATION_TARGET
+    )
     requeue = workload.requeue if workload.active else None
     return replace(workload, conditions=conditions, requeue=requeue)
 
 
-def _stopped(workload: WorkloadInfo, snapshot: QueueSnapshot, now: float) -> Step | None:
-    """Turn out what is in a queue that is being drained."""
-    queue = snapshot.local_queues.get(workload.queue)
-    name = snapshot.cluster_queue_of(workload)
-    cluster_queue = snapshot.cluster_queues.get(name) if name else None
+def _stopped(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadStep | None:
+    """Evict a workload from a queue that is drained."""
+    queue = view.local_queues.get(workload.queue)
+    name = view.cluster_queue_of(workload)
+    cluster_queue = view.cluster_queues.get(name) if name else None
     if workload.admission is None:
         return None
     if cluster_queue is not None and cluster_queue.stop_policy == "HoldAndDrain":
         message = "The ClusterQueue is stopped"
-        return _turned_out(workload, CLUSTER_QUEUE_STOPPED, message, now=now)
+        return _evict_or_dequeue(workload, EvictionReason.CLUSTER_QUEUE_STOPPED, message, now=now)
     if queue is not None and queue.stop_policy == "HoldAndDrain":
         message = "The LocalQueue is stopped"
-        return _turned_out(workload, LOCAL_QUEUE_STOPPED, message, now=now)
+        return _evict_or_dequeue(workload, EvictionReason.LOCAL_QUEUE_STOPPED, message, now=now)
     return None
 
 
-def _come_back(workload: WorkloadInfo, snapshot: QueueSnapshot, now: float) -> Step | None:
-    """Queue again what was turned out, once the cause is gone."""
-    requeued = workload.condition(to.REQUEUED)
+def _requeue(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadStep | None:
+    """Requeue a workload that was evicted or dequeued, once the cause is gone."""
+    requeued = workload.condition(WorkloadCondition.REQUEUED)
     if requeued is None or requeued.status == "True" or workload.admission is not None:
         return None
-    if requeued.reason.startswith(to.DEACTIVATED):
-        return _queued(workload, "Reactivated", "The workload is active again", now=now)
+    if requeued.reason.startswith(EvictionReason.DEACTIVATED):
+        return _queued(workload, RequeueReason.REACTIVATED, "The workload was reactivated", now=now)
     restarted = _RESTARTED.get(requeued.reason)
     if restarted is None:
-        return _backed_off(workload, now)
-    if _is_stopped(workload, snapshot, by=requeued.reason):
+        return _after_backoff(workload, now)
+    if _is_stopped(workload, view, by=requeued.reason):
         return _NOTHING
-    return _queued(workload, restarted, "The queue goes on", now=now)
+    message = f"The {restarted.removesuffix('Restarted')} was restarted"
+    return _queued(workload, restarted, message, now=now)
 
 
-def _is_stopped(workload: WorkloadInfo, snapshot: QueueSnapshot, *, by: str) -> bool:
-    queue = snapshot.local_queues.get(workload.queue)
+def _is_stopped(workload: WorkloadInfo, view: QueueView, *, by: str) -> bool:
+    queue = view.local_queues.get(workload.queue)
     stopping: LocalQueueInfo | ClusterQueueInfo | None = queue
-    if by == CLUSTER_QUEUE_STOPPED:
-        stopping = snapshot.cluster_queues.get(queue.cluster_queue) if queue else None
+    if by == EvictionReason.CLUSTER_QUEUE_STOPPED:
+        stopping = view.cluster_queues.get(queue.cluster_queue) if queue else None
     return stopping is None or stopping.stop_policy != "None"
 
 
-def _backed_off(workload: WorkloadInfo, now: float) -> Step:
+def _after_backoff(workload: WorkloadInfo, now: float) -> WorkloadStep:
     at = workload.requeue.at if workload.requeue else None
     if at is None or at <= now:
-        return _queued(workload, "BackoffFinished", "The workload waited long enough", now=now)
-    return Step(again=at - now)
+        message = "The workload backoff was finished"
+        return _queued(workload, RequeueReason.BACKOFF_FINISHED, message, now=now)
+    return WorkloadStep(again=at - now)
 
 
-def _queued(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> Step:
-    return Step(to.requeued(workload, reason, message, now=now), reason=reason, message=message)
+def _queued(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadStep:
+    after = to.requeued(workload, reason, message, now=now)
+    return WorkloadStep(after, reason=reason, message=message)
 
 
 def _in_time(
-    workload: WorkloadInfo, snapshot: QueueSnapshot, now: float, *, given: Given
-) -> Step | None:
-    """Return what is due of an admitted workload, or when something will be."""
-    steps = (_late(workload, snapshot, now, given=given), _time_limit(workload, now))
+    workload: WorkloadInfo, view: QueueView, now: float, *, rules: LifecycleRules
+) -> WorkloadStep | None:
+    """Return what is due for an admitted workload, or when something will be."""
+    steps = (_not_ready_in_time(workload, view, now, rules=rules), _time_limit(workload, now))
     found = [step for step in steps if step is not None]
     due = next((step for step in found if step.after is not None), None)
     return due or min(found, key=lambda step: step.again or 0.0, default=None)
 
 
-def _late(
-    workload: WorkloadInfo, snapshot: QueueSnapshot, now: float, *, given: Given
-) -> Step | None:
-    """Send a workload back whose pods did not become ready in time."""
-    policy = readiness.policy_of(workload, snapshot, given.options)
+def _not_ready_in_time(
+    workload: WorkloadInfo, view: QueueView, now: float, *, rules: LifecycleRules
+) -> WorkloadStep | None:
+    """Evict and requeue a workload whose pods did not become ready in time."""
+    policy = readiness.policy_of(workload, view, rules.options)
     until = readiness.deadline(workload, policy)
     if until is None:
         return None
     if now < until.at:
-        return Step(again=until.at - now)
-    if given.pods_ready(workload):
-        return Step(again=LOOK_AGAIN)
-    return _sent_back(workload, until, policy, now=now)
+        return WorkloadStep(again=until.at - now)
+    if rules.pods_ready(workload):
+        return WorkloadStep(again=LOOK_AGAIN)
+    return _requeue_with_backoff(workload, until, policy, now=now)
 
 
-def _sent_back(workload: WorkloadInfo, until: Deadline, policy: PodsReady, *, now: float) -> Step:
+def _requeue_with_backoff(
+    workload: WorkloadInfo, until: Deadline, policy: PodsReady, *, now: float
+) -> WorkloadStep:
     times = (workload.requeue.count if workload.requeue else 0) + 1
     if policy.backoff_limit is not None and times > policy.backoff_limit:
-        message = f"Its pods were not ready in time, {times} times in all"
-        return Step(_targeted(workload, REQUEUING_LIMIT, message, now=now))
-    if until.cause == to.WAIT_FOR_RECOVERY:
+        message = f"Its pods did not become ready in time {times} times"
+        return _targeted(workload, DeactivationCause.REQUEUING_LIMIT, message, now=now)
+    if until.cause == PodsReadyReason.WAIT_FOR_RECOVERY:
         message = f"Pods were not ready again within {policy.recovery_timeout:g} seconds"
     else:
         message = f"Not all pods were ready within {policy.timeout:g} seconds"
-    after = to.evicted(workload, to.PODS_READY_TIMEOUT, message, now=now, cause=until.cause)
-    # Stored in whole seconds: never earlier than asked for.
-    again_at = float(ceil(now + readiness.back_off(times, policy)))
-    return Step(
-        replace(after, requeue=RequeueState(times, again_at)), reason=to.EVICTED, message=message
+    after = to.evicted(
+        workload, EvictionReason.PODS_READY_TIMEOUT, message, now=now, cause=until.cause
     )
+    # Stored in whole seconds: rounded up, so that it is never too early.
+    again_at = float(ceil(now + readiness.back_off(times, policy)))
+    after = replace(after, requeue=RequeueInfo(times, again_at))
+    return WorkloadStep(after, reason=EventReason.EVICTED, message=message)
 
 
-def _time_limit(workload: WorkloadInfo, now: float) -> Step | None:
+def _time_limit(workload: WorkloadInfo, now: float) -> WorkloadStep | None:
     if workload.max_execution is None or not workload.admitted or workload.evicted:
         return None
     ran = workload.past_execution + to.ran(workload, now)
     if ran < workload.max_execution:
-        return Step(again=max(0.5, workload.max_execution - ran))
-    message = f"The workload ran for its {workload.max_execution} seconds"
-    return Step(_targeted(workload, MAXIMUM_EXECUTION_TIME, message, now=now))
+        return WorkloadStep(again=max(0.5, workload.max_execution - ran))
+    limit = workload.max_execution
+    message = f"The workload exceeded its maximum execution time of {limit} seconds"
+    return _targeted(workload, DeactivationCause.MAXIMUM_EXECUTION_TIME, message, now=now)
 
 
-def _targeted(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadInfo:
-    """Return the workload with the note that it is to be deactivated, and why."""
-    return to.told(
-        workload, DEACTIVATION_TARGET, holds=True, reason=reason, message=message, now=now
-    )
+def _targeted(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadStep:
+    """Set the condition that a workload is to be deactivated; the next step does it."""
+    new = to.condition(WorkloadCondition.DEACTIVATION_TARGET, reason, message)
+    return WorkloadStep(to.with_conditions(workload, now, new))
 
 
-def _nowhere(workload: WorkloadInfo, snapshot: QueueSnapshot, now: float) -> Step | None:
-    """Tell a workload that stands in no queue why it does not."""
-    found = standing(workload, snapshot, now=now)
+def _not_queued(workload: WorkloadInfo, view: QueueView, now: float) -> WorkloadStep | None:
+    """Write to a workload that is in no queue why it is not."""
+    found = standing(workload, view, now=now)
     if not isinstance(found, Absent) or found.reason is None:
         return None
-    known = workload.condition(to.QUOTA_RESERVED)
+    known = workload.condition(WorkloadCondition.QUOTA_RESERVED)
     if known is not None and (known.status, known.reason) == ("False", found.reason):
         return None
-    return Step(to.waiting(workload, found.reason, found.message, now=now))
+    return WorkloadStep(to.waiting(workload, found.reason, found.message, now=now))
 
 
-_RULES: Final[tuple[Callable[[WorkloadInfo, QueueSnapshot, float], Step | None], ...]] = (
+_RULES: Final[tuple[Callable[[WorkloadInfo, QueueView, float], WorkloadStep | None], ...]] = (
     _release,
     _deactivate,
     _stopped,
-    _come_back,
+    _requeue,
 )

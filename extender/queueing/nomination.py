@@ -1,4 +1,4 @@
-"""What the usage as it is means for one head: it fits, others could go for it, or why not."""
+"""Judges one head on the current usage: it fits, victims could make it fit, or why not."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
@@ -6,66 +6,68 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from extender.api.queue_reasons import Unadmitted
+from extender.api.reasons import Unadmitted
 from extender.queueing import preemption
 from extender.queueing.active import Activity, activity
 from extender.queueing.flavors import Mode, Proposal, Quotas, assigning, counts
 from extender.queueing.leaving import Leaving
-from extender.queueing.options import Options
+from extender.queueing.lines import Cause
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Plan, Preemptor
-from extender.queueing.quota import Node, QuotaTree, level
-from extender.queueing.room import Room, requires_room
-from extender.queueing.standing import is_welcome
-from extender.state.queues.records import ClusterQueueInfo, FlavorResource
-from extender.state.queues.snapshot import QueueSnapshot
-from extender.steps import Steps, at_once
+from extender.queueing.quota import QuotaNode, QuotaTree, level
+from extender.queueing.room import AdmissionRules
+from extender.queueing.standing import namespace_mismatch, selects_namespace
+from extender.state.queue.records import ClusterQueueInfo, FlavorResource
+from extender.state.queue.view import QueueView
+from extender.steps import Steps
 
 _TRIES: Final = 8
-"""How many sets of victims are looked at because those before them give no room, at most."""
+"""Most sets of victims to try for one head, where the sets before give no room."""
 _MORE_TRIES: Final = 32
-"""How many of these in a cycle: each asks all nodes."""
+"""Most further sets to try in a cycle: each of them asks all nodes."""
 _BEGINNINGS: Final = 32
-"""How often one judgement begins because the state changes in its pauses, at most."""
-_NOBODY: Final[frozenset[str]] = frozenset()
+"""Most times a judgement begins again because the state changes in its pauses."""
+_NONE: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """A head, and what can be done for it."""
+    """A judged head."""
 
     key: str
     queue: ClusterQueueInfo
-    node: Node
+    node: QuotaNode
     proposal: Proposal
     plan: Plan | None = None
-    unwelcome: bool = False
-    making_way: frozenset[str] = _NOBODY
-    """Whose room it counts on: they have to go, leave already, or have pods that still end."""
+    namespace_mismatch: bool = False
+    victims: frozenset[str] = _NONE
+    """Workloads whose room it counts on: to be evicted, leaving, or with pods that still end."""
 
     @property
     def fits(self) -> bool:
-        """Whether it can have quota at once."""
+        """Whether it can be admitted at once."""
         return self.proposal.mode is Mode.FIT
 
     @property
     def could_preempt(self) -> bool:
-        """Whether it is within what its queue could have, and only others are in the way."""
+        """Whether its ClusterQueue could have the quota, and only usage by others prevents it."""
         return Mode.NO_FIT < self.proposal.mode < Mode.FIT
 
     @property
     def borrow(self) -> int:
-        """How far up the tree it has to borrow, once those are gone that have to go."""
+        """How far up the tree it borrows, once its victims are gone."""
         return self.proposal.borrow if self.plan is None else self.plan.borrow
 
     @property
-    def reason(self) -> Unadmitted:
-        """Why it has to wait."""
-        return self.proposal.reason
+    def cause(self) -> Cause:
+        """What has to change before it is tried again."""
+        if self.namespace_mismatch:
+            return Cause.NAMESPACE_MISMATCH
+        return Cause.NO_CAPACITY if self.proposal.lacks_room else Cause.NO_QUOTA
 
     @property
     def message(self) -> str:
-        """Say so."""
+        """Why it is not admitted, as a sentence."""
         plan = self.plan
         if plan is None:
             return self.proposal.message
@@ -74,53 +76,47 @@ class Nomination:
 
 
 class Nominator:
-    """Judges heads; what it looks up once holds for the cycle."""
+    """Judges the heads of one cycle."""
 
     def __init__(
         self,
-        snapshot: QueueSnapshot,
+        view: QueueView,
         pending: PendingQueues,
         *,
         tree: QuotaTree,
-        options: Options,
-        room: Room | None = None,
+        rules: AdmissionRules,
     ) -> None:
-        self._snapshot, self._pending, self._tree = snapshot, pending, tree
-        self._options, self._room = options, room
-        self.leaving = Leaving(snapshot, tree.holders)
+        self._view, self._pending, self._tree = view, pending, tree
+        self._rules, self._room = rules, rules.room
+        self.leaving = Leaving(view, tree.holders)
         self._active: dict[str, Activity] = {}
         self._more_tries = _MORE_TRIES
-        self.victims = {each for key in pending.preempting() for each in pending.victims(key)}
-        """Whoever was made to go: one preemptor may have to do with what those of another leave."""
+        self.victims = pending.preemptors.all_victims()
+        """Victims of all preemptors: one may fit into what the victims of another release."""
         self.leaving.choose(self.victims)
         self._admitted: set[str] = set()
 
-    def look_again(self) -> None:
-        """Take note that the state has changed."""
-        self.leaving.look_again()
-
     def admit(self, key: str) -> None:
-        """Take note that a workload was admitted: it makes way for none of the same cycle."""
+        """Protect an admitted workload from preemption in the same cycle."""
         self.victims.discard(key)
         self._admitted.add(key)
-
-    def nominate(self, key: str) -> Nomination:
-        """Return what can be done for a workload that waits."""
-        return at_once(self.nominating(key))
 
     def judging(self, key: str, *, state: Callable[[], object]) -> Steps[Nomination | None]:
         """Return what can be done for a workload that waits, with pauses where that takes long.
 
         It is judged on one state: where `state` is another one after a pause the judgement begins
         again, and what was asked of the room before is answered at once. None where it has begun
-        too often, so that there is neither a yes nor a no, or where the workload waits no more.
+        too often, or where the workload waits no more.
 
         The caller looks at the state again in each pause, unless the room is `asking`.
         """
         if self._room is not None:
             self._room.judge()
         for _ in range(_BEGINNINGS):
-            yield from self._prepare(key)
+            queue = self._view.cluster_queues.get(self._pending.cluster_queue_of(key) or "")
+            room = self._rules.room_for(queue)
+            if room is not None:
+                yield from room.prepare()
             name = self._pending.cluster_queue_of(key)
             if name is None or not self._tree.has(name):
                 break
@@ -128,11 +124,6 @@ class Nominator:
             if found is not None:
                 return found
         return None
-
-    def _prepare(self, key: str) -> Steps[None]:
-        queue = self._snapshot.cluster_queues.get(self._pending.cluster_queue_of(key) or "")
-        if queue is not None and self._room is not None and requires_room(queue, self._options):
-            yield from self._room.prepare()
 
     def _go_on(self, key: str, state: Callable[[], object]) -> Steps[Nomination | None]:
         """Judge as long as the state is the same; a question is answered to its end in any case."""
@@ -152,29 +143,25 @@ class Nominator:
         return None
 
     def nominating(self, key: str) -> Steps[Nomination]:
-        """Do what `nominate` does, with a pause wherever a question for room has one."""
-        workload = self._snapshot.workloads[key]
+        """Return the judgement of a workload, with a pause wherever a question of room has one."""
+        workload = self._view.workloads[key]
         name = self._pending.cluster_queue_of(key)
         assert name is not None
-        queue, node = self._snapshot.cluster_queues[name], self._tree.queue(name)
-        active = self._activity(queue)
+        queue, node = self._view.cluster_queues[name], self._tree.queue(name)
+        active = self._active.get(queue.name)
+        if active is None:
+            active = self._active[queue.name] = activity(queue, self._view)
         if not active.active:
             return Nomination(key, queue, node, _refused(Unadmitted.SUSPENDED, active.message))
-        if not is_welcome(workload.meta.namespace, queue, self._snapshot):
-            text = f"namespace {workload.meta.namespace} doesn't match ClusterQueue selector"
+        if not selects_namespace(queue, workload.meta.namespace, self._view):
+            text = namespace_mismatch(workload.meta.namespace, queue)
             proposal = _refused(Unadmitted.MISCONFIGURED, text)
-            return Nomination(key, queue, node, proposal, unwelcome=True)
+            return Nomination(key, queue, node, proposal, namespace_mismatch=True)
         for each in workload.pod_sets:
             if each.fault:
                 text = f"no pod of pod set {each.name} could be made: {each.fault}"
                 return Nomination(key, queue, node, _refused(Unadmitted.MISCONFIGURED, text))
-        return (yield from self._judge(Preemptor(workload, queue, node, self._options)))
-
-    def _activity(self, queue: ClusterQueueInfo) -> Activity:
-        found = self._active.get(queue.name)
-        if found is None:
-            found = self._active[queue.name] = activity(queue, self._snapshot)
-        return found
+        return (yield from self._judge(Preemptor(workload, queue, node, self._rules.options)))
 
     def _judge(self, head: Preemptor) -> Steps[Nomination]:
         asked = counts(head.workload)
@@ -190,34 +177,34 @@ class Nominator:
         return (yield from self._awaiting(head, asked, found.proposal)) or found
 
     def _assigned(self, head: Preemptor, asked: Mapping[str, int]) -> Steps[Nomination]:
-        """Return the first flavors that do; some have no room even when others have left them."""
+        """Return the first suitable flavors; some have no room even without their victims."""
         quotas, refused = self._quotas(head), None
         while True:
             proposal = yield from assigning(head.workload, asked, queue=head.queue, quotas=quotas)
             found = Nomination(head.workload.key, head.queue, head.node, proposal)
-            # Nobody has to go because another flavor, which has quota, has no room.
+            # No victims for this flavor: another one has quota, and lacks only room.
             passed_over = any(quotas.has_no_room(lack) for lack in proposal.lacks)
             if not Mode.NO_CANDIDATES < proposal.mode < Mode.FIT or passed_over:
                 return found if found.fits else refused or found
             plan = yield from self._plan(head, proposal)
             if not isinstance(plan, str):
-                away = self._away(head, plan) if plan is not None else _NOBODY
-                found = replace(found, plan=plan, making_way=away)
+                away = self._away(head, plan) if plan is not None else _NONE
+                found = replace(found, plan=plan, victims=away)
                 return found if plan is not None else refused or found
-            text = f"quota if others go; {plan}"
-            refused = refused or replace(found, proposal=proposal.roomless(text))
-            quotas = quotas.besides({flavor for flavor, _ in proposal.short}, text)
+            text = f"quota after preemption; {plan}"
+            refused = refused or replace(found, proposal=proposal.without_capacity(text))
+            quotas = quotas.passing_over({flavor for flavor, _ in proposal.short}, text)
 
     def _plan(self, head: Preemptor, proposal: Proposal) -> Steps[Plan | str | None]:
-        """Return who has to go; None if nobody can be made to, a text if it would be for nothing.
+        """Return a plan; None where there are no victims, a text where they would not give room.
 
-        Quota says who is asked first. Where they give no room, others are: without those whose
-        leaving does not help.
+        Quota chooses the first victims. Where these give no room, others are tried: without those
+        whose leaving does not help.
         """
-        room, text = self._room_for(head), None
-        spared: frozenset[str] = frozenset()
+        room, text = self._rules.room_for(head.queue), None
+        protected: frozenset[str] = frozenset()
         for _ in range(_TRIES):
-            plan = self._find(head, proposal.usage, proposal.short, spared=spared)
+            plan = self._find(head, proposal.usage, proposal.short, protected=protected)
             if plan is None or room is None:
                 return plan or text
             away = self._away(head, plan)
@@ -229,12 +216,12 @@ class Nominator:
                 break
             self._more_tries -= 1
             gains = yield from room.gains(head.workload, proposal.assignments, without=away)
-            spared |= _useless([victim.workload for victim in plan.victims], gains)
+            protected |= _useless([victim.workload for victim in plan.victims], gains)
         return text
 
     def _away(self, head: Preemptor, plan: Plan | None) -> frozenset[str]:
-        """Return whose pods are gone when a plan is carried out, earlier victims among them."""
-        waits = bool(self._pending.victims(head.workload.key))
+        """Return the workloads whose pods are gone after a plan, earlier victims included."""
+        waits = bool(self._pending.preemptors.victims(head.workload.key))
         victims = frozenset(self.victims if waits else ())
         if plan is None:
             return victims
@@ -243,7 +230,7 @@ class Nominator:
     def _awaiting(
         self, head: Preemptor, asked: Mapping[str, int], refused: Proposal
     ) -> Steps[Nomination | None]:
-        """Return what it gets once the pods of victims have ended that have no quota any more."""
+        """Return what fits once the pods of victims have ended that have no quota any more."""
         away = self._away(head, None)
         if not away or not refused.lacks_room:
             return None
@@ -252,22 +239,19 @@ class Nominator:
         if proposal.mode is not Mode.FIT:
             return None
         key, plan = head.workload.key, Plan((), tuple(sorted(away)), proposal.borrow)
-        proposal = proposal.roomless(refused.message)
-        return Nomination(key, head.queue, head.node, proposal, plan, making_way=away)
-
-    def _room_for(self, head: Preemptor) -> Room | None:
-        return self._room if requires_room(head.queue, self._options) else None
+        proposal = proposal.without_capacity(refused.message)
+        return Nomination(key, head.queue, head.node, proposal, plan, victims=away)
 
     def _quotas(self, preemptor: Preemptor, *, without: Collection[str] = ()) -> Quotas:
         one = all(len(group.flavors) == 1 for group in preemptor.queue.resource_groups)
 
         def oracle(what: FlavorResource, amount: int) -> tuple[Mode, int] | None:
-            # With one flavor there is nothing to choose: the question is asked for all at once.
+            # With one flavor there is nothing to choose: one question covers all resources.
             return None if one else self._possible(preemptor, what, amount)
 
-        room = self._room_for(preemptor)
+        room = self._rules.room_for(preemptor.queue)
         lack = partial(room.lack, without=without) if room is not None else None
-        return Quotas(self._tree, preemptor.node, self._snapshot, self._options, oracle, lack)
+        return Quotas(self._tree, preemptor.node, self._view, self._rules.options, oracle, lack)
 
     def _possible(
         self, preemptor: Preemptor, what: FlavorResource, amount: int
@@ -283,15 +267,15 @@ class Nominator:
         request: Mapping[FlavorResource, int],
         short: Collection[FlavorResource],
         *,
-        spared: frozenset[str] = _NOBODY,
+        protected: frozenset[str] = _NONE,
     ) -> Plan | None:
-        spared = spared | self._admitted
+        protected = protected | self._admitted
         return preemption.find(
-            preemptor, request, short, tree=self._tree, leaving=self.leaving, spared=spared
+            preemptor, request, short, tree=self._tree, leaving=self.leaving, protected=protected
         )
 
     def _reduced(self, head: Preemptor, asked: Mapping[str, int]) -> Steps[Nomination | None]:
-        """Return the most pods that can be had, if fewer than all are welcome."""
+        """Return the nomination with most pods, if the workload accepts fewer than all."""
         pod_sets = head.workload.pod_sets
         part = next((each for each in pod_sets if each.min_count is not None), None)
         if part is None or part.min_count is None or part.min_count >= asked[part.name]:
@@ -309,7 +293,7 @@ class Nominator:
 
 
 def _useless(victims: Sequence[str], gains: Mapping[str, int]) -> frozenset[str]:
-    """Return the victims that give no room, or else the one that gives least."""
+    """Return the victims that give no room, or else the one that gives the least."""
     nothing = frozenset(victim for victim in victims if not gains.get(victim))
     return nothing or frozenset([min(victims, key=lambda victim: gains[victim])])
 

@@ -1,37 +1,42 @@
-"""Who is first: in a ClusterQueue, and among the heads of a cycle."""
+"""The order of workloads: in a ClusterQueue, and among the heads of a cycle."""
 
-from extender.queueing.options import Options
-from extender.state.queues.records import WorkloadInfo
+from extender.api.reasons import EvictionReason
+from extender.api.wellknown import WorkloadCondition
+from extender.queueing.options import AdmissionOptions
+from extender.state.queue.records import WorkloadInfo
 
 Order = tuple[int, float, int, str, str]
-"""Lowest first: priority negated, time, arrival, UID, `namespace/name`.
+"""Lowest first: negated priority, time, arrival, UID, `namespace/name`.
 
-The API server's times are whole seconds: within one second the arrival decides.
+The API server stores whole seconds, so the arrival decides within one second.
 """
 
 CycleOrder = tuple[int, int, float, int, str, str]
-"""Lowest first: how far it borrows, then as in a queue."""
+"""Lowest first: how far up the tree it borrows, then as in a ClusterQueue."""
 
 
-def queue_time(workload: WorkloadInfo, options: Options) -> float:
-    """Return since when a workload waits in the sense of the queue, in seconds since the epoch.
+def queue_time(workload: WorkloadInfo, options: AdmissionOptions) -> float:
+    """Return the time by which a workload is queued, in seconds since the epoch.
 
-    Who lost its quota to others keeps its place. Whose pods did not become ready goes to the end.
+    A preempted workload keeps its place. One whose pods did not become ready goes to the end.
     """
-    evicted = workload.condition("Evicted")
+    evicted = workload.condition(WorkloadCondition.EVICTED)
     if evicted is not None and evicted.status == "True":
-        late = evicted.reason == "PodsReadyTimeout" and options.requeuing_timestamp == "Eviction"
-        if late or evicted.reason == "AdmissionCheck":
+        timed_out = (
+            evicted.reason == EvictionReason.PODS_READY_TIMEOUT
+            and options.requeuing_timestamp == "Eviction"
+        )
+        if timed_out or evicted.reason == "AdmissionCheck":
             return evicted.transition
     return workload.meta.created
 
 
-def queue_order(workload: WorkloadInfo, options: Options) -> Order:
+def queue_order(workload: WorkloadInfo, options: AdmissionOptions) -> Order:
     """Return what the workloads of a ClusterQueue are sorted by."""
     time = queue_time(workload, options)
     return -workload.priority, time, workload.arrival, workload.meta.uid, workload.key
 
 
 def cycle_order(borrow: int, order: Order) -> CycleOrder:
-    """Return what the heads of a cycle are sorted by: who stays within its quota goes first."""
+    """Return what the heads of a cycle are sorted by: those within their quota come first."""
     return borrow, *order

@@ -1,8 +1,9 @@
-"""Who has to give quota back so that a workload gets some.
+"""Which workloads to evict so that another one gets quota.
 
-Who leaves already is counted on first. Then others go before the queue's own, the lowest priority
-first, and of equals the one that got its quota last; in the end whoever can stay after all does.
-Quota is taken back from queues that borrow, and no further than what they borrow.
+Workloads that leave anyway are counted first. Then come workloads of other ClusterQueues before
+those of the preemptor's own, the lowest priority first, and of equal ones the latest admitted. In
+the end each victim that turns out not to be needed keeps its quota. Quota is reclaimed from
+ClusterQueues that borrow, up to what they borrow.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -10,18 +11,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from extender.api.queue_reasons import Preempted
-from extender.queueing.holders import Holder
+from extender.api.reasons import Preempted
+from extender.queueing.holders import QuotaHolder
 from extender.queueing.leaving import Leaving
-from extender.queueing.options import Options
+from extender.queueing.options import AdmissionOptions
 from extender.queueing.order import queue_time
-from extender.queueing.quota import Node, QuotaTree, level
-from extender.state.queues.records import ClusterQueueInfo, FlavorResource, WorkloadInfo
+from extender.queueing.quota import QuotaNode, QuotaTree, level
+from extender.state.queue.records import ClusterQueueInfo, FlavorResource, WorkloadInfo
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A workload that has to give its quota back, and why."""
+    """A workload to evict, and why."""
 
     workload: str
     reason: str
@@ -30,16 +31,16 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Who has to go, besides those that leave already and are counted on."""
+    """The victims of a preemption, and the workloads that leave anyway and free quota for it."""
 
     victims: tuple[Victim, ...] = ()
     leaving: tuple[str, ...] = ()
     borrow: int = 0
-    """How far up the tree the preemptor has to borrow once they are gone."""
+    """How far up the tree the preemptor borrows once they are gone."""
 
     @property
     def only_others(self) -> bool:
-        """Whether nobody of the queue itself has to go."""
+        """Whether all victims are in other ClusterQueues."""
         return all(victim.reason != Preempted.IN_CLUSTER_QUEUE for victim in self.victims)
 
 
@@ -49,8 +50,8 @@ class Preemptor:
 
     workload: WorkloadInfo
     queue: ClusterQueueInfo
-    node: Node
-    options: Options
+    node: QuotaNode
+    options: AdmissionOptions
 
 
 def find(
@@ -60,14 +61,14 @@ def find(
     *,
     tree: QuotaTree,
     leaving: Leaving,
-    spared: Collection[str] = (),
+    protected: Collection[str] = (),
 ) -> Plan | None:
-    """Return whom it takes to make room, as few as possible; None if nobody can be made to go.
+    """Return a plan with as few victims as possible; None where no victims would be enough.
 
-    Nobody of the `spared` has to.
+    Workloads in `protected` are never victims.
     """
-    search = _Search(
-        preemptor, request, frozenset(short), tree=tree, leaving=leaving, spared=spared
+    search = _VictimSearch(
+        preemptor, request, frozenset(short), tree=tree, leaving=leaving, protected=protected
     )
     mark = tree.mark()
     try:
@@ -77,40 +78,40 @@ def find(
 
 
 class _Claim(Enum):
-    """By what right somebody may be made to go."""
+    """On what grounds a workload may be a victim."""
 
     OWN = Preempted.IN_CLUSTER_QUEUE
     RECLAIM = Preempted.RECLAMATION
-    """A part of the tree takes back what is its own."""
+    """Its ClusterQueue borrows what belongs to a subtree with the preemptor."""
     PRIORITY = Preempted.RECLAIM_WHILE_BORROWING
-    """It is less important, and the preemptor may borrow in its stead."""
+    """Its priority is lower, and the preemptor may borrow in its place."""
     NOMINAL = "nominal"
-    """Only if the preemptor does not borrow in the end."""
+    """Only if the preemptor ends up without borrowing."""
 
 
 _WHY: Final = {
-    Preempted.IN_CLUSTER_QUEUE: "prioritized in its ClusterQueue",
-    Preempted.RECLAMATION: "whose queue takes back what it lends in the cohort",
-    Preempted.RECLAIM_WHILE_BORROWING: "which borrows in the cohort with a higher priority",
+    Preempted.IN_CLUSTER_QUEUE: "prioritization in the ClusterQueue",
+    Preempted.RECLAMATION: "reclamation within the cohort",
+    Preempted.RECLAIM_WHILE_BORROWING: "reclamation within the cohort while borrowing",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    holder: Holder
-    node: Node
+    holder: QuotaHolder
+    node: QuotaNode
     claim: _Claim
 
     @property
     def rank(self) -> tuple[bool, int, float, str]:
-        """Lowest first to go."""
+        """What candidates are sorted by: the lowest is evicted first."""
         workload = self.holder.workload
         own = self.claim is _Claim.OWN
         return own, workload.priority, -self.holder.since, workload.meta.uid
 
 
-class _Search:
-    """One question; it tries on the tree, and whoever asked takes it back."""
+class _VictimSearch:
+    """One search; it changes the tree tentatively, and the caller undoes that."""
 
     def __init__(
         self,
@@ -120,27 +121,27 @@ class _Search:
         *,
         tree: QuotaTree,
         leaving: Leaving,
-        spared: Collection[str],
+        protected: Collection[str],
     ) -> None:
         self._preemptor, self._request, self._short = preemptor, request, short
-        self._tree, self._leaving, self._spared = tree, leaving, spared
+        self._tree, self._leaving, self._protected = tree, leaving, protected
         self._node = preemptor.node
         self._above = frozenset(_above(preemptor.node))
-        self._all_borrowers: dict[Node, Sequence[tuple[Node, Node]]] = {}
+        self._all_borrowers: dict[QuotaNode, Sequence[tuple[QuotaNode, QuotaNode]]] = {}
 
     def plan(self) -> Plan | None:
         if self._preemptor.queue.preemption.reclaim_within_cohort != "Never":
-            # What borrows when all are gone that leave has borrowed before.
+            # What borrows once all leaving workloads are gone borrows now, too.
             for cohort in self._above:
                 self._all_borrowers[cohort] = self._tree.borrowers(cohort, self._short)
-        leaving = tuple(self._without_leaving())
+        leaving = tuple(self._remove_leaving())
         if self._fits(borrowing=True):
             return Plan((), leaving, self._level())
         candidates = sorted([*self._own(), *self._others()], key=lambda each: each.rank)
         if not candidates:
             return None
         for borrowing in self._attempts(candidates):
-            chosen = self._remove(candidates, borrowing=borrowing)
+            chosen = self._victims(candidates, borrowing=borrowing)
             if chosen:
                 for each in chosen:
                     self._tree.give(each.node, each.holder.usage)
@@ -152,13 +153,13 @@ class _Search:
         levels = (level(self._node, what, amount)[0] for what, amount in self._request.items())
         return max(levels, default=0)
 
-    def _without_leaving(self) -> Iterator[str]:
+    def _remove_leaving(self) -> Iterator[str]:
         for queue, holder in self._leaving.under(self._node.root):
             if self._concerns(holder):
                 self._tree.give(queue, holder.usage)
                 yield holder.workload.key
 
-    def _concerns(self, holder: Holder) -> bool:
+    def _concerns(self, holder: QuotaHolder) -> bool:
         return not self._short.isdisjoint(holder.usage)
 
     def _fits(self, *, borrowing: bool) -> bool:
@@ -176,7 +177,7 @@ class _Search:
         if policy == "Never":
             return
         equals = policy == "LowerOrNewerEqualPriority"
-        for holder in self._able(self._node, lower=not equals):
+        for holder in self._candidates_of(self._node, lower=not equals):
             if self._is_lower(holder) or (equals and self._is_newer_equal(holder)):
                 yield _Candidate(holder, self._node, _Claim.OWN)
 
@@ -185,11 +186,11 @@ class _Search:
         if policy == "Never":
             return
         for node, entitled in self._borrowing():
-            for holder in self._able(node, lower=policy != "Any"):
+            for holder in self._candidates_of(node, lower=policy != "Any"):
                 if policy == "Any" or self._is_lower(holder):
                     yield _Candidate(holder, node, self._claim(holder, entitled=entitled))
 
-    def _claim(self, holder: Holder, *, entitled: bool) -> _Claim:
+    def _claim(self, holder: QuotaHolder, *, entitled: bool) -> _Claim:
         if entitled:
             return _Claim.RECLAIM
         policy = self._preemptor.queue.preemption
@@ -199,29 +200,29 @@ class _Search:
             return _Claim.PRIORITY
         return _Claim.NOMINAL
 
-    def _able(self, node: Node, *, lower: bool) -> Iterator[Holder]:
-        """Yield who uses what is short and does not leave anyway, if any priority is low enough."""
+    def _candidates_of(self, node: QuotaNode, *, lower: bool) -> Iterator[QuotaHolder]:
+        """Yield possible victims that use what is short; none where no priority is low enough."""
         held = self._tree.holders.of(node.name)
         if lower and held.lowest >= self._preemptor.workload.priority:
             return
         leaving = self._leaving.of(node.name)
         for key, holder in held.holders.items():
-            if self._concerns(holder) and key not in leaving and key not in self._spared:
+            if self._concerns(holder) and key not in leaving and key not in self._protected:
                 yield holder
 
-    def _is_lower(self, holder: Holder) -> bool:
+    def _is_lower(self, holder: QuotaHolder) -> bool:
         return holder.workload.priority < self._preemptor.workload.priority
 
-    def _is_newer_equal(self, holder: Holder) -> bool:
+    def _is_newer_equal(self, holder: QuotaHolder) -> bool:
         mine = self._preemptor.workload
         same = holder.workload.priority == mine.priority
         options = self._preemptor.options
         return same and queue_time(holder.workload, options) > queue_time(mine, options)
 
-    def _borrowing(self) -> Iterator[tuple[Node, bool]]:
-        """Yield the queues that borrow, and whether our part of the tree is entitled to that.
+    def _borrowing(self) -> Iterator[tuple[QuotaNode, bool]]:
+        """Yield the ClusterQueues that borrow, and whether the preemptor's subtree may reclaim.
 
-        It is, if it has quota for the request.
+        It may if it has quota of its own for the request.
         """
         request = dict(self._request)
         child = self._node
@@ -235,13 +236,13 @@ class _Search:
                 request[what] = max(0, request[what] - own)
             child = child.parent
 
-    def _borrows(self, node: Node) -> bool:
+    def _borrows(self, node: QuotaNode) -> bool:
         return any(node.borrows(what) for what in self._short)
 
     # -- victims
 
     def _attempts(self, candidates: list[_Candidate]) -> list[bool]:
-        """Return whether to borrow, and what to try next."""
+        """Return in which order to try with borrowing and without."""
         claims = {each.claim for each in candidates}
         if not claims - {_Claim.OWN}:
             return [True]
@@ -253,12 +254,12 @@ class _Search:
             return [True]
         return [True, False] if entitled else [False, True]
 
-    def _remove(self, candidates: list[_Candidate], *, borrowing: bool) -> list[_Candidate]:
-        """Return who has to go so that it fits; nobody if it does not fit without all of them."""
+    def _victims(self, candidates: list[_Candidate], *, borrowing: bool) -> list[_Candidate]:
+        """Return victims that are enough; none where all candidates are not enough."""
         mark = self._tree.mark()
         try:
             chosen = self._enough(candidates, borrowing=borrowing)
-            return self._spare(chosen, borrowing=borrowing) if chosen else []
+            return self._fill_back(chosen, borrowing=borrowing) if chosen else []
         finally:
             self._tree.undo(mark)
 
@@ -275,15 +276,15 @@ class _Search:
                 return chosen
         return []
 
-    def _still_borrows(self, node: Node) -> bool:
-        at: Node | None = node
+    def _still_borrows(self, node: QuotaNode) -> bool:
+        at: QuotaNode | None = node
         while at is not None and at not in self._above:
             if not self._borrows(at):
                 return False
             at = at.parent
         return True
 
-    def _spare(self, chosen: list[_Candidate], *, borrowing: bool) -> list[_Candidate]:
+    def _fill_back(self, chosen: list[_Candidate], *, borrowing: bool) -> list[_Candidate]:
         needed = [chosen[-1]]
         for each in reversed(chosen[:-1]):
             self._tree.take(each.node, each.holder.usage)
@@ -298,19 +299,19 @@ class _Search:
         mine = self._preemptor.workload
         job = mine.owner.uid if mine.owner else "UNKNOWN"
         text = (
-            f"Its quota goes to workload {mine.key} (UID: {mine.meta.uid}, JobUID: {job}), "
-            f"{_WHY[reason]}; preemptor path: {_path(self._node)}; "
+            f"Preempted to accommodate workload {mine.key} (UID: {mine.meta.uid}, JobUID: {job}) "
+            f"due to {_WHY[reason]}; preemptor path: {_path(self._node)}; "
             f"preemptee path: {_path(candidate.node)}"
         )
         return Victim(candidate.holder.workload.key, reason, text)
 
 
-def _above(node: Node) -> Iterator[Node]:
+def _above(node: QuotaNode) -> Iterator[QuotaNode]:
     at = node.parent
     while at is not None:
         yield at
         at = at.parent
 
 
-def _path(node: Node) -> str:
+def _path(node: QuotaNode) -> str:
     return "/" + "/".join(reversed([node.name, *(each.name for each in _above(node))]))

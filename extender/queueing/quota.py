@@ -1,12 +1,12 @@
 """Quota as a tree: ClusterQueues in cohorts, cohorts in cohorts.
 
-Each node has quota of its own. What it does not keep for itself (a lending limit) its parent has
-too, and what it uses beyond what it keeps is used of its parent. So room is what a node keeps and
-does not use, and of the parent's room as much as a borrowing limit lets it have.
+Each node has nominal quota. What a lending limit does not keep for the node is lent to its parent,
+and usage beyond the kept part counts as usage of the parent. So a node may use the unused rest of
+what it keeps, and of what its parent may use as much as its borrowing limit allows.
 
-The shape of a tree lasts as long as the structure does. Usage is read from the snapshot when a
-cohort is first looked at, and a trial's usage is undone at the end, so that a cycle costs what its
-heads cost and not what all queues do.
+A tree is valid as long as the structure is. Usage is read from the view when a cohort is first
+used, and tentative usage is undone at the end, so that a cycle costs what its heads cost and not
+what all ClusterQueues would.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,41 +17,41 @@ from weakref import WeakKeyDictionary
 
 from extender.queueing.cohorts import path
 from extender.queueing.holders import Holders
-from extender.state.pods import Shape
-from extender.state.queues.records import FlavorResource, Quota, ResourceGroup
-from extender.state.queues.snapshot import QueueSnapshot
+from extender.state.cluster.records import Shape
+from extender.state.queue.records import FlavorResource, Quota, quotas_of
+from extender.state.queue.view import QueueView
 
 _NO_QUOTA = Quota()
 _AT_ONCE: Final = 16
-"""ClusterQueues, or cohorts, that are one piece of building a tree."""
+"""ClusterQueues or cohorts that are added in one piece of building a tree."""
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class QuotaNode:
     """A ClusterQueue or a cohort."""
 
     name: str
     is_queue: bool
     quotas: Mapping[FlavorResource, Quota]
-    parent: "Node | None" = None
-    children: list["Node"] = field(default_factory=list)
+    parent: "QuotaNode | None" = None
+    children: list["QuotaNode"] = field(default_factory=list)
     height: int = 0
-    """Steps down to the farthest queue."""
+    """Steps down to the farthest ClusterQueue."""
     subtree: dict[FlavorResource, int] = field(default_factory=dict)
-    """Quota of its own, and what its children lend."""
+    """Its nominal quota, and what its children lend."""
     kept: dict[FlavorResource, int] = field(default_factory=dict)
-    """What of that nobody else may use; none of it where nothing is said."""
+    """The part of that which it does not lend; none without a lending limit."""
     usage: dict[FlavorResource, int] = field(default_factory=dict)
-    """Of a cohort: what its children use beyond what they keep."""
-    queues: "list[Node]" = field(default_factory=list)
+    """Usage; of a cohort: what its children use beyond what they keep."""
+    queues: "list[QuotaNode]" = field(default_factory=list)
     """The ClusterQueues at and under it."""
     version: int = -1
-    """Of a ClusterQueue: the usage that was read."""
+    """Of a ClusterQueue: the version of the usage that was read."""
     read: Mapping[FlavorResource, int] = field(default_factory=dict)
-    """Of a ClusterQueue: that usage, without what is on trial."""
+    """Of a ClusterQueue: that usage, without tentative changes."""
 
     @property
-    def root(self) -> "Node":
+    def root(self) -> "QuotaNode":
         """The node without a parent at the top."""
         node = self
         while node.parent is not None:
@@ -63,7 +63,7 @@ class Node:
         return self.quotas.get(what, _NO_QUOTA)
 
     def available(self, what: FlavorResource) -> int:
-        """Return how much more may be used; below zero where quota was taken away."""
+        """Return how much more may be used; negative where quota was reduced below the usage."""
         used = self.usage.get(what, 0)
         if self.parent is None:
             return self.subtree.get(what, 0) - used
@@ -75,7 +75,7 @@ class Node:
         return max(0, kept - used) + above
 
     def potential(self, what: FlavorResource) -> int:
-        """Return how much it could have if nobody else used anything."""
+        """Return how much it could use if no other node used anything."""
         quota = self.subtree.get(what, 0)
         if self.parent is None:
             return quota
@@ -84,12 +84,12 @@ class Node:
         return most if limit is None else min(most, quota + limit)
 
     def borrows(self, what: FlavorResource, more: int = 0) -> bool:
-        """Return whether it uses more than its quota, or would with so much more."""
+        """Return whether its usage, with so much more, exceeds its quota."""
         return self.usage.get(what, 0) + more > self.subtree.get(what, 0)
 
     def use(self, what: FlavorResource, amount: int) -> None:
-        """Add to the usage, of the nodes above too as far as it concerns them."""
-        node: Node | None = self
+        """Add to the usage of this node, and of its ancestors beyond what it keeps."""
+        node: QuotaNode | None = self
         while node is not None and amount:
             before = node.usage.get(what, 0)
             node.usage[what] = after = before + amount
@@ -98,11 +98,11 @@ class Node:
             node = node.parent
 
 
-def level(node: Node, what: FlavorResource, amount: int) -> tuple[int, bool]:
-    """Return the height of the smallest part of the tree that has quota for so much more.
+def level(node: QuotaNode, what: FlavorResource, amount: int) -> tuple[int, bool]:
+    """Return the height of the smallest subtree that has quota for so much more.
 
-    Zero for a queue that stays within its own, the root's where nothing has; and whether that part
-    is one among others, which could take back what they borrow from it.
+    Zero for a queue within its nominal quota; the root's where no subtree has enough.
+    The second value is whether that subtree has siblings that it could reclaim quota from.
     """
     left, at = amount, node
     while at.parent is not None and at.borrows(what, left):
@@ -111,67 +111,67 @@ def level(node: Node, what: FlavorResource, amount: int) -> tuple[int, bool]:
     return at.height, at.parent is not None
 
 
-_Step = tuple[Node, FlavorResource, int]
+_Step = tuple[QuotaNode, FlavorResource, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Borrowers:
-    """Which queues borrowed after so many steps, of which this was the last."""
+    """The ClusterQueues that borrowed after so many steps, of which this was the last."""
 
     reads: int
     last: _Step | None
     steps: int
-    found: Sequence[tuple[Node, Node]]
+    found: Sequence[tuple[QuotaNode, QuotaNode]]
 
     def holds(self, reads: int, last: _Step | None, steps: int) -> bool:
-        """Return whether it is still so: a step is undone only after all later ones."""
+        """Return whether this still holds: a step is undone only after all later ones."""
         return self.reads == reads and self.steps == steps and self.last is last
 
 
 class QuotaTree:
     """All ClusterQueues and cohorts of one structure."""
 
-    def __init__(self, snapshot: QueueSnapshot, *, whole: bool = True) -> None:
-        """Take the structure of a snapshot; if not `whole`, go through `pieces` before use."""
-        self.version = snapshot.structure_version
-        self.holders = Holders(snapshot)
+    def __init__(self, view: QueueView, *, whole: bool = True) -> None:
+        """Read the structure of a view; if not `whole`, go through `pieces` before use."""
+        self.version = view.structure_version
+        self.holders = Holders(view)
         self.unfit: WeakKeyDictionary[Shape, dict[tuple[str, int], tuple[str | None, ...]]]
-        """Why pods of a shape may not use the flavors of a group (by its id): asked once."""
+        """Cache: why pods of a shape may not use the flavors of a group (by its number)."""
         self.unfit = WeakKeyDictionary()
-        self._snapshot = snapshot
-        self._read: set[Node] = set()
+        self._view = view
+        self._read: set[QuotaNode] = set()
         self._reads = 0
         self._steps: list[_Step] = []
-        self._cohorts: dict[str, Node] = {}
-        self._queues: dict[str, Node] = {}
-        self._borrowers: dict[tuple[Node, frozenset[FlavorResource]], _Borrowers] = {}
+        self._cohorts: dict[str, QuotaNode] = {}
+        self._queues: dict[str, QuotaNode] = {}
+        self._borrowers: dict[tuple[QuotaNode, frozenset[FlavorResource]], _Borrowers] = {}
         self._rest = self._build()
         if whole:
             for _ in self._rest:
                 pass
 
     def pieces(self) -> Iterator[None]:
-        """Do what is left of the tree, a few ClusterQueues at a time.
+        """Build the rest of the tree, a few ClusterQueues at a time.
 
-        When the structure changes meanwhile, `version` is not the snapshot's and the tree is void.
+        When the structure changes meanwhile, `version` differs from the view's: drop the tree.
         """
         yield from self._rest
 
     @classmethod
-    def of(cls, snapshot: QueueSnapshot, before: "QuotaTree | None" = None) -> "QuotaTree":
-        """Return the tree of a snapshot: the one before, if nothing but usage has changed."""
-        return before if before and before.version == snapshot.structure_version else cls(snapshot)
+    def of(cls, view: QueueView, before: "QuotaTree | None" = None) -> "QuotaTree":
+        """Return the tree of a view: the previous one, if only usage has changed."""
+        return before if before and before.version == view.structure_version else cls(view)
 
     def begin(self) -> None:
-        """Read usage anew from now on."""
+        """Undo tentative usage, and read usage again from now on."""
         self.undo(0)
         self.look_again()
 
     def look_again(self) -> None:
-        """Read usage anew where it has changed; what is on trial stays on trial."""
+        """Read changed usage again, and keep tentative usage."""
         self._read.clear()
 
-    def queue(self, name: str) -> Node:
+    def queue(self, name: str) -> QuotaNode:
         """Return a ClusterQueue with the usage of its whole tree. Raises KeyError."""
         node = self._queues[name]
         root = node.root
@@ -180,7 +180,7 @@ class QuotaTree:
             self._refresh(root)
         return node
 
-    def cohort(self, name: str) -> Node | None:
+    def cohort(self, name: str) -> QuotaNode | None:
         """Return a cohort with the usage of its whole tree, if it has members or an object."""
         node = self._cohorts.get(name)
         if node is not None and node.queues:
@@ -191,20 +191,20 @@ class QuotaTree:
         """Return whether there is a ClusterQueue of that name."""
         return name in self._queues
 
-    def together(self, name: str) -> Iterator[str]:
+    def sharing_with(self, name: str) -> Iterator[str]:
         """Yield the ClusterQueues that share quota with one, itself among them."""
         node = self._queues.get(name)
         if node is not None:
             yield from (queue.name for queue in node.root.queues)
 
-    def take(self, node: Node, usage: Mapping[FlavorResource, int]) -> None:
-        """Use quota on trial."""
+    def take(self, node: QuotaNode, usage: Mapping[FlavorResource, int]) -> None:
+        """Add tentative usage."""
         for what, amount in usage.items():
             node.use(what, amount)
             self._steps.append((node, what, amount))
 
-    def give(self, node: Node, usage: Mapping[FlavorResource, int]) -> None:
-        """Give quota back on trial."""
+    def give(self, node: QuotaNode, usage: Mapping[FlavorResource, int]) -> None:
+        """Remove usage tentatively."""
         self.take(node, {what: -amount for what, amount in usage.items()})
 
     def mark(self) -> int:
@@ -212,28 +212,28 @@ class QuotaTree:
         return len(self._steps)
 
     def undo(self, mark: int) -> None:
-        """Take back what was tried since."""
+        """Undo the tentative changes since a mark."""
         while len(self._steps) > mark:
             node, what, amount = self._steps.pop()
             node.use(what, -amount)
 
-    def _refresh(self, root: Node) -> None:
+    def _refresh(self, root: QuotaNode) -> None:
         for node in root.queues:
-            version = self._snapshot.usage_version(node.name)
+            version = self._view.usage_version(node.name)
             if version != node.version:
-                now = dict(self._snapshot.usage(node.name))
+                now = dict(self._view.usage(node.name))
                 for what in {*now, *node.read}:
                     node.use(what, now.get(what, 0) - node.read.get(what, 0))
                 node.version, node.read = version, now
                 self._reads += 1
 
     def borrowers(
-        self, cohort: Node, some: frozenset[FlavorResource]
-    ) -> Sequence[tuple[Node, Node]]:
-        """Return the ClusterQueues under a cohort that borrow some of this, each under its child.
+        self, cohort: QuotaNode, some: frozenset[FlavorResource]
+    ) -> Sequence[tuple[QuotaNode, QuotaNode]]:
+        """Return the ClusterQueues of a cohort that borrow any of these resources, with its child.
 
-        A child that does not borrow itself is passed over with all that is under it. The answer is
-        kept while nothing is taken or given: many workloads ask the same.
+        A child that does not borrow is skipped with its subtree. The answer is cached until usage
+        changes, because many workloads ask the same question.
         """
         last = self._steps[-1] if self._steps else None
         known = self._borrowers.get((cohort, some))
@@ -244,39 +244,39 @@ class QuotaTree:
         return known.found
 
     def _build(self) -> Iterator[None]:
-        snapshot = self._snapshot
-        for number, queue in enumerate([*snapshot.cluster_queues.values()], 1):
-            node = Node(queue.name, is_queue=True, quotas=_quotas(queue.resource_groups))
+        view = self._view
+        for number, queue in enumerate([*view.cluster_queues.values()], 1):
+            node = QuotaNode(queue.name, is_queue=True, quotas=quotas_of(queue.resource_groups))
             self._queues[queue.name] = node
-            # Whoever is in a circle is not active, and on its own.
-            if queue.cohort and path(queue.cohort, snapshot.cohorts) is not None:
+            # A ClusterQueue in a circle of cohorts is inactive, and shares quota with no other.
+            if queue.cohort and path(queue.cohort, view.cohorts) is not None:
                 self._join(node, queue.cohort)
             if number % _AT_ONCE == 0:
                 yield
-        for cohort in snapshot.cohorts.values():
-            if path(cohort.name, snapshot.cohorts) is not None:
+        for cohort in view.cohorts.values():
+            if path(cohort.name, view.cohorts) is not None:
                 self._cohort(cohort.name)
         yield
         roots = [x for x in (*self._cohorts.values(), *self._queues.values()) if x.parent is None]
         summed = chain.from_iterable(map(_sum_up, roots))
         yield from islice(summed, _AT_ONCE - 1, None, _AT_ONCE)
 
-    def _join(self, node: Node, cohort: str) -> None:
+    def _join(self, node: QuotaNode, cohort: str) -> None:
         node.parent = self._cohort(cohort)
         node.parent.children.append(node)
 
-    def _cohort(self, name: str) -> Node:
+    def _cohort(self, name: str) -> QuotaNode:
         found = self._cohorts.get(name)
         if found is None:
-            info = self._snapshot.cohorts.get(name)
-            quotas = _quotas(info.resource_groups) if info else {}
-            found = self._cohorts[name] = Node(name, is_queue=False, quotas=quotas)
+            info = self._view.cohorts.get(name)
+            quotas = quotas_of(info.resource_groups) if info else {}
+            found = self._cohorts[name] = QuotaNode(name, is_queue=False, quotas=quotas)
             if info and info.parent:
                 self._join(found, info.parent)
         return found
 
 
-def _borrowing(node: Node, some: frozenset[FlavorResource]) -> Iterator[Node]:
+def _borrowing(node: QuotaNode, some: frozenset[FlavorResource]) -> Iterator[QuotaNode]:
     if not any(node.borrows(what) for what in some):
         return
     if node.is_queue:
@@ -285,17 +285,8 @@ def _borrowing(node: Node, some: frozenset[FlavorResource]) -> Iterator[Node]:
         yield from _borrowing(child, some)
 
 
-def _quotas(groups: tuple[ResourceGroup, ...]) -> dict[FlavorResource, Quota]:
-    return {
-        (quotas.flavor, resource): quota
-        for group in groups
-        for quotas in group.flavors
-        for resource, quota in quotas.resources.items()
-    }
-
-
-def _sum_up(node: Node) -> Iterator[None]:
-    """Fill in what follows from quotas, children first; yield after each node."""
+def _sum_up(node: QuotaNode) -> Iterator[None]:
+    """Compute subtree quotas, children first; yield after each node."""
     node.subtree = {what: quota.nominal for what, quota in node.quotas.items()}
     node.queues = [node] if node.is_queue else []
     for child in node.children:

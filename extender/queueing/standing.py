@@ -1,16 +1,17 @@
-"""Whether a workload may stand in a queue at all, and in which."""
+"""Whether a workload waits for quota, and in which ClusterQueue."""
 
 from dataclasses import dataclass
 
-from extender.api.queue_reasons import Unadmitted
+from extender.api.reasons import Unadmitted
 from extender.api.selectors import matches_selector
-from extender.state.queues.records import ClusterQueueInfo, WorkloadInfo
-from extender.state.queues.snapshot import QueueSnapshot
+from extender.api.wellknown import WorkloadCondition
+from extender.state.queue.records import ClusterQueueInfo, WorkloadInfo
+from extender.state.queue.view import QueueView
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """Not queued. No reason: nobody needs to be told why, it has what it wanted, or is gone."""
+    """Not queued; without a reason where it has quota, has finished or is gone."""
 
     reason: Unadmitted | None = None
     message: str = ""
@@ -18,7 +19,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """It waits in a ClusterQueue; `until` a time, or for its condition, it may not be tried."""
+    """It waits in a ClusterQueue, and backs off `until` a time, or until its condition changes."""
 
     cluster_queue: str
     backing_off: bool = False
@@ -28,29 +29,29 @@ class Queued:
 _NOWHERE = Absent()
 
 
-def standing(workload: WorkloadInfo, snapshot: QueueSnapshot, *, now: float) -> Queued | Absent:
+def standing(workload: WorkloadInfo, view: QueueView, *, now: float) -> Queued | Absent:
     """Return where a workload waits, or why it does not."""
     if workload.meta.terminating or workload.finished:
         return _NOWHERE
-    if snapshot.admission(workload.key) is not None:
+    if view.admission(workload.key) is not None:
         return _NOWHERE
     if workload.unreadable:
         return Absent(Unadmitted.MISCONFIGURED, workload.unreadable)
     if not workload.active:
         return Absent(Unadmitted.DEACTIVATED, "The workload is deactivated")
-    found = _queue(workload, snapshot)
+    found = _queue(workload, view)
     return found if isinstance(found, Absent) else _queued(workload, found.name, now)
 
 
-def _queue(workload: WorkloadInfo, snapshot: QueueSnapshot) -> ClusterQueueInfo | Absent:
-    queue = snapshot.local_queues.get(workload.queue)
+def _queue(workload: WorkloadInfo, view: QueueView) -> ClusterQueueInfo | Absent:
+    queue = view.local_queues.get(workload.queue)
     if queue is None:
         name = workload.queue_name
-        text = f"LocalQueue {name} doesn't exist" if name else "It names no LocalQueue"
+        text = f"LocalQueue {name} doesn't exist" if name else "The workload names no LocalQueue"
         return Absent(Unadmitted.MISCONFIGURED, text)
     if queue.stop_policy != "None" or queue.meta.terminating:
         return Absent(Unadmitted.SUSPENDED, f"LocalQueue {queue.meta.name} is inactive")
-    found = snapshot.cluster_queues.get(queue.cluster_queue)
+    found = view.cluster_queues.get(queue.cluster_queue)
     if found is None:
         text = f"ClusterQueue {queue.cluster_queue} doesn't exist"
         return Absent(Unadmitted.MISCONFIGURED, text)
@@ -60,14 +61,27 @@ def _queue(workload: WorkloadInfo, snapshot: QueueSnapshot) -> ClusterQueueInfo 
 
 
 def _queued(workload: WorkloadInfo, cluster_queue: str, now: float) -> Queued:
-    requeued = workload.condition("Requeued")
+    requeued = workload.condition(WorkloadCondition.REQUEUED)
     if requeued is not None and requeued.status == "False":
         return Queued(cluster_queue, backing_off=True)
     until = workload.requeue.at if workload.requeue else None
-    return Queued(cluster_queue, backing_off=until is not None and until > now, until=until)
+    if until is None or until <= now:
+        return Queued(cluster_queue)
+    return Queued(cluster_queue, backing_off=True, until=until)
 
 
-def is_welcome(namespace: str, queue: ClusterQueueInfo, snapshot: QueueSnapshot) -> bool:
-    """Return whether a ClusterQueue's selector takes workloads of a namespace."""
-    found = snapshot.namespaces.get(namespace)
+def namespace_mismatch(namespace: str, queue: ClusterQueueInfo) -> str:
+    """Return the message about a namespace that a ClusterQueue does not select.
+
+    It begins as Kueue's does, because tools match on that.
+    """
+    return (
+        f"namespace {namespace} doesn't match ClusterQueue selector: spec.namespaceSelector of "
+        f"{queue.name} does not select it ({{}} selects every namespace, no selector selects none)"
+    )
+
+
+def selects_namespace(queue: ClusterQueueInfo, namespace: str, view: QueueView) -> bool:
+    """Return whether a ClusterQueue admits workloads of a namespace."""
+    found = view.namespaces.get(namespace)
     return found is not None and matches_selector(queue.namespace_selector, found.labels)

@@ -1,113 +1,86 @@
-"""What is told of a queue in its status: whether it works, its numbers, and how much is used."""
+"""The numbers in the status of a queue: how many workloads, and how much quota they use."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
 
-from extender.state.queues.records import (
-    Admission,
+from extender.state.queue.records import (
     ClusterQueueInfo,
     FlavorResource,
     LocalQueueInfo,
     WorkloadInfo,
+    quotas_of,
 )
-from extender.state.queues.snapshot import QueueSnapshot
-from extender.state.queues.usage import Usage, add, usage
+from extender.state.queue.usage import Usage, usage
+from extender.state.queue.view import QueueView
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """An amount of a resource of a flavor, and how much of it is borrowed."""
+    """How much of a resource of a flavor is used."""
 
     flavor: str
     resource: str
     total: int
-    borrowed: int = 0
+    borrowed: int
+    """How much of it exceeds the nominal quota of a ClusterQueue; a LocalQueue has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
     """The numbers of one queue."""
 
-    pending: int = 0
-    reserving: int = 0
-    admitted: int = 0
-    reservation: tuple[Used, ...] = ()
-    usage: tuple[Used, ...] = field(default=())
-    """Of admitted workloads alone."""
+    pending: int
+    reserving: int
+    admitted: int
+    reservation: tuple[Used, ...]
+    usage: tuple[Used, ...]
+    """Of admitted workloads only."""
 
 
-def cluster_queue_status(queue: ClusterQueueInfo, snapshot: QueueSnapshot) -> QueueStatus:
+def cluster_queue_status(queue: ClusterQueueInfo, view: QueueView) -> QueueStatus:
     """Return the numbers of a ClusterQueue."""
-    nominal = {
-        (quotas.flavor, resource): quota.nominal
-        for group in queue.resource_groups
-        for quotas in group.flavors
-        for resource, quota in quotas.resources.items()
-    }
-    holders = [*_holders(snapshot.reserving(queue.name), snapshot)]
-    return QueueStatus(
-        pending=sum(
-            _pending(snapshot.waiting_in(key), snapshot)
-            for key in snapshot.local_queues_of(queue.name)
-        ),
-        reserving=len(holders),
-        admitted=sum(workload.admitted for workload, _ in holders),
-        reservation=_used(_sum(holders), nominal, borrowing=True),
-        usage=_used(_sum(h for h in holders if h[0].admitted), nominal, borrowing=True),
-    )
+    quotas = quotas_of(queue.resource_groups)
+    nominal = {what: quota.nominal for what, quota in quotas.items()}
+    waiting = chain.from_iterable(map(view.waiting_in, view.local_queues_of(queue.name)))
+    return _status(waiting, view.reserving(queue.name), nominal, view=view)
 
 
 def local_queue_status(
-    queue: LocalQueueInfo, snapshot: QueueSnapshot, listed: Sequence[FlavorResource]
+    queue: LocalQueueInfo, view: QueueView, listed: Iterable[FlavorResource]
 ) -> QueueStatus:
-    """Return the numbers of a LocalQueue; `listed` is what its ClusterQueue has quota for."""
-    everybody = snapshot.waiting_in(queue.key)
-    holders = [*_holders(everybody, snapshot)]
-    zero = dict.fromkeys(listed, 0)
+    """Return the numbers of a LocalQueue; `listed` is what its ClusterQueue covers."""
+    keys = view.waiting_in(queue.key)
+    return _status(keys, keys, dict.fromkeys(listed, 0), view=view)
+
+
+def _status(
+    waiting: Iterable[str],
+    reserving: Iterable[str],
+    nominal: Mapping[FlavorResource, int],
+    *,
+    view: QueueView,
+) -> QueueStatus:
+    held = [(view.workloads[key], view.admission(key)) for key in reserving]
+    holders = [(workload, usage(each, workload)) for workload, each in held if each is not None]
+    admitted = [(workload, taken) for workload, taken in holders if workload.admitted]
     return QueueStatus(
-        pending=_pending(everybody, snapshot),
+        pending=sum(view.workloads[k].active and view.admission(k) is None for k in waiting),
         reserving=len(holders),
-        admitted=sum(workload.admitted for workload, _ in holders),
-        reservation=_used(_sum(holders), zero, borrowing=False),
-        usage=_used(_sum(h for h in holders if h[0].admitted), zero, borrowing=False),
+        admitted=len(admitted),
+        reservation=_used(holders, nominal),
+        usage=_used(admitted, nominal),
     )
-
-
-def _pending(workloads: Collection[str], snapshot: QueueSnapshot) -> int:
-    return sum(
-        snapshot.workloads[key].active and snapshot.admission(key) is None for key in workloads
-    )
-
-
-def _holders(
-    workloads: Iterable[str], snapshot: QueueSnapshot
-) -> Iterable[tuple[WorkloadInfo, Admission]]:
-    for key in workloads:
-        held = snapshot.admission(key)
-        if held is not None:
-            yield snapshot.workloads[key], held
-
-
-def _sum(holders: Iterable[tuple[WorkloadInfo, Admission]]) -> Usage:
-    total: Usage = {}
-    for workload, held in holders:
-        add(total, usage(held, workload))
-    return total
 
 
 def _used(
-    total: Usage, nominal: Mapping[FlavorResource, int], *, borrowing: bool
+    holders: Iterable[tuple[WorkloadInfo, Usage]], nominal: Mapping[FlavorResource, int]
 ) -> tuple[Used, ...]:
     """Return one row for each flavor and resource with quota, in the order of the spec."""
-    rows = (*nominal, *(key for key in total if key not in nominal))
+    total: Usage = dict.fromkeys(nominal, 0)
+    for _, taken in holders:
+        for what, amount in taken.items():
+            total[what] = total.get(what, 0) + amount
     return tuple(
-        Used(
-            flavor,
-            resource,
-            total.get((flavor, resource), 0),
-            max(0, total.get((flavor, resource), 0) - nominal.get((flavor, resource), 0))
-            if borrowing
-            else 0,
-        )
-        for flavor, resource in rows
+        Used(*what, amount, max(0, amount - nominal.get(what, 0))) for what, amount in total.items()
     )

@@ -17,7 +17,7 @@ _NATIVE: Final = "kubernetes.io/"
 
 @dataclass(frozen=True, slots=True)
 class ResourceNames:
-    """Names, and whole groups of names by what stands before the slash."""
+    """Names of resources, and groups: the part of a name before the slash."""
 
     names: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
@@ -57,7 +57,7 @@ NO_NAMES: Final = ResourceNames()
 
 @dataclass(frozen=True, slots=True)
 class IgnoredResources:
-    """What kube-scheduler ignores: for all pods, and for the pods of one profile."""
+    """The resources that kube-scheduler ignores: for all pods, and for the pods of one profile."""
 
     everywhere: ResourceNames = NO_NAMES
     by_scheduler: Mapping[str, ResourceNames] = field(default_factory=dict)

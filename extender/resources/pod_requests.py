@@ -1,4 +1,4 @@
-"""What a pod asks a node for, counted as kube-scheduler counts it.
+"""The requests of a pod, computed as kube-scheduler computes them.
 
 Sources: KEP-753 (sidecars), KEP-2837 (pod-level resources),
 https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers

@@ -50,7 +50,7 @@ def parse(quantity: Quantity) -> Decimal:
     text = str(quantity).strip()
     number = text.rstrip("numkKMGTPEi")
     suffix = text[len(number) :]
-    # "1E" is exa, "1E3" an exponent: rstrip already told them apart.
+    # "1E" is exa, "1E3" an exponent: rstrip already separated them.
     if suffix not in _SUFFIXES:
         raise QuantityError(f"{quantity!r} is not a quantity: unknown suffix {suffix!r}")
     try:

@@ -1,18 +1,18 @@
-"""The pods of admitted workloads that have no node, worked out again only where something changed.
+"""The pods of admitted workloads that have no node, found again only where something changed.
 
-That takes a look at each pod of a workload. Most workloads have all their pods on nodes, and say in
-each pod that it is theirs: for these the answer is kept until one of the pods changes.
+To find them each pod of a workload is read. Most workloads have all their pods on nodes, and each
+pod names its workload: for these the answer is kept until one of the pods changes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from extender.room.unplaced import Some, unplaced
-from extender.state.queues.records import Admission, WorkloadInfo
-from extender.state.queues.snapshot import QueueSnapshot
-from extender.state.snapshot import Snapshot
+from extender.room.unplaced import PodSetCount, unplaced
+from extender.state.cluster.view import ClusterView
+from extender.state.queue.records import AdmissionInfo, WorkloadInfo
+from extender.state.queue.view import QueueView
 
-_NONE: Sequence[Some] = ()
+_NONE: Sequence[PodSetCount] = ()
 
 
 class Awaited:
@@ -20,18 +20,18 @@ class Awaited:
 
     def __init__(
         self,
-        queues: QueueSnapshot,
-        cluster: Snapshot,
+        queues: QueueView,
+        cluster: ClusterView,
         done: Callable[[WorkloadInfo], Mapping[str, int]],
     ) -> None:
         self._queues, self._cluster, self._done = queues, cluster, done
         self._version = -1
         self._complete: dict[str, tuple[Any, ...]] = {}
-        """What the workloads were whose pods all had nodes."""
-        self._incomplete: dict[str, tuple[tuple[Any, ...], Sequence[Some], bool]] = {}
-        """What the others were, and their answers, until any pod changes."""
+        """By workload whose pods all have nodes: what the answer depends on."""
+        self._incomplete: dict[str, tuple[tuple[Any, ...], Sequence[PodSetCount], bool]] = {}
+        """By other workload: the same, and the answer, until any pod changes."""
 
-    def of(self, workload: WorkloadInfo, held: Admission) -> tuple[Sequence[Some], bool]:
+    def of(self, workload: WorkloadInfo, held: AdmissionInfo) -> tuple[Sequence[PodSetCount], bool]:
         """Return the pods that have no node, and whether others have one."""
         self._look_again()
         basis = workload, held, *self._jobs(workload)
@@ -41,7 +41,7 @@ class Awaited:
         known = self._incomplete.get(key)
         if known is not None and _is_same(known[0], basis):
             return known[1], known[2]
-        some, begun = unplaced(
+        counts, begun = unplaced(
             workload,
             held,
             done=self._done(workload),
@@ -49,14 +49,14 @@ class Awaited:
             cluster=self._cluster,
         )
         there = self._cluster.of_workload(key)
-        if begun and not some and len(there) >= sum(each.count for each in held.assignments):
+        if begun and not counts and len(there) >= sum(each.count for each in held.assignments):
             self._complete[key] = basis
         else:
-            self._incomplete[key] = basis, some, begun
-        return some, begun
+            self._incomplete[key] = basis, counts, begun
+        return counts, begun
 
     def _jobs(self, workload: WorkloadInfo) -> tuple[object, object]:
-        """Return what tells how many of its pods are done."""
+        """Return the objects that say how many of its pods are done."""
         owner = workload.owner
         if owner is None:
             return None, None

@@ -1,21 +1,21 @@
 """Which pods are a workload's.
 
-Pods that were admitted say so themselves. Those of a job that was started before they did, and
-those whose template could not be written to, are known by who makes them, or else by their group.
+Pods that were admitted name their workload. Pods that do not, because their job started before or
+their template could not be written to, are found by their controller, or else by their group.
 """
 
 from collections.abc import Collection, Iterator
 from itertools import chain
 
-from extender.jobs.gang import group_of
-from extender.state.pods import PodInfo
-from extender.state.queues.records import WorkloadInfo
-from extender.state.queues.snapshot import QueueSnapshot
-from extender.state.snapshot import Snapshot
+from extender.jobs.gang import pod_group_key
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.view import ClusterView
+from extender.state.queue.records import WorkloadInfo
+from extender.state.queue.view import QueueView
 
 
 def members(
-    workload: WorkloadInfo, *, queues: QueueSnapshot, cluster: Snapshot
+    workload: WorkloadInfo, *, queues: QueueView, cluster: ClusterView
 ) -> Iterator[PodInfo]:
     """Yield the pods of a workload that there are."""
     yield from declared(workload, cluster)
@@ -28,32 +28,32 @@ def members(
             yield pod
 
 
-def declared(workload: WorkloadInfo, cluster: Snapshot) -> Iterator[PodInfo]:
-    """Yield the pods that say that they are a workload's."""
+def declared(workload: WorkloadInfo, cluster: ClusterView) -> Iterator[PodInfo]:
+    """Yield the pods that name a workload as theirs."""
     return (cluster.pods[uid] for uid in cluster.of_workload(workload.key))
 
 
-def ending(key: str, cluster: Snapshot) -> Iterator[PodInfo]:
-    """Yield the pods that say that they are of a workload which is gone, and are being deleted."""
+def ending(key: str, cluster: ClusterView) -> Iterator[PodInfo]:
+    """Yield the pods that name a workload which is gone, and are being deleted."""
     pods = (cluster.pods[uid] for uid in cluster.of_workload(key))
     return (pod for pod in pods if pod.terminating)
 
 
-def workloads_of(pod: PodInfo, queues: QueueSnapshot, cluster: Snapshot) -> Collection[str]:
-    """Return the workloads that a pod is of, by what it says, or by who made it."""
+def workloads_of(pod: PodInfo, queues: QueueView, cluster: ClusterView) -> Collection[str]:
+    """Return the workloads that a pod is of: the one that it names, or those of its controller."""
     return (pod.workload,) if pod.workload is not None else _owners(pod, queues, cluster)
 
 
-def _candidates(workload: WorkloadInfo, cluster: Snapshot) -> set[str]:
+def _candidates(workload: WorkloadInfo, cluster: ClusterView) -> set[str]:
     owners = [owner.uid for owner in workload.owners]
     made = (job for owner in owners for job in cluster.made_by(owner))
     found = {uid for maker in chain(owners, made) for uid in cluster.controlled_by(maker)}
     found |= {uid for uid in owners if uid in cluster.pods}
-    return found | cluster.tally(group_of(workload)).members.keys()
+    return found | cluster.tally(pod_group_key(workload)).members.keys()
 
 
-def _owners(pod: PodInfo, queues: QueueSnapshot, cluster: Snapshot) -> Collection[str]:
-    """Return the workloads of the pod itself, of its controller, or of who made that one."""
+def _owners(pod: PodInfo, queues: QueueView, cluster: ClusterView) -> Collection[str]:
+    """Return the workloads of the pod itself, of its controller, or of the controller of that."""
     job = cluster.job(pod.controller) if pod.controller else None
     for uid in (pod.uid, pod.controller, job.maker if job else None):
         found = queues.workloads_of(uid, pod.namespace) if uid else ()

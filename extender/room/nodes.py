@@ -1,32 +1,34 @@
-"""Room on nodes for workloads, by the same order that gangs are planned in.
+"""Room on nodes for workloads, found by the packer that plans gangs too.
 
-What counts as taken: pods with a node, and those that a claim keeps room for; the pods of admitted
-workloads that have no node yet; gangs beside the queue that could start now; and whatever was
-admitted since the cycle began.
+Room is taken by: pods with a node; claims of groups; pods of admitted workloads that have no node
+yet; gangs beside the queue that could start now; workloads admitted since the cycle began.
 """
 
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager
 from itertools import islice
 from typing import Final
 
+from extender.api.wellknown import WorkloadCondition
+from extender.fit.candidates import Candidates
+from extender.fit.conflicts import Conflicts, PodShape
+from extender.fit.feasible_nodes import Feasibility
+from extender.fit.packer import Found, Packer, Promised, Wanted
+from extender.fit.room_left import Placed, RoomLeft
 from extender.gang import plan
-from extender.jobs.gang import group_of
+from extender.jobs.gang import pod_group_key
 from extender.resources.quantity import Resources, add, show, subtract
-from extender.room.answers import Answer, Answers, Gains, key_of
+from extender.room.answers import Answer, Answers, GainsAnswer, key_of
 from extender.room.awaited import Awaited
-from extender.room.kinds import Kinds
 from extender.room.members import ending, members
-from extender.room.occupied import Like, Occupied
-from extender.room.packing import Found, Packing, Placed, Wanted
-from extender.room.places import Places
+from extender.room.pod_shapes import PodShapes
 from extender.room.promises import within
-from extender.room.unplaced import Some, asked
-from extender.state.nodes import NodeInfo
-from extender.state.queues.records import Admission, Assignment, WorkloadInfo
-from extender.state.queues.snapshot import QueueSnapshot
-from extender.state.snapshot import Snapshot
+from extender.room.unplaced import PodSetCount, asked
+from extender.state.cluster.records import NodeInfo, PodInfo
+from extender.state.cluster.view import ClusterView
+from extender.state.queue.records import AdmissionInfo, Assignment, WorkloadInfo
+from extender.state.queue.view import QueueView
 from extender.steps import Steps, at_once
 
 _NODES_AT_ONCE: Final = 500
@@ -36,50 +38,52 @@ _BESIDE: Final = 32
 """How many gangs that are not the queue's are planned, at most."""
 
 _Taken = tuple[WorkloadInfo, Sequence[Assignment], Collection[str]]
-"""A workload that was given room, its flavors, and the workloads that leave for it."""
+"""A workload that was given room, its assignments, and the workloads preempted for it."""
 
 
 class NodeRoom:
-    """The nodes of a cluster, read when somebody asks; not to be kept across an `await`.
+    """The nodes of a cluster, read at the first question; not to be kept across an `await`.
 
-    What a plan has reserved only `serve` knows: here its gang is one beside the queue.
+    What a plan has reserved is in `serve` alone: here its gang is one beside the queue.
 
     Questions are answered in pieces, one question at a time. While one is `asking` nothing else may
     be asked, taken or looked at again.
     """
 
-    def __init__(self, queues: QueueSnapshot, cluster: Snapshot) -> None:
+    def __init__(self, queues: QueueView, cluster: ClusterView) -> None:
         self._queues, self._cluster = queues, cluster
-        self._places, self._kinds = Places(cluster), Kinds(queues, cluster)
+        self._feasible, self._shapes = Feasibility(cluster), PodShapes(queues, cluster)
         self._groups: set[str] = set()
         """Those of admitted workloads."""
-        self._packing: Packing | None = None
-        self._empty: Packing | None = None
+        self._packer: Packer | None = None
+        self._empty: Packer | None = None
         self._ever: dict[tuple[Wanted, ...], bool] = {}
         self._placed: dict[str, list[Placed]] = {}
         self._taken: list[_Taken | None] = []
-        """What was taken since the cycle began; None where it was let go."""
-        self._answers = Answers()
+        """What was taken since the cycle began; None where it was released again."""
+        self._answers, self._gained = Answers[Answer](), Answers[GainsAnswer]()
+        self._judgement = 0
         self._found: dict[str, Mapping[str, Resources]] = {}
         """By admitted workload: what was found for it of which nodes."""
-        self._seen = (-1, -1, -1, -1)
+        self._seen = (-1, -1, -1, -1, -1)
         """The versions of the state that was looked at."""
         self._rest: Generator[None, None, None] | None = None
         """What is still to be looked at."""
-        self._keeps: dict[str, Admission] = {}
+        self._keeps: dict[str, AdmissionInfo] = {}
         """The admitted workloads whose pods without a node were placed, and what they had then."""
         self._short: set[str] = set()
         """The admitted workloads of which not all pods have room; they get it first of all."""
         self._awaited = Awaited(queues, cluster, self._done)
         self.version = 0
         self.asking = False
-        """Whether pods are placed on trial, so that nothing else may be done."""
+        """Whether a question is being answered: pods are placed that will be taken back."""
 
     def begin(self) -> None:
-        """Look at the nodes anew from now on."""
+        """Forget everything: the next question reads the nodes as they are then."""
         self._drop_rest()
-        self._packing = self._empty = None
+        self._packer = self._empty = None
         self._answers.clear()
+        self._gained.clear()
         self._ever.clear()
         self._placed.clear()
         self._taken.clear()
@@ -92,34 +96,36 @@ class NodeRoom:
             del self._found[key]
 
     def prepare(self) -> Iterator[None]:
-        """Look at the nodes and at what keeps room on them, piece by piece; at all of it once."""
-        if self._packing is None:
+        """Read the nodes and the workloads that have room on them, once, piece by piece."""
+        if self._packer is None:
             self._start()
         worked = False
-        while self._packing is not None and self._rest is not None:
+        while self._packer is not None and self._rest is not None:
             yield from islice(self._rest, 1)
             worked = True
         if worked:
-            yield  # what has changed while it was asking can be looked at
+            yield  # the caller may look again at what has changed meanwhile
 
     def judge(self) -> None:
-        """Begin a judgement: what others were answered counts only while nothing has changed."""
-        self._answers.judgement += 1
+        """Begin a judgement: answers of earlier ones count only while nothing has changed."""
+        self._judgement += 1
 
     def look_again(self) -> bool:
-        """Look again at what has changed, and return whether anything has."""
-        assert not self.asking, "the nodes may not change while pods are placed on trial"
+        """Read again what has changed, and return whether anything has."""
+        assert not self.asking, "the nodes may not change while a question is being answered"
         versions = self._versions()
         if self._seen == versions:
             return False
-        _, _, pods, nodes = before = self._seen
+        _, _, pods, nodes, gained = self._seen
         self._seen = versions
         self.version += 1
-        if self._packing is not None and versions != before:
-            self._look_at_changes(self._packing, pods=pods, nodes=nodes)
+        if self._packer is not None:
+            if gained != self._cluster.capacity_version:
+                self._packer.look_anew()
+            self._look_at_changes(self._packer, pods=pods, nodes=nodes)
         return True
 
-    def _look_at_changes(self, packing: Packing, *, pods: int, nodes: int) -> None:
+    def _look_at_changes(self, packer: Packer, *, pods: int, nodes: int) -> None:
         moved = self._cluster.pods_since(pods)
         if moved is None:
             self._start()
@@ -129,11 +135,11 @@ class NodeRoom:
         if nodes != self._cluster.nodes_version:
             others = frozenset(self._cluster.changed_since(nodes))
             names.update(others)
-            packing.look_at_places()
+            packer.look_at_places()
             self._empty = None
             self._ever.clear()
         there = [self._cluster.nodes[name] for name in names if name in self._cluster.nodes]
-        overdrawn = {node.name for node in there if packing.look_at(node)}
+        overdrawn = {node.name for node in there if packer.look_at(node)}
         changed = {pod.workload for pod in moved if pod.workload in self._keeps}
         for key in self._keeps:
             if self._queues.admission(key) is not self._keeps[key]:
@@ -143,9 +149,9 @@ class NodeRoom:
         changed.update(self._short)
         again = sorted(filter(None, changed))
         for key in again:
-            packing.give_back(self._placed.pop(key, ()))
+            packer.give_back(self._placed.pop(key, ()))
         for key in again:  # once none of them is in the way of another
-            at_once(self._place_again(packing, key))
+            at_once(self._place_again(packer, key))
 
     def _displaced(self, overdrawn: Collection[str], others: Collection[str]) -> Iterator[str]:
         """Yield the admitted workloads that have no room any more where their pods were placed.
@@ -155,28 +161,29 @@ class NodeRoom:
 
         def is_gone(each: Placed) -> bool:
             name = each.node.name
-            gone = name in others and self._places.still(each.node, each.like.shape) is None
+            gone = name in others and self._feasible.still(each.node, each.pod.shape) is None
             return gone or name in overdrawn
 
         for key, placed in self._placed.items():
             if self._queues.admission(key) is not None and any(map(is_gone, placed)):
                 yield key
 
-    def _place_again(self, packing: Packing, key: str) -> Steps[None]:
-        """Give back what is kept for an admitted workload, and keep what it lacks now."""
-        packing.give_back(self._placed.pop(key, ()))
+    def _place_again(self, packer: Packer, key: str) -> Steps[None]:
+        """Place the pods of an admitted workload without a node as they are now, not as before."""
+        packer.give_back(self._placed.pop(key, ()))
         self._keeps.pop(key, None)
         self._short.discard(key)
         held = self._queues.admission(key)
         if held is not None:
             self._keeps[key] = held
             workload = self._queues.workloads[key]
-            some, begun = self._awaited.of(workload, held)
-            yield from self._keep(packing, workload, some, begun=begun)
+            counts, begun = self._awaited.of(workload, held)
+            yield from self._keep(packer, workload, counts, begun=begun)
 
-    def _versions(self) -> tuple[int, int, int, int]:
+    def _versions(self) -> tuple[int, int, int, int, int]:
         queues, cluster = self._queues, self._cluster
-        return queues.version, cluster.version, cluster.pods_version, cluster.nodes_version
+        versions = cluster.version, cluster.pods_version, cluster.nodes_version
+        return (queues.version, *versions, cluster.capacity_version)
 
     def found_for(self, workload: str) -> Mapping[str, Resources] | None:
         """Return the amounts by node that were found for a workload when it was admitted."""
@@ -188,60 +195,60 @@ class NodeRoom:
     def lack(
         self,
         workload: WorkloadInfo,
-        given: Sequence[Assignment],
+        assignments: Sequence[Assignment],
         *,
         without: Collection[str] = (),
     ) -> Steps[str | None]:
         """Return what these pods lack; None where all fit once `without` are gone."""
         yield from self.prepare()
-        key = key_of(workload, given, without)
-        known = self._answers.lack(key, workload)
+        key = key_of(workload, assignments, without)
+        known = self._answers.get(key, workload)
         if known is None or not self._counts(known, without):
-            known = yield from self._answer(workload, given, without)
+            known = yield from self._answer(workload, assignments, without)
             self._answers.keep(key, known)
             yield
         return known.text
 
     def gains(
-        self, workload: WorkloadInfo, given: Sequence[Assignment], *, without: Collection[str]
+        self, workload: WorkloadInfo, assignments: Sequence[Assignment], *, without: Collection[str]
     ) -> Steps[Mapping[str, int]]:
         """Return for how many of these pods each of `without` gives room, or a part of it."""
         yield from self.prepare()
-        key = key_of(workload, given, without)
-        known = self._answers.gains(key, workload, self.version)
-        if known is None:
-            version, judgement = self.version, self._answers.judgement
-            known = yield from self._gains(workload, given, without)
-            self._answers.keep_gains(key, Gains(workload, version, judgement, known))
+        key = key_of(workload, assignments, without)
+        known, version, judgement = self._gained.get(key, workload), self.version, self._judgement
+        if known is None or (known.version != version and known.judgement != judgement):
+            gains = yield from self._gains(workload, assignments, without)
+            known = GainsAnswer(workload, version, judgement, gains)
+            self._gained.keep(key, known)
             yield
-        return known
+        return known.by_workload
 
     def take(
         self,
         workload: WorkloadInfo,
-        given: Sequence[Assignment],
+        assignments: Sequence[Assignment],
         *,
         without: Collection[str] = (),
     ) -> None:
-        """Count the pods of an admission as placed, or of one that comes when others have left.
+        """Place the pods of an admission, or of one that waits until others have left.
 
-        They go where the last question found room for them, or else where there is room at the
-        next question.
+        They go where the last question found room for them, or else where the next question finds
+        some.
         """
         before = self.version
         self.version += 1
-        self._taken.append((workload, given, without))
+        self._taken.append((workload, assignments, without))
         self._found.pop(workload.key, None)
-        packing = self._packing
-        if packing is None or self._rest is not None:
+        packer = self._packer
+        if packer is None or self._rest is not None:
             return
-        known = self._answers.lack(key_of(workload, given, without), workload)
-        if known is None or not self._is_placed(packing, known, before, without=without):
-            self._rest = self._keep_taken(packing, len(self._taken) - 1)
+        known = self._answers.get(key_of(workload, assignments, without), workload)
+        if known is None or not self._is_placed(packer, known, before, without=without):
+            self._rest = self._keep_taken(packer, len(self._taken) - 1)
 
     def let_go(self, workload: str) -> None:
-        """Count the pods of a workload as placed no more; nothing where none were."""
-        assert not self.asking, "nothing may be given back while pods are placed on trial"
+        """Remove the pods of a workload, if any were placed."""
+        assert not self.asking, "nothing may be given back while a question is being answered"
         again = [
             number for number, each in enumerate(self._taken) if each and each[0].key == workload
         ]
@@ -250,26 +257,28 @@ class NodeRoom:
         for number in again:
             self._taken[number] = None  # the others keep their numbers: they may be looked at later
         self.version += 1
-        if self._packing is not None:
-            self._packing.give_back(self._placed.pop(workload, ()))
+        if self._packer is not None:
+            self._packer.give_back(self._placed.pop(workload, ()))
 
     def _is_placed(
-        self, packing: Packing, known: Answer, version: int, *, without: Collection[str]
+        self, packer: Packer, known: Answer, version: int, *, without: Collection[str]
     ) -> bool:
         """Place pods as an answer says, and return whether that was possible."""
         if known.text is not None or without or self._promised(known.workload):
             return False
         if known.version == version:
-            packing.redo(known.found)
-        elif not packing.place(known.found.placed):
+            packer.redo(known.found)
+        elif not packer.place(known.found.placed):
             return False
         key = known.workload.key
         self._placed.setdefault(key, []).extend(known.found.placed)
         self._found[key] = _by_node(known.found.placed)
         return True
 
-    def _asked(self, workload: WorkloadInfo, given: Sequence[Assignment]) -> list[Some]:
-        return asked(workload, given, self._done(workload))
+    def _asked(
+        self, workload: WorkloadInfo, assignments: Sequence[Assignment]
+    ) -> list[PodSetCount]:
+        return asked(workload, assignments, self._done(workload))
 
     def _done(self, workload: WorkloadInfo) -> Mapping[str, int]:
         """Return the pods that will not start again, though they may have quota."""
@@ -279,8 +288,8 @@ class NodeRoom:
         return (job.done if job is not None else None) or self._ended(workload, workload.owner.uid)
 
     def _ended(self, workload: WorkloadInfo, uid: str) -> Mapping[str, int]:
-        """Return the pods of a Job that have succeeded, as it will tell a second later."""
-        job, there = self._cluster.job(uid), self._cluster.finished(group_of(workload))
+        """Return the pods of a Job that have succeeded, as its status will say a second later."""
+        job, there = self._cluster.job(uid), self._cluster.finished(pod_group_key(workload))
         if job is None or not there or len(workload.pod_sets) != 1:
             return {}
         succeeded = sum(p.controller == uid and p.phase == "Succeeded" for p in there.values())
@@ -293,8 +302,8 @@ class NodeRoom:
             self._rest.close()
             self._rest = None
 
-    def _start(self) -> Packing:
-        """Begin to look at everything; what was taken is still to be kept, unless it has quota."""
+    def _start(self) -> Packer:
+        """Return a packer that has read nothing yet; what was taken and has no quota is placed."""
         self._drop_rest()
         has_quota = self._queues.admission
         self._taken = [
@@ -303,29 +312,32 @@ class NodeRoom:
         self._placed.clear()
         self._keeps.clear()
         self._short.clear()
-        packing = Packing(self._places, self._free, Occupied(self._alone))
-        self._packing, self._rest = packing, self._looks(packing)
-        return packing
+        left = RoomLeft(self._free, Conflicts(self._unshared))
+        packer = Packer(Candidates(self._feasible, self._cluster.left), left)
+        self._packer, self._rest = packer, self._looks(packer)
+        return packer
 
-    def _looks(self, packing: Packing) -> Generator[None, None, None]:
+    def _looks(self, packer: Packer) -> Generator[None, None, None]:
         self._read_groups()
         yield
         for number, node in enumerate([*self._cluster.nodes.values()]):
-            packing.look_at(node)
+            packer.look_at(node)
             if number % _NODES_AT_ONCE == 0:
                 yield
-        yield from self._place_admitted(packing)
-        yield from self._place_beside(packing)
-        yield from self._keep_taken(packing)
+        yield from self._place_admitted(packer)
+        yield from self._place_beside(packer)
+        yield from self._keep_taken(packer)
 
-    def _keep_taken(self, packing: Packing, first: int = 0) -> Generator[None, None, None]:
-        """Keep room for what was taken, from one of them on to the last."""
+    def _keep_taken(self, packer: Packer, first: int = 0) -> Generator[None, None, None]:
+        """Place the pods of what was taken, from one of them on to the last."""
         number = first
         while number < len(self._taken):
             taken = self._taken[number]
             if taken is not None:
-                workload, given, without = taken
-                found = yield from self._keep_besides(packing, workload, given, without=without)
+                workload, assignments, without = taken
+                found = yield from self._keep_without(
+                    packer, workload, assignments, without=without
+                )
                 if found is not None and not found.missing and not without:
                     self._found.setdefault(workload.key, _by_node(found.placed))
             number += 1
@@ -333,88 +345,75 @@ class NodeRoom:
 
     def _read_groups(self) -> None:
         queues = self._queues
-        self._groups = {group_of(queues.workloads[key]) for key in queues.holders()}
-        # What was found for one that has lost its quota since is everybody's.
-        waiting = map(group_of, queues.workloads.values()) if self._cluster.grants else ()
-        self._queued = self._groups.union(waiting)
+        self._groups = {pod_group_key(queues.workloads[key]) for key in queues.holders()}
 
     def _free(self, node: NodeInfo) -> Resources:
-        """Return what nobody has or claims; a workload's own claim is its unplaced pods'.
+        """Return what no pod takes and no other group claims: an admitted one claims for its pods.
 
         Granted room is that of admitted workloads, whose pods are placed one by one.
         """
-        left, cluster = dict(node.allocatable), self._cluster
-        subtract(left, cluster.used(node.name))
+        cluster = self._cluster
+        left = dict(cluster.left.all().get(node.name, {}))
         for group, claim in cluster.claims_on(node.name).items():
             if group not in self._groups:
-                subtract(left, claim.rooms[node.name])
+                subtract(left, claim.amounts[node.name])
         return left
 
-    def _alone(self) -> Iterator[tuple[str, Like]]:
-        """Yield the pods that do not share their node with all others."""
-        for pod in self._cluster.pods.values():
-            if pod.node is not None and pod.shape.one_per_node:
-                yield pod.node, self._kinds.of_pod(pod)
+    def _unshared(self, node: str) -> Iterator[PodShape]:
+        """Yield the pods on a node that do not share it with all others."""
+        return map(self._shapes.of_pod, self._cluster.shunning(node))
 
-    def _place_admitted(self, packing: Packing) -> Generator[None, None, None]:
+    def _place_admitted(self, packer: Packer) -> Generator[None, None, None]:
         queues = self._queues
-        some: list[WorkloadInfo] = []
+        lacking: list[WorkloadInfo] = []
         for number, key in enumerate([*queues.holders()]):
             held = queues.admission(key)
             if held is not None:
                 self._keeps[key] = held
                 if self._awaited.of(queues.workloads[key], held)[0]:
-                    some.append(queues.workloads[key])
+                    lacking.append(queues.workloads[key])
             if number % _HOLDERS_AT_ONCE == 0:
                 yield
-        # Who may have other nodes as well does not take those that are promised.
-        some.sort(key=lambda each: (not self._promised(each), *_since(each)))
-        for workload in some:
+        # A workload without promised nodes does not take those that are promised.
+        lacking.sort(key=lambda each: (not self._promised(each), *_since(each)))
+        for workload in lacking:
             if workload.key in self._keeps:
-                yield from self._place_again(packing, workload.key)
+                yield from self._place_again(packer, workload.key)
                 yield
 
     def _keep(
         self,
-        packing: Packing,
+        packer: Packer,
         workload: WorkloadInfo,
-        some: Sequence[Some],
+        counts: Sequence[PodSetCount],
         *,
         begun: bool = False,
     ) -> Steps[Found | None]:
-        """Keep room for pods; for some of them as long as the others may find room one day."""
-        wanted = self._wanted(workload, some)
+        """Place pods; only some of them where the others may find room one day."""
+        wanted = self._wanted(workload, counts)
         if not wanted:
             return None
         promised = self._still_promised(workload) if begun else self._promised(workload)
-        self.asking = True
-        try:
-            found = yield from packing.filling(wanted, first=promised)
-            if found.placed:
+        with self._question():
+            found = yield from packer.fill(wanted, first=promised)
+            fits = not found.missing or begun or (yield from self._could_fit(wanted))
+            if not fits:
+                packer.undo(found)
+            elif found.placed:
                 self._placed.setdefault(workload.key, []).extend(found.placed)
             if found.missing and self._queues.admission(workload.key) is not None:
                 self._short.add(workload.key)
-            if found.missing and not begun and not (yield from self._could_fit(wanted)):
-                packing.undo(found)
-                self._forget(workload.key, found)
-        finally:
-            self.asking = False
         return found
 
-    def _forget(self, key: str, found: Found) -> None:
-        """Forget what was placed last for a workload."""
-        kept = self._placed.get(key, [])
-        del kept[len(kept) - len(found.placed) :]
-
-    def _promised(self, workload: WorkloadInfo) -> Mapping[str, Resources]:
+    def _promised(self, workload: WorkloadInfo) -> Promised:
         """Return the room that a workload was admitted for: `serve` keeps it for its pods."""
         found = self._found.get(workload.key)
         if found is not None:
             return found
-        grant = self._cluster.grants.get(group_of(workload))  # of the time before a restart
-        return grant.rooms if grant is not None else {}
+        grant = self._cluster.grants.get(pod_group_key(workload))  # of the time before a restart
+        return grant.amounts if grant is not None else {}
 
-    def _still_promised(self, workload: WorkloadInfo) -> Mapping[str, Resources]:
+    def _still_promised(self, workload: WorkloadInfo) -> Promised:
         """Return what of that room the pods do not have yet which are there."""
         left = {name: dict(amounts) for name, amounts in self._promised(workload).items()}
         for pod in members(workload, queues=self._queues, cluster=self._cluster):
@@ -422,37 +421,35 @@ class NodeRoom:
                 subtract(left[pod.node], pod.shape.requests)
         return left
 
-    def _keep_besides(
+    def _keep_without(
         self,
-        packing: Packing,
+        packer: Packer,
         workload: WorkloadInfo,
-        given: Sequence[Assignment],
+        assignments: Sequence[Assignment],
         *,
         without: Collection[str],
     ) -> Steps[Found | None]:
-        """Keep room for pods where others are now."""
-        self.asking = True
-        try:
+        """Place pods where others are now."""
+        with self._question():
             back = yield from self._given_back(without)
-            with packing.without(back) if back else nullcontext():
-                return (yield from self._keep(packing, workload, self._asked(workload, given)))
-        finally:
-            self.asking = False
+            with packer.without(back):
+                return (yield from self._keep(packer, workload, self._asked(workload, assignments)))
 
     def _could_fit(self, wanted: Sequence[Wanted]) -> Steps[bool]:
         """Return whether all pods would fit on empty nodes."""
         key = tuple(wanted)
         if key not in self._ever:
             if self._empty is None:
-                self._empty = Packing(self._places, lambda n: dict(n.allocatable), Occupied())
+                left = RoomLeft(lambda n: dict(n.allocatable), Conflicts())
+                self._empty = Packer(Candidates(self._feasible, self._cluster.whole), left)
             empty = self._empty
-            found = yield from empty.filling(wanted)
+            found = yield from empty.fill(wanted)
             empty.undo(found)
             self._ever[key] = not found.missing
         return self._ever[key]
 
-    def _place_beside(self, packing: Packing) -> Generator[None, None, None]:
-        """Keep room for gangs that are not the queue's and are about to be planned."""
+    def _place_beside(self, packer: Packer) -> Generator[None, None, None]:
+        """Place gangs that are not the queue's and are about to be planned."""
         cluster = self._cluster
         beside = (key for key in cluster.queue if key not in self._groups)
         for group in [*islice(beside, _BESIDE)]:
@@ -461,21 +458,27 @@ class NodeRoom:
             if pod_group is None:
                 continue
             missing = cluster.quorum(pod_group) - cluster.tally(group).committed
-            pods = plan.candidates(None, group, snapshot=cluster)[:missing]
+            pods = plan.candidates(None, group, view=cluster)[:missing]
             if pods and len(pods) == missing:
-                yield from self._place_whole(packing, Counter(map(self._kinds.of_pod, pods)))
+                yield from self._place_whole(packer, Counter(map(self._shapes.of_pod, pods)))
 
-    def _place_whole(self, packing: Packing, kinds: Mapping[Like, int]) -> Steps[None]:
+    def _place_whole(self, packer: Packer, wanted: Mapping[PodShape, int]) -> Steps[None]:
         """Place all of these pods, or none."""
-        self.asking = True
-        try:
-            found = yield from packing.filling([*kinds.items()])
+        with self._question():
+            found = yield from packer.fill(wanted.items())
             if found.missing:
-                packing.undo(found)
-        finally:
-            self.asking = False
+                packer.undo(found)
 
     # -- asking
+
+    @contextmanager
+    def _question(self) -> Iterator[None]:
+        """Mark that nothing else may be asked, taken or read until this question is answered."""
+        self.asking = True
+        try:
+            yield
+        finally:
+            self.asking = False
 
     def _counts(self, known: Answer, without: Collection[str]) -> bool:
         """Return whether an answer counts still.
@@ -485,97 +488,90 @@ class NodeRoom:
         """
         if known.version == self.version:
             return True
-        if known.judgement != self._answers.judgement:
+        if known.judgement != self._judgement:
             return False
         if known.text is not None or without:
             return True
-        return self._packing is not None and self._packing.still_fits(known.found.placed)
+        return self._packer is not None and self._packer.still_fits(known.found.placed)
 
     def _answer(
-        self, workload: WorkloadInfo, given: Sequence[Assignment], without: Collection[str]
+        self, workload: WorkloadInfo, assignments: Sequence[Assignment], without: Collection[str]
     ) -> Steps[Answer]:
-        packing, version, judgement = self._packing, self.version, self._answers.judgement
-        assert packing is not None
-        self.asking = True
-        try:
-            wanted = self._wanted(workload, self._asked(workload, given))
+        packer, version, judgement = self._packer, self.version, self._judgement
+        assert packer is not None
+        with self._question():
+            wanted = self._wanted(workload, self._asked(workload, assignments))
             back = yield from self._given_back(without)
-            with packing.without(back) if back else nullcontext():
-                found = yield from packing.filling(wanted)
+            with packer.without(back):
+                found = yield from packer.fill(wanted)
                 try:
-                    text = (yield from self._sentence(found, packing)) if found.missing else None
+                    text = (yield from self._sentence(found, packer)) if found.missing else None
                 finally:
-                    packing.undo(found)
-        finally:
-            self.asking = False
+                    packer.undo(found)
         return Answer(workload, version, judgement, text, found)
 
     def _gains(
-        self, workload: WorkloadInfo, given: Sequence[Assignment], without: Collection[str]
+        self, workload: WorkloadInfo, assignments: Sequence[Assignment], without: Collection[str]
     ) -> Steps[Mapping[str, int]]:
-        packing, used, gains = self._packing, Counter[str](), dict[str, int]()
-        assert packing is not None
-        self.asking = True
-        try:
+        packer, used, gains = self._packer, Counter[str](), dict[str, int]()
+        assert packer is not None
+        with self._question():
             back = yield from self._given_back(without)
-            with packing.without(back):
-                found = yield from packing.filling(
-                    self._wanted(workload, self._asked(workload, given))
+            with packer.without(back):
+                found = yield from packer.fill(
+                    self._wanted(workload, self._asked(workload, assignments))
                 )
-                packing.undo(found)
+                packer.undo(found)
             for each in found.placed:
                 used[each.node.name] += each.count
             for key in without:
                 its = yield from self._given_back([key])
                 gains[key] = sum(used[name] for name in {each.node.name for each in its})
-        finally:
-            self.asking = False
         return gains
 
     def _given_back(self, workloads: Collection[str]) -> Steps[list[Placed]]:
         """Return what is free on nodes when these are gone, equal pods of a node together.
 
-        A pod that ends in a pause is not there any more, but still counts on its node until that is
-        looked at again. So there is a pause only after many pods.
+        All their pods are read in one go: a pod that ends in a pause still counts on its node until
+        that is looked at again. Only what they are is found out in pieces.
         """
-        read = 0
-        counts: Counter[tuple[str, Like]] = Counter()
-        there: dict[str, NodeInfo] = {}
+        placed: list[Placed] = []
+        pods: list[tuple[NodeInfo, PodInfo]] = []
         queues, cluster = self._queues, self._cluster
         for key in workloads:
             workload = queues.workloads.get(key)
-            for each in self._placed.get(key, ()) if workload is not None else ():
-                there[each.node.name] = each.node
-                counts[each.node.name, each.like] += each.count
-            pods = (
-                members(workload, queues=queues, cluster=cluster)
-                if workload is not None
-                else ending(key, cluster)
-            )
-            for pod in pods:
+            if workload is not None:
+                placed += self._placed.get(key, ())
+                there = members(workload, queues=queues, cluster=cluster)
+            else:
+                there = ending(key, cluster)
+            for pod in there:
                 node = cluster.nodes.get(pod.node or "")
                 if node is not None:
-                    there.setdefault(node.name, node)
-                    counts[node.name, self._kinds.of_pod(pod)] += 1
-                    read += 1
-            if read >= _PODS_AT_ONCE:
-                read = 0
+                    pods.append((node, pod))
+        nodes = {each.node.name: each.node for each in placed}
+        counts: Counter[tuple[str, PodShape]] = Counter()
+        for each in placed:
+            counts[each.node.name, each.pod] += each.count
+        for number, (node, pod) in enumerate(pods, 1):
+            nodes.setdefault(node.name, node)
+            counts[node.name, self._shapes.of_pod(pod)] += 1
+            if number % _PODS_AT_ONCE == 0:
                 yield
-        return [Placed(there[name], like, count) for (name, like), count in counts.items()]
+        return [Placed(nodes[name], like, count) for (name, like), count in counts.items()]
 
-    def _wanted(self, workload: WorkloadInfo, some: Sequence[Some]) -> list[Wanted]:
-        return [(self._kinds.of(workload, each), each.count) for each in some if each.count]
+    def _wanted(self, workload: WorkloadInfo, counts: Sequence[PodSetCount]) -> list[Wanted]:
+        return [(self._shapes.of(workload, each), each.count) for each in counts if each.count]
 
-    def _sentence(self, found: Found, packing: Packing) -> Steps[str]:
+    def _sentence(self, found: Found, packer: Packer) -> Steps[str]:
         wanted = found.count + sum(count for _, count in found.missing)
         text = f"room for {found.count} of {wanted}"
         there = len(self._cluster.nodes)
-        places = {self._places.of(like.shape) for like, _ in found.missing}
-        usable = len({node.name for place in places for node in place.nodes})
+        usable = yield from self._feasible.usable(like.shape for like, _ in found.missing)
         if not usable:
             return f"{text}: they may use none of {there} nodes"
         on = f"{usable} node" if usable == 1 else f"{usable} nodes"
-        short = yield from packing.short(found.missing)
+        short = yield from packer.short(found.missing)
         if not short:
             return f"{text}: none of {on} has all that one more needs"
         lacks = ", ".join(f"{show(name, n)} {name}" for name, n in sorted(short.items()))
@@ -585,12 +581,11 @@ class NodeRoom:
 def _by_node(placed: Sequence[Placed]) -> Mapping[str, Resources]:
     rooms: dict[str, Resources] = {}
     for each in placed:
-        amounts = {name: n * each.count for name, n in each.like.shape.requests.items()}
-        add(rooms.setdefault(each.node.name, {}), amounts)
+        add(rooms.setdefault(each.node.name, {}), each.amounts)
     return rooms
 
 
 def _since(workload: WorkloadInfo) -> tuple[float, str]:
-    reserved = workload.condition("QuotaReserved")
+    reserved = workload.condition(WorkloadCondition.QUOTA_RESERVED)
     known = reserved is not None and reserved.status == "True"
     return (reserved.transition if reserved is not None and known else float("inf"), workload.key)

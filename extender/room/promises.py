@@ -8,22 +8,21 @@ from collections.abc import Iterable, Mapping
 
 from extender.jobs.gang import made_for
 from extender.resources.quantity import Resources
-from extender.room.unplaced import Some, asked
-from extender.state.claims import LONGEST_SECONDS, Grant
-from extender.state.pod_groups import PodGroupInfo
-from extender.state.queues.records import WorkloadInfo
-from extender.state.queues.snapshot import QueueSnapshot
-from extender.state.snapshot import Snapshot
+from extender.room.unplaced import PodSetCount, asked
+from extender.state.cluster.records import LONGEST_SECONDS, Grant, PodGroupInfo
+from extender.state.cluster.view import ClusterView
+from extender.state.queue.records import WorkloadInfo
+from extender.state.queue.view import QueueView
 
 
 def within(
-    rooms: Mapping[str, Mapping[str, int]], asked: Iterable[Some]
+    rooms: Mapping[str, Mapping[str, int]], asked: Iterable[PodSetCount]
 ) -> Mapping[str, Resources]:
     """Return amounts by node, node after node, as far as the pods that still run ask for them."""
     left: Resources = {}
-    for some in asked:
-        for name, value in some.pod_set.shape.requests.items():
-            left[name] = left.get(name, 0) + value * some.count
+    for counts in asked:
+        for name, value in counts.pod_set.shape.requests.items():
+            left[name] = left.get(name, 0) + value * counts.count
     kept: dict[str, Resources] = {}
     for node, amounts in rooms.items():
         part = {name: min(value, left.get(name, 0)) for name, value in amounts.items()}
@@ -36,7 +35,7 @@ def within(
 
 
 def why_over(
-    pod_group: PodGroupInfo, *, cluster: Snapshot, queues: QueueSnapshot, now: float
+    pod_group: PodGroupInfo, *, cluster: ClusterView, queues: QueueView, now: float
 ) -> str | None:
     """Return in a few words why the room granted to a PodGroup has ended, None while it holds.
 
@@ -53,7 +52,7 @@ def why_over(
     return None if _is_asked_for(grant, backing) else "its Workload asks for less"
 
 
-def _backing(pod_group: PodGroupInfo, queues: QueueSnapshot) -> WorkloadInfo | None:
+def _backing(pod_group: PodGroupInfo, queues: QueueView) -> WorkloadInfo | None:
     own = pod_group.key
     found = queues.workloads.get(own)
     if found is None:  # a long name is shortened

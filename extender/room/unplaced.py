@@ -1,32 +1,32 @@
-"""Pods that are admitted and have no node yet: room that is spoken for."""
+"""The pods of admitted workloads that have no node yet."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender.room.members import declared, members
-from extender.state.pods import PodInfo
-from extender.state.queues.records import Admission, Assignment, PodSetInfo, WorkloadInfo
-from extender.state.queues.snapshot import QueueSnapshot
-from extender.state.queues.usage import remaining
-from extender.state.snapshot import Snapshot
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.view import ClusterView
+from extender.state.queue.records import AdmissionInfo, Assignment, PodSetInfo, WorkloadInfo
+from extender.state.queue.usage import remaining
+from extender.state.queue.view import QueueView
 
 
 @dataclass(frozen=True, slots=True)
-class Some:
+class PodSetCount:
     """So many equal pods, and the flavors that they have."""
 
     pod_set: PodSetInfo
-    given: Assignment
+    assignment: Assignment
     count: int
 
 
 def asked(
     workload: WorkloadInfo, given: Sequence[Assignment], done: Mapping[str, int]
-) -> list[Some]:
+) -> list[PodSetCount]:
     """Return all pods of an admission that have still to run: not those that are `done`."""
     by_name = {each.name: each for each in workload.pod_sets}
     return [
-        Some(by_name[each.name], each, remaining(each, workload, done))
+        PodSetCount(by_name[each.name], each, remaining(each, workload, done))
         for each in given
         if each.name in by_name
     ]
@@ -34,12 +34,12 @@ def asked(
 
 def unplaced(
     workload: WorkloadInfo,
-    held: Admission,
+    held: AdmissionInfo,
     *,
     done: Mapping[str, int],
-    queues: QueueSnapshot,
-    cluster: Snapshot,
-) -> tuple[list[Some], bool]:
+    queues: QueueView,
+    cluster: ClusterView,
+) -> tuple[list[PodSetCount], bool]:
     """Return the pods of an admitted workload that have no node, and whether others have one.
 
     Those that are not made yet are among them. A workload that is evicted or deleted gets no more
@@ -60,8 +60,8 @@ def _placed(pods: Iterable[PodInfo]) -> list[PodInfo]:
     return [pod for pod in pods if pod.node is not None and not pod.terminating]
 
 
-def _without(wanted: Sequence[Some], there: Sequence[PodInfo]) -> list[Some]:
-    """Take off the pods that there are, those first that leave the least choice."""
+def _without(wanted: Sequence[PodSetCount], there: Sequence[PodInfo]) -> list[PodSetCount]:
+    """Return what is wanted beside the pods that are there; of these the named ones count first."""
     left = [each.count for each in wanted]
     for is_one in (_is_named, _is_alike, _is_nameless):
         rest: list[PodInfo] = []
@@ -85,5 +85,5 @@ def _is_alike(pod: PodInfo, pod_set: PodSetInfo) -> bool:
 
 
 def _is_nameless(pod: PodInfo, _: PodSetInfo) -> bool:
-    """Return whether it may be anybody's: something changed what it asks for, perhaps."""
+    """Return whether a pod may be of any pod set: something changed what it asks for, perhaps."""
     return pod.pod_set is None

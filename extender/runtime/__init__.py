@@ -1,1 +1,1 @@
-"""Asyncio that knows no Kubernetes."""
+"""Asyncio without Kubernetes."""

@@ -1,4 +1,4 @@
-"""As much of a long computation as there is time for now."""
+"""Long computations in slices of time."""
 
 import asyncio
 from collections.abc import Generator
@@ -13,14 +13,14 @@ SLICE_SECONDS: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
-    """What a computation has returned."""
+class Computed(Generic[T]):
+    """The result of a computation."""
 
     value: T
 
 
-def advance(steps: Generator[None, None, T], clock: Clock, *, seconds: float) -> Answer[T] | None:
-    """Return the answer; None where there is none after so many seconds: the steps can go on.
+def advance(steps: Generator[None, None, T], clock: Clock, *, seconds: float) -> Computed[T] | None:
+    """Return the result; None where the steps need more than so many seconds, and can go on.
 
     At least one step is taken, and no step is cut short.
     """
@@ -29,7 +29,7 @@ def advance(steps: Generator[None, None, T], clock: Clock, *, seconds: float) ->
         try:
             next(steps)
         except StopIteration as end:
-            return Answer(end.value)
+            return Computed(end.value)
         if clock.monotonic() >= until:
             return None
 
@@ -37,7 +37,7 @@ def advance(steps: Generator[None, None, T], clock: Clock, *, seconds: float) ->
 async def in_turns(
     steps: Generator[None, None, T], clock: Clock, *, seconds: float = SLICE_SECONDS
 ) -> T:
-    """Return the answer; others have as long a turn after each slice of so many seconds."""
+    """Return the result; after each slice other tasks run for as many seconds."""
     answer = advance(steps, clock, seconds=seconds)
     while answer is None:
         await asyncio.sleep(seconds)

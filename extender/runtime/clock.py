@@ -1,19 +1,17 @@
-"""Time as something that is passed in."""
+"""Clocks, so that tests can pass in time."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Seconds that never go back, and seconds since the epoch."""
+    """A monotonic clock, and the time since the epoch."""
 
     def monotonic(self) -> float:
         """Return seconds since some fixed moment."""
-        ...
 
     def wall(self) -> float:
-        """Return seconds since the epoch, for what is written for people to read."""
-        ...
+        """Return seconds since the epoch, for times that people read."""
 
 
 class SystemClock:

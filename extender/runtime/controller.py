@@ -1,7 +1,7 @@
-"""A loop for each of many keys: something may have changed, look and act, look again if it failed.
+"""Reconciles many keys: each when it may have changed, and again after an error.
 
-Notices of one key that come close together are one look. Several keys are worked on at the same
-time, but never one key twice at once.
+Notices of one key that come close together cause one reconciliation. Several keys are reconciled at
+the same time, but never one key twice at once.
 """
 
 import asyncio
@@ -17,21 +17,19 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Observer(Protocol):
-    """Is told how each look went."""
+    """Observes reconciliations."""
 
     def done(self, seconds: float) -> None:
-        """Take a look that went well."""
-        ...
+        """Count a successful reconciliation."""
 
     def failed(self, key: object, error: Exception, retry_in: float) -> None:
-        """Take one that did not."""
-        ...
+        """Count a failed reconciliation."""
 
 
 class Controller(Generic[K]):
-    """Calls `reconcile` for keys; it may return in how many seconds it wants to look again.
+    """Calls `reconcile` for keys; it may return in how many seconds to reconcile again.
 
-    Errors are waited out with growing pauses of that key alone. Those of the kind `retried` are
+    An error is retried after growing pauses, for its key alone. Errors of the kind `retried` are
     expected; any other one is reported as an internal error.
     """
 
@@ -58,7 +56,7 @@ class Controller(Generic[K]):
         self._again: set[K] = set()
 
     def notice(self, key: K) -> None:
-        """Have a key looked at soon."""
+        """Reconcile a key soon."""
         settle = self._settle
         self._queue.add_after(key, settle(key) if callable(settle) else settle)
 
@@ -76,7 +74,7 @@ class Controller(Generic[K]):
                 continue
             self._busy.add(key)
             try:
-                # A look that has nothing to write awaits nothing: others get their turn here.
+                # A reconciliation without a write awaits nothing: other tasks get their turn here.
                 await asyncio.sleep(0)
                 await self._look(key)
             finally:
@@ -90,7 +88,7 @@ class Controller(Generic[K]):
         began = loop.time()
         try:
             again = await self._reconcile(key)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this key's alone
+        except Exception as error:  # noqa: BLE001 - an error concerns its key alone
             if not isinstance(error, self._retried):
                 FAULTS.report(self._name, error, key=key)
             backoff = self._backoffs.setdefault(key, self._new_backoff())

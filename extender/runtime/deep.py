@@ -1,4 +1,4 @@
-"""Room for data that is nested deeper than Python's stack usually allows."""
+"""Allows data that is nested deeper than Python's default stack."""
 
 import sys
 from collections.abc import Iterator

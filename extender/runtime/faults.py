@@ -1,7 +1,7 @@
-"""Errors that no code expects, kept to the one object that causes them.
+"""Unexpected errors, each confined to the object that causes it.
 
 A loop that serves many objects must not end because of one. It reports the error here and goes on.
-The log then has the traceback, and a counter has the place, so that a bug stays visible.
+The log has the traceback, and a counter has the place, so that the bug stays visible.
 """
 
 import time
@@ -15,7 +15,7 @@ from cachetools import LRUCache
 _log = structlog.get_logger(__name__)
 
 LOG_AGAIN_SECONDS: Final = 600.0
-"""The same error of the same object is logged with its traceback again after this."""
+"""Seconds after which the same error of the same object is logged again."""
 _REMEMBERED: Final = 10_000
 
 
@@ -44,4 +44,4 @@ class Faults:
 
 
 FAULTS: Final = Faults()
-"""Those of this process. One table for all, because an error may occur anywhere."""
+"""The faults of this process: one table, because an error may occur anywhere."""

@@ -1,10 +1,10 @@
 """Garbage collections that are short, however much a process holds.
 
 Nearly everything here is freed by its reference count, and a collection walks all objects that may
-be in a cycle: with a hundred thousand pods a third of a second, in which kube-scheduler waits. So
-what lives long is frozen, which takes it out of all later collections: what there is when the first
-lists are in, and from then on whatever made a collection take too long. Frozen objects are still
-freed when nothing refers to them; only a cycle among them stays.
+be in a cycle: with a hundred thousand pods a third of a second, while kube-scheduler waits. So
+long-lived objects are frozen, which takes them out of all later collections: all objects once the
+first lists are in, and from then on after each collection that took too long. Frozen objects are
+still freed when nothing refers to them; only a cycle among them stays.
 """
 
 import gc
@@ -14,8 +14,8 @@ from extender.runtime.clock import Clock
 
 LONGEST_SECONDS: Final = 0.01
 THRESHOLDS: Final = (20_000, 5, 1)
-"""New objects until the youngest are looked at, and how often until older ones are too: so many
-that a collection that follows a short one cannot be a long one."""
+"""New objects before a collection of the youngest generation, and how many of these before an older
+one: large enough that a long collection cannot follow a short one."""
 
 
 class Garbage:
@@ -26,7 +26,7 @@ class Garbage:
         self._began = 0.0
 
     def __enter__(self) -> Self:
-        """Freeze what was imported, and look after collections from now on."""
+        """Freeze what was imported, and watch collections from now on."""
         self._before = gc.get_threshold()
         gc.collect()
         gc.freeze()
@@ -40,7 +40,7 @@ class Garbage:
         gc.set_threshold(*self._before)
 
     def freeze(self) -> None:
-        """Take everything that there is now out of later collections; takes no time."""
+        """Exclude all current objects from later collections; takes no time."""
         gc.freeze()
 
     def _on_collection(self, phase: str, info: dict[str, int]) -> None:

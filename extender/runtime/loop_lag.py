@@ -1,8 +1,8 @@
-"""How late the event loop is: whatever is due waits for the step that runs.
+"""How late the event loop is: everything that is due waits for the running step.
 
-A timer asks to be woken after a short while and notes by how much it was late. A step that holds
-the loop shows up as a lag of its length, less the timer's interval at most. Steps of other programs
-show up as well, where the machine has too few processors: it is time that callers waited.
+A timer notes by how much it was late. A step that holds the loop shows up as a lag of its length,
+less at most the interval of the timer. So does the load of other programs, where the machine has
+too few processors: callers wait for that, too.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from extender.runtime.clock import Clock
 EVERY_SECONDS: Final = 0.05
 WINDOW_SECONDS: Final = 60.0
 COUNTED_SECONDS: Final = 1.0
-"""Smaller lags are load, and no reason to end a process."""
+"""Seconds: smaller lags are load, and no reason to end a process."""
 _PARTS: Final = 3
 
 
@@ -39,7 +39,7 @@ class LoopLag:
             self.note(now, max(0.0, now - due))
 
     def note(self, now: float, lag: float) -> None:
-        """Take a lag in."""
+        """Add a lag."""
         self._observe(lag)
         while self._recent and self._recent[-1][1] <= lag:
             self._recent.pop()

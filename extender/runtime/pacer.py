@@ -1,4 +1,4 @@
-"""Long work in short steps, so that others have the event loop in between."""
+"""Long work in short steps, so that other tasks run in between."""
 
 import asyncio
 from collections.abc import Iterable
@@ -10,9 +10,9 @@ AT_ONCE_SECONDS: Final = 0.005
 
 
 class Pacer:
-    """How long its users may work, all together, before the loop goes on to others.
+    """Limits how long its users work, all together, before other tasks run.
 
-    Between two items of work a user asks `is_due` and, if it is, awaits `rest`.
+    Between two items of work a user checks `is_due` and, if it is, awaits `rest`.
     """
 
     def __init__(self, clock: Clock, at_once: float = AT_ONCE_SECONDS) -> None:
@@ -27,10 +27,10 @@ class Pacer:
         return self._clock.monotonic() >= self._until
 
     async def rest(self) -> None:
-        """Return when others have had their turn."""
+        """Return when other tasks have run."""
         if not self._ends:
             self._ends = True
-            # It runs before all users that rest now: they share what comes then.
+            # It runs before all users that rest now: they share the next period.
             asyncio.get_running_loop().call_soon(self._begin)
         await asyncio.sleep(0)
 
@@ -39,7 +39,7 @@ class Pacer:
         self._until = self._clock.monotonic() + self._at_once
 
     async def go_through(self, steps: Iterable[object]) -> None:
-        """Take all steps, with rests between them."""
+        """Run all steps, with pauses between them."""
         for _ in steps:
             if self.is_due:
                 await self.rest()

@@ -1,4 +1,4 @@
-"""The same step again, after growing pauses."""
+"""Retries of a step, after growing pauses."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 def asked_pause(error: Exception) -> float:
-    """Return for how many seconds the other side asked to wait, in an error's `retry_after`."""
+    """Return the pause in seconds that the server requested: an error's `retry_after`."""
     return getattr(error, "retry_after", None) or 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How to pause, and by which clock to stop."""
+    """How to pause between tries, and by which clock to stop."""
 
     new_backoff: Callable[[], Backoff]
     sleep: Callable[[float], Awaitable[None]]
@@ -28,7 +28,7 @@ class Retry:
     ) -> T:
         """Return what the step returns.
 
-        Errors of the kind `on` are waited out as long as the next attempt begins before `until`,
+        Errors of the kind `on` are retried as long as the next attempt begins before `until`,
         in the clock's monotonic seconds; then the last one is raised.
         """
         backoff = self.new_backoff()

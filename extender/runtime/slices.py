@@ -1,4 +1,4 @@
-"""Long work with a result, in steps between which others have the event loop."""
+"""Long work with a result, in steps between which other tasks run."""
 
 from typing import TypeVar
 
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 async def in_slices(steps: Steps[T], pacer: Pacer) -> T:
-    """Return what the work comes to. Raises what a step raises.
+    """Return the result of the work. Raises what a step raises.
 
-    Each step is sent whether others had their turn since the one before.
+    Each step is sent whether other tasks have run since the step before.
     """
     try:
         next(steps)

@@ -8,22 +8,22 @@ K = TypeVar("K", bound=Hashable)
 
 
 class WorkQueue(Generic[K]):
-    """Keys to be looked at, in order of arrival; adding one that waits already changes nothing."""
+    """Keys to handle, in order of arrival; adding one that waits already changes nothing."""
 
     def __init__(self) -> None:
         self._ready: dict[K, None] = {}
         self._timers: dict[K, tuple[float, asyncio.Handle]] = {}
-        """When a key is due, by the time of the loop: a handle may not say. uvloop's of a pause
-        that rounds to nothing is not one of a timer."""
+        """When a key is due, by the time of the loop. The handle may not know: for a pause that
+        rounds to zero uvloop returns one without a time."""
         self._wakeup = asyncio.Event()
 
     def add(self, key: K) -> None:
-        """Have the key looked at."""
+        """Add a key."""
         self._ready.setdefault(key)
         self._wakeup.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Have the key looked at after so many seconds, or earlier where that was asked for."""
+        """Add a key after so many seconds, or earlier where that was requested before."""
         loop = asyncio.get_running_loop()
         at, known = loop.time() + seconds, self._timers.get(key)
         if known is not None:
@@ -39,7 +39,7 @@ class WorkQueue(Generic[K]):
 
     async def get(self) -> K:
         """Return the next key, waiting for one."""
-        # One that has nothing to write for many keys awaits nothing else: others get their turn.
+        # A worker that handles many keys without a write awaits nothing else.
         await asyncio.sleep(0)
         while not self._ready:
             self._wakeup.clear()

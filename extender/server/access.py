@@ -1,4 +1,4 @@
-"""Who may read what is served: a bearer token says who the caller is, the API server what it may.
+"""Access to the endpoints: a bearer token names the user, the API server checks the user's rights.
 
 Reviews are remembered for some seconds, as aggregated API servers do, so that a dashboard does not
 cost the API server two requests each time; a right that is taken away counts after that time.
@@ -28,22 +28,20 @@ _UNASKED: Final = User("")
 _UNKNOWN: Final = {"WWW-Authenticate": "Bearer"}
 
 
-class Asked(Protocol):
+class AccessReviewer(Protocol):
     """Knows users and their rights; raises ApiError."""
 
     async def user(self, token: str) -> User | None:
-        """Return whom a bearer token is of; None where nobody knows it."""
-        ...
+        """Return the user of a bearer token; None where the API server does not know the token."""
 
     async def may(self, user: User, access: Access) -> bool:
         """Return whether a user may do something."""
-        ...
 
 
 class Guard:
-    """Lets those read who may."""
+    """Lets a user read what the API server allows."""
 
-    def __init__(self, asked: Asked, clock: Clock) -> None:
+    def __init__(self, asked: AccessReviewer, clock: Clock) -> None:
         self._asked = asked
         seconds = REMEMBERED_SECONDS
         self._users: TTLCache[bytes, User | None] = TTLCache(
@@ -55,14 +53,14 @@ class Guard:
         self._reviews = Turnstile(at_once=_REVIEWS, most=_WAITING)
 
     async def check(self, request: Request, access: Access) -> User:
-        """Return who asks. Raises StatusError: 401, 403, 429, or 503 where nobody can say."""
+        """Return the calling user. Raises StatusError: 401, 403, 429, or 503: not known."""
         user = await self.user(request)
         if not await self.may(user, access):
             raise StatusError(403, _forbidden(user, access))
         return user
 
     async def user(self, request: Request) -> User:
-        """Return who asks. Raises StatusError."""
+        """Return the calling user. Raises StatusError."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -99,11 +97,11 @@ class Guard:
 
 
 def _unanswered(error: ApiError) -> StatusError:
-    return StatusError(503, f"the API server does not say who may read this: {error}")
+    return StatusError(503, f"the API server does not say whether this user may read: {error}")
 
 
 def _forbidden(user: User, access: Access) -> str:
-    """Return what the API server says of a request that it forbids."""
+    """Return the message of the API server for a request that it forbids."""
     if access.path:
         return f'forbidden: User "{user.name}" cannot {access.verb} path "{access.path}"'
     resource = access.resource.partition("/")[0]

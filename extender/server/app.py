@@ -1,46 +1,26 @@
-"""The FastAPI application: it routes, documents and serves health, and steps aside for the verbs.
+"""The FastAPI application: it routes, documents and serves health, and leaves verbs to `Verb`.
 
-Most of a verb's time would be spent in layers that it does not need (middlewares, parameters,
-validation), and filter's time is taken from the throughput of the whole cluster. So a POST to a
-verb goes to its ASGI application straight away; everything else takes the usual way.
+FastAPI would spend most of a verb's time in layers that a verb does not need (middlewares,
+parameters, validation), and the time of filter limits the throughput of the whole cluster. So a
+POST to a verb goes straight to its ASGI application; all other requests go through FastAPI.
 """
 
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from fastapi import FastAPI
+from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
+from extender.api import extender_v1 as wire
+from extender.permit.waiting_pods import Gone
 from extender.server import openapi
+from extender.server.binding import Binding
+from extender.server.filtering import Filtering
 from extender.server.health import Probes, add_health
 from extender.server.verb import Answer, Verb
-from extender.server.waiting_pods import Gone
 from extender.telemetry.metrics import Metrics
-
-
-class Filtering(Protocol):
-    """Answers in bytes to requests in bytes; ValueError for what cannot be read."""
-
-    def filter(self, body: bytes) -> bytes:
-        """Return an ExtenderFilterResult."""
-        ...
-
-    def prioritize(self, body: bytes) -> bytes:
-        """Return a HostPriorityList."""
-        ...
-
-    def preempt(self, body: bytes) -> bytes:
-        """Return an ExtenderPreemptionResult."""
-        ...
-
-
-class Binding(Protocol):
-    """The verb that may take long."""
-
-    async def bind(self, body: bytes, gone: Gone) -> bytes:
-        """Return an ExtenderBindingResult."""
-        ...
 
 
 class ExtenderApp(FastAPI):
@@ -63,18 +43,15 @@ class ExtenderApp(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document."""
         document = super().openapi()
-        parts = openapi.parts_of_requests(*(request for request, _ in _MODELS.values()))
-        document["components"]["schemas"].update(parts)
+        parts = openapi.components(
+            *(each for asked, answers in _WIRES.values() for each in (asked, *answers))
+        )
+        document.setdefault("components", {}).setdefault("schemas", {}).update(parts)
         return document
 
 
 def create_app(
-    filtering: Filtering,
-    binding: Binding,
-    *,
-    metrics: Metrics,
-    probes: Probes,
-    max_body_bytes: int,
+    filtering: Filtering, binding: Binding, *, metrics: Metrics, probes: Probes, max_body_bytes: int
 ) -> ExtenderApp:
     """Return the application.
 
@@ -95,11 +72,7 @@ def create_app(
     }
     for name, answer in answers.items():
         app.verbs[f"/{name}"] = Verb(
-            name,
-            answer,
-            metrics=metrics,
-            unready=probes.unready,
-            max_body_bytes=max_body_bytes,
+            name, answer, metrics=metrics, unready=probes.unready, max_body_bytes=max_body_bytes
         )
         _document(app, name)
 
@@ -117,27 +90,27 @@ def _at_once(answer: Callable[[bytes], bytes]) -> Answer:
     return answered
 
 
-_MODELS: Final[dict[str, tuple[type[openapi.Model], Any]]] = {
-    "filter": (openapi.ExtenderArgs, openapi.FilterResult | openapi.Problem),
-    "prioritize": (openapi.ExtenderArgs, list[openapi.HostPriority] | openapi.Problem),
-    "preempt": (openapi.PreemptionArgs, openapi.PreemptionResult | openapi.Problem),
-    "bind": (openapi.BindingArgs, openapi.BindingResult),
+_WIRES: Final[dict[str, tuple[type[Struct], Sequence[object]]]] = {
+    "filter": (wire.ExtenderArgs, (wire.FilterResult, wire.Problem)),
+    "prioritize": (wire.ExtenderArgs, (list[wire.HostPriority], wire.Problem)),
+    "preempt": (wire.PreemptionArgs, (wire.PreemptionResult, wire.Problem)),
+    "bind": (wire.BindingArgs, (wire.BindingResult,)),
 }
 
 
 def _document(app: ExtenderApp, name: str) -> None:
-    """Put a verb into the OpenAPI document, and other methods than POST off with 405."""
+    """Add a verb to the OpenAPI document, and refuse other methods than POST with 405."""
 
     async def never_called() -> None:
         raise AssertionError("the shortcut serves POST")
 
-    model, result = _MODELS[name]
+    asked, answers = _WIRES[name]
     app.add_api_route(
         f"/{name}",
         never_called,
         methods=["POST"],
         name=name,
         summary=f"kube-scheduler's {name} webhook",
-        responses={200: {"model": result}},
-        openapi_extra=openapi.request_body(model),
+        responses={200: openapi.answered(*answers)},
+        openapi_extra=openapi.request_body(asked),
     )

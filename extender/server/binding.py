@@ -1,42 +1,31 @@
-"""The bind verb: Permit for members of a gang, then one write to the API server."""
+"""The bind verb: Permit for members of a gang, then one write to the API server.
+
+A pod has one Binding. kube-scheduler may ask for a pod whose Binding is being written: it was
+started anew, or has not seen yet what was written for it. Such a request waits for that write, and
+has the same answer.
+"""
 
 import asyncio
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
-import structlog
 
 from extender.api.extender_v1 import BindingArgs, BindingResult, error_text
-from extender.kube.errors import ApiError, NotFoundError, UnavailableError
-from extender.kube.pods import PodRef
-from extender.runtime.retry import Retry
-from extender.server.waiting_pods import Gone, WaitingPods
-from extender.state import events as ev
-from extender.state.cluster import Cluster
-from extender.state.pods import PodInfo
-from extender.telemetry.metrics import Metrics
+from extender.gang import unseen
+from extender.gang.verdicts import Refuse
+from extender.permit.sight import Sight
+from extender.permit.together import BindTogether
+from extender.permit.waiting_pods import Gone, WaitingPods
+from extender.permit.writing import HUNG_UP, BindingWriter
+from extender.state.cluster import events as ev
+from extender.state.cluster.store import Cluster
 
 _decode = msgspec.json.Decoder(BindingArgs).decode
 _encode = msgspec.json.Encoder().encode
-_log = structlog.get_logger(__name__)
 
-
-PATIENCE_SECONDS: Final = 60.0
-"""How long an API server that does not answer is tried again once a gang has its quorum."""
 MARGIN_SECONDS: Final = 8.0
 """kube-scheduler gives a pod up when its httpTimeout ends, ten seconds after the longest wait;
 a Binding that is written later than that is a surprise to it."""
-HUNG_UP_SECONDS: Final = 3.0
-"""How long a Binding is still tried after its caller hung up. A kube-scheduler that cannot renew
-its lease ends five seconds before another one may begin; that one gives the node to other pods."""
-
-
-class PodBinder(Protocol):
-    """Writes a Binding; raises ApiError."""
-
-    async def bind(self, pod: PodRef, node: str) -> None:
-        """Put a pod on a node; a pod that is there already is a success."""
-        ...
 
 
 class Binding:
@@ -46,51 +35,106 @@ class Binding:
         self,
         cluster: Cluster,
         waiting: WaitingPods,
-        binder: PodBinder,
+        writer: BindingWriter,
         *,
-        metrics: Metrics,
-        retry: Retry,
+        sight: Sight,
         longest_wait: float,
+        bind_together: BindTogether | None = None,
     ) -> None:
         self._cluster = cluster
-        self._snapshot = cluster.snapshot()
+        self._view = cluster.view()
         self._waiting = waiting
-        self._binder = binder
-        self._metrics = metrics
-        self._clock = retry.clock
-        self._retry = retry
+        self._writer = writer
+        self._sight = sight
         self._longest_wait = longest_wait
+        self._together = bind_together
         self._in_hand = 0
+        self._requests: dict[str, asyncio.Future[str]] = {}
+        """By UID of the pod: the error of the latest request that writes its Binding, or may."""
 
     @property
     def in_hand(self) -> int:
-        """How many requests are held or being written."""
-        return self._in_hand
+        """How many requests are held or being written, and Bindings ahead of requests."""
+        return self._in_hand + (len(self._together.writing) if self._together is not None else 0)
 
     async def bind(self, body: bytes, gone: Gone) -> bytes:
         """Bind a pod; the answer's error is empty when the pod is on the node."""
         args = _decode(body)
+        until = asyncio.get_running_loop().time() + self._longest_wait
         self._in_hand += 1
+        self._waiting.asked(args.pod_uid)
+        if self._together is not None:
+            self._together.asked()
         try:
-            return _encode(BindingResult(error_text(await self._bind(args, gone))))
-        except BaseException:
-            # If the Binding was made all the same, the watch will say so.
-            self._cluster.apply(ev.Unreserved((args.pod_uid,)))
-            raise
+            error = await self._join(args, gone)
+            if error is None:
+                error = await self._bind_alone(args, gone)
+            if not error:
+                self._sight.bound(args.pod_uid)
+                if self._together is not None:
+                    self._together.answered(args.pod_uid)
+                    await self._together.stand(args.pod_uid, gone, until=until)
+            return _encode(BindingResult(error_text(error)))
         finally:
             self._in_hand -= 1
 
+    async def _join(self, args: BindingArgs, gone: Gone) -> str | None:
+        """Return the error for a pod that is bound or being bound; None where it is to be bound.
+
+        A request that was given up because its caller hung up answers for itself alone.
+        """
+        while (pod := self._view.pods.get(args.pod_uid)) is not None:
+            node = self._view.bound_node(pod)
+            if node is None:
+                return None
+            if node != args.node:
+                return f"pod {pod.key} is bound to another node already"
+            first = self._requests.get(pod.uid) or self._written_ahead(pod.uid)
+            if pod.node is not None or first is None:
+                return ""  # without a request it is written, and the watch has not shown it yet
+            error = await _unless_gone(first, gone)
+            if error != HUNG_UP:
+                return error
+            if not first.done():
+                return HUNG_UP
+        return None
+
+    def _written_ahead(self, uid: str) -> "asyncio.Future[str] | None":
+        return self._together.join(uid) if self._together is not None else None
+
+    async def _bind_alone(self, args: BindingArgs, gone: Gone) -> str:
+        """Bind a pod that is not being bound, and return the error to all that wait for it."""
+        uid, requests = args.pod_uid, self._requests
+        earlier = requests.get(uid)
+        request = requests[uid] = asyncio.get_running_loop().create_future()
+        error = HUNG_UP
+        try:
+            error = await self._bind(args, gone)
+        except BaseException:
+            # If the Binding was made all the same, the watch will say so. The room may be that of a
+            # later request by now.
+            if requests.get(uid) is request:
+                self._cluster.apply(ev.Unreserved((uid,)))
+            raise
+        finally:
+            if requests.get(uid) is request:  # and not a later one
+                del requests[uid]
+                if earlier is not None and not earlier.done():
+                    requests[uid] = earlier  # this one was refused, and that is still held
+            request.set_result(error)
+        return error
+
     async def _bind(self, args: BindingArgs, gone: Gone) -> str:
-        asked = self._clock.monotonic()
-        pod = self._snapshot.pods.get(args.pod_uid)
-        if pod is not None and pod.node is not None:
-            if pod.node == args.node:
-                return ""
-            return f"pod {pod.key} is bound to another node already"
+        asked = self._writer.clock.monotonic()
+        pod = self._view.pods.get(args.pod_uid)
         if pod is None:
             # Filter has taken every pod in, so this one was deleted, or dropped by a list that is
             # older than it. Whether it is in a gang is not known: kube-scheduler tries it again.
             return f"pod {args.pod_namespace}/{args.pod_name} is gone, or not known yet"
+        # It was filtered before others were bound ahead, perhaps.
+        not_seen = unseen.usable(pod, (args.node,), view=self._view)
+        if isinstance(not_seen, Refuse):
+            return not_seen.message
         if pod.group is None:
             self._cluster.apply(ev.PodBinding(pod, args.node))
         else:
@@ -98,60 +142,14 @@ class Binding:
             if refusal is not None:
                 return refusal.message
         latest = asked + self._longest_wait + MARGIN_SECONDS
-        return await self._write(args, pod, latest=latest, gone=gone)
-
-    async def _write(self, args: BindingArgs, pod: PodInfo, *, latest: float, gone: Gone) -> str:
-        began = self._clock.monotonic()
-        ref = PodRef(args.pod_namespace, args.pod_name, args.pod_uid)
-        until = min(began + PATIENCE_SECONDS, latest)
-        error = await self._try_while_asked(ref, args.node, until=until, gone=gone)
-        result = "error" if error else "ok"
-        self._metrics.binding_seconds.labels(result).observe(self._clock.monotonic() - began)
-        if error is None:
-            return ""
-        _log.warning("binding failed", pod=pod.key, error=str(error))
-        if pod.group is None or isinstance(error, NotFoundError):
-            if pod.group is not None:
-                self._waiting.lose(pod.group)
-            self._cluster.apply(ev.Unreserved((pod.uid,)))
-        else:
-            # The others are bound or about to be, and kube-scheduler brings it again.
-            self._waiting.keep(pod, args.node)
-        return str(error)
-
-    async def _try_while_asked(
-        self, pod: PodRef, node: str, *, until: float, gone: Gone
-    ) -> ApiError | None:
-        """Write the Binding; soon after its caller hung up an attempt on its way is given up too.
-
-        Whether that attempt has reached the API server all the same, the watch will say.
-        """
-        try:
-            async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as tasks:
-                watch = tasks.create_task(_end_after(gone, limit))
-                error = await self._try_often(pod, node, until=until)
-                watch.cancel()
-        except TimeoutError:
-            return UnavailableError("kube-scheduler hung up before the Binding was written")
-        return error
-
-    async def _try_often(self, pod: PodRef, node: str, *, until: float) -> ApiError | None:
-        """Write the Binding; passing trouble is waited out, for quorum has been reached."""
-
-        async def write() -> None:
-            try:
-                await self._binder.bind(pod, node)
-            except UnavailableError as error:
-                _log.warning("binding not written yet", pod=pod.path, error=str(error))
-                raise
-
-        try:
-            await self._retry.run(write, on=UnavailableError, until=until)
-        except ApiError as error:
-            return error
-        return None
+        return await self._writer.write(pod, args.node, latest=latest, gone=gone)
 
 
-async def _end_after(gone: Gone, limit: asyncio.Timeout) -> None:
-    await gone()
-    limit.reschedule(asyncio.get_running_loop().time() + HUNG_UP_SECONDS)
+async def _unless_gone(first: "asyncio.Future[str]", gone: Gone) -> str:
+    """Return the error of another request, or that the caller of this one hung up before."""
+    caller = asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait((first, caller), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        caller.cancel()
+    return first.result() if first.done() else HUNG_UP

@@ -1,8 +1,8 @@
 """Which clients may ask for what: by the names in the certificate that a connection showed.
 
-An authority signs for more than kube-scheduler, a cluster's own for every kubelet. Whoever can
-reach /bind can place any pod, so the names that may are listed. What only reads is open to every
-client that the authority has signed for, such as a probe or Prometheus.
+An authority signs for more than kube-scheduler, a cluster's own for every kubelet. A client that
+can reach /bind can place any pod, so the names that may are listed. What only reads is open to
+every client that the authority has signed for, such as a probe or Prometheus.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,9 +1,9 @@
-"""What one client may take of the server: seconds to send a request, bytes, a connection.
+"""Limits for one client: seconds to send a request and to read an answer, bytes, connections.
 
-uvicorn waits for the rest of a request for as long as the client likes, and for as long as it likes
-for the client to take an answer. Here each has an end, and where there are too many connections the
-one that has been without a whole request for the longest time makes way. A connection whose request
-is being answered, such as a held bind, is never closed for another one.
+uvicorn waits without end for the rest of a request, and for the client to read its answer. Here
+both have a deadline. Where there are too many connections, the one that has been without a whole
+request for longest makes way. A connection whose request is being answered, such as a held bind, is
+never closed for another one.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from extender.server.clients import names_of
 _PIPELINED: Final = 8
 """Requests that a connection may send before the first one of them is answered."""
 _PROBES: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
-"""A client that vanished without a word is missed after a minute."""
+"""A client that vanished is noticed after a minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one client may take."""
+    """The limits for one client."""
 
     read_seconds: float = 10.0
     """From the first byte of a request to its last, and from the connection to the first byte."""
     write_seconds: float = 30.0
-    """For which the client may take nothing of an answer."""
+    """For which the client may read nothing of an answer."""
     head_bytes: int = 64 * 2**10
     """Request line and headers together."""
     connections: int = 1024
@@ -53,7 +53,7 @@ class Connections:
     def __init__(
         self, limits: Limits, closed: Counter | None = None, handshakes: Gauge | None = None
     ) -> None:
-        """Take the limits; `closed` counts by `reason` the connections that were cut off.
+        """Count in `closed`, by reason, the connections that are cut off.
 
         `handshakes` shows how many TLS handshakes are under way.
         """
@@ -71,11 +71,11 @@ class Connections:
         return len(self._all)
 
     def protocol(self, config: uvicorn.Config, state: ServerState) -> Callable[[], "Connection"]:
-        """Return what makes the protocol of a new connection."""
+        """Return the factory of protocols for new connections."""
         return lambda: Connection(self, config=config, server_state=state, app_state={})
 
     def opened(self, connection: "Connection") -> None:
-        """Take note of a new connection; where it is one too many, another one or it is closed."""
+        """Add a new connection; where there is one too many, close another one or this one."""
         self._all.add(connection)
         if len(self._all) <= self.limits.connections:
             return
@@ -83,7 +83,7 @@ class Connections:
         next(others, connection).cut("TooManyConnections")
 
     def gone(self, connection: "Connection") -> None:
-        """Take note that a connection is closed, or is about to be."""
+        """Remove a connection that is closed, or is about to be."""
         self._all.discard(connection)
         self.reading.pop(connection, None)
         self.idle.pop(connection, None)
@@ -99,13 +99,13 @@ class Connections:
             self._handshakes.inc(change)
 
     def end_old(self) -> None:
-        """End what is idle now, and the others after their answer: clients must connect anew."""
+        """Close idle connections now and others after their answer: clients must connect anew."""
         for connection in list(self._all):
             connection.shutdown()
 
 
 class _RequestError(Exception):
-    """A request is not one that is read to its end."""
+    """The rest of a request is not read."""
 
 
 class Connection(HttpToolsProtocol):
@@ -200,7 +200,7 @@ class Connection(HttpToolsProtocol):
             super().send_400_response(msg)
 
     def cut(self, reason: str) -> None:
-        """Break the connection off."""
+        """Cut the connection off."""
         self._connections.count(reason)
         self._connections.gone(self)
         self.transport.abort()
@@ -216,7 +216,7 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
     def _is_in_head(self) -> bool:
-        """Return whether a request has begun of which the headers are not complete."""
+        """Return whether a request has begun and its headers are not complete."""
         cycle: RequestResponseCycle | None = self.cycle  # uvicorn's type has no None
         scope: HTTPScope | None = self.scope
         return scope is not None and (cycle is None or cycle.scope is not scope)
@@ -226,7 +226,7 @@ class Connection(HttpToolsProtocol):
         return cycle is not None and not cycle.response_complete
 
     def _look(self) -> None:
-        """Find out at which stage the connection is: reading, idle, or a request is in hand."""
+        """Update the stage of the connection: reading, idle, or answering a request."""
         connections = self._connections
         cycle: RequestResponseCycle | None = self.cycle
         if self.transport.is_closing():
@@ -245,7 +245,7 @@ class Connection(HttpToolsProtocol):
             connections.idle[self] = None
 
     def _read_until(self) -> None:
-        """Be at the stage of reading; its deadline does not move with each byte."""
+        """Enter the stage of reading; its deadline does not move with each byte."""
         if self._deadline is None:
             self._connections.idle.pop(self, None)
             self._connections.reading[self] = None
@@ -270,12 +270,12 @@ class Connection(HttpToolsProtocol):
 
 
 def probe_clients(listeners: Iterable[socket.socket]) -> None:
-    """Have the kernel ask connections that listeners accept, from time to time, for their client.
+    """Enable TCP keepalive on the connections that listeners accept.
 
-    Without that the bind of a machine that is gone is held until the end of its gang's wait.
+    Without it the bind of a machine that is gone is held until the end of its gang's wait.
     """
     for listener in listeners:
-        # uvloop's own object for a socket cannot set anything.
+        # uvloop's own socket objects cannot set options.
         with suppress(OSError), socket.socket(fileno=os.dup(listener.fileno())) as copied:
             copied.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in _PROBES:

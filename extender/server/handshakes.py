@@ -1,9 +1,9 @@
 """A TLS listener that bounds how many connections have not finished their handshake.
 
-asyncio's own server shows a connection to its protocol only after the handshake. Until then each
-one takes a file descriptor, uncounted, for as long as the time-out lets it. Here there are so many
-at most. One more cuts off the oldest of the address that has the most: an ordinary client finishes
-within milliseconds, and so it is never the oldest among those that hang.
+asyncio's own server passes a connection to its protocol only after the handshake. Until then each
+connection holds a file descriptor, uncounted, until its time-out. This listener has a limit. One
+more connection cuts off the oldest of the address with the most: an ordinary client finishes within
+milliseconds, so it is never the oldest among those that hang.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from extender.server.connections import Connections
 _log = structlog.get_logger(__name__)
 
 _AT_ONCE: Final = 64
-"""Connections that are accepted before other work has its turn."""
+"""Connections that are accepted before other tasks run."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS: Final = 0.1
-"""After which it is tried again where the process or the machine has nothing left for one more."""
+"""Before the next try where the process or the machine has no resource for one more."""
 
 
 @dataclass(eq=False, slots=True)
@@ -42,7 +42,7 @@ class Handshakes:
     """The connections of one listener that have not finished their handshake, oldest first."""
 
     def __init__(self, most: int, cut: Callable[[str], None]) -> None:
-        """Have `most` of them at most; `cut` counts by reason those that are cut off."""
+        """Allow `most` connections; `cut` counts by reason those that are cut off."""
         self._most = most
         self._count = cut
         self._all: dict[_Handshake, None] = {}
@@ -52,7 +52,7 @@ class Handshakes:
         return len(self._all)
 
     def begin(self, connection: socket.socket, peer: str) -> _Handshake:
-        """Take note of a new one; where it is one too many, another one makes way."""
+        """Add a connection; where there is one too many, another one makes way."""
         if len(self._all) >= self._most:
             self.make_way()
         begun = _Handshake(connection, peer)
@@ -67,7 +67,7 @@ class Handshakes:
             self.cut(next(each for each in self._all if each.peer == peer), "TooManyHandshakes")
 
     def cut(self, one: _Handshake, reason: str) -> None:
-        """Break one off: its handshake fails at once, and its descriptor is free."""
+        """Cut one off: its handshake fails at once, and its descriptor is free."""
         one.reason = reason
         self._count(reason)
         self.end(one)
@@ -75,7 +75,7 @@ class Handshakes:
             one.socket.shutdown(socket.SHUT_RDWR)
 
     def end(self, one: _Handshake) -> None:
-        """Take note that one is over, however it ended."""
+        """Remove one that ended, however it ended."""
         if one in self._all:
             del self._all[one]
             self._by_peer[one.peer] -= 1
@@ -83,15 +83,15 @@ class Handshakes:
                 del self._by_peer[one.peer]
 
     def cut_all(self, reason: str) -> None:
-        """Break all of them off."""
+        """Cut all of them off."""
         for each in list(self._all):
             self.cut(each, reason)
 
 
 class TlsListener:
-    """Listens, and hands connections that have finished their handshake to a protocol.
+    """Listens, and passes connections that have finished their handshake to a protocol.
 
-    It has what uvicorn asks of a server: `close` and `wait_closed`.
+    It has the methods that uvicorn calls on a server: `close` and `wait_closed`.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class TlsListener:
         context: ssl.SSLContext,
         connections: Connections,
     ) -> None:
-        """Take sockets that listen, and own them from now on."""
+        """Own these listening sockets from now on."""
         self.sockets = tuple(sockets)
         self._protocol = protocol
         self._context = context
@@ -120,7 +120,7 @@ class TlsListener:
         return self._listening
 
     def close(self) -> None:
-        """Take no more connections, and break off those that are in their handshake."""
+        """Accept no more connections, and cut off those in their handshake."""
         if not self._listening:
             return
         self._listening = False
@@ -171,9 +171,7 @@ class TlsListener:
             )
         except (OSError, EOFError) as error:  # ssl.SSLError is an OSError
             if not begun.reason:
-                slow = isinstance(
-                    error, ConnectionAbortedError
-                )  # what asyncio says of its time-out
+                slow = isinstance(error, ConnectionAbortedError)  # asyncio's time-out
                 self._connections.count("SlowHandshake" if slow else "FailedHandshake")
         except Exception as error:  # noqa: BLE001 - it is one client's, the others go on
             FAULTS.report("handshake", error)
@@ -183,9 +181,9 @@ class TlsListener:
 
 
 async def listening(host: str, port: int, *, backlog: int) -> list[socket.socket]:
-    """Return sockets that listen on all addresses of a host, as asyncio's server has them.
+    """Return sockets that listen on all addresses of a host, as asyncio's server opens them.
 
-    Raises OSError where one of them cannot be had.
+    Raises OSError where one of them cannot be opened.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(
@@ -210,5 +208,5 @@ async def listening(host: str, port: int, *, backlog: int) -> list[socket.socket
             one.close()
         raise
     if not made:
-        raise OSError(f"{host} has no address of a family that this machine knows")
+        raise OSError(f"{host} has no address of a family that this machine supports")
     return made

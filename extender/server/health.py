@@ -1,4 +1,4 @@
-"""What a process tells about itself: it lives, it is ready, and its metrics."""
+"""Liveness, readiness and metrics of a process, over HTTP."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from extender.server.status import REFUSALS, add_statuses
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _METRICS: Final = Access(path="/metrics")
+_TEXT: Final[dict[str, Any]] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
 
 Checks = Callable[[], Mapping[str, str | None]]
 """Returns, by name, what is wrong; None for a check that is passed."""
@@ -26,7 +27,7 @@ def no_trouble() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """What is asked about a process: what must be true first, and why to start it anew."""
+    """The checks of a process: for readiness, for liveness, and for answers to kube-scheduler."""
 
     ready: Checks
     trouble: Trouble = no_trouble
@@ -62,44 +63,29 @@ def add_health(
             await guard.check(request, _METRICS)
         return Response(await metrics(), media_type=METRICS_TYPE)
 
-    text: dict[str, Any] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
-    app.add_api_route(
-        "/livez",
-        livez,
-        summary="The process answers, and keeps up with its work",
-        responses={
-            200: text,
-            503: {**text, "description": "The event loop is late beyond all reason."},
-        },
-        response_class=Response,
-    )
-    app.add_api_route(
-        "/readyz",
-        readyz,
-        summary="The caches are filled, and have been heard of lately",
-        responses={
-            200: text,
-            503: {
-                **text,
-                "description": "A cache is empty, its watch is stale, or the process is stopping.",
-            },
-        },
-        response_class=Response,
-    )
-    app.add_api_route(
-        "/metrics",
-        metrics_page,
-        summary="Prometheus",
-        responses={200: text, **(REFUSALS if guard is not None else {})},
-        response_class=Response,
-    )
+    late = "The event loop is late beyond all reason."
+    unready = "A cache is empty, its watch is stale, or the process is stopping."
+    for path, answer, summary, others in (
+        ("/livez", livez, "The process answers, and keeps up with its work", _unhealthy(late)),
+        (
+            "/readyz",
+            readyz,
+            "The caches are filled, and have been heard of lately",
+            _unhealthy(unready),
+        ),
+        ("/metrics", metrics_page, "Prometheus", REFUSALS if guard is not None else {}),
+    ):
+        app.add_api_route(
+            path, answer, summary=summary, responses={200: _TEXT, **others}, response_class=Response
+        )
+
+
+def _unhealthy(description: str) -> dict[int | str, dict[str, Any]]:
+    return {503: {**_TEXT, "description": description}}
 
 
 def health_app(
-    metrics: Callable[[], Awaitable[bytes]],
-    probes: Probes,
-    *,
-    guard: Guard | None = None,
+    metrics: Callable[[], Awaitable[bytes]], probes: Probes, *, guard: Guard | None = None
 ) -> FastAPI:
     """Return an application that serves nothing else."""
     app = FastAPI(title="gang-extender reconciler", docs_url=None, redoc_url=None)

@@ -1,4 +1,4 @@
-"""Errors as the API server says them: a `Status`, with the code of the answer in it."""
+"""Errors in the API server's form: a `Status` with the code of the answer."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,9 +21,9 @@ REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
     401: {"model": Status, "description": "The bearer token is missing or not valid."},
     403: {"model": Status, "description": "The user may not get this."},
     429: {"model": Status, "description": "Too many requests; Retry-After says when to come."},
-    503: {"model": Status, "description": "It is not known who may."},
+    503: {"model": Status, "description": "The user's rights are not known."},
 }
-"""Answers to those who may not read, for the OpenAPI document."""
+"""Answers to a user who may not read, for the OpenAPI document."""
 
 
 class StatusError(Exception):

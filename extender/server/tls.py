@@ -38,8 +38,8 @@ class ServingTls:
         self._files = files
         self._problem = ""
         self._loaded = _load(files)
-        # A listener keeps its context for ever, and a context keeps the authorities that it once
-        # had. So each handshake goes on with the context that was made last.
+        # A listener keeps its context, and a context keeps all authorities that it ever loaded. So
+        # each handshake continues with the newest context.
         self.context = _context(files)
         self.context.sni_callback = self._hand_over
 
@@ -68,7 +68,7 @@ class ServingTls:
         return True
 
     async def keep_fresh(self, every: float, renewed: Callable[[], None]) -> None:
-        """Look each `every` seconds; call `renewed` when files changed."""
+        """Read the files each `every` seconds; call `renewed` when they changed."""
         while True:
             await asyncio.sleep(every)
             try:

@@ -1,4 +1,4 @@
-"""A bound for requests that cost much: few at a time, few of one caller; others come later."""
+"""A limit for expensive requests: few at a time, few of one caller."""
 
 import asyncio
 from collections import Counter
@@ -12,10 +12,10 @@ RETRY_SECONDS: Final = 1
 
 
 class Turnstile:
-    """Lets one request through after the other; those that are too many are refused at once."""
+    """Serves requests one after the other, and refuses those beyond the limits at once."""
 
     def __init__(self, *, at_once: int = 1, most: int = 16, each: int = 4) -> None:
-        """Let `at_once` be served, while `most` are here and `each` of one named caller."""
+        """Serve `at_once` requests; `most` may be here, and `each` of one named caller."""
         self._slots = asyncio.Semaphore(at_once)
         self._most = most
         self._each = each

@@ -1,6 +1,6 @@
 """One verb as an ASGI application: raw body in, raw answer out, status 200 whatever happens.
 
-kube-scheduler drops the text of any other status, so what went wrong is said as `Error`.
+kube-scheduler drops the text of any other status, so each problem is in the field `Error`.
 """
 
 import json
@@ -11,8 +11,8 @@ import structlog
 from starlette.types import Message, Receive, Scope, Send
 
 from extender.api.extender_v1 import error_text
+from extender.permit.waiting_pods import Gone
 from extender.runtime.faults import FAULTS
-from extender.server.waiting_pods import Gone
 from extender.telemetry.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ class Verb:
         unready: Callable[[], str],
         max_body_bytes: int,
     ) -> None:
-        """Take what answers; `unready` returns why nothing is answered now, or nothing."""
+        """`unready` returns why the verb answers with an Error now, or nothing."""
         self.name = name
         self._answer = answer
         self._unready = unready
@@ -83,28 +83,23 @@ def _start(length: int) -> Message:
 async def _read(scope: Scope, receive: Receive, limit: int) -> bytes:
     """Return the body; raises BodyTooLargeError without keeping more than the limit."""
     for name, value in scope["headers"]:
-        if name == b"content-length" and int(value) > limit:
-            raise BodyTooLargeError(f"the body of {int(value)} bytes is over the limit of {limit}")
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body"):
-        return _within(body, limit)
-    chunks, size = [body], len(body)
-    while message.get("more_body"):
+        if name == b"content-length":
+            _check(int(value), limit)
+    chunks: list[bytes] = []
+    size, more = 0, True
+    while more:
         message = await receive()
-        chunk = message.get("body", b"")
+        chunk, more = message.get("body", b""), message.get("more_body", False)
         size += len(chunk)
         if size <= limit:
             chunks.append(chunk)
-    if size > limit:
-        raise BodyTooLargeError(f"the body of {size} bytes is over the limit of {limit}")
+    _check(size, limit)
     return b"".join(chunks)
 
 
-def _within(body: bytes, limit: int) -> bytes:
-    if len(body) > limit:
-        raise BodyTooLargeError(f"the body of {len(body)} bytes is over the limit of {limit}")
-    return body
+def _check(size: int, limit: int) -> None:
+    if size > limit:
+        raise BodyTooLargeError(f"the body of {size} bytes is over the limit of {limit}")
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -1,8 +1,8 @@
-"""Who waits in which queue and why, over HTTP: under short paths, and under the visibility API's.
+"""Which workloads wait in a queue and why, over HTTP: on short paths and the visibility API's.
 
-What is told is the leader's: another replica answers 503 and says who leads. Where there is a guard
-a caller is shown what its user may `get`, by the names of Kueue's visibility API: a ClusterQueue's
-or a LocalQueue's `pendingworkloads`, or a Workload.
+The leader answers; another replica answers 503 and names the leader. Where there is a guard a
+caller is shown what its user may `get`, by the names of Kueue's visibility API: a ClusterQueue's or
+a LocalQueue's `pendingworkloads`, or a Workload.
 """
 
 from collections.abc import Callable
@@ -19,9 +19,9 @@ from extender.api.visibility_v1beta2 import (
 )
 from extender.explain import summary
 from extender.explain.explanation import explain, look_at_nodes
+from extender.explain.facts import Facts
 from extender.explain.hidden import within
-from extender.explain.summary import DEFAULT_LIMIT, LARGEST_LIMIT, Page
-from extender.explain.view import View
+from extender.explain.summary import DEFAULT_LIMIT, LARGEST_LIMIT, PageRequest
 from extender.kube.reviews import Access, User
 from extender.runtime.pacer import Pacer
 from extender.runtime.slices import in_slices
@@ -41,7 +41,10 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     400: {"model": Status, "description": "A number that is none, or below zero."},
     **REFUSALS,
     404: {"model": Status, "description": "There is no such queue or workload."},
-    503: {"model": Status, "description": "This replica does not lead, or cannot ask who may."},
+    503: {
+        "model": Status,
+        "description": "This replica does not lead, or cannot check the user's rights.",
+    },
 }
 
 Offset = Annotated[int, Query(ge=0, description="How many to leave out, first ones first.")]
@@ -50,17 +53,17 @@ Limit = Annotated[int, Query(ge=0, description=f"How many at most; {LARGEST_LIMI
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """What a replica knows: the view if it leads, else who does if that is known."""
+    """The facts of a replica that leads; of another replica the name of the leader, if known."""
 
-    view: Callable[[], View | None]
+    facts: Callable[[], Facts | None]
     leader: Callable[[], str | None]
     pacer: Pacer
     guard: Guard | None = None
-    """Who may read; None where everybody may who reaches the port."""
+    """Checks whether a user may read; None where every client that reaches the port may."""
 
 
 def add_visibility(app: FastAPI, visibility: Visibility) -> None:
-    """Serve what waits and why."""
+    """Add the routes for waiting workloads and explanations."""
     answers = _Answers(visibility)
     for root, local in (("", "/localqueues/{namespace}"), (PREFIX, _IN_NAMESPACE)):
         _add(app, f"{root}/clusterqueues/{{name}}/pendingworkloads", answers.of_cluster_queue)
@@ -75,15 +78,16 @@ class _Answers:
 
     def __init__(self, visibility: Visibility) -> None:
         self._of = visibility
+        self._pacer = visibility.pacer
         self._turnstile = Turnstile()
 
     async def of_cluster_queue(
         self, request: Request, name: str, *, offset: Offset = 0, limit: Limit = DEFAULT_LIMIT
     ) -> Response:
         caller = await self._check(request, _cluster_queue(name))
-        page = Page(offset, limit)
+        page = PageRequest(offset, limit)
         async with self._turnstile.turn(_name(caller)):
-            found = await self._sliced(summary.of_cluster_queue(name, self._seen, page))
+            found = await in_slices(summary.of_cluster_queue(name, self._seen, page), self._pacer)
             if found is None:
                 raise _missing("clusterqueues", name)
             return await self._written(found)
@@ -99,11 +103,11 @@ class _Answers:
     ) -> Response:
         asked = Access(_VISIBILITY_GROUP, _LOCAL_QUEUES, name, namespace)
         caller = await self._check(request, asked)
-        key, page = f"{namespace}/{name}", Page(offset, limit)
+        key, page = f"{namespace}/{name}", PageRequest(offset, limit)
         async with self._turnstile.turn(_name(caller)):
             queue = self._seen().queues.local_queues.get(key)
             everything = queue is None or await self._sees_all(caller, queue.cluster_queue)
-            found = await self._sliced(summary.of_local_queue(key, self._seen, page))
+            found = await in_slices(summary.of_local_queue(key, self._seen, page), self._pacer)
             if found is None:
                 raise _missing("localqueues", key)
             return await self._written(found, only=None if everything else namespace)
@@ -112,9 +116,9 @@ class _Answers:
         caller = await self._check(request, Access(_GROUP, "workloads", name, namespace))
         key = f"{namespace}/{name}"
         async with self._turnstile.turn(_name(caller)):
-            room = (seen := self._seen()).room
-            await in_slices(look_at_nodes(key, seen), self._of.pacer)
-            found = explain(key, replace(self._seen(), room=room))
+            rules = (seen := self._seen()).rules  # its room keeps the answers
+            await in_slices(look_at_nodes(key, seen), self._pacer)
+            found = explain(key, replace(self._seen(), rules=rules))
             if found is None:
                 raise _missing("workloads", key)
             if not await self._sees_all(caller, found.cluster_queue):
@@ -126,38 +130,32 @@ class _Answers:
         return await guard.check(request, access) if guard is not None else None
 
     async def _sees_all(self, caller: User | None, cluster_queue: str | None) -> bool:
-        """Return whether a caller may know who else is in a ClusterQueue."""
+        """Return whether a caller may see the other workloads of a ClusterQueue."""
         guard = self._of.guard
         if guard is None or caller is None:
             return True
         return cluster_queue is not None and await guard.may(caller, _cluster_queue(cluster_queue))
 
-    def _seen(self) -> View:
-        view = self._of.view()
-        if view is not None:
-            return view
-        leader = self._of.leader()
-        who = f"{leader} does" if leader else "nobody is known to"
-        raise StatusError(503, f"this replica does not lead, {who}")
-
-    async def _sliced(
-        self, steps: Steps[PendingWorkloadsSummary | None]
-    ) -> PendingWorkloadsSummary | None:
-        return await in_slices(steps, self._of.pacer)
+    def _seen(self) -> Facts:
+        facts = self._of.facts()
+        if facts is not None:
+            return facts
+        leader = self._of.leader() or "unknown"
+        raise StatusError(503, f"this replica is not the leader; the leader is {leader}")
 
     async def _written(
         self, found: PendingWorkloadsSummary, *, only: str | None = None
     ) -> Response:
         """Return a list as JSON; of workloads of other namespaces than `only` without names."""
-        return _json(await in_slices(_as_json(found, only), self._of.pacer))
+        return _json(await in_slices(_as_json(found, only), self._pacer))
 
 
 def _as_json(found: PendingWorkloadsSummary, only: str | None) -> Steps[str]:
     items: list[str] = []
     for each in found.items:
         yield
-        told = each if only is None else within(each, only)
-        items.append(told.model_dump_json(by_alias=True))
+        shown = each if only is None else within(each, only)
+        items.append(shown.model_dump_json(by_alias=True))
     rest = found.model_copy(update={"items": []}).model_dump_json(by_alias=True, exclude={"items"})
     return f'{rest[:-1]},"items":[{",".join(items)}]}}'
 

@@ -1,8 +1,8 @@
 """The webhooks that the API server calls: conversion, and jobs when they are created or changed.
 
-Whoever reaches the port can post anything: the API server shows no certificate. So what a request
-may cost is bounded: its size, how many values it has, the bytes of all requests together, and how
-long the loop stands still for one of them.
+Any client that reaches the port can post anything: the API server shows no certificate. So what a
+request may cost is bounded: its size, how many values it has, the bytes of all requests together,
+and how long the loop stands still for one of them.
 """
 
 import asyncio
@@ -12,13 +12,14 @@ from typing import Any, Final
 
 import msgspec
 from fastapi import FastAPI, Request, Response
+from msgspec import Struct
 
 from extender.runtime.deep import deep_stack
 from extender.runtime.faults import FAULTS
 from extender.server import openapi
 from extender.webhooks import conversion, jobs, reviews
-from extender.webhooks.jobs import Kinds, Queues
-from extender.webhooks.reviews import Refusal, Verdict
+from extender.webhooks.jobs import Kinds, QueueFacts
+from extender.webhooks.reviews import FieldError, Verdict
 
 Answer = Callable[[bytes], Awaitable[bytes]]
 """Takes the bytes of a review and returns those that go back; ValueError for what is no review."""
@@ -38,7 +39,9 @@ SLICE_SECONDS: Final = 0.01
 """After such a time others get their turn."""
 
 
-_TOO_DEEP: Final = Refusal("spec", "is nested too deeply to be queued: use fewer than 500 levels")
+_TOO_DEEP: Final = FieldError(
+    "spec", "is nested too deeply to be queued: use fewer than 500 levels"
+)
 
 
 class TooLargeError(ValueError):
@@ -88,12 +91,12 @@ class _Bodies:
             self._bytes -= size
 
 
-def webhooks_app(kinds: Kinds, queues: Queues, *, ready: Callable[[], bool]) -> FastAPI:
+def webhooks_app(kinds: Kinds, queues: QueueFacts, *, ready: Callable[[], bool]) -> FastAPI:
     """Return the application; jobs are judged when `ready`, conversion does not wait for it."""
     app = FastAPI(title="gang-extender webhooks", docs_url=None, redoc_url=None)
     bodies = _Bodies()
 
-    def judged(verdict: Callable[[reviews.Request, Kinds, Queues], Verdict]) -> Answer:
+    def judged(verdict: Callable[[reviews.Request, Kinds, QueueFacts], Verdict]) -> Answer:
         async def answer(body: bytes) -> bytes:
             request = reviews.read(await _decoded(body))
             if len(body) < _LARGE:
@@ -111,10 +114,10 @@ def webhooks_app(kinds: Kinds, queues: Queues, *, ready: Callable[[], bool]) -> 
         ("/validate-job", judged(jobs.validate), "Refuse what is wrong with a job's queue"),
     ):
         route = _route(answer, bodies, ready=ready, deep=_too_deep)
-        _add(app, path, route, model=openapi.AdmissionReview, summary=summary)
+        _add(app, path, route, wire=openapi.AdmissionReview, summary=summary)
     route = _route(_converted, bodies, ready=lambda: True, deep=_converted_at_once)
     summary = "Say objects in the words of another version"
-    _add(app, "/convert", route, model=openapi.ConversionReview, summary=summary)
+    _add(app, "/convert", route, wire=openapi.ConversionReview, summary=summary)
     return app
 
 
@@ -123,9 +126,11 @@ def _add(
     path: str,
     route: Callable[[Request], Awaitable[Response]],
     *,
-    model: type[openapi.Model],
+    wire: type[Struct],
     summary: str,
 ) -> None:
+    body = openapi.request_body(wire)
+    review = {"content": body["requestBody"]["content"]}
     text: dict[str, Any] = {"content": {"text/plain": {"schema": {"type": "string"}}}}
     app.add_api_route(
         path,
@@ -134,12 +139,12 @@ def _add(
         summary=summary,
         response_class=Response,
         responses={
-            200: {"model": model, "description": "The review with its response."},
+            200: {**review, "description": "The review with its response."},
             400: {**text, "description": "This is no review."},
             413: {**text, "description": "The review is larger than any that is answered."},
             503: {**text, "description": "What has to be known is not known yet, or too busy."},
         },
-        openapi_extra=openapi.request_body(model),
+        openapi_extra=body,
     )
 
 
@@ -159,7 +164,7 @@ def _route(
 
 
 async def _answered(body: bytes, answer: Answer, deep: Callable[[bytes], bytes]) -> bytes:
-    """Return what is answered to a review, or `deep` to one of an object that is nested deeply.
+    """Return the answer to a review, by `deep` where the object is nested deeply.
 
     Raises ValueError where it is no review.
     """
@@ -171,7 +176,7 @@ async def _answered(body: bytes, answer: Answer, deep: Callable[[bytes], bytes])
 
 
 def _too_deep(body: bytes) -> bytes:
-    """Refuse a new job that cannot be read; one that is there already must still be ended."""
+    """Refuse a new job that cannot be read; an existing one must still be deletable."""
     request = reviews.read(_decode(body))
     verdict = Verdict((_TOO_DEEP,)) if request.operation == "CREATE" else Verdict()
     return _encode(reviews.answer(request, verdict))

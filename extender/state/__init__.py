@@ -1,1 +1,1 @@
-"""The belief about the cluster: facts enter through one writer, decisions read snapshots."""
+"""The belief about the cluster: facts enter through one writer, decisions read views."""

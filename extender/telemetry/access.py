@@ -1,4 +1,4 @@
-"""How a process stands with the API server: how old what it knows is, and until when it may ask."""
+"""Metrics of a process's access to the API server: the age of its watches, and its credentials."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,28 +9,28 @@ from typing_extensions import override
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """What is true at one moment; times in seconds."""
+class AccessState:
+    """The access at one moment; times in seconds."""
 
     ages: Mapping[str, float]
-    """By kind: how long ago its watch was heard of."""
+    """By kind: how long ago its watch last received something."""
     ends: Mapping[str, float]
-    """By credential: until when it counts, since the epoch."""
+    """By credential: when it expires, since the epoch."""
     reads: Mapping[str, int]
-    """By result: how often credentials were read again."""
+    """By result: how often credentials were reloaded."""
     refusals: int
-    """How often the API server did not take credentials."""
+    """How often the API server rejected credentials."""
 
 
 class AccessMetrics(Collector):
-    """Metrics that are read off whenever they are asked for."""
+    """Collects the current access."""
 
-    def __init__(self, access: Callable[[], Access]) -> None:
+    def __init__(self, access: Callable[[], AccessState]) -> None:
         self._access = access
 
     @override
     def collect(self) -> Iterator[Metric]:
-        """Yield what is true now."""
+        """Yield the current metrics."""
         access = self._access()
         ages = GaugeMetricFamily(
             "gang_extender_watch_age_seconds",
@@ -42,14 +42,14 @@ class AccessMetrics(Collector):
             ages.add_metric([kind], age)
         ends = GaugeMetricFamily(
             "gang_extender_credential_end_timestamp_seconds",
-            "When a credential for the API server ends; none where that is not known.",
+            "When a credential for the API server expires; none where that is not known.",
             labels=["credential"],
         )
         for credential, end in access.ends.items():
             ends.add_metric([credential], end)
         reads = CounterMetricFamily(
             "gang_extender_credential_reads",
-            "Credentials for the API server that were read again, by result: renewed, unchanged or "
+            "Credentials for the API server that were reloaded, by result: renewed, unchanged or "
             "failed.",
             labels=["result"],
         )
@@ -57,7 +57,7 @@ class AccessMetrics(Collector):
             reads.add_metric([result], access.reads.get(result, 0))
         refused = CounterMetricFamily(
             "gang_extender_credential_refusals",
-            "Requests whose credentials the API server did not take (401, or the certificate).",
+            "Requests whose credentials the API server rejected (401, or the certificate).",
             value=access.refusals,
         )
         yield from (ages, ends, reads, refused)

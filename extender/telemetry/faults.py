@@ -1,4 +1,4 @@
-"""Metrics of what went wrong with single objects."""
+"""Metrics of errors that concern single objects."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -20,7 +20,7 @@ class FaultCollector(Collector):
         """Yield the counter."""
         found = CounterMetricFamily(
             "gang_extender_internal_errors",
-            "Unexpected errors that were kept to one object, by where: each is a bug, and the log"
+            "Unexpected errors, each confined to one object, by where: each is a bug, and the log"
             " has its traceback.",
             labels=["where"],
         )
@@ -40,7 +40,7 @@ class AsideCollector(Collector):
         """Yield the gauge."""
         found = GaugeMetricFamily(
             "gang_extender_objects_set_aside",
-            "Objects that cannot be read or decided about now, by kind: each is left out alone.",
+            "Objects that cannot be read or judged now, by kind: they are skipped.",
             labels=["kind"],
         )
         for kind, count in sorted(self._counts().items()):
@@ -49,16 +49,16 @@ class AsideCollector(Collector):
 
 
 class GuardedCollector(Collector):
-    """Another collector; one that fails leaves its metrics out, and no others."""
+    """Wraps a collector: one that fails loses its own metrics only."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
 
     @override
     def collect(self) -> Iterable[Metric]:
-        """Return what the other one does, or nothing."""
+        """Return the metrics of the wrapped collector, or none."""
         try:
             return list(self._collector.collect())
-        except Exception as error:  # noqa: BLE001 - the other metrics tell of it
+        except Exception as error:  # noqa: BLE001 - another metric counts it
             FAULTS.report("metrics", error, key=type(self._collector).__name__)
             return []

@@ -1,4 +1,4 @@
-"""Metrics of Jobs by the mode of their completion, under the names of KEP-2214."""
+"""Metrics of Jobs by completion mode, under the names of KEP-2214."""
 
 from typing import Literal
 
@@ -10,19 +10,19 @@ _SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512
 
 
 class JobMetrics:
-    """How looks at Jobs went, and how Jobs of queues ended."""
+    """Reconciliations of Jobs, and how Jobs of queues ended."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
             "job_sync_duration_seconds",
-            "Time to look at a Job and to write what follows.",
+            "Time of one reconciliation of a Job.",
             ["completion_mode", "result"],
             buckets=_SECONDS,
             registry=registry,
         )
         self._syncs = Counter(
             "job_sync",
-            "Looks at a Job, by result: success or error.",
+            "Reconciliations of a Job, by result: success or error.",
             ["completion_mode", "result"],
             registry=registry,
         )
@@ -34,11 +34,11 @@ class JobMetrics:
         )
 
     def synced(self, mode: CompletionMode, seconds: float, *, failed: bool) -> None:
-        """Take a look at a Job."""
+        """Count a reconciliation of a Job."""
         result = "error" if failed else "success"
         self._syncs.labels(mode, result).inc()
         self._seconds.labels(mode, result).observe(seconds)
 
     def finished(self, mode: CompletionMode, *, succeeded: bool) -> None:
-        """Take the end of a Job that is written."""
+        """Count the written end of a Job."""
         self._finished.labels(mode, "succeeded" if succeeded else "failed").inc()

@@ -11,24 +11,16 @@ _LAGS: Final = (
 )
 
 
-class LoopMetrics:
-    """Collectors on the registry of the process."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._lag = Histogram(
-            "gang_extender_event_loop_lag_seconds",
-            "How late the event loop was, measured twenty times a second.",
-            buckets=_LAGS,
-            registry=registry,
-        )
-        self._longest = Gauge(
-            "gang_extender_event_loop_longest_lag_seconds",
-            "The longest lag of the event loop in the last minute.",
-            registry=registry,
-        )
-        self.observe: Callable[[float], None] = self._lag.observe
-        """Takes a lag in seconds."""
-
-    def set_longest(self, longest: Callable[[], float]) -> None:
-        """Have the longest lag asked for whenever metrics are."""
-        self._longest.set_function(longest)
+def lags(registry: CollectorRegistry, longest: Callable[[], float]) -> Callable[[float], None]:
+    """Return the observer of a lag; `longest` returns the last minute's longest, in seconds."""
+    Gauge(
+        "gang_extender_event_loop_longest_lag_seconds",
+        "The longest lag of the event loop in the last minute.",
+        registry=registry,
+    ).set_function(longest)
+    return Histogram(
+        "gang_extender_event_loop_lag_seconds",
+        "How late the event loop was, measured twenty times a second.",
+        buckets=_LAGS,
+        registry=registry,
+    ).observe

@@ -1,6 +1,7 @@
-"""All metrics of the extender, in one place."""
+"""The metrics of the extender, and those that both processes have."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.gc_collector import GCCollector
@@ -17,79 +18,112 @@ _FAST = (
 _SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 900)
 
 
-class Metrics:
-    """The collectors, on a registry of their own so that tests do not share them."""
+class ProcessMetrics:
+    """The collectors of both processes, each object with its own registry."""
 
     def __init__(self) -> None:
-        self.registry = new_registry()
-        self.request_seconds = Histogram(
+        self.registry = CollectorRegistry()
+        self.registry.register(FaultCollector(FAULTS))
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self.closed_connections = Counter(
+            "gang_extender_closed_connections_total",
+            "Client connections that were closed, by reason.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.handshakes = Gauge(
+            "gang_extender_unfinished_handshakes",
+            "Client connections that have not finished their TLS handshake.",
+            registry=self.registry,
+        )
+
+
+class Metrics(ProcessMetrics):
+    """The collectors of the extender."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        histogram = partial(Histogram, registry=self.registry)
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        self.request_seconds = histogram(
             "gang_extender_request_duration_seconds",
             "Time to answer a request of kube-scheduler, without the time a bind is held.",
             ["verb"],
             buckets=_FAST,
-            registry=self.registry,
         )
-        self.decisions = Counter(
+        self.decisions = counter(
             "gang_extender_decisions_total",
             "Answers to kube-scheduler, by verb and reason.",
             ["verb", "reason"],
-            registry=self.registry,
         )
-        self.permit_wait_seconds = Histogram(
+        self.permit_wait_seconds = histogram(
             "gang_extender_permit_wait_duration_seconds",
-            "Time that a bind request was held until its gang was complete or sent away.",
+            "Time that a bind request was held until its gang was complete or rejected.",
             ["result"],
             buckets=_SLOW,
-            registry=self.registry,
         )
-        self.binding_seconds = Histogram(
+        self.binding_seconds = histogram(
             "gang_extender_binding_duration_seconds",
             "Time to write a Binding to the API server, retries included.",
             ["result"],
             buckets=_FAST,
-            registry=self.registry,
         )
-        self.waiting_pods = Gauge(
-            "gang_extender_waiting_pods",
-            "Bind requests that are held for the rest of their gang.",
-            registry=self.registry,
+        self.bindings = counter(
+            "gang_extender_bindings_total",
+            "Bindings that were written or failed, asked for by kube-scheduler or ahead of that.",
+            ["path", "result"],
         )
-        self.reserved_pods = Gauge(
-            "gang_extender_reserved_pods",
-            "Pods that a plan keeps room for.",
-            registry=self.registry,
+        self.ahead_skipped = counter(
+            "gang_extender_ahead_skipped_total",
+            "Members that could not be bound together with their gang, by why.",
+            ["why"],
         )
-        self.claims = Gauge(
+        self.events = counter(
+            "gang_extender_events_total",
+            "Events about pods, by what became of them: written, known, dropped or failed.",
+            ["result"],
+        )
+        self.waiting_pods = gauge(
+            "gang_extender_waiting_pods", "Bind requests that are held for the rest of their gang."
+        )
+        self.reserved_pods = gauge(
+            "gang_extender_reserved_pods", "Pods that a plan keeps room for."
+        )
+        self.claims = gauge(
             "gang_extender_claims",
-            "Groups that have waited so long that nodes are set aside for them.",
-            registry=self.registry,
+            "Groups that have waited so long that nodes are reserved for them.",
         )
-        self.disagreements = Gauge(
+        self.unseen_pods = gauge(
+            "gang_extender_unseen_pods",
+            "Pods that were bound ahead of kube-scheduler, and that it may not have seen yet.",
+        )
+        self.scheduler_behind = gauge(
+            "gang_extender_scheduler_behind",
+            "Whether kube-scheduler brought a pod that had long been bound: 0 or 1.",
+        )
+        self.disagreements = gauge(
             "gang_extender_scheduler_disagreements",
-            "Pods for which kube-scheduler goes on seeing room that the extender does not see.",
-            registry=self.registry,
+            "Pods for which kube-scheduler keeps finding room that the extender does not find.",
         )
-        self.woken_pods = Counter(
+        self.woken_pods = counter(
             "gang_extender_woken_pods_total",
-            "Pods that were patched so that kube-scheduler tries them again, by how.",
+            "Pods that were patched so that kube-scheduler retries them, by how.",
             ["how"],
-            registry=self.registry,
         )
-
-        self.wake_failures = Counter(
+        self.wake_failures = counter(
             "gang_extender_wake_failures_total",
-            "Patches that should have had kube-scheduler try a pod again and failed, by the error.",
+            "Failed patches that should have made kube-scheduler retry a pod, by error.",
             ["error"],
-            registry=self.registry,
         )
-        self.closed_connections = closed_connections(self.registry)
-        self.handshakes = handshakes(self.registry)
 
-    def tell_of_certificates(self, ends: Callable[[], Mapping[str, float]]) -> None:
-        """Show when each certificate ends that is served with, in seconds since the epoch."""
+    def show_certificates(self, ends: Callable[[], Mapping[str, float]]) -> None:
+        """Register when each served certificate expires, in seconds since the epoch."""
         gauge = Gauge(
             "gang_extender_certificate_end_timestamp_seconds",
-            "When the certificate that is served ends, and the last authority for clients.",
+            "When the served certificate expires, and the last authority for clients.",
             ["certificate"],
             registry=self.registry,
         )
@@ -99,32 +133,3 @@ class Metrics:
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
-
-
-def closed_connections(registry: CollectorRegistry) -> Counter:
-    """Return the count of connections that either process cut off."""
-    return Counter(
-        "gang_extender_closed_connections_total",
-        "Connections of clients that were cut off, by reason.",
-        ["reason"],
-        registry=registry,
-    )
-
-
-def handshakes(registry: CollectorRegistry) -> Gauge:
-    """Return the gauge of TLS handshakes of clients that are under way in either process."""
-    return Gauge(
-        "gang_extender_unfinished_handshakes",
-        "Connections of clients that have not finished their TLS handshake.",
-        registry=registry,
-    )
-
-
-def new_registry() -> CollectorRegistry:
-    """Return a registry that tells of the process and of nothing else yet."""
-    registry = CollectorRegistry()
-    registry.register(FaultCollector(FAULTS))
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    GCCollector(registry=registry)
-    return registry

@@ -1,4 +1,4 @@
-"""The page of metrics, made with rests: that of many queues is long."""
+"""The page of metrics, made with pauses: with many queues it is long."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -29,5 +29,5 @@ class _One:
         self._family = family
 
     def collect(self) -> Iterator[Metric]:
-        """Yield it."""
+        """Yield the family."""
         yield self._family

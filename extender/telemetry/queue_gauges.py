@@ -1,4 +1,4 @@
-"""How full queues are: computed from the state whenever somebody asks, on the leader alone."""
+"""Gauges of queues and their usage: computed from the state on request, on the leader only."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,50 +12,104 @@ from extender.queueing.active import activity
 from extender.queueing.pending import PendingQueues
 from extender.queueing.status import Used, cluster_queue_status, local_queue_status
 from extender.resources.quantity import CPU
-from extender.state.queues.records import ClusterQueueInfo, FlavorResource, LocalQueueInfo, Quota
-from extender.state.queues.snapshot import QueueSnapshot
+from extender.state.queue.records import (
+    ClusterQueueInfo,
+    FlavorResource,
+    LocalQueueInfo,
+    Quota,
+    quotas_of,
+)
+from extender.state.queue.view import QueueView
 
 _QUEUE: Final = ["cluster_queue"]
 _LOCAL: Final = ["name", "namespace"]
 _AMOUNT: Final = ["cohort", "cluster_queue", "flavor", "resource"]
 _STATES: Final = ("pending", "active", "terminating")
+_FAMILIES: Final[Mapping[str, tuple[str, list[str]]]] = {
+    "pending_workloads": (
+        "Workloads that wait, by status: active ones are tried, inadmissible ones wait for a "
+        "change.",
+        [*_QUEUE, "status"],
+    ),
+    "reserving_active_workloads": ("Workloads that have quota and have not finished.", _QUEUE),
+    "admitted_active_workloads": ("Workloads that are admitted and have not finished.", _QUEUE),
+    "cluster_queue_status": (
+        "1 for the status that a ClusterQueue has: pending, active or terminating.",
+        [*_QUEUE, "status"],
+    ),
+    "cluster_queue_resource_reservation": (
+        "Quota that workloads have, in cores, bytes or units.",
+        _AMOUNT,
+    ),
+    "cluster_queue_resource_usage": (
+        "Quota that admitted workloads have, in cores, bytes or units.",
+        _AMOUNT,
+    ),
+    "cluster_queue_nominal_quota": ("Nominal quota of a ClusterQueue.", _AMOUNT),
+    "cluster_queue_borrowing_limit": (
+        "How much a ClusterQueue may borrow, where that is limited.",
+        _AMOUNT,
+    ),
+    "cluster_queue_lending_limit": (
+        "How much a ClusterQueue lends, where that is limited.",
+        _AMOUNT,
+    ),
+    "local_queue_pending_workloads": (
+        "Workloads of a LocalQueue that wait, by status.",
+        [*_LOCAL, "status"],
+    ),
+    "local_queue_reserving_active_workloads": (
+        "Workloads of a LocalQueue that have quota and have not finished.",
+        _LOCAL,
+    ),
+    "local_queue_admitted_active_workloads": (
+        "Workloads of a LocalQueue that are admitted and have not finished.",
+        _LOCAL,
+    ),
+}
+"""By name without the prefix: the help text and the labels."""
+
+Families = Mapping[str, GaugeMetricFamily]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The state of a replica that leads."""
+class QueueState:
+    """The state of the leader."""
 
-    snapshot: QueueSnapshot
+    view: QueueView
     pending: PendingQueues
 
 
 class QueueGauges(Collector):
-    """Gauges under the names that dashboards know; nothing while `seen` returns None."""
+    """Gauges under Kueue's names; none while `state` returns None."""
 
-    def __init__(self, seen: Callable[[], Seen | None]) -> None:
-        self._seen = seen
+    def __init__(self, state: Callable[[], QueueState | None]) -> None:
+        self._state_of = state
         self._filled: tuple[Metric, ...] | None = None
 
     def fill(self) -> Iterator[None]:
-        """Work out what is true now, a queue at a time; the next `collect` yields it."""
-        seen = self._seen()
-        if seen is None:
+        """Compute the gauges, a queue in each step; the next `collect` yields them."""
+        state = self._state_of()
+        if state is None:
             return
-        queues, quotas, local = _cluster_queues(), _quotas(), _local_queues()
-        cluster_queues, local_queues = seen.snapshot.cluster_queues, seen.snapshot.local_queues
+        families = {
+            name: GaugeMetricFamily(f"kueue_{name}", text, labels=labels)
+            for name, (text, labels) in _FAMILIES.items()
+        }
+        cluster_queues, local_queues = state.view.cluster_queues, state.view.local_queues
         for queue in map(cluster_queues.get, [*cluster_queues]):
             if queue is not None:
-                _tell_cluster_queue(queue, seen, queues=queues, quotas=quotas)
+                _add_cluster_queue(queue, state, families)
             yield
         for local_queue in map(local_queues.get, [*local_queues]):
             if local_queue is not None:
-                _tell_local_queue(local_queue, seen, local)
+                _add_local_queue(local_queue, state, families)
             yield
-        self._filled = (*queues.values(), *quotas.values(), *local.values())
+        self._filled = (*families.values(),)
 
     @override
     def collect(self) -> Iterator[Metric]:
-        """Yield what `fill` found, or what is true now."""
+        """Yield what `fill` computed, or compute it now."""
         if self._filled is None:
             for _ in self.fill():
                 pass
@@ -63,125 +117,42 @@ class QueueGauges(Collector):
         yield from found or ()
 
 
-Families = Mapping[str, GaugeMetricFamily]
-
-
-def _families(*told: tuple[str, str, list[str]]) -> Families:
-    return {
-        name: GaugeMetricFamily(f"kueue_{name}", words, labels=labels)
-        for name, words, labels in told
-    }
-
-
-def _cluster_queues() -> Families:
-    return _families(
-        (
-            "pending_workloads",
-            "Workloads that wait, by status: active ones are tried, inadmissible ones wait for a "
-            "change.",
-            [*_QUEUE, "status"],
-        ),
-        ("reserving_active_workloads", "Workloads that have quota and have not ended.", _QUEUE),
-        ("admitted_active_workloads", "Workloads that are admitted and have not ended.", _QUEUE),
-        (
-            "cluster_queue_status",
-            "1 for the status that a ClusterQueue has: pending, active or terminating.",
-            [*_QUEUE, "status"],
-        ),
-    )
-
-
-def _quotas() -> Families:
-    return _families(
-        (
-            "cluster_queue_resource_reservation",
-            "Quota that workloads have, in cores, bytes or units.",
-            _AMOUNT,
-        ),
-        (
-            "cluster_queue_resource_usage",
-            "Quota that admitted workloads have, in cores, bytes or units.",
-            _AMOUNT,
-        ),
-        ("cluster_queue_nominal_quota", "Quota of a ClusterQueue's own.", _AMOUNT),
-        (
-            "cluster_queue_borrowing_limit",
-            "How much a ClusterQueue may borrow, where that is limited.",
-            _AMOUNT,
-        ),
-        (
-            "cluster_queue_lending_limit",
-            "How much a ClusterQueue lends, where that is limited.",
-            _AMOUNT,
-        ),
-    )
-
-
-def _local_queues() -> Families:
-    return _families(
-        (
-            "local_queue_pending_workloads",
-            "Workloads of a LocalQueue that wait, by status.",
-            [*_LOCAL, "status"],
-        ),
-        (
-            "local_queue_reserving_active_workloads",
-            "Workloads of a LocalQueue that have quota and have not ended.",
-            _LOCAL,
-        ),
-        (
-            "local_queue_admitted_active_workloads",
-            "Workloads of a LocalQueue that are admitted and have not ended.",
-            _LOCAL,
-        ),
-    )
-
-
-def _tell_cluster_queue(
-    queue: ClusterQueueInfo, seen: Seen, *, queues: Families, quotas: Families
-) -> None:
-    name, found = queue.name, cluster_queue_status(queue, seen.snapshot)
-    counts = seen.pending.counts(name)
-    waiting = queues["pending_workloads"]
+def _add_cluster_queue(queue: ClusterQueueInfo, state: QueueState, families: Families) -> None:
+    name, found = queue.name, cluster_queue_status(queue, state.view)
+    counts = state.pending.queue(name).counts()
+    waiting = families["pending_workloads"]
     waiting.add_metric([name, "active"], counts.active)
     waiting.add_metric([name, "inadmissible"], counts.inadmissible)
-    queues["reserving_active_workloads"].add_metric([name], found.reserving)
-    queues["admitted_active_workloads"].add_metric([name], found.admitted)
-    state = _state(queue, seen.snapshot)
+    families["reserving_active_workloads"].add_metric([name], found.reserving)
+    families["admitted_active_workloads"].add_metric([name], found.admitted)
+    status = _status(queue, state.view)
     for each in _STATES:
-        queues["cluster_queue_status"].add_metric([name, each], float(each == state))
-    _tell_used(queue, found.reservation, quotas["cluster_queue_resource_reservation"])
-    _tell_used(queue, found.usage, quotas["cluster_queue_resource_usage"])
-    for what, quota in _quotas_of(queue):
-        _tell_quota(queue, what, quota, quotas=quotas)
+        families["cluster_queue_status"].add_metric([name, each], float(each == status))
+    _add_used(queue, found.reservation, families["cluster_queue_resource_reservation"])
+    _add_used(queue, found.usage, families["cluster_queue_resource_usage"])
+    for what, quota in quotas_of(queue.resource_groups).items():
+        _add_quota(queue, what, quota, families=families)
 
 
-def _tell_local_queue(queue: LocalQueueInfo, seen: Seen, local: Families) -> None:
-    found = local_queue_status(queue, seen.snapshot, ())
-    counts = seen.pending.counts(queue.cluster_queue, queue.key)
+def _add_local_queue(queue: LocalQueueInfo, state: QueueState, families: Families) -> None:
+    found = local_queue_status(queue, state.view, ())
+    counts = state.pending.queue(queue.cluster_queue).counts(queue.key)
     names = [queue.meta.name, queue.meta.namespace]
-    waiting = local["local_queue_pending_workloads"]
+    waiting = families["local_queue_pending_workloads"]
     waiting.add_metric([*names, "active"], counts.active)
     waiting.add_metric([*names, "inadmissible"], counts.inadmissible)
-    local["local_queue_reserving_active_workloads"].add_metric(names, found.reserving)
-    local["local_queue_admitted_active_workloads"].add_metric(names, found.admitted)
+    families["local_queue_reserving_active_workloads"].add_metric(names, found.reserving)
+    families["local_queue_admitted_active_workloads"].add_metric(names, found.admitted)
 
 
-def _state(queue: ClusterQueueInfo, snapshot: QueueSnapshot) -> str:
+def _status(queue: ClusterQueueInfo, view: QueueView) -> str:
     if queue.meta.terminating:
         return "terminating"
-    return "active" if activity(queue, snapshot).active else "pending"
+    return "active" if activity(queue, view).active else "pending"
 
 
-def _quotas_of(queue: ClusterQueueInfo) -> Iterator[tuple[FlavorResource, Quota]]:
-    for group in queue.resource_groups:
-        for quotas in group.flavors:
-            for resource, quota in quotas.resources.items():
-                yield (quotas.flavor, resource), quota
-
-
-def _tell_quota(
-    queue: ClusterQueueInfo, what: FlavorResource, quota: Quota, *, quotas: Families
+def _add_quota(
+    queue: ClusterQueueInfo, what: FlavorResource, quota: Quota, *, families: Families
 ) -> None:
     limits = {
         "cluster_queue_nominal_quota": quota.nominal,
@@ -191,10 +162,10 @@ def _tell_quota(
     for name, amount in limits.items():
         if amount is not None:
             labels = [queue.cohort or "", queue.name, *what]
-            quotas[name].add_metric(labels, _in_base_units(what[1], amount))
+            families[name].add_metric(labels, _in_base_units(what[1], amount))
 
 
-def _tell_used(queue: ClusterQueueInfo, used: tuple[Used, ...], family: GaugeMetricFamily) -> None:
+def _add_used(queue: ClusterQueueInfo, used: tuple[Used, ...], family: GaugeMetricFamily) -> None:
     for each in used:
         labels = [queue.cohort or "", queue.name, each.flavor, each.resource]
         family.add_metric(labels, _in_base_units(each.resource, each.total))

@@ -1,1 +1,1 @@
-"""What the API server asks us: conversion between versions, and admission of jobs."""
+"""The webhooks of the API server: conversion between versions, and admission of jobs."""

@@ -1,8 +1,8 @@
-"""The certificate that webhooks are served with, and the authority that the API server is told.
+"""The certificate of the webhooks, and the authorities that the API server trusts them by.
 
 Each certificate has an authority of its own, whose key is forgotten as soon as it has signed: what
-is kept cannot sign anything else. Older authorities are told along with the new one until they end,
-so that a replica that still serves the older certificate is believed.
+is kept cannot sign anything else. Older authorities are published along with the new one until they
+end, so that the API server accepts a replica that still serves the older certificate.
 """
 
 import ipaddress
@@ -107,7 +107,7 @@ def ends(bundle: Bundle) -> float:
 def _faults(bundle: Bundle, names: Sequence[str], now: datetime) -> Iterator[str]:
     certificate = x509.load_pem_x509_certificate(bundle.certificate)
     key = serialization.load_pem_private_key(bundle.key, password=None)
-    if _public(key.public_key()) != _public(certificate.public_key()):
+    if key.public_key() != certificate.public_key():
         yield "the key is not that of the certificate"
     if not certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc:
         yield "the certificate is not valid at this time"
@@ -144,7 +144,7 @@ def _certificates(pem: bytes) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(pem)
     except _BROKEN:
-        return []  # nobody can have trusted it
+        return []  # no client can have trusted it
 
 
 def _general(name: str) -> x509.GeneralName:
@@ -155,7 +155,7 @@ def _general(name: str) -> x509.GeneralName:
 
 
 def _name(common_name: str) -> x509.Name:
-    # A common name has 64 characters at most; nobody looks at it.
+    # A common name has 64 characters at most; no client reads it.
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])])
 
 
@@ -171,14 +171,6 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _public(key: object) -> bytes:
-    assert hasattr(key, "public_bytes")
-    encoded: bytes = key.public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    return encoded
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

@@ -1,9 +1,9 @@
-"""Objects of the queue in the words of their other version (apiextensions.k8s.io/v1).
+"""Conversion of the queue's objects between their versions (apiextensions.k8s.io/v1).
 
-The API server asks for whatever it stored in one version and needs in the other: whole objects, and
-parts of them when it works out who owns which field. So nothing is taken for granted here: what is
-there is renamed, and the rest stays as it is. What a version cannot say is lost, as the versions
-are: the fields of v1beta1's status that are not kept, and a priority class of no kind.
+The API server sends whole objects, and parts of objects when it computes the owners of fields. So
+no field is required here: fields that are there are renamed, and the rest stays as it is. Fields
+that the other version does not have are lost: those of v1beta1's status that are not kept, and a
+priority class without a kind.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,18 +11,19 @@ from typing import Any, Final
 
 import msgspec
 
-from extender.api.kueue import fields, v1beta1
+from extender.api.kueue import v1beta1
 from extender.api.kueue.v1beta1 import POD_PRIORITY_SOURCE, WORKLOAD_PRIORITY_SOURCE
+from extender.api.wellknown import POD_PRIORITY_CLASS, QUEUE_API_VERSION, WORKLOAD_PRIORITY_CLASS
 
 Object = dict[str, Any]
 Part = Callable[[Object], Object]
 
 OLDER: Final = v1beta1.API_VERSION
-NEWER: Final = fields.API_VERSION
+NEWER: Final = QUEUE_API_VERSION
 _STOP: Final = "MayStopSearch"
 _SOURCES: Final = {
-    WORKLOAD_PRIORITY_SOURCE: ("kueue.x-k8s.io", "WorkloadPriorityClass"),
-    POD_PRIORITY_SOURCE: ("scheduling.k8s.io", "PriorityClass"),
+    WORKLOAD_PRIORITY_SOURCE: WORKLOAD_PRIORITY_CLASS,
+    POD_PRIORITY_SOURCE: POD_PRIORITY_CLASS,
 }
 LOOKED_INTO: Final = frozenset(
     (
@@ -46,7 +47,7 @@ class ConversionError(ValueError):
     """An object is of a kind or a version that is not ours to convert."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ConversionRequest(msgspec.Struct, frozen=True):
     """The request of a ConversionReview, its objects as they were sent."""
 
     uid: str = ""
@@ -54,9 +55,9 @@ class Asked(msgspec.Struct, frozen=True):
     objects: list[msgspec.Raw] = []
 
 
-class _Review(msgspec.Struct, frozen=True):
+class _ConversionReview(msgspec.Struct, frozen=True):
     kind: str
-    request: Asked
+    request: ConversionRequest
     apiVersion: str = "apiextensions.k8s.io/v1"  # noqa: N815
 
 
@@ -77,7 +78,7 @@ class _Answer(msgspec.Struct, frozen=True):
     response: _Response
 
 
-_decode_review: Final = msgspec.json.Decoder(_Review).decode
+_decode_review: Final = msgspec.json.Decoder(_ConversionReview).decode
 _decode: Final = msgspec.json.Decoder().decode
 _parts_of: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode: Final = msgspec.json.Encoder().encode
@@ -91,7 +92,7 @@ class Review:
     """
 
     def __init__(self, body: bytes) -> None:
-        """Read a review; ValueError for what is none."""
+        """Read a review. Raises ValueError."""
         read = _decode_review(body)
         if read.kind != KIND:
             raise ValueError(f"should be a {KIND} with a request")
@@ -150,7 +151,7 @@ def _decoded(part: msgspec.Raw) -> Any:  # noqa: ANN401 - whatever is sent
 
 
 def convert(each: Object, version: str) -> Object:
-    """Return the object in that `group/version`; what was given is left as it is.
+    """Return the object in that `group/version`; the given object is not changed.
 
     Raises ConversionError with the name of the object.
     """
@@ -200,7 +201,7 @@ def _newer_queue(spec: Object) -> Object:
     _each_policy(spec, {"whenCanBorrow": {"Borrow": _STOP}, "whenCanPreempt": {"Preempt": _STOP}})
     checks = spec.pop("admissionChecks", None)
     if isinstance(checks, list) and checks and not spec.get("admissionChecksStrategy"):
-        # An empty list says that the check is for all flavors, as none does; it tells the way back
+        # An empty list says that the check is for all flavors, as none does; it marks the way back
         # from a strategy that was written as one.
         rules = [{"name": name, "onFlavors": []} for name in checks]
         spec["admissionChecksStrategy"] = {"admissionChecks": rules}
@@ -278,4 +279,4 @@ _PARTS: Final[Mapping[str, Mapping[str, tuple[Part, Part]]]] = {
         ),
     },
 }
-"""By kind and part of the object: how it is said in v1beta2, and how in v1beta1."""
+"""By kind and part of the object: its translation to v1beta2, and to v1beta1."""

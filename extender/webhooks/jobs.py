@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Final, Protocol
 
+from extender.api import wellknown
 from extender.api.wellknown import DEFAULT_QUEUE
-from extender.jobs import fields, names
+from extender.jobs import fields
 from extender.jobs.fields import Object
-from extender.jobs.generic_job import Skipping
 from extender.jobs.registry import Integration
 from extender.webhooks import job_rules
 from extender.webhooks.reviews import Request, Verdict
@@ -23,16 +23,14 @@ _NOTHING: Final = Verdict()
 _MADE_BY_RAY_JOBS: Final = ("ray.io", "RayCluster")
 
 
-class Queues(Protocol):
-    """What has to be known of the cluster."""
+class QueueFacts(Protocol):
+    """The facts about the cluster that the rules need."""
 
     def has_local_queue(self, namespace: str, name: str) -> bool:
         """Return whether there is a LocalQueue."""
-        ...
 
     def holds_all(self, namespace: str) -> bool:
         """Return whether jobs without a queue name are held in a namespace as well."""
-        ...
 
 
 def by_kind(integrations: Iterable[Integration]) -> Kinds:
@@ -40,7 +38,7 @@ def by_kind(integrations: Iterable[Integration]) -> Kinds:
     return {(each.group, each.kind): each for each in integrations}
 
 
-def mutate(request: Request, kinds: Kinds, queues: Queues) -> Verdict:
+def mutate(request: Request, kinds: Kinds, queues: QueueFacts) -> Verdict:
     """Return how a new object is changed: its queue, and that it has to wait."""
     integration = kinds.get((request.group, request.kind))
     if (
@@ -52,17 +50,17 @@ def mutate(request: Request, kinds: Kinds, queues: Queues) -> Verdict:
     if integration.kind == "Pod":
         return Verdict(patch=_gate(request.object, integration))
     job = deepcopy(request.object)
-    if not fields.label(job, names.QUEUE_NAME):
+    if not fields.label(job, wellknown.QUEUE_LABEL):
         if queues.has_local_queue(request.namespace, DEFAULT_QUEUE):
-            fields.ensure(job, "metadata", "labels")[names.QUEUE_NAME] = DEFAULT_QUEUE
+            fields.ensure(job, "metadata", "labels")[wellknown.QUEUE_LABEL] = DEFAULT_QUEUE
         elif not queues.holds_all(request.namespace):
             return _NOTHING
     integration.wrap(job).suspend()
     return Verdict(patch=_difference(request.object, job))
 
 
-def validate(request: Request, kinds: Kinds, queues: Queues) -> Verdict:
-    """Return what is wrong with a new or changed job, or what its owner should know."""
+def validate(request: Request, kinds: Kinds, queues: QueueFacts) -> Verdict:
+    """Return the problems of a new or changed job, or warnings for its owner."""
     integration = kinds.get((request.group, request.kind))
     if integration is None or request.operation not in {"CREATE", "UPDATE"}:
         return _NOTHING
@@ -75,9 +73,9 @@ def validate(request: Request, kinds: Kinds, queues: Queues) -> Verdict:
     return Verdict(refusals, warnings=() if refusals else _warnings(request, queues))
 
 
-def _warnings(request: Request, queues: Queues) -> tuple[str, ...]:
-    queue = fields.label(request.object, names.QUEUE_NAME)
-    before = fields.label(request.old, names.QUEUE_NAME) if request.old is not None else ""
+def _warnings(request: Request, queues: QueueFacts) -> tuple[str, ...]:
+    queue = fields.label(request.object, wellknown.QUEUE_LABEL)
+    before = fields.label(request.old, wellknown.QUEUE_LABEL) if request.old is not None else ""
     if queue in {"", before} or queues.has_local_queue(request.namespace, queue):
         return ()
     where = f"{request.namespace}/{queue}"
@@ -98,22 +96,22 @@ def _gate(pod: Object, integration: Integration) -> list[Object]:
     """Return the patch that holds a plain pod of a queue: it cannot be suspended."""
     gates = fields.objects(pod, "spec", "schedulingGates")
     if (
-        not fields.label(pod, names.QUEUE_NAME)
+        not fields.label(pod, wellknown.QUEUE_LABEL)
         # A pod that comes with its node is not scheduled, and may have no gates.
         or fields.text(pod, "spec", "nodeName")
-        or any(fields.text(gate, "name") == names.ADMISSION_GATE for gate in gates)
+        or any(fields.text(gate, "name") == wellknown.ADMISSION_GATE for gate in gates)
     ):
         return []
     held = deepcopy(pod)
-    fields.ensure(held, "spec")["schedulingGates"] = [*gates, {"name": names.ADMISSION_GATE}]
+    fields.ensure(held, "spec")["schedulingGates"] = [*gates, {"name": wellknown.ADMISSION_GATE}]
     job = integration.wrap(held)
-    if isinstance(job, Skipping) and job.skip():
-        return []  # nobody would ever let it go
+    if job.skip():
+        return []  # nothing would ever remove the gate
     return _difference(pod, held)
 
 
 def _difference(before: Mapping[str, object], after: Object, path: str = "") -> list[Object]:
-    """Return the JSON patch for what was added or replaced; nothing is taken away here."""
+    """Return the JSON patch for what was added or replaced; nothing is removed."""
     patch: list[Object] = []
     for name, new in after.items():
         old = before.get(name)

@@ -1,4 +1,4 @@
-"""What the API server asks before it stores an object, and how it is answered.
+"""Requests of the API server before it stores an object, and the responses.
 
 Source: the API `admission.k8s.io/v1`.
 """
@@ -21,12 +21,12 @@ _CODES: Final = {"Invalid": 422, "Forbidden": 403}
 
 
 class MalformedReviewError(ValueError):
-    """What was sent is no AdmissionReview."""
+    """The body is no AdmissionReview."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An object that somebody wants to create or change."""
+    """An object that a client wants to create or change."""
 
     uid: str
     operation: str
@@ -39,8 +39,8 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """A field that cannot be so, and what to do about it."""
+class FieldError:
+    """A field with a wrong value, and the remedy."""
 
     field: str
     message: str
@@ -54,16 +54,16 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is answered: refused where there are refusals, else changed by the patch."""
+    """The response: refused where there are refusals, else changed by the patch."""
 
-    refusals: Sequence[Refusal] = ()
+    refusals: Sequence[FieldError] = ()
     patch: Sequence[Object] = ()
     """Operations of JSON patch (RFC 6902)."""
     warnings: Sequence[str] = ()
 
 
 def read(review: Mapping[str, object]) -> Request:
-    """Return what is asked; raises MalformedReviewError."""
+    """Return the request of a review. Raises MalformedReviewError."""
     asked = fields.mapping(review, "request")
     uid, operation = fields.text(asked, "uid"), fields.text(asked, "operation")
     if review.get("apiVersion") != API_VERSION or review.get("kind") != KIND:

@@ -1,1 +1,1 @@
-"""The one place that puts the parts together and knows what runs."""
+"""The one place that puts the parts together and runs them."""

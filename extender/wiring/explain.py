@@ -1,6 +1,6 @@
-"""What `gang-extender explain` does: reads the API once, and judges as the reconciler would.
+"""`gang-extender explain`: it reads the API once, and decides as the reconciler would.
 
-Nothing of the reconciler is asked, so that it also helps where that does not run.
+It sends the reconciler no request, so that it also works where no reconciler runs.
 """
 
 from collections.abc import Callable
@@ -9,10 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar, cast
 
+from extender.api.reasons import Unadmitted
 from extender.api.visibility_v1beta2 import Explanation
-from extender.api.wellknown import POD_GROUP_GROUPS, QUEUE_LABEL
+from extender.api.wellknown import POD_GROUP_GROUPS, QUEUE_LABEL, WorkloadCondition
 from extender.explain.explanation import explain
-from extender.explain.view import View
+from extender.explain.facts import Facts
 from extender.jobs import registry
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
@@ -20,18 +21,18 @@ from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import NotFoundError
 from extender.kube.lists import everything
-from extender.kube.queues import collection, objects
-from extender.queueing.options import Options
+from extender.kube.queues import objects
+from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import requires_room
+from extender.queueing.room import AdmissionRules, requires_room
 from extender.room.nodes import NodeRoom
 from extender.runtime.clock import SystemClock
-from extender.state import events as cluster_events
-from extender.state.cluster import Cluster
-from extender.state.queues import events as ev
-from extender.state.queues.events import Record
-from extender.state.queues.records import (
+from extender.state.cluster import events as cluster_events
+from extender.state.cluster.store import Cluster
+from extender.state.queue import events as ev
+from extender.state.queue.events import Record
+from extender.state.queue.records import (
     ClusterQueueInfo,
     CohortInfo,
     FlavorInfo,
@@ -42,22 +43,21 @@ from extender.state.queues.records import (
     RuntimeClassInfo,
     WorkloadInfo,
 )
-from extender.state.queues.snapshot import QueueSnapshot
-from extender.state.queues.store import Queues
+from extender.state.queue.store import Queues
+from extender.state.queue.view import QueueView
+from extender.wiring.queue_sources import path_of
 
 R = TypeVar("R", bound=Record)
 
-_ELSEWHERE: Final = {
-    "namespaces": "/api/v1/namespaces",
-    "limitranges": "/api/v1/limitranges",
-    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
-}
-"""Paths of what is not among the queue's own kinds."""
+OTHER_SETTINGS: Final = (
+    "The reconciler wrote WaitingForRoom, so it asks for room; the settings of this command do "
+    "not. Give it the reconciler's file with --config."
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is to be explained."""
+class ExplainTarget:
+    """The job or Workload to explain."""
 
     namespace: str
     name: str
@@ -67,7 +67,7 @@ class Asked:
 
 
 class NothingToExplainError(Exception):
-    """There is no such object, or nothing queues it."""
+    """There is no such object, or no queue admits it."""
 
 
 class AmbiguousError(Exception):
@@ -75,11 +75,11 @@ class AmbiguousError(Exception):
 
 
 async def explained(
-    asked: Asked, kubeconfig: Path | None, options: Options, *, decoder: Decoder
+    asked: ExplainTarget, kubeconfig: Path | None, options: AdmissionOptions, *, decoder: Decoder
 ) -> Explanation:
     """Return why a workload, or that of a job, is where it is.
 
-    `options` are the reconciler's, and `decoder` knows the resources that kube-scheduler ignores.
+    `options` are the reconciler's, and `decoder` has the resources that kube-scheduler ignores.
 
     Raises NothingToExplainError, AmbiguousError, ApiError and ConfigurationError.
     """
@@ -87,34 +87,49 @@ async def explained(
         of_queues = QueueDecoder(decoder)
         queues, cluster = Queues(of_queues.completed), Cluster()
         await _read_queues(client, queues, of_queues)
-        snapshot = queues.snapshot()
+        view = queues.view()
         key = f"{asked.namespace}/{asked.name}"
         if asked.is_job:
-            key = _workload_of(asked, snapshot) or await _absent(client, asked, decoder)
-        by_room = any(requires_room(q, options) for q in snapshot.cluster_queues.values())
+            key = _workload_of(asked, view) or await _absent(client, asked, decoder)
+        by_room = any(requires_room(q, options) for q in view.cluster_queues.values())
         if by_room:
             await _read_nodes(client, cluster, decoder)
         await _read_pods(client, cluster, decoder, namespace="" if by_room else asked.namespace)
-        found = explain(key, _view(snapshot, cluster, options))
+        found = explain(key, _facts(view, cluster, options))
         if found is None:
             raise NothingToExplainError(f"there is no Workload {key}")
+        if asks_for_less(view.workloads[key], view, options):
+            return found.model_copy(update={"notes": [*found.notes, OTHER_SETTINGS]})
         return found
 
 
-def _view(snapshot: QueueSnapshot, cluster: Cluster, options: Options) -> View:
+def asks_for_less(workload: WorkloadInfo, view: QueueView, options: AdmissionOptions) -> bool:
+    """Return whether the reconciler asks for room where these options do not."""
+    written = workload.condition(WorkloadCondition.QUOTA_RESERVED)
+    name = view.cluster_queue_of(workload)
+    queue = view.cluster_queues.get(name) if name else None
+    return (
+        written is not None
+        and written.reason == Unadmitted.WAITING_FOR_ROOM
+        and queue is not None
+        and not requires_room(queue, options)
+    )
+
+
+def _facts(view: QueueView, cluster: Cluster, options: AdmissionOptions) -> Facts:
     now = SystemClock().wall()
     pending = PendingQueues(options)
-    for key in snapshot.workloads:
-        pending.update(key, snapshot, now)
-    seen = cluster.snapshot()
-    room = NodeRoom(snapshot, seen)
-    return View(snapshot, pending, QuotaTree(snapshot), options, seen, now, room=room)
+    for key in view.workloads:
+        pending.update(key, view, now)
+    seen = cluster.view()
+    rules = AdmissionRules(options, NodeRoom(view, seen))
+    return Facts(view, pending, QuotaTree(view), rules, seen, now)
 
 
 async def _read_queues(client: KubeClient, queues: Queues, decoder: QueueDecoder) -> None:
     async def read(plural: str, kind: type[R], decode: Callable[[bytes], R]) -> None:
-        path = _ELSEWHERE.get(plural) or collection(plural, "")
-        queues.apply(ev.Listed(cast("type[Record]", kind), await everything(client, path, decode)))
+        found = await everything(client, path_of(plural), decode)
+        queues.apply(ev.Listed(cast("type[Record]", kind), found))
 
     try:
         await read("namespaces", NamespaceInfo, decoder.namespace)
@@ -150,9 +165,9 @@ async def _read_pods(
         cluster.apply(cluster_events.PodGroupsListed(group, found))
 
 
-def _workload_of(asked: Asked, snapshot: QueueSnapshot) -> str | None:
+def _workload_of(asked: ExplainTarget, view: QueueView) -> str | None:
     """Return the workload of a job: one that has not ended before those that have."""
-    found = [w for w in snapshot.workloads.values() if _asked_for(asked, w)]
+    found = [w for w in view.workloads.values() if _asked_for(asked, w)]
     kinds = sorted({each.kind for w in found for each in _asked_for(asked, w)})
     if len(kinds) > 1:
         raise AmbiguousError(f"there are several jobs {asked.name}, say --kind: {', '.join(kinds)}")
@@ -160,7 +175,7 @@ def _workload_of(asked: Asked, snapshot: QueueSnapshot) -> str | None:
     return found[0].key if found else None
 
 
-def _asked_for(asked: Asked, workload: WorkloadInfo) -> list[OwnerRef]:
+def _asked_for(asked: ExplainTarget, workload: WorkloadInfo) -> list[OwnerRef]:
     """Return those owners of a workload that may be meant."""
     if workload.meta.namespace != asked.namespace:
         return []
@@ -176,8 +191,21 @@ def _is_kind(wanted: str | None, *names: str) -> bool:
     return wanted is None or wanted.lower() in {name.lower() for name in names}
 
 
-async def _absent(client: KubeClient, asked: Asked, decoder: Decoder) -> str:
-    """Say why a job has no workload; always raises NothingToExplainError."""
+def unqueued(what: str, namespace: str, integration: str, *, has_queue: bool) -> str:
+    """Return why a job that exists has no Workload, and where to look."""
+    if not has_queue:
+        return (
+            f"{what} has no label {QUEUE_LABEL}, so no queue admits it. If its pods wait for their "
+            f"gang: kubectl describe pg -n {namespace}"
+        )
+    return (
+        f"{what} has no Workload yet. Look at its Events; if there are none, check that "
+        f"gang-extender reconcile runs and that {integration} is among queue.integrations"
+    )
+
+
+async def _absent(client: KubeClient, asked: ExplainTarget, decoder: Decoder) -> str:
+    """Raise NothingToExplainError with the reason why a job has no Workload."""
     reader = QueueDecoder(decoder)
     for each in registry.builtin().values():
         if not _is_kind(asked.kind, each.kind, each.name, f"{each.group}/{each.kind}"):
@@ -187,11 +215,11 @@ async def _absent(client: KubeClient, asked: Asked, decoder: Decoder) -> str:
             raw = await client.request("GET", f"{path}/{asked.name}")
         except NotFoundError:
             continue
-        job, what = reader.job(raw, kind=each.name), f"{each.kind} {asked.namespace}/{asked.name}"
-        if not job.queue_name:
-            text = f"{what} has no label {QUEUE_LABEL}: nothing queues it"
-        else:
-            text = f"{what} has no Workload yet: is the reconciler running?"
-        raise NothingToExplainError(text)
+        what = f"{each.kind} {asked.namespace}/{asked.name}"
+        has_queue = bool(reader.job(raw, kind=each.name).queue_name)
+        raise NothingToExplainError(unqueued(what, asked.namespace, each.name, has_queue=has_queue))
     kind = asked.kind or "job"
-    raise NothingToExplainError(f"there is no {kind} {asked.namespace}/{asked.name}")
+    raise NothingToExplainError(
+        f"there is no {kind} {asked.namespace}/{asked.name} of a built-in kind, and no Workload of "
+        "a job of that name"
+    )

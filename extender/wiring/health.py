@@ -1,4 +1,4 @@
-"""What a process answers about its watches: whether they are filled, and whether they are fresh."""
+"""The watches of a process: whether they are filled, and whether they are fresh."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from extender.kube.client import KubeClient
 from extender.kube.credentials import Keyring
 from extender.kube.reflector import Reflector
-from extender.telemetry.access import Access, AccessMetrics
+from extender.telemetry.access import AccessMetrics, AccessState
 
 
 def watches(
@@ -37,7 +37,7 @@ class Watches:
         return all(reflector.synced for reflector in self.reflectors)
 
     def checks(self) -> dict[str, str | None]:
-        """Return by kind what is wrong with its watch, or None."""
+        """Return by kind the problem of its watch, or None."""
         return {each.kind: self._problem(each) for each in self.reflectors}
 
     def stale(self) -> str | None:
@@ -45,9 +45,9 @@ class Watches:
         stale = (each for each in self.reflectors if each.freshness.age > self._limit)
         return next((each.kind for each in stale), None)
 
-    def access(self, keyring: Keyring) -> Access:
-        """Return what metrics tell."""
-        return Access(
+    def access(self, keyring: Keyring) -> AccessState:
+        """Return the values of the metrics."""
+        return AccessState(
             ages={each.kind: each.freshness.age for each in self.reflectors},
             ends=keyring.current.ends,
             reads=keyring.counts,

@@ -20,17 +20,17 @@ from extender.server.handshakes import TlsListener, listening
 _log = structlog.get_logger(__name__)
 
 BACKLOG: Final = 4096
-"""A gang's bind requests come all at once, each on a connection of its own."""
+"""The bind requests of a gang come at the same time, each on its own connection."""
 GRACE_SECONDS: Final = 5
-"""For connections to end, once all that was in hand is answered."""
+"""For connections to close once every request is answered."""
 FEW: Final = Limits(connections=400, handshakes=100)
-"""For a server that only people, probes and API servers ask; open files are for 1024 by default."""
+"""For a server with few clients; a process may open 1024 files by default."""
 
 
 class Server(uvicorn.Server):
-    """Ends on a signal as soon as nothing is in hand any more; on a second one at once.
+    """Stops on a signal once no request is in hand, on a second signal at once.
 
-    Until then it takes connections and answers, so that callers hear why they are refused.
+    Until then it accepts connections, so that callers receive the reason why they are refused.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Server(uvicorn.Server):
         in_hand: Callable[[], int] = lambda: 0,
         patience: float = 0.0,
     ) -> None:
-        """Take what to do on a signal, and for how many seconds what is `in_hand` may go on."""
+        """`on_exit` runs on a signal; requests `in_hand` may then take `patience` seconds more."""
         super().__init__(config)
         self._connections = connections
         self._context = context
@@ -55,15 +55,15 @@ class Server(uvicorn.Server):
 
     @override
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal to stop."""
+        """Stop soon."""
         # Not super's: that raises the signal once more at the end, and the exit code is not 0.
         self._loop.call_soon_threadsafe(self._stop)
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, with a protocol and deadlines that uvicorn's own way has no place for.
+        """Listen, with a protocol and deadlines that uvicorn's own `startup` has no place for.
 
-        Ends the process with SystemExit where the address cannot be had, as uvicorn does.
+        Ends the process with SystemExit where the address cannot be bound, as uvicorn does.
         """
         await self.lifespan.startup()
         try:
@@ -110,7 +110,7 @@ class Server(uvicorn.Server):
 
 
 def config(app: ASGIApp, *, host: str, port: int, keep_alive: int) -> uvicorn.Config:
-    """Return how to serve an application; `keep_alive` in seconds."""
+    """Return the configuration that serves an application; `keep_alive` is in seconds."""
     return uvicorn.Config(
         app,
         host=host,

@@ -1,14 +1,14 @@
-"""Settings that concern many workloads: they are noted at once, and followed with rests."""
+"""Changes that concern many workloads: noted at once, and followed in steps."""
 
 import asyncio
 from dataclasses import dataclass, field
 
-from extender.state.queues.events import Change
+from extender.state.queue.events import QueueChange
 
 
 @dataclass(slots=True)
 class Later:
-    """What has changed since it was taken last."""
+    """The changes since the last `take`."""
 
     cluster_queues: set[str] = field(default_factory=set)
     """ClusterQueues with another spec, other flavors or other cohorts than before."""
@@ -16,8 +16,8 @@ class Later:
     """WorkloadPriorityClasses whose value is new."""
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def note(self, change: Change) -> None:
-        """Add what a change says."""
+    def note(self, change: QueueChange) -> None:
+        """Add a change."""
         if change.structure:
             self.cluster_queues |= change.cluster_queues
         self.priority_classes |= change.priority_classes

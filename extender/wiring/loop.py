@@ -1,4 +1,8 @@
-"""What looks after the event loop, in either process: its lag, its garbage, its long work."""
+"""The event loop of either process: what runs on it, its lag, its garbage, its long work."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -7,22 +11,31 @@ from extender.runtime.clock import Clock
 from extender.runtime.garbage import Garbage
 from extender.runtime.loop_lag import WINDOW_SECONDS, LoopLag
 from extender.runtime.pacer import Pacer
-from extender.telemetry.loop import LoopMetrics
+from extender.telemetry.loop import lags
 
 
 class Loop:
     """The parts, on the metrics of a process."""
 
     def __init__(self, clock: Clock, registry: CollectorRegistry, settings: Health) -> None:
-        metrics = LoopMetrics(registry)
         self.pacer = Pacer(clock)
         self.garbage = Garbage(clock)
-        self.lag = LoopLag(clock, metrics.observe)
+        self.lag = LoopLag(clock, lags(registry, lambda: self.lag.longest))
         self._limit = settings.max_loop_lag_seconds
-        metrics.set_longest(lambda: self.lag.longest)
+
+    async def beside(
+        self, serve: Callable[[], Awaitable[None]], works: Sequence[Coroutine[Any, Any, None]]
+    ) -> None:
+        """Run `serve` and the works; cancel the works when `serve` returns."""
+        with self.garbage:
+            async with asyncio.TaskGroup() as tasks:
+                background = [tasks.create_task(each) for each in works]
+                await serve()
+                for task in background:
+                    task.cancel()
 
     def trouble(self) -> str:
-        """Return what is wrong with the process as a whole, nothing where nothing is."""
+        """Return the problem of the process as a whole, or nothing."""
         behind = self.lag.behind(self._limit) if self._limit else 0.0
         if behind < self._limit or not self._limit:
             return ""

@@ -4,50 +4,46 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from extender.api.wellknown import QUEUE_LABEL
 from extender.config import Settings
-from extender.controllers.admitter import Admitter
+from extender.controllers.admission_loop import AdmissionLoop
 from extender.controllers.granted_room import GrantKeeper
-from extender.controllers.job import JobController, JobOptions
+from extender.controllers.job import JobController
+from extender.controllers.job_context import JobOptions
 from extender.controllers.job_counts import JobCounts
-from extender.controllers.job_groups import GroupOptions
+from extender.controllers.job_groups import KnownPodGroups
 from extender.controllers.queue_status import QueueStatusController
-from extender.controllers.workload import WorkloadController
+from extender.controllers.workload import JobAccess, WorkloadController
 from extender.controllers.workload_writer import Workloads
-from extender.explain.view import View
+from extender.explain.facts import Facts
 from extender.jobs import registry
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ApiError
-from extender.kube.queues import (
-    QueueWriter,
-    WorkloadWriter,
-)
+from extender.kube.queues import QueueWriter, WorkloadWriter
 from extender.kube.recorder import Recorder
-from extender.kube.set_aside import SetAside
+from extender.kube.set_aside import ObjectsSetAside
 from extender.queueing import lifecycle
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import requires_room
+from extender.queueing.room import AdmissionRules
 from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
-from extender.state.cluster import Cluster
-from extender.state.events import Change as ClusterChange
-from extender.state.queues.events import Change
-from extender.state.queues.records import (
-    WorkloadInfo,
-)
-from extender.state.queues.store import Queues
-from extender.state.relist import cut
-from extender.state.snapshot import Snapshot
+from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.relist import cut
+from extender.state.cluster.store import Cluster
+from extender.state.cluster.view import ClusterView
+from extender.state.queue.events import QueueChange
+from extender.state.queue.records import WorkloadInfo
+from extender.state.queue.store import Queues
 from extender.telemetry.jobs import JobMetrics
 from extender.telemetry.queue import QueueMetrics
-from extender.telemetry.queue_gauges import Seen
+from extender.telemetry.queue_gauges import QueueState
 from extender.wiring.later import Later
 from extender.wiring.queue_sources import Sources
 from extender.wiring.reflectors import backoff
@@ -60,8 +56,8 @@ STATUS_SETTLE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What the queue shares with the rest of the process."""
+class Shared:
+    """The parts of the process that the queue shares."""
 
     decoder: Decoder
     recorder: Recorder
@@ -71,46 +67,46 @@ class Given:
     observer: Callable[[str], Observer]
     cluster: Cluster
     pacer: Pacer
-    aside: SetAside
+    aside: ObjectsSetAside
 
 
-class Queue:
+class QueueControllers:
     """Everything of the queue, around one client."""
 
-    def __init__(self, settings: Settings, client: KubeClient, given: Given) -> None:
-        chosen, recorder, clock = settings.queue, given.recorder, given.clock
+    def __init__(self, settings: Settings, client: KubeClient, shared: Shared) -> None:
+        chosen, recorder, clock = settings.queue, shared.recorder, shared.clock
         selected = registry.select(chosen.integrations, chosen.external_integrations)
         self.integrations = tuple(selected)
         manages_all = chosen.manage_jobs_without_queue_name
-        decoder = QueueDecoder(given.decoder)
+        decoder = QueueDecoder(shared.decoder)
         self.queues = Queues(decoder.completed)
         self.queues.on_fault = partial(FAULTS.report, "queues")
-        self._snapshot = self.queues.snapshot()
+        self._view = self.queues.view()
         self._sources = Sources(
             client,
             self.queues,
             decoder,
+            cluster=shared.cluster,
             integrations=selected,
             job_selector="" if manages_all else QUEUE_LABEL,
-            pacer=given.pacer,
         )
         self.reflectors = self._sources.reflectors
-        self._metrics = given.metrics
-        self._job_counts = JobCounts(self._snapshot, given.job_metrics, clock)
+        self._metrics = shared.metrics
+        self._job_counts = JobCounts(self._view, shared.job_metrics, clock)
         workloads = Workloads(self.queues, WorkloadWriter(client, decoder), written=self._count)
         kinds = frozenset(f"{each.group}/{each.kind}" for each in selected)
         options = replace(chosen.options(), kinds=kinds)
-        self.admitter = Admitter(
+        cluster = self._cluster = shared.cluster.view()
+        room = NodeRoom(self._view, cluster)
+        self.admission = AdmissionLoop(
             self.queues,
             workloads,
             record=recorder.record,
             clock=clock,
-            options=options,
-            metrics=given.metrics,
+            rules=AdmissionRules(options, room),
+            metrics=shared.metrics,
         )
-        cluster = self._cluster = given.cluster.snapshot()
-        room = self.admitter.room = NodeRoom(self._snapshot, cluster)
-        given.cluster.watch_room(self._on_room)
+        shared.cluster.watch_room(self._on_room)
         controller = partial(
             Controller[Any], new_backoff=lambda: backoff(0.05, 30.0), retried=ApiError
         )
@@ -126,94 +122,76 @@ class Queue:
                 namespace_selector=chosen.selector(),
                 admission=options,
                 release_quota=chosen.release_quota,
-                pod_groups=GroupOptions(
-                    makes_pod_groups=self._makes_pod_groups(chosen.pod_groups),
-                    rooms=room.found_for,
-                    group_size=partial(_group_size, cluster),
-                    is_granted=lambda group: bool(cluster.stored_grants(group)),
+                aside=shared.aside,
+                pod_groups=KnownPodGroups(
+                    self._view, cluster, room, options=options, make=chosen.pod_groups == "Auto"
                 ),
             ),
         )
-        jobs.aside = given.aside
-        keeper = self._keeper = GrantKeeper(
-            cluster, self._snapshot, self._sources.jobs, clock=clock
-        )
+        keeper = self._keeper = GrantKeeper(cluster, self._view, self._sources.jobs, clock=clock)
         self._grants = controller(
-            keeper.reconcile, observer=given.observer("granted-room"), settle=SETTLE
+            keeper.reconcile, observer=shared.observer("granted-room"), settle=SETTLE
         )
-        given.cluster.subscribe(self._on_cluster)
+        shared.cluster.subscribe(self._on_cluster)
         of_workloads = WorkloadController(
             self.queues,
             workloads,
             record=recorder.record,
             clock=clock,
-            given=lifecycle.Given(options, jobs.pods_ready),
-            jobs=self._sources,
+            rules=lifecycle.LifecycleRules(options, jobs.pods_ready),
+            jobs=JobAccess(self._sources, jobs.learn),
         )
-        of_workloads.learn = jobs.learn
         self._workloads = controller(
-            of_workloads.reconcile,
-            observer=given.observer("workload"),
-            settle=SETTLE,
+            of_workloads.reconcile, observer=shared.observer("workload"), settle=SETTLE
         )
         self._jobs_controller = controller(
             self._job_counts.counting(jobs.reconcile),
-            observer=given.observer("job"),
-            settle=lambda key: SETTLE + PER_OBJECT * self._snapshot.size(key),
+            observer=shared.observer("job"),
+            settle=lambda key: SETTLE + PER_OBJECT * self._view.size(key),
         )
         self._status = controller(
             QueueStatusController(
                 self.queues, QueueWriter(client), record=recorder.record, clock=clock
             ).reconcile,
-            observer=given.observer("queue-status"),
+            observer=shared.observer("queue-status"),
             settle=STATUS_SETTLE,
         )
         self._clock, self._options, self._manages_all = clock, options, manages_all
         self._tree: QuotaTree | None = None
         self._leads = False
-        self._later, self._pacer = Later(), given.pacer
+        self._later, self._pacer = Later(), shared.pacer
         self.queues.subscribe(self._on_change)
 
-    def _makes_pod_groups(self, mode: Literal["Auto", "Off"]) -> Callable[[str], bool]:
-        """Return whether jobs of a ClusterQueue get PodGroups: where they also need room."""
-
-        def makes(name: str) -> bool:
-            queue = self._snapshot.cluster_queues.get(name)
-            return mode == "Auto" and queue is not None and requires_room(queue, self._options)
-
-        return makes
-
-    def seen(self) -> Seen | None:
+    def seen(self) -> QueueState | None:
         """Return the state for gauges, on the leader."""
-        return Seen(self._snapshot, self.admitter.pending) if self._leads else None
+        return QueueState(self._view, self.admission.pending) if self._leads else None
 
-    def view(self, cluster: Snapshot) -> View | None:
+    def facts(self, cluster: ClusterView) -> Facts | None:
         """Return the state for explanations, on the leader; not to be kept across an `await`."""
         if not self._leads:
             return None
-        self._tree = QuotaTree.of(self._snapshot, self._tree)
+        self._tree = QuotaTree.of(self._view, self._tree)
         self._tree.begin()
-        return View(
-            self._snapshot,
-            self.admitter.pending,
+        return Facts(
+            self._view,
+            self.admission.pending,
             self._tree,
-            self._options,
+            AdmissionRules(self._options, NodeRoom(self._view, cluster)),
             cluster,
             self._clock.wall(),
-            self.admitter.why,
-            NodeRoom(self._snapshot, cluster),
+            self.admission.reasons.of,
         )
 
     def _count(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
         held = before.admission or after.admission
-        queue = held.cluster_queue if held else self._snapshot.cluster_queue_of(after)
+        queue = held.cluster_queue if held else self._view.cluster_queue_of(after)
         self._metrics.changed(before, after, queue or "")
         self._job_counts.changed(before, after)
 
     async def run(self, *, after_another: bool) -> None:
         """Work, as the leader, until cancelled; there may have been another one before."""
         if after_another:
-            await self._sources.catch_up()
+            await self._sources.catch_up(self._pacer)
         self._leads = True
         try:
             await self._pacer.go_through(map(self._on_change, self._everything()))
@@ -224,26 +202,26 @@ class Queue:
                 tasks.create_task(self._jobs_controller.run())
                 tasks.create_task(self._status.run())
                 tasks.create_task(self._follow())
-                tasks.create_task(self.admitter.run())
+                tasks.create_task(self.admission.run())
         finally:
             self._leads = False
 
-    def _everything(self) -> Iterator[Change]:
+    def _everything(self) -> Iterator[QueueChange]:
         """Yield changes that touch all there is, a few objects each."""
-        view = self._snapshot
-        yield Change(
+        view = self._view
+        yield QueueChange(
             cluster_queues=frozenset(view.cluster_queues),
             local_queues=frozenset(view.local_queues),
             flavors=frozenset(view.flavors),
         )
         for keys in cut([*view.workloads]):
-            yield Change(workloads=frozenset(keys))
+            yield QueueChange(workloads=frozenset(keys))
         for units in cut([*view.units]):
-            yield Change(jobs=frozenset(units))
+            yield QueueChange(jobs=frozenset(units))
 
     def _on_room(self) -> None:
         if self._leads:
-            self.admitter.on_room()
+            self.admission.on_room()
 
     def _on_cluster(self, change: ClusterChange) -> None:
         """Look at granted room when its PodGroup changed, or has pods on nodes."""
@@ -254,10 +232,10 @@ class Queue:
         for group in groups:
             self._grants.notice(group)
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: QueueChange) -> None:
         if not self._leads:
             return
-        self.admitter.on_change(change)
+        self.admission.on_change(change)
         for key in change.workloads:
             self._workloads.notice(key)
         self._notice_grants(self._keeper.backed_by(change.workloads))
@@ -275,31 +253,31 @@ class Queue:
             self._notice_namespaces(change.namespaces)
 
     def _notice_job(self, job: tuple[str, str]) -> None:
-        """Look at a job, and at its workload: what is said of its time-outs may be new."""
+        """Reconcile a job, and its workload: the annotations for time-outs may be new."""
         self._jobs_controller.notice(job)
-        objects = self._snapshot.unit(job)
+        objects = self._view.unit(job)
         first = objects[0].meta if objects else None
-        for key in self._snapshot.workloads_of(first.uid, first.namespace) if first else ():
+        for key in self._view.workloads_of(first.uid, first.namespace) if first else ():
             self._workloads.notice(key)
 
     async def _follow(self) -> None:
-        """Look at all for which a setting may have made a difference, until cancelled."""
+        """Reconcile all that a changed setting may concern, until cancelled."""
         while True:
             queues, classes = await self._later.take()
-            names = self.admitter.pending.together(queues, self._snapshot)
+            names = self.admission.pending.cohorts.sharing_with(queues, self._view)
             await self._pacer.go_through(map(self._notice_queue, names))
             await self._pacer.go_through(self._notice_classes(classes))
 
     def _notice_classes(self, classes: Collection[str]) -> Iterator[None]:
         """Look at the workloads of WorkloadPriorityClasses, one a step."""
-        for key, workload in [*self._snapshot.workloads.items()] if classes else ():
+        for key, workload in [*self._view.workloads.items()] if classes else ():
             if workload.workload_priority_class in classes:
                 self._workloads.notice(key)
             yield
 
     def _notice_queue(self, name: str) -> None:
         """Look at a ClusterQueue, its LocalQueues and its workloads."""
-        view = self._snapshot
+        view = self._view
         self._status.notice(("clusterqueues", name))
         keys = {*view.reserving(name)}
         for local_queue in view.local_queues_of(name):
@@ -313,17 +291,12 @@ class Queue:
 
     def _notice_namespaces(self, namespaces: Collection[str]) -> None:
         """Look at the jobs without a queue's name in namespaces that may be selected now."""
-        for unit in self._snapshot.units if self._manages_all else ():
+        for unit in self._view.units if self._manages_all else ():
             if unit[1].split("/", 1)[0] in namespaces:
                 self._jobs_controller.notice(unit)
 
     def _notice_jobs(self, workload: WorkloadInfo) -> None:
         for owner in workload.owners:
-            job = self._snapshot.job_of(owner.uid, workload.meta.namespace)
+            job = self._view.job_of(owner.uid, workload.meta.namespace)
             if job is not None:
                 self._jobs_controller.notice(job.unit)
-
-
-def _group_size(cluster: Snapshot, group: str) -> tuple[int, int] | None:
-    found = cluster.pod_group(group)
-    return (found.min_member, found.done) if found is not None else None

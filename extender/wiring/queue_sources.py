@@ -1,10 +1,10 @@
-"""What feeds the queue's state: watches, lists, and jobs that are asked for one by one."""
+"""The sources of the queue's state: watches, lists, and reads of single jobs."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote
 
 import structlog
@@ -16,13 +16,14 @@ from extender.kube.errors import ApiError, NotFoundError
 from extender.kube.lists import everything
 from extender.kube.owners import Owners
 from extender.kube.queues import JobWriter, collection, objects
-from extender.kube.reflector import Reflector
+from extender.kube.reflector import Feed, Reflector
 from extender.kube.watch import Watcher
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
-from extender.state.queues import events as ev
-from extender.state.queues.events import Record
-from extender.state.queues.records import (
+from extender.state.cluster.store import Cluster
+from extender.state.queue import events as ev
+from extender.state.queue.events import Record
+from extender.state.queue.records import (
     ClusterQueueInfo,
     CohortInfo,
     FlavorInfo,
@@ -36,18 +37,33 @@ from extender.state.queues.records import (
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
-from extender.state.queues.store import Queues
+from extender.state.queue.store import Queues
+from extender.wiring import batch_jobs
 from extender.wiring.reflectors import backoff
 
 R = TypeVar("R", bound=Record)
 
 _log = structlog.get_logger(__name__)
 
+_PATHS: Final = {
+    "namespaces": "/api/v1/namespaces",
+    "limitranges": "/api/v1/limitranges",
+    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "runtimeclasses": "/apis/node.k8s.io/v1/runtimeclasses",
+}
+"""Of the kinds that are not the queue's own."""
+
+
+def path_of(plural: str) -> str:
+    """Return the path of all objects of a kind that the queue's state has as records."""
+    return _PATHS.get(plural) or collection(plural, "")
+
 
 class Sources:
     """Keeps the queue's state in step with the API server.
 
     Jobs are watched by a label where `job_selector` names one; those without it can be asked for.
+    The watch of batch Jobs feeds the cluster's state as well.
     """
 
     def __init__(
@@ -56,14 +72,14 @@ class Sources:
         queues: Queues,
         decoder: QueueDecoder,
         *,
+        cluster: Cluster,
         integrations: Sequence[Integration],
         job_selector: str,
-        pacer: Pacer,
     ) -> None:
         self._client = client
         self._owners = Owners(client)
-        self._pacer = pacer
         self._queues = queues
+        self._cluster = cluster
         self._decoder = decoder
         self._integrations = {each.name: each for each in integrations}
         self._job_selector = job_selector
@@ -94,25 +110,25 @@ class Sources:
         return found if found.meta.uid == owner.uid else None
 
     async def exists(self, owner: OwnerRef, namespace: str) -> bool | None:
-        """Return whether an object of any kind is there, None where our role may not know."""
+        """Return whether an object of any kind is there, None where our role may not read it."""
         return await self._owners.exists(owner, namespace)
 
     def is_watched(self, job: JobObject) -> bool:
         """Return whether the watch shows a job as it is now."""
         return bool(job.queue_name) or not self._job_selector
 
-    async def catch_up(self) -> None:
-        """Know all that another leader wrote: a watch may be behind, and not notice for minutes."""
+    async def catch_up(self, pacer: Pacer) -> None:
+        """Read all that another leader wrote: a watch may be behind, and not notice for minutes."""
         pauses = backoff(0.2, 5.0)
         while True:
             try:
-                return await self._read_all()
+                return await self._read_all(pacer)
             except ApiError as error:
                 _log.warning("could not read what there is", error=str(error))
                 await asyncio.sleep(pauses.next())
 
-    async def _read_all(self) -> None:
-        path, pacer = collection("workloads", ""), self._pacer
+    async def _read_all(self, pacer: Pacer) -> None:
+        path = collection("workloads", "")
         found = await everything(self._client, path, self._decoder.workload, pacer=pacer)
         await pacer.go_through(self._guarded(ev.Applied(workload)) for workload in found)
         for each in self._integrations.values():
@@ -124,7 +140,7 @@ class Sources:
                 await pacer.go_through(self._guarded(ev.JobApplied(job)) for job in jobs)
 
     def _guarded(self, event: ev.Event) -> bool:
-        """Have an object known; return whether the state took it."""
+        """Apply an event; return whether the state accepted it."""
         try:
             self._queues.apply(event)
         except Exception as error:  # noqa: BLE001 - a bug, which costs this one object
@@ -143,86 +159,70 @@ class Sources:
         )
 
     def _records(self) -> list[Reflector[Any]]:
-        decoder = self._decoder
+        decoder, follow = self._decoder, self._record_reflector
         return [
-            self._reflector("resourceflavors", FlavorInfo, decoder.flavor),
-            self._reflector("clusterqueues", ClusterQueueInfo, decoder.cluster_queue),
-            self._reflector("cohorts", CohortInfo, decoder.cohort),
-            self._reflector("localqueues", LocalQueueInfo, decoder.local_queue),
-            self._reflector("workloads", WorkloadInfo, decoder.workload),
-            self._reflector(
+            follow("resourceflavors", FlavorInfo, decoder.flavor),
+            follow("clusterqueues", ClusterQueueInfo, decoder.cluster_queue),
+            follow("cohorts", CohortInfo, decoder.cohort),
+            follow("localqueues", LocalQueueInfo, decoder.local_queue),
+            follow("workloads", WorkloadInfo, decoder.workload),
+            follow(
                 "workloadpriorityclasses",
                 WorkloadPriorityClassInfo,
                 decoder.workload_priority_class,
             ),
-            self._reflector(
-                "namespaces", NamespaceInfo, decoder.namespace, path="/api/v1/namespaces"
-            ),
-            self._reflector(
-                "priorityclasses",
-                PriorityClassInfo,
-                decoder.priority_class,
-                path="/apis/scheduling.k8s.io/v1/priorityclasses",
-            ),
-            self._reflector(
-                "limitranges", LimitRangeInfo, decoder.limit_range, path="/api/v1/limitranges"
-            ),
-            self._reflector(
-                "runtimeclasses",
-                RuntimeClassInfo,
-                decoder.runtime_class,
-                path="/apis/node.k8s.io/v1/runtimeclasses",
-            ),
+            follow("namespaces", NamespaceInfo, decoder.namespace),
+            follow("priorityclasses", PriorityClassInfo, decoder.priority_class),
+            follow("limitranges", LimitRangeInfo, decoder.limit_range),
+            follow("runtimeclasses", RuntimeClassInfo, decoder.runtime_class),
         ]
 
-    def _reflector(
-        self, kind: str, record: type[R], decode: Callable[[bytes], R], *, path: str = ""
+    def _record_reflector(
+        self, kind: str, record: type[R], decode: Callable[[bytes], R]
     ) -> Reflector[R]:
-        of = cast("type[Record]", record)
-
-        def listed(found: Sequence[R]) -> Iterator[ev.Change]:
-            return self._queues.replace(ev.Listed(of, found, reflector.version))
-
-        reflector = Reflector[R](
+        queues, of = self._queues, cast("type[Record]", record)
+        return Reflector[R](
             kind,
-            self._watcher(path or collection(kind, "")),
+            self._watcher(path_of(kind)),
             decode,
-            listed=listed,
-            applied=lambda found: self._tell(ev.Applied(found)),
-            deleted=lambda found: self._tell(ev.Deleted(found)),
+            feed=Feed(
+                listed=lambda found, version: queues.replace(ev.Listed(of, found, version)),
+                applied=lambda found: queues.apply(ev.Applied(found)),
+                deleted=lambda found: queues.apply(ev.Deleted(found)),
+                known=lambda which: cast("R | None", queues.known(of, which.key, which.uid)),
+            ),
         )
-        reflector.known = lambda which: cast(
-            "R | None", self._queues.known(of, which.key, which.uid)
-        )
-        return reflector
 
-    def _jobs(self, integration: Integration) -> Reflector[JobObject]:
-        name = integration.name
-        reflector = Reflector[JobObject](
+    def _jobs(self, integration: Integration) -> Reflector[Any]:
+        name, queues = integration.name, self._queues
+        path = objects(integration.group, integration.version, integration.plural)
+        decode = partial(self._decode_job, kind=name)
+        if name == batch_jobs.INTEGRATION:
+            return batch_jobs.BatchJobs(
+                self._cluster,
+                queues,
+                read_info=self._decoder.job_info,
+                read_job=decode,
+                all_jobs=not self._job_selector,
+            ).reflector(self._watcher(path, optional=False))
+        return Reflector[JobObject](
             f"jobs of {name}",
-            self._watcher(
-                objects(integration.group, integration.version, integration.plural),
-                self._job_selector,
+            self._watcher(path, self._job_selector),
+            decode,
+            feed=Feed(
+                listed=lambda found, version: queues.replace(ev.JobsListed(name, found, version)),
+                applied=lambda found: queues.apply(ev.JobApplied(found)),
+                deleted=lambda found: queues.apply(ev.JobDeleted(found)),
+                known=lambda which: queues.view().job_of(which.uid, which.namespace),
             ),
-            lambda raw: self._decode_job(raw, name),
-            listed=lambda found: self._queues.replace(
-                ev.JobsListed(name, found, reflector.version)
-            ),
-            applied=lambda found: self._tell(ev.JobApplied(found)),
-            deleted=lambda found: self._tell(ev.JobDeleted(found)),
         )
-        reflector.known = lambda which: self._queues.snapshot().job_of(which.uid, which.namespace)
-        return reflector
 
-    def _watcher(self, path: str, label_selector: str = "") -> Watcher:
+    def _watcher(self, path: str, label_selector: str = "", *, optional: bool = True) -> Watcher:
         return Watcher(
             self._client,
             path,
             sleep=asyncio.sleep,
             backoff=backoff(0.1, 5.0),
             selectors={"labelSelector": label_selector},
-            optional=True,
+            optional=optional,
         )
-
-    def _tell(self, event: ev.Event) -> None:
-        self._queues.apply(event)

@@ -1,4 +1,4 @@
-"""What `gang-extender reconcile` runs.
+"""The process of `gang-extender reconcile`.
 
 Every replica follows the cluster and answers for its health; the one that holds the Lease also
 works. It begins when its caches are full, and has stopped writing before it lets the Lease go.
@@ -19,7 +19,6 @@ from fastapi import FastAPI
 from extender.api.wellknown import Phase
 from extender.config import Reconcile as Section
 from extender.config import Settings
-from extender.controllers.aging import Aging
 from extender.controllers.pod_group import PodGroupController, touched
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
@@ -30,15 +29,16 @@ from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.recorder import Recorder, unreadable
 from extender.kube.reflector import Reflector
 from extender.kube.reviews import Reviews
-from extender.kube.set_aside import Aside, SetAside
+from extender.kube.set_aside import Aside, ObjectsSetAside
+from extender.permit.aging import Aging
 from extender.runtime.clock import SystemClock
 from extender.runtime.controller import Controller
 from extender.server.access import Guard
 from extender.server.connections import Connections
 from extender.server.health import Probes, health_app
 from extender.server.visibility import Visibility, add_visibility
-from extender.state.cluster import Cluster
-from extender.state.events import Change
+from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.store import Cluster
 from extender.telemetry.faults import GuardedCollector
 from extender.telemetry.jobs import JobMetrics
 from extender.telemetry.page import page
@@ -48,8 +48,8 @@ from extender.telemetry.reconciler import ReconcilerMetrics
 from extender.wiring import http
 from extender.wiring.health import watches
 from extender.wiring.loop import Loop
-from extender.wiring.queue import Given, Queue
-from extender.wiring.reflectors import ALL_PODS, backoff, reflectors, set_aside
+from extender.wiring.queue import QueueControllers, Shared
+from extender.wiring.reflectors import ALL_PODS, JOBS, backoff, reflectors, set_aside
 from extender.wiring.serving import serving
 from extender.wiring.webhooks import conversion_gate, is_converted, webhooks
 
@@ -63,16 +63,15 @@ class Reconciler:
     """Everything that `reconcile` runs, around one client."""
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
-        clock, cluster, self._aside = SystemClock(), Cluster(), SetAside()
+        clock, cluster, self._aside = SystemClock(), Cluster(), ObjectsSetAside()
         identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
         chosen = settings.reconcile
         self.lost: LeadershipLost | None = None
-        self._snapshot = cluster.snapshot()
+        self._view = cluster.view()
         self._metrics = ReconcilerMetrics()
         self._gauges: QueueGauges | None = None
         self._loop = Loop(clock, self._metrics.registry, settings.health)
         decoder = Decoder(settings.gang.ignored())
-        self.reflectors = reflectors(client, cluster, decoder, pods=ALL_PODS)
         self._recorder = Recorder(
             client,
             clock=clock,
@@ -94,9 +93,9 @@ class Reconciler:
             observer=_Observer(self._metrics, NAME),
         )
         self._gate = conversion_gate(settings, client) if settings.queue.enabled else None
-        self._queue: Queue | None = None
+        self._queue: QueueControllers | None = None
         if settings.queue.enabled:
-            given = Given(
+            shared = Shared(
                 decoder,
                 self._recorder,
                 clock,
@@ -107,8 +106,18 @@ class Reconciler:
                 self._loop.pacer,
                 self._aside,
             )
-            self._queue = Queue(settings, client, given)
-            self.reflectors += self._queue.reflectors
+            self._queue = QueueControllers(settings, client, shared)
+        of_queue = self._queue.reflectors if self._queue is not None else []
+        self.reflectors = [
+            *reflectors(
+                client,
+                cluster,
+                decoder,
+                pods=ALL_PODS,
+                jobs=all(each.kind != JOBS for each in of_queue),
+            ),
+            *of_queue,
+        ]
         self._watch_aside(cluster)
         self.watches = watches(
             self.reflectors,
@@ -117,12 +126,7 @@ class Reconciler:
             stale_seconds=settings.kube.stale_seconds,
         )
         self._webhooks = webhooks(
-            settings,
-            client,
-            clock=clock,
-            queue=self._queue,
-            closed_connections=self._metrics.closed_connections,
-            handshakes=self._metrics.handshakes,
+            settings, client, clock=clock, queue=self._queue, connections=self._connections()
         )
         if self._webhooks is not None:
             certificates = self._webhooks.certificates
@@ -137,13 +141,14 @@ class Reconciler:
             self._page, Probes(self.ready, self._loop.trouble), guard=guard
         )
         self.tls = serving(chosen, self._webhooks)
-        self.connections = Connections(
-            http.FEW, self._metrics.closed_connections, self._metrics.handshakes
-        )
+        self.connections = self._connections()
         if self._queue is not None:
             self._show(self._queue, guard)
 
     _leads = False
+
+    def _connections(self) -> Connections:
+        return Connections(http.FEW, self._metrics.closed_connections, self._metrics.handshakes)
 
     def _count_phases(self, groups: PodGroupController) -> None:
         for phase in Phase:
@@ -159,15 +164,15 @@ class Reconciler:
         if self._leads and each.object.kind:
             self._recorder.record(unreadable(each))
 
-    def _show(self, queue: Queue, guard: Guard | None) -> None:
-        """Tell of the queue, over HTTP and in metrics."""
+    def _show(self, queue: QueueControllers, guard: Guard | None) -> None:
+        """Show the queue over HTTP and in metrics."""
         self._gauges = QueueGauges(queue.seen)
         self._metrics.registry.register(GuardedCollector(self._gauges))
         election = self._election
         add_visibility(
             self.app,
             Visibility(
-                view=lambda: queue.view(self._snapshot),
+                facts=lambda: queue.facts(self._view),
                 leader=lambda: election.leader if election else None,
                 pacer=self._loop.pacer,
                 guard=guard,
@@ -179,7 +184,7 @@ class Reconciler:
         return await page(self._metrics.registry, self._loop.pacer, filling)
 
     def ready(self) -> dict[str, str | None]:
-        """Return what is wrong with caches and webhooks; whoever waits to lead is ready too."""
+        """Return the problems of caches and webhooks; a replica need not lead to be ready."""
         checks = self.watches.checks()
         if self._webhooks is not None:
             checks["webhooks"] = None if self._webhooks.serving else "not served yet"
@@ -190,27 +195,17 @@ class Reconciler:
 
     async def run(self, serve: Callable[[], Awaitable[None]], stop: Callable[[], None]) -> None:
         """Run everything until `serve` returns; `stop` makes it. Raises LeadershipLost."""
-        with self._loop.garbage:
-            await self._run(serve, stop)
+        works = [self._follow(each) for each in self.reflectors]
+        works += [self._loop.lag.run(), self._age(), self._lead(stop), self.tls.run()]
+        if self._gate is not None:
+            works.append(self._gate.run())
+        if self._webhooks is not None:
+            works.append(self._webhooks.run())
+        await self._loop.beside(serve, works)
         if self.lost is not None:
             raise self.lost
 
-    async def _run(self, serve: Callable[[], Awaitable[None]], stop: Callable[[], None]) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            background = [tasks.create_task(self._follow(each)) for each in self.reflectors]
-            background.append(tasks.create_task(self._loop.lag.run()))
-            if self._gate is not None:
-                background.append(tasks.create_task(self._gate.run()))
-            background.append(tasks.create_task(self._age()))
-            background.append(tasks.create_task(self._lead(stop)))
-            background.append(tasks.create_task(self.tls.run()))
-            if self._webhooks is not None:
-                background.append(tasks.create_task(self._webhooks.run()))
-            await serve()
-            for task in background:
-                task.cancel()
-
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: ClusterChange) -> None:
         for group in touched(change):
             self._controller.notice(group)
 
@@ -248,7 +243,7 @@ class Reconciler:
         for each in self._aside:
             self._on_aside(each)
         try:
-            for group in self._snapshot.pod_groups:
+            for group in self._view.pod_groups:
                 self._controller.notice(group)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._controller.run())
@@ -275,7 +270,7 @@ def _election(
 
 
 class _Observer:
-    """Counts and logs how looks of one controller went."""
+    """Counts and logs the reconciliations of one controller."""
 
     def __init__(self, metrics: ReconcilerMetrics, controller: str) -> None:
         self._controller = controller
@@ -284,12 +279,12 @@ class _Observer:
         self._failed = metrics.reconciles.labels(controller, "failed")
 
     def done(self, seconds: float) -> None:
-        """Take a look that went well."""
+        """Count a reconciliation that succeeded."""
         self._seconds.observe(seconds)
         self._done.inc()
 
     def failed(self, key: object, error: Exception, retry_in: float) -> None:
-        """Take one that did not."""
+        """Count and log a reconciliation that failed."""
         self._failed.inc()
         log = _log.debug if isinstance(error, ConflictError) else _log.warning
         log(
@@ -313,16 +308,9 @@ async def reconcile(settings: Settings, kubeconfig: Path | None) -> None:
     ) as client:
         reconciler = Reconciler(settings, client)
         config = http.config(
-            reconciler.app,
-            host=chosen.host,
-            port=chosen.port,
-            keep_alive=KEEP_ALIVE_SECONDS,
+            reconciler.app, host=chosen.host, port=chosen.port, keep_alive=KEEP_ALIVE_SECONDS
         )
-        server = http.Server(
-            config,
-            reconciler.connections,
-            context=reconciler.tls.context,
-        )
+        server = http.Server(config, reconciler.connections, context=reconciler.tls.context)
 
         def stop() -> None:
             server.should_exit = True

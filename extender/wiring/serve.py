@@ -1,12 +1,13 @@
-"""What `gang-extender serve` runs.
+"""The process of `gang-extender serve`.
 
-Reflectors feed the cluster; the cluster tells the waiting pods and the waker what changed; the
+Reflectors feed the cluster; the cluster passes changes to the waiting pods and the waker; the
 server asks decisions and answers kube-scheduler. If any of them fails unexpectedly the whole
-process ends, and whoever supervises it starts it anew from the API server's truth.
+process ends, and its supervisor starts it anew from the API server's truth.
 """
 
 import asyncio
 import resource
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -16,18 +17,28 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from extender.config import Listen, Settings, Tls
-from extender.controllers.aging import Aging
-from extender.controllers.gatekeeper import Gatekeeper
-from extender.controllers.permit_reporter import PermitReporter
-from extender.controllers.unconfirmed import Unconfirmed
-from extender.controllers.waker import Waker
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
 from extender.kube.errors import ConfigurationError
-from extender.kube.pod_groups import ConditionWriter
+from extender.kube.patterns import Patterns
+from extender.kube.pod_groups import PodGroupConditionWriter
 from extender.kube.pods import PodWriter
-from extender.kube.set_aside import SetAside
+from extender.kube.recorder import ONE_OF_EACH, Recorder
+from extender.kube.set_aside import ObjectsSetAside
+from extender.permit.aging import Aging
+from extender.permit.announcing import Announcer
+from extender.permit.begun import BegunGroups
+from extender.permit.condition import ConditionReporter
+from extender.permit.filter import PodFilter
+from extender.permit.gatekeeper import Gatekeeper
+from extender.permit.plans import Plans
+from extender.permit.together import BindTogether
+from extender.permit.unconfirmed import Unconfirmed
+from extender.permit.verdicts import Verdicts
+from extender.permit.waiting_pods import WaitingPods
+from extender.permit.waker import Waker
+from extender.permit.writing import BindingWriter
 from extender.runtime.clock import SystemClock
 from extender.runtime.retry import Retry
 from extender.server.app import create_app
@@ -35,11 +46,10 @@ from extender.server.binding import Binding
 from extender.server.clients import NamedClients
 from extender.server.connections import Connections, Limits
 from extender.server.filtering import Filtering
-from extender.server.group_memory import GroupMemory
 from extender.server.health import Probes
 from extender.server.tls import Files, ServingTls
-from extender.server.waiting_pods import WaitingPods
-from extender.state.cluster import Cluster
+from extender.state.cluster.store import Cluster
+from extender.state.cluster.view import ClusterView
 from extender.telemetry.metrics import Metrics
 from extender.wiring import http
 from extender.wiring.health import watches
@@ -52,6 +62,7 @@ _OTHER_FILES: Final = 256
 """Open files that are no client's connection: those to the API server, and the libraries'."""
 _FILES_OF_HANDSHAKES: Final = 8
 """One in so many open files may be a connection that has not finished its TLS handshake."""
+_PLANNING: Final = "the extender is planning for gangs that have begun"
 _SPARE_CONNECTIONS: Final = 64
 """For filter and bind requests, probes and metrics while all binds that may be are held."""
 
@@ -61,116 +72,158 @@ class Extender:
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
         clock, metrics, cluster = SystemClock(), Metrics(), Cluster()
-        decoder = Decoder(settings.gang.ignored())
-        self.metrics = metrics
+        patterns = Patterns() if settings.gang.options().bind_equal else None
+        decoder = Decoder(settings.gang.ignored(), patterns)
+        self.metrics, self._cluster = metrics, cluster
         writer, options = PodWriter(client), settings.gang.options()
-        memory = GroupMemory(cluster, options=options, clock=clock)
+        verdicts = Verdicts(cluster, options=options, clock=clock)
+        plans = Plans(cluster, verdicts)
         self._loop = Loop(clock, metrics.registry, settings.health)
         self.reflectors = reflectors(client, cluster, decoder, pods=LIVE_PODS)
-        set_aside(cluster, self.reflectors, SetAside(), registry=metrics.registry)
+        set_aside(cluster, self.reflectors, ObjectsSetAside(), registry=metrics.registry)
         self.watches = watches(
             self.reflectors, client, metrics.registry, stale_seconds=settings.kube.stale_seconds
         )
         limits, held = _capacity(settings.listen)
         self.connections = Connections(limits, metrics.closed_connections, metrics.handshakes)
-        self.waiting = WaitingPods(cluster, memory, metrics=metrics, max_held=held)
+        self.waiting = WaitingPods(cluster, verdicts, metrics=metrics, max_held=held)
         self.waker = Waker(cluster, writer, clock=clock, metrics=metrics, options=options)
-        self.gatekeeper = Gatekeeper(cluster, memory, options=options, clock=clock)
-        self.aging = Aging(cluster, options=options, clock=clock, schedulers=memory.schedulers)
+        self.gatekeeper = Gatekeeper(cluster, plans, options=options, clock=clock)
+        self.begun = BegunGroups(cluster, plans, clock=clock)
+        self._recovered = False
+        self.aging = Aging(cluster, options=options, clock=clock, schedulers=plans.schedulers)
         self.unconfirmed = Unconfirmed(cluster, clock=clock)
-        self.reporter = PermitReporter(cluster, ConditionWriter(client), memory, clock=clock)
-        self._planner = memory.planner
+        self.reporter = ConditionReporter(
+            cluster, PodGroupConditionWriter(client), verdicts, clock=clock
+        )
+        self._planner = plans.planner
         self._planner.on_end(self.waker.after)
         retry = Retry(lambda: backoff(0.05, 2.0), asyncio.sleep, clock)
-        self.binding = Binding(
+        pod_filter = PodFilter(
             cluster,
-            self.waiting,
-            writer,
-            metrics=metrics,
-            retry=retry,
-            longest_wait=options.max_schedule_timeout,
-        )
-        filtering = Filtering(
-            cluster,
-            decoder,
-            memory,
+            plans,
             metrics=metrics,
             wake_after=self.waker.after,
             no_node=self.waiting.found_no_node,
+            stale=self.watches.stale,
         )
-        filtering.stale = self.watches.stale
-        metrics.disagreements.set_function(lambda: filtering.lags.disagreements)
-        snapshot = cluster.snapshot()
-        metrics.waiting_pods.set_function(lambda: self.waiting.held)
-        metrics.reserved_pods.set_function(
-            lambda: sum(len(snapshot.reserved(node)) for node in snapshot.reserved_nodes)
+        self.sight = pod_filter.sight
+        bindings = BindingWriter(cluster, self.waiting, writer, metrics=metrics, retry=retry)
+        self.together = self._together(client, bindings, plans) if options.bind_equal else None
+        if self.together is not None:
+            pod_filter.on_look(self.together.filtered)
+            self.waker.spare(self.together.to_wake)
+        self.binding = Binding(
+            *(cluster, self.waiting, bindings),
+            sight=self.sight,
+            longest_wait=options.max_schedule_timeout,
+            bind_together=self.together,
         )
-        metrics.claims.set_function(
-            lambda: sum(bool(claim.rooms) for claim in snapshot.claims.values())
-        )
+        view = cluster.view()
+        self._show(view, pod_filter)
         self.app: FastAPI = create_app(
-            filtering,
+            Filtering(view, decoder, pod_filter),
             self.binding,
             metrics=metrics,
             probes=Probes(self.ready, self._loop.trouble, self.unready),
             max_body_bytes=settings.listen.max_body_bytes,
         )
 
+    def _together(self, client: KubeClient, bindings: BindingWriter, plans: Plans) -> BindTogether:
+        self.recorder = Recorder(
+            client,
+            clock=plans.clock,
+            instance=socket.gethostname(),
+            count=lambda result: self.metrics.events.labels(result).inc(),
+            limits=ONE_OF_EACH,
+        )
+        in_hand = plans.verdicts.in_hand
+        self.announcer = Announcer(self.recorder.record, clock=plans.clock, in_hand=in_hand)
+        return BindTogether(
+            *(self._cluster, self.waiting, bindings),
+            plans=plans,
+            announcer=self.announcer,
+            behind=self._is_behind,
+        )
+
+    def _show(self, view: ClusterView, pod_filter: PodFilter) -> None:
+        """Connect the gauges to what they read."""
+        metrics = self.metrics
+        metrics.disagreements.set_function(lambda: pod_filter.lags.disagreements)
+        metrics.unseen_pods.set_function(lambda: len(view.unseen))
+        metrics.scheduler_behind.set_function(lambda: self.sight.behind)
+        metrics.waiting_pods.set_function(lambda: self.waiting.held)
+        metrics.reserved_pods.set_function(lambda: len(view.planned))
+        metrics.claims.set_function(
+            lambda: sum(bool(claim.amounts) for claim in view.claims.values())
+        )
+
     def ready(self) -> dict[str, str | None]:
-        """Return what is wrong, by check."""
-        checks = self.watches.checks()
-        return {**checks, "shutdown": "it has begun"} if self.waiting.stopping else checks
+        """Return the problems, by check."""
+        checks = dict(self.watches.checks())
+        if self.watches.synced and not self._recovered:
+            checks["plans"] = _PLANNING
+        if self.waiting.stopping:
+            checks["shutdown"] = "it has begun"
+        return checks
 
     def unready(self) -> str:
         """Return why kube-scheduler is answered an Error now, or nothing."""
         if self.waiting.stopping:
             return "the extender is shutting down"
-        return "" if self.watches.synced else "the extender has not seen the whole cluster yet"
+        if not self.watches.synced:
+            return "the extender has not seen the whole cluster yet"
+        return "" if self._recovered else _PLANNING
+
+    def _is_behind(self) -> bool:
+        return self.sight.behind or self.watches.stale() is not None
+
+    def end(self) -> None:
+        """End what is held, and begin nothing more: this process is about to stop."""
+        self.waiting.refuse_all()
+        if self.together is not None:
+            self.together.stop()
 
     async def _when_synced(self) -> None:
         for reflector in self.reflectors:
             await reflector.first_list.wait()
         self._loop.garbage.freeze()
         # Not before: a part of the cluster has room where the whole of it has none.
+        await self._loop.pacer.go_through(self.begun.recover())
+        if self.together is not None:
+            self.sight.restarted()
+        self._recovered = True
         await self._loop.pacer.go_through(self.waker.recover())
         async with asyncio.TaskGroup() as tasks:
             for each in (
                 self.waker,
                 self.gatekeeper,
+                self.begun,
                 self._planner,
                 self.aging,
                 self.reporter,
                 self.unconfirmed,
+                self.sight,
             ):
                 tasks.create_task(each.run())
+            if self.together is not None:
+                for work in (self.together, self.announcer, self.recorder):
+                    tasks.create_task(work.run())
 
     async def run(
         self, serve: Callable[[], Any], tls: ServingTls | None, check_tls_every: float
     ) -> None:
         """Run everything until `serve` returns."""
-        with self._loop.garbage:
-            await self._run(serve, tls, check_tls_every)
-
-    async def _run(
-        self, serve: Callable[[], Any], tls: ServingTls | None, check_tls_every: float
-    ) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            background = [
-                tasks.create_task(reflector.run(self._loop.pacer)) for reflector in self.reflectors
-            ]
-            background.append(tasks.create_task(self._loop.lag.run()))
-            background.append(tasks.create_task(self._when_synced()))
-            if tls is not None:
-                self.metrics.tell_of_certificates(lambda: tls.ends)
-                renewing = tls.keep_fresh(check_tls_every, self.connections.end_old)
-                background.append(tasks.create_task(renewing))
-            await serve()
-            for task in background:
-                task.cancel()
+        works = [each.run(self._loop.pacer) for each in self.reflectors]
+        works += [self._loop.lag.run(), self._when_synced()]
+        if tls is not None:
+            self.metrics.show_certificates(lambda: tls.ends)
+            works.append(tls.keep_fresh(check_tls_every, self.connections.end_old))
+        await self._loop.beside(serve, works)
 
 
 def _capacity(listen: Listen) -> tuple[Limits, int]:
-    """Return what clients may take, and how many binds are held: each takes an open file."""
+    """Return the limits for clients, and how many binds are held: each takes an open file."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     shaking = min(listen.max_handshakes, max(1, files // _FILES_OF_HANDSHAKES))
     others = _OTHER_FILES + (shaking if listen.tls else 0)
@@ -185,7 +238,10 @@ async def serve(settings: Settings, kubeconfig: Path | None) -> None:
     """Run the extender until SIGTERM or SIGINT. Raises ConfigurationError, OSError."""
     kube, listen = settings.kube, settings.listen
     async with KubeClient(
-        await keyring(kubeconfig), connections=kube.connections, timeout=kube.timeout_seconds
+        await keyring(kubeconfig),
+        connections=kube.connections,
+        bindings=kube.connections // 2,
+        timeout=kube.timeout_seconds,
     ) as client:
         extender = Extender(settings, client)
         tls = _tls(listen.tls)  # a certificate that cannot be read ends it before anything runs
@@ -198,11 +254,14 @@ async def serve(settings: Settings, kubeconfig: Path | None) -> None:
             ),
             extender.connections,
             context=tls.context if tls else None,
-            on_exit=extender.waiting.refuse_all,
+            on_exit=extender.end,
             in_hand=lambda: extender.binding.in_hand,
             patience=listen.shutdown_seconds,
         )
         _log.info("serving", host=listen.host, port=listen.port, api_server=client.host)
+        not_together = settings.gang.not_together()
+        if not_together is not None:
+            _log.warning("equal members are not bound together", why=not_together)
         await extender.run(server.serve, tls, listen.tls.check_seconds if listen.tls else 0.0)
     _log.info("stopped")
 

@@ -1,4 +1,4 @@
-"""The certificate with which the reconciler serves health, metrics and what waits."""
+"""The certificate with which the reconciler serves health, metrics and lists."""
 
 import asyncio
 import ssl
@@ -10,13 +10,13 @@ import structlog
 from extender.config import Certificate, Reconcile, SettingsError
 from extender.runtime.clock import SystemClock
 from extender.webhooks.certificates import issue
-from extender.wiring.webhooks import Webhooks, load
+from extender.wiring.webhooks import WebhookServer, load
 
 _log = structlog.get_logger(__name__)
 
 READ_AGAIN_SECONDS: Final = 60.0
 _DAYS: Final = 3650.0
-"""Of a certificate that lasts as long as the process, and that nobody has reason to trust."""
+"""Of a certificate that lasts as long as the process; no client has reason to trust it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Serving:
     files: Certificate | None = None
 
     async def run(self) -> None:
-        """Serve what the files hold, also when they are renewed, until cancelled."""
+        """Load the files again from time to time, until cancelled: they may be renewed."""
         while self.context is not None and self.files is not None:
             await asyncio.sleep(READ_AGAIN_SECONDS)
             try:
@@ -36,8 +36,8 @@ class Serving:
                 _log.warning("reconcile.tls: the former certificate is served", error=str(error))
 
 
-def serving(chosen: Reconcile, webhooks: Webhooks | None) -> Serving:
-    """Return how health, metrics and what waits are served.
+def serving(chosen: Reconcile, webhooks: WebhookServer | None) -> Serving:
+    """Return how health, metrics and lists are served.
 
     Another address than loopback is always served with TLS. Raises SettingsError where a
     certificate cannot be read.

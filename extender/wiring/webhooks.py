@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import FastAPI
-from prometheus_client import Counter, Gauge
 from typing_extensions import override
 
 from extender.api.crds import Definition, needs_webhook
@@ -31,12 +30,12 @@ from extender.kube.webhook_clients import Address, WebhookClients
 from extender.runtime.clock import Clock
 from extender.server.connections import Connections
 from extender.server.webhooks import webhooks_app
-from extender.state.queues.snapshot import QueueSnapshot
-from extender.state.queues.store import Queues
+from extender.state.queue.store import Queues
+from extender.state.queue.view import QueueView
 from extender.webhooks.certificates import Bundle
 from extender.webhooks.jobs import by_kind
 from extender.wiring import http
-from extender.wiring.queue import Queue
+from extender.wiring.queue import QueueControllers
 from extender.wiring.reflectors import backoff
 
 KEEP_ALIVE_SECONDS: Final = 120
@@ -50,44 +49,42 @@ def webhooks(
     client: KubeClient,
     *,
     clock: Clock,
-    queue: Queue | None,
-    closed_connections: Counter,
-    handshakes: Gauge,
-) -> "Webhooks | None":
+    queue: QueueControllers | None,
+    connections: Connections,
+) -> "WebhookServer | None":
     """Return the webhooks of a process with that queue, None where they are not wanted."""
     if not wanted(settings):
         return None
     reflectors = [each for each in queue.reflectors if each.kind in _ASKED] if queue else []
     chosen = settings.queue
     kinds = registry.select(chosen.integrations, chosen.external_integrations) if queue else ()
-    queues = KnownQueues(queue.queues.snapshot() if queue else Queues().snapshot(), settings)
+    queues = KnownQueues(queue.queues.view() if queue else Queues().view(), settings)
     app = webhooks_app(by_kind(kinds), queues, ready=lambda: all(r.synced for r in reflectors))
-    connections = Connections(http.FEW, closed_connections, handshakes)
-    return Webhooks(settings.webhooks, client, clock=clock, app=app, connections=connections)
+    return WebhookServer(settings.webhooks, client, clock=clock, app=app, connections=connections)
 
 
 class KnownQueues:
-    """What the webhooks ask about queues, out of the snapshot."""
+    """The facts that the webhooks need, from the queue's view."""
 
-    def __init__(self, snapshot: QueueSnapshot, settings: Settings) -> None:
-        self._snapshot = snapshot
+    def __init__(self, view: QueueView, settings: Settings) -> None:
+        self._view = view
         self._all = settings.queue.manage_jobs_without_queue_name
         self._where = settings.queue.selector()
 
     def has_local_queue(self, namespace: str, name: str) -> bool:
         """Return whether there is a LocalQueue."""
-        return f"{namespace}/{name}" in self._snapshot.local_queues
+        return f"{namespace}/{name}" in self._view.local_queues
 
     def holds_all(self, namespace: str) -> bool:
         """Return whether jobs without a queue name are held in a namespace as well."""
-        found = self._snapshot.namespaces.get(namespace) if self._all else None
+        found = self._view.namespaces.get(namespace) if self._all else None
         return found is not None and matches_selector(self._where, found.labels)
 
 
 def wanted(settings: Settings) -> bool:
     """Return whether to serve: where it is left open, if we have the queue and can be found.
 
-    Without it somebody else has, and CRDs whose conversion we must not take over.
+    Without our queue another controller has one, and the conversion of its CRDs is not ours.
     """
     section = settings.webhooks
     if section.enabled == "auto":
@@ -96,7 +93,7 @@ def wanted(settings: Settings) -> bool:
     return section.enabled
 
 
-class Webhooks:
+class WebhookServer:
     """The server and its certificate; serves from when there is one until it is cancelled."""
 
     def __init__(
@@ -111,12 +108,7 @@ class Webhooks:
         self.tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._has_certificate = asyncio.Event()
         self._server = _Server(
-            http.config(
-                app,
-                host=section.host,
-                port=section.port,
-                keep_alive=KEEP_ALIVE_SECONDS,
-            ),
+            http.config(app, host=section.host, port=section.port, keep_alive=KEEP_ALIVE_SECONDS),
             connections,
             context=self.tls,
         )
@@ -129,7 +121,7 @@ class Webhooks:
         )
         self.certificates = Certificates(
             _source(section, client, clock),
-            tell=callers.tell,
+            publish=callers.publish,
             adopt=self._adopt,
             clock=clock,
             backoff=backoff(0.2, 30.0),
@@ -149,7 +141,7 @@ class Webhooks:
             await self._server.serve()
 
     async def _adopt(self, bundle: Bundle) -> None:
-        """Serve a certificate to whoever connects from now on; return when somebody can."""
+        """Serve a certificate on new connections; return when the port is open."""
         load(self.tls, bundle)
         self._has_certificate.set()
         await self._server.listening.wait()
@@ -187,7 +179,7 @@ class _Server(http.Server):
 
 
 def conversion_gate(settings: Settings, client: KubeClient) -> ConversionGate:
-    """Return what holds the caches back until objects can be read without loss."""
+    """Return the gate that holds the caches back until objects can be read without loss."""
     return ConversionGate(
         WebhookClients(client, _address(settings.webhooks)),
         _converted(),
@@ -207,7 +199,7 @@ def _address(section: Section) -> Address:
 
 @cache
 def _definitions() -> tuple[Definition, ...]:
-    """Return what the API server needs a webhook for; schemas are compared, which takes a while."""
+    """Return the kinds that the API server needs a webhook for; comparing schemas is slow."""
     return tuple(each for each in DEFINITIONS if needs_webhook(each))
 
 
@@ -237,8 +229,8 @@ def _source(section: Section, client: KubeClient, clock: Clock) -> Source:
 
 
 def load(context: ssl.SSLContext, bundle: Bundle) -> None:
-    """Have a context serve a certificate from now on."""
-    # There is no way but through a file. It is readable for us alone, and gone at once.
+    """Load a certificate into a context, which serves it from now on."""
+    # The ssl module loads certificates from files only. This process alone may read the file.
     with tempfile.NamedTemporaryFile(prefix="gang-extender-") as file:
         file.write(bundle.certificate + b"\n" + bundle.key)
         file.flush()

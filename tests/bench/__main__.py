@@ -1,8 +1,9 @@
 """`python -m tests.bench`: the same load for kube-scheduler, without our extender and with it.
 
 Every run has a control plane of its own. Tables go to standard output, progress to standard
-error. Exit code 1 says that a gang of ours was not whole in the end, that a pod of one that
-cannot fit was bound, or that a run failed.
+error. Books of nodes are kept beside each run, apart from what is measured. Exit code 1 says that
+a gang of ours was not whole in the end, that a pod of one that cannot fit was bound, that a node
+was overcommitted, that a pod of ours has two Events about its binding, or that a run failed.
 """
 
 import time
@@ -69,7 +70,13 @@ def main(
             "--without-policies", help="One more column: ours without the admission policies."
         ),
     ] = False,
-    only: Annotated[str, typer.Option(help="Only these sides: plain, ours, open, peer.")] = "",
+    together: Annotated[
+        bool,
+        typer.Option("--together", help="One more column: ours with gang.bindTogether: equal."),
+    ] = False,
+    only: Annotated[
+        str, typer.Option(help="Only these sides: plain, ours, open, together, peer.")
+    ] = "",
     limit: Annotated[float, typer.Option(help="Most seconds of scheduling in a run.")] = 300,
     total: Annotated[float, typer.Option(help="No run begins after so many seconds.")] = 3600,
     json: Annotated[Path | None, typer.Option(help="Write all results there.")] = None,
@@ -97,6 +104,8 @@ def main(
     compared = [sides.plain(), sides.ours(settings, gated=gated)]
     if without_policies:
         compared.append(sides.ours(settings, gated=gated, policies=False))
+    if together:
+        compared.append(sides.ours(settings, gated=gated, together=True))
     if peer:
         if peer_config is None:
             raise typer.BadParameter("--peer needs --peer-config")
@@ -197,7 +206,7 @@ class _Bench:
             console.print(f"FAILED: {sentence}", style="bold red")
 
     def _runs(self, case: Case) -> list[tuple[Side, Case]]:
-        """Return who runs what: where gangs cannot fit, each its own baseline, plain nothing."""
+        """Return each side and what it runs: where gangs cannot fit, its own baseline too."""
         if not case.load.impossible:
             return [(side, case) for side in self._compared]
         others = [side for side in self._compared if side.key != PLAIN]
@@ -205,23 +214,28 @@ class _Bench:
 
     def _measured(self, case: Case, side: Side, number: int) -> Result | None:
         if time.monotonic() > self._deadline:
-            self._tell("left out, the time is up (--total)")
+            self._say("left out, the time is up (--total)")
             return None
         try:
             result = measure(
                 case, side, repeat=number, limits=self._limits, progress=self._progress
             )
-        except (RuntimeError, ExceptionGroup) as error:  # with the logs of the control plane
-            self._tell(f"failed: {error}")
+        except (
+            AssertionError,
+            RuntimeError,
+            ExceptionGroup,
+        ) as error:  # with the logs of the control plane
+            self._say(f"failed: {error}")
             self.failures.append(f"{self._progress.title}: the run failed")
             return None
-        self._tell(
+        self._say(
             f"{result.pods_per_second_from_ready:.0f} pods/s,"
-            f" {result.gangs.whole} of {case.load.gangs} gangs whole, {report.outcome([result])}"
+            f" {result.gangs.whole} of {case.load.gangs} gangs whole, {report.outcome([result])},"
+            f" {report.audited([result])}"
         )
         return result
 
-    def _tell(self, text: str) -> None:
+    def _say(self, text: str) -> None:
         self._progress.say(f"{self._progress.title}: {text}")
 
 

@@ -16,7 +16,8 @@ from typing import Self
 import aiohttp
 import msgspec
 
-from tests.bench.load import NAMESPACE, fits, session
+from tests.bench.load import NAMESPACE, fits
+from tests.harness.sessions import session
 
 _PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _FIELDS = "spec.nodeName!="
@@ -92,7 +93,7 @@ class Arrivals:
             self._loop.run_until_complete(self._task)
         except asyncio.CancelledError:
             return
-        except BaseException as error:  # noqa: BLE001  # told by the next count()
+        except BaseException as error:  # noqa: BLE001  # raised by the next count()
             self._error = error
         finally:
             self._connected.set()

@@ -10,7 +10,6 @@ measures. `create` returns when the API server has stored it all.
 import asyncio
 import dataclasses
 import json
-import ssl
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,8 @@ from typing import Self
 import aiohttp
 
 from extender.resources.quantity import CPU, MEMORY, amount
-from tests.harness import kubeconfig as kubeconfigs
 from tests.harness import objects
+from tests.harness.sessions import session
 
 NAMESPACE = "default"
 _CONNECTIONS = 32
@@ -113,19 +112,6 @@ def create(kubeconfig: Path, load: Load, kind: GroupKind, progress: Progress) ->
     asyncio.run(_create(kubeconfig, load, kind, progress))
 
 
-def session(kubeconfig: Path, *, connections: int = 1) -> aiohttp.ClientSession:
-    """Return an HTTP session with the API server of a kubeconfig of the harness."""
-    config = kubeconfigs.read(kubeconfig)
-    context = ssl.create_default_context(cafile=config.ca)
-    if config.certificate:
-        context.load_cert_chain(config.certificate.certificate, config.certificate.key)
-    return aiohttp.ClientSession(
-        config.server,
-        connector=aiohttp.TCPConnector(limit=connections, ssl=context),
-        timeout=aiohttp.ClientTimeout(total=None),
-    )
-
-
 async def _create(kubeconfig: Path, load: Load, kind: GroupKind, progress: Progress) -> None:
     path = f"namespaces/{NAMESPACE}"
     parts = (
@@ -176,17 +162,17 @@ def _encoded(each: objects.Object) -> bytes:
 
 
 def _counted(progress: Progress, what: str) -> Callable[[int, int], None]:
-    def tell(done: int, total: int) -> None:
+    def count(done: int, total: int) -> None:
         progress(f"created {done} of {total} {what}")
 
-    return tell
+    return count
 
 
 async def _post_all(
     http: aiohttp.ClientSession,
     url: str,
     bodies: Iterable[bytes],
-    tell: Callable[[int, int], None],
+    count: Callable[[int, int], None],
 ) -> None:
     encoded = list(bodies)
     waiting = iter(encoded)
@@ -202,7 +188,7 @@ async def _post_all(
                     raise RuntimeError(f"POST {url}: {answer.status} {await answer.text()}")
                 await answer.read()
             done += 1
-            tell(done, len(encoded))
+            count(done, len(encoded))
 
     async with asyncio.TaskGroup() as workers:
         for _ in range(_CONNECTIONS):

@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.runs import Case, Latency, Result
-from tests.bench.sides import OURS, PLAIN
+from tests.bench.sides import OPEN, OURS, PLAIN, TOGETHER
 
+_MOST_OVERCOMMITS = 10  # of a run that are printed
 _PROCESSES = ("scheduler", "extender", "apiserver", "etcd", "bench")
 
 Value = Callable[[Result], float | None]
@@ -58,14 +59,34 @@ class Comparison:
 
 
 def broken(comparison: Comparison) -> list[str]:
-    """Return, as sentences, what must not be: our gangs that are not whole, or cannot be."""
+    """Return, as sentences, what must not be.
+
+    Our gangs that are not whole, or cannot be; nodes of any run that had more than they have room
+    for; pods of ours with two Events about their one binding.
+    """
     wanted = comparison.case.load.gangs
-    return [
+    gangs = [
         f"{title(comparison.case)}: {result.gangs.whole} of {wanted} gangs are whole, "
         f"{outcome([result])} (repeat {result.repeat})"
-        for result in comparison.of(OURS)
-        if result.gangs.whole < wanted or result.gangs.partial or result.gangs.impossible_bound
+        for side in (OURS, TOGETHER)
+        for result in comparison.of(side)
+        if result.gangs.whole < wanted
+        or result.gangs.partial
+        or result.gangs.impossible_bound
+        or result.ledger.partial
     ]
+    return [*gangs, *(text for each in comparison.results for text in _faults(comparison, each))]
+
+
+def _faults(comparison: Comparison, result: Result) -> list[str]:
+    run = f"{title(comparison.case)}, {result.title}, repeat {result.repeat}"
+    overcommits = result.ledger.overcommits
+    found = [f"{run}: {each}" for each in overcommits[:_MOST_OVERCOMMITS]]
+    if len(overcommits) > len(found):
+        found.append(f"{run}: {len(overcommits) - len(found)} more overcommits")
+    if result.side in {OURS, OPEN, TOGETHER} and result.ledger.repeated_events:
+        found.append(f"{run}: pods with two Events: {result.ledger.repeated_events}")
+    return found
 
 
 def outcome(results: Sequence[Result]) -> str:
@@ -77,6 +98,15 @@ def outcome(results: Sequence[Result]) -> str:
         return partial
     bound = sum(each.gangs.impossible_bound for each in results)
     return f"{partial}, pods bound of gangs that cannot fit: {bound}"
+
+
+def audited(results: Sequence[Result]) -> str:
+    """Return what the books of all these runs say together."""
+    if not results:
+        return "overcommits: unknown"
+    overcommits = sum(len(each.ledger.overcommits) for each in results)
+    collisions = sum(each.ledger.collisions for each in results)
+    return f"overcommits: {overcommits}, collisions: {collisions}"
 
 
 def title(case: Case) -> str:
@@ -178,11 +208,20 @@ def _rows(comparison: Comparison) -> list[Row]:
         Row("gangs partial at once, at most", lambda each: each.gangs.partial_peak),
         Row("pods that cannot fit, bound", _impossible(lambda each: each.gangs.impossible_bound)),
         Row("pods that cannot fit, refused", _impossible(lambda each: each.refused)),
+        Row("overcommits", lambda each: len(each.ledger.overcommits)),
+        Row("collisions", lambda each: each.ledger.collisions),
+        Row("Events Scheduled", lambda each: each.ledger.events),
         Row("gang, first to last pod, ms", _spread),
         Row("filter calls per pod", _filter_calls, "{:.2f}"),
         *_latency_rows("filter", lambda each: each.filter),
         *_latency_rows("bind", lambda each: each.bind),
         *(Row(f"CPU s, {name}", _cpu(name), "{:.1f}") for name in _PROCESSES),
+        Row("CPU s, bench, of it the books", lambda each: each.ledger.cpu_seconds, "{:.1f}"),
+        Row("seconds, last pod to last Event", lambda each: each.ledger.late_seconds, "{:.1f}"),
+        *(
+            Row(f"CPU s until the last Event, {name}", _late_cpu(name), "{:.1f}")
+            for name in _PROCESSES[:-1]
+        ),
         *(Row(f"peak MiB, {name}", _peak(name)) for name in _PROCESSES[:-1]),
     ]
 
@@ -221,6 +260,10 @@ def _filter_calls(result: Result) -> float | None:
 
 def _cpu(process: str) -> Value:
     return lambda result: result.cpu_seconds.get(process)
+
+
+def _late_cpu(process: str) -> Value:
+    return lambda result: result.late_cpu_seconds.get(process)
 
 
 def _peak(process: str) -> Value:

@@ -18,12 +18,14 @@ from typing import Any, Self, cast
 
 from typing_extensions import override
 
-from tests.bench import histogram, load
+from tests.bench import histogram, load, scheduled
 from tests.bench.arrivals import Arrivals
 from tests.bench.gangs import Gangs, at_the_end, judge
 from tests.bench.load import NAMESPACE, Load, Progress, fits
 from tests.bench.meter import Meter
+from tests.bench.scheduled import Written
 from tests.bench.sides import Pages, Running, Settings, Side
+from tests.harness.books.bookkeeper import Bookkeeper
 from tests.harness.client import Api, Object
 from tests.harness.control_plane import ControlPlane
 from tests.harness.process import Component
@@ -65,6 +67,26 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What the books of a run say, and what was written about its pods."""
+
+    overcommits: Sequence[str]
+    """Sentences: each names the pods and their versions."""
+    collisions: int
+    """Pods with a node on which kube-scheduler wrote that it failed to place them."""
+    partial: int
+    """Gangs with some members on nodes at the end."""
+    events: int
+    """Those of the reason Scheduled."""
+    repeated_events: int
+    """Pods with more than one of them."""
+    late_seconds: float
+    """From the last pod to the last of these Events."""
+    cpu_seconds: float
+    """Of the books, in the bench's process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """What one run gave; CPU seconds and MiB by process, times in seconds."""
 
@@ -80,6 +102,9 @@ class Result:
     gangs: Gangs
     cpu_seconds: Mapping[str, float]
     peak_mib: Mapping[str, float]
+    late_cpu_seconds: Mapping[str, float]
+    """The same until the last Event was written."""
+    ledger: Audit
     attempts: float
     filter: Latency | None
     bind: Latency | None
@@ -109,7 +134,7 @@ def measure(case: Case, side: Side, *, repeat: int, limits: Limits, progress: Pr
         with Api(kubeconfig) as api:
             api.apply(side.crds)
             load.create(kubeconfig, case.load, side.kind, progress)
-            with Arrivals(kubeconfig) as arrivals, meter:
+            with Bookkeeper(kubeconfig) as books, Arrivals(kubeconfig) as arrivals, meter:
                 progress("starts the scheduler")
                 running = side.start(control_plane, _client(case.qps))
                 ready = time.monotonic()
@@ -117,10 +142,12 @@ def measure(case: Case, side: Side, *, repeat: int, limits: Limits, progress: Pr
                 times = arrivals.times()
                 time.sleep(2 * _POLL_SECONDS)  # one more sample of the meter
                 pages = running.metrics()
-                notes = _notes(ended, arrivals)
+                written = scheduled.await_written(kubeconfig, len(times))
+                notes = _notes(ended, arrivals, books, written)
                 refused = 0 if ended else _refused(api, case.load, limits, progress)
                 pods = _pods_at_the_end(api, case.load, running, early=bool(ended))
                 strays = arrivals.strays()
+                audit = _audit(case.load, api, books, written, last=max(times.values(), default=0))
         if ended:
             progress(f"{ended}\n{control_plane.tails()}")
     return _result(
@@ -133,8 +160,26 @@ def measure(case: Case, side: Side, *, repeat: int, limits: Limits, progress: Pr
         refused=refused,
         pods=pods,
         meter=meter,
+        written=written,
+        audit=audit,
         pages=pages,
         notes=notes,
+    )
+
+
+def _audit(load: Load, api: Api, books: Bookkeeper, written: Written, *, last: float) -> Audit:
+    cpu = books.cpu_seconds
+    books.settle(api)
+    found = books.ask()
+    sizes = {f"{NAMESPACE}/{gang}": load.size for gang in load.gang_names()}
+    return Audit(
+        overcommits=found.breaches,
+        collisions=len(found.collisions),
+        partial=len(books.partial(sizes)),
+        events=written.count,
+        repeated_events=written.repeated,
+        late_seconds=max(0.0, written.ended - last) if last else 0.0,
+        cpu_seconds=cpu,
     )
 
 
@@ -191,8 +236,12 @@ def _wait(
     return ""
 
 
-def _notes(ended: str, arrivals: Arrivals) -> list[str]:
+def _notes(ended: str, arrivals: Arrivals, books: Bookkeeper, written: Written) -> list[str]:
     notes = [ended] if ended else []
+    if books.gaps:
+        notes.append(f"the books missed events, {books.gaps} times")
+    if not written.in_time:
+        notes.append("Events were still being written when it was waited no longer")
     if arrivals.interruptions:
         notes.append(f"interruptions of the watch: {arrivals.interruptions}")
     return notes
@@ -248,6 +297,8 @@ def _result(
     refused: int,
     pods: Sequence[Object],
     meter: Meter,
+    written: Written,
+    audit: Audit,
     pages: Pages,
     notes: list[str],
 ) -> Result:
@@ -272,6 +323,8 @@ def _result(
             judge(times, size), bound=_names(pods), seen=times.keys() | strays, size=size
         ),
         cpu_seconds=meter.cpu_seconds(min(ready, first), last),
+        late_cpu_seconds=meter.cpu_seconds(min(ready, first), max(last, written.ended)),
+        ledger=audit,
         peak_mib=meter.peak_mib(),
         attempts=histogram.total(pages.scheduler, "scheduler_schedule_attempts_total"),
         filter=_latency(pages.extender, "gang_extender_request_duration_seconds", verb="filter"),

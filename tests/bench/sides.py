@@ -18,7 +18,7 @@ from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import ROOT, GangScheduler
 from tests.harness.process import Component
 
-PLAIN, OURS, OPEN, PEER = "plain", "ours", "open", "peer"
+PLAIN, OURS, OPEN, TOGETHER, PEER = "plain", "ours", "open", "together", "peer"
 CRDS = ROOT / "manifests" / "crds"
 
 Settings = dict[str, Any]
@@ -72,16 +72,23 @@ def plain() -> Side:
 
 
 def ours(
-    settings: Mapping[str, Any] | None = None, *, gated: bool = False, policies: bool = True
+    settings: Mapping[str, Any] | None = None,
+    *,
+    gated: bool = False,
+    policies: bool = True,
+    together: bool = False,
 ) -> Side:
     """Return kube-scheduler with our extender, which gets `settings` as its configuration.
 
     `gated` pods are created behind our scheduling gate, and stay there until their gang fits.
-    Without `policies` the API server evaluates none for what the extender writes.
+    Without `policies` the API server evaluates none for what the extender writes. Equal members may
+    be bound `together`.
     """
     settings = dict(settings or {})
     if gated:
         settings["gang"] = {**settings.get("gang", {}), "ungateWhen": "fits"}
+    if together:
+        settings["gang"] = {**settings.get("gang", {}), "bindTogether": "equal"}
 
     def start(control_plane: ControlPlane, client: Settings) -> Running:
         gang_scheduler = GangScheduler(
@@ -92,9 +99,13 @@ def ours(
         )
         return Running(gang_scheduler.scheduler, gang_scheduler.metrics)
 
-    kinds = ", gated" if gated else "", "" if policies else ", no policies"
+    kinds = (
+        ", gated" if gated else "",
+        "" if policies else ", no policies",
+        ", together" if together else "",
+    )
     kind = GroupKind(gates=(GANG_GATE,) if gated else ())
-    key = OURS if policies else OPEN
+    key = TOGETHER if together else OURS if policies else OPEN
     return Side(key=key, title="".join(("gang-extender", *kinds)), start=start, kind=kind)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from tests.bench.report import (
     Comparison,
     Value,
+    audited,
     cell,
     outcome,
     rate,
@@ -25,14 +26,14 @@ def line(comparison: Comparison) -> str:
     if comparison.case.load.impossible:
         before = [each for each in ours if not each.impossible]
         after = [each for each in ours if each.impossible]
-        who = "gangs that fit, alone → among the others"
-        end = [f"goal {_CHURN_GOAL}", outcome(ours), _NO_PLAIN]
+        what = "gangs that fit, alone → among the others"
+        end = [f"goal {_CHURN_GOAL}", outcome(ours), audited(ours), _NO_PLAIN]
     else:
         before, after = comparison.of(PLAIN), ours
-        who = "kube-scheduler alone → with gang-extender"
-        end = [outcome(ours)]
+        what = "kube-scheduler alone → with gang-extender"
+        end = [outcome(ours), audited(ours)]
     clocks = [_clock(comparison, clock, before=before, after=after) for clock in _CLOCKS]
-    return f"{title(comparison.case)}: {who}: " + "; ".join([*clocks, *end])
+    return f"{title(comparison.case)}: {what}: " + "; ".join([*clocks, *end])
 
 
 def _clock(

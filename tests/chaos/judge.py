@@ -1,4 +1,4 @@
-"""Says of a history what should never have been. Pure: it reads no clock and asks nobody."""
+"""Says of a history what should never have been. Pure: it reads no clock and does no I/O."""
 
 from collections import defaultdict
 from collections.abc import Iterable

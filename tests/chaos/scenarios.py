@@ -29,6 +29,8 @@ from tests.harness.process import Component
 
 SETTLE_SECONDS: Final = 420.0
 _RESTART_SECONDS: Final = 120.0
+_KWOK_SECONDS: Final = 60.0
+"""After how long kwok is started anew where, at the end, a pod has a node and does not run."""
 _MEBIBYTE: Final = 2**20
 POD_GROUPS: Final = "scheduling.x-k8s.io/v1alpha1/podgroups"
 WEATHER: Final = {
@@ -312,24 +314,20 @@ def _clock(outcome: Outcome) -> Iterator[None]:
     outcome.seconds = time.monotonic() - began
 
 
-_KUBELET_SECONDS: Final = 60.0
-"""How long a pod may have a node and not run at the end, before kwok is started anew."""
-
-
 def _settle(world: World, load: Load, submission: _Submission, outcome: Outcome, say: Say) -> None:
     """Wait until everything has ended, and say what should not have been."""
     submission.finish()
     outcome.lost += submission.errors
     outcome.gangs, outcome.jobs = load.gangs, load.jobs
     deadline = time.monotonic() + SETTLE_SECONDS
-    nudge = time.monotonic() + _KUBELET_SECONDS
+    nudge = time.monotonic() + _KWOK_SECONDS
     while (waiting := _unfinished(world, load)) and time.monotonic() < deadline:
         world.restart_ended()
         if time.monotonic() > nudge and world.has_forgotten_pods():
             outcome.figures["restarts of kwok, which had forgotten pods"] = str(
                 world.restart_kwok()
             )
-            nudge = time.monotonic() + _KUBELET_SECONDS
+            nudge = time.monotonic() + _KWOK_SECONDS
         say(f"{len(waiting)} gangs and Jobs have not ended")
         time.sleep(1.0)
     outcome.lost += [f"not ended after {SETTLE_SECONDS:g} s: {each}" for each in waiting]
@@ -394,7 +392,7 @@ def _empty(world: World, load: Load, outcome: Outcome) -> None:
 
 
 def _await_plane(world: World, *, gang: bool = True) -> None:
-    """Wait until what was killed works again, or somebody ended for it was started anew."""
+    """Wait until what was killed works again, or was started anew where it had ended."""
     world.plane.wait_ready(_RESTART_SECONDS)
     if gang:
         world.await_all("the extender is ready", lambda: _gang_ready(world), _RESTART_SECONDS)

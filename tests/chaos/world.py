@@ -25,6 +25,7 @@ RESERVATIONS: Final = (
     "gang_extender_reserved_pods",
     "gang_extender_claims",
 )
+_UNFINISHED: Final = ("Pending", "Running")
 
 
 class World(Started):
@@ -97,14 +98,14 @@ class World(Started):
         return ended
 
     def has_forgotten_pods(self) -> bool:
-        """Return whether a pod has a node and does not run.
+        """Return whether a pod has a node and has not ended.
 
         kwok stands in for the kubelets. It does not try again where an answer of the API server
         that was killed is lost to it; a kubelet does.
         """
         pods = self.witness.last["Pod"].values()
         return any(
-            pod["spec"].get("nodeName") and pod.get("status", {}).get("phase") == "Pending"
+            pod["spec"].get("nodeName") and pod.get("status", {}).get("phase") in _UNFINISHED
             for pod in list(pods)
         )
 

@@ -11,6 +11,7 @@ from tests.cluster.leftovers import gone, sweep
 from tests.cluster.queues import Queues
 from tests.cluster.tenants import EDIT, USER, WRITES, Others, Tenant, bind, may_list
 from tests.harness import objects
+from tests.harness.books.bookkeeper import Bookkeeper
 from tests.harness.client import Api, condition
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
@@ -18,6 +19,11 @@ from tests.harness.reconciler import Reconciler
 
 LONG = 120.0
 """Seconds: a thousand pods take a slow machine long to delete."""
+
+MOST_COLLISIONS = 0
+"""In a test that has no mark `collisions`."""
+IN_CACHE = "is in the cache, so can't be assumed"
+"""What kube-scheduler says where it sees a pod on a node in the middle of its cycle."""
 
 
 class NodeFactory(Protocol):
@@ -41,6 +47,37 @@ def api(control_plane: ControlPlane) -> Iterator[Api]:
     """The API server, with all rights."""
     with Api(control_plane.admin_kubeconfig) as api:
         yield api
+
+
+@pytest.fixture(scope="module")
+def books(control_plane: ControlPlane) -> Iterator[Bookkeeper]:
+    """Books of what is on the nodes of the control plane, apart from the extender's own."""
+    with Bookkeeper(control_plane.admin_kubeconfig) as books:
+        yield books
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_overcommitted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test in which a scheduler put more on a node than it has, at any event.
+
+    `@pytest.mark.overcommits(why)` allows that, and `@pytest.mark.collisions(most)` so many pods
+    that were bound while kube-scheduler tried them. Where a bind call got no answer, or another
+    client was faster, kube-scheduler writes its failure on a pod with a node too: no collision.
+    """
+    if "control_plane" not in request.fixturenames:
+        yield
+        return
+    books: Bookkeeper = request.getfixturevalue("books")
+    api: Api = request.getfixturevalue("api")
+    yield
+    books.settle(api)
+    found = books.ask()
+    if request.node.get_closest_marker("overcommits") is None:
+        assert found.breaches == []
+    mark = request.node.get_closest_marker("collisions")
+    most = mark.args[0] if mark else MOST_COLLISIONS
+    collided = [each for each in found.collisions if IN_CACHE in each]
+    assert len(collided) <= most, collided
 
 
 @pytest.fixture(scope="session")
@@ -83,7 +120,7 @@ def aging_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
 
 @pytest.fixture(scope="session")
 def strict_gang(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """A pair, for pods with schedulerName `strict`, in which nobody passes anybody."""
+    """A pair, for pods with schedulerName `strict`, in which no group passes another."""
     scheduler = GangScheduler(
         control_plane,
         name="strict",
@@ -105,7 +142,7 @@ def reconciler(control_plane: ControlPlane) -> Iterator[Reconciler]:
 
 
 def emptied(api: Api, nodes: Collection[str]) -> bool:
-    """Delete what is on nodes, whoever wants to see it first; return whether nothing was left."""
+    """Delete what is on nodes, whatever finalizers it has; return whether nothing was left."""
     pods = [pod for pod in api.list("pods") if pod["spec"].get("nodeName") in nodes]
     return gone(api, "pods", pods)
 

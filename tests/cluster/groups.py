@@ -1,4 +1,4 @@
-"""Reads what is told of the PodGroups of one namespace."""
+"""Reads the status, the Events and the metrics of the PodGroups of one namespace."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ SECONDS = 30
 
 
 class Groups:
-    """What is told of the PodGroups of one namespace."""
+    """The status, the Events and the metrics of the PodGroups of one namespace."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
@@ -20,7 +20,7 @@ class Groups:
         status: Object = self._api.get(POD_GROUPS, name, self._namespace).get("status", {})
         return status
 
-    def told(self, name: str = "g", kind: str = "Scheduled") -> tuple[str, str, str]:
+    def reported(self, name: str = "g", kind: str = "Scheduled") -> tuple[str, str, str]:
         """Return status, reason and message of a condition."""
         for each in self.status(name).get("conditions", ()):
             if each["type"] == kind:
@@ -39,24 +39,26 @@ class Groups:
         except AssertionError:
             raise AssertionError(f"{name} is not {want} but {self.status(name)}") from None
 
-    def await_told(self, reason: str, message: str, name: str = "g") -> None:
-        """Wait until the group is told to be unscheduled for a reason."""
+    def await_reported(self, reason: str, message: str, name: str = "g") -> None:
+        """Wait until the condition Scheduled is false for a reason."""
         want = "False", reason, message
-        told: list[object] = []
+        reported: list[object] = []
 
         def reached() -> bool:
-            told[:] = [self.told(name)]
-            return told == [want]
+            reported[:] = [self.reported(name)]
+            return reported == [want]
 
         try:
-            self._api.wait_for(f"{name} is told to be {want}", reached, SECONDS)
+            self._api.wait_for(f"{name} is reported to be {want}", reached, SECONDS)
         except AssertionError:
-            raise AssertionError(f"not {want} is told, but {told}") from None
+            raise AssertionError(f"not {want} is reported, but {reported}") from None
 
     def await_reason(self, reason: str, name: str = "g") -> None:
-        """Wait until the group is told to be unscheduled for a reason, whatever the numbers."""
+        """Wait until the condition Scheduled is false for a reason, with any numbers."""
         self._api.wait_for(
-            f"{name} is told {reason}", lambda: self.told(name)[:2] == ("False", reason), SECONDS
+            f"{name} has the reason {reason}",
+            lambda: self.reported(name)[:2] == ("False", reason),
+            SECONDS,
         )
 
     def events(self, name: str = "g") -> list[Object]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import httpx
@@ -24,7 +25,7 @@ _GROUPS: Final = (
 _PATIENCE: Final = 120.0
 """Seconds for each kind: a thousand pods take a slow machine long."""
 _IN_ORDER: Final = (*_JOBS, "kueue.x-k8s.io/v1beta2/workloads", *_GROUPS, "pods")
-"""Jobs first: whoever looks after them would make the others anew."""
+"""Jobs first: their controllers would make the others anew."""
 
 
 def sweep(api: Api, namespace: str) -> None:
@@ -32,10 +33,14 @@ def sweep(api: Api, namespace: str) -> None:
 
     The namespace controller waits for five seconds before it begins, and then for the last pod.
     """
-    api.delete("namespaces", namespace)  # from here on nobody can create anything in it
+    api.delete("namespaces", namespace)  # from here on nothing can be created in it
+
+    def none_left(resource: str) -> bool:
+        return gone(api, resource, left(api, resource, namespace))
+
     for resource in _IN_ORDER:
         what = f"no {resource} are left in {namespace}"
-        api.wait_for(what, lambda of=resource: gone(api, of, left(api, of, namespace)), _PATIENCE)
+        api.wait_for(what, partial(none_left, resource), _PATIENCE)
 
 
 def left(api: Api, resource: str, namespace: str | None = None) -> list[Object]:
@@ -49,7 +54,7 @@ def left(api: Api, resource: str, namespace: str | None = None) -> list[Object]:
 
 
 def gone(api: Api, resource: str, objects: Collection[Object]) -> bool:
-    """Delete objects, whoever wants to see it first; return whether there were none."""
+    """Delete objects, whatever finalizers they have; return whether there were none."""
     for meta in (each["metadata"] for each in objects):
         name, namespace = meta["name"], meta["namespace"]
         api.delete(resource, name, namespace, grace_seconds=0)

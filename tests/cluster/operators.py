@@ -1,4 +1,4 @@
-"""Stand-ins for the operators of other kinds: they make the pods of a job and tell how it goes.
+"""Stand-ins for the operators of other kinds: they make the pods of a job and write its status.
 
 They do what those do that are not here, and no more: pods while the job is not suspended, none
 while it is, and the status that the real operator would write. A JobSet goes on with the Jobs that
@@ -40,7 +40,7 @@ KINDS = {
 
 
 class Operator:
-    """Whoever looks after one job of one of these kinds."""
+    """The operator of one job of one of these kinds."""
 
     def __init__(self, api: Api, job: Object) -> None:
         self._api = api
@@ -71,7 +71,7 @@ class Operator:
         return value is True
 
     def start(self) -> list[Object]:
-        """Make what its templates ask for once it may run, tell of it, and return what was made."""
+        """Make what the templates ask for once it may run; write the status; return these."""
         self._api.wait_for("it may run", lambda: not self.suspended, SECONDS)
         job = self.job
         if self._kind.templates != "jobs":
@@ -84,7 +84,7 @@ class Operator:
                 "ownerReferences": [self._owner],
             }
             self._api.create(each)
-        self.tell(_running(job, self._kind, self._done))
+        self.report(_running(job, self._kind, self._done))
         return made
 
     def _has_pods(self) -> bool:
@@ -92,7 +92,7 @@ class Operator:
         return any(self._owner in pod["metadata"].get("ownerReferences", []) for pod in pods)
 
     def succeed(self, role: str) -> None:
-        """End the next pod of a role, or all of the next Job of a JobSet, and tell of it."""
+        """End the next pod of a role, or all of the next Job of a JobSet, and write the status."""
         namespace = self._meta["namespace"]
         name = f"{self._meta['name']}-{role.lower()}-{self._done[role]}"
         pods = [name]
@@ -105,14 +105,14 @@ class Operator:
         if self._kind.templates == "jobs":
             self._api.wait_for(f"{name} is complete", lambda: self._is_complete(name), SECONDS)
         self._done[role] += 1
-        self.tell(_running(self.job, self._kind, self._done))
+        self.report(_running(self.job, self._kind, self._done))
 
     def _is_complete(self, name: str) -> bool:
         status = self._api.get("batch/v1/jobs", name, self._meta["namespace"])["status"]
         return any(each["type"] == "Complete" for each in status.get("conditions", []))
 
     def stop(self) -> None:
-        """Delete what there is of it, but for Jobs that are done, and tell that nothing runs."""
+        """Delete what there is of it, but for Jobs that are done, and write the status."""
         namespace = self._meta["namespace"]
         for resource in ("pods", "batch/v1/jobs"):
             for each in self._api.list(resource, namespace):
@@ -120,17 +120,17 @@ class Operator:
                 ended = resource != "pods" and self._is_complete(name)
                 if self._owner in owners and not ended:
                     self._api.delete(resource, name, namespace)
-        self.tell(_idle(self.job, self._kind, self._done))
+        self.report(_idle(self.job, self._kind, self._done))
 
     def finish(self) -> None:
-        """Tell that it has succeeded, and delete its pods."""
+        """Write that it has succeeded, and delete its pods."""
         self.stop()
         if self._kind.templates == "cluster":
-            return self.tell({"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"})
+            return self.report({"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"})
         word = "Completed" if self._kind.templates == "jobs" else "Succeeded"
-        return self.tell({"conditions": [{"type": word, "status": "True", "message": "done"}]})
+        return self.report({"conditions": [{"type": word, "status": "True", "message": "done"}]})
 
-    def tell(self, status: Mapping[str, Any]) -> None:
+    def report(self, status: Mapping[str, Any]) -> None:
         """Write the status."""
         name, namespace = self._meta["name"], self._meta["namespace"]
         body = {"status": status}
@@ -157,7 +157,7 @@ def _jobs(job: Object, done: Mapping[str, int]) -> list[Object]:
 def _job_spec(source: Object) -> Object:
     pods = source["template"]
     meta = pods.get("metadata", {})
-    # They run until somebody ends them; KWOK would end pods of Jobs after a second.
+    # They run until a test ends them; KWOK would end pods of Jobs after a second.
     stays = {**meta, "annotations": {RUN_FOR: "1h", **meta.get("annotations", {})}}
     template = {"metadata": stays, "spec": {"restartPolicy": "Never", **pods["spec"]}}
     return {**source, "suspend": False, "template": template}
@@ -199,7 +199,7 @@ def _running(job: Object, kind: Kind, done: Mapping[str, int]) -> Object:
     if kind.templates == "cluster":
         return {"jobDeploymentStatus": "Running", "rayClusterStatus": {"state": "ready"}}
     if kind.templates == "jobs":
-        return _told_of_jobs(job, done, active=True)
+        return _reported_of_jobs(job, done, active=True)
     counts = {role: spec.get("replicas", 1) for role, spec in job["spec"][kind.field].items()}
     return {
         "conditions": [{"type": "Running", "status": "True"}],
@@ -214,7 +214,7 @@ def _idle(job: Object, kind: Kind, done: Mapping[str, int]) -> Object:
     if kind.templates == "cluster":
         return {"jobDeploymentStatus": "Suspended", "rayClusterStatus": None}
     if kind.templates == "jobs":
-        return _told_of_jobs(job, done, active=False)
+        return _reported_of_jobs(job, done, active=False)
     counted = {"succeeded": None} if job["kind"] == "MPIJob" else {}
     return {
         "conditions": [
@@ -225,10 +225,10 @@ def _idle(job: Object, kind: Kind, done: Mapping[str, int]) -> Object:
     }
 
 
-def _told_of_jobs(job: Object, done: Mapping[str, int], *, active: bool) -> Object:
-    told = []
+def _reported_of_jobs(job: Object, done: Mapping[str, int], *, active: bool) -> Object:
+    reported = []
     for each in job["spec"]["replicatedJobs"]:
         left = each.get("replicas", 1) - done[each["name"]]
         counts = {"active": left if active else 0, "succeeded": done[each["name"]], "ready": 0}
-        told.append({"name": each["name"], **counts, "failed": 0, "suspended": 0})
-    return {"replicatedJobsStatus": told}
+        reported.append({"name": each["name"], **counts, "failed": 0, "suspended": 0})
+    return {"replicatedJobsStatus": reported}

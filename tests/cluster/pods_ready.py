@@ -27,7 +27,8 @@ def await_count(queues: Queues, job: str, least: int) -> None:
     """Wait until a job was sent back so many times."""
 
     def sent_back() -> bool:
-        return status_of(queues, job).get("requeueState", {}).get("count", 0) >= least
+        count: int = status_of(queues, job).get("requeueState", {}).get("count", 0)
+        return count >= least
 
     queues.api.wait_for(f"{job} was sent back {least} times", sent_back, timeout=SECONDS)
 

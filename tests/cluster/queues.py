@@ -1,6 +1,7 @@
 """Queues of a test: flavors and ClusterQueues that go with it, and what became of its jobs."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -124,7 +125,7 @@ class Queues:
         """Wait until all these jobs run: a job is changed after its workload is admitted."""
         for job in jobs:
             self.await_admitted(job)
-            self.api.wait_for(f"{job} is started", lambda name=job: not self.is_suspended(name))
+            self.api.wait_for(f"{job} is started", partial(self.has_started, job))
 
     def await_finished(self, *jobs: str, timeout: float = 30) -> None:
         """Wait until all these jobs have ended."""
@@ -138,6 +139,10 @@ class Queues:
             index = pod["metadata"]["labels"].get("batch.kubernetes.io/job-completion-index")
             if not indexes or index in indexes:
                 self.api.patch("pods", pod["metadata"]["name"], self.namespace, body=ends)
+
+    def has_started(self, job: str) -> bool:
+        """Return whether a Job is suspended no more."""
+        return not self.is_suspended(job)
 
     def is_suspended(self, job: str) -> bool:
         """Return whether a Job is suspended."""
@@ -156,11 +161,11 @@ class Queues:
         self._await_activity(cluster_queue, "False", reason)
 
     def _await_activity(self, cluster_queue: str, status: str, reason: str) -> None:
-        def told() -> bool:
+        def reported() -> bool:
             found = condition(self.api.get(f"{API}/clusterqueues", cluster_queue), "Active")
             return (found.get("status"), found.get("reason")) == (status, reason)
 
-        self.api.wait_for(f"{cluster_queue} is Active={status}, {reason}", told)
+        self.api.wait_for(f"{cluster_queue} is Active={status}, {reason}", reported)
 
     def clean(self) -> None:
         """Delete what is cluster-wide."""

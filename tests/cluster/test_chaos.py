@@ -1,4 +1,9 @@
-"""The scenarios of `make chaos` in short: whatever fails, nothing is lost."""
+"""The scenarios of `make chaos` in short: whatever fails, nothing is lost.
+
+`make test` plays a small compaction, for which there is no other test. What the others do once is
+proven elsewhere: kills in `test_restarts` and `test_queue_faults`, leadership in `test_election`,
+SIGTERM in `test_stopping`.
+"""
 
 from collections.abc import Callable
 
@@ -7,10 +12,12 @@ import pytest
 from tests.chaos import report, scenarios
 from tests.chaos.load import Load
 from tests.chaos.scenarios import Outcome
+from tests.tiers import LONG
 
 pytestmark = pytest.mark.timeout(900)
 
 LOAD = Load(gangs=8, jobs=30, seed=1)
+SMALL = Load(gangs=3, jobs=9, seed=1)
 CHURN_SECONDS = 120.0
 
 
@@ -21,15 +28,18 @@ def _say(text: str) -> None:
 @pytest.mark.parametrize(
     "scenario",
     [
-        pytest.param(lambda: scenarios.kills(LOAD, 10, _say), id="kills"),
-        pytest.param(lambda: scenarios.unreliable_api(LOAD, _say), id="unreliable API server"),
-        pytest.param(lambda: scenarios.leadership(LOAD, 3, _say), id="leadership"),
-        pytest.param(lambda: scenarios.compaction(LOAD, 2, _say), id="compaction"),
-        pytest.param(lambda: scenarios.sigterm(300, _say), id="SIGTERM"),
-        pytest.param(lambda: scenarios.churn(CHURN_SECONDS, _say), id="churn"),
+        pytest.param(lambda: scenarios.kills(LOAD, 10, _say), id="kills", marks=LONG),
+        pytest.param(
+            lambda: scenarios.unreliable_api(LOAD, _say), id="unreliable API server", marks=LONG
+        ),
+        pytest.param(lambda: scenarios.leadership(LOAD, 3, _say), id="leadership", marks=LONG),
+        pytest.param(lambda: scenarios.compaction(SMALL, 1, _say), id="one compaction"),
+        pytest.param(lambda: scenarios.compaction(LOAD, 2, _say), id="compactions", marks=LONG),
+        pytest.param(lambda: scenarios.sigterm(300, _say), id="SIGTERM", marks=LONG),
+        pytest.param(lambda: scenarios.churn(CHURN_SECONDS, _say), id="churn", marks=LONG),
     ],
 )
-def test_nothing_is_lost_by(scenario: Callable[[], Outcome]) -> None:
+def test_nothing_is_lost_whatever_fails(scenario: Callable[[], Outcome]) -> None:
     outcome = scenario()
     print("\n".join(report.of_one(outcome)))
     assert outcome.lost == []

@@ -12,15 +12,13 @@ from uuid import uuid4
 import pytest
 
 from extender.jobs.registry import builtin
-from extender.jobs.steps import start_steps, stop_steps
 from extender.jobs.templates import Placement, same
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.errors import InvalidError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.queues import JobWriter
-from extender.state.claims import Grant
-from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
+from extender.state.cluster.records import ConditionInfo, Grant, PodGroupInfo, PodGroupStatusInfo
 from tests.cluster.alone import alone
 from tests.cluster.served import CRDS
 from tests.harness import objects
@@ -182,7 +180,7 @@ def gated(namespace: str, **more: Any) -> Object:
 
 
 @pytest.mark.parametrize(("changes", "field"), EXTENDER_MAY_NOT.values(), ids=EXTENDER_MAY_NOT)
-def test_the_extender_may_not_change_of_a_pod(
+def test_the_extender_may_not_change_other_fields_of_a_pod(
     api: Api, extender: Api, namespace: str, changes: Sequence[Object], field: str
 ) -> None:
     before = api.create(gated(namespace))
@@ -246,15 +244,15 @@ def test_the_extenders_bindings_bring_nothing_along(
 def test_other_verbs_are_refused(
     api: Api, extender: Api, reconciler: Api, namespace: str, account: str
 ) -> None:
-    who = {EXTENDER: extender, RECONCILER: reconciler}[account]
+    account_api = {EXTENDER: extender, RECONCILER: reconciler}[account]
     api.create(objects.pod("p", namespace=namespace))
     with pytest.raises(ApiError, match="CREATE of pods is not its own"):
-        who.create(objects.pod("mine", namespace=namespace))
+        account_api.create(objects.pod("mine", namespace=namespace))
     with pytest.raises(ApiError, match="ValidatingAdmissionPolicy"):
-        who.delete("pods", "p", namespace)
+        account_api.delete("pods", "p", namespace)
     debug = {"ephemeralContainers": [{"name": "x", "image": "evil"}]}
     with pytest.raises(ApiError, match="of pods/ephemeralcontainers is not its own"):
-        who.patch(
+        account_api.patch(
             "pods",
             "p",
             namespace,
@@ -330,7 +328,7 @@ RECONCILER_MAY_NOT = {
 
 
 @pytest.mark.parametrize(("changes", "field"), RECONCILER_MAY_NOT.values(), ids=RECONCILER_MAY_NOT)
-def test_the_reconciler_may_not_change_of_a_pod(
+def test_the_reconciler_may_not_change_other_fields_of_a_pod(
     api: Api, reconciler: Api, namespace: str, changes: Sequence[Object], field: str
 ) -> None:
     api.create(gated(namespace, **{QUEUE: "q"}))
@@ -349,7 +347,7 @@ def test_the_reconciler_lets_pods_of_queues_go_and_no_others(
     stored = api.create(gated(namespace, **{QUEUE: "q"}))
     job = builtin()["pod"].wrap(deepcopy(stored))
     [name] = [each.name for each in job.pod_sets()]
-    [step] = start_steps(job, [placement(name)])
+    [step] = job.start_steps([placement(name)])
     reconciler.patch("pods", "p", namespace, body=step.patch)
     found = api.get("pods", "p", namespace)
     assert [each["name"] for each in found["spec"]["schedulingGates"]] == [
@@ -414,9 +412,8 @@ def test_the_reconciler_starts_and_stops_jobs(
     resource, stored = stored_job(api, kind, namespace)
     wrap = builtin()[kind].wrap
     before = wrap(deepcopy(stored)).pod_sets()
-    steps = start_steps(wrap(deepcopy(stored)), [placement(each.name) for each in before])
-    for step in steps:
-        started = reconciler.patch(resource, "work", namespace, body=step.patch)
+    steps = wrap(deepcopy(stored)).start_steps([placement(each.name) for each in before])
+    started = [reconciler.patch(resource, "work", namespace, body=x.patch) for x in steps][-1]
     assert not wrap(deepcopy(started)).is_suspended()
     assert wrap(deepcopy(started)).pod_sets() != before
 
@@ -425,7 +422,7 @@ def test_the_reconciler_starts_and_stops_jobs(
         at = {"status": {"startTime": "2026-11-22T00:00:00Z"}}
         started = api.patch(resource, "work", namespace, body=at, subresource="status")
     for _ in range(2):
-        for step in stop_steps(wrap(deepcopy(started)), before):
+        for step in wrap(deepcopy(started)).stop_steps(before):
             started = reconciler.patch(
                 resource, "work", namespace, body=step.patch, subresource=step.subresource
             )
@@ -471,7 +468,7 @@ OTHER_FIELDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_reconciler_may_not_change_of_a_job(
+def test_the_reconciler_may_not_change_other_fields_of_a_job(
     api: Api, reconciler: Api, namespace: str, kind: str
 ) -> None:
     resource, _ = stored_job(api, kind, namespace)
@@ -529,7 +526,7 @@ def test_the_reconciler_may_not_give_itself_quota(api: Api, reconciler: Api) -> 
         reconciler.create({**queue, "metadata": {"name": "mine"}})
 
 
-def test_the_reconciler_may_not_change_of_a_crd(api: Api, reconciler: Api) -> None:
+def test_the_reconciler_may_not_change_other_fields_of_a_crd(api: Api, reconciler: Api) -> None:
     name = "clusterqueues.kueue.x-k8s.io"
     client = {"url": "https://127.0.0.1:1/convert"}
     webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
@@ -626,12 +623,12 @@ def test_the_reconciler_writes_the_status_of_any_pod_group(
     body = objects.pod_group("g", 2, namespace=namespace, api_version=f"{group}/v1alpha1")
     found = stored_group(api.create(body))
     said = ConditionInfo("Scheduled", "False", "NotEnoughPods", "1 of 2 pods", 1.0)
-    told = PodGroupStatusInfo(
+    reported = PodGroupStatusInfo(
         phase="Pending", occupied_by="ns/j", scheduled=1, started=1.0, conditions=(said,)
     )
 
     async def write(client: KubeClient) -> None:
-        await PodGroupWriter(client).apply_status(found, told)
+        await PodGroupWriter(client).apply_status(found, reported)
 
     as_reconciler(write)
     status = api.get(f"{group}/v1alpha1/podgroups", "g", namespace)["status"]
@@ -664,7 +661,7 @@ GROUP_CHANGES = {
 
 
 @pytest.mark.parametrize(("change", "field"), GROUP_CHANGES.values(), ids=GROUP_CHANGES)
-def test_the_reconciler_may_not_change_of_a_pod_group_that_it_made(
+def test_the_reconciler_may_not_change_other_fields_of_a_pod_group_that_it_made(
     reconciler: Api, as_reconciler: Write, namespace: str, change: Object, field: str
 ) -> None:
     as_reconciler(making(namespace, 2))
@@ -691,7 +688,9 @@ def test_the_reconciler_makes_no_other_pod_groups_and_deletes_none(
         reconciler.delete(POD_GROUPS, "made", namespace)
 
 
-def test_the_reconciler_may_not_change_of_a_status(api: Api, reconciler: Api, group: str) -> None:
+def test_the_reconciler_may_not_change_other_fields_of_a_status(
+    api: Api, reconciler: Api, group: str
+) -> None:
     def say(*changes: Object) -> str:
         return refused(reconciler, POD_GROUPS, "g", group, *changes, subresource="status")
 
@@ -706,9 +705,9 @@ def test_room_is_kept_by_the_reconciler_alone_and_for_groups_that_it_made(
 ) -> None:
     as_reconciler(making(group, 2))
 
-    def say(who: Api, cpu: str, name: str = "made") -> str:
+    def say(account_api: Api, cpu: str, name: str = "made") -> str:
         change = put("/status", {"grantedRoom": {"nodes": {"n": {"cpu": cpu}}}})
-        return refused(who, POD_GROUPS, name, group, change, subresource="status")
+        return refused(account_api, POD_GROUPS, name, group, change, subresource="status")
 
     def stored() -> bool:
         say(reconciler, "1")

@@ -166,7 +166,7 @@ WANT_STATUS_REFUSED: dict[str, tuple[Any, str]] = {
                 {
                     "type": "Scheduled",
                     "status": status,
-                    "reason": "Told",
+                    "reason": "Reported",
                     "message": "",
                     "lastTransitionTime": "2026-11-21T08:54:00Z",
                 }
@@ -243,7 +243,7 @@ WANT_PODS = {
 
 def test_every_sample_is_looked_at() -> None:
     """Those of the queue are looked at with the queue's kinds."""
-    samples = (MANIFESTS / "samples").iterdir()
+    samples = (MANIFESTS / "samples").glob("*.yaml")
 
     assert {path.name for path in samples if QUEUE not in path.read_text()} == set(WANT_PODS)
 
@@ -276,7 +276,7 @@ WANT_GATES: dict[str, tuple[Object, list[dict[str, str]]]] = {
 
 
 @pytest.mark.usefixtures("gate_policy")
-def test_the_policy_gates_new_members_and_nobody_else(api: Api, namespace: str) -> None:
+def test_the_policy_gates_new_members_and_no_other_pods(api: Api, namespace: str) -> None:
     for number, (sentence, (pod, want)) in enumerate(WANT_GATES.items()):
         named = {**pod["metadata"], "name": f"p-{number}", "namespace": namespace}
 
@@ -290,6 +290,7 @@ MAY = {
     ("", "nodes", ""): {"list", "watch"},
     ("", "pods", "status"): set(),
     ("", "events", ""): set(),
+    ("events.k8s.io", "events", ""): {"create"},
     ("scheduling.x-k8s.io", "podgroups", ""): {"list", "watch"},
     ("scheduling.x-k8s.io", "podgroups", "status"): {"patch"},
     ("batch", "jobs", ""): {"list", "watch"},
@@ -337,15 +338,15 @@ RECONCILER_MAY = {
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete")
 
 
-@pytest.mark.parametrize("who", ["service account", "client certificate"])
+@pytest.mark.parametrize("identity", ["service account", "client certificate"])
 def test_the_extender_may_do_what_it_needs_and_no_more(
-    control_plane: ControlPlane, api: Api, who: str
+    control_plane: ControlPlane, api: Api, identity: str
 ) -> None:
     api.apply(MANIFESTS / "namespace.yaml")
     api.apply(MANIFESTS / "rbac")
     kubeconfig = (
         control_plane.service_account_kubeconfig("gang-extender-system", "gang-extender")
-        if who == "service account"
+        if identity == "service account"
         else control_plane.kubeconfig("gang-extender")
     )
 

@@ -16,6 +16,8 @@ from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE, SERVICE_ACCOUNT, GangScheduler, install
 from tests.harness.process import Component, free_port
+from tests.harness.started import fetch
+from tests.tiers import LONG, long_but_for
 
 ACCOUNTS = {"serve": "gang-extender", "reconcile": "gang-reconciler"}
 BRIEF = "brief"
@@ -53,13 +55,13 @@ def start(control_plane: ControlPlane) -> Iterator[Start]:
 
 def page(process: Component, path: str) -> tuple[int, str]:
     try:
-        answer = httpx.get(f"{process.url}{path}", trust_env=False)
+        answer = fetch(f"{process.url}{path}")
     except httpx.TransportError as error:
         return 0, str(error)
     return answer.status_code, answer.text
 
 
-@pytest.mark.parametrize("command", ACCOUNTS)
+@pytest.mark.parametrize("command", long_but_for(ACCOUNTS, "serve"))
 def test_a_token_that_the_server_does_not_know_is_replaced(
     command: str, control_plane: ControlPlane, api: Api, start: Start, tmp_path: Path
 ) -> None:
@@ -115,6 +117,7 @@ def test_a_certificate_that_ended_is_renewed_in_place(
         gang.stop()
 
 
+@LONG
 @pytest.mark.timeout(300)
 def test_a_watch_without_events_stays_fresh(
     control_plane: ControlPlane, api: Api, start: Start

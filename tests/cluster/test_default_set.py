@@ -131,7 +131,7 @@ def test_requests_of_ours_have_priority_levels_of_their_own(
         with Api(kubeconfig) as caller:
             try:
                 headers = caller.request("GET", path).headers
-            except ApiError as error:  # it may not, or there is none; it was told apart before
+            except ApiError as error:  # it may not, or there is none: the status above says which
                 headers = error.headers
         return uids[headers["X-Kubernetes-PF-FlowSchema-UID"]], (
             uids[headers["X-Kubernetes-PF-PriorityLevel-UID"]]

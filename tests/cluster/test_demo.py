@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.harness.gang_scheduler import ROOT
+from tests.tiers import LONG
 
 DEMO = (sys.executable, "-m", "extender", "demo")
 SECONDS = 150
@@ -46,7 +47,8 @@ def cells(output: str) -> list[list[str]]:
     return rows
 
 
-def test_the_story_is_told_and_every_step_is_as_expected() -> None:
+@LONG
+def test_the_story_ends_and_every_step_is_as_expected() -> None:
     done = run(*DEMO)
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -56,7 +58,7 @@ def test_the_story_is_told_and_every_step_is_as_expected() -> None:
     seen = {(scene, step): seen for scene, step, _, seen, *_ in rows}
     assert seen["1", "nginx runs"] == "4 Running, 2 Pending"
     assert seen["2", "nginx waits"] == "0 Running, 6 Pending"
-    assert seen["2", "kubectl describe tells why"].startswith("3 of the 4 pods")
+    assert seen["2", "kubectl describe says why"].startswith("3 of the 4 pods")
     assert seen["2", "nginx runs"] == "4 Running, 2 Pending"
     assert seen["3a", "and so it stays"] == "blue 3 of 4, green 3 of 4"
     assert seen["3b", "nodes were given to"] in {
@@ -70,7 +72,7 @@ def test_the_story_is_told_and_every_step_is_as_expected() -> None:
     waits = "second" if seen["4a", "quota is given to one"].startswith("first") else "first"
     assert seen["4a", f"why {waits} waits"] == "WaitingForQuota, 3 more needed"
     assert seen["4a", f"{waits} stays suspended"] == f"{waits} Waiting, its pods: none"
-    assert seen["4b", "its PodGroup tells why it waits"] == "NeverFits"
+    assert seen["4b", "its PodGroup says why it waits"] == "NeverFits"
     assert seen["4b", "no pod of it starts alone"] == "0 Running, 4 Pending"
     assert seen["4b", "why train waits"] == "WaitingForQuota, 6 more needed"
     assert seen["4b", "quota was given to"] == "train, then urgent, then train"
@@ -93,12 +95,13 @@ def test_the_story_is_told_and_every_step_is_as_expected() -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Children that SIGINT ends: whoever runs the tests in the background has it ignored."""
+    """Children that SIGINT ends: a shell that runs the tests in the background ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
+@LONG
 @pytest.mark.usefixtures("interruptible")
 def test_interrupted_it_exits_with_130_and_leaves_nothing() -> None:
     with subprocess.Popen(

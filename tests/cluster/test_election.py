@@ -15,17 +15,19 @@ from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE
 from tests.harness.reconciler import Reconciler
+from tests.harness.started import fetch, metrics
+from tests.tiers import long_but_for
 
 LEASES = "coordination.k8s.io/v1/leases"
 LEASE = "gang-extender-reconciler"
 QUICK = {"reconcile": {"leaseSeconds": 6, "renewSeconds": 4, "retrySeconds": 0.3}}
 
 
-@pytest.fixture
-def pair(
+@pytest.fixture(scope="module")
+def replicas(
     control_plane: ControlPlane, api: Api, reconciler: Reconciler
 ) -> Iterator[tuple[Reconciler, Reconciler]]:
-    """Two replicas: the first leads. The one of the other tests, which asks nobody, rests."""
+    """Two replicas. The one of the other tests, which runs no election, rests."""
     reconciler.stop()
     first = Reconciler(control_plane, name="first", settings=QUICK)
     first.wait_leading()
@@ -37,11 +39,27 @@ def pair(
     reconciler.start()
 
 
+@pytest.fixture
+def pair(
+    control_plane: ControlPlane, replicas: tuple[Reconciler, Reconciler]
+) -> tuple[Reconciler, Reconciler]:
+    """Both replicas: the one that leads, and one that never has since it started."""
+    for each in replicas:
+        if not each.process.running:
+            each.process.start()
+        each.wait_ready()
+    control_plane.wait_until(
+        "one leads", lambda: [each.leads for each in replicas].count(True) == 1
+    )
+    first, second = replicas
+    return (first, second) if first.leads else (second, first)
+
+
 def holder(api: Api) -> str:
     return str(api.get(LEASES, LEASE, NAMESPACE)["spec"].get("holderIdentity") or "")
 
 
-@pytest.mark.parametrize("end", ["kill", "stop"])
+@pytest.mark.parametrize("end", long_but_for(["kill", "stop"], "kill"))
 def test_the_second_goes_on_where_the_first_ended(
     end: str,
     pair: tuple[Reconciler, Reconciler],
@@ -52,8 +70,10 @@ def test_the_second_goes_on_where_the_first_ended(
     first, second = pair
     groups = Groups(api, gangs.namespace)
     gangs.create("g", 2, min_member=3, gates=["harness/never"])
-    groups.await_told("NotEnoughPods", "2 of the 3 pods that it needs exist")
-    api.wait_for("it is told", lambda: groups.reasons() == ["NotEnoughPods"], SECONDS)
+    groups.await_reported("NotEnoughPods", "2 of the 3 pods that it needs exist")
+    api.wait_for(
+        "there is an Event or a condition", lambda: groups.reasons() == ["NotEnoughPods"], SECONDS
+    )
     before = groups.status(), holder(api)
     assert (first.leads, second.leads) == (True, False)
 
@@ -68,7 +88,7 @@ def test_the_second_goes_on_where_the_first_ended(
     assert holder(api) != before[1]
     gangs.add("g", 1, start=2, gates=["harness/never"])
     groups.await_status(phase="PreScheduling")
-    api.wait_for("it is told", lambda: len(groups.reasons()) == 2, SECONDS)
+    api.wait_for("there is an Event or a condition", lambda: len(groups.reasons()) == 2, SECONDS)
     assert groups.reasons() == ["NotEnoughPods", "Gated"]
 
 
@@ -87,7 +107,7 @@ def test_a_leader_that_was_out_for_too_long_ends_and_writes_no_more(
     assert holder(api) == mine
 
 
-def test_whoever_waits_is_ready_and_writes_nothing(
+def test_a_replica_that_waits_is_ready_and_writes_nothing(
     pair: tuple[Reconciler, Reconciler], api: Api, gangs: Gangs
 ) -> None:
     first, second = pair
@@ -101,7 +121,7 @@ def test_whoever_waits_is_ready_and_writes_nothing(
     assert second.metric('gang_extender_events_total{result="written"}') == 0
 
 
-def test_whoever_waits_says_who_leads_and_has_no_numbers_of_queues(
+def test_a_replica_that_waits_names_the_leader_and_has_no_numbers_of_queues(
     pair: tuple[Reconciler, Reconciler], api: Api, queues: Queues
 ) -> None:
     first, second = pair
@@ -110,15 +130,15 @@ def test_whoever_waits_says_who_leads_and_has_no_numbers_of_queues(
     path = f"/clusterqueues/{cluster_queue}/pendingworkloads"
 
     def asked(replica: Reconciler) -> httpx.Response:
-        return httpx.get(replica.url + path, trust_env=False)
+        return fetch(replica.url + path)
 
-    def says_who() -> bool:
-        told = asked(second)
-        return told.status_code == 503 and holder(api) in told.json()["message"]
+    def names_the_leader() -> bool:
+        reported = asked(second)
+        return reported.status_code == 503 and holder(api) in reported.json()["message"]
 
     api.wait_for("the leader knows the queue", lambda: asked(first).status_code == 200, SECONDS)
-    api.wait_for("the other one knows the leader", says_who, SECONDS)
+    api.wait_for("the other one knows the leader", names_the_leader, SECONDS)
     number = f'kueue_cluster_queue_status{{cluster_queue="{cluster_queue}",status="active"}}'
     assert [replica.metric(number) for replica in pair] == [1, 0]
-    pages = [httpx.get(f"{each.url}/metrics", trust_env=False).text for each in pair]
+    pages = [metrics(each.url) for each in pair]
     assert ["kueue_pending_workloads" in page for page in pages] == [True, False]

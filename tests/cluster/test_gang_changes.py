@@ -12,6 +12,7 @@ from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
+from tests.tiers import long_but_for
 
 WOKEN_SECONDS = 30
 """Far below the long window and time-outs here, and kube-scheduler's own five minutes."""
@@ -257,8 +258,8 @@ def not_ready(name: str) -> objects.Object:
 
 
 @pytest.mark.usefixtures("gang")
-@pytest.mark.parametrize("useless", ["cordoned", "not ready", "tainted"])
-def test_min_resources_are_told_by_what_is_short_and_useless_nodes_do_not_count(
+@pytest.mark.parametrize("useless", long_but_for(["cordoned", "not ready", "tainted"], "cordoned"))
+def test_short_min_resources_are_named_and_useless_nodes_do_not_count(
     useless: str, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     nodes(2)
@@ -298,7 +299,7 @@ def test_a_gang_short_of_min_resources_starts_when_a_node_is_uncordoned(
 
 @pytest.mark.usefixtures("gang")
 @pytest.mark.parametrize("min_resources", [None, {"cpu": "12"}], ids=["fit", "minResources"])
-def test_nobody_is_evicted_for_a_gang_that_could_not_start_all_the_same(
+def test_no_pod_is_evicted_for_a_gang_that_could_not_start_all_the_same(
     min_resources: dict[str, str] | None,
     important: str,
     api: Api,
@@ -345,7 +346,7 @@ def test_a_gang_that_was_short_of_pods_starts_with_its_last_one_however_long_fai
         ("lower minResources", {"Running": 3}),
     ],
 )
-def test_a_failure_is_forgotten_at_once_with(
+def test_a_failure_is_forgotten_at_once_when_the_cause_may_be_gone(
     what: str,
     want: dict[str, int],
     resentful_gang: GangScheduler,

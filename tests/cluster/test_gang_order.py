@@ -1,6 +1,7 @@
-"""Who goes first when not everybody can: the order between groups, and what keeps it fair."""
+"""Which group goes first when not all can: their order, and what keeps it fair."""
 
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -110,7 +111,7 @@ def test_a_group_that_found_no_room_keeps_its_place(
 def test_groups_that_waited_without_any_node_keep_their_order(
     api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    """kube-scheduler asks nobody while there is no node."""
+    """kube-scheduler asks no extender while there is no node."""
     gangs.create_group("older", 2)
     later(api, gangs, "older", "a-younger")
     for group in ("a-younger", "older"):
@@ -126,7 +127,7 @@ def test_groups_that_waited_without_any_node_keep_their_order(
     assert await_whole(api, gangs, "older", "a-younger") == "older"
 
 
-def test_a_group_that_can_never_fit_says_so_and_blocks_nobody(
+def test_a_group_that_can_never_fit_says_so_and_blocks_no_other(
     gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     nodes(2, "2")
@@ -185,7 +186,7 @@ def test_nodes_set_aside_are_for_the_group_and_for_higher_priority(
     # The claim grows with each further period: the third node is none for the large ones.
     first, second = nodes(2, "4")
     [third] = nodes(1, "3", prefix="small")
-    long = {"scheduler_name": "aging"}
+    long: Any = {"scheduler_name": "aging"}
     # An extender sets nothing aside for a scheduler that has never asked it.
     api.create(gangs.pod("hello", cpu="100m", **long))
     api.wait_for("the scheduler has asked", lambda: node_of(api, gangs, "hello"))
@@ -207,7 +208,7 @@ def test_nodes_set_aside_are_for_the_group_and_for_higher_priority(
     gangs.await_refused("small", BESIDE)
 
     api.create(gangs.pod("urgent", cpu="2", priority_class=name, **long))
-    api.wait_for("who is more important is placed", lambda: node_of(api, gangs, "urgent"))
+    api.wait_for("the more important pod is placed", lambda: node_of(api, gangs, "urgent"))
     assert node_of(api, gangs, "urgent") in {first, second}
     api.delete("scheduling.k8s.io/v1/priorityclasses", name)
 
@@ -229,7 +230,7 @@ def test_in_strict_order_a_small_group_waits_behind_a_large_one(
     api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     first, _ = nodes(2, "4")
-    strict = {"scheduler_name": "strict"}
+    strict: Any = {"scheduler_name": "strict"}
     api.create(gangs.pod("blocker", cpu="1", node_name=first))
     gangs.create("huge", 3, cpu="4", **strict)
     gangs.create_group("large", 2)

@@ -9,6 +9,7 @@ from tests.cluster.gangs import Gangs, decisions, message
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.gang_scheduler import GangScheduler
+from tests.tiers import LONG
 
 REFUSALS = ("NotEnoughResources", "NeverFits", "RecentlyDenied")
 
@@ -52,7 +53,7 @@ def test_a_deployment_without_room_for_min_member_pods_runs_with_none_until_ther
 
 @pytest.mark.usefixtures("gang")
 @pytest.mark.parametrize("end", ["is deleted", "finishes"])
-def test_of_two_gangs_for_the_same_room_the_second_starts_when_the_first(
+def test_of_two_gangs_for_the_same_room_the_second_starts_when_the_first_ends(
     end: str, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     nodes(5, "4")
@@ -78,6 +79,7 @@ def test_of_two_gangs_for_the_same_room_the_second_starts_when_the_first(
     assert order == [winner] * 3 + [loser] * 3
 
 
+@LONG
 @pytest.mark.usefixtures("gang")
 def test_ten_gangs_take_turns_in_room_for_one_and_are_never_mixed(
     gangs: Gangs, nodes: NodeFactory
@@ -101,7 +103,7 @@ def test_ten_gangs_take_turns_in_room_for_one_and_are_never_mixed(
 
 
 @pytest.mark.usefixtures("gang")
-def test_every_pod_of_a_refused_gang_tells_the_same_story(gangs: Gangs, nodes: NodeFactory) -> None:
+def test_every_pod_of_a_refused_gang_has_the_same_message(gangs: Gangs, nodes: NodeFactory) -> None:
     nodes(2, "4")
     gangs.create("g", 3, cpu="3")
 

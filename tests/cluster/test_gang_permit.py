@@ -19,6 +19,7 @@ from tests.cluster.gangs import (
 )
 from tests.harness.client import Api, Object
 from tests.harness.gang_scheduler import GangScheduler
+from tests.tiers import LONG, long_but_for
 
 
 @pytest.fixture
@@ -65,13 +66,13 @@ def test_held_members_are_sent_away_together_after_the_time_out_and_others_get_t
         seen.add(patient_gang.metric(HELD))
         return 0 in seen
 
-    api.wait_for("nobody is held", sent_away)
+    api.wait_for("no bind is held", sent_away)
     assert seen == {2, 0}
     assert decisions(patient_gang, "bind", "ScheduleTimeout") == timed_out + 2
     api.wait_for("the plain pod has the room", lambda: is_bound(gangs, "plain"))
     text = gangs.sentence("g", "2 of 3 pods got a node before the time-out")
     api.wait_for(
-        "people are told", lambda: any(text in failure for failure in gangs.failures()), 60
+        "an Event says so", lambda: any(text in failure for failure in gangs.failures()), 60
     )
     assert gangs.placements() == []
 
@@ -134,8 +135,8 @@ def test_held_members_are_sent_away_with_their_pod_group_and_start_anew_with_the
     gangs.await_phases("g", Running=3)
 
 
-@pytest.mark.parametrize("comes", ["first", "last"])
-def test_a_member_without_a_node_sends_the_others_away_at_once_if_the_gap_is_large_and_it_comes(
+@pytest.mark.parametrize("comes", long_but_for(["first", "last"], "last"))
+def test_a_member_without_a_node_sends_the_others_away_at_once_if_the_gap_is_large(
     comes: str, gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     nodes(1, "3")
@@ -175,6 +176,7 @@ def test_a_gang_with_a_member_without_a_node_gives_its_room_back_whenever_it_tri
     assert gangs.bound("g") == set()
 
 
+@LONG
 @pytest.mark.timeout(400)
 def test_a_thousand_members_are_held_and_let_go_as_one(
     gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory

@@ -24,6 +24,7 @@ from tests.harness.client import Api, Object
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE, SERVICE_ACCOUNT, GangScheduler, install
 from tests.harness.lossy_proxy import LossyProxy
+from tests.tiers import LONG, long_but_for
 
 EXTENDER = f"system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}"
 FAILED = 'gang_extender_binding_duration_seconds_count{result="error"}'
@@ -62,7 +63,7 @@ class Batch:
         for group in self.slots:
             self.gangs.create_group(group, 3, timeout=timeout)
             self.gangs.api.create(self._pod(group, f"{group}-2", late=True))
-        self._await_told([f"{group}-2" for group in self.slots])
+        self._await_reported([f"{group}-2" for group in self.slots])
         for group in self.slots:
             for number in (0, 1):
                 self.gangs.api.create(self._pod(group, f"{group}-{number}"))
@@ -106,12 +107,12 @@ class Batch:
             if name in pods
         }
         plain = bound.pop(f"plain-{group}", False)
-        told = self.gangs.sentence(group, "") in message(pods[f"{group}-2"])
+        reported = self.gangs.sentence(group, "") in message(pods[f"{group}-2"])
         if all(bound.values()) and not plain:
             return "started"
-        if plain and told and not any(bound.values()):
+        if plain and reported and not any(bound.values()):
             return "refused"
-        return f"members {bound}, plain {plain}, last told {message(pods[f'{group}-2'])!r}"
+        return f"members {bound}, plain {plain}, last message {message(pods[f'{group}-2'])!r}"
 
     def _pod(
         self, group: str, name: str, *, cpu: str = "1", member: bool = True, late: bool = False
@@ -125,13 +126,13 @@ class Batch:
             nodeSelector={"kubernetes.io/hostname": self.slots[group]},
         )
 
-    def _await_told(self, names: Sequence[str]) -> None:
+    def _await_reported(self, names: Sequence[str]) -> None:
         wanted = set(names)
 
-        def told() -> bool:
+        def reported() -> bool:
             return wanted <= {pod["metadata"]["name"] for pod in self._pods() if message(pod)}
 
-        self.gangs.api.wait_for("kube-scheduler has tried them", told)
+        self.gangs.api.wait_for("kube-scheduler has tried them", reported)
 
     def _pods(self) -> list[Object]:
         return self.gangs.api.list("pods", self.gangs.namespace)
@@ -153,12 +154,13 @@ def delete_pod_group(gangs: Gangs, group: str) -> None:
     gangs.api.delete(POD_GROUPS, group, gangs.namespace)
 
 
+@LONG
 @pytest.mark.parametrize(
     ("end", "whole"),
     [(delete_member, {"-1", "-2"}), (delete_pod_group, {"-0", "-1", "-2"})],
     ids=["a waiting member is deleted", "the PodGroup is deleted"],
 )
-def test_a_gang_starts_as_a_whole_or_not_at_all_if_when_its_last_member_comes(
+def test_a_gang_starts_as_a_whole_or_not_at_all_if_it_is_broken_up_when_its_last_member_comes(
     end: Callable[[Gangs, str], None],
     whole: set[str],
     patient_gang: GangScheduler,
@@ -199,8 +201,9 @@ def await_decisions(api: Api, scheduler: GangScheduler, reason: str, count: floa
     api.wait_for(f"{reason} was answered", lambda: decisions(scheduler, "bind", reason) >= count)
 
 
+@LONG
 @pytest.mark.parametrize("reason", ["ScheduleTimeout", "MemberUnschedulable"])
-def test_a_gang_starts_as_a_whole_or_not_at_all_if_its_last_member_comes_in_the_moment_of(
+def test_a_gang_starts_as_a_whole_or_not_at_all_if_its_last_member_comes_as_it_is_refused(
     reason: str,
     gang: GangScheduler,
     patient_gang: GangScheduler,
@@ -270,7 +273,11 @@ def complete(
     await_held(api, patient_gang, 2)
     api.create(gangs.pod("plain", cpu="1", scheduler_name=PATIENT))
     api.wait_for("no room yet", lambda: message(api.get("pods", "plain", gangs.namespace)))
-    yield lambda: api.create(gangs.anchor(cpu="0", scheduler_name=PATIENT))
+
+    def complete() -> None:
+        api.create(gangs.anchor(cpu="0", scheduler_name=PATIENT))
+
+    yield complete
     api.wait_for("nothing is kept", lambda: idle(patient_gang))
 
 
@@ -280,7 +287,7 @@ def node_of(gangs: Gangs, pod: str) -> str | None:
 
 
 def tries(scheduler: GangScheduler, gangs: Gangs, outcome: str) -> int:
-    """Return how often the log tells that a binding of g-1 was not written."""
+    """Return how often the log says that a binding of g-1 was not written."""
     lines = scheduler.extender.log_path.read_text().splitlines()
     return sum(outcome in line and f"{gangs.namespace}/" in line for line in lines)
 
@@ -291,8 +298,8 @@ def await_all_bound_and_no_room_lost(gangs: Gangs) -> None:
     assert sorted(placement.pod for placement in gangs.placements()) == ["g-0", "g-1", "g-2"]
 
 
-@pytest.mark.parametrize("reason", ["Invalid", "Forbidden"])
-def test_a_member_whose_binding_is_refused_has_its_room_when_it_comes_again_after(
+@pytest.mark.parametrize("reason", long_but_for(["Invalid", "Forbidden"], "Invalid"))
+def test_a_member_whose_binding_is_refused_has_its_room_when_it_comes_again(
     reason: str,
     complete: Callable[[], None],
     patient_gang: GangScheduler,
@@ -330,7 +337,7 @@ def trouble(kind: str, api: Api, gangs: Gangs) -> AbstractContextManager[Any]:
     return faults.hanging(api, gangs.namespace, "g-1", user=EXTENDER, seconds=30, policy="Fail")
 
 
-@pytest.mark.parametrize("kind", ["500", "time-out"])
+@pytest.mark.parametrize("kind", long_but_for(["500", "time-out"], "500"))
 def test_passing_trouble_with_one_binding_is_waited_out(
     kind: str,
     complete: Callable[[], None],
@@ -348,7 +355,7 @@ def test_passing_trouble_with_one_binding_is_waited_out(
     await_all_bound_and_no_room_lost(gangs)
 
 
-def test_a_member_that_somebody_binds_while_it_is_held_counts_where_it_is(
+def test_a_member_that_another_client_binds_while_it_is_held_counts_where_it_is(
     complete: Callable[[], None],
     patient_gang: GangScheduler,
     api: Api,
@@ -366,7 +373,7 @@ def test_a_member_that_somebody_binds_while_it_is_held_counts_where_it_is(
     assert [p.node for p in gangs.placements() if p.pod == "g-1"] == ["other-0"]
 
 
-def test_a_member_that_somebody_binds_in_the_moment_of_its_release_stays_where_it_is(
+def test_a_member_that_another_client_binds_in_the_moment_of_its_release_stays_where_it_is(
     complete: Callable[[], None],
     patient_gang: GangScheduler,
     api: Api,

@@ -49,7 +49,7 @@ def test_a_gang_that_fits_the_sum_but_no_nodes_leaves_the_room_to_others(
     ids=["GPUs", "pod slots", "memory", "not cordoned", "not tainted", "selected"],
 )
 @pytest.mark.usefixtures("gang")
-def test_room_is_what_the_nodes_have_of(
+def test_room_is_what_the_nodes_have_of_each_resource(
     usable: dict[str, Any],
     others: dict[str, Any] | None,
     member: dict[str, Any],

@@ -1,4 +1,4 @@
-"""What a gang waits for besides room: its PodGroup, its pods, and nobody's gates."""
+"""What a gang waits for besides room: its PodGroup and its pods, but for pods with gates."""
 
 import pytest
 
@@ -87,7 +87,7 @@ def test_our_gate_is_taken_away_when_the_gang_has_its_pods(
     nodes()
     gangs.create("g", 2, min_member=3, gates=[GATE])
     gangs.create("later", 2, gates=[GATE])
-    gangs.await_phases("later", Running=2)  # whoever decided that has seen the first gang too
+    gangs.await_phases("later", Running=2)  # that decision has seen the first gang too
     assert [len(pod["spec"]["schedulingGates"]) for pod in gangs.members("g")] == [1, 1]
 
     gangs.add("g", 1, start=2, gates=[GATE])
@@ -95,7 +95,7 @@ def test_our_gate_is_taken_away_when_the_gang_has_its_pods(
     assert all("schedulingGates" not in pod["spec"] for pod in gangs.members("g"))
 
 
-def test_somebody_elses_gate_is_left_alone_and_holds_the_whole_gang_back(
+def test_a_foreign_gate_is_left_alone_and_holds_the_whole_gang_back(
     api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     nodes()
@@ -116,8 +116,10 @@ def test_somebody_elses_gate_is_left_alone_and_holds_the_whole_gang_back(
 
 def test_ungated_members_wait_for_a_gated_one(api: Api, gangs: Gangs, nodes: NodeFactory) -> None:
     nodes()
-    gangs.create("g", 2, min_member=3)
+    gangs.create_group("g", 3)
     gangs.add("g", 1, start=2, gates=[FOREIGN_GATE])
+    gangs.await_seen()  # a member that is tried before lacks this one, and is not tried for it
+    gangs.add("g", 2)
     gangs.await_refused("g", "2 of the 3 pods that it needs are free of gates")
     assert gangs.bound("g") == set()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.alone import alone
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import GATE, Gangs
 from tests.cluster.groups import Groups
@@ -19,16 +20,7 @@ from tests.harness.reconciler import Reconciler
 GATED: dict[str, Any] = {"gates": [GATE]}
 
 
-@pytest.fixture(scope="module")
-def control_plane() -> Iterator[ControlPlane]:
-    with ControlPlane() as control_plane:
-        yield control_plane
-
-
-@pytest.fixture(scope="module")
-def api(control_plane: ControlPlane) -> Iterator[Api]:
-    with Api(control_plane.admin_kubeconfig) as api:
-        yield api
+control_plane, api = alone(controllers=True, kubelet=True)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +91,7 @@ def test_a_held_back_group_says_what_it_waits_for(
         "2 pods exist, 1 of the 2 pods that it still needs fit, short of cpu 2, "
         "on 1 usable of 1 nodes"
     )
-    Groups(api, gangs.namespace).await_told("NotEnoughResources", text)
+    Groups(api, gangs.namespace).await_reported("NotEnoughResources", text)
 
 
 @pytest.mark.usefixtures("gated_gang")

@@ -5,17 +5,29 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.cluster.conftest import NodeFactory
+from tests.cluster.served import CRDS
 from tests.harness import objects
 from tests.harness.client import Api, ApiError, condition
 from tests.harness.control_plane import ControlPlane
+from tests.harness.faulty_proxy import FaultyProxy
+from tests.harness.gang_scheduler import KUBE_SCHEDULER
 from tests.harness.inventory import inventory
+from tests.harness.kubeconfig import read
 from tests.harness.process import Component
+from tests.tiers import long_but_for
+
+LAG = 3.0
+"""Seconds."""
+
+pytestmark = pytest.mark.collisions(100)
+"""The kube-scheduler of this file and one that other tests have left are both for its pods."""
 
 
 @pytest.fixture
@@ -27,6 +39,10 @@ def scheduler(control_plane: ControlPlane) -> Iterator[Component]:
 def _phase(api: Api, name: str, namespace: str) -> str:
     phase: str = api.get("pods", name, namespace)["status"]["phase"]
     return phase
+
+
+def seconds_of(timestamp: str) -> float:
+    return datetime.fromisoformat(timestamp).timestamp()
 
 
 def _gone(pid: int) -> bool:
@@ -111,7 +127,7 @@ def test_a_job_completes(indexed: bool, api: Api, namespace: str, nodes: NodeFac
 
 
 @pytest.mark.usefixtures("scheduler")
-@pytest.mark.parametrize("victim", ["apiserver", "etcd"])
+@pytest.mark.parametrize("victim", long_but_for(["apiserver", "etcd"], "etcd"))
 def test_the_cluster_survives_a_kill(
     victim: str, control_plane: ControlPlane, api: Api, namespace: str, nodes: NodeFactory
 ) -> None:
@@ -130,6 +146,31 @@ def test_the_cluster_survives_a_kill(
     api.create(objects.pod("after", namespace=namespace))
     # Clients that could not reach the API server pause for up to 12 s.
     api.wait_for("a new pod runs", lambda: _phase(api, "after", namespace) == "Running", 60)
+
+
+def test_the_pod_watch_of_a_scheduler_can_lag(
+    control_plane: ControlPlane, api: Api, namespace: str, nodes: NodeFactory
+) -> None:
+    nodes()
+    own = control_plane.kubeconfig(KUBE_SCHEDULER)
+    with FaultyProxy(control_plane, seed=1, certificate=read(own).certificate) as proxy:
+        through = control_plane.through(own, proxy.port, "lagging")
+        profiles = {"profiles": [{"schedulerName": "lagging"}]}  # another test's may still run
+        with control_plane.scheduler(profiles, name="kube-scheduler-lags", kubeconfig=through):
+            api.create(objects.pod("before", namespace=namespace, scheduler_name="lagging"))
+            api.wait_for("the pod runs", lambda: _phase(api, "before", namespace) == "Running")
+            assert proxy.lagged == 0
+
+            proxy.set_lag("/api/v1/pods", LAG)
+            api.create(objects.pod("late", namespace=namespace, scheduler_name="lagging"))
+            api.wait_for("the pod runs", lambda: _phase(api, "late", namespace) == "Running")
+            assert proxy.lagged > 0
+
+    late = api.get("pods", "late", namespace)
+    conditions = {each["type"]: each for each in late["status"]["conditions"]}
+    bound = seconds_of(conditions["PodScheduled"]["lastTransitionTime"])
+    # The API server wrote both, in whole seconds.
+    assert bound - seconds_of(late["metadata"]["creationTimestamp"]) >= LAG - 1
 
 
 def test_a_service_account_has_the_rights_that_its_roles_give(
@@ -171,30 +212,67 @@ def test_a_service_account_has_the_rights_that_its_roles_give(
             reader.list("configmaps", namespace)
 
 
-def test_a_crd_is_usable_once_applied(api: Api, namespace: str) -> None:
+@pytest.fixture
+def crd(api: Api) -> Iterator[objects.Object]:
+    """A CRD, not applied yet, that is gone after the test."""
     names = {"kind": "Widget", "plural": "widgets", "singular": "widget"}
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    api.apply(
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": "widgets.harness.test"},
-            "spec": {
-                "group": "harness.test",
-                "names": names,
-                "scope": "Namespaced",
-                "versions": [version],
-            },
-        }
-    )
+    yield {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.harness.test"},
+        "spec": {
+            "group": "harness.test",
+            "names": names,
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
+    api.delete(CRDS, "widgets.harness.test")
+    api.wait_for("it is gone", lambda: api.find(CRDS, "widgets.harness.test") is None)
+
+
+def test_a_crd_is_usable_once_applied(api: Api, namespace: str, crd: objects.Object) -> None:
+    api.apply(crd)
     widget = {"kind": "Widget", "metadata": {"name": "one", "namespace": namespace}}
     api.apply({"apiVersion": "harness.test/v1", **widget})
 
     patched = api.patch("harness.test/v1/widgets", "one", namespace, body={"spec": {"size": 1}})
 
     assert patched["spec"] == {"size": 1}
-    api.delete("apiextensions.k8s.io/v1/customresourcedefinitions", "widgets.harness.test")
+
+
+def test_a_crd_is_applied_again_where_it_is_not_as_it_was_applied(
+    api: Api, crd: objects.Object
+) -> None:
+    def short_names() -> list[str]:
+        names: list[str] = api.get(CRDS, "widgets.harness.test")["spec"]["names"]["shortNames"]
+        return names
+
+    crd["spec"]["names"]["shortNames"] = ["one"]
+    [first] = api.apply(crd)
+    [again] = api.apply(crd)
+    assert again["metadata"]["generation"] == first["metadata"]["generation"]
+
+    crd["spec"]["names"]["shortNames"] = ["two"]
+    api.apply(crd)
+    assert short_names() == ["two"]
+    theirs = {"spec": {"names": {"shortNames": ["three"]}}}
+    api.patch(CRDS, "widgets.harness.test", body=theirs)
+    api.apply(crd)
+    assert short_names() == ["two"]
+
+
+def test_a_component_writes_bytecode_though_the_environment_forbids_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    argv = ["sh", "-c", "echo ${PYTHONDONTWRITEBYTECODE-not forbidden}"]
+    with Component("shell", argv, log_path=tmp_path / "log") as shell:
+        assert shell.wait(60) == 0
+
+    assert shell.tail() == "not forbidden\n"
 
 
 def test_nothing_is_left_of_a_control_plane_after_its_block() -> None:
@@ -218,7 +296,7 @@ def test_nothing_is_left_of_a_control_plane_after_its_block() -> None:
     assert not control_plane.folder.exists()
 
 
-def test_what_a_failed_test_met_is_told(
+def test_the_report_of_a_failed_test_has_what_it_met(
     api: Api, control_plane: ControlPlane, namespace: str, nodes: NodeFactory
 ) -> None:
     [node] = nodes()
@@ -227,11 +305,11 @@ def test_what_a_failed_test_met_is_told(
     api.create(made)
     api.delete("pods", "slow", namespace)
 
-    told = inventory(api)
+    reported = inventory(api)
 
-    assert f"  {namespace}/slow of " in told
-    assert "held by example.com/slow: " in told
-    assert f" on {node}" in told
+    assert f"  {namespace}/slow of " in reported
+    assert "held by example.com/slow: " in reported
+    assert f" on {node}" in reported
     stopped = control_plane.spawn("stopped", ["sh", "-c", "echo one; exec sleep 600"])
     failed = control_plane.spawn("failed", ["sh", "-c", "echo two"])
     failed.wait(60)
@@ -254,7 +332,7 @@ sys.stdin.read()
 def test_a_component_dies_with_a_parent_that_is_killed(api: Api, tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _PARENT],
-        env={**os.environ, "TMPDIR": str(tmp_path)},  # nobody is left to remove its folder
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # no process is left to remove its folder
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -15,6 +15,7 @@ MANAGED = "managed"
 UNTOLD = "untold"
 PLAN, PERMIT = "example.com/gang-plan", "example.com/gang-permit"
 BOTH = {PLAN: 1, PERMIT: 1}
+pytestmark = pytest.mark.overcommits("no node has these resources, and kube-scheduler ignores them")
 
 
 def documented() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Indexed Jobs from the queue to the node: their pods know who they are, and start in order."""
+"""Indexed Jobs from the queue to the node: their pods know their index, and start in order."""
 
 from pathlib import Path
 from typing import Any
@@ -113,11 +113,12 @@ def test_a_partly_finished_gang_starts_again_with_the_indexes_that_are_left(
     end(queues, pods[0], "Succeeded")
     end(queues, pods[2], "Failed")
 
-    def told() -> bool:
+    def reported() -> bool:
         workload: Any = queues.workload("mpi")
-        return workload["status"].get("reclaimablePods") == [{"name": "main", "count": 2}]
+        counts = workload["status"].get("reclaimablePods")
+        return bool(counts == [{"name": "main", "count": 2}])
 
-    queues.api.wait_for("two indexes are done for good", told, PATIENT)
+    queues.api.wait_for("two indexes are done for good", reported, PATIENT)
     workload: Any = queues.workload("mpi")
     name = workload["metadata"]["name"]
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from extender.jobs import templates
-from extender.jobs.generic_job import GenericJob, PodSet, Step
-from extender.jobs.pod import pod_of
-from extender.jobs.pod_group import PodGroup
+from extender.jobs.job import GenericJob
+from extender.jobs.kinds.pod import pod_of
+from extender.jobs.kinds.pod_group import PodGroupJob
+from extender.jobs.pod_sets import JobPodSet
 from extender.jobs.registry import Integration, builtin
-from extender.jobs.steps import start_steps, stop_steps
+from extender.jobs.steps import Step
 from extender.jobs.templates import Placement
 from extender.jobs.workload import Priority, build
 from tests.cluster.conftest import NodeFactory
@@ -20,6 +21,7 @@ from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.kinds import POD_SETS, fresh
 from tests.harness.objects import Object
+from tests.tiers import long_but_for
 
 REPO = Path(__file__).parents[2]
 CRDS = REPO / "tests" / "harness" / "crds"
@@ -49,7 +51,7 @@ def send(api: Api, integration: Integration, namespace: str, steps: Sequence[Ste
             api.patch(where, name, namespace, body=step.patch, subresource=step.subresource)
 
 
-def places(pod_sets: Sequence[PodSet]) -> list[Placement]:
+def places(pod_sets: Sequence[JobPodSet]) -> list[Placement]:
     return [
         Placement(each.name, each.count, TIER, (TOLERATION,), {"kueue.x-k8s.io/podset": each.name})
         for each in pod_sets
@@ -57,7 +59,7 @@ def places(pod_sets: Sequence[PodSet]) -> list[Placement]:
 
 
 def workload_of(job: GenericJob) -> Any:
-    """Return a job's workload without a queue, so that it is nobody else's business."""
+    """Return a job's workload without a queue, so that no controller changes it."""
     made: Any = build(job, Priority())
     made["spec"].pop("queueName", None)
     made["metadata"]["finalizers"] = []
@@ -65,7 +67,7 @@ def workload_of(job: GenericJob) -> Any:
 
 
 @pytest.mark.usefixtures("kinds")
-@pytest.mark.parametrize("name", sorted(POD_SETS))
+@pytest.mark.parametrize("name", long_but_for(sorted(POD_SETS), "jobset.x-k8s.io/jobset"))
 def test_a_kind_is_started_and_stopped(name: str, api: Api, namespace: str) -> None:
     integration = builtin()[name]
     api.create(fresh(POD_SETS[name][0](), namespace=namespace))
@@ -77,19 +79,19 @@ def test_a_kind_is_started_and_stopped(name: str, api: Api, namespace: str) -> N
     stored = api.create(workload_of(read()))
     pod_sets = stored["spec"]["podSets"]
     assert [(each["name"], each["count"]) for each in pod_sets] == list(POD_SETS[name][1].items())
-    kept = [PodSet(each["name"], each["count"], each["template"]) for each in pod_sets]
+    kept = [JobPodSet(each["name"], each["count"], each["template"]) for each in pod_sets]
     assert all(
         templates.same(one.template, other.template)
         for one, other in zip(kept, read().pod_sets(), strict=True)
     )
 
-    send(api, integration, namespace, start_steps(read(), places(kept)))
+    send(api, integration, namespace, read().start_steps(places(kept)))
     assert not read().is_suspended()
     for each in read().pod_sets():
         spec: Any = each.template["spec"]
         assert (spec["nodeSelector"], spec["tolerations"]) == (TIER, [TOLERATION])
 
-    send(api, integration, namespace, stop_steps(read(), kept))
+    send(api, integration, namespace, read().stop_steps(kept))
     assert without_empty(read().object["spec"]) == before
 
 
@@ -141,7 +143,7 @@ def test_a_group_of_pods_is_let_go_where_its_quota_is(
     assert stored["metadata"]["name"] == "g"
     assert sorted(each["count"] for each in stored["spec"]["podSets"]) == [1, 2]
 
-    send(api, integration, namespace, start_steps(read(), places(pod_sets)))
+    send(api, integration, namespace, read().start_steps(places(pod_sets)))
     assert not read().is_suspended()
     api.wait_for("all run", lambda: read().pods_ready(), SECONDS)
     nodes_of = {
@@ -153,7 +155,7 @@ def test_a_group_of_pods_is_let_go_where_its_quota_is(
     ]
 
     running = read()
-    assert isinstance(running, PodGroup)
+    assert isinstance(running, PodGroupJob)
     assert running.is_active()
-    send(api, integration, namespace, stop_steps(running, None))
+    send(api, integration, namespace, running.stop_steps(None))
     api.wait_for("the pods are gone", lambda: not api.list("pods", namespace), SECONDS)

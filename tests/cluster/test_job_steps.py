@@ -6,9 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.jobs.generic_job import GenericJob, PodSet, Step
+from extender.jobs.job import GenericJob
+from extender.jobs.pod_sets import JobPodSet
 from extender.jobs.registry import Integration, builtin
-from extender.jobs.steps import start_steps, stop_steps
+from extender.jobs.steps import Step
 from extender.jobs.templates import Placement
 from tests.cluster.conftest import NodeFactory
 from tests.harness import objects
@@ -39,7 +40,7 @@ class Bench:
         self._integration = integration
         self._resource = f"{integration.api_version}/{integration.plural}"
 
-    def create(self, **options: Any) -> list[PodSet]:
+    def create(self, **options: Any) -> list[JobPodSet]:
         """Create the Job `work`, suspended, and return what it asks for."""
         pod_spec = {"schedulerName": "plain", **options.pop("pod_spec", {})}
         settings = {"suspend": True, "run_for": "1h", **options}
@@ -72,7 +73,7 @@ class Bench:
 
         def started() -> bool:
             try:
-                self.send(start_steps(self.job(), [placement]))
+                self.send(self.job().start_steps([placement]))
             except ApiError as error:
                 if error.status != httpx.codes.CONFLICT:
                     raise
@@ -95,11 +96,11 @@ class Bench:
         assert found is not None
         return found
 
-    def stop(self, pod_sets: list[PodSet]) -> None:
+    def stop(self, pod_sets: list[JobPodSet]) -> None:
         """Stop it as far as can be done at once, and then the rest."""
-        self.send(stop_steps(self.job(), pod_sets))
+        self.send(self.job().stop_steps(pod_sets))
         self.await_quiet()
-        self.send(stop_steps(self.job(), pod_sets))
+        self.send(self.job().stop_steps(pod_sets))
 
     def await_quiet(self) -> None:
         self.api.wait_for(
@@ -144,18 +145,18 @@ def test_a_stop_ends_after_a_crash(bench: Bench) -> None:
     before = spec_of(bench.read())
     bench.start()
     bench.await_running()
-    bench.send(stop_steps(bench.job(), pod_sets))
+    bench.send(bench.job().stop_steps(pod_sets))
     bench.await_quiet()
     assert spec_of(bench.read()) != before
 
-    left = stop_steps(bench.job(), pod_sets)
+    left = bench.job().stop_steps(pod_sets)
     for number in range(len(left)):
         bench.send(left[number:][:1])
         if number + 1 < len(left):
             assert spec_of(bench.read()) != before
-            assert stop_steps(bench.job(), pod_sets) == left[number + 1 :]
+            assert bench.job().stop_steps(pod_sets) == left[number + 1 :]
     assert spec_of(bench.read()) == before
-    assert stop_steps(bench.job(), pod_sets) == ()
+    assert bench.job().stop_steps(pod_sets) == []
     bench.start()
     assert {pod["spec"]["nodeName"] for pod in bench.await_running()} == {"spot-0"}
 
@@ -182,7 +183,7 @@ def test_a_job_that_was_never_held_is_stopped_before_it_is_started(bench: Bench)
     assert not bench.read()["status"].get("startTime")
 
 
-def test_a_job_that_somebody_suspended_starts_again(bench: Bench) -> None:
+def test_a_job_that_a_user_suspended_starts_again(bench: Bench) -> None:
     bench.create()
     bench.start()
     bench.await_running()

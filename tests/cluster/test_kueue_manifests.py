@@ -4,6 +4,8 @@ On a control plane of its own, with the policies for jobs and the older version 
 operators of other kinds are stand-ins; their jobs are written as theirs are: without `suspend`.
 """
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,14 @@ import yaml
 from tests.cluster.operators import Operator
 from tests.cluster.queues import JOBS, WORKLOADS, condition
 from tests.cluster.served import OLDER, is_older_served
+from tests.documents import blocks
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.objects import Object
 from tests.harness.reconciler import Reconciler
+from tests.tiers import long_but_for
 
 REPO = Path(__file__).parents[2]
 NEWER = "kueue.x-k8s.io/v1beta2"
@@ -130,7 +134,7 @@ kind: WorkloadPriorityClass
 metadata:
   name: urgent-{id}
 value: 10000
-description: "Somebody waits"
+description: "A workload waits"
 """
 
 JOB = """
@@ -196,7 +200,12 @@ def replicas(**counts: int) -> Object:
 
 
 def replicated(name: str, pods: int, **more: Any) -> Object:
-    spec = {"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": template()}
+    spec: Object = {
+        "parallelism": pods,
+        "completions": pods,
+        "backoffLimit": 0,
+        "template": template(),
+    }
     spec["template"]["spec"]["restartPolicy"] = "Never"
     # The label is on the Jobs too, as some have it.
     labels = {"kueue.x-k8s.io/queue-name": "user-queue"}
@@ -308,7 +317,7 @@ def written(kind: str) -> tuple[str, Object]:
 
 
 class User:
-    """Who has manifests, and a namespace."""
+    """A user of the manifests, with a namespace."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -349,16 +358,16 @@ class User:
         )
         return next(owned, {})
 
-    def told(self, owner: str, kind: str) -> tuple[str, str]:
+    def reported(self, owner: str, kind: str) -> tuple[str, str]:
         """Return status and reason of a condition of a workload."""
         found = condition(self.workload(owner), kind)
         return found.get("status", ""), found.get("reason", "")
 
-    def await_told(self, owner: str, kind: str, reason: str, status: str = "True") -> None:
+    def await_reported(self, owner: str, kind: str, reason: str, status: str = "True") -> None:
         """Wait until a condition of a workload is so."""
 
         def so() -> bool:
-            return self.told(owner, kind) == (status, reason)
+            return self.reported(owner, kind) == (status, reason)
 
         try:
             self.api.wait_for(f"{owner}: {kind}={status}, {reason}", so, SECONDS)
@@ -398,14 +407,14 @@ def user(api: Api) -> User:
     return User(api)
 
 
-@pytest.mark.parametrize("version", [OLDER, NEWER])
-def test_one_queue_for_all(user: User, version: str) -> None:
+@pytest.mark.parametrize("version", long_but_for([OLDER, NEWER], OLDER))
+def test_one_queue_admits_jobs_up_to_its_quota(user: User, version: str) -> None:
     user.apply(SINGLE, version)
     first = user.job("user-queue", 6)
-    user.await_told(first, "Admitted", "Admitted")
+    user.await_reported(first, "Admitted", "Admitted")
     second = user.job("user-queue", 6)
 
-    user.await_told(second, "QuotaReserved", "WaitingForQuota", "False")
+    user.await_reported(second, "QuotaReserved", "WaitingForQuota", "False")
     user.await_running(6)
     workload = user.workload(first)["metadata"]["name"]
     assert ("user-queue", f"all-{user.id}", "True") in {
@@ -414,8 +423,8 @@ def test_one_queue_for_all(user: User, version: str) -> None:
     assert workload.startswith(f"job-{first}-")
 
     def counted() -> bool:
-        told = user.status("clusterqueues", f"all-{user.id}", version)
-        return (told.get("pendingWorkloads"), told.get("admittedWorkloads")) == (1, 1)
+        reported = user.status("clusterqueues", f"all-{user.id}", version)
+        return (reported.get("pendingWorkloads"), reported.get("admittedWorkloads")) == (1, 1)
 
     user.api.wait_for("the queue counts them", counted, SECONDS)
     [used] = user.status("clusterqueues", f"all-{user.id}", version)["flavorsUsage"]
@@ -424,42 +433,42 @@ def test_one_queue_for_all(user: User, version: str) -> None:
         "memory": "1200Mi",
     }
     user.end_pods()
-    user.await_told(first, "Finished", "Succeeded")
-    user.await_told(second, "Admitted", "Admitted")
+    user.await_reported(first, "Finished", "Succeeded")
+    user.await_reported(second, "Admitted", "Admitted")
     job = user.api.get(JOBS, first, user.namespace)
     assert condition(job, "Complete")["status"] == "True"
 
 
-@pytest.mark.parametrize("version", [OLDER, NEWER])
-def test_two_queues_that_lend_to_each_other(user: User, version: str) -> None:
+@pytest.mark.parametrize("version", long_but_for([OLDER, NEWER], NEWER))
+def test_two_queues_of_a_cohort_lend_to_each_other(user: User, version: str) -> None:
     user.apply(COHORT, version)
     borrower = user.job("team-a", 3)
 
-    user.await_told(borrower, "Admitted", "Admitted")
+    user.await_reported(borrower, "Admitted", "Admitted")
     beyond = user.job("team-a", 4)
-    user.await_told(beyond, "QuotaReserved", "ExceedsMaxQuota", "False")
+    user.await_reported(beyond, "QuotaReserved", "ExceedsMaxQuota", "False")
     urgent = user.job("team-a", 2, **{"priority-class": f"urgent-{user.id}"})
-    user.await_told(borrower, "Preempted", "InClusterQueue")
-    user.await_told(urgent, "Admitted", "Admitted")
+    user.await_reported(borrower, "Preempted", "InClusterQueue")
+    user.await_reported(urgent, "Admitted", "Admitted")
 
     older = user.workload(urgent, OLDER)["spec"]
     assert (older["priorityClassName"], older["priority"]) == (f"urgent-{user.id}", 10000)
     assert older["priorityClassSource"] == "kueue.x-k8s.io/workloadpriorityclass"
 
 
-def test_a_pod_alone(user: User) -> None:
+def test_a_single_pod_is_queued_as_its_manifest_says(user: User) -> None:
     user.apply(SINGLE, OLDER)
     text = POD.format(namespace=user.namespace, group="", total="")
     name = user.api.create(yaml.safe_load(text))["metadata"]["name"]
 
-    user.await_told(name, "Admitted", "Admitted")
+    user.await_reported(name, "Admitted", "Admitted")
     user.await_running(1)
     assert user.workload(name)["metadata"]["name"].startswith(f"pod-{name}-")
     user.end_pods()
-    user.await_told(name, "Finished", "Succeeded")
+    user.await_reported(name, "Finished", "Succeeded")
 
 
-def test_a_group_of_pods(user: User) -> None:
+def test_a_group_of_pods_is_queued_as_its_manifest_says(user: User) -> None:
     """The gates come off when the group is whole and has its quota, all at once."""
     user.apply(SINGLE, OLDER)
     group = {"group": 'kueue.x-k8s.io/pod-group-name: "sample-group"'}
@@ -468,26 +477,26 @@ def test_a_group_of_pods(user: User) -> None:
     first = user.api.create(pod)["metadata"]["name"]
     assert user.api.get("pods", first, user.namespace)["spec"]["schedulingGates"]
     blocker = user.job("user-queue", 6)
-    user.await_told(blocker, "Admitted", "Admitted")
+    user.await_reported(blocker, "Admitted", "Admitted")
     assert user.api.find(WORKLOADS, "sample-group", user.namespace) is None
 
     user.api.create(pod)
-    user.await_told(first, "QuotaReserved", "WaitingForQuota", "False")
+    user.await_reported(first, "QuotaReserved", "WaitingForQuota", "False")
     held = [each for each in user.pods() if each["metadata"]["name"].startswith("sample-pod-")]
     assert [each["spec"]["schedulingGates"] for each in held] == [
         [{"name": "kueue.x-k8s.io/admission"}]
     ] * 2
 
     user.api.delete(JOBS, blocker, user.namespace)
-    user.await_told(first, "Admitted", "Admitted")
+    user.await_reported(first, "Admitted", "Admitted")
     user.await_running(2)
     assert user.workload(first)["metadata"]["name"] == "sample-group"
     user.end_pods()
-    user.await_told(first, "Finished", "Succeeded")
+    user.await_reported(first, "Finished", "Succeeded")
 
 
-@pytest.mark.parametrize("kind", WRITTEN)
-def test_a_job_of_each_kind(user: User, kind: str) -> None:
+@pytest.mark.parametrize("kind", long_but_for(WRITTEN, "JobSet"))
+def test_a_job_of_each_kind_starts_stops_and_finishes(user: User, kind: str) -> None:
     user.apply(SINGLE, NEWER)
     api_version, spec, pod_sets = WRITTEN[kind]
     meta = {
@@ -498,7 +507,7 @@ def test_a_job_of_each_kind(user: User, kind: str) -> None:
     job = user.api.create({"apiVersion": api_version, "kind": kind, "metadata": meta, "spec": spec})
     operator = Operator(user.api, job)
 
-    user.await_told("work", "Admitted", "Admitted")
+    user.await_reported("work", "Admitted", "Admitted")
     counts = {each["name"]: each["count"] for each in user.workload("work")["spec"]["podSets"]}
     assert counts == pod_sets
     user.api.wait_for("it is started", lambda: not operator.suspended, SECONDS)
@@ -509,7 +518,7 @@ def test_a_job_of_each_kind(user: User, kind: str) -> None:
     user.api.wait_for("it is stopped", lambda: operator.suspended, SECONDS)
     assert condition(user.workload("work"), "QuotaReserved")["status"] == "True"
     operator.stop()
-    user.await_told("work", "QuotaReserved", "Deactivated", "False")
+    user.await_reported("work", "QuotaReserved", "Deactivated", "False")
     assert "example.com/pool" not in str(operator.job["spec"])
 
     deactivate(user, active=True)
@@ -521,7 +530,7 @@ def test_a_job_of_each_kind(user: User, kind: str) -> None:
     assert len(user.api.list(WORKLOADS, user.namespace)) == 1
 
     operator.finish()
-    user.await_told("work", "Finished", "Succeeded")
+    user.await_reported("work", "Finished", "Succeeded")
     user.api.wait_for(
         "its quota is free",
         lambda: user.status("clusterqueues", f"all-{user.id}")["reservingWorkloads"] == 0,
@@ -529,21 +538,42 @@ def test_a_job_of_each_kind(user: User, kind: str) -> None:
     )
 
 
-def test_what_the_readme_shows(api: Api) -> None:
-    """Its manifests as they stand there, and a Job as it says."""
-    blocks = (REPO / "README.md").read_text().split("```yaml\n")[1:]
-    [text] = [
-        each for block in blocks if "kind: ClusterQueue" in (each := block.partition("```")[0])
+def test_what_the_page_about_the_queue_shows(api: Api, control_plane: ControlPlane) -> None:
+    """Its queue and its Job as they stand there, and the command that explains that Job."""
+    shown = [
+        part
+        for block in blocks("yaml")
+        if block.path == REPO / "docs/queue.md"
+        for part in block.parts
     ]
-    api.apply([each for each in yaml.safe_load_all(text) if each])
-    job = yaml.safe_load(JOB.format(namespace="default", queue="team", pods=3))
+    *queue, job = shown
+    assert job["kind"] == "Job"
+    api.apply(queue)
 
     name = api.create(job)["metadata"]["name"]
 
     api.wait_for("it ends", lambda: condition(api.get(JOBS, name, "default"), "Complete"), SECONDS)
-    [shown] = api.table(f"{NEWER}/workloads", "default")[1:]
-    assert shown[0].startswith(f"job-{name}-")
-    assert shown[1:4] == ("team", "team", "True")
+    [row] = api.table(f"{NEWER}/workloads", "default")[1:]
+    assert row[0].startswith(f"job-{name}-")
+    assert row[1:4] == ("team", "team", "True")
+
+    [words] = [
+        words
+        for block in blocks("console")
+        for words in block.commands
+        if words[:3] == ["gang-extender", "explain", "job"]
+    ]
+    said = subprocess.run(
+        [
+            *(sys.executable, "-m", "extender", *words[1:]),
+            *("--kubeconfig", str(control_plane.admin_kubeconfig)),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    assert f"default/{row[0]}" in said.stdout
 
 
 def deactivate(user: User, *, active: bool) -> None:

@@ -15,6 +15,7 @@ from tests.harness.gang_scheduler import install
 from tests.harness.objects import Object
 from tests.harness.process import free_port
 from tests.harness.reconciler import Reconciler
+from tests.harness.started import fetch
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 NEWER = "kueue.x-k8s.io/v1beta2"
@@ -57,7 +58,7 @@ def process(control_plane: ControlPlane, **webhooks: object) -> Reconciler:
 
 def readyz(replica: Reconciler) -> str:
     try:
-        return httpx.get(f"{replica.url}/readyz", trust_env=False).text
+        return fetch(f"{replica.url}/readyz").text
     except httpx.TransportError:
         return ""
 

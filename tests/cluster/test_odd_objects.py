@@ -1,4 +1,4 @@
-"""Objects that the API server takes and nobody would write: everything else goes on beside them."""
+"""Odd objects that the API server takes: everything else goes on beside them."""
 
 import json
 from collections.abc import Iterator
@@ -212,7 +212,7 @@ def test_everything_else_goes_on(
     }
     goes_on("during")
     api.wait_for(
-        "an Event tells of the deep JobSet", lambda: odd_ones.events("deep", "Unreadable"), 60
+        "an Event is about the deep JobSet", lambda: odd_ones.events("deep", "Unreadable"), 60
     )
     aside = 'gang_extender_objects_set_aside{kind="jobset.x-k8s.io/jobset"}'
     api.wait_for("it is counted", lambda: reconciler.metric(aside) >= 1, 30)

@@ -7,6 +7,7 @@ from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.cluster.groups import SECONDS, Groups
 from tests.harness import objects
 from tests.harness.client import Api
+from tests.harness.objects import Object
 from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
@@ -28,7 +29,7 @@ def bereave(api: Api, gangs: Gangs, nodes: NodeFactory, *, policy: str) -> None:
 
 
 def own(api: Api, gangs: Gangs) -> None:
-    """Give the pods an owner: those that nobody would make anew are not evicted."""
+    """Give the pods an owner: pods that no controller would make anew are not evicted."""
     group = api.get(POD_GROUPS, "g", gangs.namespace)
     owner = {"apiVersion": group["apiVersion"], "kind": "PodGroup", "name": "g"}
     owners = [{**owner, "uid": group["metadata"]["uid"]}]
@@ -37,14 +38,16 @@ def own(api: Api, gangs: Gangs) -> None:
         api.patch("pods", pod["metadata"]["name"], gangs.namespace, body=body)
 
 
-def test_a_partial_gang_is_kept_and_told_of_once(
+def test_a_partial_gang_is_kept_and_gets_one_event(
     reconciler: Reconciler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     groups = Groups(api, gangs.namespace)
     bereave(api, gangs, nodes, policy="keep")
 
-    api.wait_for("it is told", lambda: "PartialGang" in groups.reasons(), SECONDS)
-    assert groups.told(kind="Partial") == ("True", "PartialGang", PARTIAL)
+    api.wait_for(
+        "there is an Event or a condition", lambda: "PartialGang" in groups.reasons(), SECONDS
+    )
+    assert groups.reported(kind="Partial") == ("True", "PartialGang", PARTIAL)
     [event] = [e for e in groups.events() if e["reason"] == "PartialGang"]
     assert (event["type"], event["note"]) == ("Warning", PARTIAL)
 
@@ -55,7 +58,7 @@ def test_a_partial_gang_is_kept_and_told_of_once(
 
     nodes(1, "8", prefix="new")
     groups.await_status(phase="Running", running=3)
-    assert groups.told(kind="Partial")[:2] == ("False", "Whole")
+    assert groups.reported(kind="Partial")[:2] == ("False", "Whole")
 
 
 def test_a_partial_gang_is_evicted_as_soon_as_its_disruption_budget_allows(
@@ -63,7 +66,7 @@ def test_a_partial_gang_is_evicted_as_soon_as_its_disruption_budget_allows(
 ) -> None:
     groups = Groups(api, gangs.namespace)
     budgets = "policy/v1/poddisruptionbudgets"
-    budget = {
+    budget: Object = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": "g", "namespace": gangs.namespace},
@@ -74,7 +77,7 @@ def test_a_partial_gang_is_evicted_as_soon_as_its_disruption_budget_allows(
 
     api.wait_for(
         "it is partial",
-        lambda: groups.told(kind="Partial") == ("True", "PartiallyScheduled", PARTIAL),
+        lambda: groups.reported(kind="Partial") == ("True", "PartiallyScheduled", PARTIAL),
         SECONDS,
     )
     failed = 'gang_extender_reconciles_total{controller="pod-group",result="failed"}'
@@ -86,8 +89,10 @@ def test_a_partial_gang_is_evicted_as_soon_as_its_disruption_budget_allows(
     api.delete(budgets, "g", gangs.namespace)
     api.wait_for("it is evicted", lambda: not gangs.bound("g"), SECONDS)
     groups.await_status(scheduled=0)
-    api.wait_for("it is told", lambda: "PartialGang" in groups.reasons(), SECONDS)
+    api.wait_for(
+        "there is an Event or a condition", lambda: "PartialGang" in groups.reasons(), SECONDS
+    )
     assert groups.reasons().count("PartialGang") == 1
-    assert groups.told(kind="Partial")[:2] == ("False", "NotScheduled")
+    assert groups.reported(kind="Partial")[:2] == ("False", "NotScheduled")
     group = api.get(POD_GROUPS, "g", gangs.namespace)
     assert group["status"]["phase"] == "Pending"

@@ -62,16 +62,16 @@ def test_what_a_limit_range_gives_to_containers_takes_quota(api: Api, queues: Qu
         assert spec["containers"][0]["resources"]["requests"] == {"cpu": "2", "memory": "64Mi"}
 
     queues.job("second", 1, **silent)
-    told = queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForQuota")
-    assert "1 more needed" in told["message"]
+    reported = queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForQuota")
+    assert "1 more needed" in reported["message"]
 
 
 def test_pods_that_would_be_refused_wait_until_they_would_not(api: Api, queues: Queues) -> None:
     limit(api, queues.namespace, max={"cpu": "1"}, defaultRequest={"cpu": "1"})
     queues.simple(cpu=8)
     queues.job("large", cpu="2", run_for="1h")
-    told = queues.await_condition("large", "QuotaReserved", "False", reason="Misconfigured")
-    assert told["message"] == (
+    reported = queues.await_condition("large", "QuotaReserved", "False", reason="Misconfigured")
+    assert reported["message"] == (
         "no pod of pod set main could be made: container main asks for more cpu than its limit of 1"
     )
     assert queues.is_suspended("large")

@@ -1,4 +1,4 @@
-"""What the reconciler tells of a group, from its making to its end."""
+"""What the status and the Events of a group say, from its creation to its end."""
 
 from collections import Counter
 from typing import Any
@@ -31,17 +31,17 @@ def lasting(groups: Groups) -> list[str]:
 
 
 def rest_stays(before: Object, after: Object) -> None:
-    """Check that two readings tell the same, times of conditions included."""
+    """Check that two readings are the same, times of conditions included."""
     assert {**after, "conditions": None} == {**before, "conditions": None}
-    assert told_by_us(after) == told_by_us(before)
+    assert reported_by_us(after) == reported_by_us(before)
 
 
-def told_by_us(status: Object) -> list[str]:
-    """Return the conditions that the reconciler writes; the extender may tell of a wait."""
+def reported_by_us(status: Object) -> list[str]:
+    """Return the conditions that the reconciler writes; the extender may add that of a wait."""
     return sorted(str(each) for each in status["conditions"] if each["type"] != "Permitted")
 
 
-def test_a_jobs_gang_is_told_in_each_phase_and_after_a_restart_the_same(
+def test_a_jobs_gang_is_reported_in_each_phase_and_after_a_restart_the_same(
     reconciler: Reconciler, api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
 ) -> None:
     events: list[str] = []
@@ -69,7 +69,11 @@ def test_a_jobs_gang_is_told_in_each_phase_and_after_a_restart_the_same(
     api.create(job)
     status = settles("Gated", phase="PreScheduling", occupiedBy=f"{gangs.namespace}/work")
     started = status["scheduleStartTime"]
-    assert groups.told() == ("False", "Gated", "0 of the 3 pods that it needs are free of gates")
+    assert groups.reported() == (
+        "False",
+        "Gated",
+        "0 of the 3 pods that it needs are free of gates",
+    )
 
     nodes(1)
     for pod in gangs.members("g"):
@@ -77,15 +81,15 @@ def test_a_jobs_gang_is_told_in_each_phase_and_after_a_restart_the_same(
         api.patch("pods", pod["metadata"]["name"], gangs.namespace, body=gate, how="json")
     status = settles("Scheduled", phase="Running", scheduled=3, running=3, succeeded=0)
     assert status["scheduleStartTime"] == started
-    assert groups.told()[:2] == ("True", "Scheduled")
-    assert groups.told(kind="Running")[:2] == ("True", "Running")
+    assert groups.reported()[:2] == ("True", "Scheduled")
+    assert groups.reported(kind="Running")[:2] == ("True", "Running")
 
     for pod in gangs.members("g"):
         body = {"metadata": {"annotations": {objects.RUN_FOR: "1ms"}}}
         api.patch("pods", pod["metadata"]["name"], gangs.namespace, body=body)
     status = settles(phase="Finished", scheduled=3, running=0, succeeded=3, failed=0)
     assert status["scheduleStartTime"] == started
-    assert groups.told(kind="Running")[:2] == ("False", "Finished")
+    assert groups.reported(kind="Running")[:2] == ("False", "Finished")
 
     api.delete("batch/v1/jobs", "work", gangs.namespace)
     api.wait_for("the pods are gone", lambda: not gangs.members("g"), SECONDS)
@@ -96,7 +100,7 @@ def test_a_jobs_gang_is_told_in_each_phase_and_after_a_restart_the_same(
 def test_a_gang_that_has_some_nodes_and_then_all_but_does_not_run(
     reconciler: Reconciler, gangs: Gangs, groups: Groups
 ) -> None:
-    """Nobody runs the pods of a node that there is not."""
+    """The pods of a node that there is not never run."""
     gangs.create_group("g", 3)
     gangs.add("g", 1, node_name="nowhere")
     gangs.add("g", 2, start=1, gates=NEVER)
@@ -107,7 +111,7 @@ def test_a_gang_that_has_some_nodes_and_then_all_but_does_not_run(
 
     gangs.add("g", 2, start=3, node_name="nowhere")
     enough = groups.await_status(phase="Scheduled", scheduled=3, running=0)
-    assert groups.told(kind="Running")[:2] == ("False", "NotRunning")
+    assert groups.reported(kind="Running")[:2] == ("False", "NotRunning")
     reconciler.restart()
     reconciler.await_looks()
     rest_stays(enough, groups.status())
@@ -129,7 +133,9 @@ def test_groups_of_one_name_in_two_namespaces_have_nothing_to_do_with_each_other
         api.delete("namespaces", other)
 
 
-def test_the_older_api_group_is_told_as_well(api: Api, gangs: Gangs, nodes: NodeFactory) -> None:
+def test_a_group_of_the_older_api_group_is_reported_as_well(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
     nodes(1)
     sigs = "scheduling.sigs.k8s.io/v1alpha1"
     api.create(objects.pod_group("g", 2, namespace=gangs.namespace, api_version=sigs))
@@ -152,7 +158,7 @@ def test_a_failed_pod_that_is_not_replaced_fails_the_group(
 
     groups.await_status(phase="Failed", running=2, failed=1)
     want = "1 failed, and 2 of the 3 pods that it needs are left"
-    assert groups.told() == ("False", "PodsFailed", want)
+    assert groups.reported() == ("False", "PodsFailed", want)
 
     gangs.add("g", 1, start=3)
     groups.await_status(phase="Running", running=3, failed=1)
@@ -172,7 +178,7 @@ def test_a_failed_pod_that_the_job_replaces_is_counted_and_the_group_runs(
     groups.await_status(phase="Running", running=2, failed=1)
 
 
-def test_a_later_wave_of_a_job_that_waits_is_not_told_to_run(
+def test_a_later_wave_of_a_job_that_waits_is_not_reported_as_running(
     api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
 ) -> None:
     [node] = nodes(1)
@@ -189,32 +195,34 @@ def test_a_later_wave_of_a_job_that_waits_is_not_told_to_run(
         api.patch("pods", pod["metadata"]["name"], gangs.namespace, body=body)
 
     groups.await_status(phase="PreScheduling", running=0, succeeded=3)
-    assert groups.told()[0] == "False"
-    assert groups.told(kind="Running")[:2] == ("False", "NotScheduled")
+    assert groups.reported()[0] == "False"
+    assert groups.reported(kind="Running")[:2] == ("False", "NotScheduled")
     cordon(False)
     groups.await_status(phase="Running", running=3, succeeded=3)
-    assert groups.told()[:2] == ("True", "Scheduled")
+    assert groups.reported()[:2] == ("True", "Scheduled")
 
 
-def test_what_a_group_waits_for_is_told_with_numbers_and_one_event_each(
+def test_what_a_group_waits_for_is_reported_with_numbers_and_one_event_each(
     api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
 ) -> None:
     taken, *_ = nodes(3, "4")
     api.create(gangs.pod("guest", cpu="3", node_name=taken))
     gangs.create_group("g", 3)
     gangs.add("g", 2, cpu="3")
-    groups.await_told("NotEnoughPods", "2 of the 3 pods that it needs exist")
+    groups.await_reported("NotEnoughPods", "2 of the 3 pods that it needs exist")
     gangs.add("g", 1, start=2, cpu="3")
     short = (
         "3 pods exist, 2 of the 3 pods that it still needs fit, short of cpu 3, "
         "on 3 usable of 3 nodes"
     )
-    groups.await_told("NotEnoughResources", short)
+    groups.await_reported("NotEnoughResources", short)
     gangs.delete(["guest"])
     groups.await_status(phase="Running")
 
-    # An Event is written after the status that it tells of.
-    api.wait_for("the last one is told", lambda: groups.reasons()[-1:] == ["Scheduled"], SECONDS)
+    # An Event is written after the status that it goes with.
+    api.wait_for(
+        "the last one is reported", lambda: groups.reasons()[-1:] == ["Scheduled"], SECONDS
+    )
     seen = groups.reasons()
     assert seen[0] == "NotEnoughPods"
     assert Counter(seen).most_common(1)[0][1] == 1, seen
@@ -223,7 +231,7 @@ def test_what_a_group_waits_for_is_told_with_numbers_and_one_event_each(
     assert notes["NotEnoughResources"].startswith(short)
 
 
-def test_mixed_priorities_are_told_once(
+def test_mixed_priorities_get_one_event(
     reconciler: Reconciler, api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
 ) -> None:
     for value in (5, 7):
@@ -234,13 +242,17 @@ def test_mixed_priorities_are_told_once(
     gangs.create_group("g", 2)
     gangs.add("g", 1, priority_class=f"{gangs.namespace}-5")
     gangs.add("g", 1, start=1, priority_class=f"{gangs.namespace}-7")
-    api.wait_for("it is told", lambda: "MixedPriorities" in groups.reasons(), SECONDS)
+    api.wait_for(
+        "there is an Event or a condition", lambda: "MixedPriorities" in groups.reasons(), SECONDS
+    )
 
     reconciler.restart()
     known = 'gang_extender_events_total{result="known"}'
-    api.wait_for("it would tell again", lambda: reconciler.metric(known) > 0, SECONDS)
+    api.wait_for("it would write again", lambda: reconciler.metric(known) > 0, SECONDS)
     gangs.add("g", 1, start=2)
-    api.wait_for("both are told", lambda: groups.reasons().count("MixedPriorities") == 2, SECONDS)
+    api.wait_for(
+        "both are reported", lambda: groups.reasons().count("MixedPriorities") == 2, SECONDS
+    )
     notes = [e["note"] for e in groups.events() if e["reason"] == "MixedPriorities"]
     assert notes == [
         "its pods have the priorities 5, 7; 5 counts",
@@ -293,15 +305,15 @@ def test_no_endpoint_is_ready_before_enough_members_are(
     assert gang_ready() == ["True GangReady"] * 3
 
 
-def test_why_a_group_was_denied_is_told_until_it_starts(
+def test_why_a_group_was_denied_is_reported_until_it_starts(
     api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
 ) -> None:
     def await_permitted(status: str, reason: str) -> str:
-        def told() -> bool:
-            return groups.told(kind="Permitted")[:2] == (status, reason)
+        def reported() -> bool:
+            return groups.reported(kind="Permitted")[:2] == (status, reason)
 
-        api.wait_for(f"{reason} is told", told, SECONDS)
-        return groups.told(kind="Permitted")[2]
+        api.wait_for(f"{reason} is reported", reported, SECONDS)
+        return groups.reported(kind="Permitted")[2]
 
     nodes(1, "2")
     gangs.create("g", 3, cpu="1")
@@ -309,8 +321,8 @@ def test_why_a_group_was_denied_is_told_until_it_starts(
     assert said.startswith("failed recently, 2 of the 3 pods that it still needs fit, short of cpu")
     # Whatever happens to it meanwhile, it is the same group and has not started.
     gangs.add("g", 1, start=3, cpu="1")
-    api.wait_for("it is seen", lambda: groups.told()[2].startswith("4 pods exist"), SECONDS)
-    assert groups.told(kind="Permitted")[:2] == ("False", "RecentlyDenied")
+    api.wait_for("it is seen", lambda: groups.reported()[2].startswith("4 pods exist"), SECONDS)
+    assert groups.reported(kind="Permitted")[:2] == ("False", "RecentlyDenied")
 
     nodes(1, "2", prefix="new")
     gangs.await_phases("g", Running=4)
@@ -326,16 +338,16 @@ def test_what_the_extender_says_and_what_we_say_stand_side_by_side(
     groups.await_status(phase="Scheduling", scheduled=0)
     groups.await_reason("MemberUnschedulable")
     want = ("False", "WaitingForBind", "2/3 pods have a node and wait for the others")
-    assert groups.told(kind="Permitted") == want
+    assert groups.reported(kind="Permitted") == want
 
     api.create(gangs.anchor(scheduler_name=PATIENT))
     groups.await_status(phase="Running", scheduled=3)
     api.wait_for(
         "the extender is content",
-        lambda: groups.told(kind="Permitted")[:2] == ("True", "QuorumReached"),
+        lambda: groups.reported(kind="Permitted")[:2] == ("True", "QuorumReached"),
         SECONDS,
     )
-    assert groups.told()[:2] == ("True", "Scheduled")
+    assert groups.reported()[:2] == ("True", "Scheduled")
 
 
 @pytest.mark.usefixtures("gang", "reconciler")

@@ -1,6 +1,7 @@
 """Jobs whose pods do not become ready in time: sent back, for longer each time, or for good."""
 
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def _free(queues: Queues) -> None:
     queues.job_overrides = "*"
 
 
-def test_who_was_late_is_admitted_again_and_runs_once_there_is_room(
+def test_a_late_job_is_admitted_again_and_runs_once_there_is_room(
     reconciler: Reconciler, queues: Queues, nodes: NodeFactory
 ) -> None:
     cluster_queue, _ = queues.simple(cpu=1)
@@ -55,12 +56,16 @@ def test_who_was_late_is_admitted_again_and_runs_once_there_is_room(
     assert state["count"] >= 2
     assert "requeueAt" not in state
     labels = f'cluster_queue="{cluster_queue}",priority_class=""'
+
+    def is_one(sample: str) -> bool:
+        return reconciler.metric(sample) == 1
+
     for name in ("ready_wait_time", "admitted_until_ready_wait_time"):
         counted = f"kueue_{name}_seconds_count{{{labels}}}"
-        queues.api.wait_for(f"{counted} is 1", lambda what=counted: reconciler.metric(what) == 1)
+        queues.api.wait_for(f"{counted} is 1", partial(is_one, counted))
 
 
-def test_who_is_late_too_often_is_deactivated_and_begins_anew_when_it_is_activated(
+def test_a_job_that_is_late_too_often_is_deactivated_and_begins_anew_when_it_is_activated(
     reconciler: Reconciler, queues: Queues, nodes: NodeFactory
 ) -> None:
     queues.simple(cpu=1)
@@ -182,7 +187,7 @@ def test_an_index_that_failed_for_good_is_not_missed(queues: Queues, nodes: Node
         "the index has failed",
         lambda: queues.api.get(JOBS, "job", queues.namespace)["status"].get("failedIndexes"),
     )
-    # A job that does miss a pod is told of it, and is sent back.
+    # A job that does miss a pod gets the condition, and is sent back.
     queues.job("other", run_for="1h", labels=short)
     queues.await_condition("other", "PodsReady", reason="Started")
     [other] = [
@@ -213,11 +218,11 @@ def test_a_training_job_of_which_a_worker_does_not_come_is_sent_back(
     api.wait_for("it is started", lambda: not operator.suspended, SECONDS)
     running = {"conditions": [{"type": "Running", "status": "True"}]}
 
-    operator.tell(
+    operator.report(
         {**running, "replicaStatuses": {"Master": {"active": 1}, "Worker": {"active": 2}}}
     )
     queues.await_condition("job", "PodsReady", reason="Started")
-    operator.tell(
+    operator.report(
         {**running, "replicaStatuses": {"Master": {"active": 1}, "Worker": {"active": 1}}}
     )
     queues.await_condition("job", "PodsReady", "False", reason="WaitForRecovery")
@@ -234,7 +239,9 @@ def test_a_training_job_of_which_a_worker_does_not_come_is_sent_back(
 # -- over a restart
 
 
-def test_a_time_out_goes_on_while_nobody_looks(reconciler: Reconciler, queues: Queues) -> None:
+def test_a_time_out_goes_on_while_the_reconciler_is_down(
+    reconciler: Reconciler, queues: Queues
+) -> None:
     """As if it had been away for an hour: counted anew, half an hour would not be over."""
     queues.simple(cpu=1)
     queues.job("job", labels={TIMEOUT: "30m", BASE: "600"}, run_for="1h")
@@ -261,7 +268,7 @@ def test_a_time_out_goes_on_while_nobody_looks(reconciler: Reconciler, queues: Q
 
 def test_a_back_off_is_as_long_after_a_restart(reconciler: Reconciler, queues: Queues) -> None:
     queues.simple(cpu=1)
-    queues.job("job", labels={TIMEOUT: "2", BASE: "20"}, run_for="1h")
+    queues.job("job", labels={TIMEOUT: "2", BASE: "10"}, run_for="1h")
     queues.await_condition("job", "Requeued", "False", reason="PodsReadyTimeout")
     until = status_of(queues, "job")["requeueState"]["requeueAt"]
 

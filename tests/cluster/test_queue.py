@@ -1,5 +1,7 @@
 """Suspended Jobs under quota: admitted, started in their flavor, run, and quota given back."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.cluster.conftest import NodeFactory
@@ -35,7 +37,7 @@ def test_a_suspended_job_is_admitted_runs_and_ends(
     assert {pod["spec"]["nodeName"] for pod in pods} == {"node-0"}
     assert condition(api.get(JOBS, "job", queues.namespace), "Complete")["status"] == "True"
     api.wait_for(
-        "the numbers are told",
+        "the numbers are written",
         lambda: (
             api.get(f"{API}/clusterqueues", cluster_queue)["status"].get("admittedWorkloads") == 0
         ),
@@ -43,7 +45,7 @@ def test_a_suspended_job_is_admitted_runs_and_ends(
     )
 
 
-def test_who_does_not_fit_the_quota_waits_until_somebody_ends(
+def test_a_job_that_does_not_fit_the_quota_waits_until_another_ends(
     queues: Queues, nodes: NodeFactory
 ) -> None:
     nodes(2, "4")
@@ -52,9 +54,9 @@ def test_who_does_not_fit_the_quota_waits_until_somebody_ends(
     queues.await_admitted("first")
     queues.job("second", 2, run_for="100ms")
 
-    told = queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForQuota")
-    assert "cpu" in told["message"]
-    assert "1 more needed" in told["message"]
+    reported = queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForQuota")
+    assert "cpu" in reported["message"]
+    assert "1 more needed" in reported["message"]
     assert queues.is_suspended("second")
 
     queues.await_condition("first", "PodsReady")
@@ -83,9 +85,10 @@ def test_two_jobs_never_have_more_than_the_quota(
             for pods in each["admission"]["podSetAssignments"]
         )
         # A pod that is done has given its CPU back, though its job has not ended.
-        return whole - sum(
+        returned: Iterator[int] = (
             pods["count"] for each in given for pods in each.get("reclaimablePods", [])
         )
+        return whole - sum(returned)
 
     most = 0
 
@@ -101,7 +104,7 @@ def test_two_jobs_never_have_more_than_the_quota(
     assert 0 < most <= 4
 
 
-def test_who_waits_behind_an_equal_job_is_told_why_as_well(queues: Queues) -> None:
+def test_a_job_behind_an_equal_one_gets_the_reason_as_well(queues: Queues) -> None:
     cluster_queue, _ = queues.simple(cpu=1)
     queues.job("first", run_for="1h")
     queues.await_admitted("first")

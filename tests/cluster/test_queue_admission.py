@@ -1,4 +1,4 @@
-"""Who is admitted instead of whom, in one queue and in cohorts, and what stops a workload."""
+"""Which workloads are admitted and preempted, in one queue and in cohorts, and what stops one."""
 
 from typing import Any
 
@@ -49,8 +49,8 @@ def test_a_job_of_higher_priority_preempts_one_of_its_own_queue(queues: Queues, 
     queues.job("better", 2, labels=_priority(queues, "high", 10), run_for="1h")
 
     queues.await_admitted("better")
-    told = queues.condition("victim", "Preempted")
-    assert (told["status"], told["reason"]) == ("True", "InClusterQueue")
+    reported = queues.condition("victim", "Preempted")
+    assert (reported["status"], reported["reason"]) == ("True", "InClusterQueue")
     assert queues.condition("victim", "Evicted")["reason"] == "Preempted"
     queues.await_condition("victim", "QuotaReserved", "False")
     assert queues.is_suspended("victim")
@@ -82,7 +82,7 @@ def test_a_cohort_lends_and_takes_back(queues: Queues) -> None:
     assert queues.condition("borrower", "Preempted")["reason"] == "InCohortReclamation"
 
 
-def test_nobody_borrows_beyond_the_limit(queues: Queues) -> None:
+def test_no_queue_borrows_beyond_the_limit(queues: Queues) -> None:
     flavor, cohort = queues.flavor(), queues.name("cohort")
     limited = [group(flavor, cpu={"nominalQuota": 2, "borrowingLimit": 1})]
     a = queues.cluster_queue("a", cohortName=cohort, resourceGroups=limited)
@@ -95,7 +95,7 @@ def test_nobody_borrows_beyond_the_limit(queues: Queues) -> None:
     queues.await_condition("too-much", "QuotaReserved", "False", reason="ExceedsMaxQuota")
 
 
-def test_in_a_strict_queue_nobody_passes(queues: Queues) -> None:
+def test_in_a_strict_queue_no_job_passes(queues: Queues) -> None:
     queues.simple(cpu=3, queueingStrategy="StrictFIFO")
     queues.job("first", 2, run_for="1h")
     queues.await_admitted("first")
@@ -103,7 +103,7 @@ def test_in_a_strict_queue_nobody_passes(queues: Queues) -> None:
     queues.await_condition("large", "QuotaReserved", "False")
     queues.job("small", 1, run_for="1h")
     queues.api.wait_for("small has a workload", lambda: queues.workload("small"))
-    # Whoever comes after it to another queue is admitted: small could have been by now.
+    # What comes after it to another queue is admitted: small could have been by now.
     queues.local_queue("other", queues.cluster_queue("other", cpu=1))
     queues.job("other", 1, queue="other", run_for="1h")
     queues.await_admitted("other")
@@ -151,7 +151,7 @@ def test_the_second_flavor_is_used_when_the_first_is_full(queues: Queues, nodes:
     assert job["spec"]["template"]["spec"]["nodeSelector"] == {"kind": "spot"}
 
 
-def test_a_stopped_queue_admits_nobody_and_a_drained_one_stops_all(queues: Queues) -> None:
+def test_a_stopped_queue_admits_no_job_and_a_drained_one_stops_all(queues: Queues) -> None:
     cluster_queue, _ = queues.simple(cpu=2)
     queues.job("runs", run_for="1h")
     queues.await_admitted("runs")
@@ -254,7 +254,7 @@ def test_what_is_not_honoured_stops_the_queue_with_the_known_reason(queues: Queu
     queues.await_active(lost)
 
 
-def test_an_unknown_queue_is_told_and_followed_when_it_appears(queues: Queues) -> None:
+def test_an_unknown_queue_is_reported_and_followed_when_it_appears(queues: Queues) -> None:
     cluster_queue = queues.cluster_queue(cpu=1)
     queues.job("job", queue="later", run_for="1h")
     queues.await_condition("job", "QuotaReserved", "False", reason="Misconfigured")

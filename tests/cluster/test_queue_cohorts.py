@@ -1,4 +1,4 @@
-"""Quota that is lent: limits, trees of cohorts, flavors in order; and who is tried again when."""
+"""Quota that is lent: limits, trees of cohorts, flavors in order; and what is tried again when."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import pytest
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.queues import API, JOBS, QUEUE, WORKLOADS, Queues, group
 from tests.harness.client import Api
+from tests.harness.objects import Object
 from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
@@ -69,13 +70,15 @@ def test_a_tree_of_cohorts_shares_what_its_root_has(queues: Queues, api: Api) ->
     queues.await_admitted("in-left")
 
     queues.job("in-right", 2, queue="right", run_for="1h")
-    told = queues.await_condition("in-right", "QuotaReserved", "False", reason="WaitingForQuota")
-    assert "1 more needed" in told["message"]
+    reported = queues.await_condition(
+        "in-right", "QuotaReserved", "False", reason="WaitingForQuota"
+    )
+    assert "1 more needed" in reported["message"]
     api.delete(JOBS, "in-left", queues.namespace)
     queues.await_admitted("in-right")
 
 
-def test_who_borrows_takes_it_from_lesser_work_up_to_the_threshold(queues: Queues) -> None:
+def test_a_borrower_preempts_lesser_work_up_to_the_threshold(queues: Queues) -> None:
     flavor, cohort = queues.flavor(), queues.name("cohort")
     policy = {"policy": "LowerPriority", "maxPriorityThreshold": 5}
     preemption = {"reclaimWithinCohort": "LowerPriority", "borrowWithinCohort": policy}
@@ -106,13 +109,13 @@ def test_who_borrows_takes_it_from_lesser_work_up_to_the_threshold(queues: Queue
         pytest.param({"whenCanBorrow": "TryNextFlavor"}, "second", id="another flavor first"),
     ],
 )
-def test_where_a_flavor_would_have_to_be_borrowed(
+def test_which_flavor_is_used_where_the_first_would_have_to_be_borrowed(
     queues: Queues, fungibility: dict[str, str], want: str
 ) -> None:
     first, second, cohort = queues.flavor("first"), queues.flavor("second"), queues.name("cohort")
     both = group(first, cpu=1)
     both["flavors"] += group(second, cpu=2)["flavors"]
-    spec = {"cohortName": cohort, "flavorFungibility": fungibility}
+    spec: Object = {"cohortName": cohort, "flavorFungibility": fungibility}
     queues.local_queue("queue", queues.cluster_queue(resourceGroups=[both], **spec))
     member(queues, "lender", first, 1, cohortName=cohort)
 
@@ -129,14 +132,14 @@ def test_where_a_flavor_would_have_to_be_borrowed(
         pytest.param({"whenCanPreempt": "MayStopSearch"}, True, id="preempts in the first one"),
     ],
 )
-def test_where_a_flavor_would_have_to_be_taken_from_others(
+def test_which_flavor_is_used_where_the_first_would_have_to_be_taken_from_others(
     queues: Queues, fungibility: dict[str, str], *, preempts: bool
 ) -> None:
     first, second = queues.flavor("first"), queues.flavor("second")
     both = group(first, cpu=1)
     both["flavors"] += group(second, cpu=1)["flavors"]
     preemption = {"withinClusterQueue": "LowerPriority"}
-    spec = {"flavorFungibility": fungibility, "preemption": preemption}
+    spec: Object = {"flavorFungibility": fungibility, "preemption": preemption}
     queues.local_queue("queue", queues.cluster_queue(resourceGroups=[both], **spec))
     queues.job("lesser", run_for="1h")
     queues.await_admitted("lesser")
@@ -145,8 +148,8 @@ def test_where_a_flavor_would_have_to_be_taken_from_others(
 
     queues.await_admitted("better")
     assert flavor_of(queues, "better") == (first if preempts else second)
-    told = queues.condition("lesser", "Preempted")
-    assert bool(told) is preempts
+    reported = queues.condition("lesser", "Preempted")
+    assert bool(reported) is preempts
 
 
 def flavor_of(queues: Queues, job: str) -> str:
@@ -174,10 +177,10 @@ def test_a_job_that_waits_goes_to_another_queue(queues: Queues, api: Api) -> Non
     assert after["spec"]["queueName"] == "other"
 
 
-def test_who_waits_is_not_tried_or_written_for_others_and_parked_with_its_equals(
+def test_a_waiting_workload_is_not_tried_or_written_for_others_and_is_inadmissible_with_its_equals(
     queues: Queues, api: Api, reconciler: Reconciler
 ) -> None:
-    """Ends in another cohort concern nobody here; those here do, and equals are tried as one."""
+    """Ends in another cohort wake no workload here; ends here do, and equals are tried as one."""
     cluster_queue, _ = queues.simple(cpu=2)
     queues.local_queue("other", queues.cluster_queue("other", cpu=1))
     queues.job("holder", 2, run_for="1h")
@@ -185,9 +188,13 @@ def test_who_waits_is_not_tried_or_written_for_others_and_parked_with_its_equals
     waiting = [f"waits-{number}" for number in range(8)]
     for name in waiting:
         queues.job(name, 2, run_for="1h")
-    parked = f'kueue_pending_workloads{{cluster_queue="{cluster_queue}",status="inadmissible"}}'
-    api.wait_for("all are parked", lambda: reconciler.metric(parked) == len(waiting))
-    api.wait_for("all are told why", lambda: all(is_told(queues, name) for name in waiting))
+    inadmissible = (
+        f'kueue_pending_workloads{{cluster_queue="{cluster_queue}",status="inadmissible"}}'
+    )
+    api.wait_for("all are inadmissible", lambda: reconciler.metric(inadmissible) == len(waiting))
+    api.wait_for(
+        "all have their reason", lambda: all(is_reported(queues, name) for name in waiting)
+    )
     versions = {name: version(queues, name) for name in waiting}
     attempts = reconciler.metric(ATTEMPTS)
     assert attempts >= 1
@@ -206,10 +213,10 @@ def test_who_waits_is_not_tried_or_written_for_others_and_parked_with_its_equals
     [chosen] = admitted(queues)
     written = {name for name in waiting if version(queues, name) != versions[name]}
     assert chosen in written
-    assert len(written) <= 2  # and the next head, which is told why
+    assert len(written) <= 2  # and the next head, which gets its reason
 
 
-def is_told(queues: Queues, job: str) -> bool:
+def is_reported(queues: Queues, job: str) -> bool:
     return queues.condition(job, "QuotaReserved").get("reason") == "WaitingForQuota"
 
 

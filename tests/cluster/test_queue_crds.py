@@ -1,6 +1,7 @@
 """The kinds of the queue on a real API server: defaults, rules, columns, names."""
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -10,6 +11,7 @@ import yaml
 
 from extender.api.crds import Definition, Version, crd
 from extender.api.kueue import v1beta1
+from extender.api.kueue.workload import Workload
 from extender.webhooks.conversion import convert
 from tests.cluster.alone import alone
 from tests.harness.client import Api, ApiError
@@ -430,7 +432,7 @@ WANT_REFUSED: dict[str, tuple[Object, str]] = {
         queue(covers(flavor("a", quota(nominal=1, lendingLimit=2))), cohortName="team"),
         "lendingLimit is at most nominalQuota",
     ),
-    "a cohort that borrows from nobody": (
+    "a cohort that borrows from no other": (
         of("Cohort", {"resourceGroups": [covers(flavor("a", quota(borrowingLimit=1)))]}),
         "borrowingLimit is only for those with parentName",
     ),
@@ -618,7 +620,7 @@ def test_a_flavor_with_a_topology_stays(api: Api, unique: Callable[[Object], Obj
             api.patch(plural, plain, body={"spec": change})
 
 
-def told(kind: str, status: str = "True") -> Object:
+def reported(kind: str, status: str = "True") -> Object:
     return {
         "type": kind,
         "status": status,
@@ -637,13 +639,13 @@ def admission(*assignments: Object, cluster_queue: str = "all") -> Object:
 
 
 RESERVED: Object = {
-    "conditions": [told("QuotaReserved")],
+    "conditions": [reported("QuotaReserved")],
     "admission": admission(assignment()),
     "reclaimablePods": [{"name": "main", "count": 1}],
 }
-ADMITTED = {**RESERVED, "conditions": [told("QuotaReserved"), told("Admitted")]}
+ADMITTED = {**RESERVED, "conditions": [reported("QuotaReserved"), reported("Admitted")]}
 PENDING = {"reclaimablePods": [{"name": "main", "count": 1}]}
-LATER = {"conditions": [told("QuotaReserved", "False")], "admission": None}
+LATER = {"conditions": [reported("QuotaReserved", "False")], "admission": None}
 OF_QUEUE = {"group": GROUP, "kind": "WorkloadPriorityClass", "name": "high"}
 OF_PODS = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "high"}
 SPEC = {"queueName": "users", "maximumExecutionTimeSeconds": 9, "priority": 1}
@@ -668,7 +670,10 @@ class Stored:
         )
 
     def spec(self, spec: Object) -> Object:
-        return self._api.patch(self._plural, "one", self._namespace, body={"spec": spec})
+        return self.whole({"spec": spec})
+
+    def whole(self, change: Object) -> Object:
+        return self._api.patch(self._plural, "one", self._namespace, body=change)
 
 
 @pytest.fixture
@@ -695,6 +700,12 @@ OTHER_TEMPLATE = {
             },
         }
     ]
+}
+OF_AN_INIT_CONTAINER = {
+    "spec": {
+        "initContainers": [{"name": "first", "resources": {"limits": {"pods": 1}}}],
+        "containers": [{"name": "main"}],
+    }
 }
 WANT_SPEC_REFUSED: dict[str, tuple[Object, Object, Object, str]] = {
     "more pods": (RESERVED, {}, MORE_PODS, "podSets cannot be changed"),
@@ -726,6 +737,36 @@ WANT_SPEC_REFUSED: dict[str, tuple[Object, Object, Object, str]] = {
         {"priorityClassRef": {"name": "low"}},
         "another PriorityClass cannot be named",
     ),
+    "two sets that could be smaller": (
+        PENDING,
+        {},
+        {"podSets": [pod_set("a", minCount=1), pod_set("b", minCount=1)]},
+        "only one pod set has a minCount",
+    ),
+    "more pods are enough than there are": (
+        PENDING,
+        {},
+        {"podSets": [pod_set(minCount=4)]},
+        "minCount is at most count",
+    ),
+    "the resource pods is asked for": (
+        PENDING,
+        {},
+        container_with(requests={"pods": 1})["spec"],
+        "counted by itself",
+    ),
+    "the resource pods is asked for first": (
+        PENDING,
+        {},
+        {"podSets": [pod_set(template=OF_AN_INIT_CONTAINER)]},
+        "counted by itself",
+    ),
+    "the priority of a class goes": (
+        PENDING,
+        {"priorityClassRef": OF_QUEUE},
+        {"priority": None},
+        "with priorityClassRef there is a priority",
+    ),
 }
 
 
@@ -740,6 +781,50 @@ def test_what_quota_was_given_for_stays(
     with pytest.raises(ApiError, match=want) as refused:
         stored.spec(change)
     assert refused.value.status == 422
+
+
+def test_a_status_in_a_write_of_the_spec_hides_nothing(stored: Stored) -> None:
+    """The rules of the spec are left out where the status changes: here it cannot."""
+    stored.create(RESERVED)
+
+    with pytest.raises(ApiError, match="podSets cannot be changed") as refused:
+        stored.whole({"spec": MORE_PODS, "status": LATER})
+    assert refused.value.status == 422
+
+
+WRONG_SETS = [pod_set("a", minCount=1), pod_set("b", 1, minCount=2)]
+
+
+def test_a_workload_that_is_older_than_the_rules_goes_on(api: Api, namespace: str) -> None:
+    group = "lenient.example.com"
+    strict = crd(Definition(group, "workloads", [Version("v1beta2", Workload)]))
+    lenient = deepcopy(strict)
+    whole = lenient["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    del whole["x-kubernetes-validations"]
+    api.apply([lenient])
+    stored = Stored(api, namespace, f"{group}/v1beta2")
+    stored.create({}, podSets=WRONG_SETS)
+    api.apply([strict])
+    another = {**workload(*WRONG_SETS), "apiVersion": f"{group}/v1beta2"}
+    api.wait_for("the rules hold", lambda: not is_taken(api, another))
+
+    assignments = [assignment("a"), assignment("b", 1)]
+    stored.status({**ADMITTED, "admission": admission(*assignments), "reclaimablePods": None})
+    stored.spec({"active": False})
+    stored.whole({"metadata": {"labels": {"a": "b"}}})
+    with pytest.raises(ApiError, match="podSets cannot be changed"):
+        stored.spec({"podSets": [pod_set("a", minCount=2), WRONG_SETS[1]]})
+    api.delete("apiextensions.k8s.io/v1/customresourcedefinitions", strict["metadata"]["name"])
+
+
+def is_taken(api: Api, each: Object) -> bool:
+    try:
+        taken(api, each)
+    except ApiError as error:
+        if error.status == 422:
+            return False
+        raise
+    return True
 
 
 WANT_SPEC_TAKEN: dict[str, tuple[Object, Object, Object]] = {
@@ -788,7 +873,7 @@ WANT_STATUS_REFUSED: dict[str, tuple[Object, Object, str]] = {
     ),
     "quota without an admission": (
         {},
-        {"conditions": [told("QuotaReserved")]},
+        {"conditions": [reported("QuotaReserved")]},
         "QuotaReserved needs status.admission",
     ),
     "the admission goes and the quota stays": (
@@ -840,12 +925,12 @@ WANT_STATUS_REFUSED: dict[str, tuple[Object, Object, str]] = {
     ),
     "two conditions of one type": (
         {},
-        {"conditions": [told("Finished"), told("Finished", "False")]},
+        {"conditions": [reported("Finished"), reported("Finished", "False")]},
         "Duplicate value",
     ),
     "too many conditions": (
         {},
-        {"conditions": [told(f"C{n}") for n in range(17)]},
+        {"conditions": [reported(f"C{n}") for n in range(17)]},
         "at most 16",
     ),
 }
@@ -866,7 +951,7 @@ def test_a_wrong_status_is_refused(
 
 def test_a_workload_goes_through_its_life(stored: Stored) -> None:
     """Every step that the reconciler takes is one that the rules allow."""
-    stored.create({"conditions": [told("QuotaReserved", "False")]})
+    stored.create({"conditions": [reported("QuotaReserved", "False")]})
     stored.status({**ADMITTED, "reclaimablePods": None})
     stored.status({"reclaimablePods": [{"name": "main", "count": 1}]})
     stored.status({"reclaimablePods": [{"name": "main", "count": 3}]})
@@ -883,7 +968,48 @@ def test_a_workload_goes_through_its_life(stored: Stored) -> None:
     stored.spec({"queueName": "others", **MORE_PODS})
     again = admission(assignment(count=4), cluster_queue="b")
     ended = stored.status({**ADMITTED, "admission": again, "requeueState": None})
-    stored.status({"conditions": [*ended["status"]["conditions"], told("Finished")]})
+    stored.status({"conditions": [*ended["status"]["conditions"], reported("Finished")]})
+
+
+def test_a_writer_owns_a_condition_as_a_whole_and_no_other(
+    api: Api, namespace: str, stored: Stored
+) -> None:
+    stored.create({})
+
+    for each in ("First", "Second"):
+        api.request(
+            "PATCH",
+            f"/apis/{NEWER}/namespaces/{namespace}/workloads/one/status",
+            body={**of("Workload"), "status": {"conditions": [reported(each)]}},
+            params={"fieldManager": each},
+            content_type="application/apply-patch+yaml",
+        )
+    answer = api.get(f"{NEWER}/workloads", "one", namespace)
+
+    assert {each["type"] for each in answer["status"]["conditions"]} == {"First", "Second"}
+    assert {
+        each["manager"]: each["fieldsV1"]
+        for each in answer["metadata"]["managedFields"]
+        if each["operation"] == "Apply"
+    } == {
+        each: {"f:status": {"f:conditions": {f'k:{{"type":"{each}"}}': {}}}}
+        for each in ("First", "Second")
+    }
+
+
+def test_the_fields_of_what_is_written_as_a_whole_have_no_owners(
+    api: Api, namespace: str, stored: Stored
+) -> None:
+    stored.create(ADMITTED)
+
+    found = api.get(f"{NEWER}/workloads", "one", namespace)["metadata"]["managedFields"]
+    owned = {
+        "f:spec" if "f:spec" in each["fieldsV1"] else "f:status": each["fieldsV1"] for each in found
+    }
+
+    assert owned["f:status"]["f:status"]["f:admission"] == {}
+    [pod_sets] = [v for k, v in owned["f:spec"]["f:spec"]["f:podSets"].items() if k != "."]
+    assert pod_sets["f:template"] == {}
 
 
 OLDER_OF_QUEUE = {
@@ -899,20 +1025,22 @@ OLDER_OF_PODS = {
 def test_the_older_version_has_the_same_rules(older: Stored) -> None:
     older.create(ADMITTED, **OLDER_OF_QUEUE)
 
-    for change, want in (
+    of_spec: tuple[tuple[Object, str], ...] = (
         (MORE_PODS, "podSets cannot be changed"),
         ({"queueName": "b"}, "queueName cannot be changed"),
         ({"maximumExecutionTimeSeconds": 10}, "maximumExecutionTimeSeconds cannot be changed"),
         ({"priorityClassSource": ""}, "priorityClassSource cannot be changed"),
         (OLDER_OF_PODS, "priorityClassSource cannot be changed"),
-    ):
-        with pytest.raises(ApiError, match=want):
-            older.spec(change)
-    for change, want in (
+    )
+    of_status: tuple[tuple[Object, str], ...] = (
         ({"admission": None}, "QuotaReserved needs status.admission"),
         ({"admission": {"clusterQueue": "b"}}, "set or cleared, but not edited"),
         ({"reclaimablePods": []}, "reclaimablePods cannot become fewer"),
-    ):
+    )
+    for change, want in of_spec:
+        with pytest.raises(ApiError, match=want):
+            older.spec(change)
+    for change, want in of_status:
         with pytest.raises(ApiError, match=want):
             older.status(change)
     older.spec({"priorityClassName": "low", "priority": 0})
@@ -978,11 +1106,13 @@ def test_the_columns_of_a_local_queue(api: Api, namespace: str) -> None:
 
 
 def test_the_columns_of_a_workload(api: Api, namespace: str, stored: Stored) -> None:
-    stored.create({**ADMITTED, "conditions": [*ADMITTED["conditions"], told("Finished", "False")]})
+    stored.create(
+        {**ADMITTED, "conditions": [*ADMITTED["conditions"], reported("Finished", "False")]}
+    )
 
     columns, shown = table(api, f"namespaces/{namespace}/workloads")
 
-    assert {priority for _, priority in columns} == {0}
+    assert [name for name, priority in columns if priority] == ["Reason"]
     assert shown.pop("Age")
     assert shown == {
         "Name": "one",
@@ -990,6 +1120,7 @@ def test_the_columns_of_a_workload(api: Api, namespace: str, stored: Stored) -> 
         "Reserved in": "all",
         "Admitted": "True",
         "Finished": "False",
+        "Reason": "QuotaReserved",
     }
 
 
@@ -1069,6 +1200,7 @@ def test_the_newer_version_is_preferred_and_stored_and_the_older_one_deprecated(
 WANT_SAMPLES = {
     "cohort.yaml": {"borrower", "owner"},
     "fixed-size-cluster.yaml": {"left", "right"},
+    "gpu-queue.yaml": {"train-on-gpus"},
     "indexed-job.yaml": {"ring"},
     "kueue.x-k8s.io_v1beta1.yaml": {"older"},
     "priority-classes.yaml": {"nightly", "urgent"},
@@ -1078,7 +1210,7 @@ WANT_SAMPLES = {
 
 
 def test_every_sample_of_the_queue_is_looked_at() -> None:
-    samples = (MANIFESTS / "samples").iterdir()
+    samples = (MANIFESTS / "samples").glob("*.yaml")
 
     assert {each.name for each in samples if f"{GROUP}/" in each.read_text()} == set(WANT_SAMPLES)
 
@@ -1112,3 +1244,5 @@ def references(objects: list[Object]) -> Iterator[tuple[str, str]]:
             case "ClusterQueue":
                 for group in spec["resourceGroups"]:
                     yield from (("ResourceFlavor", each["name"]) for each in group["flavors"])
+            case _:
+                pass

@@ -13,35 +13,36 @@ from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE
 from tests.harness.lossy_proxy import LossyProxy
 from tests.harness.reconciler import Reconciler
+from tests.tiers import LONG
 
 pytestmark = [pytest.mark.usefixtures("gang"), pytest.mark.timeout(300)]
 
 QUOTA = 3
-LONG = 90.0
-ALONE = {"reconcile": {"leaderElect": False}}
+PATIENCE = 90.0
 ELECTED = {"reconcile": {"leaseSeconds": 3, "renewSeconds": 2, "retrySeconds": 0.3}}
 LEASES, LEASE = "coordination.k8s.io/v1/leases", "gang-extender-reconciler"
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture
+def own(reconciler: Reconciler) -> Iterator[Reconciler]:
+    """The reconciler of all tests, which may be killed."""
+    yield reconciler
+    if not reconciler.process.running:
+        reconciler.start()
+
+
+@pytest.fixture
 def _quiet(reconciler: Reconciler) -> Iterator[None]:
-    """The reconciler of the other tests rests."""
+    """The reconciler of all tests rests."""
     reconciler.stop()
     yield
     reconciler.start()
 
 
 @pytest.fixture
-def own(control_plane: ControlPlane) -> Iterator[Reconciler]:
-    """A reconciler that may be killed."""
-    own = Reconciler(control_plane, name="faults", settings=ALONE)
-    own.wait_leading()
-    yield own
-    own.stop()
-
-
-@pytest.fixture
-def pair(control_plane: ControlPlane, api: Api) -> Iterator[tuple[Reconciler, Reconciler]]:
+def pair(
+    control_plane: ControlPlane, api: Api, _quiet: None
+) -> Iterator[tuple[Reconciler, Reconciler]]:
     """Two replicas; the first leads."""
     first = Reconciler(control_plane, name="faults-first", settings=ELECTED)
     first.wait_leading()
@@ -71,10 +72,10 @@ class Burst:
     def await_finished(self, count: int) -> None:
         """Wait until so many have finished."""
         api = self.queues.api
-        api.wait_for(f"{count} have finished", lambda: self.finished() >= count, LONG)
+        api.wait_for(f"{count} have finished", lambda: self.finished() >= count, PATIENCE)
 
     def judge(self) -> Judge:
-        """Have the whole story judged, in which everybody finished."""
+        """Have the whole story judged, in which all workloads finished."""
         self.await_finished(len(self.names))
         api, namespace = self.queues.api, self.queues.namespace
         judge = Judge(QUOTA * 1000).replay(versions(api, namespace))
@@ -95,6 +96,7 @@ def _room(nodes: NodeFactory) -> None:
     nodes(2, "8")
 
 
+@LONG
 def test_a_burst_goes_on_wherever_the_reconciler_was_killed(
     own: Reconciler, queues: Queues
 ) -> None:
@@ -108,6 +110,7 @@ def test_a_burst_goes_on_wherever_the_reconciler_was_killed(
     assert judge.stops == 0
 
 
+@LONG
 def test_a_burst_goes_on_while_it_is_being_created_and_the_reconciler_is_killed(
     own: Reconciler, queues: Queues
 ) -> None:
@@ -137,6 +140,7 @@ def test_another_replica_goes_on_where_the_leader_died(
     burst.judge()
 
 
+@LONG
 def test_a_burst_goes_on_when_the_api_server_was_away(
     own: Reconciler, control_plane: ControlPlane, queues: Queues
 ) -> None:
@@ -158,15 +162,16 @@ def proxy(control_plane: ControlPlane) -> Iterator[LossyProxy]:
 
 
 @pytest.fixture
-def lossy(control_plane: ControlPlane, proxy: LossyProxy) -> Iterator[Reconciler]:
+def lossy(control_plane: ControlPlane, proxy: LossyProxy, _quiet: None) -> Iterator[Reconciler]:
     """A reconciler that may never hear what became of a write."""
-    settings = {**ALONE, "kube": {"timeoutSeconds": 1}}
+    settings = {"reconcile": {"leaderElect": False}, "kube": {"timeoutSeconds": 1}}
     lossy = Reconciler(control_plane, name="faults-lossy", settings=settings, api_port=proxy.port)
     lossy.wait_leading()
     yield lossy
     lossy.stop()
 
 
+@LONG
 def test_answers_that_are_lost_exceed_no_quota(
     lossy: Reconciler, proxy: LossyProxy, queues: Queues
 ) -> None:
@@ -184,20 +189,20 @@ def test_answers_that_are_lost_exceed_no_quota(
 def test_when_nothing_is_heard_for_a_while_no_quota_is_given_twice(
     lossy: Reconciler, proxy: LossyProxy, queues: Queues
 ) -> None:
-    """Neither answers nor watches tell that an admission was taken; requests go on to arrive."""
+    """Neither answers nor watches show that an admission was taken; requests go on to arrive."""
     burst = Burst(queues, 12)
     burst.create()
     burst.await_finished(2)
     with proxy.silence():
         before = proxy.lost
-        queues.api.wait_for("nothing is heard", lambda: proxy.lost >= before + 12, LONG)
+        queues.api.wait_for("nothing is heard", lambda: proxy.lost >= before + 12, PATIENCE)
 
     burst.judge()
     assert lossy.process.running
 
 
 @pytest.mark.usefixtures("own")
-def test_another_writer_of_workloads_delays_nobody_for_good(queues: Queues) -> None:
+def test_another_writer_of_workloads_delays_no_job_for_good(queues: Queues) -> None:
     burst = Burst(queues, 15)
     ended = threading.Event()
     written = 0
@@ -273,14 +278,16 @@ def test_a_stop_that_was_cut_in_the_middle_is_ended(
 @pytest.mark.usefixtures("own")
 def test_a_job_that_loses_its_label_while_it_runs_keeps_its_quota(queues: Queues, api: Api) -> None:
     queues.simple(cpu=1)
-    queues.job("first", run_for="8s")
-    queues.await_admitted("first")
-    api.wait_for("it runs", lambda: not queues.is_suspended("first"))
+    queues.job("first", run_for="1h")
+    queues.await_started("first")
+    api.wait_for("its pod is there", lambda: api.list("pods", queues.namespace))
     api.patch(JOBS, "first", queues.namespace, body={"metadata": {"labels": {QUEUE: None}}})
     queues.job("second", run_for="100ms")
+    queues.await_condition("second", "QuotaReserved", "False")
+    queues.end_pods("first")
 
-    # Its own eight seconds, the Job controller's pauses, and five until the reconciler asks again.
-    queues.await_finished("second", timeout=LONG)
+    # The Job controller's pauses, and five seconds until the reconciler asks again.
+    queues.await_finished("second", timeout=PATIENCE)
     assert queues.condition("first", "Finished")["reason"] == "Succeeded"
     ended = api.get(JOBS, "first", queues.namespace)["status"]["completionTime"]
     assert queues.condition("second", "Admitted")["lastTransitionTime"] >= ended
@@ -308,11 +315,11 @@ def test_what_a_job_waits_for_may_come_later(queues: Queues, api: Api) -> None:
     queues.job("classy", labels={"kueue.x-k8s.io/priority-class": wanted})
     queues.job("brings", labels={"kueue.x-k8s.io/prebuilt-workload-name": "prebuilt"})
 
-    def told(reason: str) -> Callable[[], object]:
+    def reported(reason: str) -> Callable[[], object]:
         events = "events.k8s.io/v1/events"
         return lambda: api.list(events, queues.namespace, fields=f"reason={reason}")
 
-    api.wait_for("the class is missed", told("PriorityClassNotFound"))
+    api.wait_for("the class is missed", reported("PriorityClassNotFound"))
     api.create({"apiVersion": API, "kind": "WorkloadPriorityClass",
                 "metadata": {"name": wanted}, "value": 7})  # fmt: skip
     queues.made("workloadpriorityclasses", wanted)

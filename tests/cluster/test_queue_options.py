@@ -1,18 +1,19 @@
-"""The reconciler with options of the queue, and with a kind of job that somebody else added."""
+"""The reconciler with options of the queue, and with a kind of job that a package adds."""
 
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
 import yaml
 
 from extender.jobs import access
-from extender.jobs.base import BaseJob
+from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.registry import described
 from tests.cluster.queues import JOBS, WORKLOADS, Queues
 from tests.harness import objects
@@ -136,7 +137,7 @@ def render(namespace: str, workers: int) -> Object:
     }
 
 
-def test_a_kind_of_somebody_else_is_queued_started_stopped_and_ends(
+def test_a_kind_that_was_added_is_queued_started_stopped_and_ends(
     api: Api, queues: Queues, namespace: str
 ) -> None:
     queues.simple(cpu=3, flavor=queues.flavor("batch", nodeLabels=RUNS))
@@ -145,7 +146,7 @@ def test_a_kind_of_somebody_else_is_queued_started_stopped_and_ends(
     def spec() -> Any:
         return api.get(RENDERS, "film", namespace)["spec"]
 
-    def tell(**status: Any) -> None:
+    def report(**status: Any) -> None:
         api.patch(RENDERS, "film", namespace, body={"status": status}, subresource="status")
 
     def set_active(*, active: bool) -> None:
@@ -157,26 +158,26 @@ def test_a_kind_of_somebody_else_is_queued_started_stopped_and_ends(
     queues.await_admitted("film")
     api.wait_for("it is started", lambda: not spec()["paused"], SECONDS)
     assert spec()["frames"]["template"]["spec"]["nodeSelector"] == RUNS
-    tell(running=3)
+    report(running=3)
 
     set_active(active=False)
     api.wait_for("it is stopped", lambda: spec()["paused"], SECONDS)
     queues.await_condition("film", "QuotaReserved")
-    tell(running=0)
+    report(running=0)
     queues.await_condition("film", "QuotaReserved", "False", reason="Deactivated")
     assert spec()["frames"]["template"]["spec"] == before["frames"]["template"]["spec"]
 
     set_active(active=True)
     api.wait_for("it is started again", lambda: not spec()["paused"], SECONDS)
-    tell(running=0, rendered=True)
-    told = queues.await_condition("film", "Finished", reason="Succeeded")
-    assert told["message"] == "All frames are rendered"
+    report(running=0, rendered=True)
+    reported = queues.await_condition("film", "Finished", reason="Succeeded")
+    assert reported["message"] == "All frames are rendered"
 
 
 def test_a_job_without_a_queue_is_held_where_the_selector_says_so(
     api: Api, queues: Queues, namespace: str
 ) -> None:
-    """It is stopped although it never asked, and runs when somebody names a queue for it."""
+    """It is stopped although it never asked, and runs when a queue is named for it."""
     queues.simple(cpu=4)
     free = namespace_of(api, **UNMANAGED)
     for where in (namespace, free, "kube-system"):
@@ -184,12 +185,12 @@ def test_a_job_without_a_queue_is_held_where_the_selector_says_so(
 
     api.wait_for("it is held", lambda: queues.is_suspended("job"), SECONDS)
     queues.await_condition("job", "QuotaReserved", "False", reason="Misconfigured")
+
+    def runs_in(where: str) -> bool:
+        return bool(api.get(JOBS, "job", where)["status"].get("ready") == 1)
+
     for where in (free, "kube-system"):
-        api.wait_for(
-            f"it runs in {where}",
-            lambda where=where: api.get(JOBS, "job", where)["status"].get("ready") == 1,
-            SECONDS,
-        )
+        api.wait_for(f"it runs in {where}", partial(runs_in, where), SECONDS)
         assert not api.list(WORKLOADS, where)
         api.delete(JOBS, "job", where)
 
@@ -217,7 +218,7 @@ def test_a_job_that_names_another_job_as_its_owner_has_no_part_in_its_quota(
     child["metadata"]["ownerReferences"] = [owner]
     api.create(child)
 
-    # Whoever may create a Job may write any owner into it, and a Job makes no Jobs.
+    # A user who may create a Job may write any owner into it, and a Job makes no Jobs.
     api.wait_for("the child is stopped", lambda: queues.is_suspended("child"), SECONDS)
     api.wait_for("it has its own", lambda: len(api.list(WORKLOADS, namespace)) == 2, SECONDS)
     assert not queues.is_suspended("parent")
@@ -257,7 +258,7 @@ def test_the_reconciler_may_change_nothing_else_of_a_kind_that_was_added(
             account.delete(RENDERS, "other", namespace)
 
 
-class Film(BaseJob):
+class Film(BatchJob):
     """A kind with templates in a list and in a map, and a start that changes its status."""
 
     integration = "example.com/film"
@@ -265,8 +266,8 @@ class Film(BaseJob):
     group = "example.com"
     version = "v1"
     plural = "films"
-    template_paths = ("spec.scenes[].template", "spec.crews.*.template")
-    changed_paths = ("spec.crews.*.size", "status.started")
+    template_paths: ClassVar[tuple[str, ...]] = ("spec.scenes[].template", "spec.crews.*.template")
+    changed_paths: ClassVar[tuple[str, ...]] = ("spec.crews.*.size", "status.started")
 
 
 FILM_MAY_NOT = {

@@ -34,7 +34,7 @@ KINDS = {
 
 
 def crd(kind: str) -> Object:
-    """Return the CRD of somebody else's kind that takes anything."""
+    """Return the CRD of a foreign kind that takes anything."""
     group, version, plural = KINDS[kind]
     loose = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": loose}}
@@ -166,11 +166,11 @@ def change_refused(api: Api, job: Object, *, labels: dict[str, Any]) -> str:
 def test_a_new_job_is_taken_or_refused_with_the_field(
     api: Api, namespace: str, said: Said, want: str
 ) -> None:
-    told = refusal(api, said.job(namespace=namespace))
+    reported = refusal(api, said.job(namespace=namespace))
 
-    assert bool(told) == bool(want), told
-    assert want in told
-    assert told == "" or "gang-queue-rules" in told
+    assert bool(reported) == bool(want), reported
+    assert want in reported
+    assert reported == "" or "gang-queue-rules" in reported
 
 
 @pytest.mark.parametrize("running", [False, True], ids=["suspended", "running"])
@@ -187,12 +187,12 @@ def test_a_change_is_taken_or_refused_with_the_field(
 
         try:
             api.patch("batch/v1/jobs", name, namespace, body=change)
-            told = ""
+            reported = ""
         except ApiError as error:
-            told = str(error)
+            reported = str(error)
 
-        assert bool(told) == bool(want), f"{sentence}: {told}"
-        assert want in told, sentence
+        assert bool(reported) == bool(want), f"{sentence}: {reported}"
+        assert want in reported, sentence
 
 
 def test_what_was_bad_before_can_still_be_ended(api: Api, namespace: str) -> None:
@@ -269,9 +269,9 @@ def test_every_kind_starts_suspended_and_keeps_its_queue_while_it_runs(
     specs: list[Object] = [{"x": 1}]
     if group == "kubeflow.org":
         specs += [{"runPolicy": {}}, {"runPolicy": {"suspend": False, "backoffLimit": 3}}]
-    for spec in specs:
-        stored = api.create(of_kind(kind, namespace, spec))
-        assert suspended(stored) is True, spec
+    made = [api.create(of_kind(kind, namespace, spec)) for spec in specs]
+    assert [suspended(each) for each in made] == [True] * len(specs)
+    stored = made[-1]
     if group == "kubeflow.org":
         assert stored["spec"]["runPolicy"]["backoffLimit"] == 3
     unqueued = api.create(of_kind(kind, namespace, {"suspend": False}, queue=None))
@@ -349,9 +349,9 @@ def test_no_job_leaves_the_queues_where_there_is_a_default_one(
     for where, want in ((with_default, "cannot be removed"), (namespace, "")):
         job = api.create(Said().job("leaves", where))
 
-        told = change_refused(api, job, labels={QUEUE: None})
-        assert bool(told) == bool(want)
-        assert want in told
+        reported = change_refused(api, job, labels={QUEUE: None})
+        assert bool(reported) == bool(want)
+        assert want in reported
     job = api.get("batch/v1/jobs", "leaves", with_default)
     assert change_refused(api, job, labels={QUEUE: "other"}) == ""
 

@@ -1,8 +1,9 @@
-"""What people are told of the queue: over HTTP, on the command line, in metrics and by kubectl."""
+"""What people see of the queue: over HTTP, on the command line, in metrics and by kubectl."""
 
 import json
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import httpx
@@ -66,21 +67,21 @@ def two_jobs(queues: Queues, nodes: NodeFactory) -> tuple[str, str]:
     return cluster_queue, local_queue
 
 
-def test_who_waits_is_told_with_its_place_and_who_has_what_it_needs(
+def test_a_waiting_workload_is_shown_with_its_place_and_the_workloads_that_have_what_it_needs(
     queues: Queues, reconciler: Reconciler, two_jobs: tuple[str, str]
 ) -> None:
     cluster_queue, local_queue = two_jobs
     first, second = name_of(queues, "first"), queues.workload("second")
     assert second is not None
 
-    status, told = get(reconciler, f"/clusterqueues/{cluster_queue}/pendingworkloads")
+    status, reported = get(reconciler, f"/clusterqueues/{cluster_queue}/pendingworkloads")
 
     assert status == 200
-    assert (told["apiVersion"], told["kind"]) == (
+    assert (reported["apiVersion"], reported["kind"]) == (
         "visibility.kueue.x-k8s.io/v1beta2",
         "PendingWorkloadsSummary",
     )
-    [item] = told["items"]
+    [item] = reported["items"]
     owner = second["metadata"]["ownerReferences"][0]
     assert item["metadata"] == {
         "name": second["metadata"]["name"],
@@ -110,7 +111,7 @@ def test_who_waits_is_told_with_its_place_and_who_has_what_it_needs(
         f"{VISIBILITY}/clusterqueues/{cluster_queue}/pendingworkloads",
         f"{VISIBILITY}/namespaces/{queues.namespace}/localqueues/{local_queue}/pendingworkloads",
     )
-    assert [get(reconciler, way) for way in ways] == [(200, told)] * 3
+    assert [get(reconciler, way) for way in ways] == [(200, reported)] * 3
 
 
 def test_part_of_a_queue(queues: Queues, reconciler: Reconciler) -> None:
@@ -120,23 +121,24 @@ def test_part_of_a_queue(queues: Queues, reconciler: Reconciler) -> None:
     for number in range(4):
         name = f"job-{number}"
         queues.job(name, queue="one" if number % 2 else "two")
-        queues.api.wait_for("it has a workload", lambda name=name: queues.workload(name))
+        queues.api.wait_for("it has a workload", partial(queues.workload, name))
     path = f"/clusterqueues/{cluster_queue}/pendingworkloads"
 
     def places(where: str, **params: int) -> list[tuple[int, int]]:
-        _, told = get(reconciler, where, **params)
+        _, reported = get(reconciler, where, **params)
         return [
-            (each["positionInClusterQueue"], each["positionInLocalQueue"]) for each in told["items"]
+            (each["positionInClusterQueue"], each["positionInLocalQueue"])
+            for each in reported["items"]
         ]
 
-    queues.api.wait_for("all are told", lambda: len(places(path)) == 4)
-    everybody = places(path)
-    assert [index for index, _ in everybody] == [0, 1, 2, 3]
-    assert sorted(beside for _, beside in everybody) == [0, 0, 1, 1]
-    assert places(path, offset=1, limit=2) == everybody[1:3]
+    queues.api.wait_for("all are reported", lambda: len(places(path)) == 4)
+    whole = places(path)
+    assert [index for index, _ in whole] == [0, 1, 2, 3]
+    assert sorted(beside for _, beside in whole) == [0, 0, 1, 1]
+    assert places(path, offset=1, limit=2) == whole[1:3]
     mine = places(f"/localqueues/{queues.namespace}/one/pendingworkloads")
     assert [beside for _, beside in mine] == [0, 1]
-    assert set(mine) < set(everybody)
+    assert set(mine) < set(whole)
 
 
 @pytest.mark.parametrize(
@@ -148,18 +150,18 @@ def test_part_of_a_queue(queues: Queues, reconciler: Reconciler) -> None:
     ],
 )
 def test_what_is_not_there_is_not_found(reconciler: Reconciler, path: str) -> None:
-    status, told = get(reconciler, path)
+    status, reported = get(reconciler, path)
 
     assert status == 404
-    assert (told["kind"], told["reason"], told["code"]) == ("Status", "NotFound", 404)
-    assert "nothing" in told["message"]
+    assert (reported["kind"], reported["reason"], reported["code"]) == ("Status", "NotFound", 404)
+    assert "nothing" in reported["message"]
 
 
 def test_a_number_that_is_none_is_a_bad_request(reconciler: Reconciler) -> None:
-    status, told = get(reconciler, "/clusterqueues/any/pendingworkloads", limit=-1)
+    status, reported = get(reconciler, "/clusterqueues/any/pendingworkloads", limit=-1)
 
-    assert (status, told["reason"]) == (400, "BadRequest")
-    assert "limit" in told["message"]
+    assert (status, reported["reason"]) == (400, "BadRequest")
+    assert "limit" in reported["message"]
 
 
 def test_the_command_says_what_a_job_waits_for(
@@ -169,7 +171,7 @@ def test_the_command_says_what_a_job_waits_for(
     here = ("-n", queues.namespace)
 
     said = explain(control_plane, "job", "second", *here)
-    told = explain(control_plane, "job", "second", *here, "-o", "json")
+    reported = explain(control_plane, "job", "second", *here, "-o", "json")
 
     assert (said.returncode, said.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in said.stdout.splitlines()]
@@ -181,7 +183,7 @@ def test_the_command_says_what_a_job_waits_for(
     first = f"{queues.namespace}/{name_of(queues, 'first')} Job/first {cluster_queue} 2 0"
     assert any(line.startswith(first) for line in lines)
     assert f"{flavor} cpu 2 3 - 2 1 1" in lines
-    document = json.loads(told.stdout)
+    document = json.loads(reported.stdout)
     assert (document["state"], document["reason"]) == ("Pending", "WaitingForQuota")
     assert document["waitingFor"][0]["holders"][0]["job"] == "Job/first"
 
@@ -209,16 +211,16 @@ def test_the_command_says_where_an_admitted_gang_runs(
     api.create(objects.pod_group("gang", 2, namespace=queues.namespace))
     queues.job("job", 2, group="gang", run_for=LONG)
 
-    def told() -> Object:
+    def reported() -> Object:
         said = explain(control_plane, "job", "job", "-n", queues.namespace, "-o", "json")
         return json.loads(said.stdout) if said.returncode == 0 else {}
 
     def runs() -> bool:
-        group = told().get("podGroup") or {}
+        group = reported().get("podGroup") or {}
         return (group.get("scheduled"), group.get("running")) == (2, 2)
 
     api.wait_for("the gang runs", runs, timeout=60)
-    document = told()
+    document = reported()
     assert (document["state"], document["clusterQueue"]) == ("Admitted", cluster_queue)
     assert document["nodes"] == {"node-0": 2}
     assert document["podGroup"]["minMember"] == 2

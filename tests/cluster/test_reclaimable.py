@@ -50,10 +50,10 @@ def await_running(queues: Queues, job: str, count: int) -> list[Object]:
 
 
 def reclaimed(queues: Queues, job: str, pod_set: str = "main") -> int:
-    """Return how many pods of a job's workload are told to be done."""
+    """Return how many pods of a job's workload are reported as done."""
     workload: Any = queues.workload(job)
-    told = workload.get("status", {}).get("reclaimablePods") or []
-    return next((each["count"] for each in told if each["name"] == pod_set), 0)
+    reported = workload.get("status", {}).get("reclaimablePods") or []
+    return next((each["count"] for each in reported if each["name"] == pod_set), 0)
 
 
 def await_reclaimed(queues: Queues, job: str, count: int, pod_set: str = "main") -> None:
@@ -66,7 +66,8 @@ def succeed(queues: Queues, job: str, *, done: int, left: int) -> None:
     end(queues, running(queues, job)[0])
 
     def counted() -> bool:
-        return queues.api.get(JOBS, job, queues.namespace)["status"].get("succeeded") == done
+        status = queues.api.get(JOBS, job, queues.namespace)["status"]
+        return bool(status.get("succeeded") == done)
 
     queues.api.wait_for(f"{done} pods of {job} are counted", counted, PATIENT)
     await_running(queues, job, left)
@@ -91,7 +92,7 @@ def await_looked(queues: Queues) -> None:
 def test_quota_of_a_pod_that_is_not_replaced_admits_the_next_job(
     queues: Queues, parallelism: int, completions: int, ends: list[int]
 ) -> None:
-    """`ends` tells how many pods run after each end; with the last one there is one fewer."""
+    """`ends` says how many pods run after each end; with the last one there is one fewer."""
     pods = min(parallelism, completions)
     queues.simple(cpu=pods)
     queues.job("first", parallelism, completions=completions, run_for="1h")
@@ -260,16 +261,16 @@ def stubborn(queues: Queues, **annotations: str) -> None:
     queues.api.wait_for("its stop has ended", lambda: is_restored(queues, "job"), PATIENT)
 
 
-@pytest.mark.parametrize("who", ["the queue", "the job"])
+@pytest.mark.parametrize("asked_by", ["the queue", "the job"])
 def test_pods_that_end_slowly_keep_their_quota_where_it_is_asked_for(
-    queues: Queues, who: str
+    queues: Queues, asked_by: str
 ) -> None:
     cluster_queue, _ = queues.simple(cpu=2)
     asked = {RELEASE: "OnTerminal"}
-    if who == "the queue":
+    if asked_by == "the queue":
         body = {"metadata": {"annotations": asked}}
         queues.api.patch(f"{API}/clusterqueues", cluster_queue, body=body)
-    stubborn(queues, **(asked if who == "the job" else {}))
+    stubborn(queues, **(asked if asked_by == "the job" else {}))
     queues.job("next", 2, run_for="1h")
     queues.await_condition("next", "QuotaReserved", "False", reason="WaitingForPreemptedWorkloads")
     assert queues.condition("job", "QuotaReserved")["status"] == "True"
@@ -315,7 +316,7 @@ def test_pods_that_end_slowly_have_no_quota_otherwise(queues: Queues) -> None:
     ],
     ids=["JobSet", "MPIJob"],
 )  # fmt: skip
-def test_a_kind_that_others_look_after_gives_back_what_its_status_tells(
+def test_a_job_of_another_controller_gives_back_what_its_status_says(
     api: Api,
     queues: Queues,
     source: Any,
@@ -386,7 +387,7 @@ class Restarted:
 def test_a_training_job_that_starts_again_asks_for_all_that_it_starts(
     api: Api, queues: Queues
 ) -> None:
-    """Its status tells of the one that had succeeded until its operator looks at it again."""
+    """Its status counts the one that had succeeded until its operator looks at it again."""
     job = Restarted(api, queues, pytorchjob(), cpu=4)
     job.start(4)
     assert job.needed() == 4
@@ -410,7 +411,7 @@ def test_a_training_job_that_starts_again_asks_for_all_that_it_starts(
 def test_a_jobset_goes_on_with_the_jobs_that_are_left(
     api: Api, queues: Queues, policy: Object, given: int, done: int
 ) -> None:
-    """Where a failure would start all of them again it keeps the quota, and waits for nobody."""
+    """Where a failure would start all of them again it keeps the quota, and waits for no pod."""
     source = jobset()
     source["spec"]["failurePolicy"] = policy
     job = Restarted(api, queues, source, cpu=9)

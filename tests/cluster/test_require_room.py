@@ -1,6 +1,7 @@
 """Quota and room: a job is admitted when its queue has quota and the nodes have room for it."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,15 @@ def group_of(queues: Queues, api: Api, job: str) -> Mapping[str, Any]:
     return api.get(POD_GROUPS, workload["metadata"]["name"], queues.namespace)
 
 
-def await_told(queues: Queues, job: str, message: str) -> None:
-    """Wait until a job waits for room, in these words; who was there before may still be going."""
+def await_reported(queues: Queues, job: str, message: str) -> None:
+    """Wait until a job waits for room with this message; jobs before it may still be ending."""
 
-    def told() -> bool:
+    def reported() -> bool:
         found = queues.condition(job, "QuotaReserved")
         said = (found.get("status"), found.get("reason"), found.get("message"))
         return said == ("False", "WaitingForRoom", message)
 
-    queues.api.wait_for(f"{job} is told {message}", told, SECONDS)
+    queues.api.wait_for(f"{job} has the message {message}", reported, SECONDS)
 
 
 def pods_of(api: Api, namespace: str, job: str) -> list[dict[str, Any]]:
@@ -95,7 +96,7 @@ def test_with_room_they_run_one_after_the_other(
 
     first = api.wait_for("one of them is admitted", admitted, SECONDS)[0]
     second = "one" if first == "two" else "two"
-    await_told(queues, second, "quota yes; room for 0 of 4: 4 cpu short on 2 nodes")
+    await_reported(queues, second, "quota yes; room for 0 of 4: 4 cpu short on 2 nodes")
     assert admitted() == [first]
     await_running(api, queues, first, 4)
     assert queues.is_suspended(second)
@@ -124,15 +125,17 @@ def test_room_in_pieces_is_no_room_for_large_pods(
     queues.job("ones", 4, cpu="1", run_for="1h")
 
     queues.await_admitted("ones")
-    await_told(queues, "two", "quota yes; room for 0 of 2: 4 cpu short on 4 nodes")
+    await_reported(queues, "two", "quota yes; room for 0 of 2: 4 cpu short on 4 nodes")
     assert queues.is_suspended("two")
 
 
-def test_a_node_that_comes_lets_in_who_waits(api: Api, queues: Queues, nodes: NodeFactory) -> None:
+def test_a_node_that_comes_lets_in_a_waiting_job(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
     nodes(1, "2")
     needs_room(queues, api, 16)
     queues.job("job", 4, run_for="1h")
-    await_told(queues, "job", "quota yes; room for 2 of 4: 2 cpu short on 1 node")
+    await_reported(queues, "job", "quota yes; room for 2 of 4: 2 cpu short on 1 node")
 
     nodes(1, "2", prefix="new")
 
@@ -146,14 +149,14 @@ def test_a_node_that_comes_lets_in_who_waits(api: Api, queues: Queues, nodes: No
     )
 
 
-def test_a_node_that_is_uncordoned_lets_in_who_waits(
+def test_a_node_that_is_uncordoned_lets_in_a_waiting_job(
     api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
     _, closed = nodes(2, "2")
     api.patch("nodes", closed, body={"spec": {"unschedulable": True}})
     needs_room(queues, api, 16)
     queues.job("job", 4, run_for="1h")
-    await_told(queues, "job", "quota yes; room for 2 of 4: 2 cpu short on 1 node")
+    await_reported(queues, "job", "quota yes; room for 2 of 4: 2 cpu short on 1 node")
 
     api.patch("nodes", closed, body={"spec": {"unschedulable": None}})
 
@@ -161,7 +164,7 @@ def test_a_node_that_is_uncordoned_lets_in_who_waits(
     await_running(api, queues, "job", 4)
 
 
-def test_a_plain_pod_that_ends_lets_in_who_waits(
+def test_a_plain_pod_that_ends_lets_in_a_waiting_job(
     api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
     nodes(1, "4")
@@ -173,7 +176,7 @@ def test_a_plain_pod_that_ends_lets_in_who_waits(
     )
     needs_room(queues, api, 16)
     queues.job("job", 4, run_for="1h")
-    await_told(queues, "job", "quota yes; room for 2 of 4: 2 cpu short on 1 node")
+    await_reported(queues, "job", "quota yes; room for 2 of 4: 2 cpu short on 1 node")
 
     done = {"metadata": {"annotations": {RUN_FOR: "1ms"}}}
     api.patch("pods", "plain", queues.namespace, body=done)
@@ -201,7 +204,7 @@ def test_one_host_port_is_for_one_job_at_a_time(
 
     queues.await_admitted("free")
     text = "quota yes; room for 0 of 1: none of 1 node has all that one more needs"
-    await_told(queues, "two", text)
+    await_reported(queues, "two", text)
     queues.end_pods("one")
 
     queues.await_admitted("two")
@@ -238,7 +241,7 @@ def test_pods_that_other_objects_make_are_counted_once(
 
     api.wait_for("its pods have a node", placed, SECONDS)
     queues.job("three", 3, run_for="1h")
-    await_told(queues, "three", "quota yes; room for 2 of 3: 1 cpu short on 1 node")
+    await_reported(queues, "three", "quota yes; room for 2 of 3: 1 cpu short on 1 node")
     queues.job("two", 2, run_for="1h")
 
     queues.await_admitted("two")
@@ -295,7 +298,7 @@ def test_a_job_that_is_partly_done_starts_again_with_what_remains(
         "two indexes are done",
         lambda: (
             api.get(JOBS, "job", queues.namespace)["status"].get("completedIndexes") == "0,2"
-            and queues.workload("job")["status"].get("reclaimablePods")
+            and (queues.workload("job") or {})["status"].get("reclaimablePods")
         ),
         SECONDS,
     )
@@ -361,7 +364,7 @@ def ending(api: Api, queues: Queues) -> list[dict[str, Any]]:
 
 
 def evictions(queues: Queues, job: str) -> int:
-    """Return how often a job was told to go."""
+    """Return how often a job was preempted."""
     workload = queues.workload(job)
     assert workload is not None
     return sum(each["count"] for each in workload["status"]["schedulingStats"]["evictions"])
@@ -385,14 +388,18 @@ def test_victims_stay_away_until_the_pods_of_all_have_ended(
     for job in victims:
         queues.await_condition(job, "QuotaReserved", "False")
     api.wait_for("their pods end", lambda: len(ending(api, queues)) == 4, SECONDS)
+
+    def are_left(count: int) -> bool:
+        return len(ending(api, queues)) == count
+
     for left in (3, 2, 1):
         queues.await_condition(
             "large", "QuotaReserved", "False", reason="WaitingForPreemptedWorkloads"
         )
         let_go(api, ending(api, queues)[0])
         gone = f"{left} of their pods are left"
-        api.wait_for(gone, lambda left=left: len(ending(api, queues)) == left, SECONDS)
-        # Whoever fits on what is free now is tried before anybody behind it.
+        api.wait_for(gone, partial(are_left, left), SECONDS)
+        # What fits on what is free now is tried before anything behind it.
         queues.job(f"late{left}", 1, cpu=f"{left}00m", run_for="1h")
         queues.await_condition(f"late{left}", "QuotaReserved", "False", reason="WaitingForQuota")
         assert all(queues.is_suspended(job) for job in [*victims, "large"])
@@ -403,19 +410,17 @@ def test_victims_stay_away_until_the_pods_of_all_have_ended(
     assert [evictions(queues, job) for job in victims] == [1, 1, 1, 1]
 
 
-def test_a_word_about_room_that_cannot_be_read_is_told_to_its_owner(
-    api: Api, queues: Queues
-) -> None:
+def test_an_unreadable_setting_about_room_gets_an_event(api: Api, queues: Queues) -> None:
     name, _ = queues.simple(cpu=1)
     said = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "yes"}}}
     api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=said)
 
-    def told() -> bool:
+    def reported() -> bool:
         found = api.list("events.k8s.io/v1/events", "default")
         about = [e for e in found if e["regarding"].get("name") == name]
         return [(e["reason"], e["type"]) for e in about] == [("Misconfigured", "Warning")]
 
-    api.wait_for("it is told", told, SECONDS)
+    api.wait_for("there is an Event or a condition", reported, SECONDS)
 
 
 def test_pods_go_where_room_was_found_and_whole_nodes_stay_whole(
@@ -434,7 +439,7 @@ def test_pods_go_where_room_was_found_and_whole_nodes_stay_whole(
 def test_others_do_not_take_room_that_was_found_for_a_job(
     api: Api, queues: Queues, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    """Its pods are not there yet: somebody else's operator is slow."""
+    """Its pods are not there yet: the operator of its kind is slow."""
     api.apply(CRDS)
     nodes(1, "4")
     needs_room(queues, api, 8)

@@ -5,14 +5,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE, ROOT, install
 from tests.harness.process import Component, free_port
+from tests.harness.started import is_ready
 
 SECONDS = 30
 
@@ -20,52 +19,31 @@ SECONDS = 30
 ACCOUNTS = {"serve": "gang-extender", "reconcile": "gang-reconciler"}
 
 
-@pytest.fixture(params=["serve", "reconcile"])
-def kubeconfig(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Path:
+@pytest.fixture(scope="module", params=ACCOUNTS)
+def spawned(request: pytest.FixtureRequest, control_plane: ControlPlane) -> Iterator[Component]:
+    """One of both processes, which a test may end."""
+    command: str = request.param
     install(control_plane)
-    return control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNTS[request.param])
+    kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, ACCOUNTS[command])
+    port = free_port()
+    argv = [sys.executable, "-m", "extender", command]
+    argv += ["--kubeconfig", str(kubeconfig), "--port", str(port)]
+    with control_plane.spawn(command, argv, url=f"http://127.0.0.1:{port}") as process:
+        yield process
 
 
 @pytest.fixture
-def extender(
-    request: pytest.FixtureRequest, control_plane: ControlPlane, kubeconfig: Path
-) -> Iterator[Component]:
-    name = request.node.callspec.params["kubeconfig"]
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    argv = command(name, kubeconfig, port)
-    with control_plane.spawn(name, argv, url=url) as extender:
-
-        def ready() -> bool:
-            assert extender.running, extender.tail(40)
-            try:
-                return httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
-            except httpx.TransportError:
-                return False
-
-        control_plane.wait_until("the extender is ready", ready)
-        yield extender
+def process(control_plane: ControlPlane, spawned: Component) -> Component:
+    """One of both processes, which runs."""
+    if not spawned.running:
+        spawned.start()
+    control_plane.wait_until(f"{spawned.name} is ready", lambda: is_ready(spawned, spawned.url))
+    return spawned
 
 
-def command(name: str, kubeconfig: Path, port: int | str) -> list[str]:
-    started = [sys.executable, "-m", "extender", name]
-    return [*started, "--kubeconfig", str(kubeconfig), "--port", str(port)]
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_0(extender: Component, number: signal.Signals) -> None:
-    os.kill(extender.pid, number)
-
-    assert extender.wait(SECONDS) == 0
-    assert "stopped" in extender.tail(3)
-
-
-def test_a_port_that_is_taken_ends_it_with_1_and_says_so(
-    extender: Component, kubeconfig: Path
-) -> None:
-    port = extender.url.rpartition(":")[2]
+def test_a_port_that_is_taken_ends_it_with_1_and_says_so(process: Component) -> None:
     second = subprocess.run(
-        command(extender.name, kubeconfig, port),
+        process.argv,
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -75,3 +53,12 @@ def test_a_port_that_is_taken_ends_it_with_1_and_says_so(
 
     assert second.returncode == 1
     assert "address already in use" in second.stderr
+    assert process.running
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_0(process: Component, number: signal.Signals) -> None:
+    os.kill(process.pid, number)
+
+    assert process.wait(SECONDS) == 0
+    assert "stopped" in process.tail(3)

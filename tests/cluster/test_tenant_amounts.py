@@ -21,6 +21,7 @@ from tests.cluster.tenants import Others, Tenant
 from tests.harness import kinds, objects
 from tests.harness.client import Api, ApiError, Object
 from tests.harness.reconciler import Reconciler
+from tests.tiers import long_but_for
 
 CRDS = Path(__file__).parents[1] / "harness" / "crds"
 QUEUES = f"{API}/clusterqueues"
@@ -257,8 +258,8 @@ def usage(workload: Object) -> Decimal:
 
 
 @pytest.mark.usefixtures("gang")
-@pytest.mark.parametrize("kind", KINDS)
-def test_absurd_amounts(
+@pytest.mark.parametrize("kind", long_but_for(KINDS, "Job", "JobSet"))
+def test_absurd_amounts_concern_their_tenant_alone(
     api: Api, reconciler: Reconciler, tenant: Tenant, others: Others, queues: Queues, kind: str
 ) -> None:
     api.apply(CRDS)

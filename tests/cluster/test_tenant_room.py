@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.cluster.alone import in_place_of
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import HELD, PATIENT, POD_GROUPS, Gangs, message
 from tests.cluster.tenants import Others, Tenant
@@ -18,6 +19,7 @@ from tests.harness.client import Api, Object
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.reconciler import Reconciler
+from tests.tiers import LONG
 
 CAPPED = "capped"
 KEPT = "room is kept for a gang that goes first"
@@ -51,13 +53,8 @@ def capped(pair: GangScheduler) -> Iterator[GangScheduler]:
 @pytest.fixture
 def quick_reconciler(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[Reconciler]:
     """A reconciler with the same settings of gangs, in the place of the one that all share."""
-    reconciler.stop()
-    settings = {"reconcile": {"leaderElect": False}, "gang": AGING}
-    other = Reconciler(control_plane, name="tenants-aging", settings=settings)
-    other.wait_leading()
-    yield other
-    other.stop()
-    reconciler.start()
+    with in_place_of(reconciler, control_plane, "tenants-aging", {"gang": AGING}) as other:
+        yield other
 
 
 @pytest.fixture
@@ -105,6 +102,7 @@ def await_event(api: Api, namespace: str, name: str, reason: str) -> str:
     return api.wait_for(f"{reason} of {name}", note, 60)
 
 
+@LONG
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("busy", "quick_reconciler")
 def test_a_thousand_pods_that_could_fit_leave_room_to_others(

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.cluster.alone import in_place_of
 from tests.cluster.gangs import POD_GROUPS
 from tests.cluster.pods_ready import OWN, TIMEOUT
 from tests.cluster.queues import API, JOBS, WORKLOADS, Queues, condition
@@ -22,6 +23,7 @@ from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.kinds import fresh
 from tests.harness.reconciler import Reconciler
+from tests.tiers import LONG
 
 CRDS = Path(__file__).parents[1] / "harness" / "crds"
 JOB_SETS = "jobset.x-k8s.io/v1alpha2/jobsets"
@@ -49,6 +51,7 @@ def test_a_tenant_keeps_no_room(tenant: Tenant, others: Others) -> None:
     others.start()
 
 
+@LONG
 def test_hundreds_of_pods_that_wait_take_no_room_from_others(
     aging_gang: GangScheduler, reconciler: Reconciler, tenant: Tenant, others: Others
 ) -> None:
@@ -72,23 +75,15 @@ def test_hundreds_of_pods_that_wait_take_no_room_from_others(
 @pytest.fixture
 def blocking(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[Reconciler]:
     """A reconciler that admits one after the other, in the place of the one that all share."""
-    reconciler.stop()
-    settings = {
-        "reconcile": {"leaderElect": False},
-        "queue": {
-            "waitForPodsReady": {
-                "enable": True,
-                "timeoutSeconds": 3,
-                "blockAdmission": True,
-                "requeuingStrategy": {"backoffBaseSeconds": 600},
-            }
-        },
+    pods_ready = {
+        "enable": True,
+        "timeoutSeconds": 3,
+        "blockAdmission": True,
+        "requeuingStrategy": {"backoffBaseSeconds": 600},
     }
-    other = Reconciler(control_plane, name="tenants-blocking", settings=settings)
-    other.wait_leading()
-    yield other
-    other.stop()
-    reconciler.start()
+    settings = {"queue": {"waitForPodsReady": pods_ready}}
+    with in_place_of(reconciler, control_plane, "tenants-blocking", settings) as other:
+        yield other
 
 
 @pytest.mark.usefixtures("gang", "blocking")
@@ -106,13 +101,13 @@ def test_a_job_that_is_never_ready_blocks_admission_no_longer_than_its_queue_say
     never = {"nodeSelector": {"there": "is-none"}}
     tenant.queues.job("never", labels=far, pod_spec=never)
     tenant.queues.await_condition("never", "Evicted", reason="PodsReadyTimeout")
-    told = [
+    reported = [
         event["note"]
         for event in tenant.api.list("events.k8s.io/v1/events", tenant.namespace)
         if event["reason"] == "OverrideLimited"
     ]
-    assert len(told) == 1
-    assert f"{TIMEOUT}=87600h counts as 3s" in told[0]
+    assert len(reported) == 1
+    assert f"{TIMEOUT}=87600h counts as 3s" in reported[0]
     others.start()
 
 
@@ -138,7 +133,7 @@ def test_a_tenant_gives_itself_no_quota(tenant: Tenant, queues: Queues, others: 
     tenant.api.create({**body, "status": status})
     assert tenant.forbidden(WORKLOADS, "own", status)
     tenant.api.wait_for(
-        "it is told to wait",
+        "its condition says that it waits",
         lambda: (
             condition(tenant.api.get(WORKLOADS, "own", tenant.namespace), "QuotaReserved").get(
                 "status"
@@ -354,7 +349,7 @@ def test_a_prebuilt_workload_asks_for_what_its_job_does(
 
 
 def made_workload(name: str, namespace: str, *, count: int = 1) -> Object:
-    """Return a Workload that nobody made for a job."""
+    """Return a Workload that was not made for a job."""
     requests = {"cpu": "1", "memory": "64Mi"}
     container = {"name": "main", "image": "none", "resources": {"requests": requests}}
     template = {"spec": {"containers": [container], "restartPolicy": "Never"}}

@@ -139,11 +139,11 @@ def test_a_gang_starts_through_an_extender_that_serves_tls(
         api.wait_for("both members are bound", bound)
 
 
-@pytest.mark.parametrize("who", ["nobody", "a stranger"])
+@pytest.mark.parametrize("client", ["without one", "of a stranger"])
 def test_a_client_without_a_certificate_of_our_authority_is_turned_away(
-    tls: TlsExtender, who: str
+    tls: TlsExtender, client: str
 ) -> None:
-    pair = None if who == "nobody" else tls.stranger
+    pair = None if client == "without one" else tls.stranger
     with pytest.raises(httpx.TransportError):
         get(tls, pair)
     assert get(tls, tls.client).status_code == 200

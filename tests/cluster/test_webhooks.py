@@ -29,6 +29,7 @@ from tests.harness.gang_scheduler import NAMESPACE
 from tests.harness.objects import Object
 from tests.harness.reconciler import Reconciler
 from tests.job_rules import QUEUE, Said, label
+from tests.tiers import long_but_for
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 SECRET = "gang-reconciler-webhooks-tls"
@@ -111,8 +112,8 @@ def served(replica: Reconciler, authorities: bytes) -> bytes | None:
     return ssl.DER_cert_to_PEM_cert(der).encode()
 
 
-def told(api: Api) -> list[bytes]:
-    """Return whom the API server was told to trust for conversion."""
+def reported(api: Api) -> list[bytes]:
+    """Return the authorities that the API server trusts for conversion."""
     crds = (api.get(CRDS, name)["spec"]["conversion"] for name in CONVERTED)
     return [base64.b64decode(crd["webhook"]["clientConfig"]["caBundle"]) for crd in crds]
 
@@ -161,7 +162,7 @@ def test_the_certificate_is_kept_and_its_authoritys_key_is_not(
     assert found is not None
     assert fault(found, NAMES, now=time.time()) == ""
     assert served(replica, found.authorities) == found.certificate
-    assert told(api) == [found.authorities] * len(CONVERTED)
+    assert reported(api) == [found.authorities] * len(CONVERTED)
 
 
 def test_a_second_replica_serves_the_same_certificate_and_does_not_lead(
@@ -209,8 +210,8 @@ def await_another(api: Api, replica: Reconciler, before: Bundle) -> Bundle:
         if found in {None, before}:
             return None
         assert found is not None
-        # A moment in which the Secret is new and nobody has told the API server is fine.
-        everywhere = told(api) == [found.authorities] * len(CONVERTED)
+        # A moment in which the Secret is new and the API server does not know it is fine.
+        everywhere = reported(api) == [found.authorities] * len(CONVERTED)
         return (
             found
             if everywhere and served(replica, found.authorities) == found.certificate
@@ -244,6 +245,7 @@ def test_a_certificate_is_renewed_before_its_end(api: Api, replica: Reconciler) 
     )
 
 
+GONE = "no Secret at all"
 BROKEN: dict[str, Any] = {
     "a key of another": {
         "data": {"tls.key": base64.b64encode(issue(NAMES, now=0, days=1).key).decode()}
@@ -254,17 +256,17 @@ BROKEN: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("change", [*BROKEN.values(), None], ids=[*BROKEN, "no Secret at all"])
-def test_a_broken_secret_is_replaced_and_nobody_notices(
-    api: Api, replica: Reconciler, change: Object | None
+@pytest.mark.parametrize("what", long_but_for([*BROKEN, GONE], "garbage", GONE))
+def test_a_broken_secret_is_replaced_and_no_client_notices(
+    api: Api, replica: Reconciler, what: str
 ) -> None:
     before = bundle(api)
     assert before is not None
     broken = before
-    if change is None:
+    if what == GONE:
         api.delete("secrets", SECRET, NAMESPACE)
     else:  # what the patch answers: it may be replaced before another request
-        broken = bundle_in(api.patch("secrets", SECRET, NAMESPACE, body=change))
+        broken = bundle_in(api.patch("secrets", SECRET, NAMESPACE, body=BROKEN[what]))
 
     found = await_another(api, replica, broken)
 
@@ -304,7 +306,7 @@ def await_look(api: Api) -> None:
 
 @pytest.fixture
 def hooks(api: Api, replica: Reconciler) -> Iterator[None]:
-    """The optional configurations, once the process has told them where it is."""
+    """The optional configurations, once the process has written its URL into them."""
     api.apply(MANIFESTS / "optional" / "webhooks.yaml")
 
     def know() -> bool:
@@ -389,7 +391,7 @@ def test_the_default_queue_is_given_and_cannot_be_left(api: Api, namespace: str)
 
 
 @pytest.mark.usefixtures("hooks")
-def test_while_nobody_answers_no_job_of_a_queue_slips_through(
+def test_while_no_webhook_answers_no_job_of_a_queue_slips_through(
     api: Api, replica: Reconciler, namespace: str
 ) -> None:
     job = Said(**RUNS).job(namespace=namespace)
@@ -485,7 +487,7 @@ def test_the_services_are_those_that_the_process_names(api: Api) -> None:
         unready = taken["spec"].get("publishNotReadyAddresses", False)
         found[service["metadata"]["name"]] = unready
 
-    # Who is not ready converts, and is not asked about jobs: it would answer 503.
+    # A replica that is not ready converts, and is not asked about jobs: it would answer 503.
     assert found == {named.service: False, named.conversion_service: True}
     text = (MANIFESTS / "optional" / "webhooks.yaml").read_text()
     configurations = [each for each in yaml.safe_load_all(text) if "webhooks" in each]

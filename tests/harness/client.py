@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 
 import httpx
-import yaml
 
 from tests.harness import kubeconfig as kubeconfigs
+from tests.harness.manifests import documents
 
 Object = dict[str, Any]
 PatchType = Literal["merge", "strategic", "json"]
@@ -34,6 +34,9 @@ _PATCH = {
     "json": "application/json-patch+json",
     "apply": "application/apply-patch+yaml",
 }
+_CRDS: Final = "apiextensions.k8s.io/v1/customresourcedefinitions"
+_crds: Final[dict[str, tuple[int, str]]] = {}
+"""What was applied last of CRDs, by UID: the generation that came of it, and the object."""
 
 
 class ApiError(Exception):
@@ -153,7 +156,7 @@ class Api:
     def watch(
         self, resource: str, namespace: str | None, version: str, *, seconds: int
     ) -> Iterator[Object]:
-        """Yield what happens after a version, as the API server tells it, for so many seconds.
+        """Yield what happens after a version, as the API server sends it, for so many seconds.
 
         Raises httpx.TransportError when the connection breaks.
         """
@@ -180,17 +183,35 @@ class Api:
     def apply(self, source: Path | Object | Iterable[Object]) -> builtins.list[Object]:
         """Apply (server side, by force) objects, a YAML file or the YAML files of a folder.
 
-        A CRD is usable when this returns.
+        A CRD is usable when this returns. One whose spec is as this process applied it is left as
+        it is: the API server would take a tenth of a second to find that out.
         """
         applied = []
         for each in _objects(source):
-            path = f"{self._path_of(each)}/{each['metadata']['name']}"
-            params = {"fieldManager": FIELD_MANAGER, "force": "true"}
-            result = self._send("PATCH", path, body=each, params=params, content="apply")
-            applied.append(result)
             if each["kind"] == "CustomResourceDefinition":
-                self._await_crd(each["metadata"]["name"])
+                applied.append(self._crd_as_applied(each) or self._apply_crd(each))
+            else:
+                applied.append(self._apply(each))
         return applied
+
+    def _apply(self, each: Object) -> Object:
+        path = f"{self._path_of(each)}/{each['metadata']['name']}"
+        params = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        return self._send("PATCH", path, body=each, params=params, content="apply")
+
+    def _apply_crd(self, each: Object) -> Object:
+        applied = self._apply(each)
+        self._await_crd(each["metadata"]["name"])
+        _crds[applied["metadata"]["uid"]] = applied["metadata"]["generation"], json.dumps(each)
+        return applied
+
+    def _crd_as_applied(self, each: Object) -> Object | None:
+        """Return a CRD whose spec is as it was applied; None where it is not."""
+        found = self.find(_CRDS, each["metadata"]["name"])
+        if found is None:
+            return None
+        known = _crds.get(found["metadata"]["uid"])
+        return found if known == (found["metadata"]["generation"], json.dumps(each)) else None
 
     def patch(
         self,
@@ -290,7 +311,7 @@ class Api:
         return _path(f"{api_version}/{plural}", namespace)
 
     def _kind(self, api_version: str, kind: str) -> tuple[str, bool] | None:
-        """Return the plural name and whether it is namespaced; None if it is not told yet.
+        """Return the plural name and whether it is namespaced; None if it is not known yet.
 
         A CRD is served a moment before it is among the kinds.
         """
@@ -311,7 +332,7 @@ class Api:
 
     def _await_crd(self, name: str) -> None:
         def served() -> bool:
-            crd = self.get("apiextensions.k8s.io/v1/customresourcedefinitions", name)
+            crd = self.get(_CRDS, name)
             if not condition(crd, "Established"):
                 return False
             group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
@@ -361,5 +382,5 @@ def _objects(source: Path | Object | Iterable[Object]) -> Iterable[Object]:
     if not isinstance(source, Path):
         return source
     files = sorted(source.glob("*.yaml")) if source.is_dir() else [source]
-    documents = (each for file in files for each in yaml.safe_load_all(file.read_text()))
-    return [each for each in documents if each and each.get("kind") != "Kustomization"]
+    found = (each for file in files for each in documents(file))
+    return [each for each in found if each.get("kind") != "Kustomization"]

@@ -8,16 +8,15 @@ Each component can be stopped, killed and restarted alone; ports and data stay t
 
 import copy
 import shutil
-import ssl
 import tempfile
 import time
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import httpx
 import yaml
 
 from tests.harness.certificates import Authority, KeyPair, file_name
@@ -228,7 +227,7 @@ class ControlPlane:
             time.sleep(_POLL_SECONDS)
 
     def tails(self, lines: int = 15) -> str:
-        """Return the last lines of every log, but of those that somebody stopped on purpose."""
+        """Return the last lines of every log, but of those that were stopped on purpose."""
         stopped = {each.name for each in self._spawned.values() if each.was_stopped}
         logs = [log for log in sorted(self.logs.glob("*.log")) if log.stem not in stopped]
         return "\n".join(f"--- {log.stem}\n{_tail(log, lines)}" for log in logs)
@@ -246,7 +245,7 @@ class ControlPlane:
     def _end(self) -> None:
         for component in self._spawned.values():
             component.stop()
-        # The data is thrown away, so nobody need be asked.
+        # The data is thrown away, so no process need end by itself.
         for component in (*self._followers, self.apiserver, self.etcd):
             component.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -298,7 +297,7 @@ class ControlPlane:
             f"--service-account-key-file={self._tokens.certificate}",
             f"--service-account-signing-key-file={self._tokens.key}",
             "--service-cluster-ip-range=10.96.0.0/16",
-            # Nobody makes the service accounts that the first would demand of every pod; the
+            # Nothing makes the service accounts that the first would demand of every pod; the
             # second taints new nodes not-ready, and no controller would take that away.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--max-requests-inflight=3000",
@@ -332,7 +331,7 @@ class ControlPlane:
             f"--kubeconfig={self.admin_kubeconfig}",
             *(f"--config={file}" for file in sorted(STAGES.glob("*.yaml"))),
             f"--server-address=127.0.0.1:{port}",
-            "--v=WARN",  # at INFO it tells every patch
+            "--v=WARN",  # at INFO it logs every patch
         ]
         # It also reads the configuration in the home folder, which is not ours.
         env = {"HOME": str(self.folder)}
@@ -350,16 +349,9 @@ def _serving_flags(port: int) -> list[str]:
 
 def _answers(url: str) -> bool:
     """Return whether a health endpoint says 200; whose certificate it has does not matter."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-    )
     try:
-        with opener.open(url, timeout=2):
-            return True
-    except OSError:
+        return httpx.get(url, timeout=2, verify=False, trust_env=False).is_success
+    except httpx.TransportError:
         return False
 
 

@@ -1,7 +1,8 @@
 """An HTTPS proxy in front of the API server that answers wrongly on purpose.
 
 It ends TLS with a certificate of the control plane's own authority and passes bearer tokens on,
-so it serves clients that have a token. Which request gets which fault is drawn from a seed.
+so it serves clients that have a token, or those whose certificate it is given. Which request gets
+which fault is drawn from a seed. Watches of one kind can be made to lag.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import random
 import ssl
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from enum import Enum
 from types import TracebackType
 from typing import Final, Self
@@ -18,6 +19,7 @@ from typing import Final, Self
 import aiohttp
 from aiohttp import web
 
+from tests.harness.certificates import KeyPair
 from tests.harness.control_plane import ControlPlane
 
 _HOP_BY_HOP: Final = {"connection", "transfer-encoding", "content-length"}
@@ -49,15 +51,27 @@ class FaultyProxy:
     """Forwards requests to the API server of a control plane. Use as a context manager.
 
     `chances` gives the probability of each fault for one request; CUT and EXPIRED happen to
-    watches alone, the others to all other requests. A hang lasts `hang` seconds.
+    watches alone, the others to all other requests. A hang lasts `hang` seconds. With a certificate
+    all requests are those of its user.
     """
 
-    def __init__(self, control_plane: ControlPlane, *, seed: int, hang: float = 4.0) -> None:
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        *,
+        seed: int,
+        hang: float = 4.0,
+        certificate: KeyPair | None = None,
+    ) -> None:
         self._upstream = control_plane.url
         self._ca = str(control_plane.authority)
         self._serving = control_plane.serving
         self._random = random.Random(seed)
         self._hang = hang
+        self._certificate = certificate
+        self._lagging: tuple[str, float] | None = None
+        self.lagged = 0
+        """How many pieces of watches were held back."""
         self._chances: Mapping[Fault, float] = {}
         self._blocked = False
         self._open: set[asyncio.Transport] = set()
@@ -88,6 +102,10 @@ class FaultyProxy:
         """Have each fault happen with that probability from now on."""
         self._chances = dict(chances)
 
+    def set_lag(self, path: str, seconds: float) -> None:
+        """Have watches of a path be behind by so many seconds from now on, those under way too."""
+        self._lagging = path, seconds
+
     def block(self) -> None:
         """Break all connections, and let every new request hang, until `unblock`."""
         self._blocked = True
@@ -114,6 +132,8 @@ class FaultyProxy:
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         server.load_cert_chain(self._serving.certificate, self._serving.key)
         upstream = ssl.create_default_context(cafile=self._ca)
+        if self._certificate is not None:
+            upstream.load_cert_chain(self._certificate.certificate, self._certificate.key)
         connector = aiohttp.TCPConnector(ssl=upstream, limit=0, keepalive_timeout=15)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
         async with aiohttp.ClientSession(
@@ -185,9 +205,19 @@ class FaultyProxy:
             response = web.StreamResponse(status=answer.status, headers=kept)
             await response.prepare(request)
             seconds = self._random.uniform(0.2, 3.0) if fault is Fault.CUT else None
-            if await _copied(answer, response, seconds):
+            chunks: AsyncIterator[bytes] = answer.content.iter_any()
+            if "watch" in request.query:
+                chunks = lagging(chunks, lambda: self._lag_of(request.path))
+            if await _copied(chunks, response, seconds):
                 return response
         return self._abort(request)
+
+    def _lag_of(self, path: str) -> float:
+        lagging = self._lagging
+        if lagging is None or lagging[0] != path:
+            return 0.0
+        self.lagged += 1
+        return lagging[1]
 
     def _abort(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.transport is not None:
@@ -206,13 +236,43 @@ class FaultyProxy:
         return None
 
 
+async def lagging(
+    chunks: AsyncIterator[bytes], lag: Callable[[], float]
+) -> AsyncGenerator[bytes, None]:
+    """Yield each chunk so many seconds after it came, in their order; `lag` is asked when it came.
+
+    What comes is read at once, so that the sender notices nothing. The end lags too.
+    """
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue()
+
+    async def read() -> None:
+        try:
+            async for chunk in chunks:
+                waiting.put_nowait((loop.time() + lag(), chunk))
+        finally:
+            waiting.put_nowait((loop.time() + lag(), None))
+
+    reading = loop.create_task(read())
+    try:
+        while True:
+            due, chunk = await waiting.get()
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            if chunk is None:
+                await reading  # raises what ended it
+                return
+            yield chunk
+    finally:
+        reading.cancel()
+
+
 async def _copied(
-    answer: aiohttp.ClientResponse, response: web.StreamResponse, seconds: float | None
+    chunks: AsyncIterator[bytes], response: web.StreamResponse, seconds: float | None
 ) -> bool:
     """Return whether a whole answer was passed on within so many seconds; None is no limit."""
     try:
         async with asyncio.timeout(seconds):
-            async for chunk in answer.content.iter_any():
+            async for chunk in chunks:
                 await response.write(chunk)
             await response.write_eof()
     except TimeoutError:

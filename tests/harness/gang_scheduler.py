@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
 import yaml
 
 from tests.harness.client import Api
@@ -21,6 +20,7 @@ from tests.harness.started import is_ready, metric, metrics
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "gang-extender-system"
 SERVICE_ACCOUNT = "gang-extender"
+KUBE_SCHEDULER = "system:kube-scheduler"
 
 
 def install(control_plane: ControlPlane, *, crds: bool = True, policies: bool = True) -> Path:
@@ -52,7 +52,8 @@ class GangScheduler:
 
     A second pair in one control plane needs a `name` of its own, and a `scheduler` configuration
     with a profile of another name than `default-scheduler`. With a `kubeconfig` both run with that.
-    With `api_port` the extender reaches the API server through that port of 127.0.0.1.
+    With `api_port` the extender reaches the API server through that port of 127.0.0.1, with
+    `scheduler_api_port` kube-scheduler does.
     Without `policies` nothing but roles limits what the extender writes.
     """
 
@@ -64,7 +65,9 @@ class GangScheduler:
         settings: Mapping[str, Any] | None = None,
         scheduler: Mapping[str, Any] | None = None,
         args: Sequence[str] = (),
+        scheduler_args: Sequence[str] = (),
         api_port: int | None = None,
+        scheduler_api_port: int | None = None,
         kubeconfig: Path | None = None,
         policies: bool = True,
     ) -> None:
@@ -84,13 +87,17 @@ class GangScheduler:
                 *("--kubeconfig", own, "--config", config, "--port", str(self.port)),
                 *args,
             ],
-            env={"PYTHONFAULTHANDLER": "1"},  # a crash of a C extension is told in the log
+            env={"PYTHONFAULTHANDLER": "1"},  # a crash of a C extension is in the log
             url=self.url,
         )
         self.wait_ready()
+        if scheduler_api_port is not None:
+            through = kubeconfig or control_plane.kubeconfig(KUBE_SCHEDULER)
+            kubeconfig = control_plane.through(through, scheduler_api_port, f"{name}-scheduler")
         self.scheduler: Component = control_plane.scheduler(
             scheduler_config(self.port, **(scheduler or {})),
             name=f"{name}-kube-scheduler",
+            args=scheduler_args,
             kubeconfig=kubeconfig,
         )
 
@@ -122,7 +129,7 @@ class GangScheduler:
 
     def attempts(self) -> float:
         """Return how many pods kube-scheduler has tried since its start, whatever came of it."""
-        page = httpx.get(f"{self.scheduler.url}/metrics", verify=False, trust_env=False).text
+        page = metrics(self.scheduler.url)
         samples = (line.rpartition(" ") for line in page.splitlines())
         return sum(
             float(value)

@@ -1,4 +1,4 @@
-"""Objects of the kinds that others' operators look after; `status` tells what those would."""
+"""Objects of the kinds that others' operators look after; `status` says what those would."""
 
 from typing import Any
 

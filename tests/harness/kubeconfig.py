@@ -11,7 +11,7 @@ from tests.harness.certificates import KeyPair
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """Where the API server is and who asks: by client certificate or by token."""
+    """Where the API server is, and the client certificate or token of the user."""
 
     server: str
     ca: Path

@@ -1,7 +1,7 @@
 """As much of `kubectl kustomize` as the manifests use, so that tests apply what it would.
 
-Resources (files and folders), and patches with a target: JSON patches of `test`, `add` and
-`replace`, or one that deletes.
+Resources (files and folders), images, and patches with a target: JSON patches of `test`, `add`
+(also to the end of a list) and `replace`, or one that deletes.
 """
 
 import re
@@ -12,10 +12,12 @@ from typing import Any
 
 import yaml
 
+from tests.harness.manifests import documents
+
 Object = dict[str, Any]
 
 FILE = "kustomization.yaml"
-_KNOWN = {"apiVersion", "kind", "resources", "patches"}
+_KNOWN = {"apiVersion", "kind", "resources", "patches", "images"}
 _TARGET = {"group", "version", "kind", "name"}
 
 
@@ -31,7 +33,22 @@ def build(folder: Path) -> list[Object]:
     found = [each for name in said["resources"] for each in _resources(folder / name)]
     for patch in said.get("patches", ()):
         found = [*_patched(found, patch["target"], yaml.safe_load(patch["patch"]))]
+    for image in said.get("images", ()):
+        found = [_with_image(each, image) for each in found]
     return found
+
+
+def _with_image(each: Any, image: Mapping[str, str]) -> Any:
+    """Return an object with another image wherever one of that name is used."""
+    match each:
+        case {"image": str(used), **others} if used.partition(":")[0] == image["name"]:
+            return {**_with_image(others, image), "image": f"{image['newName']}:{image['newTag']}"}
+        case dict():
+            return {key: _with_image(value, image) for key, value in each.items()}
+        case list():
+            return [_with_image(value, image) for value in each]
+        case _:
+            return each
 
 
 def _resources(path: Path) -> list[Object]:
@@ -39,7 +56,7 @@ def _resources(path: Path) -> list[Object]:
         return build(path)
     if not path.is_file():
         raise KustomizationError(f"{path}: there is no such file")
-    return [each for each in yaml.safe_load_all(path.read_text()) if each]
+    return documents(path)
 
 
 def _patched(
@@ -79,6 +96,9 @@ def _changed(each: Object, patch: list[Object]) -> Object:
         where: Any = changed
         for part in path:
             where = where[int(part)] if isinstance(where, list) else where[part]
+        if last == "-":
+            where.append(change["value"])
+            continue
         key: Any = int(last) if isinstance(where, list) else last
         match change["op"]:
             case "test":

@@ -1,4 +1,4 @@
-"""A TCP proxy that can lose answers: what was asked for is done, and nobody hears of it."""
+"""A TCP proxy that can lose answers: what was asked for is done, and no answer comes."""
 
 import contextlib
 import socket

@@ -18,7 +18,7 @@ class Reconciler:
     """One replica; it can be stopped, killed and started and keeps its ports.
 
     A second one in the same control plane needs a `name` of its own. With `webhooks` it serves
-    those too, and tells the API server its URL in place of the Service; `webhooks_url` is another
+    those too, and gives the API server its URL in place of the Service; `webhooks_url` is another
     replica's, whose place this one can take. Without `crds` those that are there are left as they
     are. With `api_port` it reaches the API server through
     that port of 127.0.0.1.

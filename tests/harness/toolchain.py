@@ -53,11 +53,11 @@ class Binaries:
     kwok: Path
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     print(line, flush=True)
 
 
-def ensure_binaries(report: Report = _tell) -> Binaries:
+def ensure_binaries(report: Report = _print) -> Binaries:
     """Return the binaries, built first where they are missing (minutes, once)."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     folder = _from_assets(Path(assets)) if assets else _control_plane(report)
@@ -209,7 +209,7 @@ def _run(argv: Sequence[str]) -> None:
 def _run_with_progress(
     argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], what: str, report: Report
 ) -> None:
-    """Run a verbose `go` command and tell every few seconds how far it is."""
+    """Run a verbose `go` command and say every few seconds how far it is."""
     started = time.monotonic()
     report(f"building {what}")
     log = cache_folder() / f"build-{os.getpid()}.log"

@@ -16,21 +16,28 @@ from typing import Any, Final
 import looptime
 import msgspec
 
-from extender.controllers.aging import Aging
-from extender.gang.options import Options
+from extender.gang.options import GangOptions
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
+from extender.kube.patterns import Patterns
 from extender.kube.pods import PodRef
+from extender.kube.recorder import Event
+from extender.permit.aging import Aging
+from extender.permit.announcing import Announcer
+from extender.permit.filter import PodFilter
+from extender.permit.plans import Plans
+from extender.permit.together import BindTogether
+from extender.permit.verdicts import Verdicts
+from extender.permit.waiting_pods import WaitingPods
+from extender.permit.writing import BindingWriter
 from extender.runtime.backoff import Backoff
 from extender.runtime.retry import Retry
 from extender.server.binding import Binding
 from extender.server.filtering import Filtering
-from extender.server.group_memory import GroupMemory
-from extender.server.waiting_pods import WaitingPods
-from extender.state import events as ev
-from extender.state.cluster import Cluster
-from extender.state.pod_groups import PodGroupInfo
-from extender.state.pods import PodInfo
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.store import Cluster
+from extender.steps import at_once
 from extender.telemetry.metrics import Metrics
 from tests.makers import NAMESPACE, LoopClock, node, pod_group, pod_json
 
@@ -82,9 +89,11 @@ class Request:
 class World:
     """The API server, kube-scheduler and the extender."""
 
+    together: bool = False
+    """Whether equal members are bound together."""
     loop: Any = field(default_factory=lambda: looptime.new_event_loop(start=0))
     cluster: Cluster = field(default_factory=Cluster)
-    decoder: Decoder = field(default_factory=Decoder)
+    decoder: Decoder = field(default_factory=lambda: Decoder(patterns=Patterns()))
     pods: dict[str, Pod] = field(default_factory=dict)
     nodes: dict[str, int] = field(default_factory=dict)
     pod_groups: dict[str, PodGroupInfo] = field(default_factory=dict)
@@ -104,7 +113,13 @@ class World:
     begun_with: dict[str, set[str]] = field(default_factory=dict)
     """Members with which a member's Binding was begun, by its UID."""
     orphans: list[Request] = field(default_factory=list)
-    """Bind requests that nobody waits for any more."""
+    """Bind requests that no client waits for any more."""
+    announced: list[Event] = field(default_factory=list)
+    """Events of the extender that a pod is bound."""
+    sent: dict[str, str] = field(default_factory=dict)
+    """The node by UID of each pod of which a Binding is on its way."""
+    answered: set[str] = field(default_factory=set)
+    """Pods that filter has answered, and whose bind requests have not come."""
     created: int = 0
     broken: bool = False
 
@@ -113,24 +128,33 @@ class World:
 
     async def _build(self) -> None:
         metrics, clock = Metrics(), LoopClock()
-        options = Options(schedule_timeout=TIMEOUT, aging=AGING, claim_nodes_percentage=100)
-        memory = GroupMemory(self.cluster, options=options, clock=clock)
-        self.waiting = WaitingPods(self.cluster, memory, metrics=metrics)
-        self.filtering = Filtering(
+        options = GangOptions(schedule_timeout=TIMEOUT, aging=AGING, claim_nodes_percentage=100)
+        verdicts = Verdicts(self.cluster, options=options, clock=clock)
+        self.waiting = WaitingPods(self.cluster, verdicts, metrics=metrics)
+        plans = Plans(self.cluster, verdicts)
+        pod_filter = PodFilter(
             self.cluster,
-            self.decoder,
-            memory,
+            plans,
             metrics=metrics,
             wake_after=lambda *_: None,
             no_node=self.waiting.found_no_node,
         )
+        self.filtering = Filtering(self.cluster.view(), self.decoder, pod_filter)
+        retry = Retry(lambda: Backoff(1.0, 4.0, jitter=lambda: 1.0), asyncio.sleep, clock)
+        writer = BindingWriter(self.cluster, self.waiting, self, metrics=metrics, retry=retry)
+        self.bind_together: BindTogether | None = None
+        if self.together:
+            announcer = Announcer(self.announced.append, clock=clock, in_hand=verdicts.in_hand)
+            self.bind_together = BindTogether(
+                *(self.cluster, self.waiting, writer), plans=plans, announcer=announcer
+            )
+            pod_filter.on_look(self.bind_together.filtered)
+            self.work = self.loop.create_task(self.bind_together.run())
         self.binding = Binding(
-            self.cluster,
-            self.waiting,
-            self,
-            metrics=metrics,
-            retry=Retry(lambda: Backoff(1.0, 4.0, jitter=lambda: 1.0), asyncio.sleep, clock),
+            *(self.cluster, self.waiting, writer),
+            sight=pod_filter.sight,
             longest_wait=TIMEOUT,
+            bind_together=self.bind_together,
         )
         self.aging = Aging(self.cluster, options=options, clock=clock)
 
@@ -140,7 +164,12 @@ class World:
         """Take a Binding, as PodWriter would."""
         if pod.uid not in self.writing:  # else it is the same request, tried again
             self.started[pod.uid] = self.writing[pod.uid] = self._group_of(pod.uid)
-        await asyncio.sleep(0)
+        assert pod.uid not in self.sent, f"{pod.uid} is being bound to {self.sent[pod.uid]} already"
+        self.sent[pod.uid] = node
+        try:
+            await asyncio.sleep(0)
+        finally:
+            del self.sent[pod.uid]
         failures = self.failures.get(pod.uid)
         if failures:
             raise failures.pop(0)
@@ -152,10 +181,10 @@ class World:
         if known.node is None:
             known.node, known.unschedulable = node, None
             self.bound[pod.uid] = self.writing[pod.uid]
-            self.tell_pod(known)
+            self.observe_pod(known)
 
     def _group_of(self, uid: str) -> str | None:
-        info = self.cluster.snapshot().pods.get(uid)
+        info = self.cluster.view().pods.get(uid)
         if info is None or info.group is None:
             return None
         return info.group
@@ -163,14 +192,14 @@ class World:
     def info(self, pod: Pod) -> PodInfo:
         return self.decoder.pod(json.dumps(pod.json()).encode())
 
-    def tell_pod(self, pod: Pod) -> None:
+    def observe_pod(self, pod: Pod) -> None:
         self.watch.append(ev.PodApplied(self.info(pod)))
 
     def create_pod(self, cpu: int, group: str | None) -> str:
         self.created += 1
         pod = Pod(f"pod-{self.created}", cpu, group)
         self.pods[pod.uid] = pod
-        self.tell_pod(pod)
+        self.observe_pod(pod)
         return pod.uid
 
     def delete_pod(self, uid: str) -> None:
@@ -178,7 +207,7 @@ class World:
         pod = self.pods[uid]
         if pod.node is not None:
             pod.terminating = True
-            self.tell_pod(pod)
+            self.observe_pod(pod)
         self.end_pod(uid)
 
     def end_pod(self, uid: str) -> None:
@@ -211,19 +240,19 @@ class World:
     def deliver(self, count: int) -> None:
         for _ in range(min(count, len(self.watch))):
             event = self.watch.popleft()
-            self._tell(event)
+            self._apply(event)
 
     def relist(self) -> None:
         kept = (ev.PodApplied, ev.PodDeleted)
         self.watch = deque(event for event in self.watch if not isinstance(event, kept))
-        self._tell(ev.PodsListed([self.info(pod) for pod in self.pods.values()]))
+        self._apply(ev.PodsListed([self.info(pod) for pod in self.pods.values()]))
 
-    def _tell(self, event: ev.Event) -> None:
+    def _apply(self, event: ev.Event | ev.PodsListed) -> None:
         def apply() -> None:
             self.cluster.apply(event)
 
         self.step(apply)
-        known = self.cluster.snapshot().pods
+        known = self.cluster.view().pods
         if isinstance(event, ev.PodApplied) and event.pod.terminating:
             self.leaving.add(event.pod.uid)
         for uid in [uid for uid in self.bound if uid not in self.pods and uid not in known]:
@@ -268,15 +297,16 @@ class World:
             self._no_node(pod, f"0/{len(self.nodes)} nodes are available: {text}.")
             return
         self.assumed[uid] = left[choose % len(left)]
+        self.answered.add(uid)
         # A pod that no plan keeps room for is bound at once: what is assumed without our knowledge
         # is a gap of milliseconds that no bookkeeping can close.
-        if bind or self.cluster.snapshot().planned_node(uid) is None:
+        if bind or self.cluster.view().planned_node(uid) is None:
             self.send_bind(uid)
 
     def _no_node(self, pod: Pod, message: str) -> None:
         if pod.unschedulable != message:
             pod.unschedulable = message
-            self.tell_pod(pod)
+            self.observe_pod(pod)
 
     def to_bind(self) -> list[str]:
         sent = {request.pod for request in self.requests}
@@ -289,6 +319,8 @@ class World:
             "PodUID": uid,
             "Node": self.assumed[uid],
         }
+
+        self.answered.discard(uid)
 
         def send() -> None:
             gone = asyncio.Event()
@@ -315,7 +347,7 @@ class World:
                 self.hang_up(request)
 
     def look_for_aged(self) -> None:
-        self.step(self.aging.look)
+        self.step(lambda: at_once(self.aging.looking()))
 
     def advance(self, seconds: float) -> None:
         self.step(lambda: None, seconds)
@@ -349,19 +381,29 @@ class World:
         then, and others may follow later.
         """
         for group in sorted({group for group in self.started.values() if group is not None}):
-            known = self.cluster.snapshot().pod_group(group)
+            known = self.cluster.view().pod_group(group)
             assert known is not None, f"{group} was started without its PodGroup"
-            everybody = {**self.bound, **self.writing, **self.started}
-            together = {uid for uid, of in everybody.items() if of == group}
+            all_placed = {**self.bound, **self.writing, **self.started, **self._due()}
+            together = {uid for uid, of in all_placed.items() if of == group}
             now = [uid for uid, of in self.started.items() if of == group]
             before = [self.begun_with.get(uid, set()) for uid in now]
-            there = self.cluster.snapshot().pods.keys() - self.leaving
+            there = self.cluster.view().pods.keys() - self.leaving
             together |= set().union(*before) & (self.ended | there)
-            for uid in now:
+            due = [uid for uid, of in self._due().items() if of == group]
+            for uid in (*now, *due):
                 self.begun_with[uid] = together
             assert len(together) >= known.min_member, (
                 f"{group}: {sorted(together)} are fewer than {known.min_member}"
             )
+
+    def _due(self) -> dict[str, str | None]:
+        """Return the groups of the pods that kube-scheduler is about to ask for.
+
+        They count where members are bound together, for one is nearly always on its way; also
+        those that are gone, as long as the extender cannot know.
+        """
+        there = self.answered & self.cluster.view().pods.keys() if self.together else set()
+        return {uid: self._group_of(uid) for uid in there}
 
     def _take_answers(self) -> None:
         for request in [request for request in self.requests if request.task.done()]:
@@ -374,6 +416,8 @@ class World:
                 assert pod.node == request.node
         self.orphans = [request for request in self.orphans if not request.task.done()]
         alive = {request.pod for request in (*self.requests, *self.orphans)}
+        if self.bind_together is not None:
+            alive |= self.bind_together.writing
         for uid in [uid for uid in self.writing if uid not in alive]:
             del self.writing[uid]
 
@@ -381,23 +425,23 @@ class World:
         """Check what holds between any two steps."""
         self.broken = True
         self.cluster.validate()
-        snapshot = self.cluster.snapshot()
-        waiting = sum(len(snapshot.tally(group).waiting) for group in snapshot.groups)
+        view = self.cluster.view()
+        waiting = sum(len(view.tally(group).waiting) for group in view.groups)
         assert self.waiting.held == waiting
-        for name in snapshot.reserved_nodes:
-            kept = [each.pod.shape.requests["cpu"] for each in snapshot.reserved(name).values()]
-            assert sum(kept) <= snapshot.nodes[name].allocatable["cpu"]
+        for name, there in view.nodes.items():
+            kept = [each.amounts[name]["cpu"] for each in view.planned_on(name).values()]
+            assert sum(kept) <= there.allocatable["cpu"]
         self.broken = False
 
     def finish(self) -> None:
-        """Let all time pass: nobody may be left hanging."""
+        """Let all time pass: no request may be left hanging."""
         self.deliver(len(self.watch))
         for _ in range(4):
             self.advance(2 * TIMEOUT)
         assert self.requests == []
         assert self.orphans == []
         assert self.waiting.held == 0
-        assert not self.cluster.snapshot().reserved_nodes
+        assert not self.cluster.view().planned
         self.check()
 
     def close(self) -> None:

@@ -5,10 +5,10 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.gang.fit import Fit, Offer, fit
-from extender.state.cluster import Cluster
-from extender.state.nodes import NodeInfo
-from extender.state.pods import PodInfo
+from extender.gang.fit import Fit, Offer
+from extender.state.cluster.records import NodeInfo, PodInfo
+from extender.state.cluster.store import Cluster
+from tests.at_once import fit
 from tests.effort import examples
 from tests.makers import cluster_of, node, pod, shape
 
@@ -55,8 +55,7 @@ def good_for(member: PodInfo, there: list[NodeInfo], cluster: Cluster) -> list[s
         if not each.unschedulable
         and member.shape.node_selector.items() <= each.labels.items()
         and all(
-            amount
-            <= each.allocatable.get(name, 0) - cluster.snapshot().used(each.name).get(name, 0)
+            amount <= each.allocatable.get(name, 0) - cluster.view().used(each.name).get(name, 0)
             for name, amount in member.shape.requests.items()
         )
     ]
@@ -69,7 +68,7 @@ def answer(members: list[PodInfo], there: list[NodeInfo], wanted: int) -> tuple[
         members,
         wanted,
         group=members[0].group or "",
-        snapshot=cluster.snapshot(),
+        view=cluster.view(),
         offer=Offer(sent, complete=True),
     )
     return found, cluster

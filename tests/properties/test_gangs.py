@@ -13,8 +13,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from typing_extensions import override
 
-from extender.kube.errors import ConflictError
+from extender.kube.errors import ApiError, ConflictError
 from tests.effort import examples
 from tests.properties.model import TIMEOUT, World, unavailable
 
@@ -26,9 +27,11 @@ INDEX = st.integers(0, 30)
 class Gangs(RuleBasedStateMachine):
     """Two gangs, plain pods and a few nodes, in any order of events."""
 
+    together = False
+
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.world = World(together=self.together)
 
     @initialize(
         cpus=st.lists(st.sampled_from([6, 4, 3, 2, 1]), min_size=2, max_size=4),
@@ -138,7 +141,7 @@ class Gangs(RuleBasedStateMachine):
     @rule(index=INDEX, times=st.integers(1, 3), final=st.booleans())
     def fail_writes(self, index: int, times: int, final: bool) -> None:
         uid = pick(list(self.world.pods), index)
-        errors = [ConflictError("no", status=409)] if final else unavailable(times)
+        errors: list[ApiError] = [ConflictError("no", status=409)] if final else unavailable(times)
         self.world.failures[uid] = errors
 
     @precondition(lambda self: self.world.watch)
@@ -162,6 +165,7 @@ class Gangs(RuleBasedStateMachine):
     def books_are_right(self) -> None:
         self.world.check()
 
+    @override
     def teardown(self) -> None:
         try:
             if not self.world.broken:
@@ -177,11 +181,18 @@ def pick(options: list[T], index: int) -> T:
 PHASES = tuple(Phase)
 
 
-def test_no_order_of_events_breaks_a_gang() -> None:
+class GangsTogether(Gangs):
+    """The same where equal members are bound together."""
+
+    together = True
+
+
+@pytest.mark.parametrize(("machine", "count"), [(Gangs, 80), (GangsTogether, 40)])
+def test_no_order_of_events_breaks_a_gang(machine: type[Gangs], count: int) -> None:
     run_state_machine_as_test(
-        Gangs,
+        machine,
         settings=settings(
-            max_examples=examples(80),
+            max_examples=examples(count),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
@@ -190,7 +201,23 @@ def test_no_order_of_events_breaks_a_gang() -> None:
     )
 
 
-@pytest.mark.parametrize("lost", ["bound member", "unbound member", "PodGroup", None])
+def lose(world: World, what: str | None, member: str) -> None:
+    """Take from a gang of three what makes it whole: a member, its PodGroup, or its quorum."""
+    match what:
+        case "PodGroup":
+            world.delete_pod_group("blue")
+        case "quorum":
+            world.put_pod_group("blue", 4)
+        case None:
+            pass
+        case _:
+            world.delete_pod(member)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    ["bound member", "unbound member", "member that is being bound", "PodGroup", "quorum", None],
+)
 def test_a_member_whose_binding_failed_follows_a_gang_that_lost_nothing(lost: str | None) -> None:
     world = World()
     try:
@@ -203,16 +230,13 @@ def test_a_member_whose_binding_failed_follows_a_gang_that_lost_nothing(lost: st
             world.schedule(uid, 0, bind=True)
         assert world.pods[first].node == "n0"
         for request in list(world.requests):
-            world.hang_up(request)
-        world.advance(TIMEOUT / 2)
-        match lost:
-            case "bound member":
-                world.delete_pod(first)
-            case "unbound member":
-                world.delete_pod(second)
-            case "PodGroup":
-                world.delete_pod_group("blue")
+            if request.pod == third or lost != "member that is being bound":
+                world.hang_up(request)
+        if lost != "member that is being bound":
+            world.advance(TIMEOUT / 2)
+        lose(world, lost, first if lost == "bound member" else second)
         world.deliver(100)
+        world.advance(TIMEOUT / 2)
         world.failures.clear()
         world.schedule(third, 0, bind=True)
         assert world.pods[third].node == (None if lost else "n0")

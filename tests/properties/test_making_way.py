@@ -1,4 +1,4 @@
-"""With room and preemption together nobody is admitted too many, told to go for ever, or left."""
+"""With room and preemption together no workload is one too many, evicted for ever, or forgotten."""
 
 from dataclasses import dataclass, replace
 from random import Random
@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from extender.queueing.cycle import Admit, Preempt
-from extender.queueing.options import Options
-from extender.state import events as cluster_events
-from extender.state.queues import events as ev
-from extender.state.queues.records import OwnerRef
+from extender.queueing.options import AdmissionOptions
+from extender.state.cluster import events as cluster_events
+from extender.state.queue import events as ev
+from extender.state.queue.records import OwnerRef
 from tests.effort import examples
 from tests.makers import cluster_of, nodes, pod
 from tests.queue_makers import (
@@ -31,7 +31,7 @@ QUEUE = st.tuples(
     st.sampled_from(["LowerPriority", "LowerPriority", "Never"]),
     st.sampled_from(["Any", "LowerPriority", "Never"]),
 )
-"""Pods, whether it is in the cohort, and who may be made to go."""
+"""Pods, whether it is in the cohort, and what may be preempted."""
 COME = st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 3))
 """The queue, pods and priority of a workload."""
 
@@ -47,13 +47,13 @@ class Job:
     has_quota: bool = False
     leaves: bool = False
     times: int = 0
-    """How often it was told to go."""
+    """How often it was evicted."""
     pods: dict[str, int] | None = None
     """Node by name of a pod."""
 
 
 class World:
-    """Queues over nodes; pods are placed, and end when they were told to, in any order."""
+    """Queues over nodes; pods are placed, and end once they are evicted, in any order."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class World:
         self.slots = sum(size // each for size in sizes)
         self.cluster = cluster_of(nodes(*sizes))
         self.specs = queues
-        self.queues = Admissions(options=Options(require_room=True), cluster=self.cluster)
+        self.queues = Admissions(options=AdmissionOptions(require_room=True), cluster=self.cluster)
         for number, (quota, together, strategy, own, others) in enumerate(queues):
             spec = cluster_queue(
                 f"q{number}",
@@ -83,10 +83,12 @@ class World:
         self.jobs: dict[str, Job] = {}
         self.ending: dict[str, int] = {}
         """Node by name of a pod that still ends."""
-        self.made = self.evictions = self.ended = 0
-        self.told: set[tuple[str, str, int, int]] = set()
+        self.made = self.evictions = 0
+        self.ended = 0
+        """How often workloads ended or were withdrawn: a preemptor may need a victim again then."""
+        self.reported: set[tuple[str, str, int, int]] = set()
         self.hopeful: set[str] = set()
-        """For whom others were told to go."""
+        """Preemptors, for which others were evicted."""
 
     def come(self, queue: int, count: int, priority: int) -> None:
         self.made += 1
@@ -99,20 +101,20 @@ class World:
         found = workload(
             job.name, pod_set(self.each, job.count), f"q{job.queue}", job.priority, owners=(owner,)
         )
-        before = self.queues.snapshot.workloads.get(found.key)
+        before = self.queues.view.workloads.get(found.key)
         if before is not None:
             found = replace(found, meta=replace(found.meta, created=before.meta.created))
         conditions = [condition("Evicted", "Preempted")] if job.leaves else []
         if job.has_quota:
             conditions.append(condition("QuotaReserved", at=self.queues.now))
-            held = self.queues.snapshot.admission(found.key)
+            held = self.queues.view.admission(found.key)
             found = replace(found, admission=held, conditions=tuple(conditions))
         self.queues.put(found)
 
     # -- what happens by and by
 
     def decide(self) -> bool:
-        self.queues.pending.release_roomless()
+        self.queues.pending.sweep()
         self.queues.now += 1
         something = False
         preempting: list[Preempt] = []
@@ -130,21 +132,22 @@ class World:
                 self.evict(self.jobs[victim.workload], by=self.jobs[preempt.workload])
                 something = True
         for job in self.jobs.values():
-            if self.queues.snapshot.is_assumed(f"ns/{job.name}"):
+            if self.queues.view.is_assumed(f"ns/{job.name}"):
                 self.write(job)
-        return something
+        last = self.queues.last  # others are tried again in the next cycle
+        return something or last.more or bool(last.freed)
 
     def pause(self) -> bool:
         """Let something happen between two pieces of a cycle, now and then; return whether it has.
 
-        The nodes change then, so that the next cycle tries again who lacked room.
+        The nodes change then, so that the next cycle tries again what lacked room.
         """
         if self.pauses is None or self.pauses.random() >= _PAUSES:
             return False
         return self.pauses.choice([self.end, self.stop, self._try_again])()
 
     def _try_again(self) -> bool:
-        self.queues.pending.release_roomless()
+        self.queues.pending.sweep()
         return False
 
     def evict(self, victim: Job, *, by: Job) -> None:
@@ -155,8 +158,8 @@ class World:
         victim.leaves = True
         victim.times += 1
         once = (victim.name, by.name, by.times, self.ended)
-        assert once not in self.told, f"{victim.name} goes twice for {by.name}"
-        self.told.add(once)
+        assert once not in self.reported, f"{victim.name} goes twice for {by.name}"
+        self.reported.add(once)
         _, together, strategy, *_ = self.specs[by.queue]
         if strategy != "StrictFIFO" and not together:  # there others may come before it
             self.hopeful.add(by.name)
@@ -183,7 +186,7 @@ class World:
         return True
 
     def stop(self) -> bool:
-        """Have one that was told to go delete its pods, and give its quota back at once."""
+        """Have one that was evicted delete its pods, and give its quota back at once."""
         leaving = [job for job in self.jobs.values() if job.leaves and job.has_quota]
         if not leaving:
             return False
@@ -228,22 +231,23 @@ class World:
         raise AssertionError("it never comes to rest")
 
     def withdraw(self) -> None:
-        """Have somebody who waits go."""
+        """Have a workload that waits be deleted."""
         waiting = sorted(key for key, job in self.jobs.items() if not job.has_quota)
         if waiting:
             key = self.rng.choice(waiting)
+            self.ended += 1
             del self.jobs[key]
-            self.queues.drop(self.queues.snapshot.workloads[key])
+            self.queues.drop(self.queues.view.workloads[key])
 
     def missed(self) -> list[str]:
-        """Return who is admitted when everybody is tried, at rest: nobody had tried them."""
-        for _ in self.queues.pending.release_all(self.queues.snapshot, self.queues.now):
+        """Return what is admitted when all are tried, at rest: no change had them tried."""
+        for _ in self.queues.pending.requeue_all(self.queues.view, self.queues.now):
             pass
         outcomes = self.queues.decide()
         for outcome in outcomes:
             if isinstance(outcome, Preempt):  # nothing is evicted here, as after a failed write
                 for victim in outcome.victims:
-                    self.queues.pending.spared(victim.workload)
+                    self.queues.pending.drop_victim(victim.workload)
         return [each.workload for each in outcomes if isinstance(each, Admit)]
 
     def finish(self) -> None:
@@ -254,7 +258,7 @@ class World:
             for name, node in (job.pods or {}).items():
                 self.free[node] += self.each
                 self.cluster.apply(cluster_events.PodDeleted(name))
-            self.queues.drop(self.queues.snapshot.workloads[key])
+            self.queues.drop(self.queues.view.workloads[key])
 
     # -- what is there
 
@@ -273,7 +277,7 @@ class World:
 
 @dataclass(frozen=True)
 class Course:
-    """Nodes, queues, and who comes when."""
+    """Nodes, queues, and which workload comes when."""
 
     sizes: list[int]
     each: int
@@ -444,8 +448,53 @@ COURSES = st.builds(
         pauses=True,
     )
 )  # the same, and a victim has to go twice
-def test_nobody_waits_for_what_is_there(course: Course) -> None:
-    """Whoever kept something from others and goes away has them tried again."""
+@example(
+    Course(
+        sizes=[3, 5],
+        each=1,
+        queues=[
+            (2, False, "BestEffortFIFO", "LowerPriority", "Any"),
+            (5, True, "StrictFIFO", "LowerPriority", "Any"),
+            (2, True, "BestEffortFIFO", "LowerPriority", "Any"),
+        ],
+        comes=[
+            ((1, 3, 0), 2),
+            ((0, 1, 0), 3),
+            ((0, 1, 0), 4),
+            ((0, 1, 0), 6),
+            ((0, 1, 0), 6),
+            ((2, 3, 0), 4),
+            ((0, 1, 0), 5),
+            ((1, 2, 0), 5),
+            ((1, 4, 1), 4),
+        ],
+        seed=0,
+    )
+)  # a preemptor is passed by a head of its strict queue, and its quota is free
+@example(
+    Course(
+        sizes=[3, 5],
+        each=1,
+        queues=[
+            (2, False, "BestEffortFIFO", "LowerPriority", "Any"),
+            (5, True, "StrictFIFO", "LowerPriority", "Any"),
+            (2, True, "BestEffortFIFO", "LowerPriority", "Any"),
+        ],
+        comes=[
+            ((1, 3, 0), 2),
+            ((0, 1, 0), 3),
+            ((0, 1, 0), 4),
+            ((0, 1, 0), 6),
+            ((0, 1, 0), 6),
+            ((2, 3, 0), 4),
+            ((1, 2, 0), 5),
+            ((1, 4, 1), 4),
+        ],
+        seed=0,
+    )
+)  # the same, and the head is withdrawn: the victim goes again
+def test_no_workload_waits_for_what_is_there(course: Course) -> None:
+    """Once a workload goes that kept something from others, these are tried again."""
     world = course.world()
     for come, steps in course.comes:
         world.come(*come)
@@ -485,7 +534,7 @@ def test_nobody_waits_for_what_is_there(course: Course) -> None:
         seed=5186,
     )
 )  # a preemptor takes what another one's victims leave
-def test_it_comes_to_rest_and_everybody_has_a_turn(course: Course) -> None:
+def test_it_comes_to_rest_and_every_workload_has_a_turn(course: Course) -> None:
     world = course.world()
     for come, steps in course.comes:
         world.come(*come)

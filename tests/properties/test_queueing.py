@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
@@ -14,22 +14,24 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from typing_extensions import override
 
 from extender.queueing.cycle import Admit, Outcome, Preempt
 from extender.queueing.flavors import counts
 from extender.queueing.nomination import Nomination, Nominator
 from extender.queueing.order import queue_order
 from extender.queueing.standing import Queued, standing
-from extender.state.queues import events as ev
-from extender.state.queues.records import (
-    Admission,
+from extender.state.queue import events as ev
+from extender.state.queue.records import (
+    AdmissionInfo,
     FlavorResource,
     Fungibility,
     Quota,
-    RequeueState,
-    ResourceGroup,
+    RequeueInfo,
+    ResourceGroupInfo,
     WorkloadInfo,
 )
+from extender.steps import at_once
 from tests.effort import examples
 from tests.queue_makers import (
     Admissions,
@@ -42,6 +44,7 @@ from tests.queue_makers import (
     local_queue,
     pod_set,
     quota,
+    validate_queues,
     workload,
 )
 
@@ -57,7 +60,8 @@ POLICY = st.fixed_dictionaries(
         "borrow_max_priority": st.sampled_from([None, 1]),
     }
 )
-STEP = st.sampled_from(["MayStopSearch", "TryNextFlavor"])
+STEPS: list[Literal["MayStopSearch", "TryNextFlavor"]] = ["MayStopSearch", "TryNextFlavor"]
+STEP = st.sampled_from(STEPS)
 ACTS = [
     *("nothing", "create", "finish", "leave", "end a pod"),
     *("change a priority", "delete what waits", "enlarge"),
@@ -128,7 +132,7 @@ class Queueing(RuleBasedStateMachine):
                 local_queue(name),
             )
 
-    def group(self, data: st.DataObject, *, inside: bool) -> ResourceGroup:
+    def group(self, data: st.DataObject, *, inside: bool) -> ResourceGroupInfo:
         limit = LIMIT if inside else st.none()
         amount = st.sampled_from([3, 2, 4, 1, 0])
         flavors = {"default": data.draw(st.builds(quota, amount, limit, limit))}
@@ -181,12 +185,12 @@ class Queueing(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting())
     @rule(index=INDEX, seconds=st.sampled_from([5, 50]))
     def back_off(self, index: int, seconds: int) -> None:
-        until = RequeueState(1, self.world.now + seconds)
+        until = RequeueInfo(1, self.world.now + seconds)
         self.change(pick(self.waiting(), index), requeue=until)
 
     @rule(index=INDEX, more=st.integers(0, 2))
     def enlarge(self, index: int, more: int) -> None:
-        before = self.world.snapshot.cluster_queues[self.names[index % len(self.names)]]
+        before = self.world.view.cluster_queues[self.names[index % len(self.names)]]
         (old,) = before.resource_groups
         quotas = {
             x.flavor: replace(x.resources["cpu"], nominal=x.resources["cpu"].nominal + more * 1000)
@@ -279,11 +283,11 @@ class Queueing(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         self.run_down()
-        for _ in self.world.pending.release_all(self.world.snapshot, self.world.now):
+        for _ in self.world.pending.requeue_all(self.world.view, self.world.now):
             pass
         outcomes = self.world.decide()
-        # Those admitted meanwhile may be worth a preemption to who found nobody before.
-        assert not [x for x in outcomes if isinstance(x, Admit)], "somebody was not tried"
+        # Those admitted meanwhile may be victims of one that found none before.
+        assert not [x for x in outcomes if isinstance(x, Admit)], "a workload was not tried"
         self.take(outcomes, late=False)
 
     @precondition(lambda self: self.assumed())
@@ -298,11 +302,11 @@ class Queueing(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1, 10, 100]))
     def advance(self, seconds: int) -> None:
         self.world.now += seconds
-        self.world.pending.due(self.world.now)
+        self.world.pending.end_backoffs(self.world.now)
 
     @rule(index=INDEX)
     def victims_are_needed(self, index: int) -> None:
-        head = self.world.pending.head(self.names[index % len(self.names)], blocked=True)
+        head = self.world.pending.queue(self.names[index % len(self.names)]).head(blocking=True)
         if head is not None:
             nomination = self.nominate(head)
             if nomination.plan is not None and nomination.plan.victims:
@@ -312,24 +316,25 @@ class Queueing(RuleBasedStateMachine):
 
     @invariant()
     def books_are_right(self) -> None:
-        self.world.queues.validate()
+        validate_queues(self.world.queues)
         for top, part in self.parts():
             for what in (("default", "cpu"), ("other", "cpu")):
                 part.check(what, top=top)
 
     @invariant()
-    def who_may_be_queued_is(self) -> None:
-        world, snapshot = self.world, self.world.snapshot
+    def all_that_may_be_queued_are(self) -> None:
+        world, view = self.world, self.world.view
         want = {
             key
-            for key, each in snapshot.workloads.items()
-            if isinstance(standing(each, snapshot, now=world.now), Queued)
+            for key, each in view.workloads.items()
+            if isinstance(standing(each, view, now=world.now), Queued)
         }
-        have = {key for name in self.names for key in world.pending.positions(name)}
+        have = {key for name in self.names for key in world.pending.queue(name).in_order()}
         assert have == want
-        sizes = [world.pending.counts(name) for name in self.names]
+        sizes = [world.pending.queue(name).counts() for name in self.names]
         assert sum(x.active + x.inadmissible for x in sizes) == len(want)
 
+    @override
     def teardown(self) -> None:
         if not self.names:
             return
@@ -342,17 +347,17 @@ class Queueing(RuleBasedStateMachine):
                 self.world.drop(each)
         assert not self.holding()
         for name in self.names:
-            waiting = self.world.pending.positions(name)
-            strict = self.world.snapshot.cluster_queues[name].strategy == "StrictFIFO"
+            waiting = self.world.pending.queue(name).in_order()
+            strict = self.world.view.cluster_queues[name].strategy == "StrictFIFO"
             for key in waiting[:1] if strict else waiting:
                 assert not self.nominate(key).fits, f"{key} was forgotten"
 
     # --- pieces -------------------------------------------------------------------------------
 
     def take(self, outcomes: tuple[Outcome, ...], *, late: bool) -> None:
-        told = [each.workload for each in outcomes]
-        assert len(told) == len(set(told)), "two answers for one"
-        self.nobody_passes(outcomes)
+        reported = [each.workload for each in outcomes]
+        assert len(reported) == len(set(reported)), "two answers for one"
+        self.no_workload_passes(outcomes)
         for outcome in outcomes:
             if isinstance(outcome, Admit):
                 self.world.apply(ev.Assumed(outcome.workload, outcome.admission))
@@ -360,26 +365,26 @@ class Queueing(RuleBasedStateMachine):
                 self.evict(outcome)
             elif isinstance(outcome, Preempt):
                 for victim in outcome.victims:
-                    self.world.pending.spared(victim.workload)
+                    self.world.pending.drop_victim(victim.workload)
 
-    def nobody_passes(self, outcomes: tuple[Outcome, ...]) -> None:
+    def no_workload_passes(self, outcomes: tuple[Outcome, ...]) -> None:
         world = self.world
         for outcome in outcomes:
             if not isinstance(outcome, Admit):
                 continue
             name = outcome.admission.cluster_queue
-            if world.snapshot.cluster_queues[name].strategy != "StrictFIFO":
+            if world.view.cluster_queues[name].strategy != "StrictFIFO":
                 continue
-            mine = queue_order(world.snapshot.workloads[outcome.workload], world.options)
-            for other in world.pending.positions(name):
-                info = world.snapshot.workloads[other]
+            mine = queue_order(world.view.workloads[outcome.workload], world.options)
+            for other in world.pending.queue(name).in_order():
+                info = world.view.workloads[other]
                 if info.requeue is None or (info.requeue.at or 0) <= world.now:
                     assert queue_order(info, world.options) > mine, f"{other} was passed"
 
     def evict(self, outcome: Preempt, *, late: bool = False) -> None:
         for victim in outcome.victims:
-            found = self.world.snapshot.workloads.get(victim.workload)
-            held = self.world.snapshot.admission(victim.workload)
+            found = self.world.view.workloads.get(victim.workload)
+            held = self.world.view.admission(victim.workload)
             if late and (found is None or held is None):
                 continue  # it has ended since the decision
             assert found is not None
@@ -403,7 +408,7 @@ class Queueing(RuleBasedStateMachine):
         self.change(found, admission=None, reclaimable={})
 
     def confirm(self, found: WorkloadInfo) -> None:
-        held = self.world.snapshot.admission(found.key)
+        held = self.world.view.admission(found.key)
         reserved = condition("QuotaReserved", at=self.world.now)
         self.change(found, admission=held, conditions=(reserved,))
 
@@ -412,8 +417,8 @@ class Queueing(RuleBasedStateMachine):
         self.world.put(replace(found, meta=newer, **fields))  # type: ignore[arg-type]
 
     def waiting(self) -> list[WorkloadInfo]:
-        found = (key for name in self.names for key in self.world.pending.positions(name))
-        return [self.world.snapshot.workloads[key] for key in found]
+        found = (key for name in self.names for key in self.world.pending.queue(name).in_order())
+        return [self.world.view.workloads[key] for key in found]
 
     def holding(self) -> list[WorkloadInfo]:
         return [w for w in self.workloads() if self.held(w) is not None]
@@ -422,43 +427,43 @@ class Queueing(RuleBasedStateMachine):
         return [w for w in self.holding() if w.evicted and w.admission]
 
     def assumed(self) -> list[WorkloadInfo]:
-        return [w for w in self.workloads() if self.world.snapshot.is_assumed(w.key)]
+        return [w for w in self.workloads() if self.world.view.is_assumed(w.key)]
 
     def workloads(self) -> list[WorkloadInfo]:
-        return list(self.world.snapshot.workloads.values())
+        return list(self.world.view.workloads.values())
 
-    def held(self, found: WorkloadInfo) -> Admission | None:
-        return self.world.snapshot.admission(found.key)
+    def held(self, found: WorkloadInfo) -> AdmissionInfo | None:
+        return self.world.view.admission(found.key)
 
     def parts(self) -> Iterator[tuple[bool, Part]]:
         """Yield the tops of the trees, counted anew."""
-        snapshot = self.world.snapshot
+        view = self.world.view
         cohorts: dict[str, Part] = {}
         tops: dict[str, Part] = {}
-        for name, found in snapshot.cohorts.items():
+        for name, found in view.cohorts.items():
             cohorts[name] = Part(quotas(found.resource_groups))
-        for queue in snapshot.cluster_queues.values():
-            part = Part(quotas(queue.resource_groups), snapshot.usage(queue.name))
+        for queue in view.cluster_queues.values():
+            part = Part(quotas(queue.resource_groups), view.usage(queue.name))
             if queue.cohort is None:
                 yield True, part
             else:
                 cohorts.setdefault(queue.cohort, Part({})).children.append(part)
-        for name, found in snapshot.cohorts.items():
+        for name, found in view.cohorts.items():
             if found.parent:
                 cohorts.setdefault(found.parent, Part({})).children.append(cohorts[name])
         tops = {
             name: part
             for name, part in cohorts.items()
-            if name not in snapshot.cohorts or snapshot.cohorts[name].parent is None
+            if name not in view.cohorts or view.cohorts[name].parent is None
         }
         yield from ((True, part) for part in tops.values())
 
     def nominate(self, key: str) -> Nomination:
         world = self.world
-        world.tree = world.tree.of(world.snapshot, world.tree)
+        world.tree = world.tree.of(world.view, world.tree)
         world.tree.begin()
-        nominator = Nominator(world.snapshot, world.pending, tree=world.tree, options=world.options)
-        return nominator.nominate(key)
+        nominator = Nominator(world.view, world.pending, tree=world.tree, rules=world.rules)
+        return at_once(nominator.nominating(key))
 
     def is_minimal(self, nomination: Nomination, *, borrowing: bool) -> bool:
         """Return whether it fits without all victims, and with any one of them it does not."""
@@ -480,7 +485,7 @@ class Queueing(RuleBasedStateMachine):
         return enough and not spare
 
     def give(self, key: str, *, back: bool = False) -> None:
-        tree, held = self.world.tree, self.world.snapshot.admission(key)
+        tree, held = self.world.tree, self.world.view.admission(key)
         assert held is not None
         node = tree.queue(held.cluster_queue)
         usage = tree.holders.of(held.cluster_queue).holders[key].usage
@@ -495,7 +500,7 @@ class Queueing(RuleBasedStateMachine):
         )
 
 
-def quotas(groups: tuple[ResourceGroup, ...]) -> dict[FlavorResource, Quota]:
+def quotas(groups: tuple[ResourceGroupInfo, ...]) -> dict[FlavorResource, Quota]:
     return {(x.flavor, "cpu"): x.resources["cpu"] for each in groups for x in each.flavors}
 
 
@@ -542,7 +547,7 @@ def test_no_more_have_to_go_than_must(
         world.put(replace(made, admission=admission(made, name)))
     world.put(workload("new", cpu, "a", 2))
     nomination = machine.nominate("ns/new")
-    event("fits" if nomination.fits else "plan" if nomination.plan else "nobody")
+    event("fits" if nomination.fits else "plan" if nomination.plan else "none")
     if nomination.plan is not None:
         event(f"{len(nomination.plan.victims)} victims")
         assert any(machine.is_minimal(nomination, borrowing=each) for each in (True, False))

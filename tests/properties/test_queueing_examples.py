@@ -133,11 +133,11 @@ def place_taken_by_one_that_borrows_less(state: Queueing) -> None:
     ],
     ids=lambda each: each.__name__,
 )
-def test_once_ended_wrongly(
+def test_examples_that_once_ended_wrongly_end_rightly(
     queues: Callable[[], Queueing], events: Callable[[Queueing], None]
 ) -> None:
     machine = queues()
     events(machine)
     machine.books_are_right()
-    machine.who_may_be_queued_is()
+    machine.all_that_may_be_queued_are()
     machine.teardown()

@@ -1,13 +1,15 @@
-"""Whoever is admitted by room fits on the nodes, and who waits for room does not."""
+"""What is admitted by room fits on the nodes, and what waits for room does not."""
+
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.queueing.cycle import Admit, Wait
-from extender.queueing.options import Options
-from extender.state import events as cluster_events
-from extender.state.queues import events as ev
-from extender.state.queues.records import WorkloadInfo
+from extender.queueing.cycle import Admit, NotAdmitted
+from extender.queueing.options import AdmissionOptions
+from extender.state.cluster import events as cluster_events
+from extender.state.queue import events as ev
+from extender.state.queue.records import WorkloadInfo
 from tests.makers import cluster_of, nodes, pod
 from tests.queue_makers import Admissions, cluster_queue, local_queue, pod_set, workload
 
@@ -29,7 +31,7 @@ class Machine:
             local_queue(),
             cluster_queue("other", 10_000),
             local_queue("other"),
-            options=Options(require_room=True),
+            options=AdmissionOptions(require_room=True),
             cluster=self.cluster,
         )
         self.unplaced: dict[str, int] = {}
@@ -58,7 +60,7 @@ class Machine:
             self.made += 1
             name = f"p{self.made}"
             self.placed.setdefault(key, {})[name] = node
-            self.tell(key, name, node)
+            self.observe(key, name, node)
 
     def delete(self, number: int) -> None:
         """Have a pod deleted, which takes its time."""
@@ -68,7 +70,7 @@ class Machine:
             node = self.placed[key].pop(name)
             self.leaving.setdefault(key, {})[name] = node
             self.unplaced[key] += 1
-            self.tell(key, name, node, terminating=True)
+            self.observe(key, name, node, terminating=True)
 
     def go(self, number: int) -> None:
         """End a pod that is being deleted."""
@@ -88,14 +90,14 @@ class Machine:
         for name, node in (self.placed.pop(key) | self.leaving.pop(key, {})).items():
             self.free[node] += self.each
             self.cluster.apply(cluster_events.PodDeleted(name))
-        record: WorkloadInfo = self.queues.snapshot.workloads[key]
+        record: WorkloadInfo = self.queues.view.workloads[key]
         self.queues.apply(ev.Deleted(record))
 
-    def tell(self, key: str, name: str, node: int, **more: bool) -> None:
+    def observe(self, key: str, name: str, node: int, **more: Any) -> None:
         # Pods of every other workload say whose they are; of the others only the group is known.
-        said = {"workload": key} if key[-1] in "13579" else {"group": key[3:]}
-        told = pod(name, self.each, on=f"n{node}", **said, **more)
-        self.cluster.apply(cluster_events.PodApplied(told))
+        said: dict[str, Any] = {"workload": key} if key[-1] in "13579" else {"group": key[3:]}
+        reported = pod(name, self.each, on=f"n{node}", **said, **more)
+        self.cluster.apply(cluster_events.PodApplied(reported))
 
     def room(self) -> int:
         """Return how many more pods fit beside all that are admitted."""
@@ -103,7 +105,7 @@ class Machine:
         return max(0, slots - sum(self.unplaced.values()))
 
     def cycle(self) -> None:
-        self.queues.pending.release_roomless()
+        self.queues.pending.sweep()
         waits = []
         outcomes = self.queues.run()
         for outcome in outcomes:
@@ -112,12 +114,12 @@ class Machine:
                 assert asked <= self.room(), "it was admitted without room"
                 self.unplaced[outcome.workload] = asked
             else:
-                assert isinstance(outcome, Wait)
+                assert isinstance(outcome, NotAdmitted)
                 waits.append(outcome)
         for wait in waits:
             count = self.asked[wait.workload]
             assert count > self.room(), "it waits, and there is room"
-            if len(waits) == len(outcomes):  # else it was told as it was before the others
+            if len(waits) == len(outcomes):  # else its reason is from before the others
                 assert f"room for {self.room()} of {count}" in wait.message
 
 

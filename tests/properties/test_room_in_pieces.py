@@ -1,7 +1,7 @@
 """A judgement with pauses decides what one without them does, and admits nothing without room."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from random import Random
 from unittest.mock import patch
@@ -9,15 +9,18 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from extender.fit import candidates, packer, room_left
+from extender.fit.candidates import Candidates
+from extender.fit.conflicts import Conflicts, PodShape
+from extender.fit.feasible_nodes import Feasibility
+from extender.fit.packer import Packer
+from extender.fit.room_left import RoomLeft
 from extender.queueing.cycle import Admit, Outcome
-from extender.queueing.options import Options
-from extender.room import packing
-from extender.room.occupied import Like, Occupied
-from extender.room.packing import Packing
-from extender.room.places import Places
-from extender.state import events as cluster_events
-from extender.state.queues import events as ev
-from extender.state.queues.records import PodSetInfo
+from extender.queueing.options import AdmissionOptions
+from extender.state.cluster import events as cluster_events
+from extender.state.queue import events as ev
+from extender.state.queue.records import PodSetInfo
+from extender.steps import at_once
 from tests.effort import examples
 from tests.makers import cluster_of, node, nodes, pod, requests, shape
 from tests.queue_makers import Admissions, cluster_queue, local_queue, pod_set, workload
@@ -32,12 +35,16 @@ COURSE = st.lists(st.tuples(ASKED, st.integers(0, 2), st.integers(0, 1)), min_si
 @contextmanager
 def pieces_of(count: int) -> Iterator[None]:
     """Have so many nodes looked at in a piece."""
-    with patch.object(packing, "_PIECE", count):
+    with ExitStack() as patches:
+        for module in (candidates, packer, room_left):
+            patches.enter_context(patch.object(module, "PIECE", count))
         yield
 
 
 def queues_of(sizes: list[int], preemption: str = "Never") -> Admissions:
-    queues = Admissions(options=Options(require_room=True), cluster=cluster_of(nodes(*sizes)))
+    queues = Admissions(
+        options=AdmissionOptions(require_room=True), cluster=cluster_of(nodes(*sizes))
+    )
     for number in range(2):
         queues.put(
             cluster_queue(
@@ -62,7 +69,7 @@ def decisions(
         for number, (asked, priority, queue) in enumerate(course):
             made = workload(f"w{number}", sets(asked), f"q{queue}", priority)
             queues.put(made)
-            queues.pending.release_roomless()
+            queues.pending.sweep()
             found.append(queues.run())
     return found
 
@@ -80,20 +87,23 @@ def test_what_ends_early_leaves_nothing_behind(
     sizes: list[int], course: list[list[tuple[int, int]]], ends: int
 ) -> None:
     made = [node(f"n{n}", cpu) for n, cpu in enumerate(sizes)]
-    places = Places(cluster_of(made).snapshot())
-    found = Packing(places, lambda each: dict(each.allocatable), Occupied())
+    feasible = Feasibility(cluster_of(made).view())
+    found = Packer(
+        Candidates(feasible, feasible.cluster.left),
+        RoomLeft(lambda each: dict(each.allocatable), Conflicts()),
+    )
     with pieces_of(1):
         for asked in course:
-            cut(found, [(Like(shape(cpu)), count) for cpu, count in asked], ends)
+            cut(found, [(PodShape(shape(cpu)), count) for cpu, count in asked], ends)
             for cpu in range(1, 7):
-                alone = found.fill([(Like(shape(cpu)), 99)])
+                alone = at_once(found.fill([(PodShape(shape(cpu)), 99)]))
                 found.undo(alone)
                 assert alone.count == sum(size // cpu for size in sizes)
 
 
-def cut(found: Packing, wanted: list[tuple[Like, int]], ends: int) -> None:
+def cut(found: Packer, wanted: list[tuple[PodShape, int]], ends: int) -> None:
     """Place pods and take them back, or end after so many pieces."""
-    steps = found.filling(wanted)
+    steps = found.fill(wanted)
     try:
         for _ in range(ends):
             next(steps)
@@ -114,7 +124,7 @@ class Machine:
             local_queue("q0"),
             cluster_queue("q1", 1000),
             local_queue("q1"),
-            options=Options(require_room=True),
+            options=AdmissionOptions(require_room=True),
             cluster=self.cluster,
         )
         self.unplaced: dict[str, int] = {}
@@ -168,7 +178,7 @@ class Machine:
 
     def cycle(self, *, changes: bool) -> None:
         """Run a cycle, with a change in each pause."""
-        self.queues.pending.release_roomless()
+        self.queues.pending.sweep()
         for outcome in self.queues.decide_slowly():
             if isinstance(outcome, Admit):
                 asked = self.asked[outcome.workload]

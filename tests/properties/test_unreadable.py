@@ -17,12 +17,13 @@ from extender.kube.decode import DecodeError, Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.identity import identify
 from extender.server.webhooks import webhooks_app
-from extender.state.queues import events as ev
-from extender.state.queues.records import LimitInfo, WorkloadInfo
-from extender.state.queues.store import Queues
+from extender.state.queue import events as ev
+from extender.state.queue.records import LimitInfo, WorkloadInfo
+from extender.state.queue.store import Queues
 from extender.webhooks import conversion
 from extender.webhooks.jobs import by_kind
 from tests.effort import examples
+from tests.queue_makers import validate_queues
 
 NESTED = 3000
 DEEP = "\0deep"
@@ -305,7 +306,7 @@ def mutated(draw: st.DrawFn, source: Mapping[str, Any]) -> Any:
         if not there:
             break
         path = draw(st.sampled_from(there))
-        where = found
+        where: Any = found
         for name in path[:-1]:
             where = where[name]
         if draw(st.booleans()) or isinstance(where, list):
@@ -332,7 +333,7 @@ def test_a_decoder_reads_or_says_that_it_cannot(kind: str, data: st.DataObject) 
     if isinstance(read, WorkloadInfo):
         queues = Queues(_QUEUES.completed)
         queues.apply(ev.Applied(read))
-        queues.validate()
+        validate_queues(queues)
         for each in read.pod_sets:
             assert _QUEUES.completed(each, LIMITS, {}).name == each.name
 

@@ -92,9 +92,9 @@ def test_the_order_of_groups_is_total(groups: list[Any], random: Any) -> None:
     for number, (priority, created, real, pods) in enumerate(groups):
         facts += [pod_group(f"g{number}", created=created)] if real else []
         facts += [pod(f"g{number}-{n}", group=f"g{number}", priority=priority) for n in range(pods)]
-    snapshot = cluster_of(facts).snapshot()
+    view = cluster_of(facts).view()
     names = [key(f"g{number}") for number in range(len(groups))]
-    keys = {name: sort_key(name, snapshot=snapshot) for name in names}
+    keys = {name: sort_key(name, view=view) for name in names}
     shuffled = list(names)
     random.shuffle(shuffled)
 

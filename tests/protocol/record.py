@@ -16,6 +16,8 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Self
 
+from typing_extensions import override
+
 from tests.harness import objects
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
@@ -53,16 +55,19 @@ class Recorder(AbstractContextManager["Recorder"]):
                 self.end_headers()
                 self.wfile.write(answer)
 
+            @override
             def log_message(self, *_: object) -> None:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.port = self._server.server_address[1]
 
+    @override
     def __enter__(self) -> Self:
         Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
+    @override
     def __exit__(
         self,
         kind: type[BaseException] | None,

@@ -9,7 +9,7 @@ import httpx
 from extender.kube.decode import Decoder
 from extender.server.app import create_app
 from extender.server.health import Probes
-from extender.state.cluster import Cluster
+from extender.state.cluster.store import Cluster
 from tests.unit.server.scene import Scene
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -151,7 +151,7 @@ WANT_MODELS = {
 }
 
 
-async def test_the_openapi_document_tells_the_verbs_with_their_models(service: Service) -> None:
+async def test_the_openapi_document_has_the_verbs_with_their_models(service: Service) -> None:
     document = (await service.http.get("/openapi.json")).json()
 
     for verb, (want_fields, want_result) in WANT_MODELS.items():
@@ -219,6 +219,7 @@ JSON = st.recursive(
 
 def mutate(draw: st.DrawFn, part: Any) -> None:
     """Replace or drop something somewhere in a document."""
+    name: Any = None
     while isinstance(part, dict | list) and part:
         keys = list(part) if isinstance(part, dict) else list(range(len(part)))
         name = draw(st.sampled_from(keys))

@@ -7,21 +7,22 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import GROUP_X, POD_GROUP_LABEL
-from extender.state import events as ev
-from extender.state.pod_groups import PodGroupInfo
-from tests.makers import planned, pod, pod_group, tell, until
+from extender.kube.pods import PodRef
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodGroupInfo
+from tests.makers import observe, planned, pod, pod_group, until
 from tests.protocol.service import FORMS, NODE_NAMES, VERBS, Service, recorded
 
 
 def learn(service: Service, form: str, *, min_member: int | None = 2) -> str:
-    """Tell the service of the recorded gang's nodes and PodGroup, and return its namespace."""
+    """Have the service see the recorded gang's nodes and PodGroup, and return its namespace."""
     namespace = f"recorded-{form}"
     for name in NODE_NAMES:
         raw = recorded("nodes", "filter")["Nodes"]["items"][NODE_NAMES.index(name)]
-        tell(service.scene.cluster, service.decoder.node(json.dumps(raw).encode()))
+        observe(service.scene.cluster, service.decoder.node(json.dumps(raw).encode()))
     if min_member is not None:
         group = PodGroupInfo(namespace, "gang", GROUP_X, min_member)
-        tell(service.scene.cluster, group)
+        observe(service.scene.cluster, group)
     return namespace
 
 
@@ -34,9 +35,9 @@ def sibling(form: str, verb: str, **changes: Any) -> dict[str, Any]:
 
 
 def seen(service: Service, form: str) -> None:
-    """Tell the service of a second member."""
+    """Have the service see a second member."""
     raw = json.dumps(sibling(form, "filter")["Pod"]).encode()
-    tell(service.scene.cluster, service.decoder.pod(raw))
+    observe(service.scene.cluster, service.decoder.pod(raw))
 
 
 def sent_nodes(request: dict[str, Any]) -> list[str]:
@@ -100,7 +101,7 @@ async def test_filter_plans_a_gang_and_answers_with_one_node_of_those_sent(
     assert answer["Error"] == ""
     if form == "nodes":
         assert answer["Nodes"]["items"] == request["Nodes"]["items"][:1]
-    planned_pods = service.scene.snapshot.tally(f"recorded-{form}/gang").planned
+    planned_pods = service.scene.view.tally(f"recorded-{form}/gang").planned
     assert planned_pods == {request["Pod"]["metadata"]["uid"], "uid-x"}
 
 
@@ -128,7 +129,7 @@ async def test_filter_refuses_with_one_text_for_all_nodes(
 async def test_filter_keeps_others_off_a_plan(service: Service, form: str) -> None:
     learn(service, form)
     rival = pod("rival-0", 1, group="rival")
-    tell(service.scene.cluster, pod_group("rival", 1), rival, planned(rival_0="node-1"))
+    observe(service.scene.cluster, pod_group("rival", 1), rival, planned(rival_0="node-1"))
     request = recorded(form, "filter")
     del request["Pod"]["metadata"]["labels"]
 
@@ -152,7 +153,7 @@ async def test_prioritize_has_nothing_to_say_where_all_nodes_are_equal(
 async def test_prioritize_answers_a_bare_array(service: Service, form: str) -> None:
     learn(service, form)
     rival = [pod_group("rival", 1), pod("rival-0", group="rival")]
-    tell(service.scene.cluster, rival, planned(rival_0="node-1"))
+    observe(service.scene.cluster, rival, planned(rival_0="node-1"))
 
     answer = await service.ask("prioritize", recorded(form, "prioritize"))
 
@@ -193,13 +194,13 @@ async def test_preempt_stops_a_member_whose_gang_could_not_start(
     request = recorded(form, "preempt")
     request["Pod"]["metadata"]["labels"] = {POD_GROUP_LABEL: "gang"}
     raw = json.dumps(request["Pod"]).encode()
-    tell(service.scene.cluster, service.decoder.pod(raw))
+    observe(service.scene.cluster, service.decoder.pod(raw))
 
     assert await service.ask("preempt", request) == {"NodeNameToMetaVictims": {}}
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_preempt_without_offers(service: Service, form: str) -> None:
+async def test_preempt_without_offers_is_answered(service: Service, form: str) -> None:
     request = recorded(form, "preempt")
     request["NodeNameToVictims"] = request["NodeNameToMetaVictims"] = None
 
@@ -207,7 +208,7 @@ async def test_preempt_without_offers(service: Service, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_bind_of_a_plain_pod(service: Service, form: str) -> None:
+async def test_a_plain_pod_is_bound(service: Service, form: str) -> None:
     request = recorded(form, "bind")
     tried = recorded(form, "filter")
     del tried["Pod"]["metadata"]["labels"]
@@ -218,7 +219,7 @@ async def test_bind_of_a_plain_pod(service: Service, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_filter_and_bind_of_a_whole_gang(service: Service, form: str) -> None:
+async def test_a_whole_gang_is_filtered_and_bound(service: Service, form: str) -> None:
     learn(service, form)
     seen(service, form)
     placed: list[tuple[str, str, str]] = []
@@ -247,11 +248,39 @@ async def test_filter_and_bind_of_a_whole_gang(service: Service, form: str) -> N
     assert sorted(service.scene.binder.calls) == sorted((name, node) for name, _, node in placed)
 
 
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_pod_that_is_being_bound_has_its_node_no_victims_and_one_write(
+    service: Service, form: str
+) -> None:
+    learn(service, form, min_member=1)
+    tried, request = recorded(form, "filter"), recorded(form, "bind")
+    done = asyncio.Event()
+
+    async def hold_up(_: PodRef) -> None:
+        await done.wait()
+
+    service.scene.binder.before = hold_up
+    await service.ask("filter", tried)
+    async with asyncio.TaskGroup() as tasks:
+        binds = [tasks.create_task(service.ask("bind", request))]
+        await until(lambda: service.scene.binder.calls)
+        again = await service.ask("filter", tried)
+        victims = await service.ask("preempt", {**recorded(form, "preempt"), "Pod": tried["Pod"]})
+        binds.append(tasks.create_task(service.ask("bind", request)))
+        await until(lambda: service.scene.binding.in_hand == 2)
+        done.set()
+
+    assert answered_nodes(again) == [request["Node"]]
+    assert victims == {"NodeNameToMetaVictims": {}}
+    assert [bind.result() for bind in binds] == [{"Error": ""}] * 2
+    assert service.scene.binder.calls == [(request["PodName"], request["Node"])]
+
+
 async def test_a_held_bind_ends_when_the_client_hangs_up(service: Service) -> None:
     learn(service, "names")
     seen(service, "names")
     raw = json.dumps(recorded("names", "filter")["Pod"]).encode()
-    tell(service.scene.cluster, service.decoder.pod(raw))
+    observe(service.scene.cluster, service.decoder.pod(raw))
     body = json.dumps({**recorded("names", "bind"), "PodUID": "uid-x"}).encode()
     messages = asyncio.Queue[dict[str, Any]]()
     messages.put_nowait({"type": "http.request", "body": body, "more_body": False})
@@ -274,8 +303,8 @@ async def test_a_held_bind_ends_when_the_client_hangs_up(service: Service) -> No
 async def test_a_pod_that_was_deleted_is_not_brought_back(service: Service) -> None:
     learn(service, "names")
     request = recorded("names", "filter")
-    tell(service.scene.cluster, ev.PodDeleted(request["Pod"]["metadata"]["uid"]))
+    observe(service.scene.cluster, ev.PodDeleted(request["Pod"]["metadata"]["uid"]))
 
     await service.ask("filter", request)
 
-    assert service.scene.snapshot.pods == {}
+    assert service.scene.view.pods == {}

@@ -68,3 +68,34 @@ def test_the_reconciler_may_reach_an_api_server_behind_any_port() -> None:
     found = build(ROOT / "manifests")
     [policy] = [each for each in found if each["kind"] == "NetworkPolicy"]
     assert {"ports": [{"protocol": "TCP"}]} in policy["spec"]["egress"]
+
+
+def test_beside_kueue_its_crds_are_left_alone_and_our_queue_is_off() -> None:
+    found = build(ROOT / "overlays/beside-kueue")
+    crds = [each for each in found if each["kind"] == "CustomResourceDefinition"]
+    assert {each["spec"]["group"] for each in crds} == {
+        "scheduling.x-k8s.io",
+        "scheduling.sigs.k8s.io",
+    }
+    [reconciler] = [each for each in found if each["kind"] == "Deployment"]
+    [container] = reconciler["spec"]["template"]["spec"]["containers"]
+    assert container["args"][-1] == "--no-queue"
+
+
+def test_users_of_a_namespace_make_pod_groups_and_leave_their_status() -> None:
+    roles = {
+        each["metadata"]["name"]: each
+        for each in build(ROOT / "manifests")
+        if each["kind"] == "ClusterRole"
+    }
+    into = "rbac.authorization.k8s.io/aggregate-to-"
+    writing = {
+        f"{into}{name}"
+        for name in ("edit", "admin")
+        if roles["gang-pod-group-editor"]["metadata"]["labels"].get(f"{into}{name}") == "true"
+    }
+    assert writing == {f"{into}edit", f"{into}admin"}
+    assert roles["gang-pod-group-viewer"]["metadata"]["labels"][f"{into}view"] == "true"
+    for role in roles.values():
+        if any(label.startswith(into) for label in role["metadata"]["labels"]):
+            assert not [x for rule in role["rules"] for x in rule["resources"] if "status" in x]

@@ -1,5 +1,6 @@
 """The kinds of the queue as CRDs: names, scopes and the columns of `kubectl get`."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from pydantic import BaseModel
@@ -8,17 +9,14 @@ from extender.api.crds import Column, Definition, Version
 from extender.api.kueue import v1beta1
 from extender.api.kueue.cluster_queue import ClusterQueue
 from extender.api.kueue.cohort import Cohort
-from extender.api.kueue.fields import GROUP, VERSION
 from extender.api.kueue.local_queue import LocalQueue
 from extender.api.kueue.resource_flavor import ResourceFlavor
 from extender.api.kueue.workload import Workload
 from extender.api.kueue.workload_priority_class import WorkloadPriorityClass
+from extender.api.wellknown import QUEUE_GROUP, QUEUE_VERSION
 
 _PENDING: Final = Column(
-    "Pending Workloads",
-    ".status.pendingWorkloads",
-    "integer",
-    "How many workloads wait for quota.",
+    "Pending Workloads", ".status.pendingWorkloads", "integer", "How many workloads wait for quota."
 )
 
 
@@ -43,7 +41,7 @@ def _cluster_queue(cohort: str) -> tuple[Column, ...]:
         Column(
             "Strategy",
             ".spec.queueingStrategy",
-            description="Who may pass whom in the queue.",
+            description="Whether a workload may pass an earlier one that does not fit.",
             wide=True,
         ),
         _PENDING,
@@ -65,71 +63,67 @@ _WORKLOAD: Final = (
     ),
     _condition("Admitted", "Whether the job may run."),
     _condition("Finished", "Whether the job has ended."),
+    Column(
+        "Reason",
+        ".status.conditions[?(@.type=='QuotaReserved')].reason",
+        description="Why the workload waits, or that it has quota.",
+        wide=True,
+    ),
     Column("Age", ".metadata.creationTimestamp", "date", "How old the workload is."),
 )
 _PRIORITY_CLASS: Final = (Column("Value", ".value", "integer", "The priority; higher goes first."),)
 
-# Of v1beta2 only: the API server takes the same selectable fields in two versions for fields of a
-# schema that both have in common, and then refuses the CRD because the schemas differ.
-_BY_QUEUE: Final = (".status.admission.clusterQueue",)
+
+def _newer(model: type[BaseModel], columns: Sequence[Column] = (), *selectable: str) -> Version:
+    return Version(QUEUE_VERSION, model, columns, selectable)
 
 
-def _older(model: type[BaseModel], columns: tuple[Column, ...] = ()) -> Version:
+def _older(model: type[BaseModel], columns: Sequence[Column] = ()) -> Version:
     return Version(v1beta1.VERSION, model, columns, deprecation=v1beta1.DEPRECATION)
 
 
+def _kind(
+    plural: str, newer: Version, older: Version, *, short: str, scope: str = "Cluster"
+) -> Definition:
+    """Return a kind; `short` are its short names, separated by spaces."""
+    return Definition(QUEUE_GROUP, plural, (newer, older), short.split(), scope=scope)
+
+
 DEFINITIONS: Final = (
-    Definition(
-        group=GROUP,
-        plural="resourceflavors",
-        versions=(Version(VERSION, ResourceFlavor), _older(v1beta1.ResourceFlavor)),
-        short_names=("flavor", "flavors", "rf"),
-        scope="Cluster",
+    _kind(
+        "resourceflavors",
+        _newer(ResourceFlavor),
+        _older(v1beta1.ResourceFlavor),
+        short="flavor flavors rf",
     ),
-    Definition(
-        group=GROUP,
-        plural="clusterqueues",
-        versions=(
-            Version(VERSION, ClusterQueue, _cluster_queue("cohortName")),
-            _older(v1beta1.ClusterQueue, _cluster_queue("cohort")),
-        ),
-        short_names=("cq",),
-        scope="Cluster",
+    _kind(
+        "clusterqueues",
+        _newer(ClusterQueue, _cluster_queue("cohortName")),
+        _older(v1beta1.ClusterQueue, _cluster_queue("cohort")),
+        short="cq",
     ),
-    Definition(
-        group=GROUP,
-        plural="localqueues",
-        versions=(
-            Version(VERSION, LocalQueue, _LOCAL_QUEUE),
-            _older(v1beta1.LocalQueue, _LOCAL_QUEUE),
-        ),
-        short_names=("queue", "queues", "lq"),
+    _kind(
+        "localqueues",
+        _newer(LocalQueue, _LOCAL_QUEUE),
+        _older(v1beta1.LocalQueue, _LOCAL_QUEUE),
+        short="queue queues lq",
+        scope="Namespaced",
     ),
-    Definition(
-        group=GROUP,
-        plural="workloads",
-        versions=(
-            Version(VERSION, Workload, _WORKLOAD, _BY_QUEUE),
-            _older(v1beta1.Workload, _WORKLOAD),
-        ),
-        short_names=("kwl", "kueueworkload", "kueueworkloads"),
+    _kind(
+        "workloads",
+        # The field can be selected in v1beta2 only: the API server takes the same field in two
+        # versions for a field of one schema, and then refuses the CRD because the schemas differ.
+        _newer(Workload, _WORKLOAD, ".status.admission.clusterQueue"),
+        _older(v1beta1.Workload, _WORKLOAD),
+        short="kwl kueueworkload kueueworkloads",
+        scope="Namespaced",
     ),
-    Definition(
-        group=GROUP,
-        plural="workloadpriorityclasses",
-        versions=(
-            Version(VERSION, WorkloadPriorityClass, _PRIORITY_CLASS),
-            _older(v1beta1.WorkloadPriorityClass, _PRIORITY_CLASS),
-        ),
-        short_names=("wpc",),
-        scope="Cluster",
+    _kind(
+        "workloadpriorityclasses",
+        _newer(WorkloadPriorityClass, _PRIORITY_CLASS),
+        _older(v1beta1.WorkloadPriorityClass, _PRIORITY_CLASS),
+        short="wpc",
     ),
-    Definition(
-        group=GROUP,
-        plural="cohorts",
-        versions=(Version(VERSION, Cohort), _older(v1beta1.Cohort)),
-        short_names=("co",),
-        scope="Cluster",
-    ),
+    _kind("cohorts", _newer(Cohort), _older(v1beta1.Cohort), short="co"),
 )
 """The kinds of `kueue.x-k8s.io` that the reconciler serves."""

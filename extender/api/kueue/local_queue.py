@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from extender.api.kueue.cluster_queue import StopPolicy
-from extender.api.kueue.fields import ResourceName, by, rules
+from extender.api.kueue.fields import ResourceName, by, ruled
 from extender.api.kueue.quotas import FairSharing, FairSharingStatus
 from extender.api.meta_v1 import (
     LIST_BY_TYPE,
@@ -23,95 +23,80 @@ from extender.api.meta_v1 import (
 class WallTimePolicy(Written):
     """A budget of hours. Not honoured."""
 
-    wall_time_allocated_hours: Positive = Field(description="The hours of the budget.")
-    action_when_wall_time_exhausted: Literal["Hold", "HoldAndDrain"] = Field(
-        default="Hold", description="What becomes of the queue when they are used up."
-    )
+    wall_time_allocated_hours: Positive
+    """The hours of the budget."""
+    action_when_wall_time_exhausted: Literal["Hold", "HoldAndDrain"] = "Hold"
+    """What becomes of the queue when they are used up."""
 
 
 class LocalQueueSpec(Written):
     """Which ClusterQueue is meant."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules({
-            "clusterQueue cannot be changed": (
-                "!has(oldSelf.clusterQueue) "
-                "|| (has(self.clusterQueue) && self.clusterQueue == oldSelf.clusterQueue)"
-            )
-        })
-    )  # fmt: skip
+    model_config = ruled({
+        "clusterQueue cannot be changed": (
+            "!has(oldSelf.clusterQueue) "
+            "|| (has(self.clusterQueue) && self.clusterQueue == oldSelf.clusterQueue)"
+        )
+    })  # fmt: skip
 
-    cluster_queue: DnsName | None = Field(
-        default=None, description="The ClusterQueue in which the workloads wait."
-    )
-    stop_policy: StopPolicy | None = Field(
-        default=None,
-        description="None: workloads are admitted. Hold: no more of them. HoldAndDrain: and those "
-        "that run are evicted.",
-        json_schema_extra={"default": "None"},
-    )
-    fair_sharing: FairSharing | None = Field(
-        default=None, description="The weight in fair sharing. Not honoured."
-    )
-    wall_time_policy: WallTimePolicy | None = Field(
-        default=None, description="A budget of hours. Not honoured."
-    )
+    cluster_queue: DnsName | None = None
+    """The ClusterQueue in which the workloads wait."""
+    stop_policy: StopPolicy | None = Field(default=None, json_schema_extra={"default": "None"})
+    """None: workloads are admitted. Hold: no more of them. HoldAndDrain: and those that run are
+    evicted."""
+    fair_sharing: FairSharing | None = None
+    """The weight in fair sharing. Not honoured."""
+    wall_time_policy: WallTimePolicy | None = None
+    """A budget of hours. Not honoured."""
 
 
 class LocalQueueResourceUsage(Read):
     """How much of one resource is used."""
 
-    name: ResourceName = Field(description="The resource.")
-    total: Quantity | None = Field(default=None, description="What is used.")
+    name: ResourceName
+    """The resource."""
+    total: Quantity | None = None
+    """What is used."""
 
 
 class LocalQueueFlavorUsage(Read):
     """How much of one flavor is used."""
 
-    name: DnsName = Field(description="The flavor.")
+    name: DnsName
+    """The flavor."""
     resources: Annotated[list[LocalQueueResourceUsage], Field(max_length=64)] = Field(
-        description="What is used, by resource.", json_schema_extra=by("name")
+        json_schema_extra=by("name")
     )
+    """What is used, by resource."""
 
 
 LocalUsages = Annotated[list[LocalQueueFlavorUsage], Field(max_length=256)]
 
 
 class QueueCounts(Read):
-    """What LocalQueues of every version tell in the same words."""
+    """The status that LocalQueues of every version have in common."""
 
     conditions: Annotated[list[Condition], Field(max_length=16)] | None = Field(
-        default=None,
-        description="Whether the queue is Active, and why.",
-        json_schema_extra=LIST_BY_TYPE,
+        default=None, json_schema_extra=LIST_BY_TYPE
     )
-    pending_workloads: Count | None = Field(
-        default=None, description="How many workloads wait for quota."
-    )
-    reserving_workloads: Count | None = Field(
-        default=None, description="How many workloads have reserved quota."
-    )
-    admitted_workloads: Count | None = Field(
-        default=None, description="How many workloads are admitted and have not finished."
-    )
-    flavors_reservation: LocalUsages | None = Field(
-        default=None,
-        description="The quota that workloads have reserved.",
-        json_schema_extra=by("name"),
-    )
-    fair_sharing: FairSharingStatus | None = Field(
-        default=None, description="The share in what is used. Not written."
-    )
+    """Whether the queue is Active, and why."""
+    pending_workloads: Count | None = None
+    """How many workloads wait for quota."""
+    reserving_workloads: Count | None = None
+    """How many workloads have reserved quota."""
+    admitted_workloads: Count | None = None
+    """How many workloads are admitted and have not finished."""
+    flavors_reservation: LocalUsages | None = Field(default=None, json_schema_extra=by("name"))
+    """The quota that workloads have reserved."""
+    fair_sharing: FairSharingStatus | None = None
+    """The share in what is used. Not written."""
 
 
 class LocalQueueStatus(QueueCounts):
     """What was last seen of the queue."""
 
-    flavors_usage: LocalUsages | None = Field(
-        default=None,
-        description="The quota of the workloads that are admitted.",
-        json_schema_extra=by("name"),
-    )
+    flavors_usage: LocalUsages | None = Field(default=None, json_schema_extra=by("name"))
+    """The quota of the workloads that are admitted."""
 
 
 class LocalQueue(Read):
@@ -123,7 +108,7 @@ class LocalQueue(Read):
     api_version: Literal["kueue.x-k8s.io/v1beta2"]
     kind: Literal["LocalQueue"]
     metadata: ObjectMeta
-    spec: LocalQueueSpec | None = Field(default=None, description="Which ClusterQueue is meant.")
-    status: LocalQueueStatus | None = Field(
-        default=None, description="What was last seen of the queue."
-    )
+    spec: LocalQueueSpec | None = None
+    """Which ClusterQueue is meant."""
+    status: LocalQueueStatus | None = None
+    """What was last seen of the queue."""

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from extender.api.kueue.fields import ATOMIC, ResourceName, by, rules
+from extender.api.kueue.fields import ATOMIC, ResourceName, by, ruled, rules
 from extender.api.meta_v1 import DnsName, Int64, Quantity, Read, Written
 
 _LIMITS: Final = "self.resourceGroups.all(g, g.flavors.all(f, f.resources.all(r, {})))"
@@ -16,65 +16,58 @@ class ResourceQuota(Written):
 
     # Of whole numbers only: the API server bounds the cost of a rule by the longest amount that
     # could be written as text, a request of megabytes, and there may be 65,536 of these. What is
-    # lent beyond nominalQuota is nothing: the rule is for the writer, nobody relies on it.
-    model_config = ConfigDict(
-        json_schema_extra=rules({
-            "lendingLimit is at most nominalQuota": (
-                "!has(self.lendingLimit) || type(self.lendingLimit) != int "
-                "|| type(self.nominalQuota) != int "
-                "|| int(self.lendingLimit) <= int(self.nominalQuota)"
-            )
-        })
-    )  # fmt: skip
+    # lent beyond nominalQuota is nothing: the rule is for the writer, nothing relies on it.
+    model_config = ruled({
+        "lendingLimit is at most nominalQuota": (
+            "!has(self.lendingLimit) || type(self.lendingLimit) != int "
+            "|| type(self.nominalQuota) != int "
+            "|| int(self.lendingLimit) <= int(self.nominalQuota)"
+        )
+    })  # fmt: skip
 
-    name: ResourceName = Field(description="The resource, such as cpu or nvidia.com/gpu.")
-    nominal_quota: Quantity = Field(
-        description="How much is there for those who own this quota, while nobody borrows."
-    )
-    borrowing_limit: Quantity | None = Field(
-        default=None,
-        description="How much may be used beyond nominalQuota, of what others in the cohort do "
-        "not use. Unset: no limit. Only within a cohort.",
-    )
-    lending_limit: Quantity | None = Field(
-        default=None,
-        description="How much of nominalQuota others in the cohort may borrow. Unset: all of it. "
-        "Only within a cohort, and not more than nominalQuota.",
-    )
+    name: ResourceName
+    """The resource, such as cpu or nvidia.com/gpu."""
+    nominal_quota: Quantity
+    """How much the owner of this quota has while nothing is borrowed."""
+    borrowing_limit: Quantity | None = None
+    """How much may be used beyond nominalQuota, of what others in the cohort do not use. Unset: no
+    limit. Only within a cohort."""
+    lending_limit: Quantity | None = None
+    """How much of nominalQuota others in the cohort may borrow. Unset: all of it. Only within a
+    cohort, and not more than nominalQuota."""
 
 
 class FlavorQuotas(Written):
     """The quotas of one flavor."""
 
-    name: DnsName = Field(description="The name of a ResourceFlavor.")
+    name: DnsName
+    """The name of a ResourceFlavor."""
     resources: Annotated[list[ResourceQuota], Field(min_length=1, max_length=64)] = Field(
-        description="One quota for each covered resource, in the order of coveredResources.",
-        json_schema_extra=by("name"),
+        json_schema_extra=by("name")
     )
+    """One quota for each covered resource, in the order of coveredResources."""
 
 
 class ResourceGroup(Written):
     """Resources that come from one flavor together, and the flavors that have them."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules({
-            "each flavor lists the resources of coveredResources, in the same order": (
-                "self.flavors.all(f, f.resources.map(r, r.name) == self.coveredResources)"
-            ),
-            "a group has at most 512 quotas": (
-                "size(self.flavors) * size(self.coveredResources) <= 512"
-            ),
-        })
-    )  # fmt: skip
+    model_config = ruled({
+        "each flavor lists the resources of coveredResources, in the same order": (
+            "self.flavors.all(f, f.resources.map(r, r.name) == self.coveredResources)"
+        ),
+        "a group has at most 512 quotas": (
+            "size(self.flavors) * size(self.coveredResources) <= 512"
+        ),
+    })  # fmt: skip
 
     covered_resources: Annotated[list[ResourceName], Field(min_length=1, max_length=64)] = Field(
-        description="The resources of this group. A pod set gets all of them from one flavor.",
-        json_schema_extra=ATOMIC,
+        json_schema_extra=ATOMIC
     )
+    """The resources of this group. A pod set gets all of them from one flavor."""
     flavors: Annotated[list[FlavorQuotas], Field(min_length=1, max_length=64)] = Field(
-        description="The flavors with their quotas, in the order in which they are tried.",
-        json_schema_extra=by("name"),
+        json_schema_extra=by("name")
     )
+    """The flavors with their quotas, in the order in which they are tried."""
 
 
 ResourceGroups = Annotated[list[ResourceGroup], Field(max_length=16)]
@@ -102,7 +95,7 @@ GROUP_RULES: Final[dict[str, Any]] = {
 
 
 def limits_need(parent: str) -> dict[str, str]:
-    """Return the rules of a spec: limits are for those who name something above them."""
+    """Return the rules of a spec: a limit needs a cohort or a parent."""
     alone = f"has(self.{parent}) && self.{parent} != '' || !has(self.resourceGroups)"
     return {
         f"borrowingLimit is only for those with {parent}": (
@@ -115,37 +108,39 @@ def limits_need(parent: str) -> dict[str, str]:
 
 
 class FairSharing(Written):
-    """How strongly one competes for what nobody uses. Not honoured."""
+    """How strongly it competes for unused quota. Not honoured."""
 
     weight: Quantity | None = Field(
         default=None,
-        description="The share is divided by this: 0, or more than a thousand-millionth.",
         json_schema_extra={
             "default": 1,
-            **rules({
-                "the weight is 0 or more than 1e-9": (
-                    "quantity(string(self)).compareTo(quantity('0')) == 0 "
-                    "|| quantity(string(self)).isGreaterThan(quantity('1n'))"
-                )
-            }),
+            **rules(
+                {
+                    "the weight is 0 or more than 1e-9": (
+                        "quantity(string(self)).compareTo(quantity('0')) == 0 "
+                        "|| quantity(string(self)).isGreaterThan(quantity('1n'))"
+                    )
+                }
+            ),
         },
-    )  # fmt: skip
+    )
+    """The share is divided by this: 0, or more than a thousand-millionth."""  # fmt: skip
 
 
 class AdmissionFairSharingStatus(Read):
     """What was used over time, with older use counting less. Not written."""
 
-    consumed_resources: dict[str, Quantity] = Field(description="What was used, by resource.")
-    last_update: datetime = Field(description="When this was written.")
+    consumed_resources: dict[str, Quantity]
+    """What was used, by resource."""
+    last_update: datetime
+    """When this was written."""
 
 
 class FairSharingStatus(Read):
     """The share in what is borrowed. Not written."""
 
-    weighted_share: Int64 = Field(
-        description="The largest ratio of what is borrowed of a resource to what could be, in "
-        "thousandths, by weight."
-    )
-    admission_fair_sharing_status: AdmissionFairSharingStatus | None = Field(
-        default=None, description="What was used over time."
-    )
+    weighted_share: Int64
+    """The largest ratio of what is borrowed of a resource to what could be, in thousandths, by
+    weight."""
+    admission_fair_sharing_status: AdmissionFairSharingStatus | None = None
+    """What was used over time."""

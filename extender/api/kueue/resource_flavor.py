@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from extender.api.kueue.fields import ATOMIC, ATOMIC_MAP, rules
+from extender.api.kueue.fields import ATOMIC, ATOMIC_MAP, ruled
 from extender.api.kueue.taints import UNIQUE_TAINTS, Taint, Toleration
 from extender.api.meta_v1 import DnsName, ObjectMeta, Quantity, Read, Written
 
@@ -14,43 +14,32 @@ _Labels = Annotated[dict[str, str], Field(max_length=8)]
 class ResourceFlavorSpec(Written):
     """Which nodes are meant, and what pods need to run on them."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules({
-            "a topology needs at least one node label": (
-                "!has(self.topologyName) || (has(self.nodeLabels) && size(self.nodeLabels) > 0)"
-            ),
-            "a flavor with a topology cannot be changed": (
-                "!has(oldSelf.topologyName) || self == oldSelf"
-            ),
-        })
-    )  # fmt: skip
+    model_config = ruled({
+        "a topology needs at least one node label": (
+            "!has(self.topologyName) || (has(self.nodeLabels) && size(self.nodeLabels) > 0)"
+        ),
+        "a flavor with a topology cannot be changed": (
+            "!has(oldSelf.topologyName) || self == oldSelf"
+        ),
+    })  # fmt: skip
 
-    node_labels: _Labels | None = Field(
-        default=None,
-        description="The labels of the nodes. A workload takes the flavor if its node selector and "
-        "required affinity allow them; started pods get them as node selector.",
-        json_schema_extra=ATOMIC_MAP,
-    )
+    node_labels: _Labels | None = Field(default=None, json_schema_extra=ATOMIC_MAP)
+    """The labels of the nodes. A workload takes the flavor if its node selector and required
+    affinity allow them; started pods get them as node selector."""
     node_taints: Annotated[list[Taint], Field(max_length=8)] | None = Field(
-        default=None,
-        description="The taints of the nodes. A workload takes the flavor if its pods, or the "
-        "flavor for them, tolerate these. PreferNoSchedule does not count.",
-        json_schema_extra={**ATOMIC, **UNIQUE_TAINTS},
+        default=None, json_schema_extra={**ATOMIC, **UNIQUE_TAINTS}
     )
+    """The taints of the nodes. A workload takes the flavor if its pods, or the flavor for them,
+    tolerate these. PreferNoSchedule does not count."""
     tolerations: Annotated[list[Toleration], Field(max_length=8)] | None = Field(
-        default=None,
-        description="Tolerations that pods get when they are started in this flavor.",
-        json_schema_extra=ATOMIC,
+        default=None, json_schema_extra=ATOMIC
     )
-    topology_name: DnsName | None = Field(
-        default=None,
-        description="The name of a Topology. Not honoured: a ClusterQueue with such a flavor "
-        "is not active, with the reason TopologyNotFound.",
-    )
-    resource_weights: Annotated[dict[str, Quantity], Field(max_length=16)] | None = Field(
-        default=None,
-        description="How much a resource of this flavor counts in fair sharing. Not honoured.",
-    )
+    """Tolerations that pods get when they are started in this flavor."""
+    topology_name: DnsName | None = None
+    """The name of a Topology. Not honoured: a ClusterQueue with such a flavor is not active, with
+    the reason TopologyNotFound."""
+    resource_weights: Annotated[dict[str, Quantity], Field(max_length=16)] | None = None
+    """How much a resource of this flavor counts in fair sharing. Not honoured."""
 
 
 class ResourceFlavor(Read):
@@ -59,6 +48,5 @@ class ResourceFlavor(Read):
     api_version: Literal["kueue.x-k8s.io/v1beta2"]
     kind: Literal["ResourceFlavor"]
     metadata: ObjectMeta
-    spec: ResourceFlavorSpec | None = Field(
-        default=None, description="Which nodes are meant, and what pods need to run on them."
-    )
+    spec: ResourceFlavorSpec | None = None
+    """Which nodes are meant, and what pods need to run on them."""

@@ -4,30 +4,25 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from extender.api.kueue.fields import ATOMIC, ATOMIC_MAP, rules
+from extender.api.kueue.fields import ATOMIC, ATOMIC_MAP, ruled
 from extender.api.meta_v1 import Written
 
 
 class LabelSelectorRequirement(Written):
     """One requirement on the labels; a selector matches where all of them hold."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules({
-            "In and NotIn need values, Exists and DoesNotExist have none": (
-                "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)"
-            )
-        })
-    )  # fmt: skip
+    model_config = ruled({
+        "In and NotIn need values, Exists and DoesNotExist have none": (
+            "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)"
+        )
+    })  # fmt: skip
 
-    key: str = Field(description="The label.")
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(
-        description="How the label is compared with the values."
-    )
-    values: list[str] | None = Field(
-        default=None,
-        description="The values, for the operators In and NotIn.",
-        json_schema_extra=ATOMIC,
-    )
+    key: str
+    """The label."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    """How the label is compared with the values."""
+    values: list[str] | None = Field(default=None, json_schema_extra=ATOMIC)
+    """The values, for the operators In and NotIn."""
 
 
 class LabelSelector(Written):
@@ -35,13 +30,9 @@ class LabelSelector(Written):
 
     model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
 
-    match_labels: dict[str, str] | None = Field(
-        default=None, description="Labels that must be there with just these values."
-    )
+    match_labels: dict[str, str] | None = None
+    """Labels that must be there with just these values."""
     match_expressions: Annotated[list[LabelSelectorRequirement], Field(max_length=256)] | None = (
-        Field(
-            default=None,
-            description="Requirements that must all hold.",
-            json_schema_extra=ATOMIC,
-        )
+        Field(default=None, json_schema_extra=ATOMIC)
     )
+    """Requirements that must all hold."""

@@ -1,6 +1,6 @@
-"""The queue's kinds in the words of `v1beta1`, which most manifests still speak.
+"""The queue's kinds in `v1beta1`, which most manifests still use.
 
-Only what is said differently is here. `extender.webhooks.conversion` translates; v1beta2 is stored.
+Only the differences are here. `extender.webhooks.conversion` converts; v1beta2 is stored.
 """
 
 from datetime import datetime
@@ -8,107 +8,90 @@ from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
+from extender.api.kueue import cluster_queue as cluster_queues
 from extender.api.kueue import cohort as cohorts
 from extender.api.kueue import local_queue as local_queues
 from extender.api.kueue import resource_flavor, workload_priority_class
 from extender.api.kueue import workload as workloads
 from extender.api.kueue.cluster_queue import EMPTY, ClusterQueueStatus, QueueingSpec
-from extender.api.kueue.fields import A_SET, ATOMIC, GROUP, CheckName, by, rules
+from extender.api.kueue.fields import A_SET, ATOMIC, CheckName, by, ruled
 from extender.api.kueue.quotas import limits_need
-from extender.api.kueue.workload import RULES, STATUS_RULES, STAYS_RESERVED
-from extender.api.meta_v1 import Count, DnsName, ObjectMeta, Read, Written
+from extender.api.kueue.workload import (
+    STATUS_RULES,
+    STAYING_RULES,
+    UNRESERVED,
+    workload_rules,
+)
+from extender.api.meta_v1 import Count, DnsName, ObjectMeta, Read
+from extender.api.wellknown import QUEUE_GROUP
 
 VERSION: Final = "v1beta1"
-API_VERSION: Final = f"{GROUP}/{VERSION}"
-DEPRECATION: Final = f"{API_VERSION} is deprecated; say {GROUP}/v1beta2 in new manifests"
+API_VERSION: Final = f"{QUEUE_GROUP}/{VERSION}"
+DEPRECATION: Final = f"{API_VERSION} is deprecated; say {QUEUE_GROUP}/v1beta2 in new manifests"
 
 WORKLOAD_PRIORITY_SOURCE: Final = "kueue.x-k8s.io/workloadpriorityclass"
 POD_PRIORITY_SOURCE: Final = "scheduling.k8s.io/priorityclass"
-_NEXT: Final = "TryNextFlavor"
 
 
-class FlavorFungibility(Written):
+class FlavorFungibility(cluster_queues.FlavorFungibility):
     """When a workload takes a flavor, and when the next one is looked at."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules({
-            "a preference is only for TryNextFlavor in both other fields": (
-                "!has(self.preference) "
-                f"|| (self.whenCanBorrow == '{_NEXT}' && self.whenCanPreempt == '{_NEXT}')"
-            )
-        })
-    )  # fmt: skip
-
-    when_can_borrow: Literal["Borrow", "MayStopSearch", "TryNextFlavor"] = Field(
-        default="Borrow",
-        description="Whether a flavor is taken in which the workload must borrow. MayStopSearch is "
-        "the newer word for Borrow.",
-    )
-    when_can_preempt: Literal["Preempt", "MayStopSearch", "TryNextFlavor"] = Field(
-        default="TryNextFlavor",
-        description="Whether a flavor is taken in which others must be preempted. MayStopSearch is "
-        "the newer word for Preempt.",
-    )
-    preference: Literal["BorrowingOverPreemption", "PreemptionOverBorrowing"] | None = Field(
-        default=None,
-        description="What is better where every flavor needs one of both. "
-        "Unset: BorrowingOverPreemption.",
-    )
+    when_can_borrow: Literal["Borrow", "MayStopSearch", "TryNextFlavor"] = "Borrow"  # type: ignore[assignment]
+    """Whether a flavor is taken in which the workload must borrow. MayStopSearch is the newer word
+    for Borrow."""
+    when_can_preempt: Literal["Preempt", "MayStopSearch", "TryNextFlavor"] = "TryNextFlavor"  # type: ignore[assignment]
+    """Whether a flavor is taken in which others must be preempted. MayStopSearch is the newer word
+    for Preempt."""
 
 
 class ClusterQueueSpec(QueueingSpec):
     """The quotas of the queue and its rules."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules({
-            **limits_need("cohort"),
-            "admissionChecks and admissionChecksStrategy exclude each other": (
-                "!has(self.admissionChecks) || size(self.admissionChecks) == 0 "
-                "|| !has(self.admissionChecksStrategy)"
-            ),
-        })
-    )  # fmt: skip
+    model_config = ruled({
+        **limits_need("cohort"),
+        "admissionChecks and admissionChecksStrategy exclude each other": (
+            "!has(self.admissionChecks) || size(self.admissionChecks) == 0 "
+            "|| !has(self.admissionChecksStrategy)"
+        ),
+    })  # fmt: skip
 
-    cohort: DnsName | None = Field(
-        default=None,
-        description="The cohort whose members lend each other what they do not use. A Cohort "
-        "object of the name is not needed.",
-    )
-    flavor_fungibility: FlavorFungibility | None = Field(
-        default=None,
-        description="When a flavor is taken, and when the next one is looked at.",
-        json_schema_extra=EMPTY,
-    )
+    cohort: DnsName | None = None
+    """The cohort whose members lend each other what they do not use. A Cohort object of the name is
+    not needed."""
+    flavor_fungibility: FlavorFungibility | None = Field(default=None, json_schema_extra=EMPTY)
+    """When a flavor is taken, and when the next one is looked at."""
     admission_checks: Annotated[list[CheckName], Field(max_length=64)] | None = Field(
-        default=None,
-        description="Checks that workloads must pass in every flavor. Not honoured: a queue with "
-        "checks is not active, with the reason AdmissionCheckNotFound.",
-        json_schema_extra=A_SET,
+        default=None, json_schema_extra=A_SET
     )
+    """Checks that workloads must pass in every flavor. Not honoured: a queue with checks is not
+    active, with the reason AdmissionCheckNotFound."""
 
 
 class PendingWorkload(Read):
     """One workload that waits."""
 
-    name: str = Field(description="Its name.")
-    namespace: str = Field(description="Its namespace.")
+    name: str
+    """Its name."""
+    namespace: str
+    """Its namespace."""
 
 
 class PendingWorkloadsStatus(Read):
-    """Who waits first. Not written, and not kept."""
+    """The workloads that wait first. Not written, and not kept."""
 
     cluster_queue_pending_workload: list[PendingWorkload] | None = Field(
-        default=None, description="The workloads.", json_schema_extra=ATOMIC
+        default=None, json_schema_extra=ATOMIC
     )
-    last_change_time: datetime = Field(description="When the order last changed.")
+    """The workloads."""
+    last_change_time: datetime
+    """When the order last changed."""
 
 
 class OlderClusterQueueStatus(ClusterQueueStatus):
     """What was last seen of the queue."""
 
-    pending_workloads_status: PendingWorkloadsStatus | None = Field(
-        default=None, description="Who waits first. Not written, and not kept."
-    )
+    pending_workloads_status: PendingWorkloadsStatus | None = None
+    """The workloads that wait first. Not written, and not kept."""
 
 
 class LocalQueueFlavor(Read):
@@ -116,32 +99,37 @@ class LocalQueueFlavor(Read):
 
     model_config = ConfigDict(extra="allow")
 
-    name: DnsName = Field(description="The name of the flavor.")
+    name: DnsName
+    """The name of the flavor."""
 
 
 class LocalQueueStatus(local_queues.QueueCounts):
     """What was last seen of the queue."""
 
     flavor_usage: local_queues.LocalUsages | None = Field(
-        default=None,
-        description="The quota of the workloads that are admitted.",
-        json_schema_extra=by("name"),
+        default=None, json_schema_extra=by("name")
     )
+    """The quota of the workloads that are admitted."""
     flavors: Annotated[list[LocalQueueFlavor], Field(max_length=256)] | None = Field(
-        default=None,
-        description="The flavors of the ClusterQueue. Not written, and not kept.",
-        json_schema_extra=by("name"),
+        default=None, json_schema_extra=by("name")
     )
+    """The flavors of the ClusterQueue. Not written, and not kept."""
 
 
 _NAME: Final = "(has({0}.spec.priorityClassName) ? {0}.spec.priorityClassName : '')"
 _SOURCE: Final = "(has({0}.spec.priorityClassSource) ? {0}.spec.priorityClassSource : '')"
 _PRIORITY_RULES: Final = {
+    "with priorityClassName there is a priority": (
+        "!has(self.spec.priorityClassName) || self.spec.priorityClassName == '' "
+        "|| has(self.spec.priority)"
+    )
+}
+_STAYING_PRIORITY_RULES: Final = {
     "priorityClassSource cannot be changed while quota is reserved": (
-        f"!({STAYS_RESERVED}) || {_SOURCE.format('self')} == {_SOURCE.format('oldSelf')}"
+        f"{UNRESERVED} || {_SOURCE.format('self')} == {_SOURCE.format('oldSelf')}"
     ),
     "another PriorityClass cannot be named while quota is reserved": (
-        f"!({STAYS_RESERVED}) || {_SOURCE.format('self')} == '{WORKLOAD_PRIORITY_SOURCE}' "
+        f"{UNRESERVED} || {_SOURCE.format('self')} == '{WORKLOAD_PRIORITY_SOURCE}' "
         f"|| {_NAME.format('self')} == {_NAME.format('oldSelf')}"
     ),
 }
@@ -150,36 +138,23 @@ _PRIORITY_RULES: Final = {
 class WorkloadSpec(workloads.RequestSpec):
     """What the job needs."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules({
-            "with priorityClassName there is a priority": (
-                "!has(self.priorityClassName) || self.priorityClassName == '' || has(self.priority)"
-            )
-        })
-    )  # fmt: skip
-
-    priority_class_name: Annotated[str, Field(max_length=253)] | None = Field(
-        default=None, description="The class that the priority is from."
-    )
+    priority_class_name: Annotated[str, Field(max_length=253)] | None = None
+    """The class that the priority is from."""
     priority_class_source: (
         Literal["kueue.x-k8s.io/workloadpriorityclass", "scheduling.k8s.io/priorityclass", ""]
         | None
-    ) = Field(
-        default=None,
-        description="The kind of that class; empty for none.",
-        json_schema_extra={"default": ""},
-    )
+    ) = Field(default=None, json_schema_extra={"default": ""})
+    """The kind of that class; empty for none."""
 
 
 class WorkloadStatus(workloads.GivenStatus):
     """What the job was given, and what became of it."""
 
-    model_config = ConfigDict(json_schema_extra=rules(STATUS_RULES))
+    model_config = ruled(STATUS_RULES)
 
     # The misspelt name is what this version calls it.
-    accumulated_past_exexcution_time_seconds: Count | None = Field(
-        default=None, description="For how long it was admitted in earlier times, together."
-    )
+    accumulated_past_exexcution_time_seconds: Count | None = None
+    """For how long it was admitted in earlier times, together."""
 
 
 class ResourceFlavor(resource_flavor.ResourceFlavor):
@@ -189,7 +164,7 @@ class ResourceFlavor(resource_flavor.ResourceFlavor):
 
 
 class WorkloadPriorityClass(workload_priority_class.WorkloadPriorityClass):
-    """A named priority in the queue: who goes first, and who may be preempted for whom."""
+    """A named priority in the queue, for its order and for preemption."""
 
     api_version: Literal["kueue.x-k8s.io/v1beta1"]  # type: ignore[assignment]  # its name is all that differs
 
@@ -206,12 +181,10 @@ class ClusterQueue(Read):
     api_version: Literal["kueue.x-k8s.io/v1beta1"]
     kind: Literal["ClusterQueue"]
     metadata: ObjectMeta
-    spec: ClusterQueueSpec | None = Field(
-        default=None, description="The quotas of the queue and its rules."
-    )
-    status: OlderClusterQueueStatus | None = Field(
-        default=None, description="What was last seen of the queue."
-    )
+    spec: ClusterQueueSpec | None = None
+    """The quotas of the queue and its rules."""
+    status: OlderClusterQueueStatus | None = None
+    """What was last seen of the queue."""
 
 
 class LocalQueue(Read):
@@ -220,23 +193,21 @@ class LocalQueue(Read):
     api_version: Literal["kueue.x-k8s.io/v1beta1"]
     kind: Literal["LocalQueue"]
     metadata: ObjectMeta
-    spec: local_queues.LocalQueueSpec | None = Field(
-        default=None, description="Which ClusterQueue is meant."
-    )
-    status: LocalQueueStatus | None = Field(
-        default=None, description="What was last seen of the queue."
-    )
+    spec: local_queues.LocalQueueSpec | None = None
+    """Which ClusterQueue is meant."""
+    status: LocalQueueStatus | None = None
+    """What was last seen of the queue."""
 
 
 class Workload(Read):
     """What one job needs of a queue, and what it was given."""
 
-    model_config = ConfigDict(json_schema_extra=rules({**RULES, **_PRIORITY_RULES}))
+    model_config = workload_rules({**STAYING_RULES, **_STAYING_PRIORITY_RULES}, _PRIORITY_RULES)
 
     api_version: Literal["kueue.x-k8s.io/v1beta1"]
     kind: Literal["Workload"]
     metadata: ObjectMeta
-    spec: WorkloadSpec = Field(description="What the job needs.")
-    status: WorkloadStatus | None = Field(
-        default=None, description="What the job was given, and what became of it."
-    )
+    spec: WorkloadSpec
+    """What the job needs."""
+    status: WorkloadStatus | None = None
+    """What the job was given, and what became of it."""

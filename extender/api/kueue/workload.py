@@ -1,11 +1,12 @@
 """Workload: what one job needs, and what it was given."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from extender.api.kueue.fields import ATOMIC, by, rules
+from extender.api.kueue.fields import ATOMIC, ATOMIC_MAP, by, one_rule, ruled, rules
 from extender.api.kueue.pod_sets import (
     MOST,
     Admission,
@@ -30,15 +31,17 @@ CORE_PRIORITY_GROUP: Final = "scheduling.k8s.io"
 
 
 # The API server bounds the cost of a rule before it takes it, and knows the size of a list only
-# where it is named by its path: hence `has` where an optional would be shorter. Every rule is
-# evaluated at every write: what is cheap and mostly true comes first.
+# where it is named by its path: hence `has` where an optional would be shorter. Every rule below
+# `spec` and `status` is evaluated at every write, also where its part has not changed, and each
+# field that a rule names costs as much as its object has fields. So there are few rules, they begin
+# with what is cheap and mostly true, and all that look at the spec are left out at once where a
+# write changes the status.
 
 
-def _holds(condition: str, owner: str = "self") -> str:
-    """Return the CEL expression for: that condition of the workload is True."""
+def _holds(condition: str, status: str = "self.status") -> str:
+    """Return the CEL expression for: that condition of a status is True."""
     return (
-        f"(has({owner}.status) && has({owner}.status.conditions) "
-        f"&& {owner}.status.conditions"
+        f"(has({status}.conditions) && {status}.conditions"
         f".exists(c, c.type == '{condition}' && c.status == 'True'))"
     )
 
@@ -53,93 +56,139 @@ def _same(field: str, absent: str) -> str:
 
 
 _NOTHING: Final = "''"
-_RESERVED: Final = _holds("QuotaReserved")
-_WAS_RESERVED: Final = _holds("QuotaReserved", "oldSelf")
-STAYS_RESERVED: Final = f"{_WAS_RESERVED} && {_RESERVED}"
-_STAYS_ADMITTED: Final = f"{_holds('Admitted', 'oldSelf')} && {_holds('Admitted')}"
 _ASSIGNED: Final = "self.status.admission.podSetAssignments"
-_NONE_RECLAIMABLE: Final = "!has(self.status) || !has(self.status.reclaimablePods)"
-_NONE_WERE: Final = "!has(oldSelf.status) || !has(oldSelf.status.reclaimablePods)"
+_SETS: Final = "self.spec.podSets"
+UNRESERVED: Final = f"!has(self.status) || !{_holds('QuotaReserved')}"
+"""Holds for a spec that may change. A write of the spec leaves the status as it is."""
+_UNADMITTED: Final = f"!has(self.status) || !{_holds('Admitted')}"
+_SAME_SETS: Final = f"{_SETS} == oldSelf.spec.podSets"
+_SAME_SPEC: Final = (
+    "(has(self.status) && (!has(oldSelf.status) || self.status != oldSelf.status)) "
+    "|| self.spec == oldSelf.spec"
+)
+"""Holds where the spec is what it was. A write that changes the status cannot change the spec."""
 
-RULES: Final = {
-    "podSets cannot be changed while quota is reserved": (
-        f"!{_WAS_RESERVED} || self.spec.podSets == oldSelf.spec.podSets"
-    ),
+STAYING_RULES: Final = {
+    "podSets cannot be changed while quota is reserved": f"{UNRESERVED} || {_SAME_SETS}",
     "queueName cannot be changed while quota is reserved": (
-        f"{_same('queueName', _NOTHING)} || !({STAYS_RESERVED})"
+        f"{UNRESERVED} || {_same('queueName', _NOTHING)}"
     ),
     "maximumExecutionTimeSeconds cannot be changed while the workload is admitted": (
-        f"{_same('maximumExecutionTimeSeconds', '0')} || !({_STAYS_ADMITTED})"
-    ),
-    "QuotaReserved needs status.admission": (
-        f"(has(self.status) && has(self.status.admission)) || !{_RESERVED}"
-    ),
-    "admission is for each of the pod sets, and for nothing else": (
-        f"!has(self.status) || !has(self.status.admission) || (has({_ASSIGNED}) "
-        f"&& size({_ASSIGNED}) == size(self.spec.podSets) "
-        f"&& {_ASSIGNED}.all(a, self.spec.podSets.exists(p, p.name == a.name))) || !{_RESERVED}"
-    ),
-    "reclaimablePods are of pod sets, and not more than those have": (
-        f"{_NONE_RECLAIMABLE} || self.status.reclaimablePods.all(r, "
-        "self.spec.podSets.exists(p, p.name == r.name && r.count <= p.count))"
-    ),
-    "reclaimablePods cannot become fewer while quota is reserved": (
-        f"{_NONE_WERE} || size(oldSelf.status.reclaimablePods) == 0 "
-        "|| (has(self.status) && has(self.status.reclaimablePods) "
-        "&& oldSelf.status.reclaimablePods.all(o, self.status.reclaimablePods"
-        f".exists(r, r.name == o.name && r.count >= o.count))) || !({STAYS_RESERVED})"
+        f"{_UNADMITTED} || {_same('maximumExecutionTimeSeconds', '0')}"
     ),
 }
-"""The rules of the whole object, in the words that both versions share."""
+"""The rules of what stays in a spec, in the words that both versions share."""
 
-_OTHERWISE: Final = f" || !({STAYS_RESERVED})"
-_BOTH: Final = "!has(self.spec.priorityClassRef) || !has(oldSelf.spec.priorityClassRef) || "
-
-REF_RULES: Final = {
+_STAYING_REF_RULES: Final = {
     "priorityClassRef cannot come or go while quota is reserved": (
-        f"has(self.spec.priorityClassRef) == has(oldSelf.spec.priorityClassRef){_OTHERWISE}"
+        f"{UNRESERVED} || has(self.spec.priorityClassRef) == has(oldSelf.spec.priorityClassRef)"
     ),
     "group and kind of priorityClassRef cannot be changed while quota is reserved": (
-        f"{_BOTH}(self.spec.priorityClassRef.group == oldSelf.spec.priorityClassRef.group "
-        f"&& self.spec.priorityClassRef.kind == oldSelf.spec.priorityClassRef.kind){_OTHERWISE}"
+        f"{UNRESERVED} || !has(self.spec.priorityClassRef) || "
+        "(self.spec.priorityClassRef.group == oldSelf.spec.priorityClassRef.group "
+        "&& self.spec.priorityClassRef.kind == oldSelf.spec.priorityClassRef.kind)"
     ),
     "another PriorityClass cannot be named while quota is reserved": (
-        f"{_BOTH}self.spec.priorityClassRef.kind != 'PriorityClass' "
-        f"|| self.spec.priorityClassRef.name == oldSelf.spec.priorityClassRef.name{_OTHERWISE}"
+        f"{UNRESERVED} || !has(self.spec.priorityClassRef) "
+        "|| self.spec.priorityClassRef.kind != 'PriorityClass' "
+        "|| self.spec.priorityClassRef.name == oldSelf.spec.priorityClassRef.name"
+    ),
+}
+_REF_RULES: Final = {
+    "with priorityClassRef there is a priority": (
+        "!has(self.spec.priorityClassRef) || has(self.spec.priority)"
+    )
+}
+
+
+def _counted_by_itself(containers: str) -> str:
+    """Return the CEL expression for: no container asks for the resource pods."""
+    amounts = " && ".join(
+        f"(!has(c.resources.{each}) || !('pods' in c.resources.{each}))"
+        for each in ("requests", "limits")
+    )
+    return (
+        f"{_SETS}.all(p, !has(p.template.spec.{containers}) || "
+        f"p.template.spec.{containers}.all(c, !has(c.resources) || ({amounts})))"
+    )
+
+
+_SET_RULES: Final = {
+    "only one pod set has a minCount": (
+        f"size({_SETS}) == 1 || {_SETS}.filter(p, has(p.minCount)).size() <= 1"
+    ),
+    "minCount is at most count": f"{_SETS}.all(p, !has(p.minCount) || p.minCount <= p.count)",
+    "requests and limits cannot be for the resource pods, which is counted by itself": (
+        f"{_counted_by_itself('containers')} && {_counted_by_itself('initContainers')}"
     ),
 }
 
+_PLACE_RULES: Final = {
+    "admission is for each of the pod sets, and for nothing else": (
+        f"!has(self.status.admission) || (has({_ASSIGNED}) "
+        f"&& ({_ASSIGNED}.map(a, a.name) == {_SETS}.map(p, p.name) "
+        f"|| (size({_ASSIGNED}) == size({_SETS}) "
+        f"&& {_ASSIGNED}.all(a, {_SETS}.exists(p, p.name == a.name))))) "
+        f"|| !{_holds('QuotaReserved')}"
+    ),
+    "reclaimablePods are of pod sets, and not more than those have": (
+        "!has(self.status.reclaimablePods) || self.status.reclaimablePods.all(r, "
+        f"{_SETS}.exists(p, p.name == r.name && r.count <= p.count))"
+    ),
+}
+"""The rules of a status that look at the spec."""
+
+
+def workload_rules(staying: Mapping[str, str], of_spec: Mapping[str, str]) -> ConfigDict:
+    """Return the configuration of a Workload with the rules of its whole object.
+
+    `staying` are those of what stays in a spec, `of_spec` those of any spec. Pod sets that were
+    stored before there was a rule for them may stay as they are.
+    """
+    of_sets = {text: f"({rule}) || {_SAME_SETS}" for text, rule in _SET_RULES.items()}
+    made = one_rule({**_SET_RULES, **of_spec}, unless="oldSelf.hasValue()")
+    changed = one_rule({**staying, **of_spec, **of_sets}, unless=_SAME_SPEC)
+    placed = one_rule(_PLACE_RULES, unless="!has(self.status)")
+    whole: dict[str, Any] = {
+        "x-kubernetes-validations": [{**made, "optionalOldSelf": True}, changed, placed]
+    }
+    return ConfigDict(json_schema_extra=whole)
+
+
 STATUS_RULES: Final = {
-    "clusterName cannot be changed once it is set": (
-        "!has(self.clusterName) || !has(oldSelf.clusterName) "
-        "|| self.clusterName == oldSelf.clusterName"
+    "QuotaReserved needs status.admission": (
+        f"has(self.admission) || !{_holds('QuotaReserved', 'self')}"
     ),
     "clusterName and nominatedClusterNames exclude each other": (
         "!has(self.clusterName) || !has(self.nominatedClusterNames) "
         "|| size(self.nominatedClusterNames) == 0"
     ),
+    "reclaimablePods cannot become fewer while quota is reserved": (
+        "!has(oldSelf.reclaimablePods) || size(oldSelf.reclaimablePods) == 0 "
+        "|| (has(self.reclaimablePods) "
+        "&& oldSelf.reclaimablePods.all(o, self.reclaimablePods"
+        ".exists(r, r.name == o.name && r.count >= o.count))) "
+        f"|| !({_holds('QuotaReserved', 'oldSelf')} && {_holds('QuotaReserved', 'self')})"
+    ),
 }
+"""The rules of a status that look at nothing else."""
 
 
 class PriorityClassRef(Written):
     """The class that the priority is from."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules({
-            "kind and group belong together": (
-                f"(self.group == '{CORE_PRIORITY_GROUP}') == (self.kind == 'PriorityClass')"
-            )
-        })
-    )  # fmt: skip
+    model_config = ruled({
+        "kind and group belong together": (
+            f"(self.group == '{CORE_PRIORITY_GROUP}') == (self.kind == 'PriorityClass')"
+        )
+    })  # fmt: skip
 
-    group: Literal["kueue.x-k8s.io", "scheduling.k8s.io"] = Field(
-        description="The API group of the class."
-    )
-    kind: Literal["WorkloadPriorityClass", "PriorityClass"] = Field(
-        description="Its kind: WorkloadPriorityClass of kueue.x-k8s.io, or PriorityClass of "
-        "scheduling.k8s.io."
-    )
-    name: Annotated[DnsName, Field(min_length=1)] = Field(description="Its name.")
+    group: Literal["kueue.x-k8s.io", "scheduling.k8s.io"]
+    """The API group of the class."""
+    kind: Literal["WorkloadPriorityClass", "PriorityClass"]
+    """Its kind: WorkloadPriorityClass of kueue.x-k8s.io, or PriorityClass of scheduling.k8s.io."""
+    name: Annotated[DnsName, Field(min_length=1)]
+    """Its name."""
 
 
 class PreemptionGate(Written):
@@ -147,91 +196,72 @@ class PreemptionGate(Written):
 
     model_config = ConfigDict(extra="allow", strict=False)
 
-    name: Annotated[str, Field(max_length=316)] = Field(description="The name of the gate.")
+    name: Annotated[str, Field(max_length=316)]
+    """The name of the gate."""
 
 
 class RequestSpec(Written):
     """What workloads of every version say in the same words."""
 
     pod_sets: Annotated[list[PodSet], Field(min_length=1, max_length=MOST)] = Field(
-        description="The pods of the job, by sets of equal ones.",
-        json_schema_extra={
-            **by("name"),
-            **rules({
-                "only one pod set has a minCount": "self.filter(p, has(p.minCount)).size() <= 1"
-            }),
-        },
-    )  # fmt: skip
-    queue_name: DnsName | None = Field(
-        default=None, description="The LocalQueue in which the workload waits."
+        json_schema_extra=by("name")
     )
-    priority: Int32 | None = Field(
-        default=None, description="Higher goes first, and may preempt lower."
-    )
-    active: bool | None = Field(
-        default=None,
-        description="Whether the workload may run. False evicts it and keeps it out of the queue.",
-        json_schema_extra={"default": True},
-    )
-    maximum_execution_time_seconds: Positive | None = Field(
-        default=None,
-        description="For how long it may be admitted, all times together, before it is "
-        "deactivated.",
-    )
+    """The pods of the job, by sets of equal ones."""  # fmt: skip
+    queue_name: DnsName | None = None
+    """The LocalQueue in which the workload waits."""
+    priority: Int32 | None = None
+    """Higher goes first, and may preempt lower."""
+    active: bool | None = Field(default=None, json_schema_extra={"default": True})
+    """Whether the workload may run. False evicts it and keeps it out of the queue."""
+    maximum_execution_time_seconds: Positive | None = None
+    """For how long it may be admitted, all times together, before it is deactivated."""
     preemption_gates: Annotated[list[PreemptionGate], Field(max_length=16)] | None = Field(
-        default=None,
-        description="What must be gone before others are preempted for the workload. Not honoured.",
-        json_schema_extra=by("name"),
+        default=None, json_schema_extra=by("name")
     )
+    """What must be gone before others are preempted for the workload. Not honoured."""
 
 
 class WorkloadSpec(RequestSpec):
     """What the job needs."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules({
-            "with priorityClassRef there is a priority": (
-                "!has(self.priorityClassRef) || has(self.priority)"
-            )
-        })
-    )  # fmt: skip
-
-    priority_class_ref: PriorityClassRef | None = Field(
-        default=None, description="The class that the priority is from."
-    )
+    priority_class_ref: PriorityClassRef | None = None
+    """The class that the priority is from."""
 
 
 class RequeueState(Read):
     """How often the workload came back to the queue, and when it may again."""
 
-    count: Count | None = Field(default=None, description="How often it was evicted as not ready.")
-    requeue_at: datetime | None = Field(default=None, description="When it may be admitted again.")
+    count: Count | None = None
+    """How often it was evicted as not ready."""
+    requeue_at: datetime | None = None
+    """When it may be admitted again."""
 
 
 class Evictions(Read):
     """How often the workload was evicted for one reason."""
 
-    reason: Annotated[str, Field(max_length=316)] = Field(description="The reason.")
-    underlying_cause: Annotated[str, Field(max_length=316)] = Field(
-        description="What was behind it; may be empty."
-    )
-    count: Count = Field(description="How often.")
+    reason: Annotated[str, Field(max_length=316)]
+    """The reason."""
+    underlying_cause: Annotated[str, Field(max_length=316)]
+    """What was behind it; may be empty."""
+    count: Count
+    """How often."""
 
 
 class SchedulingStats(Read):
     """What became of the workload so far, in numbers."""
 
     evictions: Annotated[list[Evictions], Field(max_length=256)] | None = Field(
-        default=None,
-        description="How often it was evicted, by reason.",
-        json_schema_extra=by("reason", "underlyingCause"),
+        default=None, json_schema_extra=by("reason", "underlyingCause")
     )
+    """How often it was evicted, by reason."""
 
 
 class UnhealthyNode(Read):
     """A node that failed under the workload. Not written."""
 
-    name: Annotated[str, Field(max_length=253)] = Field(description="The name of the node.")
+    name: Annotated[str, Field(max_length=253)]
+    """The name of the node."""
 
 
 class GateState(Read):
@@ -239,77 +269,72 @@ class GateState(Read):
 
     model_config = ConfigDict(extra="allow", strict=False)
 
-    name: Annotated[str, Field(max_length=316)] = Field(description="The name of the gate.")
+    name: Annotated[str, Field(max_length=316)]
+    """The name of the gate."""
 
 
 class GivenStatus(Read):
-    """What is told of workloads of every version in the same words."""
+    """The status that Workloads of every version have in common."""
 
-    conditions: Annotated[list[Condition], Field(max_length=16)] | None = Field(
-        default=None,
-        description="How far the workload is: QuotaReserved, Admitted, PodsReady, Evicted, "
-        "Finished and others.",
-        json_schema_extra=LIST_BY_TYPE,
-    )
+    conditions: (
+        Annotated[
+            list[Annotated[Condition, Field(json_schema_extra=ATOMIC_MAP)]], Field(max_length=16)
+        ]
+        | None
+    ) = Field(default=None, json_schema_extra=LIST_BY_TYPE)
+    """How far the workload is: QuotaReserved, Admitted, PodsReady, Evicted, Finished and others."""
     admission: Admission | None = Field(
         default=None,
-        description="What quota the workload has. Set or cleared, never edited.",
-        json_schema_extra=rules({
-            "admission is set or cleared, but not edited": "self == oldSelf",
-        }),
-    )  # fmt: skip
-    requeue_state: RequeueState | None = Field(
-        default=None, description="How often it came back to the queue, and when it may again."
+        json_schema_extra={
+            **ATOMIC_MAP,
+            **rules({"admission is set or cleared, but not edited": "self == oldSelf"}),
+        },
     )
+    """What quota the workload has. Set or cleared, never edited."""  # fmt: skip
+    requeue_state: RequeueState | None = None
+    """How often it came back to the queue, and when it may again."""
     reclaimable_pods: Annotated[list[ReclaimablePod], Field(max_length=MOST)] | None = Field(
-        default=None,
-        description="Pods that need their quota no more, by pod set.",
-        json_schema_extra=by("name"),
+        default=None, json_schema_extra=by("name")
     )
+    """Pods that need their quota no more, by pod set."""
     admission_checks: Annotated[list[AdmissionCheckState], Field(max_length=64)] | None = Field(
-        default=None,
-        description="How far the admission checks are. Not written.",
-        json_schema_extra=by("name"),
+        default=None, json_schema_extra=by("name")
     )
+    """How far the admission checks are. Not written."""
     resource_requests: Annotated[list[PodSetRequest], Field(max_length=MOST)] | None = Field(
-        default=None,
-        description="What was asked for when the workload was last looked at, while it has no "
-        "admission.",
-        json_schema_extra=by("name"),
+        default=None, json_schema_extra=by("name")
     )
-    scheduling_stats: SchedulingStats | None = Field(
-        default=None, description="What became of the workload so far, in numbers."
-    )
+    """What was asked for when the workload was last looked at, while it has no admission."""
+    scheduling_stats: SchedulingStats | None = None
+    """What became of the workload so far, in numbers."""
     nominated_cluster_names: (
         Annotated[list[Annotated[str, Field(max_length=256)]], Field(max_length=10)] | None
-    ) = Field(
-        default=None,
-        description="Clusters that were asked. Not written.",
-        json_schema_extra=ATOMIC,
-    )
+    ) = Field(default=None, json_schema_extra=ATOMIC)
+    """Clusters that were asked. Not written."""
     cluster_name: Annotated[str, Field(max_length=256)] | None = Field(
-        default=None, description="The cluster that it is in. Not written."
+        default=None,
+        json_schema_extra=rules(
+            {"clusterName cannot be changed once it is set": "self == oldSelf"}
+        ),
     )
+    """The cluster that it is in. Not written."""
     unhealthy_nodes: Annotated[list[UnhealthyNode], Field(max_length=64)] | None = Field(
-        default=None,
-        description="Nodes that failed under the workload. Not written.",
-        json_schema_extra=by("name"),
+        default=None, json_schema_extra=by("name")
     )
+    """Nodes that failed under the workload. Not written."""
     preemption_gates: Annotated[list[GateState], Field(max_length=16)] | None = Field(
-        default=None,
-        description="How far the preemption gates are. Not written.",
-        json_schema_extra=by("name"),
+        default=None, json_schema_extra=by("name")
     )
+    """How far the preemption gates are. Not written."""
 
 
 class WorkloadStatus(GivenStatus):
     """What the job was given, and what became of it."""
 
-    model_config = ConfigDict(json_schema_extra=rules(STATUS_RULES))
+    model_config = ruled(STATUS_RULES)
 
-    accumulated_past_execution_time_seconds: Count | None = Field(
-        default=None, description="For how long it was admitted in earlier times, together."
-    )
+    accumulated_past_execution_time_seconds: Count | None = None
+    """For how long it was admitted in earlier times, together."""
 
 
 class Workload(Read):
@@ -318,12 +343,12 @@ class Workload(Read):
     Made for each job by the reconciler; a job starts when its workload is admitted.
     """
 
-    model_config = ConfigDict(json_schema_extra=rules({**RULES, **REF_RULES}))
+    model_config = workload_rules({**STAYING_RULES, **_STAYING_REF_RULES}, _REF_RULES)
 
     api_version: Literal["kueue.x-k8s.io/v1beta2"]
     kind: Literal["Workload"]
     metadata: ObjectMeta
-    spec: WorkloadSpec = Field(description="What the job needs.")
-    status: WorkloadStatus | None = Field(
-        default=None, description="What the job was given, and what became of it."
-    )
+    spec: WorkloadSpec
+    """What the job needs."""
+    status: WorkloadStatus | None = None
+    """What the job was given, and what became of it."""

@@ -8,7 +8,7 @@ from extender.api.meta_v1 import Int32, ObjectMeta, Read
 
 
 class WorkloadPriorityClass(Read):
-    """A named priority in the queue: who goes first, and who may be preempted for whom.
+    """A named priority in the queue, for its order and for preemption.
 
     A job names it with the label `kueue.x-k8s.io/priority-class: NAME`. The priority of its pods is
     another thing.
@@ -17,7 +17,7 @@ class WorkloadPriorityClass(Read):
     api_version: Literal["kueue.x-k8s.io/v1beta2"]
     kind: Literal["WorkloadPriorityClass"]
     metadata: ObjectMeta
-    value: Int32 = Field(description="The priority; higher goes first.")
-    description: Annotated[str, Field(max_length=2048)] | None = Field(
-        default=None, description="What the class is for, told to people."
-    )
+    value: Int32
+    """The priority; higher goes first."""
+    description: Annotated[str, Field(max_length=2048)] | None = None
+    """What the class is for, in words."""

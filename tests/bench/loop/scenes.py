@@ -56,15 +56,15 @@ class Scene:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-def run(scene: Scene, sizes: Sizes, tell: Callable[[str], None]) -> list[Row]:
+def run(scene: Scene, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
     """Return the rows of a scene."""
     rows = []
     with Processes(scene.process, scene.stage, scene.sizes(sizes), scene.settings) as processes:
-        tell(f"{scene.name}: starting")
+        say(f"{scene.name}: starting")
         processes.begin()
         for name in scene.play(processes, sizes):
             row = _row(f"{scene.name}: {name}", processes.take())
-            tell(f"{row.name}: longest {row.longest:.0f} ms")
+            say(f"{row.name}: longest {row.longest:.0f} ms")
             rows.append(row)
     return rows
 

@@ -10,7 +10,7 @@ import gc
 import os
 import time
 from asyncio import events, tasks
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import Any, Final
@@ -22,7 +22,7 @@ _FRAMES: Final = 4
 
 @dataclass(slots=True)
 class Steps:
-    """What happened since the last time somebody asked; seconds of CPU."""
+    """What happened since it was asked last; seconds of CPU."""
 
     count: int = 0
     total: float = 0.0
@@ -49,7 +49,7 @@ class Meter:
         def timed(handle: asyncio.Handle) -> None:
             callback = handle._callback  # type: ignore[attr-defined]
             began = time.thread_time()
-            plain(handle)  # type: ignore[arg-type]
+            plain(handle)
             meter._note(time.thread_time() - began, callback)
 
         events.Handle._run = timed  # type: ignore[method-assign, assignment]
@@ -81,10 +81,15 @@ class Meter:
 
 
 def new_task(
-    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **more: Any
-) -> Any:
+    loop: asyncio.AbstractEventLoop,
+    coroutine: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+    **more: Any,
+) -> asyncio.Future[Any]:
     """Make a task that can be asked where it stands."""
-    return tasks._PyTask(coroutine, loop=loop, **more)  # type: ignore[attr-defined]
+    task: asyncio.Future[Any] = tasks._PyTask(  # type: ignore[attr-defined]
+        coroutine, loop=loop, **more
+    )
+    return task
 
 
 def _where(callback: object) -> str:

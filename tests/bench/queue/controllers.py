@@ -31,7 +31,7 @@ class Controller:
 def ours(settings: Mapping[str, Any] | None = None) -> Controller:
     """Return `gang-extender reconcile` with the rights of its service account.
 
-    It is not elected, unless `settings` say so: there is nobody else, and who shares two cores
+    It is not elected, unless `settings` say so: there is no other, and one that shares two cores
     with an API server under load may lose its lease.
     """
     given = dict(settings or {})

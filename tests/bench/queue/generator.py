@@ -15,12 +15,12 @@ from pathlib import Path
 import aiohttp
 import uvloop
 
-from tests.bench.load import session
 from tests.bench.queue import load as loads
 from tests.bench.queue import manifests
 from tests.bench.queue.load import Queue, WorkloadsSet
 from tests.bench.queue.manifests import WORKLOADS
-from tests.bench.queue.status import Status, Writes, keep_telling, tell
+from tests.bench.queue.status import Status, Writes, keep_writing, write
+from tests.harness.sessions import session
 
 _CONNECTIONS = 32
 _POST = "POST workloads"
@@ -83,10 +83,10 @@ async def main(kubeconfig: Path, file: Path) -> None:
     """Create the load of that file."""
     async with session(kubeconfig, connections=_CONNECTIONS) as http, asyncio.TaskGroup() as group:
         generator = Generator(http, loads.read(file))
-        telling = group.create_task(keep_telling(generator.status))
+        writing = group.create_task(keep_writing(generator.status))
         await generator.run()
-        telling.cancel()
-        tell(generator.status(done=True))
+        writing.cancel()
+        write(generator.status(done=True))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Who holds how much quota, event by event, and whether anybody ever held what was not there."""
+"""How much quota each Workload holds, event by event, and whether one held what was not there."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tests.bench.queue.history import Seen
 from tests.bench.queue.load import Load
 
-_MOST_TOLD = 5
+_MOST_NAMED = 5
 
 
 class Ledger:
@@ -39,7 +39,7 @@ class Ledger:
             self._held.pop(seen.name, None)
         faults = list(self._faults(seen))
         self.broken += bool(faults)
-        self.violations += faults[: _MOST_TOLD - len(self.violations)]
+        self.violations += faults[: _MOST_NAMED - len(self.violations)]
 
     def _move(self, name: str, sign: int) -> None:
         queue, held = self._held.get(name, ("", 0))

@@ -1,4 +1,4 @@
-"""The load, as a file tells it: cohorts of queues, and streams of Workloads into each queue.
+"""The load, as a file describes it: cohorts of queues, and streams of Workloads into each queue.
 
 The terms are those of Kueue's performance tests. Quotas and requests are CPU as Kubernetes writes
 it, and thousandths of a core once read.
@@ -167,7 +167,7 @@ class Load(Model):
 
     @property
     def planned_seconds(self) -> float:
-        """How long the longest stream takes when nobody is late."""
+        """How long the longest stream takes when no Workload is late."""
         return max((_seconds(stream) for stream in self._streams()), default=0.0)
 
     def _streams(self) -> Iterator[WorkloadsSet]:
@@ -198,7 +198,7 @@ def read(path: Path) -> Load:
 
 
 def parse(document: Any) -> Load:
-    """Return the load that a document tells. Raises LoadError."""
+    """Return the load that a document describes. Raises LoadError."""
     return validated(Load, document)
 
 
@@ -211,7 +211,7 @@ def document(path: Path) -> Any:
 
 
 def validated(model: type[M], document: Any) -> M:
-    """Return what a document tells, as a model. Raises LoadError."""
+    """Return what a document describes, as a model. Raises LoadError."""
     try:
         return model.model_validate(document)
     except ValidationError as error:

@@ -29,7 +29,7 @@ def setting(load: Load) -> list[Object]:
 
 
 def workload(name: str, queue: str, kind: WorkloadClass) -> Object:
-    """Return a Workload that nobody owns: nothing but the benchmark runs it."""
+    """Return a Workload without an owner: nothing but the benchmark runs it."""
     container = {
         "name": "main",
         "image": "example.invalid/nothing",

@@ -76,5 +76,5 @@ def merged(former: Sequence[Condition], changed: Sequence[Condition], now: str) 
 
 
 def timestamp() -> str:
-    """Return the time as conditions tell it."""
+    """Return the time as conditions write it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

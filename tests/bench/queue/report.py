@@ -99,10 +99,10 @@ def notes(results: Sequence[Result]) -> list[str]:
     """Return what is to be known of single runs, and what the writes were."""
     lines = []
     for each in results:
-        who = f"{each.title}, repeat {each.repeat}"
+        run = f"{each.title}, repeat {each.repeat}"
         written = ", ".join(f"{count} {what}" for what, count in each.writes.items())
-        lines.append(f"{who}: writes: {written or 'none'}")
-        lines += [f"{who}: {note}" for note in each.notes]
+        lines.append(f"{run}: writes: {written or 'none'}")
+        lines += [f"{run}: {note}" for note in each.notes]
     return lines
 
 

@@ -16,13 +16,13 @@ import aiohttp
 import msgspec
 import uvloop
 
-from tests.bench.load import session
 from tests.bench.queue import history, mimic, watching
 from tests.bench.queue import load as loads
 from tests.bench.queue.manifests import WORKLOADS
 from tests.bench.queue.mimic import Step
-from tests.bench.queue.status import Status, Writes, keep_telling, tell
+from tests.bench.queue.status import Status, Writes, keep_writing, write
 from tests.bench.queue.wire import Event, Workload
+from tests.harness.sessions import session
 
 _CONNECTIONS = 32
 _PATCH = "PATCH workloads/status"
@@ -87,7 +87,7 @@ class Runner:
             self._due(name)
 
     async def _release(self, name: str) -> None:
-        """Release the quota; whoever changed the Workload meanwhile is read first."""
+        """Release the quota; a change of the Workload meanwhile is read first."""
         while (workload := self._workloads.get(name)) and mimic.step(workload) is Step.RELEASE:
             status = await self._patch(name, mimic.release(workload, mimic.timestamp()), _MERGE)
             if status == _MISSING:
@@ -123,16 +123,14 @@ async def main(kubeconfig: Path, file: Path, record: Path) -> None:
             session(kubeconfig, connections=_CONNECTIONS + 1) as http,
             asyncio.TaskGroup() as tasks,
         ):
-            version = await watching.newest(
-                http, WORKLOADS
-            )  # before anybody is told that it has begun
+            version = await watching.newest(http, WORKLOADS)  # before it says that it has begun
             runner = Runner(http, tasks)
-            telling = tasks.create_task(keep_telling(lambda: _status(runner, wanted)))
+            writing = tasks.create_task(keep_writing(lambda: _status(runner, wanted)))
             await _follow(
                 watching.events(http, WORKLOADS, version, of=Event), runner, recorder, wanted
             )
-            telling.cancel()
-            tell(_status(runner, wanted))
+            writing.cancel()
+            write(_status(runner, wanted))
 
 
 async def _follow(

@@ -164,19 +164,19 @@ class _Run:
             text = (self.generated.text, self.ran.text)
             if text != before:
                 before, changed = text, now
-            told = "; ".join(filter(None, text))
-            progress(f"{told} in {now - began:.0f} s")
+            standing = "; ".join(filter(None, text))
+            progress(f"{standing} in {now - began:.0f} s")
             gone = self._gone()
             if gone:
-                return f"{gone}, {told}"
+                return f"{gone}, {standing}"
             if now - began > limits.run:
-                return f"ended at the limit of {limits.run:g} s: {told}"
+                return f"ended at the limit of {limits.run:g} s: {standing}"
             if now - changed > limits.stall:
-                return f"stalled for {limits.stall:g} s: {told}"
+                return f"stalled for {limits.stall:g} s: {standing}"
         return ""
 
     def stop(self) -> None:
-        """Stop the load and then the controller; what they told last is known then."""
+        """Stop the load and then the controller; what they wrote last is known then."""
         for name in ("generator", "runner", "controller"):
             if name in self._started:
                 stop(self._started[name])
@@ -193,12 +193,12 @@ class _Run:
         self._meter.add(name, component.pid)
 
     def _await(self, name: str) -> None:
-        def told() -> bool:
+        def has_begun() -> bool:
             if gone := self._gone():
                 raise RuntimeError(f"{gone}\n{self._started[name].tail(40)}")
             return self._status(name) is not None
 
-        self._control_plane.wait_until(f"the {name} has begun", told, _CHILD_SECONDS)
+        self._control_plane.wait_until(f"the {name} has begun", has_begun, _CHILD_SECONDS)
 
     def _active(self, api: Api) -> bool:
         if gone := self._gone():
@@ -233,7 +233,7 @@ def _metrics(control_plane: ControlPlane) -> str:
 
 
 def _settled(control_plane: ControlPlane) -> Counter[str]:
-    """Return the count of writes once nobody writes any more, or after some seconds."""
+    """Return the count of writes once there are no more, or after some seconds."""
     deadline = time.monotonic() + _SETTLE_SECONDS
     count = writes.parse(_metrics(control_plane))
     while time.monotonic() < deadline:

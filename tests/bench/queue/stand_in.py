@@ -1,8 +1,8 @@
 """`python -m tests.bench.queue.stand_in`: the smallest controller that admits Workloads.
 
 It shows what `--external` asks of a program, and lets the benchmark be tested by itself. The
-oldest of the highest priority goes first, whoever does not fit is passed by, and each admission
-is one write. It preempts nobody.
+oldest of the highest priority goes first, what does not fit is passed by, and each admission
+is one write. It preempts nothing.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ import typer
 import uvloop
 
 from extender.resources.quantity import CPU, amount
-from tests.bench.load import session
 from tests.bench.queue import watching
 from tests.bench.queue.manifests import API_VERSION, FLAVOR, NAMESPACE, WORKLOADS
 from tests.bench.queue.mimic import merged, timestamp
 from tests.bench.queue.wire import Condition, Event, Workload
+from tests.harness.sessions import session
 
 _CONNECTIONS = 16
 _CYCLE_SECONDS = 0.02

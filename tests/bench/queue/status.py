@@ -1,4 +1,4 @@
-"""What the child processes of the benchmark tell on standard output, a JSON object on each line."""
+"""What the child processes of the benchmark write: a JSON object on each line."""
 
 import asyncio
 import sys
@@ -19,20 +19,20 @@ class Status(msgspec.Struct, kw_only=True):
     seconds: float = 0.0  # that it took, once it is done
 
 
-def tell(status: Status) -> None:
+def write(status: Status) -> None:
     """Write one line."""
     sys.stdout.buffer.write(msgspec.json.encode(status) + b"\n")
     sys.stdout.buffer.flush()
 
 
-async def keep_telling(status: Callable[[], Status]) -> None:
-    """Tell what has changed every little while, until cancelled."""
-    told = None
+async def keep_writing(status: Callable[[], Status]) -> None:
+    """Write what has changed every little while, until cancelled."""
+    written = None
     while True:
         now = status()
-        if now != told:
-            tell(now)
-            told = now
+        if now != written:
+            write(now)
+            written = now
         await asyncio.sleep(_INTERVAL_SECONDS)
 
 

@@ -15,14 +15,14 @@ class _Kept(Protocol):
     def metadata(self) -> Metadata: ...
 
 
-class _Told(Protocol):
+class _Watched(Protocol):
     @property
     def type(self) -> str: ...
     @property
     def object(self) -> _Kept: ...
 
 
-E = TypeVar("E", bound=_Told)
+E = TypeVar("E", bound=_Watched)
 
 
 class _List(msgspec.Struct):

@@ -10,11 +10,11 @@ _WRITE = {
     "POST": "POST",
     "PUT": "PUT",
     "PATCH": "PATCH",
-    "APPLY": "PATCH",  # server-side apply is told as a verb of its own
+    "APPLY": "PATCH",  # server-side apply is counted as a verb of its own
     "DELETE": "DELETE",
     "DELETECOLLECTION": "DELETE",
 }
-# Renewed by the API server itself, and by whoever is elected: they tell of time and not of work.
+# Renewed by the API server itself, and by each leader: they go with time and not with work.
 _NO_WORK = {"leases"}
 
 

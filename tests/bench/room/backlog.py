@@ -1,4 +1,4 @@
-"""Who is to be created so that enough of each class wait: a load that never ends."""
+"""Which Job to create so that enough of each class wait: a load that never ends."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from tests.bench.room.manifests import class_of
 
 
 class Backlog:
-    """Counts who waits: who was made, is not admitted and has not finished."""
+    """Counts the Jobs that wait: made, not admitted and not finished."""
 
     def __init__(self, load: Load) -> None:
         self._load = load

@@ -13,7 +13,6 @@ from typing import NoReturn
 
 import aiohttp
 
-from tests.bench.load import session
 from tests.bench.queue import watching
 from tests.bench.room import history, manifests
 from tests.bench.room.backlog import Backlog
@@ -22,6 +21,7 @@ from tests.bench.room.load import JobClass, Load
 from tests.bench.room.manifests import JOBS, PODS, WORKLOADS, class_of
 from tests.bench.room.pods import Pods
 from tests.bench.room.wire import PodEvent, WorkloadEvent
+from tests.harness.sessions import session
 
 _CONNECTIONS = 32
 _JSON, _STRATEGIC = "application/json", "application/strategic-merge-patch+json"
@@ -42,7 +42,7 @@ _DONE = json.dumps(
 ).encode()
 _DELETE = json.dumps({"propagationPolicy": "Background"}).encode()
 
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 class Driver:
@@ -94,7 +94,7 @@ class Driver:
         """How many Jobs were made."""
         return self._backlog.made
 
-    def told(self) -> str:
+    def standing(self) -> str:
         """Return how far it is."""
         since = 0.0 if self.first is None else time.monotonic() - self.first
         return (
@@ -142,10 +142,10 @@ class Driver:
             await answer.read()
 
 
-async def drive(kubeconfig: Path, load: Load, *, begin_seconds: float, tell: Tell) -> list[Seen]:
+async def drive(kubeconfig: Path, load: Load, *, begin_seconds: float, say: Say) -> list[Seen]:
     """Run a load for its window and return what was seen.
 
-    Raises RuntimeError when nobody is admitted for so many seconds, or a request fails.
+    Raises RuntimeError when no Job is admitted for so many seconds, or a request fails.
     """
     # Two connections more, which the watches keep.
     async with session(kubeconfig, connections=_CONNECTIONS + 2) as http:
@@ -158,7 +158,7 @@ async def drive(kubeconfig: Path, load: Load, *, begin_seconds: float, tell: Tel
                 tasks.create_task(_follow_workloads(http, versions[0], driver))
                 tasks.create_task(_follow_pods(http, versions[1], driver))
                 driver.fill()
-                await _run_out(driver, load, begin_seconds=begin_seconds, tell=tell)
+                await _run_out(driver, load, begin_seconds=begin_seconds, say=say)
         except* _EndedError:
             pass
         except* (RuntimeError, aiohttp.ClientError) as group:
@@ -170,16 +170,16 @@ class _EndedError(Exception):
     """The window is over."""
 
 
-async def _run_out(driver: Driver, load: Load, *, begin_seconds: float, tell: Tell) -> NoReturn:
+async def _run_out(driver: Driver, load: Load, *, begin_seconds: float, say: Say) -> NoReturn:
     """Raise _EndedError at the end of the window: that ends whatever else is under way."""
     began = time.monotonic()
     while driver.first is None:
-        tell(driver.told())
+        say(driver.standing())
         await asyncio.sleep(_TICK_SECONDS)
         if time.monotonic() - began > begin_seconds:
-            raise RuntimeError(f"nobody was admitted within {begin_seconds:g} s")
+            raise RuntimeError(f"no Job was admitted within {begin_seconds:g} s")
     while time.monotonic() - driver.first < load.window_seconds + _SETTLE_SECONDS:
-        tell(driver.told())
+        say(driver.standing())
         if driver.made >= load.most_jobs:
             raise RuntimeError(f"all {load.most_jobs} Jobs were made before the window was over")
         await asyncio.sleep(_TICK_SECONDS)

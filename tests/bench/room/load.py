@@ -1,4 +1,4 @@
-"""A load as a YAML file tells it: nodes that are partly used, and classes of Jobs.
+"""A load as a YAML file describes it: nodes that are partly used, and classes of Jobs.
 
 Quotas, requests and nodes are CPU as Kubernetes writes it, and thousandths of a core once read.
 """
@@ -132,5 +132,5 @@ def read(path: Path) -> Load:
 
 
 def parse(document: Any) -> Load:
-    """Return the load that a document tells. Raises LoadError."""
+    """Return the load that a document describes. Raises LoadError."""
     return validated(Load, document)

@@ -13,12 +13,12 @@ WORKLOADS = f"/apis/{API_VERSION}/namespaces/{NAMESPACE}/workloads"
 JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 FLAVOR = "bench"
-_PLENTY = "1Ti"  # of memory: the load is told in CPU
+_PLENTY = "1Ti"  # of memory: the load is in CPU
 _FOR_EVER = "24h"
 
 
 def nodes(load: Load) -> Iterator[Object]:
-    """Yield the nodes, those of all classes mixed evenly: whoever fills one node after the other
+    """Yield the nodes, those of all classes mixed evenly: what fills one node after the other
     must not meet the empty ones first, or last, because of the load."""
     every = [
         (number / each.count, number, each) for each in load.nodes for number in range(each.count)

@@ -37,7 +37,7 @@ class Measures:
     made: int
     """Workloads that there were."""
     without_room: int
-    """Those of them that were told that they have quota and no room."""
+    """Those of them that had the reason of quota without room."""
     usage: Usage
     useful: float
     """The share of the free CPU that finished Jobs had for their runtime."""
@@ -85,7 +85,7 @@ class Measures:
 
 
 def measure(history: Sequence[Seen], load: Load) -> Measures | None:
-    """Return the measures of the window; None when nobody was admitted."""
+    """Return the measures of the window; None when no Job was admitted."""
     found = admissions(history, load)
     if not found:
         return None

@@ -18,7 +18,7 @@ class Mode:
     block: bool = False
 
     def settings(self, load: Load) -> dict[str, Any]:
-        """Return the reconciler's configuration. It is not elected: there is nobody else."""
+        """Return the reconciler's configuration. It is not elected: there is no other."""
         return {
             "reconcile": {"leaderElect": False},
             "queue": {

@@ -47,7 +47,7 @@ def table(results: Sequence[Result], load: Load, name: str) -> Table:
 
 
 def faults(results: Sequence[Result]) -> list[str]:
-    """Return, as sentences, what must not be: who was admitted by room and then waited for it."""
+    """Return, as sentences, the Jobs that were admitted by room and waited for it."""
     return [
         f"{each.title}: {each.measures.waited} of {each.measures.admitted} admissions waited for "
         "room"
@@ -89,7 +89,7 @@ def _rows(load: Load) -> list[tuple[str, str, Value]]:
         ("node usage, % of free CPU", "{:.1f}", lambda e: e.measures.usage.used * 100),
         ("  by Jobs not all on nodes", "{:.1f}", lambda e: e.measures.usage.idle * 100),
         ("Workloads", "{:.0f}", lambda each: each.measures.made),
-        ("  told: quota and no room", "{:.0f}", lambda e: e.measures.without_room),
+        ("  waited: quota and no room", "{:.0f}", lambda e: e.measures.without_room),
         ("admissions", "{:.0f}", lambda each: each.measures.admitted),
         *((f"  {kind}", "{:.0f}", _of_class(kind, "admitted")) for kind in classes),
         ("then waited for room", "{:.0f}", lambda e: e.measures.waited),

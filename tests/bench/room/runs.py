@@ -60,11 +60,11 @@ def run(load: Load, mode: Mode, progress: Progress) -> Result:
         }.items():
             meter.add(name, component.pid)
         history = asyncio.run(
-            drive(plane.admin_kubeconfig, load, begin_seconds=_BEGIN_SECONDS, tell=progress)
+            drive(plane.admin_kubeconfig, load, begin_seconds=_BEGIN_SECONDS, say=progress)
         )
         measured = measure(history, load)
         if measured is None:
-            raise RuntimeError(f"nobody was admitted\n{plane.tails()}")
+            raise RuntimeError(f"no Job was admitted\n{plane.tails()}")
     return Result(
         mode=mode.key,
         title=mode.title,

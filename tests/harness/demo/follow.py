@@ -17,7 +17,7 @@ import httpx
 
 from tests.harness.client import Api
 
-_WATCH_SECONDS = 2  # after each the watch goes on where it was, unless it has been told to end
+_WATCH_SECONDS = 2  # after each the watch goes on where it was, unless it has been asked to end
 _PAUSE_SECONDS = 0.1
 
 
@@ -37,7 +37,7 @@ class Follower(ABC):
         for each in found["items"]:
             self._apply("ADDED", each)
         self._followed = self._pool.submit(self._follow, found["metadata"]["resourceVersion"])
-        self._followed.add_done_callback(lambda _: self._tell())
+        self._followed.add_done_callback(lambda _: self._print())
         return self
 
     def __exit__(
@@ -46,7 +46,7 @@ class Follower(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Nobody waits for it: it notices at its next look.
+        # Nothing waits for it: it notices at its next look.
         self._ending.set()
         self._pool.shutdown(wait=False)
 
@@ -66,7 +66,7 @@ class Follower(ABC):
     def _broken(self) -> bool:
         return self._followed is not None and self._followed.done() and not self._ending.is_set()
 
-    def _tell(self) -> None:
+    def _print(self) -> None:
         with self._changed:
             self._changed.notify_all()
 

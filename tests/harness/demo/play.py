@@ -60,7 +60,7 @@ class Play:
             finally:
                 self.screen.view = None
 
-    def tell(
+    def show_step(
         self, what: str, *, want: str, seen: str, since: float, held: bool | None = None
     ) -> None:
         """Record a step that began at `since`, and show it whether it held or not."""
@@ -111,7 +111,7 @@ class Scene:
     def apply(self, file: Path) -> None:
         """Apply a manifest in this namespace.
 
-        No container is run here: pods of Jobs work until they are told to `work` to the end.
+        No container is run here: pods of Jobs work until `work` lets them end.
         """
         documents: list[Object] = [doc for doc in yaml.safe_load_all(file.read_text()) if doc]
         for document in documents:
@@ -131,20 +131,20 @@ class Scene:
         started = time.monotonic()
         with self.play.screen.waiting(f"{what}: {want}"):
             (on or self.watch).wait_for(lambda: seen() == want, STEP_SECONDS)
-        self.tell(what, want=want, seen=seen(), since=started)
+        self.show_step(what, want=want, seen=seen(), since=started)
 
     def still_sees(self, what: str, seen: Callable[[], str], want: str, seconds: float) -> None:
         """Watch that something stays as it is for some time, and record it."""
         started = time.monotonic()
         with self.play.screen.waiting(f"{what}: {want}, watching for {seconds:g} s"):
             self.watch.wait_for(lambda: seen() != want, seconds)
-        self.tell(what, want=want, seen=seen(), since=started)
+        self.show_step(what, want=want, seen=seen(), since=started)
 
-    def tell(
+    def show_step(
         self, what: str, *, want: str, seen: str, since: float, held: bool | None = None
     ) -> None:
         """Record a step that began at `since`, and show it whether it held or not."""
-        self.play.tell(what, want=want, seen=seen, since=since, held=held)
+        self.play.show_step(what, want=want, seen=seen, since=since, held=held)
 
     def work(self, group: str) -> None:
         """Let the pods of a group, or of a Job, that is whole come to an end.
@@ -167,7 +167,7 @@ class Scene:
             for group, need in needs.items()
             for start in range(starts)
         )
-        self.tell(
+        self.show_step(
             "time from a gang's first bind to its last",
             want=f"less than {duration(PARTIAL_SECONDS)}",
             seen=duration(longest),

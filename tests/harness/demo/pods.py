@@ -21,7 +21,7 @@ class Pod:
     """One pod, as a table shows it; `since` is when we saw it first, in monotonic seconds.
 
     `group` is its Job, or its PodGroup where it has no Job, and `cpu` what it has while it is not
-    told to end, in thousandths.
+    asked to end, in thousandths.
     """
 
     uid: str

@@ -82,7 +82,7 @@ def gang_under_quota(play: Play) -> None:
         _get(scene, RESOURCE)
         started = time.monotonic()
         want = f"{TRAIN}, then {URGENT}, then {TRAIN}"
-        scene.tell("quota was given to", want=want, seen=workloads.admitted, since=started)
+        scene.show_step("quota was given to", want=want, seen=workloads.admitted, since=started)
         _never_more(scene, workloads, least=_TWELVE, most=_TWELVE)
         scene.all_or_nothing({TRAIN: NEED}, starts=2)
 
@@ -130,7 +130,7 @@ def _reconciler(play: Play) -> None:
     with play.screen.waiting("gang-extender reconcile starts"):
         reconciler = Reconciler(play.control_plane)
         reconciler.wait_leading()
-    play.tell("gang-extender reconcile starts", want="leads", seen="leads", since=started)
+    play.show_step("gang-extender reconcile starts", want="leads", seen="leads", since=started)
 
 
 def _first_admitted(scene: Scene, workloads: WorkloadWatch, jobs: tuple[str, str] = JOBS) -> str:
@@ -145,16 +145,16 @@ def _lacks_a_node(scene: Scene) -> None:
 
     def reason() -> str:
         status = scene.play.api.get(_GROUPS, TRAIN, scene.namespace).get("status", {})
-        told = [
+        reasons = [
             each["reason"] for each in status.get("conditions", ()) if each["type"] == "Scheduled"
         ]
-        return told[0] if told else ""
+        return reasons[0] if reasons else ""
 
     started = time.monotonic()
     want = "NeverFits"  # four nodes are needed, and there are three
-    with scene.play.screen.waiting("its PodGroup tells why it waits"):
+    with scene.play.screen.waiting("its PodGroup says why it waits"):
         scene.play.api.wait_for("its PodGroup has a reason", lambda: reason() == want, STEP_SECONDS)
-    scene.tell("its PodGroup tells why it waits", want=want, seen=reason(), since=started)
+    scene.show_step("its PodGroup says why it waits", want=want, seen=reason(), since=started)
     _get(scene, _GROUPS)
     scene.still_sees(
         "no pod of it starts alone",
@@ -200,14 +200,14 @@ def _describe(
     """Show what `kubectl describe workload` says of the reason, and record it."""
     started = time.monotonic()
 
-    def told() -> str:
+    def stated() -> str:
         workload = workloads.of(job)
         waits = workload.waits if workload else {}
         return f"{waits.get('reason')}: {waits.get('message')}"
 
-    with scene.play.screen.waiting("the workload is told why it waits"):
-        workloads.wait_for(lambda: want in told(), STEP_SECONDS)
-    seen_reason, _, message = told().partition(": ")
+    with scene.play.screen.waiting("the workload says why it waits"):
+        workloads.wait_for(lambda: want in stated(), STEP_SECONDS)
+    seen_reason, _, message = stated().partition(": ")
     workload = workloads.of(job)
     scene.play.screen.command(
         f"kubectl describe workload {workload.name if workload else job}",
@@ -217,8 +217,8 @@ def _describe(
             f"  QuotaReserved   False    {seen_reason}   {message}",
         ],
     )
-    seen = f"{seen_reason}, {want}" if message.endswith(want) else told()
-    scene.tell(f"why {job} waits", want=f"{reason}, {want}", seen=seen, since=started)
+    seen = f"{seen_reason}, {want}" if message.endswith(want) else stated()
+    scene.show_step(f"why {job} waits", want=f"{reason}, {want}", seen=seen, since=started)
 
 
 def _never_more(scene: Scene, workloads: WorkloadWatch, *, least: int, most: int) -> None:
@@ -228,7 +228,7 @@ def _never_more(scene: Scene, workloads: WorkloadWatch, *, least: int, most: int
         ("the most that had quota", workloads.most_cpu),
         ("the most that pods had", scene.watch.most_cpu),
     ):
-        scene.tell(
+        scene.show_step(
             f"{what} at one time",
             want=f"not above {most // 1000} CPUs",
             seen=f"{seen / 1000:g} CPUs",

@@ -37,7 +37,7 @@ def room_for_three(play: Play) -> None:
         started = time.monotonic()
         scene.apply(SAMPLE)
         pod = _refused(scene)
-        scene.tell("nginx waits", want="0 Running, 6 Pending", seen=seen(), since=started)
+        scene.show_step("nginx waits", want="0 Running, 6 Pending", seen=seen(), since=started)
         scene.get_pods()
         _describe(scene, pod)
         scene.still_sees("nginx still waits", seen, "0 Running, 6 Pending", _STILL_SECONDS)
@@ -114,12 +114,12 @@ def _submit_interleaved(scene: Scene) -> None:
 def _refused(scene: Scene) -> Pod:
     """Wait until all pods have been refused, and return one that says that room is missing."""
 
-    def told() -> Sequence[Pod]:
+    def refused() -> Sequence[Pod]:
         pods = scene.watch.pods()
         return pods if len(pods) == 6 and all(pod.reason for pod in pods) else ()
 
     def short_of_room() -> list[Pod]:
-        return [pod for pod in told() if "short of cpu" in pod.reason]
+        return [pod for pod in refused() if "short of cpu" in pod.reason]
 
     with scene.play.screen.waiting("kube-scheduler has tried all pods"):
         scene.watch.wait_for(lambda: bool(short_of_room()), STEP_SECONDS)
@@ -153,8 +153,8 @@ def _describe(scene: Scene, pod: Pod) -> None:
         ],
     )
     want = "3 of the 4 pods that it still needs fit, short of cpu 3"
-    scene.tell(
-        "kubectl describe tells why",
+    scene.show_step(
+        "kubectl describe says why",
         want=want,
         seen=want if want in pod.reason else pod.reason,
         since=started,
@@ -175,7 +175,7 @@ def _in_turn(scene: Scene, first: str, second: str) -> None:
     """Record that nodes were given to the whole of one gang and then to the whole of the other."""
     started = time.monotonic()
     placements = [placement.group for placement in scene.watch.placements()]
-    scene.tell(
+    scene.show_step(
         "nodes were given to",
         want=f"{NEED} of {first}, then {NEED} of {second}",
         seen=_runs(placements),

@@ -52,7 +52,7 @@ class Screen:
             self._print(Text(f"  {line}"))
 
     def step(self, step: Step) -> None:
-        """Tell that a step is over."""
+        """Show a step that is over."""
         mark, style = ("ok", "green") if step.held else ("NOT", "bold red")
         self._print(
             Text.assemble(
@@ -82,10 +82,10 @@ class Screen:
             self._show(_pod_table(self.view(), one_line=False))
 
     @contextmanager
-    def waiting(self, what: str, *, told: bool = True) -> Iterator[None]:
+    def waiting(self, what: str, *, lines: bool = True) -> Iterator[None]:
         """Show, as long as the body runs, for what and how long, and the pods.
 
-        Where nothing can be shown live, a line is written every two seconds, unless `told` is
+        Where nothing can be shown live, a line is written every two seconds, unless `lines` is
         False.
         """
         started = time.monotonic()
@@ -103,21 +103,21 @@ class Screen:
             return
         over = threading.Event()
 
-        def tell() -> None:
+        def write_lines() -> None:
             while not over.wait(_PROGRESS_SECONDS):
                 pods = by_group(self.view()) if self.view else ""
                 seen = f"  [{pods}]" if pods else ""
                 self.say(f"  ... {what}, {time.monotonic() - started:.0f} s{seen}")
 
-        teller = threading.Thread(target=tell, daemon=True)
-        if told:
-            teller.start()
+        writer = threading.Thread(target=write_lines, daemon=True)
+        if lines:
+            writer.start()
         try:
             yield
         finally:
             over.set()
-            if told:
-                teller.join()
+            if lines:
+                writer.join()
 
     def _show(self, table: Table) -> None:
         if self._console.is_terminal:

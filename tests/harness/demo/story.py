@@ -30,7 +30,7 @@ _FAILURES = (UnexpectedError, AssertionError, RuntimeError, OSError, ApiError, h
 
 
 def run(*, keep: bool) -> int:
-    """Tell the story and return the exit code: 0 if all was as expected, 1 if not, 130 on Ctrl-C.
+    """Play the story and return the exit code: 0 if all was as expected, 1 if not, 130 on Ctrl-C.
 
     With `keep` the sample is applied in the end, and all stays up until Ctrl-C.
     """
@@ -57,7 +57,7 @@ def _run(screen: Screen, *, keep: bool) -> int:
     with _control_plane(screen, binaries) as control_plane:
         _ready(screen, record, "the control plane starts", since=started)
         try:
-            _tell_story(screen, record, control_plane, keep=keep)
+            _play(screen, record, control_plane, keep=keep)
         except _FAILURES as error:
             return _failed(screen, record, control_plane, error)
     took = duration(time.monotonic() - started)
@@ -79,7 +79,7 @@ def _control_plane(screen: Screen, binaries: Binaries) -> Iterator[ControlPlane]
                 stack.close()
 
 
-def _tell_story(screen: Screen, record: Record, control_plane: ControlPlane, *, keep: bool) -> None:
+def _play(screen: Screen, record: Record, control_plane: ControlPlane, *, keep: bool) -> None:
     started = time.monotonic()
     with screen.waiting("gang-extender and the stock kube-scheduler start"):
         gang = GangScheduler(control_plane)
@@ -99,25 +99,25 @@ def _ready(screen: Screen, record: Record, what: str, *, since: float) -> None:
 
 
 def _failed(screen: Screen, record: Record, control_plane: ControlPlane, error: Exception) -> int:
-    """Tell what was expected and seen, and the ends of the logs."""
+    """Show what was expected and seen, and the ends of the logs."""
     if record.steps:
         screen.summary(record.steps)
-    told = str(error)
+    text = str(error)
     tails = control_plane.tails()
     # An error of the harness may have the logs in it.
-    logs = "" if "\n--- " in told else f"the ends of the logs:\n{tails}\n\n"
-    print(f"\n{logs}The demo failed: {type(error).__name__}: {told}", file=sys.stderr)
+    logs = "" if "\n--- " in text else f"the ends of the logs:\n{tails}\n\n"
+    print(f"\n{logs}The demo failed: {type(error).__name__}: {text}", file=sys.stderr)
     return 1
 
 
 def _keep(play: Play) -> None:
-    """Apply the sample, tell how to look at it, and stay until Ctrl-C."""
+    """Apply the sample, say how to look at it, and stay until Ctrl-C."""
     with play.on_stage("default", 4) as scene:
         scene.apply(SAMPLE)
         scene.watch.wait_for(lambda: scene.watch.placed("nginx") >= 4, 30)
         for line in _how_to_look(play):
             play.screen.say(line)
-        with play.screen.waiting("the control plane is up until Ctrl-C", told=False):
+        with play.screen.waiting("the control plane is up until Ctrl-C", lines=False):
             threading.Event().wait()
 
 
@@ -134,7 +134,7 @@ def _how_to_look(play: Play) -> Iterator[str]:
     yield f"  kubectl apply -f {(SAMPLES / 'single-clusterqueue.yaml').relative_to(ROOT)}"
     yield "  kubectl get workloads"
     if shutil.which("kubectl") is None:
-        yield "kubectl is not on PATH: https://kubernetes.io/docs/tasks/tools/ tells how to get it."
+        yield "kubectl is not on PATH: https://kubernetes.io/docs/tasks/tools/ says how to get it."
     if config.certificate is not None:
         yield "Without kubectl:"
         yield (

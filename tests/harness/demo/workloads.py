@@ -25,9 +25,9 @@ class Workload:
 
     @property
     def waits(self) -> Mapping[str, str]:
-        """The condition QuotaReserved where it tells why there is no quota; {} elsewhere."""
-        told = self.conditions.get("QuotaReserved", {})
-        return told if told.get("status") == "False" else {}
+        """The condition QuotaReserved where it says why there is no quota; {} elsewhere."""
+        reserved = self.conditions.get("QuotaReserved", {})
+        return reserved if reserved.get("status") == "False" else {}
 
 
 class WorkloadWatch(Follower):

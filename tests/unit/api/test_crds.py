@@ -30,7 +30,7 @@ class Flavor(BaseModel):
 
 
 class Named(BaseModel):
-    """Told once."""
+    """Described once."""
 
     name: Annotated[str, Field(min_length=1)]
 
@@ -94,10 +94,10 @@ WANT: dict[str, tuple[type[BaseModel], dict[str, Any]]] = {
         {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     ),
     "a model is put where it is referred to, in the words of the field": (
-        one(Named | None, Field(default=None, description="Told here.")),
+        one(Named | None, Field(default=None, description="Described here.")),
         {
             "type": "object",
-            "description": "Told here.",
+            "description": "Described here.",
             "properties": {"name": {"type": "string", "minLength": 1}},
             "required": ["name"],
         },
@@ -119,7 +119,7 @@ WANT: dict[str, tuple[type[BaseModel], dict[str, Any]]] = {
             "maxItems": 16,
             "items": {
                 "type": "object",
-                "description": "Told once.",
+                "description": "Described once.",
                 "properties": {"name": {"type": "string", "minLength": 1}},
                 "required": ["name"],
             },
@@ -239,7 +239,7 @@ class Older(BaseModel):
     data: Flavor
 
 
-def test_the_first_version_is_stored_and_older_ones_wait_for_who_converts() -> None:
+def test_the_first_version_is_stored_and_older_ones_wait_for_the_conversion_webhook() -> None:
     versions = (
         Version("v2", ResourceFlavor, selectable=(".spec.name",)),
         Version("v1", Older, deprecation="v1 is old, say v2."),
@@ -257,7 +257,7 @@ def test_the_first_version_is_stored_and_older_ones_wait_for_who_converts() -> N
     assert "conversion" not in spec
 
 
-def test_versions_that_say_the_same_need_nobody_to_convert_them() -> None:
+def test_versions_that_say_the_same_need_no_conversion() -> None:
     versions = (Version("v2", ResourceFlavor), Version("v1", ResourceFlavor, deprecation="Old."))
 
     spec = crd(Definition("example.com", "resourceflavors", versions))["spec"]

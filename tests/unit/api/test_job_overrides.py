@@ -3,7 +3,6 @@
 import pytest
 
 from extender.api.job_overrides import (
-    ANNOTATION,
     DEFAULT,
     Bound,
     Overrides,
@@ -11,6 +10,7 @@ from extender.api.job_overrides import (
     parsed,
     unreadable,
 )
+from extender.api.wellknown import JOB_OVERRIDES
 
 OWN = "scheduling.x-k8s.io/"
 TIMEOUT, LIMIT = f"{OWN}pods-ready-timeout", f"{OWN}pods-ready-backoff-limit"
@@ -33,7 +33,7 @@ RELEASE, BASE = f"{OWN}release-quota", f"{OWN}pods-ready-backoff-base"
         ),
     ],
 )
-def test_a_list(said: str, want: Overrides) -> None:
+def test_a_list_of_overrides_is_parsed(said: str, want: Overrides) -> None:
     assert parsed(said) == (want, ())
 
 
@@ -51,19 +51,19 @@ def test_a_list(said: str, want: Overrides) -> None:
 def test_an_entry_that_cannot_be_read_frees_nothing(
     said: str, setting: str | None, words: str
 ) -> None:
-    for found in (parsed(said), parsed(f"*, {said}")):
-        overrides, [told] = found
-        assert told.startswith(f"{said} is ignored: ")
-        assert words in told
+    for overrides, complaints in (parsed(said), parsed(f"*, {said}")):
+        [complaint] = complaints
+        assert complaint.startswith(f"{said} is ignored: ")
+        assert words in complaint
         assert overrides.others == "stricter"
         assert not overrides.frees(setting or TIMEOUT)
         assert overrides.limited(TIMEOUT, 50.0, 10.0) == 10.0
-    assert unreadable({ANNOTATION: said}) == [f"{ANNOTATION}: {told}"]
+        assert unreadable({JOB_OVERRIDES: said}) == [f"{JOB_OVERRIDES}: {complaint}"]
 
 
 def test_a_long_text_is_cut() -> None:
-    [told] = parsed("x" * 5000)[1]
-    assert told.startswith(f"{'x' * 40} is ignored")
+    [reported] = parsed("x" * 5000)[1]
+    assert reported.startswith(f"{'x' * 40} is ignored")
 
 
 @pytest.mark.parametrize(
@@ -94,5 +94,5 @@ def test_without_a_list_a_job_may_only_be_stricter(
 def test_a_queue_goes_before_the_settings() -> None:
     free = parsed("*")[0]
     assert overrides_of({}, free) is free
-    assert overrides_of({ANNOTATION: ""}, free) == DEFAULT
+    assert overrides_of({JOB_OVERRIDES: ""}, free) == DEFAULT
     assert not unreadable({})

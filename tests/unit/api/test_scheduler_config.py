@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.api.scheduler_config import SchedulerConfigError, ignored_resources
+from extender.api.scheduler_config import (
+    SchedulerConfigError,
+    ignored_resources,
+    judges_equals_differently,
+)
 from extender.resources.ignored import IGNORE_NOTHING, IgnoredResources, ResourceNames
 
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
@@ -60,7 +64,9 @@ WANT: dict[str, tuple[dict[str, Any], IgnoredResources]] = {
 
 
 @pytest.mark.parametrize(("document", "want"), WANT.values(), ids=WANT)
-def test_what_a_configuration_ignores(document: dict[str, Any], want: IgnoredResources) -> None:
+def test_a_configuration_says_which_resources_are_ignored(
+    document: dict[str, Any], want: IgnoredResources
+) -> None:
     assert ignored_resources({**HEAD, **document}) == want
 
 
@@ -87,6 +93,65 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("document", "want"), WRONG.values(), ids=WRONG)
-def test_what_is_no_configuration(document: Any, want: str) -> None:
+def test_what_is_no_configuration_is_an_error(document: Any, want: str) -> None:
     with pytest.raises(SchedulerConfigError, match=re.escape(want)):
         ignored_resources(document)
+
+
+OURS: list[dict[str, Any]] = [
+    {"urlPrefix": "http://127.0.0.1:8888", "filterVerb": "filter"},
+    {"urlPrefix": "http://127.0.0.1:8888/", "bindVerb": "bind"},
+]
+OTHER = {"urlPrefix": "https://other", "filterVerb": "filter"}
+SCORES = {"urlPrefix": "https://other", "prioritizeVerb": "prioritize"}
+
+
+def spread(how: str) -> dict[str, Any]:
+    constraint = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": how}
+    args = {"defaultConstraints": [constraint], "defaultingType": "List"}
+    return {"pluginConfig": [{"name": "PodTopologySpread", "args": args}]}
+
+
+def enabled(point: str, name: str) -> dict[str, Any]:
+    return {"plugins": {point: {"enabled": [{"name": name}], "disabled": [{"name": "*"}]}}}
+
+
+DIFFERENT: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
+    "filters after ours": ([*OURS, OTHER], [], "the extender https://other filters"),
+    "between ours": ([OURS[0], OTHER, OURS[1]], [], "the extender https://other filters"),
+    "ours is not there": ([OTHER], [], "no extender with a filterVerb"),
+    "ours does not filter": ([OTHER, OURS[1]], [], "no extender with a filterVerb"),
+    "a plugin of another": (OURS, [{}, enabled("filter", "Coscheduling")], "the plugin Cosch"),
+    "at any point": (OURS, [enabled("multiPoint", "Coscheduling")], "the plugin Coscheduling"),
+    "configured": (OURS, [{"pluginConfig": [{"name": "Mine"}]}], "the plugin Mine"),
+    "constraints": (OURS, [{}, spread("DoNotSchedule")], "PodTopologySpread has default"),
+}
+
+
+@pytest.mark.parametrize(("extenders", "profiles", "why"), DIFFERENT.values(), ids=DIFFERENT)
+def test_what_may_judge_equal_pods_differently_is_named(
+    extenders: list[dict[str, Any]], profiles: list[dict[str, Any]], why: str
+) -> None:
+    found = judges_equals_differently({**HEAD, "extenders": extenders, "profiles": profiles})
+    assert found is not None
+    assert found.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("extenders", "profiles"),
+    [
+        (OURS, None),
+        ([OTHER, *OURS], [{}]),
+        ([*OURS, SCORES], [spread("ScheduleAnyway")]),
+        (OURS, [enabled("multiPoint", "NodeResourcesFit"), enabled("score", "*")]),
+    ],
+)
+def test_the_stock_kube_scheduler_judges_equal_pods_alike(
+    extenders: list[dict[str, Any]], profiles: list[dict[str, Any]] | None
+) -> None:
+    config = {**HEAD, "extenders": extenders, "profiles": profiles}
+    assert judges_equals_differently(config) is None
+
+
+def test_the_shipped_file_lets_equal_members_be_bound_together() -> None:
+    assert judges_equals_differently(yaml.safe_load(SHIPPED.read_text())) is None

@@ -35,7 +35,7 @@ from extender.api.values import LONGEST, seconds, switch, whole
         ("٣", None),
     ],
 )
-def test_durations(said: str, want: float | None) -> None:
+def test_durations_are_parsed(said: str, want: float | None) -> None:
     assert seconds(said) == want
 
 
@@ -44,7 +44,7 @@ def test_durations(said: str, want: float | None) -> None:
     [("0", 0), ("12", 12), ("9" * 18, 10**18 - 1), ("9" * 19, None), ("9" * 5000, None)]
     + [(said, None) for said in ("", "-1", "+1", "1.0", "٣", "²")],
 )
-def test_numbers(said: str, want: int | None) -> None:
+def test_whole_numbers_are_parsed(said: str, want: int | None) -> None:
     assert whole(said) == want
 
 

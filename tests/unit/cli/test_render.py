@@ -1,5 +1,6 @@
 """`gang-extender render` and the frame that it is mounted in."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ from typer.testing import CliRunner
 from extender.api.crds import crd
 from extender.api.definitions import DEFINITIONS
 from extender.cli.main import app
-from extender.cli.render import CRDS, HEADER, MEND, rendered_crds
+from extender.cli.render import CRDS, HEADER, MEND, MEND_SETTINGS, SETTINGS, rendered_crds
+from extender.config import Settings
 
 ROOT = Path(__file__).parents[3]
 CRD_FILES = {
@@ -28,10 +30,23 @@ CRD_FILES = {
 run = CliRunner()
 
 
-def checkout(folder: Path) -> Path:
-    """Return a folder with fresh manifests, made as the message of --check says."""
-    assert run.invoke(app, ["render", "crds", "--output", str(folder / CRDS)]).exit_code == 0
+def render_into(folder: Path) -> Path:
+    """Return a folder with fresh files, made as the message of --check says."""
+    for command, path in (("crds", CRDS), ("settings", SETTINGS)):
+        assert run.invoke(app, ["render", command, "--output", str(folder / path)]).exit_code == 0
     return folder
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with fresh files, which is only read: to render takes seconds."""
+    return render_into(tmp_path_factory.mktemp("rendered"))
+
+
+@pytest.fixture
+def checkout(rendered: Path, tmp_path: Path) -> Path:
+    """A folder with fresh files."""
+    return Path(shutil.copytree(rendered, tmp_path / "checkout"))
 
 
 def check(folder: Path) -> tuple[int, str, str]:
@@ -50,26 +65,26 @@ def test_crds_go_to_standard_output_as_one_stream() -> None:
     assert list(yaml.safe_load_all(result.stdout)) == [crd(each) for each in DEFINITIONS]
 
 
-def test_crds_go_into_a_folder_one_file_for_each(tmp_path: Path) -> None:
-    folder = checkout(tmp_path) / CRDS
+def test_crds_go_into_a_folder_one_file_for_each(rendered: Path) -> None:
+    want = rendered_crds()
 
-    assert {path.name for path in folder.iterdir()} == CRD_FILES
-    for path in folder.iterdir():
-        assert path.read_text() == rendered_crds()[path.name]
+    assert {path.name for path in (rendered / CRDS).iterdir()} == CRD_FILES
+    for path in (rendered / CRDS).iterdir():
+        assert path.read_text() == want[path.name]
         assert path.read_text().startswith(HEADER)
 
 
-def test_rendering_again_changes_nothing(tmp_path: Path) -> None:
-    checkout(checkout(tmp_path))
+def test_rendering_again_changes_nothing(checkout: Path) -> None:
+    render_into(checkout)
 
-    assert check(tmp_path) == (0, "", "")
+    assert check(checkout) == (0, "", "")
 
 
-def test_a_stale_file_is_shown_as_a_diff_with_the_command_that_mends_it(tmp_path: Path) -> None:
-    path = checkout(tmp_path) / CRDS / "scheduling.x-k8s.io_podgroups.yaml"
+def test_a_stale_file_is_shown_as_a_diff_with_the_command_that_mends_it(checkout: Path) -> None:
+    path = checkout / CRDS / "scheduling.x-k8s.io_podgroups.yaml"
     path.write_text(path.read_text().replace("scope: Namespaced", "scope: Cluster"))
 
-    code, diff, told = check(tmp_path)
+    code, diff, reported = check(checkout)
 
     name = CRDS / path.name
     assert code == 1
@@ -78,25 +93,87 @@ def test_a_stale_file_is_shown_as_a_diff_with_the_command_that_mends_it(tmp_path
         "-  scope: Cluster",
         "+  scope: Namespaced",
     ]
-    assert MEND in told
+    assert MEND in reported
+
+
+def test_a_stale_reference_of_settings_is_shown_with_the_command_that_mends_it(
+    checkout: Path,
+) -> None:
+    path = checkout / SETTINGS
+    path.write_text(path.read_text().replace("`listen.port`", "`listen.prot`"))
+
+    code, diff, reported = check(checkout)
+
+    assert code == 1
+    assert diff.splitlines()[:2] == [f"--- {SETTINGS}", f"+++ {SETTINGS} (rendered)"]
+    assert MEND_SETTINGS in reported
+
+
+def rows() -> dict[str, list[str]]:
+    """Return the cells of every setting on the page by its name."""
+    lines = run.invoke(app, ["render", "settings"]).stdout.splitlines()
+    cells = [line[1:-1].strip().split(" | ") for line in lines if line.startswith("| `")]
+    return {each[0].strip("`"): each[1:] for each in cells}
+
+
+def leaves(value: object, path: str = "") -> dict[str, object]:
+    """Return every default that is no section by its full name."""
+    if not isinstance(value, dict):
+        return {path: value}
+    return {
+        name: found
+        for key, below in value.items()
+        for name, found in leaves(below, f"{path}.{key}".strip(".")).items()
+    }
+
+
+def test_the_reference_has_every_setting_with_a_default_and_a_meaning() -> None:
+    found, want = rows(), leaves(Settings().model_dump(mode="json", by_alias=True))
+
+    assert want.keys() <= found.keys()
+    assert {name for name, cells in found.items() if len(cells) != 3 or not all(cells)} == set()
+    assert found["listen.port"][:2] == ["integer, 0 to 65535", "`8888`"]
+    assert found["listen.tls.clientNames"][:2] == ["list", "required"]
+    assert found["gang.agingSeconds"][:2] == ["seconds ≥ 0", "`300`"]
+    assert found["queue.releaseQuota"][:2] == [
+        "`OnTerminating`, `OnTerminal`",
+        "`OnTerminating`",
+    ]
+    assert found["queue.waitForPodsReady.timeout"][0].startswith("seconds")
+
+
+def test_every_setting_that_measures_says_its_unit() -> None:
+    units = {"Seconds": "seconds", "Percentage": "percent", "Bytes": "bytes", "Days": "days"}
+    for name, (value, *_) in rows().items():
+        for suffix, unit in units.items():
+            assert not name.endswith(suffix) or value.startswith(unit), name
+
+
+def test_a_page_that_cannot_be_written_is_a_failure_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    result = run.invoke(app, ["render", "settings", "--output", str(tmp_path / "file" / "page")])
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("cannot write the page: ")
 
 
 def test_a_missing_file_is_shown_whole(tmp_path: Path) -> None:
     code, diff, _ = check(tmp_path)
 
     assert code == 1
-    assert diff.count("--- /dev/null\n") == len(CRD_FILES)
+    assert diff.count("--- /dev/null\n") == len(CRD_FILES) + 1
 
 
-def test_a_file_that_is_not_rendered_any_more_is_found_and_goes(tmp_path: Path) -> None:
-    left_over = checkout(tmp_path) / CRDS / "example.com_formers.yaml"
+def test_a_file_that_is_not_rendered_any_more_is_found_and_goes(checkout: Path) -> None:
+    left_over = checkout / CRDS / "example.com_formers.yaml"
     left_over.write_text(f"{HEADER}kind: Former\n")
 
-    code, diff, _ = check(tmp_path)
+    code, diff, _ = check(checkout)
     assert code == 1
     assert "+++ /dev/null\n" in diff
 
-    checkout(tmp_path)
+    render_into(checkout)
     assert not left_over.exists()
 
 
@@ -132,7 +209,7 @@ def test_wrong_use_is_two(arguments: list[str]) -> None:
     assert run.invoke(app, arguments).exit_code == 2
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     result = run.invoke(app, ["--version"])
 
     assert (result.exit_code, result.stdout) == (0, "gang-extender 0.1.0\n")

@@ -1,4 +1,4 @@
-"""Settings: strict, told in sentences, flags on top of the file."""
+"""Settings: strict, with errors in sentences, flags on top of the file."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from extender.config import Gang, Listen, Settings, SettingsError, load
-from extender.gang.options import Options
+from extender.gang.options import GangOptions
 from extender.kube.lease import LeaseTimes
 from extender.queueing.options import PodsReady
 
@@ -32,7 +32,7 @@ def written(folder: Path, content: Any) -> Path:
 def test_no_file_gives_the_defaults() -> None:
     assert load(None, {}) == Settings()
     assert (Settings().listen.host, Settings().listen.port) == ("127.0.0.1", 8888)
-    assert Settings().gang.options() == Options()
+    assert Settings().gang.options() == GangOptions()
 
 
 @pytest.mark.parametrize("text", ["", "# nothing but a comment\n", "{}", "null"])
@@ -52,8 +52,22 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     settings = load(path, {})
 
     assert settings.listen == Listen(port=9, max_body_bytes=10)
-    assert settings.gang.options() == Options(schedule_timeout=5, denied=0, reject_percentage=100)
+    assert settings.gang.options() == GangOptions(
+        schedule_timeout=5, denied=0, reject_percentage=100
+    )
     assert settings.log.level == "debug"
+
+
+def test_a_time_is_seconds_or_a_duration(tmp_path: Path) -> None:
+    said = {"gang": {"agingSeconds": "5m", "deniedSeconds": 2}, "reconcile": {"leaseSeconds": "1m"}}
+    settings = load(written(tmp_path, said), {})
+    assert (settings.gang.aging_seconds, settings.gang.denied_seconds) == (300, 2)
+    assert settings.reconcile.lease_seconds == 60
+
+
+def test_a_low_cap_bounds_the_default_time_out_too(tmp_path: Path) -> None:
+    gang = load(written(tmp_path, {"gang": {"maxScheduleTimeoutSeconds": 5}}), {}).gang
+    assert gang.options().max_schedule_timeout == 5
 
 
 SCHEDULER = """
@@ -76,12 +90,30 @@ def test_ignored_resources_are_those_of_the_list_and_of_kube_schedulers_file(
     assert [ignored.is_ignored(name, "any") for name in names] == [True, True, False]
 
 
+@pytest.mark.parametrize("mine", [True, False])
+def test_members_are_not_bound_together_where_kube_schedulers_file_speaks_against_it(
+    tmp_path: Path, mine: bool
+) -> None:
+    scheduler = tmp_path / "kube-scheduler.yaml"
+    ours = "  - {urlPrefix: a, filterVerb: filter, bindVerb: bind}\n"
+    scheduler.write_text(SCHEDULER + (ours if mine else ""))
+    gang = {"bindTogether": "equal", "schedulerConfiguration": str(scheduler)}
+    found = load(written(tmp_path, {"gang": gang}), {}).gang
+
+    assert found.options().bind_equal is mine
+    assert (found.not_together() is None) is mine
+
+
 def test_the_file_of_kube_scheduler_is_looked_at_before_anything_runs(tmp_path: Path) -> None:
-    missing = {"gang": {"scheduler_configuration": tmp_path / "missing.yaml"}}
+    missing: dict[str, dict[str, object]] = {
+        "gang": {"scheduler_configuration": tmp_path / "missing.yaml"}
+    }
     with pytest.raises(SettingsError, match=r"missing\.yaml: No such file"):
         load(None, missing)
     (tmp_path / "other.yaml").write_text("kind: Pod")
-    other = {"gang": {"scheduler_configuration": tmp_path / "other.yaml"}}
+    other: dict[str, dict[str, object]] = {
+        "gang": {"scheduler_configuration": tmp_path / "other.yaml"}
+    }
     with pytest.raises(SettingsError, match=r"gang\.schedulerConfiguration: .*is Pod, not kubesch"):
         load(None, other)
 
@@ -92,7 +124,7 @@ def test_a_native_resource_cannot_be_ignored(tmp_path: Path) -> None:
         load(path, {})
 
 
-def test_the_election_is_told_in_whole_and_keeps_client_gos_times(tmp_path: Path) -> None:
+def test_the_election_is_set_as_a_whole_and_keeps_client_gos_times(tmp_path: Path) -> None:
     assert Settings().reconcile.times() == LeaseTimes(duration=15, renew=10, retry=2)
 
     path = written(tmp_path, {"reconcile": {"leaseSeconds": 3, "renewSeconds": 2.5}})
@@ -172,7 +204,7 @@ def test_webhooks_are_for_the_shipped_service_and_renewed_each_year(tmp_path: Pa
 
 @pytest.mark.parametrize("url", ["http://hooks", "hooks:9443", "https://hooks/path", "https://"])
 def test_the_url_of_the_webhooks_is_one_of_https_without_a_path(tmp_path: Path, url: str) -> None:
-    with pytest.raises(SettingsError, match=r"webhooks\.url"):
+    with pytest.raises(SettingsError, match=r"webhooks\.url: should be https://host or"):
         load(written(tmp_path, {"webhooks": {"url": url}}), {})
 
 
@@ -183,7 +215,7 @@ WANT_WRONG: dict[str, tuple[Any, list[str]]] = {
         {"listen": {"prot": 1, "port": 70000}, "log": {"level": "loud"}},
         ["listen.prot: there is no such field", "listen.port: ", "log.level: "],
     ),
-    "half of TLS": ({"listen": {"tls": {"certFile": "c"}}}, ["keyFile: Field required"]),
+    "half of TLS": ({"listen": {"tls": {"certFile": "c"}}}, ["listen.tls.keyFile: is missing"]),
     "TLS for clients of any name": (
         {"listen": {"tls": {**TLS, "clientNames": []}}},
         ["listen.tls.clientNames: "],
@@ -202,6 +234,18 @@ WANT_WRONG: dict[str, tuple[Any, list[str]]] = {
     "a share over a hundred": ({"gang": {"rejectPercentage": 101}}, ["gang.rejectPercentage: "]),
     "a negative share": ({"gang": {"rejectPercentage": -1}}, ["gang.rejectPercentage: "]),
     "a negative window": ({"gang": {"deniedSeconds": -1}}, ["gang.deniedSeconds: "]),
+    "a window that is no time": (
+        {"gang": {"deniedSeconds": "soon"}},
+        ["gang.deniedSeconds: 'soon' should be seconds, or a duration such as 5m"],
+    ),
+    "a default time-out above the cap": (
+        {"gang": {"scheduleTimeoutSeconds": 1000}},
+        ["gang: scheduleTimeoutSeconds (1000) is above maxScheduleTimeoutSeconds (900): raise"],
+    ),
+    "webhooks that are neither on nor off": (
+        {"webhooks": {"enabled": "maybe"}},
+        ["webhooks.enabled: should be auto, true or false"],
+    ),
     "an endless window": ({"gang": {"deniedSeconds": float("inf")}}, ["gang.deniedSeconds: "]),
     "a time-out of zero": (
         {"gang": {"scheduleTimeoutSeconds": 0}},
@@ -247,7 +291,7 @@ WANT_WRONG: dict[str, tuple[Any, list[str]]] = {
 
 
 @pytest.mark.parametrize(("content", "want"), WANT_WRONG.values(), ids=WANT_WRONG)
-def test_what_is_wrong_is_told_with_the_file(tmp_path: Path, content: Any, want: list[str]) -> None:
+def test_an_error_names_the_file(tmp_path: Path, content: Any, want: list[str]) -> None:
     path = written(tmp_path, content)
 
     with pytest.raises(SettingsError) as caught:
@@ -266,17 +310,19 @@ def test_several_errors_are_joined(tmp_path: Path) -> None:
     assert str(caught.value) == want
 
 
-def test_a_section_that_is_no_mapping_is_told_though_a_flag_sets_a_field(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="listen: Input should be a valid dictionary"):
+def test_a_section_that_is_no_mapping_is_an_error_though_a_flag_sets_a_field(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(SettingsError, match="listen: should be a mapping of fields"):
         load(written(tmp_path, {"listen": [1]}), {"listen": {"port": 1}})
 
 
-def test_a_missing_file_is_told() -> None:
+def test_a_missing_file_is_an_error() -> None:
     with pytest.raises(SettingsError, match=r"^/no/such/file: No such file or directory$"):
         load(Path("/no/such/file"), {})
 
 
-def test_a_file_that_is_not_text_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "settings.yaml"
     path.write_bytes(b"\xff\xfe\x00")
 
@@ -315,7 +361,7 @@ def test_wrong_settings_are_wrong_use(tmp_path: Path, command: str) -> None:
     assert (code, text) == (2, f"gang-extender: {path}: listen.prot: there is no such field\n")
 
 
-def test_listening_to_everybody_without_tls_is_wrong_use() -> None:
+def test_listening_on_all_addresses_without_tls_is_wrong_use() -> None:
     code, text = serve("--host", "0.0.0.0")
 
     assert code == 2
@@ -378,6 +424,10 @@ def test_a_certificate_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
             PodsReady(timeout=5400, recovery_timeout=None),
         ),
         ({"recoveryTimeoutSeconds": 60}, PodsReady(recovery_timeout=60)),
+        (
+            {"timeout": None, "timeoutSeconds": 60},
+            PodsReady(timeout=60, recovery_timeout=60),
+        ),
         ({"blockAdmission": True}, PodsReady(block_admission=True)),
         (
             {
@@ -391,7 +441,9 @@ def test_a_certificate_that_is_not_there_is_wrong_use(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_waiting_for_pods(tmp_path: Path, said: dict[str, Any] | None, want: PodsReady) -> None:
+def test_waiting_for_pods_is_read_from_the_settings(
+    tmp_path: Path, said: dict[str, Any] | None, want: PodsReady
+) -> None:
     path = written(tmp_path, {"queue": {"waitForPodsReady": said}})
     assert load(path, {}).queue.options().pods_ready == want
 
@@ -401,7 +453,10 @@ def test_waiting_for_pods(tmp_path: Path, said: dict[str, Any] | None, want: Pod
     [
         ({"timeout": "soon"}, "queue.waitForPodsReady.timeout: 'soon' should be seconds, or a"),
         ({"timeoutSeconds": 0}, "queue.waitForPodsReady.timeoutSeconds: Input should be greater"),
-        ({"timeout": 1, "timeoutSeconds": 2}, "queue.waitForPodsReady.timeoutSeconds: there is no"),
+        (
+            {"timeout": 1, "timeoutSeconds": 2},
+            "queue.waitForPodsReady: timeout and timeoutSeconds are one setting: keep one of them",
+        ),
         ({"timeout": True}, "queue.waitForPodsReady.timeout: True should be seconds, or a"),
         ({"timeout": "9" * 5000}, "queue.waitForPodsReady.timeout: '999"),
         ({"recoveryTimeout": 1e30}, "queue.waitForPodsReady.recoveryTimeout: Input should be less"),
@@ -412,7 +467,7 @@ def test_waiting_for_pods(tmp_path: Path, said: dict[str, Any] | None, want: Pod
         ({"requeuingStrategy": {"timestamp": "Now"}}, "requeuingStrategy.timestamp: Input should"),
     ],
 )
-def test_times_that_are_none(tmp_path: Path, said: dict[str, Any], words: str) -> None:
+def test_times_that_are_none_are_errors(tmp_path: Path, said: dict[str, Any], words: str) -> None:
     path = written(tmp_path, {"queue": {"waitForPodsReady": said}})
     with pytest.raises(SettingsError) as error:
         load(path, {})

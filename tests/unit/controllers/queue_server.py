@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from typing_extensions import override
+
 from extender.kube.errors import ApiError, ConflictError, NotFoundError, UnavailableError
-from extender.state.queues.records import Meta, OwnerRef, WorkloadInfo
+from extender.kube.queues import WorkloadWriter
+from extender.state.queue.records import Meta, OwnerRef, WorkloadInfo
 from tests.queue_makers import meta
 
 DOWN = UnavailableError("nothing answers")
@@ -14,13 +17,13 @@ DOWN = UnavailableError("nothing answers")
 
 
 class LostError(UnavailableError):
-    """It was done, and nobody hears of it."""
+    """It was done, and the answer is lost."""
 
 
 LOST = LostError("the answer is lost")
 
 
-class Server:
+class Server(WorkloadWriter):
     """Keeps workloads as they are stored; what is in `script` befalls the next admissions."""
 
     def __init__(self) -> None:
@@ -31,6 +34,7 @@ class Server:
         self.go_on = asyncio.Event()
         self.go_on.set()
 
+    @override
     async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> WorkloadInfo:
         """Store a status."""
         error = None
@@ -47,6 +51,7 @@ class Server:
             raise error
         return stored
 
+    @override
     async def read(self, meta: Meta) -> WorkloadInfo:
         """Return a workload."""
         if self.reads:
@@ -55,10 +60,12 @@ class Server:
             raise NotFoundError("gone", status=404)
         return self.stored[meta.key]
 
+    @override
     async def create(self, workload: dict[str, Any]) -> WorkloadInfo:
         """Refuse: no test needs it."""
         raise NotImplementedError
 
+    @override
     async def patch(self, meta: Meta, change: Mapping[str, Any]) -> WorkloadInfo:
         """Store a change of metadata, of `active`, or of the priority."""
         self._check(meta)
@@ -77,6 +84,7 @@ class Server:
         self.stored[meta.key] = found
         return found
 
+    @override
     async def delete(self, meta: Meta) -> None:
         """Delete a workload."""
         self.stored.pop(meta.key, None)

@@ -8,9 +8,9 @@ import pytest
 from extender.controllers.ancestors import Ancestors
 from extender.jobs.context import Ancestor
 from extender.jobs.registry import builtin
-from extender.state.queues import events as ev
-from extender.state.queues.records import JobObject, Meta, OwnerRef
-from extender.state.queues.store import Queues
+from extender.state.queue import events as ev
+from extender.state.queue.records import JobObject, Meta, OwnerRef
+from extender.state.queue.store import Queues
 from tests.makers import NAMESPACE
 from tests.queue_makers import admission, condition, workload
 
@@ -25,7 +25,7 @@ DONE = {"conditions": [{"type": "Completed", "status": "True"}]}
 class Scene:
     def __init__(self, *, manages_all: bool = True) -> None:
         self.queues = Queues()
-        view = self.queues.snapshot()
+        view = self.queues.view()
         self.ancestors = Ancestors(view, builtin(), manages_all=manages_all)
         self._version = 0
 

@@ -1,10 +1,11 @@
-"""Who makes the certificate of the webhooks, and when it is served."""
+"""Which replica makes the certificate of the webhooks, and when it is served."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from extender.controllers.certificates import (
     CertificateError,
@@ -13,7 +14,7 @@ from extender.controllers.certificates import (
     MadeByUs,
     Source,
 )
-from extender.kube.certificates import Kept
+from extender.kube.certificates import CertificateSecret, Kept
 from extender.kube.errors import ApiError, ConflictError, UnavailableError
 from extender.runtime.backoff import Backoff
 from extender.webhooks.certificates import Bundle, fault, issue
@@ -36,25 +37,28 @@ class Now:
         return self.at
 
 
-class Shared:
-    """A Secret with a version, which somebody else may write first."""
+class Shared(CertificateSecret):
+    """A Secret with a version, which another replica may write first."""
 
     def __init__(self) -> None:
         self.kept: Kept | None = None
         self.version = 0
         self.first: Callable[[], None] = lambda: None
 
+    @override
     async def read(self) -> Kept | None:
         return replace(self.kept, version=str(self.version)) if self.kept else None
 
+    @override
     async def create(self, kept: Kept) -> None:
-        self._somebody_else()
+        self._another_writer()
         if self.kept is not None:
             raise ConflictError("there is one")
         self.put(kept)
 
+    @override
     async def replace(self, kept: Kept, *, version: str) -> None:
-        self._somebody_else()
+        self._another_writer()
         if version != str(self.version):
             raise ConflictError("it has changed")
         self.put(kept)
@@ -65,19 +69,19 @@ class Shared:
     def hold(self, bundle: Bundle) -> None:
         self.put(Kept(bundle.authorities, bundle.certificate, bundle.key))
 
-    def _somebody_else(self) -> None:
+    def _another_writer(self) -> None:
         first, self.first = self.first, lambda: None
         first()
 
 
 class Cluster:
-    """Trusts what it is told, or says why not."""
+    """Trusts what it is given, or says why not."""
 
     def __init__(self) -> None:
         self.trusts = b""
         self.error: ApiError | None = None
 
-    async def tell(self, authorities: bytes) -> bool:
+    async def publish(self, authorities: bytes) -> bool:
         if self.error is not None:
             raise self.error
         news = authorities != self.trusts
@@ -92,7 +96,7 @@ class Replica:
         self.served: list[Bundle] = []
         self.certificates = Certificates(
             source,
-            tell=cluster.tell,
+            publish=cluster.publish,
             adopt=self._adopt,
             clock=clock,
             backoff=Backoff(1, 1, jitter=lambda: 1.0),
@@ -141,7 +145,7 @@ async def test_the_first_makes_it_and_the_second_takes_it(
     assert (shared.version, cluster.trusts) == (1, first.now.authorities)
 
 
-async def test_who_comes_second_takes_what_the_other_made(
+async def test_the_second_replica_takes_the_certificate_of_the_first(
     shared: Shared, cluster: Cluster, clock: Now
 ) -> None:
     theirs = issue(NAMES, now=NOW, days=90)
@@ -161,7 +165,7 @@ async def test_nothing_is_done_twice(shared: Shared, cluster: Cluster, clock: No
     assert (len(ours.served), shared.version) == (1, 1)
 
 
-async def test_it_is_renewed_and_served_only_when_it_was_told_before(
+async def test_a_renewed_certificate_is_served_only_after_its_authority_is_published(
     shared: Shared, cluster: Cluster, clock: Now
 ) -> None:
     ours, other = (replica(shared, cluster, clock) for _ in range(2))
@@ -221,7 +225,7 @@ async def test_a_broken_one_is_replaced_and_what_is_served_stays_trusted(
     assert fault(ours.now, NAMES, now=NOW) == ""
 
 
-async def test_it_is_served_even_if_nobody_can_be_told(
+async def test_a_certificate_is_served_even_if_its_authority_cannot_be_published(
     shared: Shared, cluster: Cluster, clock: Now
 ) -> None:
     cluster.error = UnavailableError("away")
@@ -249,36 +253,36 @@ async def test_a_secret_that_never_holds_still_is_given_up(
         await replica(shared, cluster, clock).look()
 
 
-def files(folder: Path, bundle: Bundle, clock: Now, *, told: bool) -> GivenFiles:
+def files(folder: Path, bundle: Bundle, clock: Now, *, reported: bool) -> GivenFiles:
     certificate, key, ca = (folder / name for name in ("c.pem", "k.pem", "ca.pem"))
     certificate.write_bytes(bundle.certificate)
     key.write_bytes(bundle.key)
     ca.write_bytes(bundle.authorities)
-    return GivenFiles(certificate, key, ca if told else None, clock)
+    return GivenFiles(certificate, key, ca if reported else None, clock)
 
 
-@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("reported", [False, True])
 async def test_files_are_served_and_read_again(
-    cluster: Cluster, clock: Now, tmp_path: Path, *, told: bool
+    cluster: Cluster, clock: Now, tmp_path: Path, *, reported: bool
 ) -> None:
     first, second = (issue(["any"], now=NOW, days=9) for _ in range(2))
-    ours = Replica(files(tmp_path, first, clock, told=told), cluster, clock)
+    ours = Replica(files(tmp_path, first, clock, reported=reported), cluster, clock)
     await ours.look()
     assert ours.now.certificate == first.certificate
 
-    files(tmp_path, second, clock, told=told)
+    files(tmp_path, second, clock, reported=reported)
     await ours.look()
     await ours.look()
 
     assert ours.now.certificate == second.certificate
-    assert cluster.trusts == (second.authorities if told else b"")
+    assert cluster.trusts == (second.authorities if reported else b"")
 
 
 async def test_files_that_cannot_be_served_leave_what_is(
     cluster: Cluster, clock: Now, tmp_path: Path
 ) -> None:
     first = issue(["any"], now=NOW, days=9)
-    ours = Replica(files(tmp_path, first, clock, told=True), cluster, clock)
+    ours = Replica(files(tmp_path, first, clock, reported=True), cluster, clock)
     await ours.look()
     (tmp_path / "k.pem").write_bytes(b"garbage")
 

@@ -3,17 +3,18 @@
 import asyncio
 
 import pytest
+from typing_extensions import override
 
 from extender.controllers.conversion import SETTLE_SECONDS, ConversionGate, refusal
 from extender.kube.errors import ApiError, UnavailableError
-from extender.kube.webhook_clients import Stored
+from extender.kube.webhook_clients import StoredVersions, WebhookClients
 from extender.runtime.backoff import Backoff
 
 CRD = "clusterqueues.kueue.x-k8s.io"
 
 
-def crd(*older: str, strategy: str = "None", ours: bool = False) -> Stored:
-    return Stored(CRD, older, strategy, ours)
+def crd(*older: str, strategy: str = "None", ours: bool = False) -> StoredVersions:
+    return StoredVersions(CRD, older, strategy, ours)
 
 
 WEBHOOK = "Webhook"
@@ -29,7 +30,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("stored", "converts", "readable"), CASES.values(), ids=CASES)
-def test_what_may_be_read(stored: Stored, converts: bool, readable: bool) -> None:
+def test_what_may_be_read(stored: StoredVersions, converts: bool, readable: bool) -> None:
     assert (refusal(stored, converts=converts) == "") is readable
 
 
@@ -44,14 +45,15 @@ def test_a_refusal_names_the_crd_the_field_and_the_fix() -> None:
     assert "webhooks.enabled: true" in other
 
 
-class Crds:
+class Crds(WebhookClients):
     """CRDs that someone changes from look to look."""
 
-    def __init__(self, *answers: Stored | ApiError | None) -> None:
+    def __init__(self, *answers: StoredVersions | ApiError | None) -> None:
         self.answers = list(answers)
         self.pauses: list[float] = []
 
-    async def stored(self, name: str) -> Stored | None:
+    @override
+    async def stored(self, name: str) -> StoredVersions | None:
         assert name == CRD
         answer = self.answers.pop(0)
         if isinstance(answer, ApiError):
@@ -69,7 +71,7 @@ def gate(crds: Crds) -> ConversionGate:
 
 
 @pytest.mark.parametrize("answer", [None, crd()], ids=["no CRD", "nothing older"])
-async def test_it_opens_at_once_where_nothing_can_be_lost(answer: Stored | None) -> None:
+async def test_it_opens_at_once_where_nothing_can_be_lost(answer: StoredVersions | None) -> None:
     crds = Crds(answer)
     found = gate(crds)
     await found.run()

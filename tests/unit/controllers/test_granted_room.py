@@ -5,29 +5,32 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from extender.api.wellknown import GROUP_SIGS, GROUP_X
 from extender.controllers.granted_room import GrantKeeper
 from extender.jobs.gang import made_for
 from extender.kube.errors import NotFoundError
-from extender.state.claims import LONGEST_SECONDS, Grant
-from extender.state.queues import events as ev
-from extender.state.queues.store import Queues
-from tests.makers import NAMESPACE, ManualClock, cluster_of, key, nodes, pod, pod_group, tell
+from extender.kube.queues import JobWriter
+from extender.state.cluster.records import LONGEST_SECONDS, Grant
+from extender.state.queue import events as ev
+from extender.state.queue.store import Queues
+from tests.makers import NAMESPACE, ManualClock, cluster_of, key, nodes, observe, pod, pod_group
 from tests.queue_makers import admission, condition, pod_set, workload
 
 LONG = "a-very-long-name-of-a-workload-as-they-are-made-from-the-names-of-kinds-and-jobs"
 ROOM = {"n0": {"cpu": 2000, "pods": 2}}
 
 
-class Writer:
+class Writer(JobWriter):
     """Keeps what is withdrawn."""
 
     def __init__(self) -> None:
         self.dropped: list[tuple[str, str]] = []
         self.gone = False
 
-    async def drop_grant(self, namespace: str, name: str, *, api_group: str) -> None:
+    @override
+    async def drop_grant(self, namespace: str, name: str, *, api_group: str = GROUP_X) -> None:
         self.dropped.append((f"{namespace}/{name}", api_group))
         if self.gone:
             raise NotFoundError("it is gone")
@@ -57,9 +60,7 @@ class Scene:
         self.queues.apply(ev.Applied(self.workload))
 
     async def look(self) -> float | None:
-        keeper = GrantKeeper(
-            self.cluster.snapshot(), self.queues.snapshot(), self.writer, clock=self.clock
-        )
+        keeper = GrantKeeper(self.cluster.view(), self.queues.view(), self.writer, clock=self.clock)
         return await keeper.reconcile(key(self.group))
 
 
@@ -99,16 +100,16 @@ def released(scene: Scene) -> None:
 
 
 def placed(scene: Scene) -> None:
-    tell(scene.cluster, pod("p", 1, group="w", on="n0"))
+    observe(scene.cluster, pod("p", 1, group="w", on="n0"))
 
 
 def inflated(scene: Scene) -> None:
     more = scene.grant(n0={"cpu": 2001})
-    tell(scene.cluster, pod_group("w", 2, grant=more))
+    observe(scene.cluster, pod_group("w", 2, grant=more))
 
 
 def prolonged(scene: Scene) -> None:
-    tell(scene.cluster, pod_group("w", 2, grant=scene.grant(LONGEST_SECONDS + 1)))
+    observe(scene.cluster, pod_group("w", 2, grant=scene.grant(LONGEST_SECONDS + 1)))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ async def test_it_is_withdrawn(end: Callable[[Scene], None]) -> None:
 async def test_what_a_restart_left_behind_is_withdrawn_in_both_api_groups() -> None:
     scene = Scene()
     deleted(scene)
-    tell(scene.cluster, pod_group("w", 2, api_group=GROUP_SIGS, grant=scene.grant()))
+    observe(scene.cluster, pod_group("w", 2, api_group=GROUP_SIGS, grant=scene.grant()))
     await scene.look()
     assert scene.writer.dropped == [(key("w"), GROUP_X), (key("w"), GROUP_SIGS)]
 

@@ -1,4 +1,4 @@
-"""The job controller where answers are lost, data is odd, or nobody watches a job any more."""
+"""The job controller where answers are lost, data is odd, or a job's watch has ended."""
 
 import asyncio
 import json
@@ -8,30 +8,41 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from extender.api.core_v1 import LabelSelector
-from extender.controllers.job import JobController, JobOptions
-from extender.controllers.job_objects import AT_ONCE, JobObjects
+from extender.controllers.job import AT_ONCE, JobController, JobObjects
+from extender.controllers.job_context import JobOptions
 from extender.controllers.workload_writer import Workloads
 from extender.jobs import actions as do
-from extender.jobs.generic_job import Step
+from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.registry import builtin
-from extender.jobs.workload import workload_name
+from extender.jobs.steps import Step
 from extender.kube.errors import ApiError, InvalidError, NotFoundError, UnavailableError
+from extender.kube.queues import JobWriter
 from extender.kube.recorder import Event
+from extender.kube.set_aside import ObjectsSetAside
 from extender.runtime.faults import FAULTS
-from extender.state.queues import events as ev
-from extender.state.queues.records import JobObject, OwnerRef, WorkloadInfo
-from extender.state.queues.store import Queues
+from extender.state.queue import events as ev
+from extender.state.queue.records import JobObject, OwnerRef, WorkloadInfo
+from extender.state.queue.store import Queues
 from tests.harness import objects
 from tests.makers import NAMESPACE, ManualClock
-from tests.queue_makers import admission, condition, flavor, meta, pod_set, workload
+from tests.queue_makers import (
+    admission,
+    condition,
+    flavor,
+    meta,
+    pod_set,
+    validate_queues,
+    workload,
+)
 from tests.unit.controllers.queue_server import Server
 
 KEY = ("batch/job", f"{NAMESPACE}/job")
 
 
-class Jobs:
+class Jobs(JobWriter):
     """Jobs of the API server; a write can be done without an answer."""
 
     def __init__(self) -> None:
@@ -53,6 +64,7 @@ class Jobs:
             queue_name=labels.get("kueue.x-k8s.io/queue-name", ""),
         )
 
+    @override
     async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
         self.patches.append(change)
         source = deepcopy(self.stored[path.rpartition("/")[2]])
@@ -62,12 +74,22 @@ class Jobs:
             raise UnavailableError("the answer is lost")
         return stored
 
+    @override
     async def read(self, path: str, *, kind: str) -> JobObject:
         if self.reads:
             raise self.reads.pop(0)
         return self.put(self.stored[path.rpartition("/")[2]])
 
+    @override
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+    @override
+    async def make_pod_group(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    @override
+    async def drop_grant(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError
 
 
@@ -77,13 +99,14 @@ class Scene:
     def __init__(self) -> None:
         self.queues, self.server, self.jobs = Queues(), Server(), Jobs()
         self.events: list[Event] = []
+        self.aside = ObjectsSetAside()
         self.controller = JobController(
             self.queues,
             Workloads(self.queues, self.server),
             self.jobs,
             record=self.events.append,
             clock=ManualClock(),
-            options=JobOptions(builtin(), LabelSelector()),
+            options=JobOptions(builtin(), LabelSelector(), aside=self.aside),
         )
         self.queues.apply(ev.Applied(flavor()))
         self.put(objects.job("job", namespace=NAMESPACE, queue="cq", suspend=True))
@@ -92,10 +115,10 @@ class Scene:
         """Have a Job stored and seen."""
         self.queues.apply(ev.JobApplied(self.jobs.put(source)))
 
-    def admit(self) -> None:
-        """Give it a workload with quota."""
+    def admit(self, pods: int = 1) -> None:
+        """Give it a workload with quota for so many pods."""
         template = json.dumps(self.jobs.stored["job"]["spec"]["template"]).encode()
-        made = workload("w", replace(pod_set(1), template=template))
+        made = workload("w", replace(pod_set(1, pods), template=template))
         found = replace(
             made,
             owners=(OwnerRef("batch/v1", "Job", "job", "job"),),
@@ -112,7 +135,7 @@ class Scene:
     @property
     def believed(self) -> bool:
         """Whether the Job is believed to be suspended."""
-        [found] = self.queues.snapshot().unit(KEY)
+        [found] = self.queues.view().unit(KEY)
         return bool(json.loads(found.raw)["spec"]["suspend"])
 
 
@@ -120,7 +143,7 @@ class Scene:
 def scene() -> Iterator[Scene]:
     scene = Scene()
     yield scene
-    scene.queues.validate()
+    validate_queues(scene.queues)
 
 
 async def test_a_start_without_an_answer_is_asked_for_before_anything_else(scene: Scene) -> None:
@@ -149,10 +172,10 @@ async def test_a_job_that_went_meanwhile_is_known_to_be_gone(scene: Scene) -> No
         await scene.look()
     scene.jobs.reads = [NotFoundError("gone")]
     await scene.look()
-    assert scene.queues.snapshot().unit(KEY) == []
+    assert scene.queues.view().unit(KEY) == []
 
 
-async def test_what_cannot_be_decided_is_told_and_harms_nobody(
+async def test_an_undecidable_job_gets_an_event_and_harms_no_other(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
@@ -164,16 +187,16 @@ async def test_what_cannot_be_decided_is_told_and_harms_nobody(
         with pytest.raises(ApiError, match="spec"):
             await scene.look()
     assert FAULTS.counts["job"] == before + 2
-    [aside] = scene.controller.aside
+    [aside] = scene.aside
     assert (aside.kind, aside.object.name, aside.object.kind) == ("batch/job", "job", "Job")
     assert "KeyError('spec')" in aside.why
 
     monkeypatch.setattr("extender.controllers.job.decide", lambda *_: ())
     await scene.look()
-    assert not list(scene.controller.aside)
+    assert not list(scene.aside)
 
 
-async def test_what_the_api_server_does_not_take_is_told_to_the_job(
+async def test_what_the_api_server_refuses_is_an_event_of_the_job(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it stays suspended, and only our log says why."""
@@ -184,15 +207,15 @@ async def test_what_the_api_server_does_not_take_is_told_to_the_job(
     monkeypatch.setattr(scene.server, "create", refuse)
     with pytest.raises(InvalidError):
         await scene.look()
-    [told] = scene.events
-    assert (told.about.name, told.reason, told.warning) == ("job", "Invalid", True)
-    assert told.note == "spec.podSets is wrong"
+    [reported] = scene.events
+    assert (reported.about.name, reported.reason, reported.warning) == ("job", "Invalid", True)
+    assert reported.note == "spec.podSets is wrong"
 
 
-async def test_pods_that_cannot_be_given_back_do_not_keep_others_from_being_told_of(
+async def test_pods_whose_quota_cannot_be_returned_do_not_keep_others_from_being_counted(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.admit()
+    scene.admit(pods=2)
     key, uid = f"{NAMESPACE}/w", "w"
     actions = (
         do.SetReclaimable(key, uid, {"main": 1}),
@@ -213,7 +236,31 @@ async def test_pods_that_cannot_be_given_back_do_not_keep_others_from_being_told
     assert [each.reason for each in scene.events] == ["Invalid"]
 
 
-async def test_with_the_quota_goes_what_was_told_of_pods_that_start_again(scene: Scene) -> None:
+async def test_pods_that_are_done_and_pods_that_are_ready_are_one_write(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.admit(pods=2)
+    key, uid = f"{NAMESPACE}/w", "w"
+    actions = (
+        do.SetReclaimable(key, uid, {"main": 1}),
+        do.SetPodsReady(key, uid, ready=True, reason="Started", message=""),
+        do.SetReclaimable(f"{NAMESPACE}/other", "other", {"main": 1}),
+    )
+    monkeypatch.setattr("extender.controllers.job.decide", lambda *_: actions)
+    write, written = scene.server.write_status, list[str]()
+
+    async def count(before: WorkloadInfo, after: WorkloadInfo) -> WorkloadInfo:
+        written.append(before.key)
+        return await write(before, after)
+
+    monkeypatch.setattr(scene.server, "write_status", count)
+    await scene.look()
+    stored = scene.server.stored[key]
+    assert (stored.holds("PodsReady"), stored.reclaimable) == (True, {"main": 1})
+    assert written == [key]
+
+
+async def test_with_the_quota_go_the_counts_of_pods_that_start_again(scene: Scene) -> None:
     """In one write: in between it could be admitted for less than it starts with."""
     scene.admit()
     evicted = scene.server.touch(
@@ -230,10 +277,10 @@ async def test_with_the_quota_goes_what_was_told_of_pods_that_start_again(scene:
 async def test_a_job_without_label_and_workload_is_forgotten(scene: Scene) -> None:
     scene.put(objects.job("job", namespace=NAMESPACE, suspend=True))
     await scene.look()
-    assert scene.queues.snapshot().unit(KEY) == []
+    assert scene.queues.view().unit(KEY) == []
 
     scene.put(objects.job("job", namespace=NAMESPACE, queue="cq", suspend=True))
-    assert len(scene.queues.snapshot().unit(KEY)) == 1
+    assert len(scene.queues.view().unit(KEY)) == 1
 
 
 @pytest.mark.parametrize("taken", [0, 1, 3])
@@ -241,7 +288,7 @@ async def test_a_foreign_workload_does_not_keep_its_name_from_a_job(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, taken: int
 ) -> None:
     source = scene.jobs.stored["job"]
-    wanted = [workload_name(source, attempt) for attempt in range(taken + 1)]
+    wanted = [BatchJob(source).workload_name(attempt) for attempt in range(taken + 1)]
     assert len(set(wanted)) == taken + 1
     for name in wanted[:-1]:
         foreign = replace(workload("w"), meta=meta(name, NAMESPACE), owners=())
@@ -261,7 +308,7 @@ async def test_a_foreign_workload_does_not_keep_its_name_from_a_job(
     assert made == [wanted[-1]]
 
 
-class Pods:
+class Pods(JobWriter):
     """Members of a group, written with a limit that a test can see."""
 
     def __init__(self, refuse: str = "") -> None:
@@ -269,6 +316,7 @@ class Pods:
         self.now, self.most = 0, 0
         self.written: list[str] = []
 
+    @override
     async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
         self.now += 1
         self.most = max(self.most, self.now)
@@ -281,9 +329,11 @@ class Pods:
         self.written.append(name)
         return JobObject("pod", meta(name, NAMESPACE), b"{}")
 
+    @override
     async def read(self, path: str, *, kind: str) -> JobObject:
         raise NotImplementedError
 
+    @override
     async def delete(self, path: str, options: Mapping[str, Any]) -> None:
         await self.patch(path, options, kind="pod")
 

@@ -11,9 +11,9 @@ from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import UnavailableError
 from extender.queueing import transitions as to
-from extender.state.queues import events as ev
-from extender.state.queues.records import OwnerRef, WorkloadInfo
-from extender.state.queues.store import Queues
+from extender.state.queue import events as ev
+from extender.state.queue.records import OwnerRef, WorkloadInfo
+from extender.state.queue.store import Queues
 from extender.telemetry.jobs import JobMetrics
 from tests.makers import ManualClock
 from tests.queue_makers import pod_set, workload
@@ -30,7 +30,7 @@ class Scene:
         raw = json.dumps({"metadata": metadata, "spec": spec}).encode()
         self.job = QueueDecoder(Decoder()).job(raw, kind=kind)
         queues.apply(ev.JobApplied(self.job))
-        self.counts = JobCounts(queues.snapshot(), JobMetrics(self.registry), self.clock)
+        self.counts = JobCounts(queues.view(), JobMetrics(self.registry), self.clock)
 
     async def look(self, error: Exception | None = None) -> None:
         async def reconcile(_: tuple[str, str]) -> float | None:

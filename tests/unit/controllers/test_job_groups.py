@@ -6,20 +6,23 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from extender.api.core_v1 import LabelSelector
-from extender.controllers.aging import Aging
-from extender.controllers.job import JobController, JobOptions
-from extender.controllers.job_groups import GRANTED_SECONDS, GroupOptions, JobGroups
+from extender.controllers.job import JobController
+from extender.controllers.job_context import JobOptions
+from extender.controllers.job_groups import GRANTED_SECONDS, JobGroups, PodGroups
 from extender.controllers.workload_writer import Workloads
-from extender.gang.options import Options
+from extender.gang.options import GangOptions
 from extender.jobs.actions import MakePodGroup
 from extender.jobs.registry import builtin
 from extender.kube.errors import NotFoundError
-from extender.state.claims import Grant
-from extender.state.queues import events as ev
-from extender.state.queues.records import JobObject, OwnerRef
-from extender.state.queues.store import Queues
+from extender.permit.aging import Aging
+from extender.state.cluster.records import Grant
+from extender.state.queue import events as ev
+from extender.state.queue.records import JobObject, OwnerRef
+from extender.state.queue.store import Queues
+from extender.steps import at_once
 from tests.harness import objects
 from tests.makers import NAMESPACE, ManualClock, cluster_of, pod_group
 from tests.queue_makers import admission, condition, flavor, pod_set, workload
@@ -39,10 +42,12 @@ class Groups(Jobs):
         self.made: list[tuple[int, int, Grant | None]] = []
         self.dropped: list[str] = []
 
+    @override
     async def patch(self, path: str, change: Mapping[str, Any], *, kind: str) -> JobObject:
         name = path.split("/jobs/")[1].split("/")[0]
         return self.put(merged(self.stored[name], change))
 
+    @override
     async def make_pod_group(
         self,
         namespace: str,
@@ -56,9 +61,33 @@ class Groups(Jobs):
         assert (f"{namespace}/{name}", owners[0]["name"]) == (GROUP, "job")
         self.made.append((min_member, done, grant))
 
-    async def drop_grant(self, namespace: str, name: str) -> None:
+    @override
+    async def drop_grant(self, namespace: str, name: str, *, api_group: str = "") -> None:
         self.dropped.append(f"{namespace}/{name}")
         raise NotFoundError("it is gone already")
+
+
+class Known(PodGroups):
+    """PodGroups as a scene has them."""
+
+    def __init__(self, scene: "Scene") -> None:
+        self._scene = scene
+
+    @override
+    def are_made_in(self, cluster_queue: str) -> bool:
+        return cluster_queue == "cq"
+
+    @override
+    def rooms(self, workload: str) -> Mapping[str, Mapping[str, int]] | None:
+        return ROOMS if workload == GROUP else None
+
+    @override
+    def size(self, group: str) -> tuple[int, int] | None:
+        return self._scene.seen
+
+    @override
+    def is_granted(self, group: str) -> bool:
+        return self._scene.granted
 
 
 class Scene:
@@ -78,12 +107,7 @@ class Scene:
             options=JobOptions(
                 builtin(),
                 LabelSelector(),
-                pod_groups=GroupOptions(
-                    makes_pod_groups=lambda _: True,
-                    rooms=lambda _: ROOMS,
-                    group_size=lambda _: self.seen,
-                    is_granted=lambda _: self.granted,
-                ),
+                pod_groups=Known(self),
             ),
         )
         self.queues.apply(ev.Applied(flavor()))
@@ -131,15 +155,15 @@ async def test_no_more_is_asked_for_than_is_believed(scene: Scene) -> None:
     [(_, _, grant)] = scene.jobs.made
     assert grant is not None
     cluster = cluster_of(pod_group("w", 100_000, grant=grant))
-    Aging(cluster, options=Options(), clock=scene.clock).look()
-    assert cluster.snapshot().grants
+    at_once(Aging(cluster, options=GangOptions(), clock=scene.clock).looking())
+    assert cluster.view().grants
 
 
 @pytest.mark.parametrize("shown", [None, (4, 0)], ids=["not there", "as it was"])
 async def test_it_is_not_written_again_before_it_is_seen(
     scene: Scene, shown: tuple[int, int] | None
 ) -> None:
-    """Without the room it would be nobody's, while no pod is there yet."""
+    """Without the claim its room would be free to others, while no pod is there yet."""
     scene.seen = shown
     await scene.look()
     await scene.look()
@@ -148,20 +172,19 @@ async def test_it_is_not_written_again_before_it_is_seen(
     scene.seen = (2, 0)
     await scene.look()
     assert len(scene.jobs.made) == 1
-    scene.seen = None  # somebody has deleted it
+    scene.seen = None  # it was deleted
     await scene.look()
     assert scene.jobs.made[1:] == [(2, 0, None)]
 
 
 async def test_what_was_written_counts_until_it_is_seen(scene: Scene) -> None:
-    options = GroupOptions(group_size=lambda _: scene.seen)
-    groups = JobGroups(scene.jobs, clock=scene.clock, options=options)
+    groups = JobGroups(scene.jobs, clock=scene.clock, known=Known(scene))
     scene.seen = (4, 0)
     await groups.make(MakePodGroup(NAMESPACE, "w", 2, [{"name": "job"}], done=1))
     assert groups.size(GROUP) == (2, 1)
     scene.seen = (2, 1)
     assert groups.size(GROUP) == (2, 1)
-    scene.seen = (4, 0)  # by somebody else
+    scene.seen = (4, 0)  # by another writer
     assert groups.size(GROUP) == (4, 0)
 
 

@@ -1,4 +1,4 @@
-"""The job controller: when it tells that pods are missing. Time is virtual."""
+"""The job controller: when it reports that pods are missing. Time is virtual."""
 
 import json
 from collections.abc import Mapping
@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 from extender.api.core_v1 import LabelSelector
-from extender.controllers.courses import RECOVERS
-from extender.controllers.job import JobController, JobOptions
+from extender.controllers.job import JobController
+from extender.controllers.job_context import JobOptions
+from extender.controllers.progress import ENDS, RECOVERS
 from extender.controllers.workload_writer import Workloads
 from extender.jobs.registry import builtin
 from extender.kube.recorder import Event
-from extender.queueing.options import Options, PodsReady
-from extender.state.queues import events as ev
-from extender.state.queues.records import JobObject, Meta, WorkloadInfo
-from extender.state.queues.store import Queues
+from extender.queueing.options import AdmissionOptions, PodsReady
+from extender.state.queue import events as ev
+from extender.state.queue.records import JobObject, Meta, WorkloadInfo
+from extender.state.queue.store import Queues
 from tests.unit.jobs.scene import UID, job, workload
 
 READY, BEHIND = {"ready": 2, "active": 2}, {"ready": 1, "active": 2}
@@ -24,7 +25,7 @@ UNIT = "batch/job", "ns/work"
 
 
 class Api:
-    """Stores what it is told, under a new version."""
+    """Stores what is written, under a new version."""
 
     async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> WorkloadInfo:
         return replace(after, meta=replace(before.meta, version=before.meta.version + 1))
@@ -32,7 +33,7 @@ class Api:
     async def patch(self, *_: Any, **__: Any) -> Any:
         raise AssertionError("nothing is to be changed")
 
-    read = create = delete = patch
+    read = create = delete = make_pod_group = drop_grant = patch
 
 
 class Scene:
@@ -50,16 +51,17 @@ class Scene:
         self.versions = 0
         self.status(status or READY)
         self.admit()
+        api: Any = Api()
         self.controller = JobController(
             self.queues,
-            Workloads(self.queues, Api()),
-            Api(),
+            Workloads(self.queues, api),
+            api,
             record=self.events.append,
             clock=self,
             options=JobOptions(
                 builtin(),
                 LabelSelector(),
-                admission=Options(pods_ready=policy or PodsReady()),
+                admission=AdmissionOptions(pods_ready=policy or PodsReady()),
             ),
         )
 
@@ -86,11 +88,11 @@ class Scene:
         self.queues.apply(ev.JobApplied(JobObject("batch/job", meta, raw, "q")))
 
     async def look(self) -> tuple[float | None, str]:
-        """Look at the job; return when to look again, and what is told of its pods."""
+        """Look at the job; return when to look again, and what is reported of its pods."""
         again = await self.controller.reconcile(UNIT)
-        [found] = self.queues.snapshot().workloads.values()
-        told = found.condition("PodsReady")
-        return again, told.reason if told else ""
+        [found] = self.queues.view().workloads.values()
+        reported = found.condition("PodsReady")
+        return again, reported.reason if reported else ""
 
 
 async def test_pods_that_are_replaced_at_once_are_not_missed() -> None:
@@ -107,7 +109,7 @@ async def test_pods_that_are_replaced_at_once_are_not_missed() -> None:
     assert await scene.look() == (RECOVERS, "Started")
 
 
-async def test_pods_that_stay_away_are_told_of() -> None:
+async def test_pods_that_stay_away_are_reported() -> None:
     scene = Scene()
     await scene.look()
     scene.status(BEHIND)
@@ -119,31 +121,31 @@ async def test_pods_that_stay_away_are_told_of() -> None:
     assert await scene.look() == (None, "Recovered")
 
 
-async def test_nothing_is_told_where_nobody_waits() -> None:
+async def test_nothing_is_reported_where_pods_are_not_waited_for() -> None:
     scene = Scene(PodsReady(enabled=False))
     assert await scene.look() == (None, "")
 
 
 async def test_whether_pods_are_ready_is_known_from_the_job() -> None:
     scene = Scene()
-    [found] = scene.queues.snapshot().workloads.values()
+    [found] = scene.queues.view().workloads.values()
     assert scene.controller.pods_ready(found)
     scene.status(BEHIND)
     assert not scene.controller.pods_ready(found)
     assert not scene.controller.pods_ready(replace(found, owners=()))
 
 
-async def test_a_job_is_told_once_what_of_it_cannot_be_read() -> None:
+async def test_unreadable_settings_of_a_job_get_one_event() -> None:
     scene = Scene()
     scene.labels = {"scheduling.x-k8s.io/pods-ready-timeout": "soon"}
     scene.annotations = {"scheduling.x-k8s.io/release-quota": "whenever"}
     for _ in range(3):
         scene.status(READY)
         await scene.look()
-    [told] = scene.events
-    assert (told.about.kind, told.about.name) == ("Job", "work")
-    assert (told.reason, told.warning) == ("Invalid", True)
-    assert told.note == (
+    [reported] = scene.events
+    assert (reported.about.kind, reported.about.name) == ("Job", "work")
+    assert (reported.reason, reported.warning) == ("Invalid", True)
+    assert reported.note == (
         "scheduling.x-k8s.io/pods-ready-timeout=soon is ignored: "
         "it is to be a duration such as 300, 90s or 5m, above 0; "
         "scheduling.x-k8s.io/release-quota=whenever is ignored: "
@@ -151,15 +153,19 @@ async def test_a_job_is_told_once_what_of_it_cannot_be_read() -> None:
     )
 
 
-async def test_a_job_is_told_once_what_of_it_goes_beyond_its_queue() -> None:
+async def test_settings_of_a_job_beyond_those_of_its_queue_get_one_event() -> None:
     scene = Scene(PodsReady(timeout=60))
     scene.labels = {"scheduling.x-k8s.io/pods-ready-timeout": "87600h"}
     for _ in range(3):
         scene.status(READY)
         await scene.look()
-    [told] = scene.events
-    assert (told.about.kind, told.reason, told.warning) == ("Job", "OverrideLimited", True)
-    assert told.note == (
+    [reported] = scene.events
+    assert (reported.about.kind, reported.reason, reported.warning) == (
+        "Job",
+        "OverrideLimited",
+        True,
+    )
+    assert reported.note == (
         "scheduling.x-k8s.io/pods-ready-timeout=87600h counts as 60s: "
         "its ClusterQueue allows its jobs no more"
     )
@@ -169,16 +175,57 @@ async def test_a_job_is_told_once_what_of_it_goes_beyond_its_queue() -> None:
     assert len(scene.events) == 1
 
 
+# -- pods that are done
+
+
+def done(scene: Scene) -> Mapping[str, int]:
+    """Return the pods whose quota was given back."""
+    [found] = scene.queues.view().workloads.values()
+    return found.reclaimable
+
+
+async def test_the_end_of_a_job_gives_back_the_quota_of_its_last_pods() -> None:
+    scene = Scene(completions=2, ready=2, active=2)
+    await scene.look()
+    scene.status({"succeeded": 1, "ready": 1, "active": 1})
+    assert (await scene.look(), done(scene)) == ((None, "Started"), {"main": 1})
+    scene.status({"succeeded": 2})
+    assert (await scene.look())[0] == ENDS
+    assert done(scene) == {"main": 1}
+
+    scene.now += ENDS / 2
+    [found] = scene.queues.view().workloads.values()
+    free = replace(found.meta, finalizers=(), version=found.meta.version + 1)
+    scene.queues.apply(ev.Applied(replace(found, meta=free)))
+    complete = {"type": "Complete", "status": "True"}
+    scene.status({"succeeded": 2, "conditions": [complete]})
+    await scene.look()
+    [found] = scene.queues.view().workloads.values()
+    assert (found.finished, found.reclaimable) == (True, {"main": 1})
+
+
+async def test_the_quota_of_all_pods_is_given_back_where_the_job_does_not_end() -> None:
+    scene = Scene(completions=2, ready=2, active=2)
+    await scene.look()
+    scene.status({"succeeded": 2})
+    await scene.look()
+    assert done(scene) == {}
+
+    scene.now += ENDS
+    assert (await scene.look())[0] is None
+    assert done(scene) == {"main": 2}
+
+
 # -- pods that are followed by others
 
 
-def through(succeeded: int, ready: int = 1) -> dict[str, int]:
+def through(succeeded: int, ready: int = 1) -> dict[str, Any]:
     """Return a status in which of two pods so many are ready."""
     return {"ready": ready, "active": 2, "succeeded": succeeded}
 
 
-async def told(scene: Scene, status: Mapping[str, Any]) -> str:
-    """Return what is told when the status has become this, a second later."""
+async def reported(scene: Scene, status: Mapping[str, Any]) -> str:
+    """Return the reason that is reported for this status, a second later."""
     scene.status(status)
     scene.now += 1
     return (await scene.look())[1]
@@ -186,48 +233,48 @@ async def told(scene: Scene, status: Mapping[str, Any]) -> str:
 
 async def test_those_that_were_ready_one_after_the_other_were_all_ready() -> None:
     scene = Scene(completions=100, **through(0))
-    assert [await told(scene, through(done)) for done in (0, 1)] == ["WaitForStart", "Started"]
+    assert [await reported(scene, through(done)) for done in (0, 1)] == ["WaitForStart", "Started"]
 
 
 async def test_what_was_done_before_the_start_is_no_pod_of_now() -> None:
     scene = Scene(completions=100, **through(50, 0))
-    assert [await told(scene, through(50, ready)) for ready in (0, 1)] == ["WaitForStart"] * 2
-    assert await told(scene, through(51)) == "Started"
+    assert [await reported(scene, through(50, ready)) for ready in (0, 1)] == ["WaitForStart"] * 2
+    assert await reported(scene, through(51)) == "Started"
 
     scene.admit(quota=False)
     scene.status(through(51, 0), suspend=True)
     await scene.look()
     scene.admit()
-    assert await told(scene, through(52, 0)) == "WaitForStart"
-    assert await told(scene, through(53)) == "Started"
+    assert await reported(scene, through(52, 0)) == "WaitForStart"
+    assert await reported(scene, through(53)) == "Started"
 
 
 async def test_the_last_pods_have_to_be_ready_themselves() -> None:
     scene = Scene(completions=2, **through(0))
     await scene.look()
-    assert await told(scene, {"ready": 0, "active": 1, "succeeded": 1}) == "WaitForStart"
-    assert await told(scene, {"ready": 1, "active": 1, "succeeded": 1}) == "Started"
+    assert await reported(scene, {"ready": 0, "active": 1, "succeeded": 1}) == "WaitForStart"
+    assert await reported(scene, {"ready": 1, "active": 1, "succeeded": 1}) == "Started"
 
 
-async def test_while_pods_get_through_nobody_misses_those_that_follow() -> None:
+async def test_while_pods_succeed_those_that_follow_are_not_missed() -> None:
     scene = Scene(completions=100)
-    assert await told(scene, READY) == "Started"
+    assert await reported(scene, READY) == "Started"
     for done in range(1, 20):
-        assert await told(scene, through(done)) == "Started"
+        assert await reported(scene, through(done)) == "Started"
 
     scene.now += RECOVERS - 1
     assert await scene.look() == (1, "Started")
     scene.now += 1
     assert await scene.look() == (None, "WaitForRecovery")
-    assert await told(scene, through(19)) == "WaitForRecovery"
-    assert await told(scene, through(20)) == "Recovered"
+    assert await reported(scene, through(19)) == "WaitForRecovery"
+    assert await reported(scene, through(20)) == "Recovered"
     assert await scene.look() == (RECOVERS, "Recovered")
 
 
 async def test_a_deadline_is_asked_about_in_the_same_way() -> None:
     scene = Scene(completions=100, **through(0))
     await scene.look()
-    [found] = scene.queues.snapshot().workloads.values()
+    [found] = scene.queues.view().workloads.values()
     assert not scene.controller.pods_ready(found)
     scene.status(through(1))
     assert scene.controller.pods_ready(found)
@@ -238,7 +285,7 @@ async def test_a_deadline_is_asked_about_in_the_same_way() -> None:
 @pytest.mark.parametrize("ending", ["SuccessCriteriaMet", "FailureTarget"])
 async def test_a_job_whose_end_is_decided_misses_no_pods(ending: str) -> None:
     scene = Scene()
-    assert await told(scene, READY) == "Started"
+    assert await reported(scene, READY) == "Started"
     decided = {"ready": 0, "conditions": [{"type": ending, "status": "True"}]}
     scene.status(decided)
     scene.now += 2 * RECOVERS

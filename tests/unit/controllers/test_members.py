@@ -8,18 +8,19 @@ import msgspec
 import pytest
 
 from extender.api.core_v1 import LabelSelector
-from extender.controllers.job import JobController, JobOptions
+from extender.controllers.job import JobController
+from extender.controllers.job_context import JobOptions
 from extender.controllers.members import MANY, Members
-from extender.controllers.workload import WorkloadController
+from extender.controllers.workload import JobAccess, WorkloadController
 from extender.controllers.workload_writer import Workloads
-from extender.jobs.pod import read
+from extender.jobs.kinds.pod import read
 from extender.jobs.registry import builtin
-from extender.queueing.lifecycle import Given
-from extender.queueing.options import Options
+from extender.queueing.lifecycle import LifecycleRules
+from extender.queueing.options import AdmissionOptions
 from extender.runtime.pacer import Pacer
-from extender.state.queues import events as ev
-from extender.state.queues.records import JobObject, OwnerRef, WorkloadInfo
-from extender.state.queues.store import Queues
+from extender.state.queue import events as ev
+from extender.state.queue.records import JobObject, OwnerRef, WorkloadInfo
+from extender.state.queue.store import Queues
 from tests.makers import NAMESPACE, ManualClock
 from tests.queue_makers import admission, condition, meta, pod_set, workload
 from tests.unit.controllers.queue_server import Server
@@ -64,12 +65,12 @@ class Scene:
         self.queues, self.size = Queues(), size
         for number in range(size):
             self.put(number)
-        self.members = Members(self.queues.snapshot(), builtin(), Pacer(ManualClock()))
+        self.members = Members(self.queues.view(), builtin(), Pacer(ManualClock()))
         read(self.objects[0].raw)  # of a shape that is not known yet parts are decoded twice
 
     @property
     def objects(self) -> Sequence[JobObject]:
-        return self.queues.snapshot().unit(UNIT)
+        return self.queues.view().unit(UNIT)
 
     def put(self, number: int, **changed: Any) -> JobObject:
         """Have a pod seen as it is now."""
@@ -161,7 +162,7 @@ async def test_one_that_cannot_be_read_ends_no_more_than_the_look(
 class Controllers(Scene):
     """The group's workload has quota, and both controllers look at it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, learns: bool = False) -> None:
         super().__init__()
         self.server = Server()
         writer: Any = None
@@ -178,8 +179,11 @@ class Controllers(Scene):
             Workloads(self.queues, self.server),
             record=lambda _: None,
             clock=ManualClock(),
-            given=Given(Options()),
-            jobs=self,  # type: ignore[arg-type]
+            rules=LifecycleRules(AdmissionOptions()),
+            jobs=JobAccess(
+                self,  # type: ignore[arg-type]
+                self.jobs.learn if learns else None,
+            ),
         )
         role = self.members.of(self.objects)[0].role
         pods = pod_set(1, SIZE, name=role)
@@ -234,13 +238,11 @@ async def test_the_workload_controller_reads_the_job_before_it_decides(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A workload that goes in a rest is not decided about."""
-    scene, counted = Controllers(), Counted(monkeypatch)
-    scene.workloads.learn = scene.jobs.learn
+    scene, counted = Controllers(learns=True), Counted(monkeypatch)
     await scene.workloads.reconcile(scene.workload.key)
     assert len(counted.take()) > SIZE
 
-    again = Controllers()
-    again.workloads.learn = again.jobs.learn
+    again = Controllers(learns=True)
     decided: list[WorkloadInfo] = []
     monkeypatch.setattr(again.workloads, "_prioritized", decided.append)
     counted.in_rest = [lambda: again.queues.apply(ev.Deleted(again.workload))]

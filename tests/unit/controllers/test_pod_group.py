@@ -4,23 +4,25 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from extender.controllers.pod_group import WATCH_LAG, PodGroupController
-from extender.gang.options import Options
+from extender.gang.options import GangOptions
 from extender.gang.partial import OnPartial
 from extender.kube.errors import ApiError, UnavailableError
+from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
-from extender.state import events as ev
-from extender.state.cluster import Cluster
-from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
-from tests.makers import ManualClock, key, node, pod, pod_group, pods, tell
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
+from extender.state.cluster.store import Cluster
+from tests.makers import ManualClock, key, node, observe, pod, pod_group, pods
 
 GROUP = key("gang")
-RUNS = {"on": "n0", "phase": "Running", "ready": True, "owners": ("ns/job",)}
+RUNS: dict[str, Any] = {"on": "n0", "phase": "Running", "ready": True, "owners": ("ns/job",)}
 
 
-class Writer:
+class Writer(PodGroupWriter):
     """Keeps what is written; fails as often as scripted."""
 
     def __init__(self) -> None:
@@ -29,15 +31,18 @@ class Writer:
         self.evicted: list[str] = []
         self.errors: list[ApiError] = []
 
+    @override
     async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> None:
         self._fail()
         self.statuses.append(status)
 
+    @override
     async def set_gang_ready(
         self, pod: PodRef, *, ready: bool, reason: str, message: str, at: float
     ) -> None:
         self.ready.append((pod.name, ready, reason))
 
+    @override
     async def evict(self, pod: PodRef) -> None:
         self._fail()
         self.evicted.append(pod.name)
@@ -52,7 +57,7 @@ class Bench:
         self.cluster, self.writer, self.clock = cluster, Writer(), ManualClock()
         self.events: list[Event] = []
         self.group = pod_group(uid="u-1")
-        tell(cluster, node("n0", 100), self.group)
+        observe(cluster, node("n0", 100), self.group)
         self.start()
 
     def start(self) -> None:
@@ -62,12 +67,12 @@ class Bench:
             self.writer,
             record=self.events.append,
             clock=self.clock,
-            options=Options(schedule_timeout=60),
+            options=GangOptions(schedule_timeout=60),
             on_partial=OnPartial.EVICT,
         )
 
     async def look(self, *facts: Any) -> float | None:
-        tell(self.cluster, *facts)
+        observe(self.cluster, *facts)
         return await self.controller.reconcile(GROUP)
 
     def seen(self, *others: ConditionInfo) -> None:
@@ -75,7 +80,7 @@ class Bench:
         last = self.writer.statuses[-1]
         conditions = (*others, *reversed(last.conditions))
         self.group = replace(self.group, status=replace(last, conditions=conditions))
-        tell(self.cluster, self.group)
+        observe(self.cluster, self.group)
 
     @property
     def reasons(self) -> list[str]:
@@ -99,7 +104,7 @@ async def test_a_status_is_written_when_it_changed_and_only_then(bench: Bench) -
     assert bench.reasons == ["NotEnoughPods", "Gated"]
 
 
-async def test_a_restart_writes_and_tells_nothing_again(bench: Bench) -> None:
+async def test_a_restart_writes_no_status_and_no_event_again(bench: Bench) -> None:
     await bench.look(pods(2))
     bench.seen()
     bench.start()
@@ -108,14 +113,14 @@ async def test_a_restart_writes_and_tells_nothing_again(bench: Bench) -> None:
     assert len(bench.writer.statuses) == len(bench.events) == 1
 
 
-async def test_what_somebody_else_overwrote_is_written_again_when_the_watch_had_time(
+async def test_a_status_that_another_writer_overwrote_is_written_again_when_the_watch_had_time(
     bench: Bench,
 ) -> None:
     again = await bench.look(pods(2))
     assert again == WATCH_LAG
     bench.seen()
     bench.group = replace(bench.group, status=PodGroupStatusInfo(phase="Running"))
-    tell(bench.cluster, bench.group)
+    observe(bench.cluster, bench.group)
     await bench.look()
     assert len(bench.writer.statuses) == 1
 
@@ -127,7 +132,7 @@ async def test_what_somebody_else_overwrote_is_written_again_when_the_watch_had_
     assert len(bench.events) == 1
 
 
-async def test_what_could_not_be_written_is_told_when_it_is(bench: Bench) -> None:
+async def test_a_status_that_could_not_be_written_gets_its_event_when_it_is(bench: Bench) -> None:
     bench.writer.errors = [UnavailableError("down")]
     with pytest.raises(UnavailableError):
         await bench.look(pods(2))
@@ -166,7 +171,7 @@ async def test_an_event_is_about_the_group(bench: Bench) -> None:
     assert (event.note, event.warning) == ("2 of the 3 pods that it needs exist", False)
 
 
-async def test_mixed_priorities_are_told_once_and_known_again_after_a_restart(
+async def test_mixed_priorities_get_one_event_and_are_known_again_after_a_restart(
     bench: Bench,
 ) -> None:
     mixed = [*pods(2), pod("gang-2", group="gang", priority=5)]
@@ -191,7 +196,7 @@ async def test_the_same_reason_later_is_another_occasion(bench: Bench) -> None:
     assert first != second
 
 
-async def test_members_are_told_that_their_gang_is_ready(bench: Bench) -> None:
+async def test_members_get_the_condition_that_their_gang_is_ready(bench: Bench) -> None:
     await bench.look(pods(3, readiness_gate=True, **RUNS))
 
     assert bench.writer.ready == [(f"gang-{n}", True, "GangReady") for n in range(3)]
@@ -208,6 +213,7 @@ async def test_a_refused_eviction_does_not_keep_the_others_and_is_tried_again(
     assert status.phase == "Scheduling"
 
     class Once(Writer):
+        @override
         async def evict(self, pod: PodRef) -> None:
             if pod.name == "gang-0" and not self.evicted:
                 raise UnavailableError("a disruption budget", status=429)

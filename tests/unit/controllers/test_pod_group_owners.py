@@ -8,15 +8,15 @@ import msgspec
 import pytest
 
 from extender.api.core_v1 import LabelSelector
-from extender.controllers.job import JobController, JobOptions
+from extender.controllers.job import JobController
+from extender.controllers.job_context import JobOptions
 from extender.controllers.workload_writer import Workloads
 from extender.jobs.registry import builtin
 from extender.kube.recorder import Event
-from extender.queueing.lifecycle import OWNER_NOT_FOUND
 from extender.runtime.pacer import Pacer
-from extender.state.queues import events as ev
-from extender.state.queues.records import JobObject, OwnerRef, WorkloadInfo
-from extender.state.queues.store import Queues
+from extender.state.queue import events as ev
+from extender.state.queue.records import JobObject, OwnerRef, WorkloadInfo
+from extender.state.queue.store import Queues
 from tests.makers import NAMESPACE, ManualClock
 from tests.queue_makers import admission, condition, flavor, meta, pod_set, workload
 from tests.unit.controllers.queue_server import Server
@@ -129,7 +129,7 @@ async def test_a_pod_that_succeeds_and_is_deleted_ends_the_group_with_the_others
     await scene.look()
     end = scene.stored.condition("Finished")
     assert end is not None
-    assert end.reason == "Succeeded" != OWNER_NOT_FOUND
+    assert end.reason == "Succeeded"
 
 
 async def test_a_group_of_very_many_is_decoded_with_rests(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,26 +1,32 @@
-"""What the owner of a ClusterQueue is told besides its status."""
+"""What the owner of a ClusterQueue learns besides its status."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from typing_extensions import override
 
-from extender.api.wellknown import IN_USE_FINALIZER, REQUIRE_ROOM_ANNOTATION
+from extender.api.wellknown import IN_USE_FINALIZER, RELEASE_QUOTA, REQUIRE_ROOM_ANNOTATION
 from extender.controllers.queue_status import QueueStatusController
-from extender.jobs.names import RELEASE_QUOTA
+from extender.kube.queues import QueueWriter
 from extender.kube.recorder import Event
-from extender.state.queues import events as ev
-from extender.state.queues.records import Meta
-from extender.state.queues.store import Queues
+from extender.state.queue import events as ev
+from extender.state.queue.records import Meta
+from extender.state.queue.store import Queues
 from tests.makers import ManualClock
 from tests.queue_makers import cluster_queue, flavor, meta
 
 
-class Writer:
+class Writer(QueueWriter):
+    def __init__(self) -> None:
+        pass
+
+    @override
     async def write_status(self, plural: str, meta: Meta, status: dict[str, Any]) -> None:
         pass
 
+    @override
     async def set_finalizers(self, plural: str, meta: Meta, finalizers: Sequence[str]) -> None:
         raise AssertionError(plural, meta, finalizers)
 
@@ -48,7 +54,7 @@ class Scene:
     async def look(self) -> None:
         await self.controller.reconcile(("clusterqueues", "cq"))
 
-    def told(self) -> list[str]:
+    def reported(self) -> list[str]:
         """Return the Events, which are all warnings about the ClusterQueue."""
         assert {(e.about.kind, e.about.name, e.reason, e.warning) for e in self.events} <= {
             ("ClusterQueue", "cq", "Misconfigured", True)
@@ -57,21 +63,22 @@ class Scene:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (["true", " False", None], []),
         (["yes", "yes", "Yes "], ["yes"]),
         (["yes", "no", "true", "no"], ["yes", "no", "no"]),
     ],
 )
-async def test_a_word_that_cannot_be_read_is_told_once(
-    words: list[str | None], told: list[str]
+async def test_an_unreadable_setting_gets_one_event(
+    words: list[str | None], reported: list[str]
 ) -> None:
     scene = Scene()
     for said in words:
         await scene.say({} if said is None else {REQUIRE_ROOM_ANNOTATION: said})
-    assert scene.told() == [
-        f"{REQUIRE_ROOM_ANNOTATION}={said} is ignored: it is to be true or false" for said in told
+    assert scene.reported() == [
+        f"{REQUIRE_ROOM_ANNOTATION}={said} is ignored: it is to be true or false"
+        for said in reported
     ]
 
 
@@ -84,21 +91,21 @@ async def test_a_word_that_cannot_be_read_is_told_once(
         (BLOCK, "True", "true or false"),
     ],
 )
-async def test_its_owner_is_told_what_each_setting_is_to_be(
-    name: str, said: str, wanted: str
-) -> None:
+async def test_the_event_says_what_each_setting_is_to_be(name: str, said: str, wanted: str) -> None:
     scene = Scene()
     with capture_logs() as logs:
         for _ in range(2):
             await scene.say({name: said})
-    assert scene.told() == [f"{name}={said} is ignored: it is to be {wanted}"]
-    assert [(each["cluster_queue"], each["settings"]) for each in logs] == [("cq", *scene.told())]
+    assert scene.reported() == [f"{name}={said} is ignored: it is to be {wanted}"]
+    assert [(each["cluster_queue"], each["settings"]) for each in logs] == [
+        ("cq", *scene.reported())
+    ]
 
 
-async def test_all_that_cannot_be_read_is_told_together() -> None:
+async def test_all_unreadable_settings_are_in_one_event() -> None:
     scene = Scene()
     await scene.say({RELEASE_QUOTA: "never", REQUIRE_ROOM_ANNOTATION: "yes", LATE: "9" * 5000})
-    [note] = scene.told()
+    [note] = scene.reported()
     assert [each.partition(" ")[0] for each in note.split("; ")] == [
         f"{LATE}={'9' * 40}",
         f"{REQUIRE_ROOM_ANNOTATION}=yes",
@@ -106,18 +113,18 @@ async def test_all_that_cannot_be_read_is_told_together() -> None:
     ]
 
 
-async def test_an_override_that_cannot_be_read_is_told() -> None:
+async def test_an_unreadable_override_gets_an_event() -> None:
     scene = Scene()
     await scene.say({JOB_OVERRIDES: "pods-ready-timeout<=2h, release"})
-    [note] = scene.told()
+    [note] = scene.reported()
     assert note.startswith(f"{JOB_OVERRIDES}: release is ignored: it is to begin with one of ")
 
 
-async def test_a_queue_that_is_made_anew_is_told_anew() -> None:
+async def test_a_queue_that_is_made_anew_gets_a_new_event() -> None:
     scene = Scene()
     await scene.say({RELEASE_QUOTA: "never"})
     scene.queues.apply(ev.Deleted(cluster_queue(meta=meta("cq"))))
     await scene.look()
     await scene.say({RELEASE_QUOTA: "never"}, uid="another")
-    assert len(scene.told()) == 2
+    assert len(scene.reported()) == 2
     assert scene.events[1].about.uid == "another"

@@ -9,24 +9,31 @@ from extender.controllers.workload import (
     ASK_AGAIN,
     ASK_FOREIGN_AGAIN,
     FAULT_AGAIN,
+    JobAccess,
     WorkloadController,
 )
 from extender.controllers.workload_writer import Workloads
 from extender.kube.errors import UnavailableError
 from extender.kube.recorder import Event
-from extender.queueing.lifecycle import Given
-from extender.queueing.options import Options, PodsReady
+from extender.queueing.lifecycle import LifecycleRules
+from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.runtime.faults import FAULTS
-from extender.state.queues import events as ev
-from extender.state.queues.records import (
+from extender.state.queue import events as ev
+from extender.state.queue.records import (
     JobObject,
     OwnerRef,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
-from extender.state.queues.store import Queues
+from extender.state.queue.store import Queues
 from tests.makers import NAMESPACE, ManualClock, key
-from tests.queue_makers import admission, condition, meta, workload
+from tests.queue_makers import (
+    admission,
+    condition,
+    meta,
+    validate_queues,
+    workload,
+)
 from tests.unit.controllers.queue_server import Server
 
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
@@ -53,10 +60,12 @@ class Scene:
             Workloads(self.queues, self.server),
             record=self.events.append,
             clock=ManualClock(),
-            given=Given(
-                Options(pods_ready=PodsReady(enabled=False), kinds=frozenset({"batch/Job"}))
+            rules=LifecycleRules(
+                AdmissionOptions(
+                    pods_ready=PodsReady(enabled=False), kinds=frozenset({"batch/Job"})
+                )
             ),
-            jobs=self,
+            jobs=JobAccess(self),
         )
         self.apply_job(job())
         self.add()
@@ -116,7 +125,7 @@ class Scene:
 def scene() -> Iterator[Scene]:
     scene = Scene()
     yield scene
-    scene.queues.validate()
+    validate_queues(scene.queues)
 
 
 async def test_a_job_that_is_seen_is_not_asked_for(scene: Scene) -> None:
@@ -140,16 +149,16 @@ async def test_a_job_that_lost_its_label_keeps_its_quota_while_it_is_there(scene
     scene.there["job"] = unlabelled = replace(job(queue=""))
     assert await scene.look() == ASK_AGAIN
     assert scene.ended == ""
-    assert scene.queues.snapshot().job_of("job", "ns") == unlabelled
+    assert scene.queues.view().job_of("job", "ns") == unlabelled
 
     ran = scene.there["job"] = job(queue="")
     assert await scene.look() == ASK_AGAIN
-    assert scene.queues.snapshot().job_of("job", "ns") == ran
+    assert scene.queues.view().job_of("job", "ns") == ran
 
     del scene.there["job"]
     await scene.look()
     assert scene.ended == "OwnerNotFound"
-    assert scene.queues.snapshot().job_of("job", "ns") is None
+    assert scene.queues.view().job_of("job", "ns") is None
 
 
 async def test_a_job_that_is_queued_again_is_not_asked_for_any_more(scene: Scene) -> None:
@@ -168,7 +177,7 @@ async def test_a_namesake_is_not_the_job(scene: Scene) -> None:
     assert scene.ended == "OwnerNotFound"
 
 
-async def test_nothing_ends_while_nobody_can_be_asked(scene: Scene) -> None:
+async def test_nothing_ends_while_the_api_server_is_away(scene: Scene) -> None:
     scene.queues.apply(ev.JobDeleted(scene.there.pop("job")))
     scene.down = True
     with pytest.raises(UnavailableError):
@@ -205,8 +214,8 @@ async def test_a_workload_that_cannot_be_decided_about_harms_itself_alone(
     assert FAULTS.counts["workload"] == before + 1
 
 
-async def test_what_cannot_be_read_or_does_not_count_is_told_once(scene: Scene) -> None:
-    found = scene.queues.snapshot().workloads[key("w")]
+async def test_settings_that_are_unreadable_or_ignored_are_reported_once(scene: Scene) -> None:
+    found = scene.queues.view().workloads[key("w")]
 
     def say(value: str, version: int) -> None:
         labels = {"scheduling.x-k8s.io/pods-ready-timeout": value}
@@ -216,11 +225,11 @@ async def test_what_cannot_be_read_or_does_not_count_is_told_once(scene: Scene) 
     for version, value in enumerate(("soon", "soon", "7", "later", "9h", "9h"), start=1):
         say(value, version)
         await scene.look()
-    told = [
+    reported = [
         (each.reason, each.warning, each.note.partition(" ")[0].rpartition("=")[2])
         for each in scene.events
     ]
-    assert told == [
+    assert reported == [
         ("Invalid", True, "soon"),
         ("Invalid", True, "later"),
         ("OverrideLimited", True, "9h"),
@@ -263,7 +272,7 @@ async def test_it_gives_its_quota_back_when_its_owner_is_gone(scene: Scene) -> N
     scene.add("cluster", kind="RayCluster")
     await scene.look()
     assert scene.ended == "OwnerNotFound"
-    assert scene.queues.snapshot().admission(key("w")) is None
+    assert scene.queues.view().admission(key("w")) is None
     assert scene.stored.meta.finalizers == ()
 
 

@@ -1,23 +1,25 @@
-"""A view of what `Admissions` has, and workloads with quota."""
+"""Facts about what `Admissions` has, and workloads with quota."""
 
-from extender.explain.view import View, Why
+from extender.explain.facts import Facts, Why
 from extender.queueing.quota import QuotaTree
+from extender.queueing.room import AdmissionRules
 from extender.room.nodes import NodeRoom
-from extender.state.cluster import Cluster
-from extender.state.queues.records import WorkloadInfo
+from extender.state.cluster.store import Cluster
+from extender.state.queue.records import WorkloadInfo
 from tests.queue_makers import Admissions, admission, condition, workload
 
 
-def view(queues: Admissions, *, why: Why = lambda _: None, cluster: Cluster | None = None) -> View:
-    return View(
-        queues.snapshot,
+def facts(
+    queues: Admissions, *, why: Why = lambda _: None, cluster: Cluster | None = None
+) -> Facts:
+    return Facts(
+        queues.view,
         queues.pending,
-        QuotaTree(queues.snapshot),
-        queues.options,
-        (cluster or Cluster()).snapshot(),
+        QuotaTree(queues.view),
+        AdmissionRules(queues.options, NodeRoom(queues.view, (cluster or Cluster()).view())),
+        (cluster or Cluster()).view(),
         queues.now,
         why,
-        NodeRoom(queues.snapshot, (cluster or Cluster()).snapshot()),
     )
 
 

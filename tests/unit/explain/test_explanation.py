@@ -7,14 +7,12 @@ import pytest
 from extender.api.visibility_v1beta2 import Explanation
 from extender.explain.explanation import explain, look_at_nodes
 from extender.explain.text import text
-from extender.queueing.options import Options
-from extender.room.packing import Packing
-from extender.state import events as cluster_events
-from extender.state.cluster import Cluster
-from extender.state.nodes import NodeInfo
-from extender.state.pod_groups import PodGroupInfo, PodGroupStatusInfo
-from extender.state.pods import PodInfo
-from extender.state.queues.records import OwnerRef
+from extender.fit.room_left import RoomLeft
+from extender.queueing.options import AdmissionOptions
+from extender.state.cluster import events as cluster_events
+from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodGroupStatusInfo, PodInfo
+from extender.state.cluster.store import Cluster
+from extender.state.queue.records import OwnerRef
 from tests.makers import cluster_of, key, node, nodes, shape
 from tests.queue_makers import (
     Admissions,
@@ -29,19 +27,19 @@ from tests.queue_makers import (
     quota,
     workload,
 )
-from tests.unit.explain.scene import holding, view
+from tests.unit.explain.scene import facts, holding
 
 OWNER = OwnerRef("batch/v1", "Job", "train", "job-uid")
 
 
-def told(queues: Admissions, name: str, **more: object) -> Explanation:
-    found = explain(key(name), view(queues, **more))  # type: ignore[arg-type]
+def reported(queues: Admissions, name: str, **more: object) -> Explanation:
+    found = explain(key(name), facts(queues, **more))  # type: ignore[arg-type]
     assert found is not None
     return found
 
 
 def test_nothing_of_what_is_not_there() -> None:
-    assert explain("ns/none", view(Admissions())) is None
+    assert explain("ns/none", facts(Admissions())) is None
 
 
 def test_what_a_workload_waits_for() -> None:
@@ -66,7 +64,7 @@ def test_what_a_workload_waits_for() -> None:
         workload("waits", pods, owners=(OWNER,), priority_class=("g", "k", "low")),
     )
 
-    found = told(queues, "waits")
+    found = reported(queues, "waits")
 
     assert (found.state, found.reason) == ("Pending", "WaitingForQuota")
     assert [(each.kind, each.name, each.controller) for each in found.owners] == [
@@ -90,13 +88,13 @@ def test_what_a_workload_waits_for() -> None:
     assert (asked.count, asked.each["memory"], asked.total["cpu"]) == (3, "100Mi", "3")
 
 
-def test_who_is_to_go_is_told_of_one_that_may_preempt() -> None:
+def test_the_explanation_names_the_victims_of_a_workload_that_may_preempt() -> None:
     queues = Admissions(
         cluster_queue(cpu=2, preemption={"within_cluster_queue": "LowerPriority"}), local_queue()
     )
     queues.put(holding("low", 2), workload("high", 2, priority=1))
 
-    found = told(queues, "high")
+    found = reported(queues, "high")
 
     assert "preemption of 1 workload" in found.message
     assert [each.name for each in found.waiting_for[0].holders] == ["low"]
@@ -132,7 +130,7 @@ def test_where_an_admitted_workload_runs() -> None:
             )
         )
 
-    found = told(queues, "runs", cluster=cluster)
+    found = reported(queues, "runs", cluster=cluster)
 
     assert (found.state, found.nodes) == ("Admitted", {"node-0": 1, "node-1": 1})
     assert found.pod_group is not None
@@ -164,14 +162,14 @@ def _group(status: PodGroupStatusInfo) -> PodGroupInfo:
         ),
     ],
 )
-def test_states(
+def test_each_state_of_a_workload_is_explained(
     conditions: tuple[str, ...], more: dict[str, object], state: str, reason: str
 ) -> None:
     queues = Admissions(cluster_queue(), local_queue())
     fields = {"admission": admission(workload("w")), **more}
     queues.put(workload("w", conditions=tuple(map(condition, conditions)), **fields))  # type: ignore[arg-type]
 
-    found = told(queues, "w")
+    found = reported(queues, "w")
 
     assert (found.state, found.reason) == (state, reason)
 
@@ -188,7 +186,7 @@ def test_the_text() -> None:
         ),
     )
 
-    said = text(told(queues, "waits"), datetime.fromtimestamp(1000 + 3725, UTC))
+    said = text(reported(queues, "waits"), datetime.fromtimestamp(1000 + 3725, UTC))
 
     assert (
         said
@@ -222,9 +220,11 @@ Conditions
 
 
 def test_quota_is_there_and_room_is_not() -> None:
-    queues = Admissions(cluster_queue("cq", 10), local_queue(), options=Options(require_room=True))
+    queues = Admissions(
+        cluster_queue("cq", 10), local_queue(), options=AdmissionOptions(require_room=True)
+    )
     queues.put(workload("w", pod_set(1, 4)))
-    found = told(queues, "w", cluster=cluster_of(node("n", 3)))
+    found = reported(queues, "w", cluster=cluster_of(node("n", 3)))
     assert (found.reason, found.message) == (
         "WaitingForRoom",
         "quota yes; room for 3 of 4: 1 cpu short on 1 node",
@@ -234,20 +234,20 @@ def test_quota_is_there_and_room_is_not() -> None:
 
 def test_what_is_asked_of_the_nodes_is_asked_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once it was asked the explanation looks at no node, however many kinds of pods there are."""
-    looks, free = [0], Packing._free
+    looks, free = [0], RoomLeft.on
 
-    def looked(self: Packing, node: NodeInfo) -> dict[str, int]:
+    def looked(self: RoomLeft, node: NodeInfo) -> dict[str, int]:
         looks[-1] += 1
         return free(self, node)
 
     cluster = cluster_of(nodes(*[2] * 3000))
     queues = Admissions(
-        cluster_queue("cq", 90_000), local_queue(), options=Options(require_room=True)
+        cluster_queue("cq", 90_000), local_queue(), options=AdmissionOptions(require_room=True)
     )
     sets = [pod_set(shape(cpu), 2500, name=f"s{cpu}") for cpu in (1, 2, 3, 4)]
     queues.put(workload("w", tuple(sets)))
-    seen = view(queues, cluster=cluster)
-    monkeypatch.setattr(Packing, "_free", looked)
+    seen = facts(queues, cluster=cluster)
+    monkeypatch.setattr(RoomLeft, "on", looked)
     looks.extend(0 for _ in look_at_nodes(key("w"), seen))
     whole, most = sum(looks), max(looks)
     found = explain(key("w"), seen)

@@ -1,11 +1,11 @@
-"""Who waits in a queue, with which reason and for whose quota."""
+"""Which workloads wait in a queue, with which reason and for whose quota."""
 
 import pytest
 
 from extender.api.visibility_v1beta2 import PendingWorkloadsSummary, WaitingFor
 from extender.explain import summary
 from extender.explain.explanation import explain
-from extender.queueing.options import Options, PodsReady
+from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.steps import Steps, at_once
 from tests.makers import key
 from tests.queue_makers import (
@@ -17,18 +17,18 @@ from tests.queue_makers import (
     quota,
     workload,
 )
-from tests.unit.explain.scene import holding, view
+from tests.unit.explain.scene import facts, holding
 
-WHOLE = summary.Page()
+WHOLE = summary.PageRequest()
 
 
 def plain(cpu: object = 4, **more: object) -> Admissions:
     return Admissions(cluster_queue(cpu=cpu, **more), local_queue())  # type: ignore[arg-type]
 
 
-def told(queues: Admissions, name: str = "cq", **how: object) -> PendingWorkloadsSummary:
-    page = summary.Page(**how)  # type: ignore[arg-type]
-    found = at_once(summary.of_cluster_queue(name, lambda: view(queues), page))
+def reported(queues: Admissions, name: str = "cq", **how: object) -> PendingWorkloadsSummary:
+    page = summary.PageRequest(**how)  # type: ignore[arg-type]
+    found = at_once(summary.of_cluster_queue(name, lambda: facts(queues), page))
     assert found is not None
     return found
 
@@ -60,13 +60,13 @@ def test_places_in_both_queues_and_a_part_of_them() -> None:
 
     places = [
         (each.metadata.name, each.position_in_cluster_queue, each.position_in_local_queue)
-        for each in told(queues).items
+        for each in reported(queues).items
     ]
 
     assert places == [("first", 0, 0), ("a", 1, 0), ("b", 2, 1), ("c", 3, 1), ("d", 4, 2)]
-    assert names(told(queues, offset=1, limit=2)) == ["a", "b"]
-    assert names(told(queues, limit=0)) == []
-    mine = at_once(summary.of_local_queue("ns/y", lambda: view(queues), summary.Page(1)))
+    assert names(reported(queues, offset=1, limit=2)) == ["a", "b"]
+    assert names(reported(queues, limit=0)) == []
+    mine = at_once(summary.of_local_queue("ns/y", lambda: facts(queues), summary.PageRequest(1)))
     assert mine is not None
     assert names(mine) == ["b", "d"]
 
@@ -74,16 +74,16 @@ def test_places_in_both_queues_and_a_part_of_them() -> None:
 def test_queues_that_are_not_there() -> None:
     queues = plain()
 
-    assert at_once(summary.of_cluster_queue("other", lambda: view(queues), WHOLE)) is None
-    assert at_once(summary.of_local_queue("ns/other", lambda: view(queues), WHOLE)) is None
+    assert at_once(summary.of_cluster_queue("other", lambda: facts(queues), WHOLE)) is None
+    assert at_once(summary.of_local_queue("ns/other", lambda: facts(queues), WHOLE)) is None
 
 
-def test_what_is_missing_and_who_has_the_most_of_it() -> None:
+def test_what_is_missing_and_which_workloads_have_the_most_of_it() -> None:
     queues = plain(6)
     queues.put(holding("small", 1), holding("large", 3), holding("same", 1, priority=5))
     queues.put(workload("waits", 3))
 
-    [item] = told(queues).items
+    [item] = reported(queues).items
 
     assert item.reason == "WaitingForQuota"
     assert item.message.endswith(
@@ -105,7 +105,7 @@ def test_only_the_largest_holders_are_named() -> None:
     queues = plain(8)
     queues.put(*(holding(f"h{number}", 1) for number in range(8)), workload("waits", 1))
 
-    [lack] = told(queues).items[0].waiting_for
+    [lack] = reported(queues).items[0].waiting_for
 
     assert [name for name, _ in held_by(lack)] == ["h0", "h1", "h2", "h3", "h4"]
     assert lack.more_holders == 3
@@ -118,7 +118,7 @@ def test_only_the_largest_holders_are_named() -> None:
         pytest.param(quota(2, borrow=0), [], id="its own limit keeps it back"),
     ],
 )
-def test_who_has_it_in_a_cohort(mine: object, holders: list[str]) -> None:
+def test_which_workloads_of_a_cohort_have_the_quota(mine: object, holders: list[str]) -> None:
     queues = Admissions(
         cluster_queue("x", mine, "all"),  # type: ignore[arg-type]
         cluster_queue("y", 4, "all"),
@@ -130,7 +130,7 @@ def test_who_has_it_in_a_cohort(mine: object, holders: list[str]) -> None:
         queues.put(holding("own", 1, "x"), workload("waits", 2, "x"))
         holders = ["own"]
 
-    [item] = told(queues, "x").items
+    [item] = reported(queues, "x").items
 
     assert [name for name, _ in held_by(item.waiting_for[0])] == holders
 
@@ -138,15 +138,15 @@ def test_who_has_it_in_a_cohort(mine: object, holders: list[str]) -> None:
 def test_what_the_last_cycle_said_goes_first_while_there_is_no_quota() -> None:
     queues = plain(1)
     queues.put(holding("has", 1), workload("waits", 1))
-    said = view(queues, why=lambda key: ("Told", f"of {key}"))
+    said = facts(queues, why=lambda key: ("Reported", f"of {key}"))
 
     found = at_once(summary.of_cluster_queue("cq", lambda: said, WHOLE))
-    queues.drop(queues.snapshot.workloads["ns/has"])
-    told_so = view(queues, why=lambda _: ("Told", "before"))
-    free = at_once(summary.of_cluster_queue("cq", lambda: told_so, WHOLE))
+    queues.drop(queues.view.workloads["ns/has"])
+    reported_so = facts(queues, why=lambda _: ("Reported", "before"))
+    free = at_once(summary.of_cluster_queue("cq", lambda: reported_so, WHOLE))
 
     assert found is not None
-    assert (found.items[0].reason, found.items[0].message) == ("Told", "of ns/waits")
+    assert (found.items[0].reason, found.items[0].message) == ("Reported", "of ns/waits")
     assert held_by(found.items[0].waiting_for[0]) == [("has", "1")]
     assert free is not None
     assert (free.items[0].reason, free.items[0].waiting_for) == ("PendingEvaluation", [])
@@ -156,7 +156,7 @@ def test_behind_the_head_of_a_strict_queue() -> None:
     queues = plain(2, strategy="StrictFIFO")
     queues.put(holding("has", 1), workload("head", 2), workload("next", 1))
 
-    head, after = told(queues).items
+    head, after = reported(queues).items
 
     assert [name for name, _ in held_by(head.waiting_for[0])] == ["has"]
     assert after.reason == "WaitingForQuota"
@@ -170,20 +170,20 @@ def test_reasons_that_are_no_lack_of_quota() -> None:
         workload("huge", pod_set(5)),
     )
 
-    found = {each.metadata.name: each for each in told(queues).items}
+    found = {each.metadata.name: each for each in reported(queues).items}
 
     assert (found["late"].reason, found["late"].waiting_for) == ("OnHold", [])
     assert "PodsReadyTimeout" in found["late"].message
     assert found["huge"].reason == "ExceedsMaxQuota"
 
 
-def test_who_waits_for_the_pods_of_others() -> None:
-    options = Options(pods_ready=PodsReady(block_admission=True))
+def test_a_workload_that_waits_for_the_pods_of_others() -> None:
+    options = AdmissionOptions(pods_ready=PodsReady(block_admission=True))
     queues = Admissions(cluster_queue(), local_queue(), options=options)
     queues.put(holding("has", 1), workload("waits", 1))
 
-    [waits] = told(queues).items
-    explained = explain(key("waits"), view(queues))
+    [waits] = reported(queues).items
+    explained = explain(key("waits"), facts(queues))
 
     assert waits.reason == "WaitingForPodsReady"
     assert "the pods of 1 admitted workload" in waits.message
@@ -195,7 +195,7 @@ def test_a_queue_that_can_admit_nothing() -> None:
     queues = plain(cohort="all", admission_checks=("check",))
     queues.put(workload("waits", 1))
 
-    [item] = told(queues).items
+    [item] = reported(queues).items
 
     assert (item.reason, item.waiting_for) == ("Suspended", [])
     assert "check" in item.message
@@ -204,14 +204,14 @@ def test_a_queue_that_can_admit_nothing() -> None:
 def test_a_long_queue_is_gone_through_in_small_steps() -> None:
     queues = Admissions(cluster_queue(cpu=0), local_queue("x", "cq"), local_queue("y", "cq"))
     queues.put(*(workload(f"w{n:05}", 1, "xy"[n % 2], created=n) for n in range(6000)))
-    seen = view(queues)
-    whole = at_once(summary.of_local_queue("ns/y", lambda: seen, summary.Page(2000, 50)))
+    seen = facts(queues)
+    whole = at_once(summary.of_local_queue("ns/y", lambda: seen, summary.PageRequest(2000, 50)))
     assert whole is not None
     assert names(whole) == [f"w{n:05}" for n in range(4001, 4101, 2)]
     assert whole.items[0].position_in_cluster_queue == 4001
     assert whole.items[0].position_in_local_queue == 2000
 
-    steps = summary.of_local_queue("ns/y", lambda: seen, summary.Page(2000, 50))
+    steps = summary.of_local_queue("ns/y", lambda: seen, summary.PageRequest(2000, 50))
     count = sum(1 for _ in steps)
     # Runs to sort, strides up to the end of the page, and one for each workload shown.
     assert count >= 6000 / 2048 + 4100 / 256 + 50
@@ -220,16 +220,16 @@ def test_a_long_queue_is_gone_through_in_small_steps() -> None:
 def test_a_page_has_no_more_than_the_largest() -> None:
     queues = plain(0)
     queues.put(*(workload(f"w{n:04}", 1) for n in range(1100)))
-    assert len(told(queues, limit=100_000).items) == summary.LARGEST_LIMIT == 1000
-    assert len(told(queues, offset=1000).items) == 100
+    assert len(reported(queues, limit=100_000).items) == summary.LARGEST_LIMIT == 1000
+    assert len(reported(queues, offset=1000).items) == 100
 
 
-def test_who_leaves_while_a_page_is_made_is_left_out() -> None:
+def test_a_workload_that_leaves_while_a_page_is_made_is_left_out() -> None:
     queues = plain(0)
     queues.put(*(workload(name, 1) for name in "abc"))
-    whole = told(queues)
-    steps = summary.of_cluster_queue("cq", lambda: view(queues), WHOLE)
+    whole = reported(queues)
+    steps = summary.of_cluster_queue("cq", lambda: facts(queues), WHOLE)
     next(steps)
     assert steps.send(True) is None  # the places are known
-    queues.drop(queues.snapshot.workloads[key("b")])
+    queues.drop(queues.view.workloads[key("b")])
     assert names(finished(steps) or whole) == ["a", "c"]

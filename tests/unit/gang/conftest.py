@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from extender.state.cluster import Cluster
+from extender.state.cluster.store import Cluster
 
 
 @pytest.fixture

@@ -1,18 +1,20 @@
-"""PodGroups with absurd numbers: a clear refusal, and nobody else is held up."""
+"""PodGroups with absurd numbers: a clear refusal, and no other group is held up."""
 
 import json
 from typing import Any
 
 import pytest
 
-from extender.api.wellknown import GROUP_X, Reason
-from extender.gang import pending, pre_filter
+from extender.api.reasons import Reason
+from extender.api.wellknown import GROUP_X
+from extender.gang import pending
 from extender.gang.min_resources import MOST
-from extender.gang.options import Options
-from extender.gang.verdicts import Place, Refuse
+from extender.gang.options import GangOptions
+from extender.gang.verdicts import OneNode, Refuse
 from extender.kube.decode import DecodeError, Decoder
-from extender.state.pod_groups import PodGroupInfo
-from tests.makers import cluster_of, key, nodes, pod_group, pods, tell
+from extender.state.cluster.records import PodGroupInfo
+from tests.makers import cluster_of, key, nodes, observe, pod_group, pods
+from tests.unit.gang import filtered
 
 
 def decoded(**spec: Any) -> PodGroupInfo:
@@ -45,24 +47,24 @@ def test_it_is_refused_clearly_and_others_start(
     spec: dict[str, Any], reason: Reason, text: str
 ) -> None:
     cluster = cluster_of(nodes(2, 2), decoded(**spec), pods(2, 1))
-    snapshot = cluster.snapshot()
-    member, *_ = snapshot.members(key("gang"))
-    found = pre_filter.decide(member, key("gang"), ["n0", "n1"], snapshot=snapshot, denied=None)
+    view = cluster.view()
+    member, *_ = view.members(key("gang"))
+    found = filtered.decide(member, key("gang"), ["n0", "n1"], view=view, denied=None)
     assert isinstance(found, Refuse)
     assert (found.reason, found.message) == (reason, f"gang ns/gang: {text}")
-    told = pending.decide(key("gang"), snapshot=snapshot, options=Options())
-    assert told.reason is reason
-    assert text in told.message
+    reported = pending.decide(key("gang"), view=view, options=GangOptions())
+    assert reported.reason is reason
+    assert text in reported.message
 
-    tell(cluster, pod_group("other", 2), pods(2, 1, group="other"))
-    other, *_ = snapshot.members(key("other"))
-    answer = pre_filter.decide(other, key("other"), ["n0", "n1"], snapshot=snapshot, denied=None)
-    assert isinstance(answer, Place)
+    observe(cluster, pod_group("other", 2), pods(2, 1, group="other"))
+    other, *_ = view.members(key("other"))
+    answer = filtered.decide(other, key("other"), ["n0", "n1"], view=view, denied=None)
+    assert isinstance(answer, OneNode)
 
 
 @pytest.mark.parametrize("seconds", [2**31, 2**62, -5, 0])
 def test_a_time_out_is_bounded_by_the_settings(seconds: int) -> None:
-    group, options = decoded(scheduleTimeoutSeconds=seconds), Options()
+    group, options = decoded(scheduleTimeoutSeconds=seconds), GangOptions()
     wanted = options.schedule_timeout if seconds <= 0 else options.max_schedule_timeout
     assert options.timeout(group.schedule_timeout) == wanted
 

@@ -1,4 +1,4 @@
-"""Who has a claim to room after a long wait, and to which."""
+"""Which group has a claim to room after a long wait, and to which room."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from extender.gang.aging import Memory, decide, deciding, waits_since
-from extender.gang.options import Options
-from extender.state import events as ev
-from extender.state.claims import Claim
-from extender.state.cluster import Cluster
-from extender.state.nodes import NodeInfo
+from extender.gang.aging import Memory, deciding, waits_since
+from extender.gang.options import GangOptions
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import NodeInfo
+from extender.state.cluster.reservations import Claim
+from extender.state.cluster.store import Cluster
 from extender.steps import at_once
-from tests.makers import cluster_of, key, node, nodes, pod, pod_group, pods, shape, taint, tell
+from tests.at_once import due_claims
+from tests.makers import cluster_of, key, node, nodes, observe, pod, pod_group, pods, shape, taint
 
-OPTIONS = Options(aging=100.0, claims_per_namespace=20, claim_nodes_percentage=100)
+OPTIONS = GangOptions(aging=100.0, claims_per_namespace=20, claim_nodes_percentage=100)
 NOW = 1000.0
 
 
@@ -25,24 +26,26 @@ def group(
     return [pod_group(name, size, created=created), *pods(size, cpu, group=name, **fields)]
 
 
-def claims(*there: Any, now: float = NOW, options: Options = OPTIONS) -> dict[str, dict[str, int]]:
+def claims(
+    *there: Any, now: float = NOW, options: GangOptions = OPTIONS
+) -> dict[str, dict[str, int]]:
     """Return the CPUs that are claimed, by group and node."""
-    return cpus(decide(snapshot=cluster_of(there).snapshot(), now=now, options=options))
+    return cpus(due_claims(view=cluster_of(there).view(), now=now, options=options))
 
 
 def cpus(found: Sequence[Claim]) -> dict[str, dict[str, int]]:
     """Return claims that have a place."""
     return {
-        claim.group.removeprefix("ns/"): {
-            name: amounts["cpu"] // 1000 for name, amounts in claim.rooms.items()
+        claim.owner.removeprefix("ns/"): {
+            name: amounts["cpu"] // 1000 for name, amounts in claim.amounts.items()
         }
         for claim in found
-        if claim.rooms
+        if claim.amounts
     }
 
 
 def full(*there: NodeInfo) -> list[Any]:
-    """Return nodes with room for nobody, all equally busy."""
+    """Return nodes without room, all equally busy."""
     return [*there, *(pod(f"on-{each.name}", 4, on=each.name) for each in there)]
 
 
@@ -50,9 +53,9 @@ BUSY = [*nodes(4, 4, 4), pod("x", 3, on="n0"), pod("y", 1, on="n1"), pod("z", 2,
 
 WANT: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
     "the nodes that have least to give up": ([BUSY, group()], {"gang": {"n1": 4, "n2": 4}}),
-    "nobody is there": (BUSY, {}),
-    "who is young has none": ([BUSY, group(created=901.0)], {}),
-    "who has just come of age has one": (
+    "there is no group": (BUSY, {}),
+    "a young group has none": ([BUSY, group(created=901.0)], {}),
+    "a group that has just come of age has one": (
         [BUSY, group(created=900.0)],
         {"gang": {"n1": 4, "n2": 4}},
     ),
@@ -80,8 +83,8 @@ WANT: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
         [BUSY, group()[:2], pod("gang-1", 1, group="gang", on="n2")],
         {"gang": {"n1": 4}},
     ),
-    "who never fits has none": ([*full(*nodes(4, 4)), group(cpu=5)], {}),
-    "who waits for a pod has none": ([BUSY, group()[:2]], {}),
+    "a group that never fits has none": ([*full(*nodes(4, 4)), group(cpu=5)], {}),
+    "a group that waits for a pod has none": ([BUSY, group()[:2]], {}),
     "nodes that it cannot use are not claimed": (
         [
             node("n0", taints=(taint(),)),
@@ -99,7 +102,7 @@ WANT: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
         [*full(*nodes(4)), group("b", 840.0, size=1), group("a", 850.0, size=1, priority=3)],
         {"a": {"n0": 4}},
     ),
-    "behind one that has no place yet nobody takes its nodes": (
+    "behind one that has no place yet no group takes its nodes": (
         [
             *full(*nodes(4, 4, 4)),
             group("a", 800.5, size=2),
@@ -120,11 +123,11 @@ WANT: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
         ],
         {"a": {"n0": 4, "n1": 4, "n2": 4}, "c": {"z": 4}},
     ),
-    "who would fit has none: it is not room that it waits for": (
+    "a group that would fit has none: it is not room that it waits for": (
         [nodes(4, 4), group(unschedulable="no volume")],
         {},
     ),
-    "who never fits bars nobody": (
+    "a group that never fits bars no other": (
         [*full(*nodes(4, 4)), group("a", 810.0, cpu=5), group("b", 820.0, size=1)],
         {"b": {"n0": 4}},
     ),
@@ -132,27 +135,29 @@ WANT: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
 
 
 @pytest.mark.parametrize(("there", "want"), WANT.values(), ids=WANT)
-def test_claims(there: Sequence[Any], want: dict[str, dict[str, int]]) -> None:
+def test_which_groups_have_claims_on_which_nodes(
+    there: Sequence[Any], want: dict[str, dict[str, int]]
+) -> None:
     assert claims(there) == want
 
 
 def test_aging_can_be_turned_off() -> None:
-    assert claims(BUSY, group(created=0.0), options=Options(aging=0.0)) == {}
+    assert claims(BUSY, group(created=0.0), options=GangOptions(aging=0.0)) == {}
 
 
 def test_a_wait_begins_with_the_last_pod_that_is_needed() -> None:
     young = [pod("a", group="gang", created=5.0), pod("b", group="gang", created=70.0)]
     late = pod("c", group="gang", created=90.0)
     group = pod_group(min_member=2, created=9.0)
-    snapshot = cluster_of(group, young, late).snapshot()
+    view = cluster_of(group, young, late).view()
 
-    assert waits_since(group, snapshot=snapshot) == 70.0
-    assert waits_since(pod_group(min_member=1, created=9.0), snapshot=snapshot) == 9.0
-    assert waits_since(pod_group("other", created=9.0), snapshot=snapshot) == 9.0
+    assert waits_since(group, view=view) == 70.0
+    assert waits_since(pod_group(min_member=1, created=9.0), view=view) == 9.0
+    assert waits_since(pod_group("other", created=9.0), view=view) == 9.0
 
 
 def look(cluster: Cluster, now: float = NOW) -> Sequence[Claim]:
-    found = decide(snapshot=cluster.snapshot(), now=now, options=OPTIONS)
+    found = due_claims(view=cluster.view(), now=now, options=OPTIONS)
     cluster.apply(ev.Claimed(found))
     cluster.validate()
     return found
@@ -161,7 +166,7 @@ def look(cluster: Cluster, now: float = NOW) -> Sequence[Claim]:
 def test_a_claim_stays_where_it_is_while_nothing_else_is_due() -> None:
     cluster = cluster_of(BUSY, group())
     first = look(cluster)
-    tell(cluster, ev.PodDeleted("x"), pod("w", 4, on="n1"))
+    observe(cluster, ev.PodDeleted("x"), pod("w", 4, on="n1"))
 
     assert look(cluster, NOW + 49) == first
     assert cpus(look(cluster, NOW + 51)) == {"gang": {"n0": 4, "n2": 4, "n1": 4}}
@@ -170,7 +175,7 @@ def test_a_claim_stays_where_it_is_while_nothing_else_is_due() -> None:
 def test_a_claim_moves_when_its_node_goes() -> None:
     cluster = cluster_of(BUSY, group())
     look(cluster)
-    tell(cluster, ev.NodeDeleted("n1"))
+    observe(cluster, ev.NodeDeleted("n1"))
 
     assert cpus(look(cluster)) == {"gang": {"n2": 4, "n0": 4}}
 
@@ -178,7 +183,7 @@ def test_a_claim_moves_when_its_node_goes() -> None:
 def test_an_earlier_claim_takes_the_nodes_of_a_later_one() -> None:
     cluster = cluster_of(full(*nodes(4, 4)), group("late", 850.0, size=1))
     assert cpus(look(cluster)) == {"late": {"n0": 4}}
-    tell(cluster, group("vip", 860.0, size=2, priority=5))
+    observe(cluster, group("vip", 860.0, size=2, priority=5))
 
     assert cpus(look(cluster)) == {"vip": {"n0": 4, "n1": 4}}
 
@@ -186,7 +191,7 @@ def test_an_earlier_claim_takes_the_nodes_of_a_later_one() -> None:
 def test_a_group_that_fits_and_does_not_come_loses_its_claim() -> None:
     cluster = cluster_of(BUSY, group())
     first = look(cluster)
-    tell(cluster, *(ev.PodDeleted(name) for name in "xyz"))
+    observe(cluster, *(ev.PodDeleted(name) for name in "xyz"))
 
     assert look(cluster, NOW + 1) == first
     assert look(cluster, NOW + 31) == first
@@ -197,29 +202,29 @@ def test_a_group_that_fits_and_does_not_come_loses_its_claim() -> None:
 def test_patience_begins_anew_when_the_room_has_gone_again() -> None:
     cluster = cluster_of(BUSY, group())
     look(cluster)
-    tell(cluster, *(ev.PodDeleted(name) for name in "xyz"))
+    observe(cluster, *(ev.PodDeleted(name) for name in "xyz"))
     look(cluster, NOW + 1)
-    tell(cluster, BUSY)
+    observe(cluster, BUSY)
     look(cluster, NOW + 20)
-    tell(cluster, *(ev.PodDeleted(name) for name in "xyz"))
+    observe(cluster, *(ev.PodDeleted(name) for name in "xyz"))
 
     assert cpus(look(cluster, NOW + 40))
     assert look(cluster, NOW + 45)
 
 
-def test_nobody_waits_for_another_schedulers_pods() -> None:
-    snapshot = cluster_of(BUSY, group()).snapshot()
-    asked: dict[str, Any] = {"now": NOW, "options": OPTIONS, "snapshot": snapshot}
+def test_no_group_waits_for_another_schedulers_pods() -> None:
+    view = cluster_of(BUSY, group()).view()
+    asked: dict[str, Any] = {"now": NOW, "options": OPTIONS, "view": view}
 
-    assert decide(**asked, schedulers={"default-scheduler"})
-    assert not decide(**asked, schedulers={"other"})
+    assert due_claims(**asked, schedulers={"default-scheduler"})
+    assert not due_claims(**asked, schedulers={"other"})
 
 
 def test_a_wait_for_anything_but_room_does_not_count() -> None:
-    snapshot = cluster_of(BUSY, group(created=0.0)).snapshot()
+    view = cluster_of(BUSY, group(created=0.0)).view()
 
-    assert not decide(snapshot=snapshot, now=NOW, options=OPTIONS, entered={key("gang"): NOW - 99})
-    assert decide(snapshot=snapshot, now=NOW, options=OPTIONS, entered={key("gang"): NOW - 100})
+    assert not due_claims(view=view, now=NOW, options=OPTIONS, entered={key("gang"): NOW - 99})
+    assert due_claims(view=view, now=NOW, options=OPTIONS, entered={key("gang"): NOW - 100})
 
 
 def test_only_so_many_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,11 +242,13 @@ FULL_OF_TWO = [
 ]
 
 
-def remembering(cluster: Cluster, memory: Memory, options: Options = OPTIONS) -> Sequence[Claim]:
+def remembering(
+    cluster: Cluster, memory: Memory, options: GangOptions = OPTIONS
+) -> Sequence[Claim]:
     """Look with what the last look has left."""
-    looking = deciding(memory, snapshot=cluster.snapshot(), now=NOW, options=options)
+    looking = deciding(memory, view=cluster.view(), now=NOW, options=options)
     found = at_once(looking)
-    tell(cluster, ev.Claimed(found))
+    observe(cluster, ev.Claimed(found))
     return found
 
 
@@ -249,7 +256,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("looked at all nodes again")
 
-    for name in ("fitting", "Packing"):
+    for name in ("fitting", "Packer"):
         monkeypatch.setattr(f"extender.gang.aging.{name}", never)
 
 
@@ -268,8 +275,8 @@ def test_only_what_news_touch_is_looked_at(
 ) -> None:
     cluster, memory = cluster_of(FULL_OF_TWO), Memory()
     before = remembering(cluster, memory)
-    assert [len(claim.rooms) for claim in before] == [2, 0, 0]
-    tell(cluster, news)
+    assert [len(claim.amounts) for claim in before] == [2, 0, 0]
+    observe(cluster, news)
     forbid(monkeypatch)
     assert remembering(cluster, memory) == before
 
@@ -292,7 +299,7 @@ LOUD: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
 def test_what_news_touch_is_looked_at(news: Sequence[Any], want: dict[str, dict[str, int]]) -> None:
     cluster, memory = cluster_of(FULL_OF_TWO), Memory()
     remembering(cluster, memory)
-    tell(cluster, news)
+    observe(cluster, news)
     assert cpus(remembering(cluster, memory)) == want
 
 
@@ -319,13 +326,13 @@ def test_a_claim_says_that_the_limit_of_its_namespace_left_it_no_nodes() -> None
     """It is the limit of its namespace, and neither the nodes nor those that go first."""
     half = replace(OPTIONS, claim_nodes_percentage=50)
     there = [full(*nodes(4, 4, 4, 4)), group("wide", 800.0, size=3)]
-    snapshot = cluster_of(there).snapshot()
-    found = {each.group: each for each in decide(snapshot=snapshot, now=NOW, options=half)}
+    view = cluster_of(there).view()
+    found = {each.owner: each for each in due_claims(view=view, now=NOW, options=half)}
     assert found[key("wide")].limit == 2
-    assert not found[key("wide")].rooms
-    found = {each.group: each for each in decide(snapshot=snapshot, now=NOW, options=OPTIONS)}
+    assert not found[key("wide")].amounts
+    found = {each.owner: each for each in due_claims(view=view, now=NOW, options=OPTIONS)}
     assert found[key("wide")].limit is None
-    assert found[key("wide")].rooms
+    assert found[key("wide")].amounts
 
 
 def test_what_is_over_the_limit_counts_for_no_claim_of_its_namespace() -> None:
@@ -343,24 +350,24 @@ def test_it_does_not_grow_beyond_its_share() -> None:
 
 def test_a_claimed_node_that_goes_in_the_middle_of_a_look_ends_that_claim_alone() -> None:
     cluster = cluster_of(full(*nodes(4, 4, 4)), group("a", size=1), group("b", 851.0, size=1))
-    memory, snapshot = Memory(), cluster.snapshot()
-    options = Options(aging=100.0, claims_per_namespace=20, claim_nodes_percentage=100)
-    first = at_once(deciding(memory, snapshot=snapshot, now=NOW, options=options))
-    tell(cluster, ev.Claimed(first))
-    (gone,) = first[0].rooms
-    steps = deciding(memory, snapshot=snapshot, now=NOW, options=options)
+    memory, view = Memory(), cluster.view()
+    options = GangOptions(aging=100.0, claims_per_namespace=20, claim_nodes_percentage=100)
+    first = at_once(deciding(memory, view=view, now=NOW, options=options))
+    observe(cluster, ev.Claimed(first))
+    (gone,) = first[0].amounts
+    steps = deciding(memory, view=view, now=NOW, options=options)
     next(steps)
-    tell(cluster, ev.NodeDeleted(gone))
+    observe(cluster, ev.NodeDeleted(gone))
     found = at_once(steps)
-    assert [claim.group for claim in found] == [key("a"), key("b")]
-    assert not any(gone in claim.rooms for claim in found)
+    assert [claim.owner for claim in found] == [key("a"), key("b")]
+    assert not any(gone in claim.amounts for claim in found)
 
 
 def test_what_a_group_asked_for_is_forgotten_with_it() -> None:
     cluster = cluster_of(full(*nodes(4, 4)), group("a", size=1), group("b", size=1))
-    memory, snapshot = Memory(), cluster.snapshot()
-    at_once(deciding(memory, snapshot=snapshot, now=NOW, options=OPTIONS))
-    assert memory.asked.keys() == {key("a"), key("b")}
-    tell(cluster, ev.PodDeleted("a-0"))
-    at_once(deciding(memory, snapshot=snapshot, now=NOW, options=OPTIONS))
-    assert memory.asked.keys() == {key("b")}
+    memory, view = Memory(), cluster.view()
+    at_once(deciding(memory, view=view, now=NOW, options=OPTIONS))
+    assert memory.lacking.keys() == {key("a"), key("b")}
+    observe(cluster, ev.PodDeleted("a-0"))
+    at_once(deciding(memory, view=view, now=NOW, options=OPTIONS))
+    assert memory.lacking.keys() == {key("b")}

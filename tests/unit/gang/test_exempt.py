@@ -1,4 +1,4 @@
-"""Pods of the cluster itself use room that is kept; whoever only looks like them, a share of it."""
+"""Pods of the cluster itself use room that is kept; pods that only look like them, a share."""
 
 import json
 from typing import Any
@@ -8,10 +8,10 @@ import pytest
 from extender.gang import pre_filter
 from extender.gang.verdicts import AnyNode, Refuse
 from extender.kube.decode import Decoder
-from extender.state import events as ev
-from extender.state.claims import Claim
-from extender.state.cluster import Cluster
-from extender.state.pods import PodInfo
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.reservations import Claim
+from extender.state.cluster.store import Cluster
 from tests.makers import cluster_of, key, node, planned, pod, pod_group, pods, requests
 
 OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "u"}
@@ -32,12 +32,12 @@ def agent(
 
 
 def may(cluster: Cluster, each: PodInfo) -> bool:
-    answer = pre_filter.beside_plans(each, ["n0"], snapshot=cluster.snapshot())
+    answer = pre_filter.beside_plans(each, ["n0"], view=cluster.view())
     assert isinstance(answer, AnyNode | Refuse)
     return isinstance(answer, AnyNode)
 
 
-WHO: dict[str, tuple[PodInfo, bool]] = {
+PODS: dict[str, tuple[PodInfo, bool]] = {
     "a pod": (pod("p", 1), False),
     "one of a system priority": (pod("p", 9, priority=2_000_000_000), True),
     "a DaemonSet's of the system": (agent(cpu=9), True),
@@ -49,9 +49,9 @@ WHO: dict[str, tuple[PodInfo, bool]] = {
 
 
 @pytest.mark.parametrize("how", ["plan", "claim"])
-@pytest.mark.parametrize(("who", "want"), WHO.values(), ids=WHO)
-def test_who_uses_what_is_kept(how: str, who: PodInfo, want: bool) -> None:
-    assert may(kept(how), who) is want
+@pytest.mark.parametrize(("member", "want"), PODS.values(), ids=PODS)
+def test_which_pods_use_kept_room(how: str, member: PodInfo, want: bool) -> None:
+    assert may(kept(how), member) is want
 
 
 def test_all_of_a_tenant_s_together_have_one_small_share() -> None:

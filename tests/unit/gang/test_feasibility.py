@@ -1,5 +1,6 @@
 """Which nodes a pod may use, room aside."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from extender.api.core_v1 import (
     Taint,
     Toleration,
 )
-from extender.gang.feasibility import is_feasible
+from extender.fit.feasibility import is_feasible
 from tests.makers import affinity, labelled, node, shape, taint
 
 Case = tuple[dict[str, Any], dict[str, Any], bool]
@@ -165,5 +166,14 @@ WANT: dict[str, Case] = {
 
 
 @pytest.mark.parametrize(("asked", "there", "want"), WANT.values(), ids=WANT)
-def test_is_feasible(asked: dict[str, Any], there: dict[str, Any], want: bool) -> None:
+def test_whether_a_node_is_feasible_for_a_shape(
+    asked: dict[str, Any], there: dict[str, Any], want: bool
+) -> None:
     assert is_feasible(shape(**asked), node("n0", **there)) is want
+
+
+@pytest.mark.parametrize(("declared", "want"), [("", False), ("bc", False), ("abc", True)])
+def test_a_node_has_to_declare_all_that_a_pod_needs(declared: str, want: bool) -> None:
+    asks = replace(shape(1), features=frozenset("ab"))
+
+    assert is_feasible(asks, node("n0", features=frozenset(declared))) is want

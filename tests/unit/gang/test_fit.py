@@ -1,26 +1,27 @@
 """How many members fit, node by node."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from extender.gang.fit import Fit, Offer, fit, fits, occupied_nodes
-from extender.state import events as ev
-from extender.state.cluster import Cluster
-from extender.state.pods import PodInfo
+from extender.gang.fit import Fit, Offer, fits
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import Pattern, PodInfo
+from extender.state.cluster.store import Cluster
+from tests.at_once import fit
 from tests.makers import (
     affinity,
     cluster_of,
     labelled,
     node,
     nodes,
+    observe,
     planned,
     pod,
     pods,
     shape,
-    tell,
 )
 
 ALL = ("n0", "n1", "n2", "n3")
@@ -28,7 +29,7 @@ ALL = ("n0", "n1", "n2", "n3")
 
 @dataclass(frozen=True)
 class Ask:
-    """One question: who is to fit, on what; `sent` are the nodes that kube-scheduler found good."""
+    """What is to fit, and on what; `sent` are the nodes that kube-scheduler found good."""
 
     members: Sequence[PodInfo]
     there: Sequence[Any]
@@ -42,7 +43,7 @@ class Ask:
             self.members,
             len(self.members) if self.wanted is None else self.wanted,
             group=self.members[0].group or "",
-            snapshot=cluster.snapshot(),
+            view=cluster.view(),
             offer=Offer(self.sent, self.complete),
         )
 
@@ -54,15 +55,17 @@ def want(wanted: int, *, short: dict[str, int] | None = None, **placements: str)
 BIG, SMALL, GPU = shape(4), shape(1), shape(1, gpu=1)
 ZONED = shape(4, selector={"zone": "a"})
 ALONE = shape(1, one_per_node=True)
+CAPABLE = frozenset({"f"})
+DEMANDING = replace(shape(4), features=CAPABLE)
 
 WANT: dict[str, tuple[Ask, Fit]] = {
     "the sum of what is free is not enough": (
         Ask(pods(3, 4), nodes(6, 2, 2, 2)),
         want(3, gang_0="n0", short={"cpu": 8000}),
     ),
-    "node after node is filled": (
+    "node after node is filled, the one with the least left first": (
         Ask(pods(3, 2), nodes(4, 2)),
-        want(3, gang_0="n0", gang_1="n0", gang_2="n1"),
+        want(3, gang_0="n1", gang_1="n0", gang_2="n0"),
     ),
     "no more than wanted are placed": (
         Ask(pods(4, 1), nodes(4), wanted=2),
@@ -85,8 +88,8 @@ WANT: dict[str, tuple[Ask, Fit]] = {
         Ask(pods(1, 1), [*nodes(4, 4), pod("other", 9, on="n0")]),
         want(1, gang_0="n1"),
     ),
-    "nodes that were sent come first, in their order": (
-        Ask(pods(2, 4), nodes(4, 4, 4), sent=("n2", "n1")),
+    "nodes that were sent come first, the one with the least left before the others": (
+        Ask(pods(2, 4), nodes(4, 7, 6), sent=("n1", "n2")),
         want(2, gang_0="n2", gang_1="n1"),
     ),
     "where the nodes sent are too few, others are looked at": (
@@ -104,6 +107,14 @@ WANT: dict[str, tuple[Ask, Fit]] = {
     "a node that was sent and is not known has no room": (
         Ask(pods(1, 4), nodes(4), sent=("n9",)),
         want(1, gang_0="n0"),
+    ),
+    "a pod that needs a feature goes to the node that declares it, whichever is named first": (
+        Ask(
+            [pod("gang-0", 4, group="gang"), pod("gang-1", DEMANDING, group="gang")],
+            [node("n0", features=CAPABLE), node("n1")],
+            sent=(),
+        ),
+        want(2, gang_0="n1", gang_1="n0"),
     ),
     "other nodes must be feasible": (
         Ask(
@@ -198,7 +209,7 @@ WANT: dict[str, tuple[Ask, Fit]] = {
         ),
         want(1, short={"example.com/gpu": 1}),
     ),
-    "who is short without the first are those that would have come, not the largest": (
+    "short without the first are those that would have come, not the largest": (
         Ask([pod(f"gang-{n}", cpu, group="gang") for n, cpu in enumerate((2, 2, 8))], nodes(1), 2),
         want(2, short={"cpu": 4000}),
     ),
@@ -339,7 +350,7 @@ def test_fits(asked: dict[str, int], free: dict[str, int], want_fits: bool) -> N
     assert fits(asked, free) is want_fits
 
 
-def test_occupied_nodes_are_those_of_siblings_of_the_shape(cluster: Cluster) -> None:
+def test_pods_that_shun_equals_go_where_no_sibling_of_the_shape_is(cluster: Cluster) -> None:
     me, waits, plans = pods(3, ALONE)
     facts = [
         *nodes(4, 4, 4, 4, 4),
@@ -349,11 +360,27 @@ def test_occupied_nodes_are_those_of_siblings_of_the_shape(cluster: Cluster) -> 
         pod("of another shape", SMALL, group="gang", on="n3"),
         pod("of another gang", ALONE, group="rival", on="n4"),
         ev.PodWaiting(waits, "n1"),
-        ev.Planned({plans.uid: "n2", me.uid: "n4"}),
+        ev.Planned({plans.uid: "n2"}),
     ]
-    tell(cluster, facts)
+    observe(cluster, facts)
+    more = [me, *(pod(f"more-{n}", ALONE, group="gang") for n in range(4))]
+    found = fit(more, 5, group=me.group or "", view=cluster.view())
 
-    assert occupied_nodes(me, cluster.snapshot()) == {"n0", "n1", "n2"}
+    assert set(found.placements.values()) == {"n3", "n4"}
+
+
+@pytest.mark.parametrize(
+    ("priority", "want"), [(1, {"a": "n0"}), (0, {"a": "n1"})], ids=["higher", "equal"]
+)
+def test_the_host_port_of_a_plan_counts_unless_the_plan_has_a_lower_priority(
+    priority: int, want: dict[str, str]
+) -> None:
+    with_port = replace(shape(1), host_ports=frozenset({("TCP", 80, "")}), one_per_node=True)
+    mine = pod("a", with_port, group="gang", priority=priority)
+    rival = pod("rival-0", with_port, group="rival", priority=0)
+    found = Ask([mine], [*nodes(4, 4), rival, planned(rival_0="n0")]).answer()
+
+    assert found.placements == want
 
 
 def test_a_plan_is_affine() -> None:
@@ -361,3 +388,41 @@ def test_a_plan_is_affine() -> None:
     there = [node("n0"), node("n1", labels={"zone": "a"})]
 
     assert Ask(pods(1, member), there, sent=()).answer() == want(1, gang_0="n1")
+
+
+def looked_at(*names: str, at: Sequence[Any]) -> tuple[PodInfo, Cluster]:
+    """Return a member, and a cluster in which its pattern was looked at on some of the nodes."""
+    of = Pattern(shape(1), "ns", {}, frozenset())
+    member = pod("gang-0", of.shape, group="gang", pattern=of)
+    return member, cluster_of(at, member, ev.Looked(of, names, 0.0))
+
+
+def test_nodes_that_kube_scheduler_has_found_good_come_after_those_that_it_sends_now() -> None:
+    member, cluster = looked_at("n2", at=nodes(1, 2, 3, 4))
+
+    def node_of(*sent: str) -> str:
+        found = fit([member], 1, group="ns/gang", view=cluster.view(), offer=Offer(sent))
+        return found.placements[member.uid]
+
+    assert node_of() == "n2"
+    assert node_of("n3") == "n3"
+    observe(cluster, pod("plain", 4, on="n3"))
+    assert node_of("n3") == "n2"
+    observe(cluster, node("n2", 3, labels={"a": "b"}))
+    assert node_of("n3") == "n0"
+
+
+def test_a_gang_does_not_end_with_the_nodes_that_were_found_good() -> None:
+    member, cluster = looked_at("n1", at=nodes(1, 1, 1))
+    more = [replace(member, uid=f"gang-{n}", name=f"gang-{n}") for n in (1, 2)]
+    observe(cluster, more)
+    found = fit([member, *more], 3, group="ns/gang", view=cluster.view())
+    assert found.placements[member.uid] == "n1"
+    assert set(found.placements.values()) == {"n0", "n1", "n2"}
+
+
+def test_of_a_complete_offer_no_other_node_is_used() -> None:
+    member, cluster = looked_at("n1", at=nodes(1, 1))
+    offer = Offer(("n0",), complete=True)
+    observe(cluster, pod("plain", 1, on="n0"))
+    assert not fit([member], 1, group="ns/gang", view=cluster.view(), offer=offer).placements

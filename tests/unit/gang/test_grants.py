@@ -1,4 +1,4 @@
-"""Room that a queue has found for a group is nobody else's until the group has its plan."""
+"""Room that a queue has found for a group is kept for it until the group has its plan."""
 
 import json
 from collections.abc import Mapping
@@ -7,29 +7,30 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import GANG_GATE, GROUP_X, POD_GROUP_GROUPS
-from extender.controllers.aging import Aging
 from extender.gang import plan, pre_filter
 from extender.gang.fit import Fit, Offer
-from extender.gang.options import Options
+from extender.gang.options import GangOptions
 from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, OneOf, Refuse
 from extender.kube import grants
 from extender.kube.decode import Decoder
-from extender.state import events as ev
-from extender.state.claims import Grant
-from extender.state.cluster import Cluster
-from extender.state.pod_groups import PodGroupInfo
+from extender.permit.aging import Aging
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import Grant, PodGroupInfo
+from extender.state.cluster.store import Cluster
+from extender.steps import at_once
+from tests.at_once import make_plan
 from tests.makers import (
     ManualClock,
     cluster_of,
     key,
     nodes,
+    observe,
     planned,
     pod,
     pod_group,
     pods,
     requests,
-    tell,
 )
 
 UNTIL = 1060.0
@@ -43,17 +44,17 @@ def granted(name: str = "gang", until: float = UNTIL, **rooms: Any) -> PodGroupI
 
 def planned_for(cluster: Cluster, name: str) -> Mapping[str, str]:
     """Return where the members of a group would go, by name; nothing where they find no room."""
-    snapshot = cluster.snapshot()
-    first, *_ = plan.candidates(None, key(name), snapshot=snapshot)
-    group = snapshot.pod_group(key(name))
+    view = cluster.view()
+    first, *_ = plan.candidates(None, key(name), view=view)
+    group = view.pod_group(key(name))
     assert group is not None
-    found = plan.make(first, group, snapshot=snapshot)
+    found = make_plan(first, group, view=view)
     return found.placements if isinstance(found, Fit) else {}
 
 
 def test_others_find_no_room_there_and_the_group_does() -> None:
     cluster = cluster_of(nodes(4, 4), granted(n0=4, n1=4), pod_group("other", 2))
-    tell(cluster, pods(2, 4, group="other"), pods(2, 4))
+    observe(cluster, pods(2, 4, group="other"), pods(2, 4))
     assert planned_for(cluster, "other") == {}
     assert planned_for(cluster, "gang") == {"gang-0": "n0", "gang-1": "n1"}
 
@@ -78,30 +79,30 @@ def test_the_group_goes_elsewhere_if_need_be() -> None:
 
 def test_what_is_left_beside_it_is_free() -> None:
     cluster = cluster_of(nodes(4, 4), granted(n0=3, n1=3), pod_group("other", 2))
-    tell(cluster, pods(2, 1, group="other"))
+    observe(cluster, pods(2, 1, group="other"))
     assert set(planned_for(cluster, "other").values()) == {"n0", "n1"}
 
 
 def test_pods_of_no_gang_are_kept_away() -> None:
     cluster = cluster_of(nodes(4, 4), granted(n0=4))
     alone = pod("alone", 1)
-    snapshot = cluster.snapshot()
-    assert pre_filter.beside_plans(alone, ["n0", "n1"], snapshot=snapshot) == OneOf(("n1",))
-    assert isinstance(pre_filter.beside_plans(alone, ["n0"], snapshot=snapshot), Refuse)
-    assert score(alone, ["n0", "n1"], snapshot=snapshot) == {"n0": 0, "n1": 10}
+    view = cluster.view()
+    assert pre_filter.beside_plans(alone, ["n0", "n1"], view=view) == OneOf(("n1",))
+    assert isinstance(pre_filter.beside_plans(alone, ["n0"], view=view), Refuse)
+    assert score(alone, ["n0", "n1"], view=view) == {"n0": 0, "n1": 10}
 
 
 def test_the_cluster_s_own_pods_are_not() -> None:
     cluster = cluster_of(nodes(4), granted(n0=4))
     critical = pod("critical", 1, priority=2_000_001_000)
-    assert pre_filter.beside_plans(critical, ["n0"], snapshot=cluster.snapshot()) == AnyNode()
+    assert pre_filter.beside_plans(critical, ["n0"], view=cluster.view()) == AnyNode()
 
 
 def test_nodes_that_were_sent_go_before_others_that_were_granted() -> None:
     cluster = cluster_of(nodes(*[4] * 6), granted(n5=4, n4=4), pods(2, 4))
-    group, snapshot = granted(n5=4, n4=4), cluster.snapshot()
-    first, *_ = plan.candidates(None, group.key, snapshot=snapshot)
-    found = plan.make(first, group, snapshot=snapshot, offer=Offer(["n0", "n4"]))
+    group, view = granted(n5=4, n4=4), cluster.view()
+    first, *_ = plan.candidates(None, group.key, view=view)
+    found = make_plan(first, group, view=view, offer=Offer(["n0", "n4"]))
     assert isinstance(found, Fit)
     assert found.placements == {"gang-0": "n4", "gang-1": "n5"}
 
@@ -109,32 +110,32 @@ def test_nodes_that_were_sent_go_before_others_that_were_granted() -> None:
 def test_pods_that_are_done_are_not_waited_for() -> None:
     cluster = cluster_of(nodes(4), pods(2, 1), pod_group("gang", 3, done=1))
     assert planned_for(cluster, "gang").keys() == {"gang-0", "gang-1"}
-    assert cluster_of(pod_group("gang", 3, done=9)).snapshot().quorum(pod_group(done=9)) == 1
+    assert cluster_of(pod_group("gang", 3, done=9)).view().quorum(pod_group(done=9)) == 1
 
 
 def ends_with_a_plan(cluster: Cluster) -> None:
-    tell(cluster, planned(gang_0="n0", gang_1="n0"))
+    observe(cluster, planned(gang_0="n0", gang_1="n0"))
 
 
 def ends_with_a_bound_member(cluster: Cluster) -> None:
-    tell(cluster, pod("gang-0", 1, group="gang", on="n0"))
+    observe(cluster, pod("gang-0", 1, group="gang", on="n0"))
 
 
 def ends_with_its_pod_group(cluster: Cluster) -> None:
-    tell(cluster, ev.PodGroupDeleted(granted().api_group, key("gang")))
+    observe(cluster, ev.PodGroupDeleted(granted().api_group, key("gang")))
 
 
 def ends_when_the_pod_group_says_so(cluster: Cluster) -> None:
-    tell(cluster, pod_group("gang", 2))
+    observe(cluster, pod_group("gang", 2))
 
 
 def ends_in_time(cluster: Cluster) -> None:
     clock = ManualClock(UNTIL - 1)
-    aging = Aging(cluster, options=Options(), clock=clock)
-    aging.look()
-    assert cluster.snapshot().grants
+    aging = Aging(cluster, options=GangOptions(), clock=clock)
+    at_once(aging.looking())
+    assert cluster.view().grants
     clock.now += 1
-    aging.look()
+    at_once(aging.looking())
 
 
 @pytest.mark.parametrize(
@@ -150,31 +151,31 @@ def ends_in_time(cluster: Cluster) -> None:
 def test_it_ends(end: Any) -> None:
     cluster = cluster_of(nodes(4, 4), pods(2, 1, gates=(GANG_GATE,)), granted(n0=2, n1=2))
     alone = pod("alone", 4)
-    snapshot = cluster.snapshot()
-    assert isinstance(pre_filter.beside_plans(alone, ["n1"], snapshot=snapshot), Refuse)
-    version = snapshot.capacity_version
+    view = cluster.view()
+    assert isinstance(pre_filter.beside_plans(alone, ["n1"], view=view), Refuse)
+    version = view.capacity_version
     end(cluster)
-    assert pre_filter.beside_plans(alone, ["n1"], snapshot=snapshot) == AnyNode()
-    assert not snapshot.grants
-    assert snapshot.capacity_version > version
+    assert pre_filter.beside_plans(alone, ["n1"], view=view) == AnyNode()
+    assert not view.grants
+    assert view.capacity_version > version
 
 
 def test_one_that_has_begun_is_granted_nothing() -> None:
     cluster = cluster_of(nodes(4, 4), pod("gang-0", 1, group="gang", on="n0"), granted(n1=4))
-    assert not cluster.snapshot().grants
+    assert not cluster.view().grants
 
 
 def test_what_has_ended_does_not_come_back_with_a_new_status() -> None:
     group = granted(n0=4)
     cluster = cluster_of(nodes(4), group, ev.GrantsEnded([key("gang")]))
-    tell(cluster, ev.PodGroupsListed(group.api_group, [group]), group)
-    assert not cluster.snapshot().grants
+    observe(cluster, ev.PodGroupsListed(group.api_group, [group]), group)
+    assert not cluster.view().grants
 
 
 def test_one_without_end_is_not_believed() -> None:
     cluster = cluster_of(nodes(4), granted(until=1e12, n0=4))
-    Aging(cluster, options=Options(), clock=ManualClock()).look()
-    assert not cluster.snapshot().grants
+    at_once(Aging(cluster, options=GangOptions(), clock=ManualClock()).looking())
+    assert not cluster.view().grants
 
 
 def test_as_it_is_stored() -> None:
@@ -226,7 +227,7 @@ def test_what_was_never_found_on_a_node_keeps_nothing_there(
     found = {node: dict(amounts) for node, amounts in rooms.items()}
     cluster = cluster_of(nodes(4), pod_group("gang", 2, grant=Grant(found, UNTIL)))
     alone = pod("alone", 4)
-    assert pre_filter.beside_plans(alone, ["n0"], snapshot=cluster.snapshot()) == AnyNode()
+    assert pre_filter.beside_plans(alone, ["n0"], view=cluster.view()) == AnyNode()
 
 
 @pytest.mark.parametrize("api_group", POD_GROUP_GROUPS)

@@ -8,7 +8,7 @@ import pytest
 from extender.api.core_v1 import Toleration
 from extender.gang.min_resources import sentence, shortage
 from extender.resources.quantity import parse_resources
-from extender.state import events as ev
+from extender.state.cluster import events as ev
 from extender.steps import at_once
 from tests.makers import cluster_of, node, nodes, planned, pod, pod_group, pods, shape, taint
 
@@ -75,11 +75,13 @@ WANT: dict[str, tuple[Mapping[str, str], Sequence[Any], Mapping[str, int]]] = {
 
 
 @pytest.mark.parametrize(("asked", "there", "want"), WANT.values(), ids=WANT)
-def test_shortage(asked: Mapping[str, str], there: Sequence[Any], want: Mapping[str, int]) -> None:
+def test_which_of_its_min_resources_a_group_is_short_of(
+    asked: Mapping[str, str], there: Sequence[Any], want: Mapping[str, int]
+) -> None:
     group = pod_group(min_resources=parse_resources(asked))
-    snapshot = cluster_of(group, A, there).snapshot()
+    view = cluster_of(group, A, there).view()
 
-    assert at_once(shortage(group, snapshot=snapshot)) == want
+    assert at_once(shortage(group, view=view)) == want
 
 
 def test_a_shortage_in_words() -> None:

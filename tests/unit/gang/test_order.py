@@ -8,8 +8,8 @@ import pytest
 from extender.gang import preemption
 from extender.gang.queue_sort import sort_key
 from extender.gang.score import score
-from extender.state import events as ev
-from extender.state.pods import PodInfo
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodInfo
 from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods
 
 WANT_KEY: dict[str, tuple[Sequence[Any], tuple[int, float, int, str]]] = {
@@ -28,7 +28,7 @@ WANT_KEY: dict[str, tuple[Sequence[Any], tuple[int, float, int, str]]] = {
 
 @pytest.mark.parametrize(("there", "want"), WANT_KEY.values(), ids=WANT_KEY)
 def test_sort_key(there: Sequence[Any], want: tuple[int, float, int, str]) -> None:
-    assert sort_key(key("gang"), snapshot=cluster_of(there).snapshot()) == want
+    assert sort_key(key("gang"), view=cluster_of(there).view()) == want
 
 
 MEMBER, SIBLING = pods(2)
@@ -37,7 +37,7 @@ SENT = ("n0", "n1", "n2")
 ROOM = nodes(4, 4, 4)
 
 WANT_SCORE: dict[str, tuple[PodInfo | None, Sequence[Any], Mapping[str, int]]] = {
-    "nothing to tell apart": (OUTSIDER, [], {}),
+    "nothing to distinguish": (OUTSIDER, [], {}),
     "a pod that is not known": (None, [], {}),
     "a member is drawn to where a sibling runs": (
         MEMBER,
@@ -76,7 +76,7 @@ WANT_SCORE: dict[str, tuple[PodInfo | None, Sequence[Any], Mapping[str, int]]] =
 def test_score(subject: PodInfo | None, there: Sequence[Any], want: Mapping[str, int]) -> None:
     facts = [fact for fact in (subject, *there) if fact is not None]
 
-    assert score(subject, SENT, snapshot=cluster_of(ROOM, facts).snapshot()) == want
+    assert score(subject, SENT, view=cluster_of(ROOM, facts).view()) == want
 
 
 RUNNING = [pod(f"runs-{n}", group="runs", on=f"n{n}") for n in range(3)]
@@ -112,6 +112,19 @@ WANT_PREEMPTION: dict[
     "its own plan does not count twice": (
         MEMBER,
         [pod_group(), *pods(3), planned(gang_0="n0", gang_1="n1"), *PLAIN],
+        ALL,
+        set(),
+    ),
+    "a pod that is bound needs no room": (pod("bound", on="n0"), [], ALL, set()),
+    "neither does a pod that is being bound": (
+        OUTSIDER,
+        [ev.PodBinding(OUTSIDER, "n0")],
+        ALL,
+        set(),
+    ),
+    "nor a member that is being bound, whose gang has its quorum": (
+        MEMBER,
+        [pod_group(min_member=1), ev.PodBinding(MEMBER, "n0")],
         ALL,
         set(),
     ),
@@ -165,6 +178,6 @@ def test_preemption(
     want: set[str],
 ) -> None:
     facts = [fact for fact in (subject, *there) if fact is not None]
-    snapshot = cluster_of(ROOM, facts).snapshot()
+    view = cluster_of(ROOM, facts).view()
 
-    assert set(preemption.decide(subject, victims, snapshot=snapshot)) == want
+    assert set(preemption.decide(subject, victims, view=view)) == want

@@ -1,4 +1,4 @@
-"""What a person is told who asks why a group is not scheduled."""
+"""What the answer is to why a group is not scheduled."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from extender.api.wellknown import Reason
-from extender.gang.options import Options
-from extender.gang.pending import Pending, decide
-from extender.state import events as ev
-from extender.state.claims import Claim
+from extender.api.reasons import Reason
+from extender.gang.options import GangOptions
+from extender.gang.pending import decide
+from extender.gang.verdicts import Pending
+from extender.state.cluster import events as ev
+from extender.state.cluster.reservations import Claim
 from tests.makers import cluster_of, key, node, nodes, pod, pod_group, pods
 
 THREE = pods(3, 4)
@@ -114,17 +115,17 @@ WANT: dict[str, tuple[Sequence[Any], Pending]] = {
 
 @pytest.mark.parametrize(("there", "want"), WANT.values(), ids=WANT)
 def test_decide(there: Sequence[Any], want: Pending) -> None:
-    snapshot = cluster_of(there).snapshot()
+    view = cluster_of(there).view()
 
-    assert decide(key("gang"), snapshot=snapshot, options=Options()) == want
+    assert decide(key("gang"), view=view, options=GangOptions()) == want
 
 
 def test_in_strict_order_one_waits_for_those_ahead() -> None:
-    snapshot = cluster_of(pod_group(min_member=1), pods(1), nodes(8, 8), OLDER).snapshot()
-    strict = Options(strict_order=True)
+    view = cluster_of(pod_group(min_member=1), pods(1), nodes(8, 8), OLDER).view()
+    strict = GangOptions(strict_order=True)
 
-    assert decide(key("gang"), snapshot=snapshot, options=strict) == Pending(
+    assert decide(key("gang"), view=view, options=strict) == Pending(
         Reason.WAITING_FOR_TURN, "it would fit, but the order is strict; ahead of it: ns/older"
     )
-    first = decide(key("older"), snapshot=snapshot, options=strict)
+    first = decide(key("older"), view=view, options=strict)
     assert first.reason is Reason.WAITING_FOR_BIND

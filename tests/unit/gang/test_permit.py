@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from extender.api.wellknown import Reason
+from extender.api.reasons import Reason
 from extender.gang import permit
 from extender.gang.verdicts import Allow, PermitVerdict, Refuse, Wait
-from extender.state import events as ev
+from extender.state.cluster import events as ev
 from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods
 
 A, B, C = pods(3, 4)
@@ -74,6 +74,6 @@ WANT: dict[str, tuple[Sequence[Any], float, PermitVerdict]] = {
 
 @pytest.mark.parametrize(("there", "now", "want"), WANT.values(), ids=WANT)
 def test_permit(there: Sequence[Any], now: float, want: PermitVerdict) -> None:
-    snapshot = cluster_of(ROOM, there).snapshot()
+    view = cluster_of(ROOM, there).view()
 
-    assert permit.decide(key("gang"), snapshot=snapshot, now=now, deadline=DEADLINE) == want
+    assert permit.decide(key("gang"), view=view, now=now, deadline=DEADLINE) == want

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from extender.api.wellknown import Reason
+from extender.api.reasons import Reason
 from extender.gang.permitted import decide
 from extender.gang.verdicts import Refuse
-from extender.state import events as ev
-from extender.state.pod_groups import ConditionInfo, PodGroupStatusInfo
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo
 from tests.makers import cluster_of, key, nodes, planned, pod_group, pods
 
 A, B, C = pods(3)
@@ -27,7 +27,7 @@ WHOLE = [A, B, C, *(ev.PodBinding(each, "n0") for each in (A, B, C))]
 
 WANT: dict[str, tuple[Sequence[Any], ConditionInfo | None, Refuse | None, ConditionInfo | None]] = {
     "nothing has happened": ([A, B, C], None, None, None),
-    "planned, and nobody waits yet": ([A, B, C, planned(gang_0="n0")], None, None, None),
+    "planned, and no member waits yet": ([A, B, C, planned(gang_0="n0")], None, None, None),
     "one waits": (ONE_WAITS, None, None, replace(HELD, transition=90.0)),
     "the same again": (ONE_WAITS, HELD, None, None),
     "another waits: the time of the change is kept": (
@@ -39,23 +39,23 @@ WANT: dict[str, tuple[Sequence[Any], ConditionInfo | None, Refuse | None, Condit
     "denied": ([A, B, C], None, TIMEOUT, DENIED),
     "denied after a wait": ([A, B, C], HELD, TIMEOUT, replace(DENIED, transition=50.0)),
     "waiting again after a denial": (ONE_WAITS, DENIED, TIMEOUT, replace(HELD, transition=90.0)),
-    "nobody waits any more": (
+    "no member waits any more": (
         [A, B, C],
         HELD,
         None,
-        ConditionInfo("Permitted", "Unknown", "NotTried", "nobody waits with a node now", 90.0, 7),
+        ConditionInfo("Permitted", "Unknown", "NotTried", "no pod waits with a node now", 90.0, 7),
     ),
     "a denial has had its time": (
         [A, B, C],
         DENIED,
         None,
-        ConditionInfo("Permitted", "Unknown", "NotTried", "nobody waits with a node now", 90.0, 7),
+        ConditionInfo("Permitted", "Unknown", "NotTried", "no pod waits with a node now", 90.0, 7),
     ),
     "denied, and it has too few pods since": (
         [A, B],
         DENIED,
         TIMEOUT,
-        ConditionInfo("Permitted", "Unknown", "NotTried", "nobody waits with a node now", 90.0, 7),
+        ConditionInfo("Permitted", "Unknown", "NotTried", "no pod waits with a node now", 90.0, 7),
     ),
     "it started as it should": (WHOLE, None, None, None),
     "it started after a wait": (WHOLE, HELD, None, QUORUM),
@@ -72,20 +72,20 @@ def test_decide(
 ) -> None:
     status = PodGroupStatusInfo(conditions=(stored,) if stored else ())
     group = pod_group(generation=7, status=status)
-    snapshot = cluster_of(nodes(8), group, there).snapshot()
+    view = cluster_of(nodes(8), group, there).view()
 
-    assert decide(key("gang"), snapshot=snapshot, denied=denied, now=90.0) == want
+    assert decide(key("gang"), view=view, denied=denied, now=90.0) == want
 
 
 def test_nothing_is_said_of_a_group_without_a_pod_group() -> None:
-    snapshot = cluster_of(ONE_WAITS).snapshot()
+    view = cluster_of(ONE_WAITS).view()
 
-    assert decide(key("gang"), snapshot=snapshot, denied=TIMEOUT, now=90.0) is None
+    assert decide(key("gang"), view=view, denied=TIMEOUT, now=90.0) is None
 
 
-def test_who_was_not_asked_takes_nothing_back() -> None:
+def test_a_replica_that_was_not_asked_withdraws_no_denial() -> None:
     status = PodGroupStatusInfo(conditions=(HELD,))
-    snapshot = cluster_of(nodes(8), pod_group(generation=7, status=status), A, B, C).snapshot()
+    view = cluster_of(nodes(8), pod_group(generation=7, status=status), A, B, C).view()
 
-    assert decide(key("gang"), snapshot=snapshot, denied=None, now=90.0, asked=False) is None
-    assert decide(key("gang"), snapshot=snapshot, denied=None, now=90.0, asked=True) is not None
+    assert decide(key("gang"), view=view, denied=None, now=90.0, asked=False) is None
+    assert decide(key("gang"), view=view, denied=None, now=90.0, asked=True) is not None

@@ -1,6 +1,7 @@
 """Phases and counts from a group's pods."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,13 +9,12 @@ from hypothesis import strategies as st
 
 from extender.api.wellknown import Phase
 from extender.gang import phase
-from extender.state.pod_groups import PodGroupStatusInfo
-from extender.state.pods import PodInfo
+from extender.state.cluster.records import PodGroupStatusInfo, PodInfo
 from tests.makers import pod
 
 NOW = 5000.7
 NOTHING = PodGroupStatusInfo()
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "new": {},
     "bound": {"on": "n"},
     "running": {"on": "n", "phase": "Running"},
@@ -91,7 +91,7 @@ def test_what_jobs_have_behind_them_counts_though_the_pods_are_gone() -> None:
     assert decide(group(succeeded=3), done=3).phase == "Running"
 
 
-def test_who_is_gone_without_a_job_counts_no_more() -> None:
+def test_pods_that_are_gone_without_a_job_count_no_more() -> None:
     assert decide([], done=2).phase == "Pending"
 
 
@@ -103,7 +103,7 @@ def test_the_counts() -> None:
     assert found == (9, 3, 4, 5)
 
 
-def test_the_owners_are_told_once_each_in_order() -> None:
+def test_the_owners_are_listed_once_each_in_order() -> None:
     owners = [("ns/b",), ("ns/a", "ns/c"), (), ("ns/b",)]
     pods = [pod(f"p-{n}", group="g", owners=each) for n, each in enumerate(owners)]
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from extender.api.wellknown import Reason
+from extender.api.reasons import Reason
 from extender.gang import post_filter
-from extender.gang.options import Options
+from extender.gang.options import GangOptions
 from extender.gang.verdicts import Refuse
-from extender.state import events as ev
+from extender.state.cluster import events as ev
 from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods
 
 NO_NODE = "0/3 nodes are available: 3 Insufficient cpu."
@@ -56,7 +56,12 @@ WANT: dict[str, tuple[Sequence[Any], int, Refuse | None]] = {
         None,
     ),
     "at a hundred per cent no gap counts": ([pod_group(min_member=10), PLAN], 100, None),
-    "nobody waits yet": ([pod_group(min_member=10), PLAN], 99, refusal(10)),
+    "no member waits yet": ([pod_group(min_member=10), PLAN], 99, refusal(10)),
+    "the pod is being bound": (
+        [pod_group(min_member=10), waiting(1), ev.PodBinding(FAILED, "n0")],
+        10,
+        None,
+    ),
     "quorum is there": ([pod_group(min_member=2), waiting(2), PLAN], 10, None),
     "more than quorum is there": ([pod_group(min_member=2), waiting(3), PLAN], 10, None),
     "a member that no plan counts on": ([pod_group(min_member=10), waiting(2)], 10, None),
@@ -71,10 +76,10 @@ WANT: dict[str, tuple[Sequence[Any], int, Refuse | None]] = {
 
 @pytest.mark.parametrize(("there", "percentage", "want"), WANT.values(), ids=WANT)
 def test_post_filter(there: Sequence[Any], percentage: int, want: Refuse | None) -> None:
-    snapshot = cluster_of(nodes(8), FAILED, there).snapshot()
-    options = Options(reject_percentage=percentage)
+    view = cluster_of(nodes(8), FAILED, there).view()
+    options = GangOptions(reject_percentage=percentage)
 
-    assert post_filter.decide(FAILED, key("gang"), snapshot=snapshot, options=options) == want
+    assert post_filter.decide(FAILED, key("gang"), view=view, options=options) == want
 
 
 WANT_OURS: dict[str, tuple[str, bool]] = {
@@ -110,6 +115,6 @@ WANT_STUCK: dict[str, tuple[Sequence[Any], str | None]] = {
 
 @pytest.mark.parametrize(("there", "want"), WANT_STUCK.values(), ids=WANT_STUCK)
 def test_stuck(there: Sequence[Any], want: str | None) -> None:
-    found = post_filter.stuck(key("gang"), snapshot=cluster_of(nodes(8), there).snapshot())
+    found = post_filter.stuck(key("gang"), view=cluster_of(nodes(8), there).view())
 
     assert (found and found.uid) == want

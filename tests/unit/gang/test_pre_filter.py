@@ -6,17 +6,16 @@ from typing import Any
 
 import pytest
 
-from extender.api.wellknown import GANG_GATE, GROUP_SIGS, Reason
-from extender.gang import plan, pre_filter
-from extender.gang.fit import Fit, Offer
-from extender.gang.options import Options
-from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Place, Refuse
-from extender.state import events as ev
-from extender.state.claims import Claim
-from extender.state.jobs import JobInfo
-from extender.state.pod_groups import PodGroupInfo
-from extender.state.pods import PodInfo
+from extender.api.reasons import Reason
+from extender.api.wellknown import GANG_GATE, GROUP_SIGS
+from extender.gang import pre_filter
+from extender.gang.options import GangOptions
+from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import JobInfo, PodInfo
+from extender.state.cluster.reservations import Claim
 from tests.makers import cluster_of, key, node, nodes, planned, pod, pod_group, pods, shape
+from tests.unit.gang import filtered
 
 GANG = key("gang")
 A, B, C = pods(3, 4)
@@ -32,7 +31,7 @@ LOST = Refuse(Reason.RESERVED, ELSEWHERE, lost=True)
 
 @dataclass(frozen=True)
 class Ask:
-    """One filter request in a cluster; the subject is told of as well."""
+    """One filter request in a cluster; its pod is in the cluster as well."""
 
     there: Sequence[Any]
     subject: PodInfo = A
@@ -40,22 +39,18 @@ class Ask:
     denied: Refuse | None = None
     permitted: bool = False
     group: str = GANG
-    options: Options = field(default_factory=Options)
+    options: GangOptions = field(default_factory=GangOptions)
 
     def answer(self) -> FilterVerdict:
-        snapshot = cluster_of(self.subject, self.there).snapshot()
-        return pre_filter.decide(
+        view = cluster_of(self.subject, self.there).view()
+        return filtered.decide(
             self.subject,
             self.group,
             self.sent,
-            snapshot=snapshot,
+            view=view,
             denied=self.denied,
-            make=self.plan if self.permitted else None,
+            permitted=self.permitted,
         )
-
-    def plan(self, pod: PodInfo, pod_group: PodGroupInfo, offer: Offer) -> Fit | Refuse:
-        snapshot = cluster_of(self.subject, self.there).snapshot()
-        return plan.make(pod, pod_group, snapshot=snapshot, offer=offer, permitted=True)
 
 
 def refuse(reason: Reason, message: str, **more: Any) -> Refuse:
@@ -105,7 +100,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     ),
     "a permitted group's minResources are not asked for again": (
         Ask([pod_group(min_resources={"cpu": 99000}), B, C, ROOM], permitted=True),
-        Place("n0", {A.uid: "n0", B.uid: "n1", C.uid: "n2"}),
+        OneNode("n0", {A.uid: "n0", B.uid: "n1", C.uid: "n2"}),
     ),
     "sixth: not enough fit": (
         Ask([pod_group(), B, C, nodes(6, 4, 4), pod("old", 1, on="n1")], sent=("n0", "n2")),
@@ -123,7 +118,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
             deny=True,
         ),
     ),
-    "what is bound may be all that is in the way: nobody says never": (
+    "what is bound may be all that is in the way: the reason is not NeverFits": (
         Ask([pod_group(), pod("b", 4, group="gang", on="n0"), C, nodes(4, 4)], sent=("n1",)),
         refuse(
             Reason.NOT_ENOUGH_RESOURCES,
@@ -131,7 +126,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
             deny=True,
         ),
     ),
-    "what kube-scheduler alone judges may fit: nobody says never": (
+    "what kube-scheduler alone judges may fit: the reason is not NeverFits": (
         Ask([pod_group(), *pods(3, CONSTRAINED), nodes(4, 2)], sent=("n0",), subject=BOUND_TO_DISK),
         refuse(
             Reason.NOT_ENOUGH_RESOURCES,
@@ -177,11 +172,11 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     ),
     "its own claim is its own": (
         Ask([pod_group(), B, C, ROOM, ev.Claimed([Claim(GANG, 0, {"n1": {"cpu": 4000}})])]),
-        Place("n0", {A.uid: "n0", B.uid: "n1", C.uid: "n2"}),
+        OneNode("n0", {A.uid: "n0", B.uid: "n1", C.uid: "n2"}),
     ),
     "a claim of lower priority is none": (
         Ask([pod_group(), B, C, ROOM, ev.Claimed([Claim(RIVAL, -1, {"n1": {"cpu": 4000}})])]),
-        Place("n0", {A.uid: "n0", B.uid: "n1", C.uid: "n2"}),
+        OneNode("n0", {A.uid: "n0", B.uid: "n1", C.uid: "n2"}),
     ),
     "a gang that has started completes itself on claimed room": (
         Ask(
@@ -193,7 +188,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
                 ev.Claimed([Claim(RIVAL, 0, {"n1": {"cpu": 4000}})]),
             ]
         ),
-        Place("n0", {A.uid: "n0", C.uid: "n1"}),
+        OneNode("n0", {A.uid: "n0", C.uid: "n1"}),
     ),
     "members that ask for another scheduler are not counted on": (
         Ask([pod_group(), B, pod("c", 4, group="gang", scheduler="other"), ROOM]),
@@ -204,11 +199,11 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     ),
     "those that another scheduler has placed are": (
         Ask([pod_group(), B, pod("c", 4, group="gang", scheduler="other", on="n2"), ROOM]),
-        Place("n0", {A.uid: "n0", B.uid: "n1"}),
+        OneNode("n0", {A.uid: "n0", B.uid: "n1"}),
     ),
     "pods that the Job has behind it are not needed": (
-        Ask([pod_group(), B, ROOM, ev.JobApplied(JobInfo("j", GANG, 3, 1))]),
-        Place("n0", {A.uid: "n0", B.uid: "n1"}),
+        Ask([pod_group(), B, ROOM, ev.BatchJobApplied(JobInfo("j", GANG, 3, 1))]),
+        OneNode("n0", {A.uid: "n0", B.uid: "n1"}),
     ),
     "a gang of mixed priorities takes no room from its lowest's equals": (
         Ask(
@@ -230,30 +225,30 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     ),
     "last: a plan": (
         Ask([pod_group(), B, C, ROOM]),
-        Place("n0", {A.uid: "n0", B.uid: "n1", C.uid: "n2"}),
+        OneNode("n0", {A.uid: "n0", B.uid: "n1", C.uid: "n2"}),
     ),
-    # who counts
+    # which pods count
     "the older API group's PodGroup will do": (
         Ask([pod_group(api_group=GROUP_SIGS), B, C, ROOM]),
-        Place("n0", {A.uid: "n0", B.uid: "n1", C.uid: "n2"}),
+        OneNode("n0", {A.uid: "n0", B.uid: "n1", C.uid: "n2"}),
     ),
     "only minMember are planned": (
         Ask([pod_group(min_member=2), B, C, ROOM]),
-        Place("n0", {A.uid: "n0", B.uid: "n1"}),
+        OneNode("n0", {A.uid: "n0", B.uid: "n1"}),
     ),
     "older members are planned first": (
         Ask([pod_group(min_member=2), pod("young", 4, group="gang", created=9.0), B, ROOM]),
-        Place("n0", {A.uid: "n0", B.uid: "n1"}),
+        OneNode("n0", {A.uid: "n0", B.uid: "n1"}),
     ),
     "lower indexes are planned first, however old": (
         Ask([pod_group(min_member=2), indexed(3), indexed(1, created=9.0), ROOM], indexed(0)),
-        Place("n0", {"i0": "n0", "i1": "n1"}),
+        OneNode("n0", {"i0": "n0", "i1": "n1"}),
     ),
-    "with room for all, who is tried goes with those of lower index": (
+    "with room for all, the pod that is tried goes with those of lower index": (
         Ask([pod_group(min_member=2), indexed(1), indexed(0), ROOM], indexed(2)),
-        Place("n2", {"i0": "n0", "i1": "n1", "i2": "n2"}),
+        OneNode("n2", {"i0": "n0", "i1": "n1", "i2": "n2"}),
     ),
-    "with room for some, those of lower index go and who is tried does not": (
+    "with room for some, those of lower index go and the pod that is tried does not": (
         Ask(
             [pod_group(min_member=2), indexed(1), indexed(0), nodes(4, 4)],
             indexed(2),
@@ -267,7 +262,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     ),
     "a lower index is no reason to leave anybody out of a gang that needs all": (
         Ask([pod_group(), indexed(1), indexed(0), ROOM], indexed(2)),
-        Place("n0", {"i2": "n0", "i0": "n1", "i1": "n2"}),
+        OneNode("n0", {"i2": "n0", "i0": "n1", "i1": "n2"}),
     ),
     "a lower index that no node will take goes behind": (
         Ask(
@@ -275,11 +270,11 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
             indexed(1),
             sent=("n0",),
         ),
-        Place("n0", {"i1": "n0"}),
+        OneNode("n0", {"i1": "n0"}),
     ),
     "a lower index of another template goes its own way": (
         Ask([pod_group(min_member=1), indexed(0, cpu=2), nodes(4)], indexed(1), sent=("n0",)),
-        Place("n0", {"i1": "n0"}),
+        OneNode("n0", {"i1": "n0"}),
     ),
     "a lower index of another Job is no earlier part of the same work": (
         Ask(
@@ -287,7 +282,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
             indexed(1, controller="own"),
             sent=("n0",),
         ),
-        Place("n0", {"i1": "n0"}),
+        OneNode("n0", {"i1": "n0"}),
     ),
     "too little room even for the lower ones": (
         Ask([pod_group(min_member=2), indexed(1), indexed(0), nodes(4)], indexed(2), sent=("n0",)),
@@ -299,11 +294,11 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     ),
     "members of higher priority are planned first": (
         Ask([pod_group(min_member=2), B, pod("high", 4, group="gang", priority=9), ROOM]),
-        Place("n0", {A.uid: "n0", "high": "n1"}),
+        OneNode("n0", {A.uid: "n0", "high": "n1"}),
     ),
     "members behind our own gate are: it goes when there is a plan": (
         Ask([pod_group(), B, pod("c", 4, group="gang", gates=(GANG_GATE,)), ROOM]),
-        Place("n0", {A.uid: "n0", "c": "n1", B.uid: "n2"}),
+        OneNode("n0", {A.uid: "n0", "c": "n1", B.uid: "n2"}),
     ),
     "members behind our gate and another one are not": (
         Ask([pod_group(), B, pod("c", 4, group="gang", gates=(GANG_GATE, FOREIGN)), ROOM]),
@@ -311,7 +306,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     ),
     "gated members are not planned": (
         Ask([pod_group(min_member=2), *GATED, B, ROOM]),
-        Place("n0", {A.uid: "n0", B.uid: "n1"}),
+        OneNode("n0", {A.uid: "n0", B.uid: "n1"}),
     ),
     "members being deleted exist but are not planned": (
         Ask([pod_group(min_member=2), pod("dying", 4, group="gang", terminating=True), ROOM]),
@@ -319,19 +314,19 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     ),
     "bound members need no plan": (
         Ask([pod_group(), pod("b", 4, group="gang", on="n3"), C, nodes(4, 4, 4, 4)]),
-        Place("n0", {A.uid: "n0", C.uid: "n1"}),
+        OneNode("n0", {A.uid: "n0", C.uid: "n1"}),
     ),
     "members that wait need no plan": (
         Ask([pod_group(), B, C, ROOM, ev.PodWaiting(B, "n0")], sent=("n1", "n2")),
-        Place("n1", {A.uid: "n1", C.uid: "n2"}),
+        OneNode("n1", {A.uid: "n1", C.uid: "n2"}),
     ),
     "members that are planned need no other plan": (
         Ask([pod_group(), B, C, ROOM, planned(gang_1="n0", gang_2="n2")]),
-        Place("n1", {A.uid: "n1"}),
+        OneNode("n1", {A.uid: "n1"}),
     ),
     "the others of a plan may be on nodes that were not sent, on a big cluster": (
         Ask([pod_group(), B, C, nodes(*[4] * 200)], sent=[f"n{n}" for n in range(100, 200)]),
-        Place("n100", {A.uid: "n100", B.uid: "n101", C.uid: "n102"}),
+        OneNode("n100", {A.uid: "n100", B.uid: "n101", C.uid: "n102"}),
     ),
     "a sample may be too small for the others": (
         Ask(
@@ -344,7 +339,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
             ],
             sent=[*(f"n{n}" for n in range(99)), "y"],
         ),
-        Place("y", {A.uid: "y", B.uid: "x", C.uid: "z"}),
+        OneNode("y", {A.uid: "y", B.uid: "x", C.uid: "z"}),
     ),
     "few nodes sent are all there are": (
         Ask([pod_group(), B, C, ROOM], sent=("n2",)),
@@ -361,7 +356,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
             subject=pod(A.uid, 4, group="gang", nominated="n2"),
             sent=("n2",),
         ),
-        Place("n2", {A.uid: "n2", B.uid: "n0", C.uid: "n1"}),
+        OneNode("n2", {A.uid: "n2", B.uid: "n0", C.uid: "n1"}),
     ),
     "the room exists, but not where it was sent: refused, and kept all the same": (
         Ask(
@@ -379,22 +374,22 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     # a plan that stands
     "the planned node was sent": (
         Ask([pod_group(), B, C, ROOM, planned(gang_0="n1", gang_1="n0", gang_2="n2")]),
-        Place("n1"),
+        OneNode("n1"),
     ),
     "a plan outlives a recent denial and a missing PodGroup": (
         Ask([B, ROOM, planned(gang_0="n1")], denied=EARLIER),
-        Place("n1"),
+        OneNode("n1"),
     ),
     "another node of the sample has room: the room moves": (
         Ask([pod_group(), B, C, nodes(4, 4, 4, 4), planned(gang_0="n3", gang_1="n0", gang_2="n1")]),
-        Place("n2", {A.uid: "n2"}),
+        OneNode("n2", {A.uid: "n2"}),
     ),
     "the sample is kept for a sibling: the two are exchanged": (
         Ask(
             [pod_group(), B, C, ROOM, planned(gang_0="n0", gang_1="n1", gang_2="n2")],
             sent=("n2",),
         ),
-        Place("n2", {A.uid: "n2", C.uid: "n0"}),
+        OneNode("n2", {A.uid: "n2", C.uid: "n0"}),
     ),
     "a sibling of another shape does not exchange": (
         Ask(
@@ -418,7 +413,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
             subject=pod(A.uid, 4, group="gang", priority=1),
             sent=("n1",),
         ),
-        Place("n1", {A.uid: "n1"}),
+        OneNode("n1", {A.uid: "n1"}),
     ),
     "a sample of unknown nodes has no room": (
         Ask([pod_group(), ROOM, planned(gang_0="n0")], sent=("n8", "n9")),
@@ -457,7 +452,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
             subject=pod(A.uid, ALONE, group="gang"),
             sent=("n1", "n2"),
         ),
-        Place("n2", {A.uid: "n2"}),
+        OneNode("n2", {A.uid: "n2"}),
     ),
     # members that the gang can do without
     "a member above minMember goes where it likes": (
@@ -489,8 +484,8 @@ def test_deciding_again_changes_nothing(ask: Ask) -> None:
     cluster = cluster_of(ask.subject, ask.there)
 
     def decide() -> FilterVerdict:
-        return pre_filter.decide(
-            ask.subject, ask.group, ask.sent, snapshot=cluster.snapshot(), denied=ask.denied
+        return filtered.decide(
+            ask.subject, ask.group, ask.sent, view=cluster.view(), denied=ask.denied
         )
 
     assert decide() == decide()
@@ -552,19 +547,19 @@ WANT_BESIDE: dict[str, tuple[PodInfo, Sequence[Any], FilterVerdict]] = {
 
 @pytest.mark.parametrize(("subject", "there", "want"), WANT_BESIDE.values(), ids=WANT_BESIDE)
 def test_beside_plans(subject: PodInfo, there: Sequence[Any], want: FilterVerdict) -> None:
-    snapshot = cluster_of(there).snapshot()
+    view = cluster_of(there).view()
 
-    assert pre_filter.beside_plans(subject, ("n0", "n1", "n2"), snapshot=snapshot) == want
+    assert pre_filter.beside_plans(subject, ("n0", "n1", "n2"), view=view) == want
 
 
 def test_a_plan_does_not_take_room_that_its_betters_keep() -> None:
     """following a plan does not look at what a later plan of higher priority keeps."""
     low, high = pod("low", 4, group="low"), pod("high", 4, group="high", priority=9)
-    snapshot = cluster_of(
+    view = cluster_of(
         nodes(4), low, high, pod_group("low", 1), planned(low="n0"), planned(high="n0")
-    ).snapshot()
+    ).view()
 
-    verdict = pre_filter.decide(low, key("low"), ("n0",), snapshot=snapshot, denied=None)
+    verdict = filtered.decide(low, key("low"), ("n0",), view=view, denied=None)
 
     assert isinstance(verdict, Refuse)
 
@@ -578,4 +573,4 @@ WANT_TIMEOUT: dict[str, tuple[float | None, float]] = {
 
 @pytest.mark.parametrize(("asked", "want"), WANT_TIMEOUT.values(), ids=WANT_TIMEOUT)
 def test_the_time_to_wait(asked: float | None, want: float) -> None:
-    assert Options().timeout(asked) == want
+    assert GangOptions().timeout(asked) == want

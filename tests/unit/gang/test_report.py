@@ -1,4 +1,4 @@
-"""What is told about one group, and what is done: conditions, Events, evictions, readiness."""
+"""What is reported about one group, and what is done: conditions, Events, evictions, readiness."""
 
 import json
 from dataclasses import replace
@@ -9,21 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.gang import conditions, report
-from extender.gang.options import Options
+from extender.gang.options import GangOptions
 from extender.gang.partial import OnPartial, OnPartialOverrides, Watched, policy
 from extender.gang.report import LOOK_AGAIN, LOOKS_A_SECOND, Report
 from extender.kube.decode import Decoder
 from extender.kube.pod_groups import as_json
-from extender.state import events as ev
-from extender.state.claims import Claim
-from extender.state.cluster import Cluster
-from extender.state.pod_groups import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
-from tests.makers import key, node, pod, pod_group, pods, tell
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
+from extender.state.cluster.reservations import Claim
+from extender.state.cluster.store import Cluster
+from tests.makers import key, node, observe, pod, pod_group, pods
 
 NOW = 5000.5
-RUNS = {"on": "n0", "phase": "Running", "ready": True, "owners": ("ns/job",)}
-DONE = {"on": "n0", "phase": "Succeeded", "finished": True}
-OPTIONS = Options(schedule_timeout=60)
+RUNS: dict[str, Any] = {"on": "n0", "phase": "Running", "ready": True, "owners": ("ns/job",)}
+DONE: dict[str, Any] = {"on": "n0", "phase": "Succeeded", "finished": True}
+OPTIONS = GangOptions(schedule_timeout=60)
 
 
 class Bench:
@@ -37,20 +37,20 @@ class Bench:
         self.overrides: OnPartialOverrides = "evict"
         self.watched = 1000.0
         self.group: PodGroupInfo = pod_group(generation=1)
-        tell(cluster, node("n0", 100), self.group)
+        observe(cluster, node("n0", 100), self.group)
 
-    def tell(self, *facts: Any) -> Report:
-        tell(self.cluster, *facts)
+    def observe(self, *facts: Any) -> Report:
+        observe(self.cluster, *facts)
         return self.report()
 
     def apply(self, **changes: Any) -> Report:
         self.group = replace(self.group, **changes)
-        return self.tell(self.group)
+        return self.observe(self.group)
 
     def report(self) -> Report:
         found = report.decide(
             self.group,
-            snapshot=self.cluster.snapshot(),
+            view=self.cluster.view(),
             stored=self.stored,
             now=self.now,
             options=OPTIONS,
@@ -59,7 +59,7 @@ class Bench:
         self.stored = found.status
         return found
 
-    def told(self, kind: str = "Scheduled") -> tuple[str, str, str]:
+    def reported(self, kind: str = "Scheduled") -> tuple[str, str, str]:
         found = self.stored.condition(kind)
         return (found.status, found.reason, found.message) if found else ("", "", "")
 
@@ -79,68 +79,70 @@ def lost_one() -> list[Any]:
     return [*pods(2, **RUNS), pod("gang-2", group="gang")]
 
 
-def test_too_few_pods_are_told_with_numbers(bench: Bench) -> None:
-    bench.tell(pods(2))
+def test_too_few_pods_are_reported_with_numbers(bench: Bench) -> None:
+    bench.observe(pods(2))
 
-    assert bench.told() == ("False", "NotEnoughPods", "2 of the 3 pods that it needs exist")
-    assert bench.told("Running") == ("False", "NotScheduled", "0 of 3 pods run, 0 are done")
-    assert bench.told("Partial") == ("", "", "")
+    assert bench.reported() == ("False", "NotEnoughPods", "2 of the 3 pods that it needs exist")
+    assert bench.reported("Running") == ("False", "NotScheduled", "0 of 3 pods run, 0 are done")
+    assert bench.reported("Partial") == ("", "", "")
 
 
 def test_what_the_extender_says_counts_where_nothing_else_is_in_the_way(bench: Bench) -> None:
-    bench.tell(pods(3))
-    assert bench.told()[1] == "WaitingForBind"
+    bench.observe(pods(3))
+    assert bench.reported()[1] == "WaitingForBind"
     bench.apply(status=permitted("ScheduleTimeout"))
-    assert bench.told() == ("False", "ScheduleTimeout", "says the extender")
-    bench.tell(pod("gang-2", group="gang", gates=("other",)))
-    assert bench.told()[1] == "Gated"
+    assert bench.reported() == ("False", "ScheduleTimeout", "says the extender")
+    bench.observe(pod("gang-2", group="gang", gates=("other",)))
+    assert bench.reported()[1] == "Gated"
 
 
 def test_an_extender_that_is_content_is_not_repeated(bench: Bench) -> None:
-    bench.tell(pods(3))
+    bench.observe(pods(3))
     content = ConditionInfo("Permitted", "True", "QuorumReached", "")
     bench.apply(status=PodGroupStatusInfo(conditions=(content,)))
 
-    assert bench.told()[1] == "WaitingForBind"
+    assert bench.reported()[1] == "WaitingForBind"
 
 
 def test_a_scheduled_and_running_group(bench: Bench) -> None:
-    bench.tell(pods(2, **RUNS), pod("gang-2", group="gang", on="n0"))
+    bench.observe(pods(2, **RUNS), pod("gang-2", group="gang", on="n0"))
     text = "3 of the 3 pods that it needs have a node or are done"
-    assert bench.told() == ("True", "Scheduled", text)
-    assert bench.told("Running") == ("False", "NotRunning", "2 of 3 pods run, 0 are done")
-    bench.tell(pods(3, **RUNS))
-    assert bench.told("Running") == ("True", "Running", "3 of 3 pods run, 0 are done")
+    assert bench.reported() == ("True", "Scheduled", text)
+    assert bench.reported("Running") == ("False", "NotRunning", "2 of 3 pods run, 0 are done")
+    bench.observe(pods(3, **RUNS))
+    assert bench.reported("Running") == ("True", "Running", "3 of 3 pods run, 0 are done")
 
 
 def test_the_ends(bench: Bench) -> None:
-    bench.tell(pods(2, **RUNS), pod("gang-2", group="gang", on="n0", phase="Failed", finished=True))
+    bench.observe(
+        pods(2, **RUNS), pod("gang-2", group="gang", on="n0", phase="Failed", finished=True)
+    )
     text = "1 failed, and 2 of the 3 pods that it needs are left"
-    assert bench.told() == ("False", "PodsFailed", text)
-    assert bench.told("Running") == ("False", "PodsFailed", text)
-    bench.tell(pods(3, **DONE))
-    assert (bench.told()[:2], bench.told("Running")[:2]) == (
+    assert bench.reported() == ("False", "PodsFailed", text)
+    assert bench.reported("Running") == ("False", "PodsFailed", text)
+    bench.observe(pods(3, **DONE))
+    assert (bench.reported()[:2], bench.reported("Running")[:2]) == (
         ("True", "Scheduled"),
         ("False", "Finished"),
     )
 
 
 def test_a_time_changes_with_the_value_and_not_with_the_reason(bench: Bench) -> None:
-    bench.tell(pods(2))
+    bench.observe(pods(2))
     bench.now += 100
-    bench.tell(pod("gang-2", group="gang", gates=("other",)))
+    bench.observe(pod("gang-2", group="gang", gates=("other",)))
     condition = bench.stored.condition("Scheduled")
     assert condition is not None
     assert (condition.reason, condition.transition, condition.generation) == ("Gated", 5000.0, 1)
 
-    bench.tell(pods(3, **RUNS))
+    bench.observe(pods(3, **RUNS))
     condition = bench.stored.condition("Scheduled")
     assert condition is not None
     assert condition.transition == 5100.0
 
 
 def test_the_same_again_is_the_same_report_without_a_notice(bench: Bench) -> None:
-    first = bench.tell(lost_one())
+    first = bench.observe(lost_one())
     bench.now += 30
     again = bench.report()
 
@@ -150,7 +152,7 @@ def test_the_same_again_is_the_same_report_without_a_notice(bench: Bench) -> Non
 
 def test_a_notice_for_each_reason_and_not_for_each_number(bench: Bench) -> None:
     seen = [
-        [(n.reason, n.warning) for n in bench.tell(fact).notices]
+        [(n.reason, n.warning) for n in bench.observe(fact).notices]
         for fact in (
             pods(1),
             pods(2),
@@ -167,8 +169,8 @@ def test_a_notice_for_each_reason_and_not_for_each_number(bench: Bench) -> None:
     ]
 
 
-def test_mixed_priorities_are_told_by_what_they_are(bench: Bench) -> None:
-    [_, notice] = bench.tell(pods(2), pod("gang-2", group="gang", priority=5)).notices
+def test_mixed_priorities_are_reported_by_their_values(bench: Bench) -> None:
+    [_, notice] = bench.observe(pods(2), pod("gang-2", group="gang", priority=5)).notices
 
     assert (notice.reason, notice.warning, notice.key) == ("MixedPriorities", True, "0, 5")
     assert notice.note == "its pods have the priorities 0, 5; 0 counts"
@@ -176,8 +178,8 @@ def test_mixed_priorities_are_told_by_what_they_are(bench: Bench) -> None:
 
 def test_a_waiting_group_is_looked_at_again_because_others_make_room(bench: Bench) -> None:
     assert bench.report().look_again is None
-    assert bench.tell(pods(3)).look_again == LOOK_AGAIN
-    assert bench.tell(pods(3, **RUNS)).look_again is None
+    assert bench.observe(pods(3)).look_again == LOOK_AGAIN
+    assert bench.observe(pods(3, **RUNS)).look_again is None
 
 
 def test_many_waiting_groups_are_looked_at_less_often(bench: Bench) -> None:
@@ -185,44 +187,44 @@ def test_many_waiting_groups_are_looked_at_less_often(bench: Bench) -> None:
         (pod_group(f"g{n}", 1), pod(f"p{n}", 200, group=f"g{n}"))
         for n in range(int(LOOK_AGAIN * LOOKS_A_SECOND) + 20)
     ]
-    bench.tell(others)
+    bench.observe(others)
 
-    assert bench.tell(pods(3)).look_again == len(bench.cluster.snapshot().queue) / LOOKS_A_SECOND
+    assert bench.observe(pods(3)).look_again == len(bench.cluster.view().queue) / LOOKS_A_SECOND
     assert bench.report().look_again > LOOK_AGAIN  # type: ignore[operator]
 
 
 def test_a_partial_gang_has_its_time_out_to_become_whole(bench: Bench) -> None:
-    bench.tell(pods(3, **RUNS))
+    bench.observe(pods(3, **RUNS))
     bench.now += 100
     bench.apply(schedule_timeout=8.0)
-    found = bench.tell(lost_one())
+    found = bench.observe(lost_one())
     text = "2 of the 3 pods that it still needs have a node"
-    assert bench.told("Partial") == ("True", "PartiallyScheduled", text)
+    assert bench.reported("Partial") == ("True", "PartiallyScheduled", text)
     assert found.look_again == 8.5  # from the next whole second: never too early
     assert "PartialGang" not in {notice.reason for notice in found.notices}
 
-    bench.tell(pods(3, **RUNS))
-    assert bench.told("Partial") == ("False", "Whole", "")
+    bench.observe(pods(3, **RUNS))
+    assert bench.reported("Partial") == ("False", "Whole", "")
 
 
 @pytest.mark.parametrize("annotation", [None, "keep", "kepe"])
-def test_a_gang_that_stays_partial_is_kept_and_told_of_once(
+def test_a_gang_that_stays_partial_is_kept_and_gets_one_event(
     bench: Bench, annotation: str | None
 ) -> None:
     bench.apply(on_partial=annotation)
-    bench.tell(lost_one())
+    bench.observe(lost_one())
     bench.now += 61
     found = bench.report()
     again = bench.report()
 
-    told = [(n.reason, n.warning) for n in found.notices if not n.key]
-    assert told == [("PartialGang", True)]
+    reported = [(n.reason, n.warning) for n in found.notices if not n.key]
+    assert reported == [("PartialGang", True)]
     assert [n for n in again.notices if not n.key] == []
     assert (found.evict, again.evict) == ((), ())
-    assert bench.told("Partial")[:2] == ("True", "PartialGang")
+    assert bench.reported("Partial")[:2] == ("True", "PartialGang")
 
 
-def test_a_policy_that_there_is_not_is_told(bench: Bench) -> None:
+def test_an_unknown_policy_gets_an_event(bench: Bench) -> None:
     assert [n.key for n in bench.apply(on_partial="keep").notices if n.key] == []
     [notice] = [n for n in bench.apply(on_partial="kill").notices if n.key]
 
@@ -241,16 +243,16 @@ def test_a_policy_that_there_is_not_is_told(bench: Bench) -> None:
         (None, "evict", "none", "evict"),
     ],
 )
-def test_what_a_group_may_ask_for_is_bounded_and_told(
+def test_what_a_group_may_ask_for_is_bounded_and_reported(
     bench: Bench, asked: str | None, default: str, overrides: Any, counts: str
 ) -> None:
     bench.on_partial, bench.overrides = OnPartial(default), overrides
     assert policy(asked, OnPartial(default), overrides) == counts
-    told = [n for n in bench.apply(on_partial=asked).notices if n.key]
+    reported = [n for n in bench.apply(on_partial=asked).notices if n.key]
     if asked in (None, counts):
-        assert told == []
+        assert reported == []
     else:
-        [notice] = told
+        [notice] = reported
         assert notice.reason == "PolicyLimited"
         words = f"on-partial={asked} is not allowed by the settings; {counts} counts"
         assert notice.note.endswith(words)
@@ -262,22 +264,24 @@ def test_a_gang_that_stays_partial_is_evicted_if_that_is_asked_for(bench: Bench,
         bench.on_partial = OnPartial.EVICT
     else:
         bench.apply(on_partial="evict")
-    assert bench.tell(lost_one(), pod("gang-3", group="gang", terminating=True, **RUNS)).evict == ()
+    assert (
+        bench.observe(lost_one(), pod("gang-3", group="gang", terminating=True, **RUNS)).evict == ()
+    )
     bench.now += 61
     found = bench.report()
     assert {each.name for each in found.evict} == {"gang-0", "gang-1"}
     assert [n.reason for n in found.notices] == ["PartialGang"]
 
-    found = bench.tell(pods(2, terminating=True, **RUNS))
-    assert (found.evict, bench.told("Partial")[:2]) == ((), ("False", "NotScheduled"))
+    found = bench.observe(pods(2, terminating=True, **RUNS))
+    assert (found.evict, bench.reported("Partial")[:2]) == ((), ("False", "NotScheduled"))
 
 
 NOT_EVICTED: dict[str, Any] = {
-    "somebody else gave them their nodes": [
+    "another scheduler gave them their nodes": [
         pods(2, scheduler="other", **RUNS),
         pod("gang-2", group="gang"),
     ],
-    "nobody would make them anew": [
+    "no controller would make them anew": [
         pods(2, **{**RUNS, "owners": ()}),
         pod("gang-2", group="gang"),
     ],
@@ -287,7 +291,7 @@ NOT_EVICTED: dict[str, Any] = {
 @pytest.mark.parametrize("members", NOT_EVICTED.values(), ids=NOT_EVICTED)
 def test_not_evicted_are_pods_of_which(bench: Bench, members: list[Any]) -> None:
     bench.on_partial = OnPartial.EVICT
-    bench.tell(members)
+    bench.observe(members)
     bench.now += 1000
 
     assert bench.report().evict == ()
@@ -296,41 +300,41 @@ def test_not_evicted_are_pods_of_which(bench: Bench, members: list[Any]) -> None
 def test_a_running_gang_that_is_to_grow_is_not_evicted(bench: Bench) -> None:
     bench.on_partial = OnPartial.EVICT
     bench.apply(generation=1)
-    bench.tell(pods(3, **RUNS))
+    bench.observe(pods(3, **RUNS))
     bench.apply(min_member=5, generation=2)
-    bench.tell(pod("gang-3", group="gang"), pod("gang-4", group="gang"))
+    bench.observe(pod("gang-3", group="gang"), pod("gang-4", group="gang"))
     bench.now += 1000
     assert bench.report().evict == ()
 
-    bench.tell(pods(5, **RUNS))
-    bench.tell(ev.PodDeleted("gang-4"), pod("gang-5", group="gang"))
+    bench.observe(pods(5, **RUNS))
+    bench.observe(ev.PodDeleted("gang-4"), pod("gang-5", group="gang"))
     bench.now += 1000
     assert bench.report().evict
 
 
 def test_a_running_gang_that_grows_at_once_is_not_evicted(bench: Bench) -> None:
     bench.on_partial = OnPartial.EVICT
-    bench.tell(pods(3, **RUNS))
-    tell(bench.cluster, pod("gang-3", group="gang"), pod("gang-4", group="gang"))
+    bench.observe(pods(3, **RUNS))
+    observe(bench.cluster, pod("gang-3", group="gang"), pod("gang-4", group="gang"))
     bench.apply(min_member=5, generation=2)
-    assert bench.told("Partial") == ("", "", "")
+    assert bench.reported("Partial") == ("", "", "")
     bench.now += 1000
 
     assert bench.report().evict == ()
 
 
-def test_who_has_ended_has_no_say_in_whether_a_gang_has_begun(bench: Bench) -> None:
+def test_pods_that_have_ended_have_no_say_in_whether_a_gang_has_begun(bench: Bench) -> None:
     bench.on_partial = OnPartial.EVICT
-    ended = {"on": "n0", "phase": "Failed", "finished": True, "scheduler": "other"}
-    bench.tell(lost_one(), pod("gang-3", group="gang", **ended))
+    ended: dict[str, Any] = {"on": "n0", "phase": "Failed", "finished": True, "scheduler": "other"}
+    bench.observe(lost_one(), pod("gang-3", group="gang", **ended))
     bench.now += 61
 
     assert bench.report().evict
 
 
-def test_nobody_is_evicted_whom_this_process_has_not_watched(bench: Bench) -> None:
+def test_no_gang_is_evicted_that_this_process_has_not_watched(bench: Bench) -> None:
     bench.on_partial, bench.watched = OnPartial.EVICT, 0.0
-    bench.tell(lost_one())
+    bench.observe(lost_one())
     bench.now += 1000
     assert bench.report().evict == ()
     bench.watched = 59.0
@@ -340,18 +344,18 @@ def test_nobody_is_evicted_whom_this_process_has_not_watched(bench: Bench) -> No
 
 
 def test_a_gang_that_merely_begins_is_not_partial_for_long(bench: Bench) -> None:
-    bench.tell(lost_one())
+    bench.observe(lost_one())
     bench.now += 59
     assert bench.report().evict == ()
-    bench.tell(pods(3, **RUNS))
+    bench.observe(pods(3, **RUNS))
     bench.now += 1000
-    bench.tell(lost_one())
-    assert bench.told("Partial")[1] == "PartiallyScheduled"
+    bench.observe(lost_one())
+    assert bench.reported("Partial")[1] == "PartiallyScheduled"
 
 
 NOT_PARTIAL = {
     "none has a node": pods(3),
-    "nobody waits for a node": pods(2, **RUNS),
+    "no pod waits for a node": pods(2, **RUNS),
     "one that is through counts": [
         *pods(2, **RUNS),
         pod("gang-2", group="gang", **DONE),
@@ -363,41 +367,46 @@ NOT_PARTIAL = {
 
 @pytest.mark.parametrize("members", NOT_PARTIAL.values(), ids=NOT_PARTIAL)
 def test_not_partial_is_a_gang_of_which(bench: Bench, members: list[Any]) -> None:
-    bench.tell(members)
+    bench.observe(members)
 
-    assert bench.told("Partial") == ("", "", "")
-
-
-GATE = {"readiness_gate": True}
+    assert bench.reported("Partial") == ("", "", "")
 
 
-def ready_told(found: Report) -> tuple[bool, set[str]]:
+GATE: dict[str, Any] = {"readiness_gate": True}
+
+
+def ready_reported(found: Report) -> tuple[bool, set[str]]:
     assert found.readiness is not None
-    return found.readiness.ready, {pod.name for pod in found.readiness.tell}
+    return found.readiness.ready, {pod.name for pod in found.readiness.pods}
 
 
 def test_a_gang_is_ready_when_enough_of_its_members_are(bench: Bench) -> None:
     few = [*pods(2, **RUNS, **GATE), pod("gang-2", group="gang", on="n0", **GATE)]
-    assert ready_told(bench.tell(few)) == (False, set())
-    assert ready_told(bench.tell(pods(3, **RUNS, **GATE))) == (True, {"gang-0", "gang-1", "gang-2"})
-    told = pods(3, gang_ready=True, **RUNS, **GATE)
-    assert ready_told(bench.tell(told)) == (True, set())
-    fell = replace(told[0], ready=False)
-    assert ready_told(bench.tell(fell)) == (False, {"gang-0", "gang-1", "gang-2"})
+    assert ready_reported(bench.observe(few)) == (False, set())
+    assert ready_reported(bench.observe(pods(3, **RUNS, **GATE))) == (
+        True,
+        {"gang-0", "gang-1", "gang-2"},
+    )
+    reported = pods(3, gang_ready=True, **RUNS, **GATE)
+    assert ready_reported(bench.observe(reported)) == (True, set())
+    fell = replace(reported[0], ready=False)
+    assert ready_reported(bench.observe(fell)) == (False, {"gang-0", "gang-1", "gang-2"})
 
 
-def test_only_pods_with_the_gate_are_told_and_those_that_are_done_count(bench: Bench) -> None:
+def test_only_pods_with_the_gate_get_the_condition_and_those_that_are_done_count(
+    bench: Bench,
+) -> None:
     members = [
         pod("gang-0", group="gang", **DONE),
         pod("gang-1", group="gang", **RUNS),
         pod("gang-2", group="gang", **RUNS, **GATE),
         pod("gang-3", group="gang", terminating=True, **RUNS, **GATE),
     ]
-    assert ready_told(bench.tell(members)) == (True, {"gang-2"})
+    assert ready_reported(bench.observe(members)) == (True, {"gang-2"})
 
 
 def test_groups_of_one_name_in_two_namespaces(bench: Bench) -> None:
-    bench.tell(replace(pods(1)[0], uid="far", namespace="far", group="far/gang"), pods(2))
+    bench.observe(replace(pods(1)[0], uid="far", namespace="far", group="far/gang"), pods(2))
 
     assert bench.stored.phase == "Pending"
     assert key("gang") == bench.group.key
@@ -416,7 +425,7 @@ GROUPS = st.lists(st.sampled_from(KINDS), max_size=6)
 
 
 @given(history=st.lists(GROUPS, min_size=1, max_size=4), policy=st.sampled_from(OnPartial))
-def test_whoever_goes_on_from_what_is_stored_tells_the_same_and_nothing_again(
+def test_a_new_process_reports_the_same_from_what_is_stored_and_nothing_again(
     history: list[list[dict[str, Any]]], policy: OnPartial
 ) -> None:
     first = Bench(Cluster())
@@ -430,7 +439,7 @@ def test_whoever_goes_on_from_what_is_stored_tells_the_same_and_nothing_again(
         other = Bench(Cluster())
         other.on_partial, other.now = policy, first.now + 7
         other.stored = stored_and_read(found.status)
-        again = other.tell(members)
+        again = other.observe(members)
         if found.status.condition("Partial") == again.status.condition("Partial"):
             assert (again.status, again.notices) == (found.status, ())
 
@@ -442,11 +451,11 @@ def stored_and_read(status: PodGroupStatusInfo) -> PodGroupStatusInfo:
 
 def test_members_on_a_node_that_is_not_heard_of_are_not_ready(bench: Bench) -> None:
     gated = [replace(each, readiness_gate=True) for each in pods(3, **RUNS)]
-    said = bench.tell(node("n0"), gated).readiness
+    said = bench.observe(node("n0"), gated).readiness
     assert said is not None
     assert said.ready
 
-    said = bench.tell(node("n0", ready=False)).readiness
+    said = bench.observe(node("n0", ready=False)).readiness
     assert said is not None
     assert not said.ready
 
@@ -454,29 +463,29 @@ def test_members_on_a_node_that_is_not_heard_of_are_not_ready(bench: Bench) -> N
 def test_a_node_that_is_not_known_is_not_broken(bench: Bench) -> None:
     gated = [replace(each, readiness_gate=True) for each in pods(3, **{**RUNS, "on": "news"})]
 
-    assert ready_told(bench.tell(gated)) == (True, {"gang-0", "gang-1", "gang-2"})
+    assert ready_reported(bench.observe(gated)) == (True, {"gang-0", "gang-1", "gang-2"})
 
 
 def test_a_finished_group_stays_scheduled_though_its_pods_are_gone(bench: Bench) -> None:
     ended = pods(3, phase="Succeeded", finished=True)
-    bench.tell(ended)
-    assert bench.told()[:2] == ("True", "Scheduled")
-    bench.tell(*(ev.PodDeleted(each.uid) for each in ended))
+    bench.observe(ended)
+    assert bench.reported()[:2] == ("True", "Scheduled")
+    bench.observe(*(ev.PodDeleted(each.uid) for each in ended))
 
-    assert bench.told()[:2] == ("True", "Scheduled")
+    assert bench.reported()[:2] == ("True", "Scheduled")
     assert bench.stored.phase == "Finished"
 
 
 def test_a_group_that_may_claim_no_nodes_says_so_while_it_waits(bench: Bench) -> None:
-    bench.tell(pods(3, 30), pod("busy", 90, on="n0"))
-    tell(bench.cluster, ev.Claimed([Claim(bench.group.key, 0, {}, limit=2)]))
+    bench.observe(pods(3, 30), pod("busy", 90, on="n0"))
+    observe(bench.cluster, ev.Claimed([Claim(bench.group.key, 0, {}, limit=2)]))
     found = bench.report()
-    assert "no nodes are set aside for it" in bench.told()[2]
-    assert "may claim 2 nodes" in bench.told()[2]
+    assert "no nodes are set aside for it" in bench.reported()[2]
+    assert "may claim 2 nodes" in bench.reported()[2]
     [notice] = [each for each in found.notices if each.reason == "ClaimLimited"]
     assert "gang.claimNodesPercentage" in notice.note
 
-    tell(bench.cluster, ev.Claimed([Claim(bench.group.key, 0, {"n0": {"cpu": 1}})]))
+    observe(bench.cluster, ev.Claimed([Claim(bench.group.key, 0, {"n0": {"cpu": 1}})]))
     found = bench.report()
-    assert "set aside" not in bench.told()[2]
+    assert "set aside" not in bench.reported()[2]
     assert "ClaimLimited" not in {each.reason for each in found.notices}

@@ -1,4 +1,4 @@
-"""Whom to wake."""
+"""Which pods to wake."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from extender.api.wellknown import GANG_GATE, Reason
+from extender.api.reasons import Reason
+from extender.api.wellknown import GANG_GATE
 from extender.gang.wake import Wake, decide_group, deciding_room, refused_before
 from extender.gang.wake_for_room import MOST_LOOKS, _Rooms
-from extender.state import events as ev
-from extender.state.claims import Claim
-from extender.state.jobs import JobInfo
-from extender.state.pods import PodInfo
-from extender.state.snapshot import Snapshot
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import JobInfo, PodInfo
+from extender.state.cluster.reservations import Claim
+from extender.state.cluster.view import ClusterView
 from extender.steps import PIECE, at_once
 from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods, shape
 
@@ -32,11 +32,15 @@ def refused(*members: PodInfo, reason: Reason = Reason.NOT_ENOUGH_PODS) -> list[
     return [ev.PodRefused(member, reason) for member in members]
 
 
+def being_bound(*members: PodInfo) -> list[ev.PodBinding]:
+    return [ev.PodBinding(member, "n0") for member in members]
+
+
 LACKED_ROOM = {"reason": Reason.NOT_ENOUGH_RESOURCES}
 NO_PLACE = {"reason": Reason.RESERVED}
 
 WANT: dict[str, tuple[Sequence[Any], Wake]] = {
-    "nobody was refused": ([pod_group(), A, B, C], Wake()),
+    "no pod was refused": ([pod_group(), A, B, C], Wake()),
     "quorum of pods: one is enough": ([pod_group(), A, B, C, *refused(A, B)], Wake((A,))),
     "still too few pods": ([pod_group(), A, B, *refused(A, B)], Wake()),
     "still no PodGroup": ([A, B, C, *refused(A, B, C, reason=Reason.POD_GROUP_NOT_FOUND)], Wake()),
@@ -45,11 +49,11 @@ WANT: dict[str, tuple[Sequence[Any], Wake]] = {
         Wake((A,)),
     ),
     "too many are gated": ([pod_group(), A, B, FOREIGN, *refused(A, B)], Wake()),
-    "who lacked room is not tried for a change of the group": (
+    "a pod that lacked room is not tried for a change of the group": (
         [pod_group(), A, B, C, *refused(A, **LACKED_ROOM), *refused(B, **NO_PLACE)],
         Wake(),
     ),
-    "who was denied is tried": (
+    "a pod that was denied is tried": (
         [
             pod_group(),
             A,
@@ -79,7 +83,7 @@ WANT: dict[str, tuple[Sequence[Any], Wake]] = {
         [A, B, C, planned(gang_0="n0", gang_1="n0"), *refused(A, B, C)],
         Wake((A, B)),
     ),
-    "a whole plan: nobody beyond it": (
+    "a whole plan: no pod beyond it": (
         [pod_group(), A, B, C, D, planned(gang_0="n0", gang_1="n0", gang_2="n0"), refused(B, D)],
         Wake((B,)),
     ),
@@ -87,20 +91,39 @@ WANT: dict[str, tuple[Sequence[Any], Wake]] = {
         [pod_group(min_member=4), A, B, C, D, planned(gang_0="n0"), *refused(A, B, C)],
         Wake((A, B)),
     ),
-    "quorum is placed: everybody is tried for himself": (
+    "quorum is placed: each pod is tried for itself": (
         [
             *(pod_group(min_member=1), A, B, C, ev.PodWaiting(A, "n0")),
             *refused(B, C),
         ],
         Wake((B, C)),
     ),
-    "quorum is placed: who lacked room waits for room": (
+    "quorum is placed: a pod that lacked room waits for room": (
         [
             *(pod_group(min_member=1), A, B, C, ev.PodBinding(A, "n0")),
             *refused(B, **LACKED_ROOM),
             *refused(C),
         ],
         Wake((C,)),
+    ),
+    "quorum is placed: a pod that is being bound is not tried": (
+        [
+            *(pod_group(min_member=1), A, B, C, ev.PodBinding(A, "n0"), ev.PodBinding(B, "n0")),
+            *refused(B, C, reason=Reason.ALREADY_BOUND),
+        ],
+        Wake((C,)),
+    ),
+    "one pod is enough, but none that is being bound": (
+        [pod_group(), A, B, C, ev.PodBinding(A, "n0"), *refused(A, B)],
+        Wake((B,)),
+    ),
+    "a Binding failed, and a plan keeps its room": (
+        [
+            *(pod_group(min_member=1), A, B, ev.PodBinding(A, "n0"), ev.PodBinding(B, "n0")),
+            *refused(B, reason=Reason.ALREADY_BOUND),
+            planned(gang_1="n0"),
+        ],
+        Wake((B,)),
     ),
     "our gates are taken away at quorum": ([pod_group(), *OURS], Wake(ungate=tuple(OURS))),
     "our gates stay below quorum": ([pod_group(min_member=4), *OURS], Wake()),
@@ -121,16 +144,16 @@ WANT: dict[str, tuple[Sequence[Any], Wake]] = {
 
 @pytest.mark.parametrize(("there", "want"), WANT.values(), ids=WANT)
 def test_a_change_of_the_group(there: Sequence[Any], want: Wake) -> None:
-    snapshot = cluster_of(ROOM, there).snapshot()
+    view = cluster_of(ROOM, there).view()
 
-    assert decide_group(key("gang"), snapshot=snapshot) == want
+    assert decide_group(key("gang"), view=view) == want
 
 
-def test_of_a_group_that_never_fits_those_are_woken_who_have_not_been_told() -> None:
-    told = [*refused(A, reason=Reason.NEVER_FITS), *refused(B)]
-    snapshot = cluster_of(ROOM, pod_group(min_member=2), A, B, told).snapshot()
+def test_of_a_group_that_never_fits_the_pods_without_that_reason_are_woken() -> None:
+    reported = [*refused(A, reason=Reason.NEVER_FITS), *refused(B)]
+    view = cluster_of(ROOM, pod_group(min_member=2), A, B, reported).view()
 
-    assert decide_group(key("gang"), snapshot=snapshot).retry == (B,)
+    assert decide_group(key("gang"), view=view).retry == (B,)
 
 
 HELD_BACK: dict[str, tuple[Sequence[Any], Wake]] = {
@@ -153,19 +176,19 @@ HELD_BACK: dict[str, tuple[Sequence[Any], Wake]] = {
 
 @pytest.mark.parametrize(("there", "want"), HELD_BACK.values(), ids=HELD_BACK)
 def test_held_back_until_there_is_room(there: Sequence[Any], want: Wake) -> None:
-    snapshot = cluster_of(ROOM, there).snapshot()
+    view = cluster_of(ROOM, there).view()
 
-    assert decide_group(key("gang"), snapshot=snapshot, hold_back=True) == want
+    assert decide_group(key("gang"), view=view, gate_until_fit=True) == want
 
 
-def test_who_was_kept_off_claimed_room_is_woken_when_its_gang_begins() -> None:
+def test_a_pod_that_was_kept_off_claimed_room_is_woken_when_its_gang_begins() -> None:
     claim = ev.Claimed([Claim("ns/other", 0, {"n0": {"cpu": 1}})])
     there = [pod_group(min_member=2), A, B, claim, *refused(A, B, **NO_PLACE)]
-    assert decide_group(key("gang"), snapshot=cluster_of(ROOM, there).snapshot()) == Wake()
+    assert decide_group(key("gang"), view=cluster_of(ROOM, there).view()) == Wake()
 
     began = pod("first", group="gang", on="n0")
-    snapshot = cluster_of(ROOM, began, there).snapshot()
-    assert decide_group(key("gang"), snapshot=snapshot).retry
+    view = cluster_of(ROOM, began, there).view()
+    assert decide_group(key("gang"), view=view).retry
 
 
 OLD, NEW = pods(2, 1, group="old"), pods(2, 1, group="new")
@@ -178,7 +201,7 @@ GROUPS = [
 ]
 
 WANT_ROOM: dict[str, tuple[Sequence[Any], Wake]] = {
-    "nobody was refused": ([A, PLAIN], Wake()),
+    "no pod was refused": ([A, PLAIN], Wake()),
     "one of each group": (
         [OLD, refused(*OLD, **LACKED_ROOM)],
         Wake((OLD[0],)),
@@ -190,7 +213,7 @@ WANT_ROOM: dict[str, tuple[Sequence[Any], Wake]] = {
         ],
         Wake((HIGH[0], OLD[0], NEW[0], PLAIN, LATER)),
     ),
-    "who does not lack room is not tried": (
+    "a pod that does not lack room is not tried": (
         [OLD, NEW, refused(*OLD), refused(*NEW, **LACKED_ROOM)],
         Wake((NEW[0],)),
     ),
@@ -202,7 +225,11 @@ WANT_ROOM: dict[str, tuple[Sequence[Any], Wake]] = {
         ],
         Wake(tuple(pods(3, 1, group="high"))),
     ),
-    "who has been tried since is not tried": (
+    "a pod that is being bound is not tried": (
+        [OLD, PLAIN, refused(*OLD, PLAIN, **NO_PLACE), *being_bound(OLD[0], PLAIN)],
+        Wake((OLD[1],)),
+    ),
+    "a pod that has been tried since is not tried": (
         [OLD, refused(*OLD, **NO_PLACE), ev.PodsTried([OLD[0].uid])],
         Wake((OLD[1],)),
     ),
@@ -211,9 +238,9 @@ WANT_ROOM: dict[str, tuple[Sequence[Any], Wake]] = {
 
 @pytest.mark.parametrize(("there", "want"), WANT_ROOM.values(), ids=WANT_ROOM)
 def test_room_was_given_back(there: Sequence[Any], want: Wake) -> None:
-    snapshot = cluster_of(ROOM, GROUPS, there).snapshot()
+    view = cluster_of(ROOM, GROUPS, there).view()
 
-    assert decide_room(snapshot=snapshot) == want
+    assert decide_room(view=view) == want
 
 
 def test_in_strict_order_one_group_has_its_turn() -> None:
@@ -223,10 +250,10 @@ def test_in_strict_order_one_group_has_its_turn() -> None:
         refused(*started, PLAIN, **NO_PLACE),
         refused(*NEW, *OLD, reason=Reason.WAITING_FOR_TURN),
     ]
-    snapshot = cluster_of(ROOM, GROUPS, there).snapshot()
+    view = cluster_of(ROOM, GROUPS, there).view()
 
-    assert decide_room(snapshot=snapshot, strict=True) == Wake((OLD[0], *started, PLAIN))
-    assert decide_room(snapshot=snapshot) == Wake((OLD[0], NEW[0], *started, PLAIN))
+    assert decide_room(view=view, strict=True) == Wake((OLD[0], *started, PLAIN))
+    assert decide_room(view=view) == Wake((OLD[0], NEW[0], *started, PLAIN))
 
 
 def alone(count: int, cpu: Any = 1, **more: Any) -> list[PodInfo]:
@@ -235,55 +262,55 @@ def alone(count: int, cpu: Any = 1, **more: Any) -> list[PodInfo]:
 
 def test_of_pods_without_a_group_those_are_woken_that_find_room_beside_each_other() -> None:
     crowd = alone(50, 2)
-    snapshot = cluster_of(nodes(4, 3), crowd, refused(*reversed(crowd), **NO_PLACE)).snapshot()
+    view = cluster_of(nodes(4, 3), crowd, refused(*reversed(crowd), **NO_PLACE)).view()
 
-    assert decide_room(snapshot=snapshot).retry == tuple(crowd[:3])
+    assert decide_room(view=view).retry == tuple(crowd[:3])
 
 
 def test_a_large_pod_does_not_hold_up_a_small_one() -> None:
     large, small = pod("large", 9, created=1.0), pod("small", 1, created=2.0)
-    snapshot = cluster_of(nodes(4), large, small, refused(large, small, **NO_PLACE)).snapshot()
+    view = cluster_of(nodes(4), large, small, refused(large, small, **NO_PLACE)).view()
 
-    assert decide_room(snapshot=snapshot).retry == (small,)
+    assert decide_room(view=view).retry == (small,)
 
 
 def test_room_that_a_plan_keeps_is_none() -> None:
     there = [nodes(2), A, PLAIN, LATER, planned(gang_0="n0"), *refused(PLAIN, LATER, **NO_PLACE)]
 
-    assert decide_room(snapshot=cluster_of(*there).snapshot()).retry == (PLAIN,)
+    assert decide_room(view=cluster_of(*there).view()).retry == (PLAIN,)
 
 
 def test_nodes_that_a_pod_may_not_use_are_none() -> None:
     picky = pod("picky", shape(1, selector={"zone": "a"}))
     there = [nodes(4), picky, *refused(picky, **NO_PLACE)]
 
-    assert decide_room(snapshot=cluster_of(*there).snapshot()) == Wake()
+    assert decide_room(view=cluster_of(*there).view()) == Wake()
 
 
 def test_pods_of_a_job_that_is_not_admitted_are_not_woken_for_room() -> None:
     held = pod("held", owners=("ns/job",), controller="j")
-    job = ev.JobApplied(JobInfo("j", held_by_queue="ns/job"))
+    job = ev.BatchJobApplied(JobInfo("j", held_by_queue="ns/job"))
     there = [nodes(4), held, job, *refused(held, reason=Reason.NOT_ADMITTED)]
     cluster = cluster_of(*there)
-    assert decide_room(snapshot=cluster.snapshot()) == Wake()
+    assert decide_room(view=cluster.view()) == Wake()
 
-    cluster.apply(ev.JobApplied(JobInfo("j")))
-    assert decide_room(snapshot=cluster.snapshot()).retry == (held,)
+    cluster.apply(ev.BatchJobApplied(JobInfo("j")))
+    assert decide_room(view=cluster.view()).retry == (held,)
 
 
 def test_so_many_nodes_are_looked_at_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = [pod(f"p-{n}", shape(5, gpu=n + 1)) for n in range(50)]  # each of its own kind
-    full = cluster_of(nodes(*[4] * 500), crowd, refused(*crowd, **NO_PLACE)).snapshot()
+    full = cluster_of(nodes(*[4] * 500), crowd, refused(*crowd, **NO_PLACE)).view()
     looks = 0
-    used = Snapshot.used
+    used = ClusterView.used
 
-    def counted(snapshot: Snapshot, node: str) -> Mapping[str, int]:
+    def counted(view: ClusterView, node: str) -> Mapping[str, int]:
         nonlocal looks
         looks += 1
-        return used(snapshot, node)
+        return used(view, node)
 
-    monkeypatch.setattr(Snapshot, "used", counted)
-    assert decide_room(snapshot=full).retry == ()
+    monkeypatch.setattr(ClusterView, "used", counted)
+    assert decide_room(view=full).retry == ()
     assert looks == MOST_LOOKS
 
 
@@ -291,14 +318,14 @@ def test_each_kind_has_its_turn_though_others_use_up_all_looks() -> None:
     large = [pod(f"large-{n}", shape(5, gpu=n + 1), created=float(n)) for n in range(50)]
     small = pod("small", 1, created=100.0)
     there = [nodes(*[4] * 500), *large, small, *refused(*large, small, **NO_PLACE)]
-    snapshot = cluster_of(*there).snapshot()
-    found, rounds = decide_room(snapshot=snapshot), 1
+    view = cluster_of(*there).view()
+    found, rounds = decide_room(view=view), 1
     while small not in found.retry:
         assert rounds <= 50 * 500 // MOST_LOOKS + 1
-        found, rounds = decide_room(snapshot=snapshot, looked=found.looked), rounds + 1
+        found, rounds = decide_room(view=view, looked=found.looked), rounds + 1
 
-    anew = decide_room(snapshot=snapshot, looked=found.looked)
-    assert anew == decide_room(snapshot=snapshot), "all had their turn"
+    anew = decide_room(view=view, looked=found.looked)
+    assert anew == decide_room(view=view), "all had their turn"
     assert small not in anew.retry
 
 
@@ -306,7 +333,7 @@ def test_very_many_pods_are_decided_about_in_small_pieces(monkeypatch: pytest.Mo
     """Neither the walk over them nor the search for room looks at more than it has to."""
     crowd = [pod(f"p-{n}", 4, created=float(n % 997)) for n in range(6000)]
     busy = [pod(f"b-{n}", 2, on=f"n{n}") for n in range(20)]
-    full = cluster_of(nodes(*[4] * 20), crowd, busy, refused(*crowd, **NO_PLACE)).snapshot()
+    full = cluster_of(nodes(*[4] * 20), crowd, busy, refused(*crowd, **NO_PLACE)).view()
     takes = 0
     take = _Rooms.take
 
@@ -316,24 +343,24 @@ def test_very_many_pods_are_decided_about_in_small_pieces(monkeypatch: pytest.Mo
         return take(rooms, each)
 
     monkeypatch.setattr(_Rooms, "take", counted)
-    steps = deciding_room(snapshot=full)
+    steps = deciding_room(view=full)
     assert sum(1 for _ in steps) >= len(crowd) / PIECE
     assert takes == 1, "what has no room for one pod has none for its like"
 
 
 def test_pods_that_could_not_be_patched_are_passed_over() -> None:
     there = [pod_group(), A, B, C, *refused(A, B)]
-    snapshot = cluster_of(ROOM, there).snapshot()
-    assert decide_group(key("gang"), snapshot=snapshot, resting={A.uid}) == Wake((B,))
-    assert decide_group(key("gang"), snapshot=snapshot, resting={A.uid, B.uid}) == Wake()
+    view = cluster_of(ROOM, there).view()
+    assert decide_group(key("gang"), view=view, resting={A.uid}) == Wake((B,))
+    assert decide_group(key("gang"), view=view, resting={A.uid, B.uid}) == Wake()
 
-    gated = cluster_of(ROOM, pod_group(), *OURS).snapshot()
-    found = decide_group(key("gang"), snapshot=gated, resting={OURS[0].uid})
+    gated = cluster_of(ROOM, pod_group(), *OURS).view()
+    found = decide_group(key("gang"), view=gated, resting={OURS[0].uid})
     assert found == Wake(ungate=tuple(OURS[1:]))
     crowd = [*alone(2), *pods(2, 1, group="old")]
-    lacking = cluster_of(ROOM, GROUPS, crowd, refused(*crowd, **NO_PLACE)).snapshot()
+    lacking = cluster_of(ROOM, GROUPS, crowd, refused(*crowd, **NO_PLACE)).view()
     resting = {"alone-0", "old-0"}
-    assert decide_room(snapshot=lacking, resting=resting).retry == (crowd[3], crowd[1])
+    assert decide_room(view=lacking, resting=resting).retry == (crowd[3], crowd[1])
 
 
 OURS_SAID = "0/1 nodes are available: 1 gang ns/gang: 1 of the 3 pods that it needs exist."

@@ -1,14 +1,13 @@
-"""What a group is told while its Job goes from one wave of pods to the next."""
+"""The condition of a group while its Job goes from one wave of pods to the next."""
 
 from typing import Any
 
 import pytest
 
 from extender.gang import report
-from extender.gang.options import Options
-from extender.state import events as ev
-from extender.state.jobs import JobInfo
-from extender.state.pod_groups import PodGroupStatusInfo
+from extender.gang.options import GangOptions
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import JobInfo, PodGroupStatusInfo
 from tests.makers import cluster_of, key, node, pod, pod_group
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -34,18 +33,18 @@ def status_of(work: JobInfo | None, **counts: int) -> PodGroupStatusInfo:
         for kind, count in counts.items()
         for number in range(count)
     ]
-    jobs = [ev.JobApplied(work)] if work else []
+    jobs = [ev.BatchJobApplied(work)] if work else []
     group = pod_group()
     return report.decide(
         group,
-        snapshot=cluster_of(node("n0", 100), group, jobs, facts).snapshot(),
+        view=cluster_of(node("n0", 100), group, jobs, facts).view(),
         stored=PodGroupStatusInfo(),
         now=0.0,
-        options=Options(),
+        options=GangOptions(),
     ).status
 
 
-def told(work: JobInfo | None, **counts: int) -> tuple[str, str]:
+def reported(work: JobInfo | None, **counts: int) -> tuple[str, str]:
     """Return the phase and whether the group is scheduled."""
     status = status_of(work, **counts)
     scheduled = status.condition("Scheduled")
@@ -90,24 +89,24 @@ SIX: dict[str, tuple[dict[str, int], tuple[str, str]]] = {
 def test_six_pods_three_at_once(counts: dict[str, int], want: tuple[str, str], late: int) -> None:
     succeeded = max(0, counts.get("succeeded", 0) - late)
 
-    assert told(job(succeeded, wanted=6), **counts) == want
+    assert reported(job(succeeded, wanted=6), **counts) == want
 
 
 @pytest.mark.parametrize("late", LATE)
 def test_one_wave_has_no_other_after_it(late: int) -> None:
     work = job(max(0, 2 - late), wanted=3)
 
-    assert told(work, succeeded=2, running=1) == ("Running", "True")
-    assert told(work, succeeded=2, running=1, new=1) == ("Running", "True")
+    assert reported(work, succeeded=2, running=1) == ("Running", "True")
+    assert reported(work, succeeded=2, running=1, new=1) == ("Running", "True")
 
 
-def test_what_was_deleted_is_the_jobs_to_tell() -> None:
-    assert told(job(5, wanted=6), succeeded=1, running=1) == ("Running", "True")
-    assert told(job(5, wanted=6), succeeded=1, new=1) == ("Scheduling", "False")
+def test_pods_that_were_deleted_are_the_jobs_to_count() -> None:
+    assert reported(job(5, wanted=6), succeeded=1, running=1) == ("Running", "True")
+    assert reported(job(5, wanted=6), succeeded=1, new=1) == ("Scheduling", "False")
 
 
 def test_pods_of_no_job_have_no_waves() -> None:
-    assert told(None, succeeded=3, new=3) == ("Running", "True")
+    assert reported(None, succeeded=3, new=3) == ("Running", "True")
 
 
 def test_a_gang_is_not_partial_because_one_waits_in_the_place_of_another() -> None:

@@ -6,15 +6,16 @@ from copy import deepcopy
 from typing import Any
 
 from extender.api.core_v1 import Toleration
-from extender.jobs.batch_job import BatchJob
+from extender.jobs.actions import CreateWorkload
 from extender.jobs.context import Context
-from extender.jobs.generic_job import GenericJob, Step
+from extender.jobs.job import GenericJob
+from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.registry import builtin
+from extender.jobs.steps import Step
 from extender.jobs.workload import Priority, build
-from extender.state.pod_groups import ConditionInfo
-from extender.state.pods import Shape
-from extender.state.queues.records import (
-    Admission,
+from extender.state.cluster.records import ConditionInfo, Shape
+from extender.state.queue.records import (
+    AdmissionInfo,
     Assignment,
     FlavorInfo,
     Meta,
@@ -34,6 +35,11 @@ FLAVOR = FlavorInfo(
 )
 CONTEXT = Context(flavors={"spot": FLAVOR})
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
+
+
+def body_of(made: GenericJob | CreateWorkload) -> Object:
+    """Return the object itself, so that a test can look into it and change it."""
+    return made.object
 
 
 def job(
@@ -97,7 +103,7 @@ def workload(
         "queue_name": spec["queueName"],
         "max_execution": spec.get("maximumExecutionTimeSeconds"),
         "owners": (OwnerRef("batch/v1", "Job", "work", UID),),
-        "admission": Admission("cq", assignments) if quota else None,
+        "admission": AdmissionInfo("cq", assignments) if quota else None,
         "conditions": tuple(map(condition, (*quota, *holds))),
     }
     return WorkloadInfo(**{**fields, **changes})

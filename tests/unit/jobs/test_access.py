@@ -1,15 +1,16 @@
 """What the reconciler may do with a kind that an administrator adds: the parts that need no CEL."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
 from extender.jobs.access import Account, manifests
-from extender.jobs.base import BaseJob
+from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.registry import Integration, IntegrationError, described
 
 
-class Film(BaseJob):
+class Film(BatchJob):
     """A kind with templates in a list and in a map."""
 
     integration = "example.com/film"
@@ -17,7 +18,7 @@ class Film(BaseJob):
     group = "example.com"
     version = "v1"
     plural = "films"
-    template_paths = ("spec.scenes[].template", "spec.crews.*.template")
+    template_paths: ClassVar[tuple[str, ...]] = ("spec.scenes[].template", "spec.crews.*.template")
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.jobs.generic_job import Step
+from extender.jobs.steps import Step
 from extender.jobs.templates import Placement, PlacementError
-from tests.unit.jobs.scene import UID, job, sent
+from tests.unit.jobs.scene import UID, body_of, job, sent
 
 LEAST = {"kueue.x-k8s.io/job-min-parallelism": "2"}
 SYNCED = {**LEAST, "kueue.x-k8s.io/job-completions-equal-parallelism": "true"}
@@ -26,7 +26,7 @@ def test_a_job_begins_with_no_more_pods_than_it_needs(
 
 def test_a_work_queue_begins_with_all_it_may() -> None:
     queue = job("work", 3)
-    del queue.object["spec"]["completions"]
+    del body_of(queue)["spec"]["completions"]
     assert [each.count for each in queue.pod_sets()] == [3]
 
 
@@ -34,7 +34,7 @@ def test_a_work_queue_has_no_new_pods_once_one_has_succeeded() -> None:
     """The others do what is left; however they end, none takes their place."""
     status = {"active": 3, "ready": 2, "failed": 1}
     work = job("work", 4, status=status)
-    del work.object["spec"]["completions"]
+    del body_of(work)["spec"]["completions"]
     assert work.reclaimable_pods() == {}
     status["succeeded"] = 1
     work.object["status"] = status
@@ -147,7 +147,7 @@ def test_what_is_left_is_not_less_quota() -> None:
 
 def test_a_start_is_one_write_to_this_very_object() -> None:
     work = job()
-    work.object["metadata"]["resourceVersion"] = "7"
+    body_of(work)["metadata"]["resourceVersion"] = "7"
     (step,) = work.start_steps([Placement("main", 2, {"a": "b"})])
     assert step == Step(
         {
@@ -161,7 +161,7 @@ def test_a_start_is_one_write_to_this_very_object() -> None:
 
 def test_a_job_that_ran_before_forgets_when_it_started() -> None:
     work = job(status={"startTime": "2026-01-01T00:00:00Z"})
-    work.object["metadata"]["resourceVersion"] = "7"
+    body_of(work)["metadata"]["resourceVersion"] = "7"
     placement = Placement("main", 2, {"a": "b"}, ({"key": "k"},))
     forget, start = work.start_steps([placement])
     assert (forget.subresource, forget.patch["status"]) == ("status", {"startTime": None})

@@ -9,8 +9,8 @@ from extender.jobs import actions as act
 from extender.jobs.actions import Action
 from extender.jobs.context import Ancestor, Context
 from extender.jobs.decide import decide
-from extender.jobs.generic_job import Step
-from extender.state.queues.records import (
+from extender.jobs.steps import Step
+from extender.state.queue.records import (
     FlavorInfo,
     Meta,
     OwnerRef,
@@ -18,7 +18,7 @@ from extender.state.queues.records import (
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
-from tests.unit.jobs.scene import CONTEXT, UID, condition, job, sent, workload
+from tests.unit.jobs.scene import CONTEXT, UID, body_of, condition, job, sent, workload
 
 RUNS = {"startTime": "2026-01-01T00:00:00Z", "active": 2, "ready": 2}
 DONE = {"conditions": [{"type": "Complete", "status": "True", "message": "all done"}]}
@@ -59,7 +59,7 @@ def steps_of(actions: tuple[Action, ...]) -> tuple[Step, ...]:
     return found[0]
 
 
-# -- who is ours
+# -- which jobs are ours
 
 
 def test_a_job_without_a_queue_is_left_alone() -> None:
@@ -73,7 +73,7 @@ def test_a_job_without_a_queue_is_held_where_all_jobs_are(selected: bool, want: 
     assert words(decide(job(queue=None, suspend=False), [], context)) == want
 
 
-def test_who_takes_the_queue_name_away_leaves_the_queue_unless_the_job_has_quota() -> None:
+def test_a_job_without_its_queue_name_leaves_the_queue_unless_it_has_quota() -> None:
     waits = workload(job())
     assert words(decide(job(queue=None), [waits], CONTEXT)) == ["DropFinalizer", "DeleteWorkload"]
     running, admitted = started()
@@ -85,17 +85,17 @@ def test_who_takes_the_queue_name_away_leaves_the_queue_unless_the_job_has_quota
 
 def test_a_job_that_is_deleted_lets_its_workload_go() -> None:
     gone = job(suspend=False)
-    gone.object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    body_of(gone)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert words(decide(gone, [workload(gone, admitted=True)], CONTEXT)) == ["DropFinalizer"]
 
 
 @pytest.mark.parametrize(("kind", "reason"), [("Complete", "Succeeded"), ("Failed", "Failed")])
-def test_a_job_that_is_deleted_as_soon_as_it_has_ended_is_told_to_have_ended(
+def test_a_job_that_is_deleted_as_soon_as_it_has_ended_counts_as_ended(
     kind: str, reason: str
 ) -> None:
-    """With `ttlSecondsAfterFinished: 0` nobody may have looked at it in between."""
+    """With `ttlSecondsAfterFinished: 0` no look may have come in between."""
     gone = job(suspend=False, status={"conditions": [{"type": kind, "status": "True"}]})
-    gone.object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    body_of(gone)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     finish, drop = decide(gone, [workload(gone, admitted=True)], CONTEXT)
     assert isinstance(finish, act.FinishWorkload)
     assert finish.reason == reason
@@ -120,7 +120,7 @@ def test_a_job_gets_a_workload() -> None:
     (create,) = decide(job(), [], CONTEXT)
     assert isinstance(create, act.CreateWorkload)
     assert create.note.reason == "CreatedWorkload"
-    assert create.object["metadata"]["name"].startswith("job-work-")
+    assert body_of(create)["metadata"]["name"].startswith("job-work-")
 
 
 def test_a_job_that_runs_without_a_workload_is_stopped_and_gets_one_when_its_pods_are_gone() -> (
@@ -143,11 +143,11 @@ def test_a_job_that_ended_without_a_workload_gets_none() -> None:
         ("q", {LABEL: "nowhere"}, "PriorityClassNotFound"),
     ],
 )
-def test_what_no_workload_can_be_made_of_is_told(
+def test_a_job_of_which_no_workload_can_be_made_gets_an_event(
     queue: str, labels: dict[str, str], reason: str
 ) -> None:
     (refuse,) = decide(job(queue=queue, labels=labels), [], CONTEXT)
-    assert isinstance(refuse, act.Refuse)
+    assert isinstance(refuse, act.ReportRefusal)
     assert (refuse.reason, refuse.note.warning) == (reason, True)
 
 
@@ -218,7 +218,7 @@ def test_a_running_job_that_was_changed_is_stopped_and_restored_first() -> None:
     rest = decide(half, [admitted], CONTEXT)
     assert words(rest) == ["StopJob"]
     whole = sent(half, *steps_of(rest))
-    assert whole["spec"]["template"] == job().object["spec"]["template"]
+    assert whole["spec"]["template"] == body_of(job())["spec"]["template"]
     want = ["DropFinalizer", "DeleteWorkload"]
     assert words(decide(type(running)(whole), [admitted], CONTEXT)) == want
 
@@ -274,7 +274,7 @@ def test_quota_alone_starts_nothing() -> None:
     assert decide(held, [workload(held, reserved=True)], CONTEXT) == ()
 
 
-def test_a_flavor_that_is_edited_stops_nobody() -> None:
+def test_a_flavor_that_is_edited_stops_no_job() -> None:
     running, admitted = started()
     other = FlavorInfo(Meta("spot"), node_labels={"tier": "other"})
     assert decide(running, [admitted], Context(flavors={"spot": other})) == ()
@@ -292,7 +292,7 @@ def test_a_job_that_wants_other_nodes_than_its_quota_never_starts() -> None:
 def test_a_flavor_that_is_not_there_is_waited_for() -> None:
     held = job()
     (refuse,) = decide(held, [workload(held, admitted=True)], Context())
-    assert isinstance(refuse, act.Refuse)
+    assert isinstance(refuse, act.ReportRefusal)
     assert refuse.reason == "FlavorNotFound"
 
 
@@ -303,6 +303,7 @@ def test_a_running_job_that_is_not_admitted_is_stopped() -> None:
     running = job(suspend=False, status=RUNS)
     (stop,) = decide(running, [workload(running)], CONTEXT)
     assert isinstance(stop, act.StopJob)
+    assert stop.note is not None
     assert (stop.reason, stop.note.reason) == ("NotAdmitted", "Stopped")
 
 
@@ -327,7 +328,7 @@ def test_an_evicted_job_is_stopped_and_gives_quota_back_when_its_pods_are_gone()
 @pytest.mark.parametrize(
     ("reason", "want"), [("Preempted", True), ("PodsReadyTimeout", False), ("Deactivated", False)]
 )
-def test_only_who_made_room_may_come_again_at_once(reason: str, want: bool) -> None:
+def test_only_a_job_that_was_preempted_may_come_again_at_once(reason: str, want: bool) -> None:
     held = job()
     evicted = workload(held, ("Evicted", "True", reason), admitted=True)
     (release,) = decide(held, [evicted], CONTEXT)
@@ -335,7 +336,7 @@ def test_only_who_made_room_may_come_again_at_once(reason: str, want: bool) -> N
     assert release.requeued is want
 
 
-def test_quota_is_given_back_before_anything_is_told() -> None:
+def test_quota_is_given_back_before_any_event() -> None:
     held = job(status={"succeeded": 1})
     ready = condition(("PodsReady", "True", "Started"))
     evicted = workload(held, EVICTED, admitted=True)
@@ -386,7 +387,7 @@ def test_a_stop_goes_on_where_it_was_left(after: int, is_evicted: bool) -> None:
     assert not whole["metadata"]["annotations"]
 
 
-def test_a_stop_is_told_once() -> None:
+def test_a_stop_gets_one_event() -> None:
     running, admitted = started()
     evicted = replace(admitted, conditions=(*admitted.conditions, condition(EVICTED)))
     (begin,) = decide(running, [evicted], CONTEXT)
@@ -395,7 +396,7 @@ def test_a_stop_is_told_once() -> None:
     assert rest.note is None
 
 
-def test_a_stop_that_nobody_can_restore_ends_too() -> None:
+def test_a_stop_that_cannot_be_restored_ends_too() -> None:
     half = job(own_annotations=STOPPING)
     (stop,) = decide(half, [], CONTEXT)
     assert isinstance(stop, act.StopJob)
@@ -442,7 +443,7 @@ def test_priority_comes_from_the_label_before_the_pods() -> None:
     for labels, want in (({LABEL: "high"}, 9), ({}, 4)):
         (create,) = decide(job(labels=labels, pod_spec=pod_spec), [], context)
         assert isinstance(create, act.CreateWorkload)
-        assert create.object["spec"]["priority"] == want  # type: ignore[index]
+        assert body_of(create)["spec"]["priority"] == want
 
 
 # -- a workload that was there before
@@ -463,11 +464,11 @@ def test_a_prebuilt_workload_is_waited_for_and_taken() -> None:
     assert decide(held, [mine], replace(CONTEXT, prebuilt=mine)) == ()
 
 
-def test_a_prebuilt_workload_of_somebody_else_is_not_taken() -> None:
+def test_a_prebuilt_workload_of_another_job_is_not_taken() -> None:
     held = job(labels=PREBUILT)
     others = replace(workload(held), owners=(OwnerRef("batch/v1", "Job", "other", "u2"),))
     (refuse,) = decide(held, [], replace(CONTEXT, prebuilt=others))
-    assert isinstance(refuse, act.Refuse)
+    assert isinstance(refuse, act.ReportRefusal)
 
 
 def test_a_prebuilt_workload_that_asks_for_something_else_is_out_of_sync() -> None:

@@ -1,10 +1,11 @@
 """The PodGroup that is made for a job which brings none."""
 
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
 from extender.jobs.actions import (
@@ -15,15 +16,35 @@ from extender.jobs.actions import (
     StartJob,
     StopJob,
 )
-from extender.jobs.context import Context
+from extender.jobs.context import Context, PodGroupState
 from extender.jobs.decide import decide
-from extender.jobs.gang import group_of, late_pod_sets, made_name
+from extender.jobs.gang import pod_group_key
 from extender.jobs.registry import builtin
-from extender.state.queues.records import Meta
+from extender.jobs.templates import group_name
+from extender.state.queue.records import Meta, WorkloadInfo
 from tests.harness.kinds import jobset, pytorchjob
-from tests.unit.jobs.scene import CONTEXT, FLAVOR, NS, UID, job, sent, workload
+from tests.unit.jobs.scene import CONTEXT, FLAVOR, NS, UID, Object, body_of, job, sent, workload
 
-GANGS = Context(flavors={"spot": FLAVOR}, makes_pod_groups=lambda name: name == "cq")
+MADE = PodGroupState(made_by_queue=True)
+
+
+@dataclass(frozen=True)
+class Gangs(Context):
+    """A context in which every workload has a PodGroup of the same state."""
+
+    state: PodGroupState = MADE
+
+    @override
+    def pod_group(self, workload: WorkloadInfo) -> PodGroupState:
+        return self.state
+
+
+GANGS = Gangs(flavors={"spot": FLAVOR})
+
+
+def knowing(**facts: Any) -> Context:
+    """Return the same with something known about PodGroups."""
+    return replace(GANGS, state=replace(MADE, **facts))
 
 
 def label_of(made: dict[str, Any]) -> str | None:
@@ -37,11 +58,11 @@ def test_it_is_made_before_the_job_starts() -> None:
     made, start, *_ = decide(work, [admitted], GANGS)
 
     name = admitted.meta.name
-    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": UID}
-    assert made == MakePodGroup(NS, name, 3, [owner])
+    owner: Object = {"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": UID}
+    assert made == MakePodGroup(NS, name, 3, [owner], room_of=admitted.key)
     assert isinstance(start, StartJob)
     assert label_of(sent(work, *start.steps)) == name
-    assert group_of(admitted) == f"{NS}/{name}"
+    assert pod_group_key(admitted) == f"{NS}/{name}"
 
 
 def test_pods_that_are_done_are_not_waited_for() -> None:
@@ -62,7 +83,7 @@ def test_one_pod_alone_is_no_gang(parallelism: int) -> None:
 
 
 def test_what_has_ended_by_the_start_is_not_waited_for_either() -> None:
-    """It is told in the same look; until then the workload knows nothing of it."""
+    """It is written in the same look; until then the workload knows nothing of it."""
     work = job(parallelism=4, status={"succeeded": 1})
     made, _, said = decide(work, [workload(work, admitted=True)], GANGS)
     assert isinstance(made, MakePodGroup)
@@ -101,7 +122,7 @@ def test_pods_that_bring_one_keep_it(label: str) -> None:
     labels: Any = sent(work, *start.steps)["spec"]["template"]["metadata"]["labels"]
     assert labels[label] == "own"
     assert {POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS} & labels.keys() == {label}
-    assert group_of(admitted) == f"{NS}/own"
+    assert pod_group_key(admitted) == f"{NS}/own"
 
 
 def test_without_the_setting_there_is_none() -> None:
@@ -117,21 +138,22 @@ def test_a_job_that_runs_gets_nothing_new() -> None:
     _, start, *_ = decide(work, [admitted], GANGS)
     assert isinstance(start, StartJob)
     runs = builtin()["batch/job"].wrap(sent(work, *start.steps))
-    assert not decide(runs, [admitted], replace(GANGS, group_size=lambda _: (2, 0)))
+    assert not decide(runs, [admitted], knowing(size=(2, 0)))
     fewer = replace(admitted, reclaimable={"main": 1})
     runs.object["status"] = {"succeeded": 1, "active": 1}
-    assert not decide(runs, [fewer], replace(GANGS, group_size=lambda _: (2, 0)))
+    assert not decide(runs, [fewer], knowing(size=(2, 0)))
 
 
 def test_a_group_that_is_gone_is_made_again() -> None:
     work = job()
     admitted = workload(work, admitted=True)
     made, start, *_ = decide(work, [admitted], GANGS)
+    assert isinstance(made, MakePodGroup)
     assert isinstance(start, StartJob)
     runs = builtin()["batch/job"].wrap(sent(work, *start.steps))
-    assert decide(runs, [admitted], GANGS) == (made,)
+    assert decide(runs, [admitted], GANGS) == (replace(made, room_of=""),)
     was_none = builtin()["batch/job"].wrap(sent(work, *start.steps))
-    del was_none.object["spec"]["template"]["metadata"]["labels"][POD_GROUP_LABEL]
+    del body_of(was_none)["spec"]["template"]["metadata"]["labels"][POD_GROUP_LABEL]
     assert not decide(was_none, [admitted], GANGS)
 
 
@@ -149,11 +171,11 @@ def test_a_group_wants_what_can_still_come() -> None:
         "conditions": [{"type": "Running", "status": "True"}],
         "replicaStatuses": {"Master": {"active": 1}, "Worker": {"active": 2, "succeeded": 1}},
     }
-    regrouped, said = decide(runs, [admitted], replace(GANGS, group_size=lambda _: (4, 0)))
-    assert regrouped == replace(made, done=1)
+    regrouped, said = decide(runs, [admitted], knowing(size=(4, 0)))
+    assert regrouped == replace(made, done=1, room_of="")
     assert isinstance(said, SetReclaimable)
-    told = replace(admitted, reclaimable={"worker": 1})
-    assert not decide(runs, [told], replace(GANGS, group_size=lambda _: (4, 1)))
+    reported = replace(admitted, reclaimable={"worker": 1})
+    assert not decide(runs, [reported], knowing(size=(4, 1)))
 
 
 def test_a_group_of_which_all_run_again_wants_all() -> None:
@@ -165,16 +187,17 @@ def test_a_group_of_which_all_run_again_wants_all() -> None:
     assert isinstance(made, MakePodGroup)
     assert isinstance(start, StartJob)
     runs = builtin()["jobset.x-k8s.io/jobset"].wrap(sent(work, *start.steps))
-    fewer = replace(GANGS, group_size=lambda _: (3, 0))
-    assert decide(runs, [admitted], fewer) == (made,)
-    all_again = replace(GANGS, group_size=lambda _: (5, 2))
-    assert decide(runs, [admitted], all_again) == (made,)
+    fewer = knowing(size=(3, 0))
+    again = replace(made, room_of="")
+    assert decide(runs, [admitted], fewer) == (again,)
+    all_again = knowing(size=(5, 2))
+    assert decide(runs, [admitted], all_again) == (again,)
 
 
-def test_who_loses_its_quota_before_its_pods_come_gives_back_the_room() -> None:
+def test_a_job_that_loses_its_quota_before_its_pods_come_gives_back_the_room() -> None:
     work = job()
     evicted = workload(work, "Evicted", admitted=True)
-    kept = replace(GANGS, is_granted=lambda group: group == group_of(evicted))
+    kept = knowing(granted=True)
     dropped, release = decide(work, [evicted], kept)
     assert dropped == DropGrant(NS, evicted.meta.name)
     assert isinstance(release, ReleaseQuota)
@@ -182,13 +205,12 @@ def test_who_loses_its_quota_before_its_pods_come_gives_back_the_room() -> None:
     assert isinstance(release, ReleaseQuota)
 
 
-def test_it_is_told_of_the_room_that_was_found() -> None:
-    work, rooms = job(parallelism=3), {"n0": {"cpu": 3000}}
+def test_the_pod_group_gets_the_room_that_was_found() -> None:
+    work = job(parallelism=3)
     admitted = workload(work, admitted=True)
-    context = replace(GANGS, rooms=lambda name: rooms if name == admitted.key else None)
-    made, *_ = decide(work, [admitted], context)
+    made, *_ = decide(work, [admitted], GANGS)
     assert isinstance(made, MakePodGroup)
-    assert made.rooms == rooms
+    assert made.room_of == admitted.key
 
 
 def test_the_label_goes_when_the_job_stops() -> None:
@@ -209,10 +231,10 @@ def test_a_name_is_as_long_as_a_label_may_be() -> None:
     work = job()
     long = workload(work, meta=Meta("job-" + "a" * 53 + "-." + "b" * 40, NS))
     other = workload(work, meta=Meta("job-" + "a" * 53 + "-." + "c" * 40, NS))
-    assert len(made_name(long)) <= 63
-    assert made_name(long) != made_name(other)
-    assert made_name(long).startswith("job-" + "a" * 53 + "-")
-    assert workload(work).meta.name == made_name(workload(work))
+    assert len(group_name(long.meta.name)) <= 63
+    assert group_name(long.meta.name) != group_name(other.meta.name)
+    assert group_name(long.meta.name).startswith("job-" + "a" * 53 + "-")
+    assert workload(work).meta.name == group_name(workload(work).meta.name)
 
 
 def ray() -> Any:
@@ -272,5 +294,5 @@ LATE: dict[str, tuple[str, dict[str, Any], set[str]]] = {
 
 
 @pytest.mark.parametrize(("kind", "spec", "late"), LATE.values(), ids=LATE)
-def test_who_waits_for_others(kind: str, spec: dict[str, Any], late: set[str]) -> None:
-    assert set(late_pod_sets(builtin()[kind].wrap({"spec": spec}))) == late
+def test_which_pod_sets_wait_for_others(kind: str, spec: dict[str, Any], late: set[str]) -> None:
+    assert set(builtin()[kind].wrap({"spec": spec}).late_pod_sets()) == late

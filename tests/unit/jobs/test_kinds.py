@@ -8,9 +8,8 @@ import pytest
 from extender.jobs import actions as act
 from extender.jobs import templates
 from extender.jobs.decide import decide
-from extender.jobs.generic_job import GenericJob, Reclaiming, Skipping
+from extender.jobs.job import GenericJob
 from extender.jobs.registry import builtin
-from extender.jobs.steps import start_steps, stop_steps
 from extender.jobs.templates import Placement
 from tests.harness.kinds import POD_SETS, jobset, kubeflow, made, mpijob, rayjob, template
 from tests.unit.jobs.scene import CONTEXT, sent, workload
@@ -70,8 +69,8 @@ def test_a_kind_that_asks_for_more_asks_anew(name: str) -> None:
     held = job(name)
     before = workload(held)
     more = job(name)
-    slot = more.slots()[-1]  # type: ignore[attr-defined]
-    slot.template["spec"]["priorityClassName"] = "high"
+    template: Any = more.slots()[-1].template
+    template["spec"]["priorityClassName"] = "high"
     assert held.equivalent_to_workload(before)
     assert not more.equivalent_to_workload(before)
 
@@ -83,7 +82,7 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize("name", sorted(CONDITIONS))
-def test_a_condition_tells_the_end(name: str) -> None:
+def test_a_condition_says_how_a_job_ended(name: str) -> None:
     for kind, success in zip(CONDITIONS[name], (True, False), strict=True):
         said = {"type": kind, "status": "True", "message": "m"}
         ended = job(name, conditions=[said]).finished()
@@ -102,7 +101,9 @@ def test_a_condition_tells_the_end(name: str) -> None:
         ("", "", None),
     ],
 )
-def test_a_rayjob_tells_its_end(deployment: str, status: str, want: bool | None) -> None:
+def test_the_status_of_a_rayjob_says_how_it_ended(
+    deployment: str, status: str, want: bool | None
+) -> None:
     found = job("ray.io/rayjob", jobDeploymentStatus=deployment, jobStatus=status, message="m")
     ended = found.finished()
     assert (None if ended is None else ended.success) is want
@@ -129,15 +130,15 @@ REPLICAS = {"replicaStatuses": {"Worker": {"active": 0}, "Launcher": {"active": 
         ("ray.io/rayjob", {"jobDeploymentStatus": "Suspending"}, {}),
     ],
 )
-def test_a_kind_tells_whether_pods_run(name: str, active: Any, idle: Any) -> None:
+def test_each_kind_says_whether_pods_run(name: str, active: Any, idle: Any) -> None:
     assert job(name, **active).is_active()
     assert not job(name, **idle).is_active()
 
 
 def test_a_jobset_is_ready_when_each_job_is_or_has_succeeded() -> None:
     def ready(driver: dict[str, int], workers: dict[str, int]) -> bool:
-        told = [{"name": "driver", **driver}, {"name": "workers", **workers}]
-        return job("jobset.x-k8s.io/jobset", replicatedJobsStatus=told).pods_ready()
+        reported = [{"name": "driver", **driver}, {"name": "workers", **workers}]
+        return job("jobset.x-k8s.io/jobset", replicatedJobsStatus=reported).pods_ready()
 
     assert ready({"ready": 1}, {"ready": 2})
     assert ready({"succeeded": 1}, {"ready": 1, "succeeded": 1})
@@ -170,15 +171,16 @@ def test_a_jobset_does_not_expect_jobs_that_wait_for_others_to_succeed(
         for name, on in depends.items()
     ]
     numbers = (first, second, third)
-    told = [{"name": n, **each} for n, each in zip(depends, numbers, strict=True)]
-    assert wrap("jobset.x-k8s.io/jobset", source, replicatedJobsStatus=told).pods_ready() is want
+    reported = [{"name": n, **each} for n, each in zip(depends, numbers, strict=True)]
+    assert (
+        wrap("jobset.x-k8s.io/jobset", source, replicatedJobsStatus=reported).pods_ready() is want
+    )
 
 
 def test_a_jobset_needs_no_quota_for_jobs_that_have_succeeded() -> None:
     def spare(**workers: int) -> Any:
-        told = [{"name": "workers", **workers}]
-        found = job("jobset.x-k8s.io/jobset", replicatedJobsStatus=told)
-        assert isinstance(found, Reclaiming)
+        reported = [{"name": "workers", **workers}]
+        found = job("jobset.x-k8s.io/jobset", replicatedJobsStatus=reported)
         return found.reclaimable_pods()
 
     assert spare(succeeded=1) == {"workers": 2}
@@ -199,23 +201,21 @@ def test_a_jobset_needs_no_quota_for_jobs_that_have_succeeded() -> None:
 def test_a_jobset_keeps_quota_for_what_a_restart_would_do_again(
     policy: Any, restarts: int, want: dict[str, int]
 ) -> None:
-    told = [{"name": "workers", "succeeded": 1}]
-    status = {"replicatedJobsStatus": told, "restartsCountTowardsMax": restarts}
+    reported = [{"name": "workers", "succeeded": 1}]
+    status = {"replicatedJobsStatus": reported, "restartsCountTowardsMax": restarts}
     found = job("jobset.x-k8s.io/jobset", **status)
     found.object["spec"]["failurePolicy"] = policy  # type: ignore[index]
-    assert isinstance(found, Reclaiming)
     assert found.reclaimable_pods() == want
 
 
-def test_what_a_jobset_told_before_its_last_restart_gives_nothing_back() -> None:
+def test_counts_of_a_jobset_from_before_its_last_restart_return_no_quota() -> None:
     """The Jobs of the run before are counted until those of the next are there."""
-    told = [{"name": "driver", "failed": 1}, {"name": "workers", "succeeded": 1}]
-    status = {"replicatedJobsStatus": told, "restartsCountTowardsMax": 1}
+    reported = [{"name": "driver", "failed": 1}, {"name": "workers", "succeeded": 1}]
+    status = {"replicatedJobsStatus": reported, "restartsCountTowardsMax": 1}
     found = job("jobset.x-k8s.io/jobset", **status)
     found.object["spec"]["failurePolicy"] = {"maxRestarts": 1}  # type: ignore[index]
-    assert isinstance(found, Reclaiming)
     assert found.reclaimable_pods() == {}
-    told[0]["failed"] = 0
+    reported[0]["failed"] = 0
     assert found.reclaimable_pods() == {"workers": 2}
 
 
@@ -232,7 +232,6 @@ def test_a_training_job_needs_no_quota_for_replicas_that_have_succeeded(
     statuses: Any, want: dict[str, int]
 ) -> None:
     found = job("kubeflow.org/mpijob", replicaStatuses=statuses)
-    assert isinstance(found, Reclaiming)
     assert found.reclaimable_pods() == {}
     found.unsuspend()
     assert found.reclaimable_pods() == want
@@ -268,8 +267,8 @@ def test_the_quota_of_all_is_given_back_with_what_will_be_done_once_more() -> No
     assert isinstance(release, act.ReleaseQuota)
     assert release.reclaimable == {}
 
-    told = [{"name": "workers", "succeeded": 1}]
-    jobs = job("jobset.x-k8s.io/jobset", replicatedJobsStatus=told)
+    reported = [{"name": "workers", "succeeded": 1}]
+    jobs = job("jobset.x-k8s.io/jobset", replicatedJobsStatus=reported)
     evicted = workload(jobs, "Evicted", admitted=True, reclaimable={"workers": 2})
     release, *_ = decide(jobs, [evicted], CONTEXT)
     assert isinstance(release, act.ReleaseQuota)
@@ -281,9 +280,9 @@ def test_a_training_job_is_ready_when_all_its_replicas_run_or_have(name: str) ->
     def ready(said: str = "True", **worker: int) -> bool:
         spec: Any = job(name).object["spec"]
         [roles] = [value for field, value in spec.items() if field.endswith("ReplicaSpecs")]
-        told = {role: {"active": each["replicas"]} for role, each in roles.items()}
+        reported = {role: {"active": each["replicas"]} for role, each in roles.items()}
         running = [{"type": "Running", "status": said}]
-        statuses = {**told, "Worker": worker}
+        statuses = {**reported, "Worker": worker}
         return job(name, conditions=running, replicaStatuses=statuses).pods_ready()
 
     assert ready(active=3)
@@ -309,7 +308,7 @@ def test_the_scheduling_policy_names_the_class_before_the_pods() -> None:
     assert wrap("kubeflow.org/mpijob", source).priority_class() == "policy"
 
 
-def test_replica_types_that_nobody_knows_are_no_pod_sets() -> None:
+def test_unknown_replica_types_are_no_pod_sets() -> None:
     source = kubeflow("PyTorchJob", "pytorchReplicaSpecs", Master=1, Sidekick=1)
     found = wrap("kubeflow.org/pytorchjob", source).pod_sets()
     assert [each.name for each in found] == ["master"]
@@ -318,7 +317,6 @@ def test_replica_types_that_nobody_knows_are_no_pod_sets() -> None:
 def test_a_rayjob_that_uses_a_cluster_is_not_ours() -> None:
     source = made("ray.io/v1", "RayJob", {"clusterSelector": {"ray.io/cluster": "c"}})
     found = wrap("ray.io/rayjob", source)
-    assert isinstance(found, Skipping)
     assert found.skip()
     assert decide(found, [], CONTEXT) == ()
 
@@ -333,7 +331,7 @@ def test_a_submitter_counts_where_it_is_a_pod_of_its_own(mode: str, want: list[s
     found = wrap("ray.io/rayjob", source)
     assert [each.name for each in found.pod_sets()][3:] == want
     places = [Placement(each.name, each.count, {"a": "b"}) for each in found.pod_sets()]
-    assert "submitterPodTemplate" not in sent(found, *start_steps(found, places))["spec"]
+    assert "submitterPodTemplate" not in sent(found, *found.start_steps(places))["spec"]
 
 
 def test_a_list_is_replaced_only_in_the_version_that_was_read() -> None:
@@ -341,9 +339,9 @@ def test_a_list_is_replaced_only_in_the_version_that_was_read() -> None:
     source["metadata"]["resourceVersion"] = "7"
     held = wrap("jobset.x-k8s.io/jobset", source)
     places = [Placement(each.name, each.count, {"a": "b"}) for each in held.pod_sets()]
-    (start,) = start_steps(held, places)
+    (start,) = held.start_steps(places)
     assert start.patch["metadata"] == {"uid": "u1", "resourceVersion": "7"}
-    (stop,) = stop_steps(wrap("jobset.x-k8s.io/jobset", sent(held, start)), None)
+    (stop,) = wrap("jobset.x-k8s.io/jobset", sent(held, start)).stop_steps(None)
     assert stop.patch["metadata"] == {"uid": "u1"}
 
 
@@ -376,6 +374,6 @@ def test_a_number_of_pods_that_cannot_be_is_refused(name: str, path: Any, count:
     if name.startswith("jobset"):
         where["template"]["spec"]["parallelism"] = -3  # two odd numbers do not make a good one
     (refused,) = decide(wrap(name, source), [], CONTEXT)
-    assert isinstance(refused, act.Refuse)
+    assert isinstance(refused, act.ReportRefusal)
     assert refused.reason == "Invalid"
     assert "pods: use a number from 0" in refused.message

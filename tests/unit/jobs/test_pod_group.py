@@ -10,16 +10,16 @@ import pytest
 from extender.jobs import actions as act
 from extender.jobs.actions import Action
 from extender.jobs.decide import decide
-from extender.jobs.generic_job import Step
-from extender.jobs.pod import pod_of
-from extender.jobs.pod_group import PodGroup
+from extender.jobs.kinds.pod import pod_of
+from extender.jobs.kinds.pod_group import PodGroupJob
 from extender.jobs.registry import builtin
+from extender.jobs.steps import Step
 from extender.jobs.templates import Placement
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
-from extender.state.queues.records import FlavorInfo, Meta, OwnerRef
+from extender.state.queue.records import FlavorInfo, Meta, OwnerRef
 from tests.harness import objects
-from tests.unit.jobs.scene import CONTEXT, sent, workload
+from tests.unit.jobs.scene import CONTEXT, body_of, sent, workload
 
 GATE = "kueue.x-k8s.io/admission"
 TOTAL = "kueue.x-k8s.io/pod-group-total-count"
@@ -64,9 +64,9 @@ def pod(
     return made
 
 
-def group(*pods: Any) -> PodGroup:
+def group(*pods: Any) -> PodGroupJob:
     found = INTEGRATION.wrap_all([pod_of(each) for each in pods])
-    assert isinstance(found, PodGroup)
+    assert isinstance(found, PodGroupJob)
     return found
 
 
@@ -149,16 +149,16 @@ def test_pods_that_ask_for_the_same_are_one_pod_set() -> None:
     ],
     ids=["two counts", "no number", "none", "two queues"],
 )
-def test_pods_that_make_no_group_are_told(pods: list[Any]) -> None:
+def test_pods_that_make_no_group_get_an_event(pods: list[Any]) -> None:
     (refuse,) = decide(group(*pods), [], CONTEXT)
-    assert isinstance(refuse, act.Refuse)
+    assert isinstance(refuse, act.ReportRefusal)
     assert refuse.reason == "InvalidPodGroup"
 
 
 @pytest.mark.parametrize(
     "owner", [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u"}]
 )
-def test_pods_that_nobody_held_and_those_of_jobs_are_not_ours(owner: Any) -> None:
+def test_pods_that_were_not_held_and_those_of_jobs_are_not_ours(owner: Any) -> None:
     free = pod("a", group=None, held=False)
     del free["metadata"]["labels"]["kueue.x-k8s.io/managed"]
     assert group(free).skip()
@@ -297,7 +297,7 @@ def test_a_held_group_that_was_changed_changes_its_workload() -> None:
         (("Running", "Failed"), LAST, None),
     ],
 )
-def test_a_group_ends_when_all_succeeded_or_nobody_is_to_come(
+def test_a_group_ends_when_all_pods_succeeded_or_none_is_to_come(
     phases: tuple[str, str], annotations: Any, want: bool | None
 ) -> None:
     pods = [
@@ -346,9 +346,10 @@ ROLE = "kueue.x-k8s.io/role-hash"
 def test_a_large_pod_is_not_counted_as_a_small_one_because_it_says_so() -> None:
     said = {ROLE: "same"}
     found = group(pod("a", "100m", annotations=said, age=1), pod("b", "64", annotations=said))
+    templates: list[tuple[Any, int]] = [(x.template, x.count) for x in found.pod_sets()]
     amounts = {
-        each.template["spec"]["containers"][0]["resources"]["requests"]["cpu"]: each.count
-        for each in found.pod_sets()
+        template["spec"]["containers"][0]["resources"]["requests"]["cpu"]: count
+        for template, count in templates
     }
     assert amounts == {"100m": 1, "64": 1}
 
@@ -363,7 +364,7 @@ def test_a_workload_that_asks_for_less_than_the_pods_is_not_theirs() -> None:
     assert not large.equivalent_to_workload(forged)
 
 
-def owned(found: PodGroup, *pods: str) -> Any:
+def owned(found: PodGroupJob, *pods: str) -> Any:
     """Return the group's workload, admitted and running, with these pods as its owners."""
     owners = tuple(OwnerRef("v1", "Pod", name, f"uid-{name}", controller=False) for name in pods)
     return replace(workload(found, admitted=True), owners=owners)
@@ -397,14 +398,14 @@ def test_a_pod_that_succeeded_and_was_deleted_counts() -> None:
 
     ended = group(pod("b", held=False, phase="Succeeded"))
     ended.remember({role: 1})
-    assert ended.finished() is None, "this may be the one that was told of"
+    assert ended.finished() is None, "this may be the one that was reported"
     ended.remember({role: 2})
-    told = ended.finished()
-    assert told is not None
-    assert told.success
+    reported = ended.finished()
+    assert reported is not None
+    assert reported.success
 
 
-def test_a_pod_that_is_told_of_and_there_counts_once() -> None:
+def test_a_pod_that_is_both_recorded_and_there_counts_once() -> None:
     both = group(pod("a", held=False, phase="Succeeded"), running("b"))
     role = both.pod_sets()[0].name
     both.remember({role: 1})
@@ -448,4 +449,4 @@ def test_of_pods_that_are_not_ours_only_metadata_is_kept(
     seen = group(json.loads(found.raw))
     assert seen.skip() is not kept
     assert seen.skip() is group(source).skip()
-    assert seen.object["metadata"]["uid"] == "uid-p"
+    assert body_of(seen)["metadata"]["uid"] == "uid-p"

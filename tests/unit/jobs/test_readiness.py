@@ -6,21 +6,24 @@ from typing import Any
 import pytest
 
 from extender.jobs.decide import decide
-from extender.jobs.readiness import Progress, readiness
-from extender.state.pod_groups import ConditionInfo
+from extender.jobs.readiness import JobProgress, readiness
+from extender.state.cluster.records import ConditionInfo
 from tests.unit.jobs.scene import CONTEXT, job, workload
 
 READY, BEHIND = {"ready": 2, "active": 2}, {"ready": 1, "active": 2}
 
 
-def told(status: dict[str, Any], *before: str, admitted: bool = True, since: float = 2.0) -> Any:
+def reported(
+    status: dict[str, Any], *before: str, admitted: bool = True, since: float = 2.0
+) -> Any:
     """Return what is said of a job with this status, after (status, reason) was said."""
     runs = job(suspend=False, status=status)
     stored = workload(job(), admitted=admitted)
     conditions = tuple(replace(each, transition=1.0) for each in stored.conditions)
     if before:
-        conditions = (*conditions, ConditionInfo("PodsReady", *before, transition=since))
-    said = readiness(runs, replace(stored, conditions=conditions), Progress())
+        stood, reason = before
+        conditions = (*conditions, ConditionInfo("PodsReady", stood, reason, transition=since))
+    said = readiness(runs, replace(stored, conditions=conditions), JobProgress())
     return None if said is None else (said.ready, said.reason)
 
 
@@ -46,23 +49,23 @@ STARTED, RECOVERED = ("True", "Started"), ("True", "Recovered")
 def test_what_is_said_follows_from_what_was(
     status: dict[str, Any], before: tuple[str, ...], want: Any
 ) -> None:
-    assert told(status, *before) == want
+    assert reported(status, *before) == want
 
 
 def test_without_admission_nothing_is_ready() -> None:
-    assert told(READY, *STARTED, admitted=False) == (False, "WaitForStart")
-    assert told(READY, *WAIT, admitted=False) is None
-    assert told(READY, admitted=False) is None
+    assert reported(READY, *STARTED, admitted=False) == (False, "WaitForStart")
+    assert reported(READY, *WAIT, admitted=False) is None
+    assert reported(READY, admitted=False) is None
 
 
 def test_a_clock_that_was_set_back_since_changes_nothing() -> None:
     """What was said of pods is reset with each admission; it needs no comparison of times."""
-    assert told(READY, *STARTED, since=0.5) is None
-    assert told(BEHIND, *STARTED, since=0.5) == (False, "WaitForRecovery")
-    assert told(READY, *RECOVER, since=0.5) == (True, "Recovered")
+    assert reported(READY, *STARTED, since=0.5) is None
+    assert reported(BEHIND, *STARTED, since=0.5) == (False, "WaitForRecovery")
+    assert reported(READY, *RECOVER, since=0.5) == (True, "Recovered")
 
 
-def test_it_is_said_only_where_somebody_asked() -> None:
+def test_readiness_is_reported_only_where_it_is_asked_for() -> None:
     held = job()
     admitted = workload(held, admitted=True)
     running = job(suspend=False, status=READY)

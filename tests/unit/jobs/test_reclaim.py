@@ -12,10 +12,10 @@ from extender.jobs.context import ReleaseQuota
 from extender.jobs.decide import decide
 from extender.jobs.reclaim import limits, release_strategy, unreadable
 from extender.jobs.registry import builtin
-from extender.state.queues.usage import usage
+from extender.state.queue.usage import usage
 from tests.harness.kinds import pytorchjob
 from tests.queue_makers import meta
-from tests.unit.jobs.scene import CONTEXT, condition, job, workload
+from tests.unit.jobs.scene import CONTEXT, body_of, condition, job, workload
 
 EVICTED = ("Evicted", "True", "Preempted")
 RELEASE = "scheduling.x-k8s.io/release-quota"
@@ -70,7 +70,7 @@ def test_a_job_that_began_again_with_what_was_left_counts_as_before() -> None:
 
 
 def test_a_job_that_began_again_and_was_made_smaller_counts_from_what_it_runs() -> None:
-    """Three of four were left; now it is told to run three at once, and one of those is done."""
+    """Three of four were left; now it should run three at once, and one of those is done."""
     stored = workload(job("work", 4), admitted=True, counts={"main": 3}, reclaimable={"main": 1})
     runs = job("work", 3, 4, suspend=False, status={"succeeded": 2})
     assert counted(decide(runs, [stored], CONTEXT)) == {"main": 2}
@@ -124,7 +124,7 @@ def test_a_pod_whose_successor_waits_for_its_end_has_that_one_s_quota(
     assert counted(decide(job("work", 4, **options), [stored], ON_TERMINAL)) == want
 
 
-def test_pods_of_a_stopped_job_keep_their_quota_whoever_replaces_them() -> None:
+def test_pods_of_a_stopped_job_keep_their_quota_whatever_replaces_them() -> None:
     held = job(status={"terminating": 1}, podReplacementPolicy="Failed")
     assert decide(held, [workload(job(), EVICTED, admitted=True)], ON_TERMINAL) == ()
 
@@ -132,13 +132,13 @@ def test_pods_of_a_stopped_job_keep_their_quota_whoever_replaces_them() -> None:
 def test_a_work_queue_keeps_the_quota_of_what_ends_slowly() -> None:
     status = {"succeeded": 1, "active": 1, "terminating": 1}
     runs = job("work", 4, suspend=False, status=status)
-    del runs.object["spec"]["completions"]
+    del body_of(runs)["spec"]["completions"]
     stored = workload(job("work", 4), admitted=True)
     assert counted(decide(runs, [stored], CONTEXT)) == {"main": 3}
     assert counted(decide(runs, [stored], ON_TERMINAL)) == {"main": 2}
 
 
-def test_who_ends_slowly_without_anybody_done_takes_nothing_from_others() -> None:
+def test_pods_that_end_slowly_take_nothing_from_others_while_none_has_succeeded() -> None:
     runs = job("work", 4, suspend=False, status={"active": 4, "terminating": 2})
     assert decide(runs, [workload(job("work", 4), admitted=True)], ON_TERMINAL) == ()
 
@@ -175,7 +175,7 @@ def test_a_deleted_workload_goes_when_its_quota_is_free() -> None:
     assert words(decide(held, [stored], CONTEXT)) == ["DropFinalizer"]
 
 
-def test_a_stop_does_not_wait_for_who_ends_slowly() -> None:
+def test_a_stop_does_not_wait_for_pods_that_end_slowly() -> None:
     """The template is restored meanwhile; only the quota is kept."""
     half = job(
         own_annotations={"kueue.x-k8s.io/stopping": "true"},
@@ -185,10 +185,10 @@ def test_a_stop_does_not_wait_for_who_ends_slowly() -> None:
     assert words(decide(half, [evicted], ON_TERMINAL)) == ["StopJob"]
 
 
-def test_a_job_that_would_give_its_quota_back_earlier_than_its_queue_is_told() -> None:
+def test_a_job_that_would_return_its_quota_earlier_than_its_queue_gets_an_event() -> None:
     asks = meta("work", "ns", annotations={RELEASE: "OnTerminating"})
-    [told] = limits(asks, "OnTerminal", Overrides())
-    assert told.startswith(f"{RELEASE}=OnTerminating counts as OnTerminal: ")
+    [reported] = limits(asks, "OnTerminal", Overrides())
+    assert reported.startswith(f"{RELEASE}=OnTerminating counts as OnTerminal: ")
     assert not list(limits(asks, "OnTerminal", FREE))
     assert not list(limits(asks, "OnTerminating", Overrides()))
     later = meta("work", "ns", annotations={RELEASE: "OnTerminal"})
@@ -213,10 +213,10 @@ def test_an_unknown_word_says_nothing() -> None:
         ("x" * 5000, "x" * 40),
     ],
 )
-def test_an_unknown_word_is_told(said: str | None, shown: str | None) -> None:
+def test_an_unknown_value_gets_an_event(said: str | None, shown: str | None) -> None:
     found = meta("work", "ns", annotations={} if said is None else {RELEASE: said})
-    told = f"{RELEASE}={shown} is ignored: it is to be OnTerminating or OnTerminal"
-    assert list(unreadable(found)) == ([told] if shown else [])
+    reported = f"{RELEASE}={shown} is ignored: it is to be OnTerminating or OnTerminal"
+    assert list(unreadable(found)) == ([reported] if shown else [])
 
 
 # -- a job that asks for less than is done
@@ -245,7 +245,7 @@ def test_what_is_done_is_never_more_than_is_asked_for(
         assert counted(actions[:1]) == kept
 
 
-def test_readiness_is_still_told_beside_it() -> None:
+def test_readiness_is_still_reported_beside_it() -> None:
     runs = job("work", 2, suspend=False, status={"ready": 1, "succeeded": 1})
     stored = workload(job("work", 2), admitted=True)
     context = replace(CONTEXT, wait_for_pods_ready=True)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from extender.jobs import actions as act
-from extender.jobs.batch_job import BatchJob
 from extender.jobs.decide import decide
+from extender.jobs.job import GenericJob
+from extender.jobs.kinds.batch_job import BatchJob
 from extender.jobs.registry import IntegrationError, builtin, load
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
@@ -34,7 +35,7 @@ def test_our_own_kinds_are_there_by_the_names_that_settings_have() -> None:
     }
 
 
-def test_an_object_out_of_a_list_is_told_what_it_is() -> None:
+def test_an_object_out_of_a_list_gets_its_kind() -> None:
     found = builtin()["batch/job"].wrap({"metadata": {"name": "x"}})
     assert (found.object["apiVersion"], found.object["kind"]) == ("batch/v1", "Job")
 
@@ -52,24 +53,26 @@ def test_several_objects_are_a_job_only_of_a_kind_that_is_made_of_several() -> N
         ("no.such.module:Kind", "cannot import no.such.module"),
         ("kinds_of_others:Missing", "there is no Missing in kinds_of_others"),
         ("kinds_of_others:value", "is not a class"),
-        ("kinds_of_others:Nameless", "Nameless does not say its integration, kind"),
-        ("kinds_of_others:Half", "Half lacks equivalent_to_workload, finished"),
+        ("kinds_of_others:Nameless", "Nameless does not set its integration, kind"),
+        ("kinds_of_others:Other", "Other is no subclass of extender.jobs.job.GenericJob"),
+        ("kinds_of_others:Half", "Half lacks finished, pods_ready, slots"),
     ],
 )
-def test_what_is_no_integration_is_told(
+def test_what_is_no_integration_is_an_error(
     reference: str, want: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = dict(zip(("integration", "kind", "group", "version", "plural"), "abcde", strict=True))
     module: Any = ModuleType("kinds_of_others")
     module.value, module.Nameless = 1, type("Nameless", (), {})
-    module.Half = type("Half", (), {**said, "is_active": lambda _: True})
+    module.Other = type("Other", (), said)
+    module.Half = type("Half", (GenericJob,), {**said, "is_active": lambda _: True})
     monkeypatch.setitem(sys.modules, "kinds_of_others", module)
     with pytest.raises(IntegrationError, match=want):
         load(reference)
 
 
 def test_a_class_of_ours_can_be_named_too() -> None:
-    assert load("extender.jobs.batch_job:BatchJob").build is BatchJob
+    assert load("extender.jobs.kinds.batch_job:BatchJob").build is BatchJob
 
 
 def test_the_page_shows_the_example_as_it_is() -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from extender.api import wellknown
 from extender.api.wellknown import POD_GROUP_LABEL
-from extender.jobs import names, templates
+from extender.jobs import templates
 from extender.jobs.templates import Placement, PlacementError
 
 TEMPLATE: dict[str, Any] = {
@@ -38,16 +39,16 @@ def test_a_copy_of_a_job_that_runs_is_given_what_is_its_own() -> None:
     """Its template names the workload, the pod set and the PodGroup of the other one."""
     old, new = f"job-train-{'x' * 60}-12345", "job-copy-67890"
     template = deepcopy(TEMPLATE)
-    template["metadata"]["annotations"] = {names.WORKLOAD: old}
+    template["metadata"]["annotations"] = {wellknown.WORKLOAD_ANNOTATION: old}
     template["metadata"]["labels"] |= {
-        names.PODSET: "other",
-        POD_GROUP_LABEL: names.group_name(old),
+        wellknown.PODSET_LABEL: "other",
+        POD_GROUP_LABEL: templates.group_name(old),
     }
-    place = replace(PLACE, annotations={names.WORKLOAD: new})
+    place = replace(PLACE, annotations={wellknown.WORKLOAD_ANNOTATION: new})
     started = deepcopy(template)
     templates.inject(started, place)
-    assert started["metadata"]["annotations"] == {names.WORKLOAD: new}
-    assert started["metadata"]["labels"] == {"app": "x", names.PODSET: "main"}
+    assert started["metadata"]["annotations"] == {wellknown.WORKLOAD_ANNOTATION: new}
+    assert started["metadata"]["labels"] == {"app": "x", wellknown.PODSET_LABEL: "main"}
     assert templates.extends(started, template)
 
     in_a_gang = deepcopy(template)
@@ -55,11 +56,13 @@ def test_a_copy_of_a_job_that_runs_is_given_what_is_its_own() -> None:
     assert in_a_gang["metadata"]["labels"][POD_GROUP_LABEL] == new
 
 
-def test_a_group_that_the_template_brings_stays_whoever_ran_it() -> None:
+def test_a_group_that_the_template_brings_stays_after_any_run() -> None:
     template = deepcopy(TEMPLATE)
-    template["metadata"]["annotations"] = {names.WORKLOAD: "job-old-12345"}
+    template["metadata"]["annotations"] = {wellknown.WORKLOAD_ANNOTATION: "job-old-12345"}
     template["metadata"]["labels"][POD_GROUP_LABEL] = "mine"
-    templates.inject(template, replace(PLACE, annotations={names.WORKLOAD: "job-new-67890"}))
+    templates.inject(
+        template, replace(PLACE, annotations={wellknown.WORKLOAD_ANNOTATION: "job-new-67890"})
+    )
     assert template["metadata"]["labels"][POD_GROUP_LABEL] == "mine"
 
 

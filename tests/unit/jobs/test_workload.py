@@ -8,21 +8,21 @@ import pytest
 
 from extender.jobs.placements import placements_of
 from extender.jobs.templates import PlacementError, extends, same
-from extender.jobs.workload import Priority, build, workload_name
-from extender.state.queues.records import Assignment, FlavorInfo, Meta
-from tests.unit.jobs.scene import FLAVOR, UID, job, workload
+from extender.jobs.workload import Priority, build
+from extender.state.queue.records import Assignment, FlavorInfo, Meta
+from tests.unit.jobs.scene import FLAVOR, UID, body_of, job, workload
 
 
-def test_a_workload_is_named_after_its_job_and_nobody_else() -> None:
+def test_a_workload_is_named_after_its_job_alone() -> None:
     want = sha1(f"Job\nbatch\nwork\n{UID}".encode()).hexdigest()[:5]
-    assert workload_name(job().object) == f"job-work-{want}"
+    assert job().workload_name() == f"job-work-{want}"
     other = job()
-    other.object["metadata"]["uid"] = "u2"
-    assert workload_name(other.object) != workload_name(job().object)
+    body_of(other)["metadata"]["uid"] = "u2"
+    assert other.workload_name() != job().workload_name()
 
 
 def test_a_long_name_is_cut_before_what_makes_it_unique() -> None:
-    name = workload_name(job("w" * 300).object)
+    name = job("w" * 300).workload_name()
     assert len(name) == 253
     assert name[:-5] == ("job-" + "w" * 300)[:247] + "-"
 
@@ -32,7 +32,7 @@ def test_a_workload_asks_for_what_the_job_does() -> None:
     work = job(labels=labels, own_annotations={"kueue.x-k8s.io/job-min-parallelism": "1"})
     source = ("kueue.x-k8s.io", "WorkloadPriorityClass", "high")
     made: Any = build(work, Priority(9, source))
-    name = workload_name(work.object)
+    name = work.workload_name()
     assert made == {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",
@@ -59,7 +59,7 @@ def test_a_workload_asks_for_what_the_job_does() -> None:
                     "name": "main",
                     "count": 2,
                     "minCount": 1,
-                    "template": work.object["spec"]["template"],
+                    "template": body_of(work)["spec"]["template"],
                 }
             ],
             "queueName": "q",
@@ -80,7 +80,7 @@ def test_a_limit_that_is_none_is_left_out(said: str) -> None:
 def test_a_fraction_of_a_processor_becomes_text_and_stays_the_same() -> None:
     """A kind that does not look into its templates has numbers there; a Workload takes none."""
     work = job()
-    template: Any = work.object["spec"]["template"]
+    template: Any = body_of(work)["spec"]["template"]
     template["spec"]["containers"] = [{"name": "main", "resources": {"requests": {"cpu": 0.5}}}]
     made: Any = build(work, Priority())
     [written] = made["spec"]["podSets"]

@@ -17,6 +17,7 @@ from extender.kube.errors import (
     ConflictError,
     ForbiddenError,
     GoneError,
+    NotFoundError,
     SilentError,
     ThrottledError,
     UnauthorizedError,
@@ -120,12 +121,23 @@ def credentials(url: str, token: str | None = None) -> Credentials:
     return Credentials(url, context, token, fingerprint=f"{url} {token}".encode())
 
 
-def client(server: Server, given: Given | None = None, *, timeout: float = 5.0) -> KubeClient:
-    return KubeClient((given or Given(server.url)).keyring, timeout=timeout)
+def client(
+    server: Server, given: Given | None = None, *, timeout: float = 5.0, bindings: int = 0
+) -> KubeClient:
+    keyring = (given or Given(server.url)).keyring
+    return KubeClient(keyring, timeout=timeout, bindings=bindings)
+
+
+@pytest.fixture(params=[0, 4], ids=["by aiohttp", "by connections for Bindings"])
+def bindings(request: pytest.FixtureRequest) -> int:
+    """How many connections are for Bindings alone; without any they go as all else."""
+    count: int = request.param
+    return count
 
 
 # By what a write and what a read makes of it.
 ANSWERS: dict[str, tuple[Step, type[ApiError], type[ApiError]]] = {
+    "408": (answer(408), UnknownOutcomeError, UnavailableError),
     "409": (answer(409), ConflictError, ConflictError),
     "410": (answer(410), GoneError, GoneError),
     "403": (answer(403), ForbiddenError, ForbiddenError),
@@ -148,25 +160,65 @@ ANSWERS: dict[str, tuple[Step, type[ApiError], type[ApiError]]] = {
 
 @pytest.mark.parametrize(("step", "write", "read"), ANSWERS.values(), ids=ANSWERS)
 async def test_what_an_answer_means(
-    step: Step, write: type[ApiError], read: type[ApiError], server: Server
+    step: Step, write: type[ApiError], read: type[ApiError], server: Server, bindings: int
 ) -> None:
+    raised = []
+    async with client(server, timeout=1.0, bindings=bindings) as asked:
+        for send in (
+            lambda: asked.request("POST", "/x", body=b"{}"),
+            lambda: asked.bind("/x", b"{}"),
+            lambda: asked.request("GET", "/x"),
+        ):
+            server.steps = [step]
+            with pytest.raises(ApiError) as error:
+                await send()
+            raised.append((type(error.value), str(error.value).partition(" ")[0]))
+
+    assert raised == [(write, "POST"), (write, "POST"), (read, "GET")]
+    assert [path for _, path in server.asked] == ["/x"] * 3, "each is sent once"
+
+
+async def test_what_an_error_says_is_the_same_by_either_way(server: Server, bindings: int) -> None:
+    server.steps = [answer(404, {"kind": "Status", "message": "no such pod"}, Retry_After="7")]
+    async with client(server, bindings=bindings) as asked:
+        with pytest.raises(NotFoundError) as raised:
+            await asked.bind("/x", b"{}")
+
+    error = raised.value
+    assert (str(error), error.status, error.retry_after) == ("POST /x: 404 no such pod", 404, 7)
+
+
+async def test_a_binding_carries_its_body_and_what_the_others_carry(
+    server: Server, bindings: int
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    async def step(request: web.Request) -> web.StreamResponse:
+        names = ("Host", "User-Agent", "Content-Type", "Authorization")
+        carried = [request.headers.get(name) for name in names]
+        seen.append((request.method, request.raw_path, await request.read(), *carried))
+        return web.json_response({}, status=201)
+
     server.steps = [step, step]
-    async with client(server, timeout=1.0) as asked:
-        with pytest.raises(ApiError) as of_write:
-            await asked.request("POST", "/x", body=b"{}")
-        server.steps = [step]
-        with pytest.raises(ApiError) as of_read:
-            await asked.request("GET", "/x")
+    given = Given(f"{server.url}/prefix", "Bearer %d%s")
+    async with client(server, given, bindings=bindings) as asked:
+        await asked.bind("/a%2Fb", b'{"a": "%s"}')
+        await asked.bind("/c", b"")
 
-    assert (type(of_write.value), type(of_read.value)) == (write, read)
+    host = server.url.removeprefix("http://")
+    carried = (host, "gang-extender", "application/json", "Bearer %d%s")
+    assert seen == [
+        ("POST", "/prefix/a%2Fb", b'{"a": "%s"}', *carried),
+        ("POST", "/prefix/c", b"", *carried),
+    ]
 
 
-async def test_a_connection_that_is_not_made_has_carried_nothing() -> None:
-    async with KubeClient(Given("http://127.0.0.1:1").keyring) as asked:
-        with pytest.raises(UnavailableError) as raised:
-            await asked.request("POST", "/x", body=b"{}")
-
-    assert type(raised.value) is UnavailableError
+async def test_a_connection_that_is_not_made_has_carried_nothing(bindings: int) -> None:
+    async with KubeClient(Given("http://127.0.0.1:1").keyring, bindings=bindings) as asked:
+        for send in (asked.request("POST", "/x", body=b"{}"), asked.bind("/x", b"{}")):
+            with pytest.raises(UnavailableError) as raised:
+                await send
+            assert type(raised.value) is UnavailableError
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PATCH"])
@@ -178,13 +230,23 @@ async def test_a_busy_server_is_asked_again_when_it_said(method: str, server: Se
     assert server.asked == [(method, "/x")] * 3
 
 
-async def test_a_busy_server_that_names_no_pause_is_not_flooded(server: Server) -> None:
-    server.steps = [answer(429, Retry_After="0")] * 10_000
-    async with client(server, timeout=1.0) as asked:
-        with pytest.raises(ThrottledError):
-            await asked.request("GET", "/x")
+async def test_a_busy_server_is_asked_again_for_a_binding(server: Server, bindings: int) -> None:
+    server.steps = [answer(429, Retry_After="0"), answer(429, Retry_After="0"), answer(201)]
+    async with client(server, bindings=bindings) as asked:
+        await asked.bind("/x", b"{}")
 
-    assert 2 <= len(server.asked) <= 10
+    assert server.asked == [("POST", "/x")] * 3
+
+
+async def test_a_busy_server_that_names_no_pause_is_not_flooded(
+    server: Server, bindings: int
+) -> None:
+    async with client(server, timeout=1.0, bindings=bindings) as asked:
+        for send in (asked.request("GET", "/x"), asked.bind("/x", b"{}")):
+            server.steps, server.asked = [answer(429, Retry_After="0")] * 10_000, []
+            with pytest.raises(ThrottledError):
+                await send
+            assert 2 <= len(server.asked) <= 10
 
 
 async def test_credentials_are_looked_at_again_after_an_error_that_no_code_expects(
@@ -244,12 +306,30 @@ async def test_a_refused_token_is_read_again_and_the_request_goes_on(server: Ser
     assert given.keyring.counts == {"renewed": 1}
 
 
-async def test_many_refusals_at_once_read_once(server: Server) -> None:
+async def test_a_refused_token_is_read_again_and_the_binding_goes_on(
+    server: Server, bindings: int
+) -> None:
     server.good = "Bearer new"
     given = Given(server.url, "Bearer old")
     given.change("Bearer new")
-    async with client(server, given) as asked:
-        await asyncio.gather(*(asked.request("GET", "/x") for _ in range(20)))
+    async with client(server, given, bindings=bindings) as asked:
+        await asked.bind("/x", b"{}")
+        await asked.bind("/y", b"{}")
+        assert asked._retired == [], "the old connections went with their last user"
+
+    assert server.tokens == ["Bearer old", "Bearer new", "Bearer new"]
+    assert given.keyring.counts == {"renewed": 1}
+
+
+async def test_many_refusals_at_once_read_once(server: Server, bindings: int) -> None:
+    server.good = "Bearer new"
+    given = Given(server.url, "Bearer old")
+    given.change("Bearer new")
+    async with client(server, given, bindings=bindings) as asked:
+        await asyncio.gather(
+            *(asked.request("GET", "/x") for _ in range(20)),
+            *(asked.bind("/x", b"{}") for _ in range(20)),
+        )
 
     assert given.reads == 1
 
@@ -259,14 +339,14 @@ REFUSED = 10
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["the same", "unreadable"])
-async def test_in_vain_it_is_read_seldom(broken: bool, server: Server) -> None:
+async def test_in_vain_it_is_read_seldom(broken: bool, server: Server, bindings: int) -> None:
     server.good = "Bearer new"
     given = Given(server.url, "Bearer old")
     given.broken = broken
-    async with client(server, given) as asked:
+    async with client(server, given, bindings=bindings) as asked:
         for _ in range(REFUSED):
             with pytest.raises(UnauthorizedError):
-                await asked.request("GET", "/x")
+                await asked.bind("/x", b"{}")
 
     assert given.reads == 1
     assert len(server.asked) == REFUSED, "each request is sent once"
@@ -311,8 +391,40 @@ async def test_a_watch_under_way_outlives_new_credentials(server: Server) -> Non
     assert server.tokens == ["Bearer old", "Bearer new"]
 
 
-async def test_another_host_counts_from_the_next_request_on(server: Server) -> None:
+async def test_another_host_counts_from_the_next_request_on(server: Server, bindings: int) -> None:
     given = Given("http://127.0.0.1:1")
-    async with client(server, given) as asked:
+    async with client(server, given, bindings=bindings) as asked:
         given.keyring.current = replace(given.now, host=server.url)
         assert await asked.request("GET", "/x") == b"{}"
+        await asked.bind("/x", b"{}")
+
+
+# What a kubeconfig may have that connections for Bindings do not know, and the header it becomes.
+ROUNDABOUT: dict[str, tuple[Callable[[Credentials], Credentials], str | None]] = {
+    "a proxy": (lambda now: replace(now, host="http://api.invalid", proxy=now.host), None),
+    "a user in the address": (
+        lambda now: replace(now, host=now.host.replace("http://", "http://user:b@")),
+        "Basic dXNlcjpi",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "token"), ROUNDABOUT.values(), ids=ROUNDABOUT)
+async def test_a_roundabout_way_is_the_other_clients(
+    change: Callable[[Credentials], Credentials], token: str | None, server: Server
+) -> None:
+    given = Given(server.url)
+    given.keyring.current = change(given.now)
+    async with client(server, given, bindings=4) as asked:
+        await asked.bind("/x", b"{}")
+
+    assert (server.asked, server.tokens) == ([("POST", "/x")], [token])
+
+
+async def test_a_header_that_would_be_two_is_not_sent(server: Server, bindings: int) -> None:
+    given = Given(server.url, "Bearer a\r\nX-Remote-User: admin")
+    async with client(server, given, bindings=bindings) as asked:
+        with pytest.raises(ValueError, match="header"):
+            await asked.bind("/x", b"{}")
+
+    assert server.asked == []

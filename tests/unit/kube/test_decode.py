@@ -14,13 +14,10 @@ from extender.api.wellknown import (
     POD_GROUP_LABEL,
     POD_GROUP_LABEL_SIGS,
 )
-from extender.gang.feasibility import is_feasible
+from extender.fit.feasibility import is_feasible
 from extender.kube.decode import DecodeError, Decoder, group_of
 from extender.resources.ignored import IgnoredResources, ResourceNames
-from extender.state.jobs import JobInfo
-from extender.state.nodes import NodeInfo
-from extender.state.pod_groups import PodGroupInfo
-from extender.state.pods import PodInfo, Shape
+from extender.state.cluster.records import JobInfo, NodeInfo, PodGroupInfo, PodInfo, Shape
 from tests.makers import node
 
 HEAD = {"name": "p", "namespace": "ns", "uid": "u"}
@@ -126,7 +123,7 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
         pod({"readinessGates": [{"conditionType": "x"}, {"conditionType": GANG_READY}]}),
         {"readiness_gate": True},
     ),
-    "somebody else's readiness gate": (pod({"readinessGates": [{"conditionType": "x"}]}), {}),
+    "another controller's readiness gate": (pod({"readinessGates": [{"conditionType": "x"}]}), {}),
     "we said that the gang is ready": (
         pod(status={"conditions": [{"type": GANG_READY, "status": "True"}]}),
         {"gang_ready": True},
@@ -248,6 +245,7 @@ DIFFERENT: dict[str, dict[str, Any]] = {
     "tolerations": {**CONTAINERS, "tolerations": [{"operator": "Exists"}]},
     "affinity": {**CONTAINERS, "affinity": {"nodeAffinity": {}}},
     "host ports": {"containers": [{**CONTAINERS["containers"][0], "ports": [{"hostPort": 80}]}]},
+    "features": {**CONTAINERS, "hostNetwork": True, "hostUsers": False},
 }
 
 
@@ -321,8 +319,8 @@ WANT_ALONE: dict[str, tuple[dict[str, Any], bool]] = {
         anti_affinity({"matchExpressions": [{"key": "app", "operator": "In", "values": ["a"]}]}),
         True,
     ),
-    "anti-affinity to everybody": (anti_affinity({}), True),
-    "anti-affinity to nobody": (anti_affinity(None), False),
+    "anti-affinity to all pods": (anti_affinity({}), True),
+    "anti-affinity to no pods": (anti_affinity(None), False),
     "anti-affinity within a zone": (
         anti_affinity({"matchLabels": {"app": "a"}}, topology="topology.kubernetes.io/zone"),
         False,
@@ -353,7 +351,9 @@ WANT_ALONE: dict[str, tuple[dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize(("spec", "want_alone"), WANT_ALONE.values(), ids=WANT_ALONE)
-def test_one_per_node(spec: dict[str, Any], want_alone: bool) -> None:
+def test_whether_anti_affinity_allows_one_pod_per_node(
+    spec: dict[str, Any], want_alone: bool
+) -> None:
     assert decoded(pod(spec, labels={"app": "a"})).shape.one_per_node is want_alone
 
 
@@ -368,7 +368,148 @@ def test_host_ports() -> None:
     assert found.host_ports == {("TCP", 80, ""), ("UDP", 81, "10.0.0.1"), ("TCP", 82, "")}
 
 
-def test_labels_tell_shapes_apart_where_anti_affinity_reads_them() -> None:
+def test_host_ports_of_sidecars_are_taken_and_those_of_init_containers_are_not() -> None:
+    sidecar = {"name": "s", "restartPolicy": "Always", "ports": [{"hostPort": 90}]}
+    first = {"name": "i", "ports": [{"hostPort": 91}]}
+    spec = {
+        "containers": [{"name": "c", "ports": [{"hostPort": 92}]}],
+        "initContainers": [sidecar, first],
+    }
+    found = decoded(pod(spec)).shape
+    assert found.host_ports == {("TCP", 90, ""), ("TCP", 92, "")}
+
+
+RESTART_ALL = {"restartPolicyRules": [{"action": "RestartAllContainers"}]}
+FEATURES: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "nothing of the kind": ({"hostNetwork": True, "hostUsers": None}, set()),
+    "host users on the host's network": ({"hostNetwork": True, "hostUsers": True}, set()),
+    "its own users on its own network": ({"hostUsers": False}, set()),
+    "its own users on the host's network": (
+        {"hostNetwork": True, "hostUsers": False},
+        {"UserNamespacesHostNetworkSupport"},
+    ),
+    "another rule": (
+        {"containers": [{"name": "c", "restartPolicyRules": [{"action": "Restart"}]}]},
+        set(),
+    ),
+    "one container restarts all": (
+        {"containers": [{"name": "c"}, {"name": "d", **RESTART_ALL}]},
+        {"RestartAllContainersOnContainerExits"},
+    ),
+    "an init container restarts all": (
+        {"initContainers": [{"name": "i", **RESTART_ALL}]},
+        {"RestartAllContainersOnContainerExits"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "want"), FEATURES.values(), ids=FEATURES)
+def test_what_a_node_has_to_declare_for_a_pod(spec: dict[str, Any], want: set[str]) -> None:
+    assert decoded(pod(spec)).shape.features == want
+
+
+def sized(cpu: str, name: str = "c", **more: Any) -> dict[str, Any]:
+    return {"name": name, "resources": {"requests": {"cpu": cpu}}, **more}
+
+
+def reported(name: str = "c", *, allocated: str, actual: str | None) -> dict[str, Any]:
+    resources = {"resources": {"requests": {"cpu": actual}}} if actual else {}
+    return {"name": name, "allocatedResources": {"cpu": allocated}, **resources}
+
+
+PENDING = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
+INFEASIBLE = {**PENDING, "reason": "Infeasible"}
+BIG = sized("4")
+SMALL = sized("1")
+SIDECAR = sized("1", "s", restartPolicy="Always")
+IN_PLACE: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
+    "what was given back counts while the containers have it": (
+        {"containers": [SMALL]},
+        {"containerStatuses": [reported(allocated="1", actual="4")]},
+        4000,
+    ),
+    "what the kubelet set aside counts": (
+        {"containers": [SMALL]},
+        {"containerStatuses": [reported(allocated="3", actual="2500m")]},
+        3000,
+    ),
+    "what is wanted counts before it is there": (
+        {"containers": [BIG]},
+        {
+            "containerStatuses": [reported(allocated="1", actual="1")],
+            "conditions": [PENDING],
+        },
+        4000,
+    ),
+    "what the node can never give does not count": (
+        {"containers": [BIG]},
+        {
+            "containerStatuses": [reported(allocated="1", actual="1")],
+            "conditions": [INFEASIBLE],
+        },
+        1000,
+    ),
+    "a container that has not been started counts as it is asked for": (
+        {"containers": [SMALL]},
+        {"containerStatuses": [reported(allocated="4", actual=None)]},
+        1000,
+    ),
+    "each container counts by its name": (
+        {"containers": [SMALL, sized("1", "d")]},
+        {
+            "containerStatuses": [
+                reported("d", allocated="1", actual="2"),
+                reported("c", allocated="1", actual="4"),
+            ]
+        },
+        6000,
+    ),
+    "sidecars count, other init containers as they are asked for": (
+        {"containers": [SMALL], "initContainers": [SIDECAR, sized("1", "i")]},
+        {
+            "initContainerStatuses": [
+                reported("s", allocated="3", actual="3"),
+                reported("i", allocated="9", actual="9"),
+            ]
+        },
+        4000,
+    ),
+    "the pod as a whole": (
+        {"containers": [SMALL], "resources": {"requests": {"cpu": "2"}}},
+        {
+            "resources": {"requests": {"cpu": "5", "memory": "1Gi"}},
+            "allocatedResources": {"cpu": "3"},
+        },
+        5000,
+    ),
+    "the pod as a whole, as its node can never have it": (
+        {"containers": [SMALL], "resources": {"requests": {"cpu": "9"}}},
+        {"resources": {"requests": {"cpu": "2"}}, "conditions": [INFEASIBLE]},
+        2000,
+    ),
+    "a status that says nothing of it": ({"containers": [SMALL]}, {}, 1000),
+}
+
+
+@pytest.mark.parametrize(("spec", "status", "cpu"), IN_PLACE.values(), ids=IN_PLACE)
+def test_a_pod_that_was_resized_in_place_counts_as_kube_scheduler_counts_it(
+    spec: dict[str, Any], status: dict[str, Any], cpu: int
+) -> None:
+    body = pod({**spec, "nodeName": "n0"}, status=status, generation=2)
+
+    assert decoded(body).shape.requests == {"cpu": cpu, "pods": 1}
+
+
+def test_a_pod_that_was_resized_and_has_what_it_asks_for_has_the_shape_of_its_template() -> None:
+    decoder, spec = Decoder(), {"containers": [sized("1500m")]}
+    status = {"containerStatuses": [reported(allocated="1500m", actual="1.5")]}
+    here = {**spec, "nodeName": "n0"}
+
+    before = decoder.pod(pod(spec)).shape
+    assert decoder.pod(pod(here, status=status, generation=2)).shape is before
+
+
+def test_labels_distinguish_shapes_where_anti_affinity_reads_them() -> None:
     decoder = Decoder()
     spec = anti_affinity({"matchLabels": {"app": "a"}})
 
@@ -391,7 +532,7 @@ BAD_PODS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("body", BAD_PODS.values(), ids=BAD_PODS)
-def test_what_is_no_pod_is_told(body: bytes) -> None:
+def test_what_is_no_pod_is_an_error(body: bytes) -> None:
     with pytest.raises(DecodeError, match=r"^not a readable Pod: "):
         decoded(body)
 
@@ -408,6 +549,7 @@ WANT_NODE: dict[str, tuple[dict[str, Any], NodeInfo]] = {
             },
             "status": {
                 "allocatable": {"cpu": "1500m", "memory": "1Ki", "pods": "110"},
+                "declaredFeatures": ["RestartAllContainersOnContainerExits"],
                 "capacity": {"cpu": "8"},
                 "conditions": [{"type": "DiskPressure", "status": "False"}, READY],
             },
@@ -418,6 +560,7 @@ WANT_NODE: dict[str, tuple[dict[str, Any], NodeInfo]] = {
             {"zone": "a"},
             (Taint("k", "v", "NoSchedule"),),
             unschedulable=True,
+            features=frozenset({"RestartAllContainersOnContainerExits"}),
         ),
     ),
     "not ready": (
@@ -445,7 +588,7 @@ def test_a_node_is_read(document: dict[str, Any], want_node: NodeInfo) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", raw({"status": {"allocatable": {"cpu": "x"}}})])
-def test_what_is_no_node_is_told(body: bytes) -> None:
+def test_what_is_no_node_is_an_error(body: bytes) -> None:
     with pytest.raises(DecodeError, match=r"^not a readable Node: "):
         Decoder().node(body)
 
@@ -487,7 +630,7 @@ def test_a_pod_group_is_read(
     [{"minMember": -1}, {"minMember": "3"}, {"minResources": {"cpu": "x"}}, []],
     ids=["negative", "text", "a bad amount", "an array"],
 )
-def test_what_is_no_pod_group_is_told(spec: Any) -> None:
+def test_what_is_no_pod_group_is_an_error(spec: Any) -> None:
     with pytest.raises(DecodeError, match=r"^not a readable PodGroup: "):
         Decoder().pod_group(raw({"metadata": HEAD, "spec": spec}), api_group=GROUP_X)
 
@@ -500,74 +643,79 @@ def test_no_label_no_group(labels: dict[str, str] | None) -> None:
 LABELLED = {"metadata": {"labels": {POD_GROUP_LABEL: "g"}}}
 ENDED = {"type": "Complete", "status": "True"}
 
-DONE: dict[str, tuple[Any, Any, tuple[int, ...]]] = {
-    "new": ({"parallelism": 4, "completions": 4}, {}, (4, 0)),
-    "three of four": ({"parallelism": 4, "completions": 4}, {"succeeded": 3}, (4, 3)),
+
+def work(begun: int, done: int, more: int = 0) -> JobInfo:
+    return JobInfo("u", "ns/g", begun, done, more)
+
+
+DONE: dict[str, tuple[Any, Any, JobInfo]] = {
+    "new": ({"parallelism": 4, "completions": 4}, {}, work(4, 0)),
+    "three of four": ({"parallelism": 4, "completions": 4}, {"succeeded": 3}, work(4, 3)),
     "as many left as run at once": (
         {"parallelism": 4, "completions": 8},
         {"succeeded": 4},
-        (4, 0, 4),
+        work(4, 0, 4),
     ),
     "fewer left than run at once": (
         {"parallelism": 4, "completions": 8},
         {"succeeded": 5},
-        (4, 1, 4),
+        work(4, 1, 4),
     ),
     "more at once than are wanted": (
         {"parallelism": 9, "completions": 4},
         {"succeeded": 1},
-        (4, 1),
+        work(4, 1),
     ),
     "failed indexes are not run again": (
         {"parallelism": 6, "completions": 6},
         {"succeeded": 1, "failedIndexes": "1,3-4"},
-        (6, 4),
+        work(6, 4),
     ),
-    "all": ({"parallelism": 4, "completions": 4}, {"succeeded": 4}, (4, 4)),
+    "all": ({"parallelism": 4, "completions": 4}, {"succeeded": 4}, work(4, 4)),
     "ended": (
         {"parallelism": 4, "completions": 4},
         {"succeeded": 4, "conditions": [ENDED]},
-        (0, 0),
+        work(0, 0),
     ),
     "a condition that does not hold": (
         {"parallelism": 2, "completions": 2},
         {"succeeded": 1, "conditions": [{**ENDED, "status": "False"}]},
-        (2, 1),
+        work(2, 1),
     ),
-    "a work queue": ({"parallelism": 4}, {"active": 3}, (4, 0)),
+    "a work queue": ({"parallelism": 4}, {"active": 3}, work(4, 0)),
     "a work queue that makes no more pods": (
         {"parallelism": 4},
         {"succeeded": 1, "active": 1},
-        (4, 3),
+        work(4, 3),
     ),
     "failed indexes beyond the end": (
         {"parallelism": 2, "completions": 2},
         {"failedIndexes": "1,5-8"},
-        (2, 1),
+        work(2, 1),
     ),
     "failed indexes that are none": (
         {"parallelism": 2, "completions": 2},
         {"succeeded": 1, "failedIndexes": "3-1,x"},
-        (2, 1),
+        work(2, 1),
     ),
-    "one pod": ({"completions": 1}, {"succeeded": 1}, (1, 1)),
+    "one pod": ({"completions": 1}, {"succeeded": 1}, work(1, 1)),
 }
 
 
-@pytest.mark.parametrize(("spec", "status", "work"), DONE.values(), ids=DONE)
-def test_what_a_job_has_behind_it_is_read(spec: Any, status: Any, work: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("spec", "status", "want"), DONE.values(), ids=DONE)
+def test_what_a_job_has_behind_it_is_read(spec: Any, status: Any, want: JobInfo) -> None:
     body = {"metadata": HEAD, "spec": {**spec, "template": LABELLED}, "status": status}
 
-    assert Decoder().job(raw(body)) == JobInfo("u", "ns/g", *work)
+    assert Decoder().job(raw(body)) == want
 
 
-def test_who_made_a_job_is_read() -> None:
+def test_the_owner_of_a_job_is_read() -> None:
     owners = [{"name": "a", "uid": "x"}, {"name": "b", "uid": "y", "controller": True}]
     job = Decoder().job(raw({"metadata": {**HEAD, "ownerReferences": owners}}))
     assert job == JobInfo("u", None, 1, 0, maker="y")
 
 
-def test_a_job_of_no_group_and_one_that_is_none_are_told_apart() -> None:
+def test_a_job_of_no_group_and_one_that_is_none_are_distinguished() -> None:
     assert Decoder().job(raw({"metadata": HEAD})) == JobInfo("u", None, 1, 0)
     with pytest.raises(DecodeError, match="not a readable Job"):
         Decoder().job(raw({"metadata": HEAD, "status": {"succeeded": "many"}}))

@@ -149,7 +149,7 @@ async def test_a_living_holder_is_never_ousted(server: Server) -> None:
     other.cancel()
 
 
-async def test_who_cannot_renew_gives_up_before_another_may_begin(server: Server) -> None:
+async def test_a_leader_that_cannot_renew_gives_up_before_another_may_begin(server: Server) -> None:
     first = candidate(server, "a")
     await first.acquire()
     keep = asyncio.ensure_future(first.keep())
@@ -188,7 +188,7 @@ async def test_a_short_trouble_is_waited_out(server: Server) -> None:
     keep.cancel()
 
 
-async def test_who_finds_another_holder_gives_up(server: Server) -> None:
+async def test_a_leader_that_finds_another_holder_gives_up(server: Server) -> None:
     first = candidate(server, "a")
     await first.acquire()
     keep = asyncio.ensure_future(first.keep())

@@ -7,7 +7,7 @@ import pytest
 
 from extender.kube.errors import ForbiddenError, NotFoundError, UnavailableError
 from extender.kube.owners import Owners
-from extender.state.queues.records import OwnerRef
+from extender.state.queue.records import OwnerRef
 
 CLUSTER = OwnerRef("ray.io/v1", "RayCluster", "mine", "uid-1")
 KINDS = {

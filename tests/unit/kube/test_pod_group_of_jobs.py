@@ -15,7 +15,7 @@ from extender.kube.errors import (
     UnavailableError,
 )
 from extender.kube.queues import JobWriter
-from extender.state.claims import Grant
+from extender.state.cluster.records import Grant
 
 OWNERS = [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u"}]
 GRANT = Grant({"n0": {"cpu": 1500, "pods": 2}}, 1700000000.0)

@@ -17,7 +17,7 @@ from extender.kube.errors import (
 )
 from extender.kube.pod_groups import PodGroupWriter, as_json
 from extender.kube.pods import PodRef
-from extender.state.pod_groups import ConditionInfo, PodGroupStatusInfo
+from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo
 from tests.makers import pod_group
 
 POD = PodRef("ns", "p", "u")
@@ -76,20 +76,20 @@ async def test_a_status_is_applied_by_our_field_manager_to_this_very_group() -> 
 
 
 def test_a_status_is_read_as_it_was_written_and_is_one_of_the_crd() -> None:
-    told = as_json(STATUS)
-    PodGroupStatus.model_validate(told)
-    raw = json.dumps({"metadata": {"name": "gang"}, "status": told}).encode()
+    reported = as_json(STATUS)
+    PodGroupStatus.model_validate(reported)
+    raw = json.dumps({"metadata": {"name": "gang"}, "status": reported}).encode()
 
     assert Decoder().pod_group(raw, api_group="x").status == STATUS
 
 
-def test_what_there_is_not_is_not_told() -> None:
+def test_what_there_is_not_is_not_written() -> None:
     assert as_json(PodGroupStatusInfo(phase="Pending")).keys() == {
         "phase", "scheduled", "running", "succeeded", "failed", "conditions"
     }  # fmt: skip
 
 
-async def test_a_pod_is_told_that_its_gang_is_ready() -> None:
+async def test_a_pod_gets_the_condition_that_its_gang_is_ready() -> None:
     client = Recorded()
     await writer(client).set_gang_ready(POD, ready=True, reason="R", message="m", at=1000.0)
 
@@ -127,7 +127,9 @@ WRITES = pytest.mark.parametrize("what", ["status", "readiness", "eviction"])
 
 @WRITES
 @pytest.mark.parametrize("refusal", GONE, ids=["gone", "a namesake"])
-async def test_what_is_gone_need_not_be_told(what: str, refusal: ApiError) -> None:
+async def test_a_condition_of_what_is_gone_need_not_be_written(
+    what: str, refusal: ApiError
+) -> None:
     await write(Recorded(refusal), what)
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
-from extender.state.queues import events as ev
-from extender.state.queues.records import LimitInfo, PodSetInfo, RuntimeClassInfo, WorkloadInfo
-from extender.state.queues.store import Queues
+from extender.state.queue import events as ev
+from extender.state.queue.records import LimitInfo, PodSetInfo, RuntimeClassInfo, WorkloadInfo
+from extender.state.queue.store import Queues
 
 Container = dict[str, Any]
 
@@ -49,21 +49,21 @@ class World:
         self.decoder = QueueDecoder(Decoder())
         self.queues = Queues(self.decoder.completed)
 
-    def put(self, raw: bytes) -> ev.Change:
+    def put(self, raw: bytes) -> ev.QueueChange:
         return self.queues.apply(ev.Applied(self.decoder.workload(raw)))
 
-    def limit(self, *items: Any, **where: Any) -> ev.Change:
+    def limit(self, *items: Any, **where: Any) -> ev.QueueChange:
         found = self.decoder.limit_range(limit_range(*items, **where))
         return self.queues.apply(ev.Applied(found))
 
-    def runtime_class(self, name: str, **overhead: str) -> ev.Change:
+    def runtime_class(self, name: str, **overhead: str) -> ev.QueueChange:
         raw = {"metadata": {"name": name}, "overhead": {"podFixed": overhead}}
         found = self.decoder.runtime_class(json.dumps(raw).encode())
         return self.queues.apply(ev.Applied(found))
 
     @property
     def workload(self) -> WorkloadInfo:
-        return self.queues.snapshot().workloads["ns/w"]
+        return self.queues.view().workloads["ns/w"]
 
     @property
     def pods(self) -> PodSetInfo:
@@ -83,7 +83,7 @@ GIVEN = per_container(default={"cpu": "2"}, defaultRequest={"cpu": "500m", "memo
 
 
 @pytest.mark.parametrize(
-    ("told", "asked"),
+    ("container_spec", "asked"),
     [
         (container(), {"cpu": 500, "memory": 1 << 30}),
         (container({"cpu": "1"}), {"cpu": 1000, "memory": 1 << 30}),
@@ -92,10 +92,10 @@ GIVEN = per_container(default={"cpu": "2"}, defaultRequest={"cpu": "500m", "memo
     ],
 )
 def test_a_container_that_says_nothing_is_given_something(
-    world: World, told: Container, asked: dict[str, int]
+    world: World, container_spec: Container, asked: dict[str, int]
 ) -> None:
     world.limit(GIVEN)
-    world.put(raw_workload(told))
+    world.put(raw_workload(container_spec))
     assert world.asked == asked
     assert world.pods.fault == ""
 
@@ -118,7 +118,7 @@ def test_other_namespaces_are_others_business(world: World) -> None:
     assert world.asked == {}
 
 
-def test_who_is_there_already_is_counted_anew(world: World) -> None:
+def test_workloads_that_are_there_already_are_counted_anew(world: World) -> None:
     world.put(raw_workload(container()))
     change = world.limit(GIVEN)
     assert change.workloads == {"ns/w"}
@@ -136,7 +136,7 @@ def test_who_is_there_already_is_counted_anew(world: World) -> None:
 def test_what_is_seen_again_is_no_news(world: World) -> None:
     world.limit(GIVEN)
     world.put(raw_workload(container()))
-    assert world.put(raw_workload(container())) == ev.Change()
+    assert world.put(raw_workload(container())) == ev.QueueChange()
 
 
 def test_a_runtime_class_adds_its_overhead(world: World) -> None:
@@ -155,7 +155,7 @@ def test_an_overhead_that_a_template_has_stays(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "item", "fault"),
+    ("container_spec", "item", "fault"),
     [
         (container({"cpu": "2"}, {"cpu": "1"}), None,
          "container c asks for more cpu than its limit of 1"),
@@ -173,12 +173,12 @@ def test_an_overhead_that_a_template_has_stays(world: World) -> None:
         (container({"cpu": "3"}), {"type": "PersistentVolumeClaim", "max": {"cpu": "2"}}, ""),
     ],
 )  # fmt: skip
-def test_pods_that_would_be_refused(
-    world: World, told: Container, item: dict[str, Any] | None, fault: str
+def test_pods_that_would_be_refused_have_a_fault(
+    world: World, container_spec: Container, item: dict[str, Any] | None, fault: str
 ) -> None:
     if item:
         world.limit(item)
-    world.put(raw_workload(told))
+    world.put(raw_workload(container_spec))
     assert world.pods.fault == fault
 
 

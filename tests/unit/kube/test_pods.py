@@ -42,6 +42,9 @@ class Recorded:
             raise answer
         return json.dumps(answer).encode()
 
+    async def bind(self, path: str, body: bytes) -> None:
+        await self.request("POST", path, body=body)
+
 
 def writer(client: Recorded) -> PodWriter:
     return PodWriter(client)  # type: ignore[arg-type]
@@ -64,6 +67,15 @@ async def test_a_binding_names_node_and_uid() -> None:
     assert client.requests == [("POST", f"{PATH}/binding", body, JSON)]
 
 
+async def test_a_name_stays_one_part_of_the_path() -> None:
+    """The API server would refuse such a pod; the caller names it all the same."""
+    client = Recorded({})
+    await writer(client).bind(PodRef("a/b", "p HTTP/1.1\r\nX: y?", "u"), "n0")
+
+    path = "/api/v1/namespaces/a%2Fb/pods/p%20HTTP%2F1.1%0D%0AX%3A%20y%3F/binding"
+    assert client.requests[0][1] == path
+
+
 async def test_a_conflict_with_oneself_is_a_success() -> None:
     client = Recorded(CONFLICT, bound("u", "n0"))
     await writer(client).bind(REF, "n0")
@@ -71,7 +83,7 @@ async def test_a_conflict_with_oneself_is_a_success() -> None:
     assert client.requests[1] == ("GET", PATH, None, JSON)
 
 
-async def test_a_binding_that_nobody_answered_for_is_looked_up() -> None:
+async def test_a_binding_without_an_answer_is_looked_up() -> None:
     lost = UnknownOutcomeError("half an answer")
     client = Recorded(lost, bound("u", "n0"))
     await writer(client).bind(REF, "n0")
@@ -147,7 +159,7 @@ async def test_a_pod_that_is_gone_or_another_need_not_be_woken(error: ApiError) 
     await writer(Recorded(error)).ungate(REF)
 
 
-async def test_other_trouble_with_a_patch_is_told() -> None:
+async def test_other_trouble_with_a_patch_is_raised() -> None:
     with pytest.raises(UnavailableError):
         await writer(Recorded(UnavailableError("down"))).wake(REF, at="now")
 

@@ -1,4 +1,4 @@
-"""Workloads that the API server takes and nobody can read: an error of that one object."""
+"""Workloads that the API server takes and that cannot be read: an error of that one object."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from extender.kube.decode import DecodeError, Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import InvalidError
 from extender.kube.queues import WorkloadWriter
-from extender.state.queues.records import Meta
+from extender.state.queue.records import Meta
 
 LIMITS = {"resources": {"limits": {"cpu": "1"}}}
 

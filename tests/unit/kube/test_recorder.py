@@ -10,8 +10,17 @@ import pytest
 
 from extender.kube.client import JSON
 from extender.kube.errors import ApiError, ConflictError, ForbiddenError
-from extender.kube.recorder import LONGEST_NOTE, PER_OBJECT, Event, ObjectRef, Recorder
-from tests.makers import ManualClock, until
+from extender.kube.recorder import (
+    LONGEST_NOTE,
+    NOTICES,
+    PER_OBJECT,
+    Event,
+    EventLimits,
+    Limit,
+    ObjectRef,
+    Recorder,
+)
+from tests.makers import LoopClock, ManualClock, until
 
 ABOUT = ObjectRef("scheduling.x-k8s.io/v1alpha1", "PodGroup", "ns", "g", "u-g")
 EVENT = Event(ABOUT, "Gated", "3 of 4", "Scheduling", warning=True, occasion="1")
@@ -37,13 +46,14 @@ class Client:
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, limits: EventLimits = NOTICES) -> None:
         self.client, self.clock, self.counts = Client(), ManualClock(), Counter[str]()
         self.recorder = Recorder(
             self.client,  # type: ignore[arg-type]
-            clock=self.clock,
+            clock=LoopClock() if limits.waits else self.clock,
             instance="me",
             count=lambda result: self.counts.update([result]),
+            limits=limits,
         )
 
     async def written(self, *events: Event) -> list[dict[str, Any]]:
@@ -61,7 +71,7 @@ async def bench() -> Bench:
     return Bench()
 
 
-async def test_an_event_says_who_what_and_why(bench: Bench) -> None:
+async def test_an_event_names_its_source_action_and_reason(bench: Bench) -> None:
     [body] = await bench.written(EVENT)
 
     name = body["metadata"].pop("name")
@@ -88,7 +98,7 @@ async def test_an_event_says_who_what_and_why(bench: Bench) -> None:
     assert bench.counts == {"written": 1}
 
 
-async def test_what_is_in_no_namespace_is_told_of_in_default(bench: Bench) -> None:
+async def test_an_event_about_what_is_in_no_namespace_is_in_default(bench: Bench) -> None:
     [body] = await bench.written(replace(EVENT, about=replace(ABOUT, namespace="")))
     assert body["metadata"]["namespace"] == "default"
     assert not body["regarding"]["namespace"]
@@ -110,7 +120,7 @@ async def test_the_name_is_that_of_the_occasion(bench: Bench, other: Event) -> N
     assert names[0] == names[1] != names[2]
 
 
-async def test_an_occasion_that_has_been_told_is_no_error(bench: Bench) -> None:
+async def test_an_event_that_exists_already_is_no_error(bench: Bench) -> None:
     bench.client.errors = [ConflictError("exists", status=409)]
     await bench.written(EVENT, EVENT)
 
@@ -151,3 +161,19 @@ async def test_a_long_note_is_cut(bench: Bench) -> None:
 
     assert len(body["note"]) == LONGEST_NOTE
     assert len(body["metadata"]["name"]) <= 253
+
+
+@pytest.mark.looptime
+async def test_what_is_too_much_for_a_moment_may_wait_until_later() -> None:
+    limits = EventLimits(overall=Limit(3, 0.5), waiting=10, waits=True)
+    bench = Bench(limits)
+    running = asyncio.ensure_future(bench.recorder.run())
+    for number in range(14):
+        bench.recorder.record(replace(EVENT, occasion=str(number)))
+    await asyncio.sleep(0.1)
+    first = len(bench.client.bodies)
+    await asyncio.sleep(10 * 0.5)
+    running.cancel()
+
+    assert first == 3
+    assert bench.counts == {"written": 10, "dropped": 4}

@@ -21,7 +21,7 @@ from extender.kube.errors import (
     UnavailableError,
 )
 from extender.kube.freshness import Freshness
-from extender.kube.reflector import Reflector
+from extender.kube.reflector import Feed, Reflector
 from extender.kube.watch import Apply, Delete, Init, InitApply, InitDone, Watcher, WatchEvent
 from extender.runtime.backoff import Backoff
 from extender.runtime.clock import SystemClock
@@ -133,6 +133,12 @@ async def follow(watcher: Watcher, seen: list[str]) -> None:
         seen.append(short(event))  # noqa: PERF401 - what came before the error counts
 
 
+def name_in(raw: bytes) -> str:
+    """Return the name of an object."""
+    name: str = json.loads(raw)["metadata"]["name"]
+    return name
+
+
 def short(event: WatchEvent) -> str:
     match event:
         case Init():
@@ -140,11 +146,11 @@ def short(event: WatchEvent) -> str:
         case InitDone():
             return "Done"
         case InitApply(raw):
-            return "+" + json.loads(raw)["metadata"]["name"]
+            return "+" + name_in(raw)
         case Apply(raw):
-            return "=" + json.loads(raw)["metadata"]["name"]
+            return "=" + name_in(raw)
         case Delete(raw):
-            return "-" + json.loads(raw)["metadata"]["name"]
+            return "-" + name_in(raw)
 
 
 async def test_a_list_and_then_a_watch() -> None:
@@ -394,12 +400,14 @@ async def test_half_a_line_at_the_end_is_dropped_and_comes_again() -> None:
     assert script.versions() == ["list", "5", "6", "7"]
 
 
-class Told:
-    """What a reflector told."""
+class Recorded:
+    """What a reflector reported."""
 
     def __init__(self, script: Script) -> None:
-        self.told: list[Any] = []
+        self.reported: list[Any] = []
         self.synced: list[bool] = []
+        self.known = False
+        """Whether the state has what cannot be read any more, under its name in capitals."""
         watcher = Watcher(
             script,  # type: ignore[arg-type]
             PATH,
@@ -410,9 +418,12 @@ class Told:
             "things",
             watcher,
             self._decode,
-            listed=self._listed,
-            applied=lambda name: self._tell(f"={name}"),
-            deleted=lambda name: self._tell(f"-{name}"),
+            feed=Feed(
+                listed=self._listed,
+                applied=lambda name: self._record(f"={name}"),
+                deleted=lambda name: self._record(f"-{name}"),
+                known=lambda which: which.name.upper() if self.known else None,
+            ),
         )
 
     def _decode(self, raw: bytes) -> str:
@@ -421,96 +432,102 @@ class Told:
             raise DecodeError("not a thing")
         return name
 
-    def _listed(self, names: Sequence[str]) -> Iterator[None]:
-        self._tell("list")
+    def _listed(self, names: Sequence[str], _: int) -> Iterator[None]:
+        self._record("list")
         for name in names:
-            self._tell(name)
+            self._record(name)
             yield
 
-    def _tell(self, what: Any) -> None:
-        self.told.append(what)
+    def _record(self, what: Any) -> None:
+        self.reported.append(what)
         self.synced.append(self.reflector.synced)
 
     async def run(self) -> list[Any]:
         with pytest.raises(Finished):
             await self.reflector.run(Pacer(SystemClock()))
-        return self.told
+        return self.reported
 
 
-async def test_a_reflector_tells_whole_lists_and_single_changes() -> None:
+async def test_a_reflector_passes_on_whole_lists_and_single_changes() -> None:
     stream = [line("ADDED", "c", 6), line("DELETED", "a", 7), error_line(410)]
-    told = Told(Script(page("a", more="t"), page("b", version=5), stream, page("c", version=9), []))
+    reported = Recorded(
+        Script(page("a", more="t"), page("b", version=5), stream, page("c", version=9), [])
+    )
 
-    assert await told.run() == ["list", "a", "b", "=c", "-a", "list", "c"]
-    assert told.synced == [*[False] * 3, *[True] * 4]
+    assert await reported.run() == ["list", "a", "b", "=c", "-a", "list", "c"]
+    assert reported.synced == [*[False] * 3, *[True] * 4]
 
 
 async def test_a_reflector_is_not_synced_by_half_a_list() -> None:
-    told = Told(Script(page("a", more="t"), UnavailableError("down")))
+    reported = Recorded(Script(page("a", more="t"), UnavailableError("down")))
 
-    assert await told.run() == []
-    assert not told.reflector.synced
+    assert await reported.run() == []
+    assert not reported.reflector.synced
 
 
 async def test_half_a_list_leaves_nothing_in_the_next() -> None:
-    told = Told(Script(page("a", more="t"), UnavailableError("down"), page("b", version=5), []))
+    reported = Recorded(
+        Script(page("a", more="t"), UnavailableError("down"), page("b", version=5), [])
+    )
 
-    assert await told.run() == ["list", "b"]
+    assert await reported.run() == ["list", "b"]
 
 
-async def test_an_object_that_cannot_be_read_stops_nobody() -> None:
-    told = Told(
+async def test_an_object_that_cannot_be_read_stops_no_other() -> None:
+    reported = Recorded(
         Script(page("bad", "a", version=5), [line("ADDED", "bad", 6), line("ADDED", "b", 7)])
     )
 
-    assert await told.run() == ["list", "a", "=b"]
-    assert told.reflector.synced
+    assert await reported.run() == ["list", "a", "=b"]
+    assert reported.reflector.synced
 
 
 async def test_an_object_that_cannot_be_read_any_more_is_not_taken_for_gone() -> None:
     first = page("bad", "a", version=5)
-    told = Told(Script(first, [error_line(410)], page("bad", version=9), []))
-    told.reflector.known = lambda which: which.name.upper()
+    reported = Recorded(Script(first, [error_line(410)], page("bad", version=9), []))
+    reported.known = True
 
-    assert await told.run() == ["list", "BAD", "a", "list", "BAD"]
-    assert [each.object.name for each in told.reflector.aside] == ["bad"]
+    assert await reported.run() == ["list", "BAD", "a", "list", "BAD"]
+    assert [each.object.name for each in reported.reflector.aside] == ["bad"]
 
 
 async def test_an_object_that_cannot_be_read_can_be_deleted() -> None:
-    told = Told(Script(page("bad", version=5), [line("DELETED", "bad", 6)]))
-    told.reflector.known = lambda which: which.name.upper()
+    reported = Recorded(Script(page("bad", version=5), [line("DELETED", "bad", 6)]))
+    reported.known = True
 
-    assert await told.run() == ["list", "BAD", "-BAD"]
-    assert not list(told.reflector.aside)
+    assert await reported.run() == ["list", "BAD", "-BAD"]
+    assert not list(reported.reflector.aside)
 
 
 async def test_a_version_that_cannot_be_read_is_logged_once() -> None:
     stream = [line("MODIFIED", "bad", 6), line("MODIFIED", "bad", 7), error_line(410)]
     meta = {"name": "bad", "resourceVersion": "7"}
     again = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [{"metadata": meta}]})
-    told = Told(
+    reported = Recorded(
         Script(
             page("bad", version=5), stream, again.encode(), [error_line(410)], again.encode(), []
         )
     )
     with capture_logs() as logs:
-        await told.run()
+        await reported.run()
     aside = [each["version"] for each in logs if each["event"] == "object set aside"]
     assert aside == ["1", "6", "7"]
 
 
 async def test_a_state_that_fails_at_one_object_takes_the_others() -> None:
-    told = Told(Script(page("a", version=5), [line("ADDED", "b", 6), line("ADDED", "c", 7)]))
-    tell = told._tell
+    reported = Recorded(
+        Script(page("a", version=5), [line("ADDED", "b", 6), line("ADDED", "c", 7)])
+    )
+    record = reported._record
 
     def fail(what: Any) -> None:
         if what == "=b":
             raise KeyError("bug")
-        tell(what)
+        record(what)
 
-    told._tell = fail  # type: ignore[method-assign]
+    reported._record = fail  # type: ignore[method-assign]
     before = FAULTS.counts.get("state", 0)
-    assert await told.run() == ["list", "a", "=c"]
+    assert await reported.run() == ["list", "a", "=c"]
     assert FAULTS.counts["state"] == before + 1
 
 
@@ -521,11 +538,12 @@ async def test_a_page_is_read_whatever_is_nested_in_one_object() -> None:
     plain = json.dumps(whole["items"][0]).encode()
     listed = b'{"metadata": {"resourceVersion": "5"}, "items": [' + odd + b"," + plain + b"]}"
     event = b'{"type": "ADDED", "object": ' + odd + b"}\n"
-    told = Told(Script(listed, [event, line("ADDED", "b", 6)]))
+    reported = Recorded(Script(listed, [event, line("ADDED", "b", 6)]))
 
     def decode(raw: bytes) -> str:
-        return msgspec.json.decode(raw)["metadata"]["name"]
+        name: str = msgspec.json.decode(raw)["metadata"]["name"]
+        return name
 
-    told.reflector._decode_raw = readable("thing")(decode)
-    assert await told.run() == ["list", "a", "=b"]
-    assert [each.object.name for each in told.reflector.aside] == ["deep"]
+    reported.reflector._decode_raw = readable("thing")(decode)
+    assert await reported.run() == ["list", "a", "=b"]
+    assert [each.object.name for each in reported.reflector.aside] == ["deep"]

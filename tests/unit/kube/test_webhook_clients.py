@@ -96,11 +96,11 @@ CASES: dict[str, tuple[dict[str, Any], bool, list[Any]]] = {
 
 
 @pytest.mark.parametrize(("found", "serve", "want"), CASES.values(), ids=CASES)
-async def test_a_crd_is_told_who_converts_and_served_once(
+async def test_a_crd_gets_its_conversion_webhook_and_is_served_once(
     found: dict[str, Any], serve: bool, want: list[Any]
 ) -> None:
     server = Server({CRDS: found})
-    news = await clients(server, serve=serve).tell(CA)
+    news = await clients(server, serve=serve).publish(CA)
 
     assert server.patches == ([(JSON_PATCH, want)] if want else [])
     assert news is bool(want)
@@ -112,7 +112,7 @@ HOOK = {"service": {"namespace": "ns", "name": "admission", "path": "/mutate-job
 
 async def test_webhooks_for_jobs_are_asked_by_the_other_service() -> None:
     server = Server({CONFIGURATION: {"webhooks": [{"name": "jobs", "clientConfig": HOOK}]}})
-    assert await clients(server).tell(CA)
+    assert await clients(server).publish(CA)
 
     [(_, patch)] = server.patches
     [webhook] = patch["webhooks"]
@@ -124,14 +124,14 @@ async def test_conversion_does_not_wait_for_the_right_to_write_configurations() 
     hooks = {"webhooks": [{"name": "jobs", "clientConfig": HOOK}]}
     server = Server({CONFIGURATION: hooks, CRDS: crd(True, True, conversion=OURS, **MARKED)})
     server.forbidden = True
-    assert not await clients(server).tell(CA)
+    assert not await clients(server).publish(CA)
 
     server.objects[CRDS] = crd(True, True)
     with pytest.raises(ApiError):
-        await clients(server).tell(CA)
+        await clients(server).publish(CA)
 
 
-async def test_what_is_stored_and_who_converts_it() -> None:
+async def test_what_is_stored_and_which_webhook_converts_it() -> None:
     stored = {"status": {"storedVersions": ["v1beta1", "v1beta2"]}}
     server = Server({CRDS: crd(True, False, **stored)})
     found = await clients(server).stored(CRD)

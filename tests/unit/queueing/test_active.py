@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from extender.queueing.active import activity, local_activity
-from extender.state.queues.events import Record
-from extender.state.queues.records import FlavorInfo
+from extender.state.queue.events import Record
+from extender.state.queue.records import FlavorInfo
 from tests.queue_makers import Admissions, cluster_queue, cohort, group, local_queue, meta
 
 TOPOLOGY = FlavorInfo(meta("racked"), topology="racks")
@@ -31,7 +31,7 @@ WANT: dict[str, tuple[dict[str, Any], list[Record], tuple[bool, str, str]]] = {
         [TOPOLOGY],
         (False, "TopologyNotFound", f"{NO}: references missing Topology(ies): racks."),
     ),
-    "checks that nobody makes": (
+    "checks that no controller makes": (
         {"admission_checks": ("budget",)},
         [],
         (False, "AdmissionCheckNotFound", f"{NO}: references missing AdmissionCheck(s): budget."),
@@ -54,11 +54,11 @@ WANT: dict[str, tuple[dict[str, Any], list[Record], tuple[bool, str, str]]] = {
 
 
 @pytest.mark.parametrize(("fields", "records", "want"), WANT.values(), ids=WANT)
-def test_activity(
+def test_whether_a_cluster_queue_is_active_and_why(
     fields: dict[str, Any], records: list[Record], want: tuple[bool, str, str]
 ) -> None:
     queue = cluster_queue(**fields)
-    found = activity(queue, Admissions(queue, *records).snapshot)
+    found = activity(queue, Admissions(queue, *records).view)
     assert (found.active, found.reason, found.message) == want
 
 
@@ -75,9 +75,9 @@ WANT_LOCAL: dict[str, tuple[dict[str, Any], list[Record], tuple[bool, str]]] = {
 
 
 @pytest.mark.parametrize(("fields", "records", "want"), WANT_LOCAL.values(), ids=WANT_LOCAL)
-def test_local_activity(
+def test_whether_a_local_queue_is_active_and_why(
     fields: dict[str, Any], records: list[Record], want: tuple[bool, str]
 ) -> None:
     queue = local_queue(**fields)
-    found = local_activity(queue, Admissions(queue, *records).snapshot)
+    found = local_activity(queue, Admissions(queue, *records).view)
     assert (found.active, found.reason) == want

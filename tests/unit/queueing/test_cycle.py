@@ -1,10 +1,10 @@
-"""Who is admitted in a cycle, and what the others are told."""
+"""Which workloads a cycle admits, and the reasons of the others."""
 
 from dataclasses import replace
 
-from extender.queueing.cycle import Admit, Preempt, Wait
-from extender.state.queues import events as ev
-from extender.state.queues.records import Admission, Assignment
+from extender.queueing.cycle import Admit, NotAdmitted, Preempt
+from extender.state.queue import events as ev
+from extender.state.queue.records import AdmissionInfo, Assignment
 from tests.makers import key
 from tests.queue_makers import (
     Admissions,
@@ -27,10 +27,10 @@ def test_what_fits_is_admitted_and_the_rest_waits() -> None:
     assert queues.run() == (
         Admit(
             key("a"),
-            Admission("cq", (Assignment("main", {"cpu": "default"}, {"cpu": 3000}, 3),)),
+            AdmissionInfo("cq", (Assignment("main", {"cpu": "default"}, {"cpu": 3000}, 3),)),
             borrows=False,
         ),
-        Wait(
+        NotAdmitted(
             key("b"),
             "WaitingForQuota",
             "couldn't assign flavors to pod set main: "
@@ -38,7 +38,7 @@ def test_what_fits_is_admitted_and_the_rest_waits() -> None:
         ),
         Admit(
             key("c"),
-            Admission("cq", (Assignment("main", {"cpu": "default"}, {"cpu": 1000}, 1),)),
+            AdmissionInfo("cq", (Assignment("main", {"cpu": "default"}, {"cpu": 1000}, 1),)),
             borrows=False,
         ),
     )
@@ -46,13 +46,13 @@ def test_what_fits_is_admitted_and_the_rest_waits() -> None:
     assert queues.waiting() == ["b"]
 
 
-def test_the_head_of_a_strict_queue_lets_nobody_pass() -> None:
+def test_the_head_of_a_strict_queue_lets_no_workload_pass() -> None:
     queues = plain(strategy="StrictFIFO")
     queues.put(workload("a", 3), workload("b", 2), workload("c", 1))
 
     assert queues.admitted() == ["a"]
     assert queues.admitted() == []
-    queues.drop(queues.snapshot.workloads[key("a")])
+    queues.drop(queues.view.workloads[key("a")])
     assert queues.admitted() == ["b", "c"]
 
 
@@ -61,11 +61,11 @@ def test_quota_that_comes_back_is_given_to_those_that_wait() -> None:
     queues.put(*(workload(name, 2) for name in "abcd"))
 
     assert queues.admitted() == ["a", "b"]
-    queues.drop(queues.snapshot.workloads[key("b")])
+    queues.drop(queues.view.workloads[key("b")])
     assert queues.admitted() == ["c"]
 
 
-def test_who_does_not_borrow_goes_first() -> None:
+def test_a_workload_that_does_not_borrow_goes_first() -> None:
     queues = Admissions(
         cluster_queue("x", 2, "all"),
         cluster_queue("y", 2, "all"),
@@ -86,8 +86,8 @@ def test_nothing_beyond_the_borrowing_limit() -> None:
     queues.put(workload("a", 4, "x"), workload("b", 3, "x"))
 
     outcomes = queues.run()
-    assert [type(x) for x in outcomes] == [Wait, Admit]
-    assert outcomes[0] == Wait(
+    assert [type(x) for x in outcomes] == [NotAdmitted, Admit]
+    assert outcomes[0] == NotAdmitted(
         key("a"),
         "ExceedsMaxQuota",
         "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor default, "
@@ -105,7 +105,7 @@ def test_lower_priority_goes_for_higher() -> None:
     assert isinstance(outcome, Preempt)
     assert [(x.workload, x.reason) for x in outcome.victims] == [(key("low"), "InClusterQueue")]
     assert queues.run() == ()
-    queues.drop(queues.snapshot.workloads[key("low")])
+    queues.drop(queues.view.workloads[key("low")])
     assert queues.admitted() == ["high"]
 
 
@@ -118,12 +118,12 @@ def test_a_write_that_failed_is_tried_again() -> None:
     assert queues.admitted() == ["a"]
 
 
-def test_who_could_have_no_pods_has_no_quota() -> None:
+def test_a_workload_that_could_have_no_pods_has_no_quota() -> None:
     queues = Admissions(cluster_queue(cpu=4), local_queue())
     asked = workload("w", replace(pod_set(1), fault="container c asks for too much"))
     queues.put(asked)
     text = "no pod of pod set main could be made: container c asks for too much"
-    assert queues.run() == (Wait(key("w"), "Misconfigured", text),)
+    assert queues.run() == (NotAdmitted(key("w"), "Misconfigured", text),)
     assert queues.run() == ()
 
     queues.put(replace(asked, pod_sets=(replace(asked.pod_sets[0], fault=""),)))

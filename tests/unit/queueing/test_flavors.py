@@ -1,14 +1,14 @@
-"""Which flavors pod sets get, as seen in what is admitted and in what the others are told."""
+"""Which flavors pod sets get, as seen in what is admitted and in the reasons of the others."""
 
 from typing import Any
 
 import pytest
 
 from extender.api.core_v1 import NodeSelectorTerm, Requirement, Toleration
-from extender.queueing.cycle import Admit, Preempt, Wait
-from extender.queueing.options import Options
-from extender.state.queues.events import Record
-from extender.state.queues.records import Fungibility, PodSetInfo, Quota
+from extender.queueing.cycle import Admit, NotAdmitted, Preempt
+from extender.queueing.options import AdmissionOptions
+from extender.state.queue.events import Record
+from extender.state.queue.records import Fungibility, PodSetInfo, Quota
 from tests.makers import affinity, labelled, shape, taint
 from tests.queue_makers import (
     Admissions,
@@ -28,8 +28,10 @@ TOLERATES = Toleration(key="dedicated", value="ml")
 BOTH = group(spot=2, fast=4)
 
 
-def decided(pods: Any, *records: Record, options: Options | None = None, **queue: Any) -> object:
-    """Return what becomes of one workload: its flavors, or the reason and what it is told."""
+def decided(
+    pods: Any, *records: Record, options: AdmissionOptions | None = None, **queue: Any
+) -> object:
+    """Return what becomes of one workload: its flavors, or the reason and the message."""
     queues = Admissions(
         SPOT, FAST, TAINTED, *records, cluster_queue(**queue), local_queue(), options=options
     )
@@ -37,7 +39,7 @@ def decided(pods: Any, *records: Record, options: Options | None = None, **queue
     (outcome,) = queues.run()
     if isinstance(outcome, Admit):
         return [dict(each.flavors) for each in outcome.admission.assignments]
-    assert isinstance(outcome, Wait)
+    assert isinstance(outcome, NotAdmitted)
     return str(outcome.reason), outcome.message.removeprefix("couldn't assign flavors to pod set ")
 
 
@@ -70,13 +72,13 @@ WANT: dict[str, tuple[dict[str, Any], Any, object]] = {
         pod_set(shape(1, selector={"kind": "fast"})),
         [{"cpu": "fast"}],
     ),
-    "a node selector of labels that no flavor tells": (
+    "a node selector of labels that no flavor names": (
         {"cpu": BOTH},
         pod_set(shape(1, selector={"zone": "a"})),
         [{"cpu": "spot"}],
     ),
     "affinity chooses": ({"cpu": BOTH}, to("fast"), [{"cpu": "fast"}]),
-    "affinity to labels that no flavor tells": (
+    "affinity to labels that no flavor names": (
         {"cpu": BOTH},
         pod_set(shape(1, affinity=affinity(NO_LABEL))),
         [{"cpu": "spot"}],
@@ -149,7 +151,7 @@ WANT: dict[str, tuple[dict[str, Any], Any, object]] = {
 
 
 @pytest.mark.parametrize(("queue", "pods", "want"), WANT.values(), ids=WANT)
-def test_flavors(queue: dict[str, Any], pods: Any, want: object) -> None:
+def test_which_flavors_pods_are_given(queue: dict[str, Any], pods: Any, want: object) -> None:
     assert decided(pods, **queue) == want
 
 
@@ -158,8 +160,8 @@ def test_a_flavor_may_bring_the_toleration_along() -> None:
     assert decided(1, kind, cpu=group(reserved=4)) == [{"cpu": "reserved"}]
 
 
-def test_what_nobody_declared_may_be_ignored() -> None:
-    options = Options(quota_check="IgnoreUndeclared")
+def test_resources_that_no_queue_declares_may_be_ignored() -> None:
+    options = AdmissionOptions(quota_check="IgnoreUndeclared")
     assert decided(pod_set(shape(1, memory="2Gi")), options=options) == [{"cpu": "default"}]
 
 
@@ -172,7 +174,7 @@ def test_as_many_pods_as_there_is_quota_for() -> None:
     assert outcome.admission.assignments[0].usage == {"cpu": 5000}
 
 
-@pytest.mark.parametrize(("least", "want"), [(5, Admit), (6, Wait), (9, Wait)])
+@pytest.mark.parametrize(("least", "want"), [(5, Admit), (6, NotAdmitted), (9, NotAdmitted)])
 def test_not_fewer_pods_than_are_of_use(least: int, want: type) -> None:
     queues = Admissions(cluster_queue(cpu=5), local_queue())
     queues.put(workload("w", pod_set(1, 9, least=least)))
@@ -185,7 +187,7 @@ def test_pods_that_are_done_need_no_quota() -> None:
     (outcome,) = queues.run()
     assert isinstance(outcome, Admit)
     assert outcome.admission.assignments[0].count == 3
-    assert queues.snapshot.usage("cq") == {("default", "cpu"): 3000}
+    assert queues.view.usage("cq") == {("default", "cpu"): 3000}
 
 
 BORROW, SEARCH = "MayStopSearch", "TryNextFlavor"

@@ -1,12 +1,13 @@
-"""Who is first."""
+"""Which workload is first."""
 
 from typing import Any
 
 import pytest
 
-from extender.queueing.options import Options
+from extender.queueing.options import AdmissionOptions
 from extender.queueing.order import cycle_order, queue_order
-from tests.queue_makers import Meta, condition, workload
+from extender.state.queue.records import Meta
+from tests.queue_makers import condition, workload
 
 LATE = condition("Evicted", "PodsReadyTimeout", at=50.0)
 WANT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -16,7 +17,7 @@ WANT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"meta": Meta("a", "ns", "1", created=5)},
         {"meta": Meta("b", "ns", "2", created=5)},
     ),
-    "who was pushed out keeps its place": (
+    "a workload that was evicted keeps its place": (
         {"created": 1, "conditions": (condition("Evicted", "Preempted", at=50.0),)},
         {"created": 2},
     ),
@@ -36,18 +37,18 @@ WANT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("first", "second"), WANT.values(), ids=WANT)
-def test_queue_order(first: dict[str, Any], second: dict[str, Any]) -> None:
+def test_a_queue_orders_its_workloads(first: dict[str, Any], second: dict[str, Any]) -> None:
     one, other = workload("one", **first), workload("other", **second)
-    assert queue_order(one, Options()) < queue_order(other, Options())
+    assert queue_order(one, AdmissionOptions()) < queue_order(other, AdmissionOptions())
 
 
 def test_the_time_of_creation_may_count_instead() -> None:
     late, young = workload("late", created=1, conditions=(LATE,)), workload("young", created=2)
-    options = Options(requeuing_timestamp="Creation")
+    options = AdmissionOptions(requeuing_timestamp="Creation")
     assert queue_order(late, options) < queue_order(young, options)
 
 
 def test_cycle_order_looks_at_borrowing_first() -> None:
-    high = queue_order(workload("high", priority=5), Options())
-    low = queue_order(workload("low"), Options())
+    high = queue_order(workload("high", priority=5), AdmissionOptions())
+    low = queue_order(workload("low"), AdmissionOptions())
     assert cycle_order(0, low) < cycle_order(1, high) < cycle_order(1, low)

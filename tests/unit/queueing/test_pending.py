@@ -1,15 +1,15 @@
-"""Who waits in which queue, and when they are tried again."""
+"""Which workloads wait in which queue, and when they are tried again."""
 
 from dataclasses import replace
 
 import pytest
 
 from extender.api.core_v1 import LabelSelector
-from extender.queueing.cycle import Admit, Wait
-from extender.queueing.options import Options
-from extender.queueing.pending import Counts
-from extender.state.queues import events as ev
-from extender.state.queues.records import NamespaceInfo, RequeueState, WorkloadInfo
+from extender.queueing.cycle import Admit, NotAdmitted
+from extender.queueing.lines import Counts
+from extender.queueing.options import AdmissionOptions
+from extender.state.queue import events as ev
+from extender.state.queue.records import NamespaceInfo, RequeueInfo, WorkloadInfo
 from tests.makers import key
 from tests.queue_makers import (
     Admissions,
@@ -47,10 +47,12 @@ NOT_QUEUED: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("fields", NOT_QUEUED.values(), ids=NOT_QUEUED)
-def test_not_queued(queues: Admissions, fields: dict[str, object]) -> None:
+def test_a_workload_leaves_its_queue_when_it_need_not_wait(
+    queues: Admissions, fields: dict[str, object]
+) -> None:
     queues.put(workload("w"))
     assert queues.waiting() == ["w"]
-    queues.put(changed(queues.snapshot.workloads[key("w")], **fields))
+    queues.put(changed(queues.view.workloads[key("w")], **fields))
     assert queues.waiting() == []
     assert queues.run() == ()
 
@@ -71,9 +73,9 @@ def test_a_stopped_cluster_queue_is_empty(queues: Admissions) -> None:
 
 def test_a_cluster_queue_that_is_gone_is_empty(queues: Admissions) -> None:
     queues.put(workload("w"))
-    queues.drop(queues.snapshot.cluster_queues["cq"])
+    queues.drop(queues.view.cluster_queues["cq"])
     assert queues.waiting() == []
-    assert queues.pending.counts("cq") == Counts()
+    assert queues.pending.queue("cq").counts() == Counts()
     queues.put(cluster_queue(meta=meta("cq", uid="second")))
     assert queues.admitted() == ["w"]
 
@@ -86,7 +88,7 @@ def test_workloads_may_be_there_before_their_queues() -> None:
     assert queues.admitted() == ["w"]
 
 
-def test_who_lost_its_quota_is_queued_again_where_it_was(queues: Admissions) -> None:
+def test_a_workload_that_lost_its_quota_is_queued_again_where_it_was(queues: Admissions) -> None:
     first = workload("first", 4)
     queues.put(first, workload("second", 4))
     assert queues.admitted() == ["first"]
@@ -98,11 +100,11 @@ def test_who_lost_its_quota_is_queued_again_where_it_was(queues: Admissions) -> 
     assert queues.admitted() == ["first"]
 
 
-def test_equals_are_parked_together(queues: Admissions) -> None:
+def test_equivalent_workloads_become_inadmissible_together(queues: Admissions) -> None:
     queues.put(*(workload(f"big{number}", 5) for number in range(3)), workload("small"))
 
-    assert [type(x) for x in queues.run()] == [Wait, Admit]
-    assert queues.pending.counts("cq") == Counts(active=0, inadmissible=3)
+    assert [type(x) for x in queues.run()] == [NotAdmitted, Admit]
+    assert queues.pending.queue("cq").counts() == Counts(active=0, inadmissible=3)
     queues.put(workload("big3", 5))
     assert queues.run() == ()
     assert queues.waiting() == ["big0", "big1", "big2", "big3"]
@@ -112,29 +114,29 @@ def test_an_older_equal_is_tried(queues: Admissions) -> None:
     queues.put(workload("big", 5, created=9))
     assert len(queues.run()) == 1
     queues.put(workload("older", 5, created=1))
-    assert queues.pending.counts("cq") == Counts(active=1, inadmissible=1)
+    assert queues.pending.queue("cq").counts() == Counts(active=1, inadmissible=1)
     assert [x.workload for x in queues.run()] == [key("older")]
 
 
 def test_a_change_of_status_is_no_reason_to_try_again(queues: Admissions) -> None:
     queues.put(workload("big", 5))
     assert len(queues.run()) == 1
-    told = (condition("QuotaReserved", "ExceedsMaxQuota", true=False),)
-    queues.put(changed(queues.snapshot.workloads[key("big")], conditions=told))
-    assert queues.pending.is_parked(key("big"))
+    reported = (condition("QuotaReserved", "ExceedsMaxQuota", true=False),)
+    queues.put(changed(queues.view.workloads[key("big")], conditions=reported))
+    assert queues.pending.is_inadmissible(key("big"))
     assert queues.run() == ()
 
 
 def test_another_priority_or_size_is(queues: Admissions) -> None:
     queues.put(workload("big", 5))
     assert len(queues.run()) == 1
-    queues.put(changed(queues.snapshot.workloads[key("big")], priority=1))
+    queues.put(changed(queues.view.workloads[key("big")], priority=1))
     assert len(queues.run()) == 1
-    queues.put(changed(queues.snapshot.workloads[key("big")], pod_sets=(pod_set(4),)))
+    queues.put(changed(queues.view.workloads[key("big")], pod_sets=(pod_set(4),)))
     assert queues.admitted() == ["big"]
 
 
-def test_quota_that_comes_back_concerns_only_who_shares_it() -> None:
+def test_quota_that_comes_back_concerns_only_the_queues_that_share_it() -> None:
     queues = Admissions(
         *(cluster_queue(name, 1, "all") for name in "ab"),
         cluster_queue("c", 1),
@@ -142,32 +144,33 @@ def test_quota_that_comes_back_concerns_only_who_shares_it() -> None:
     )
     queues.put(*(workload(f"{name}-big", 5, name) for name in "abc"), workload("a-small", 1, "a"))
     assert queues.admitted() == ["a-small"]
-    queues.drop(queues.snapshot.workloads[key("a-small")])
+    queues.drop(queues.view.workloads[key("a-small")])
 
     assert queues.pending.ready() == ["a", "b"]
-    assert queues.pending.is_parked(key("c-big"))
+    assert queues.pending.is_inadmissible(key("c-big"))
 
 
-def test_who_is_sent_back_waits_until_its_time() -> None:
+def test_a_requeued_workload_waits_until_its_time() -> None:
     queues = Admissions(cluster_queue(), local_queue())
-    queues.put(workload("w", requeue=RequeueState(1, queues.now + 60)))
+    queues.put(workload("w", requeue=RequeueInfo(1, queues.now + 60)))
     assert queues.run() == ()
-    assert queues.pending.counts("cq") == Counts(inadmissible=1)
-    assert queues.pending.next_due() == queues.now + 60
-    for _ in queues.pending.release_all(queues.snapshot, queues.now):
+    assert queues.pending.queue("cq").counts() == Counts(inadmissible=1)
+    assert queues.pending.next_backoff_end() == queues.now + 60
+    for _ in queues.pending.requeue_all(queues.view, queues.now):
         pass
     assert queues.run() == ()
 
     queues.now += 60
-    assert queues.pending.due(queues.now) == (key("w"),)
-    assert queues.pending.next_due() is None
+    queues.pending.end_backoffs(queues.now)
+    assert queues.pending.queue("cq").counts() == Counts(active=1)
+    assert queues.pending.next_backoff_end() is None
     assert queues.admitted() == ["w"]
 
 
-def test_who_is_not_requeued_waits_for_its_condition(queues: Admissions) -> None:
+def test_a_workload_that_is_not_requeued_waits_for_its_condition(queues: Admissions) -> None:
     made = workload("w", conditions=(condition("Requeued", "PodsReadyTimeout", true=False),))
     queues.put(made)
-    for _ in queues.pending.release_all(queues.snapshot, queues.now):
+    for _ in queues.pending.requeue_all(queues.view, queues.now):
         pass
     assert queues.run() == ()
     assert queues.waiting() == ["w"]
@@ -176,16 +179,21 @@ def test_who_is_not_requeued_waits_for_its_condition(queues: Admissions) -> None
 
 
 @pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
-def test_a_namespace_that_is_not_selected_bars_nobody(strategy: str) -> None:
+def test_a_namespace_that_is_not_selected_bars_no_workload_of_others(strategy: str) -> None:
     queues = Admissions(
         cluster_queue(strategy=strategy, namespace_selector=LabelSelector({"team": "a"})),
         local_queue(),
     )
     queues.put(workload("w"), workload("x"))
     assert queues.run() == (
-        Wait(key("w"), "Misconfigured", "namespace ns doesn't match ClusterQueue selector"),
+        NotAdmitted(
+            key("w"),
+            "Misconfigured",
+            "namespace ns doesn't match ClusterQueue selector: spec.namespaceSelector of cq does "
+            "not select it ({} selects every namespace, no selector selects none)",
+        ),
     )
-    for _ in queues.pending.release_all(queues.snapshot, queues.now):
+    for _ in queues.pending.requeue_all(queues.view, queues.now):
         pass
     assert queues.run() == ()
     queues.put(NamespaceInfo("elsewhere", {"team": "a"}))
@@ -195,23 +203,29 @@ def test_a_namespace_that_is_not_selected_bars_nobody(strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
-def test_a_namespace_that_is_no_longer_selected_is_told(strategy: str) -> None:
+def test_a_namespace_that_is_no_longer_selected_makes_its_workloads_inadmissible(
+    strategy: str,
+) -> None:
     queues = Admissions(
         cluster_queue("cq", 1, strategy=strategy, namespace_selector=LabelSelector({"team": "a"})),
         local_queue(),
         NamespaceInfo("ns", {"team": "a"}),
     )
     queues.put(workload("w", 2))
-    assert [each.reason for each in queues.run() if isinstance(each, Wait)] == ["ExceedsMaxQuota"]
+    assert [each.reason for each in queues.run() if isinstance(each, NotAdmitted)] == [
+        "ExceedsMaxQuota"
+    ]
     assert queues.run() == ()
     queues.put(NamespaceInfo("ns", {"team": "b"}))
-    assert [each.reason for each in queues.run() if isinstance(each, Wait)] == ["Misconfigured"]
+    assert [each.reason for each in queues.run() if isinstance(each, NotAdmitted)] == [
+        "Misconfigured"
+    ]
 
 
-def test_a_queue_that_lacks_a_flavor_admits_nobody() -> None:
+def test_a_queue_that_lacks_a_flavor_admits_no_workload() -> None:
     queues = Admissions(cluster_queue(admission_checks=("budget",)), local_queue(), workload("w"))
     (outcome,) = queues.run()
-    assert isinstance(outcome, Wait)
+    assert isinstance(outcome, NotAdmitted)
     assert outcome.reason == "Suspended"
     queues.put(cluster_queue())
     assert queues.admitted() == ["w"]
@@ -219,16 +233,18 @@ def test_a_queue_that_lacks_a_flavor_admits_nobody() -> None:
 
 def test_counts_by_local_queue(queues: Admissions) -> None:
     queues.put(local_queue("other", "cq"), workload("a", 9), workload("b", 1, "other"))
-    queues.put(workload("late", 1, "other", requeue=RequeueState(1, queues.now + 60)))
-    assert queues.pending.counts("cq") == Counts(active=2, inadmissible=1)
-    assert queues.pending.counts("cq", "ns/other") == Counts(active=1, inadmissible=1)
+    queues.put(workload("late", 1, "other", requeue=RequeueInfo(1, queues.now + 60)))
+    assert queues.pending.queue("cq").counts() == Counts(active=2, inadmissible=1)
+    assert queues.pending.queue("cq").counts("ns/other") == Counts(active=1, inadmissible=1)
     queues.run()
-    assert queues.pending.counts("cq", "ns/cq") == Counts(inadmissible=1)
-    assert queues.pending.counts("nowhere") == Counts()
+    assert queues.pending.queue("cq").counts("ns/cq") == Counts(inadmissible=1)
+    assert queues.pending.queue("nowhere").counts() == Counts()
 
 
 def test_no_more_heads_than_agreed_in_one_cycle() -> None:
-    queues = Admissions(cluster_queue(cpu=9), local_queue(), options=Options(heads_per_queue=2))
+    queues = Admissions(
+        cluster_queue(cpu=9), local_queue(), options=AdmissionOptions(heads_per_queue=2)
+    )
     queues.put(*(workload(name) for name in "abcde"))
     assert queues.admitted() == ["a", "b"]
     assert queues.pending.ready() == ["cq"]
@@ -242,7 +258,7 @@ def test_a_new_head_of_a_strict_queue_is_tried() -> None:
     assert queues.run() == ()
     queues.put(workload("urgent", priority=1))
     assert queues.admitted() == ["urgent"]
-    queues.apply(ev.Deleted(queues.snapshot.workloads[key("big")]))
+    queues.apply(ev.Deleted(queues.view.workloads[key("big")]))
     assert queues.admitted() == ["behind"]
 
 
@@ -251,5 +267,5 @@ def test_a_line_may_be_released_while_its_followers_are_yielded(queues: Admissio
     queues.run()
     followers = queues.pending.followers()
     first = next(followers)
-    queues.pending.retry(key("a"))
+    queues.pending.requeue(key("a"))
     assert [first, *followers] == [(key(name), key("a")) for name in "abc"]

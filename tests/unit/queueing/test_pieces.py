@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from extender.queueing.cycle import Admit, Outcome, Wait
+from extender.queueing.cycle import Admit, NotAdmitted, Outcome
 from extender.queueing.holders import Held, Holders
-from extender.queueing.options import Options, PodsReady
-from extender.state.queues import events as ev
+from extender.queueing.options import AdmissionOptions, PodsReady
+from extender.state.queue import events as ev
 from tests.makers import key
 from tests.queue_makers import (
     Admissions,
@@ -16,6 +16,7 @@ from tests.queue_makers import (
     cluster_queue,
     condition,
     local_queue,
+    validate_queues,
     workload,
 )
 
@@ -59,8 +60,8 @@ def test_quota_that_another_took_in_between_is_not_given_again() -> None:
     outcomes = run(queues, 2, act)
 
     assert admitted(outcomes) == ["y"]
-    queues.queues.validate()
-    assert queues.snapshot.usage("a").get(("default", "cpu"), 0) == 0
+    validate_queues(queues.queues)
+    assert queues.view.usage("a").get(("default", "cpu"), 0) == 0
 
 
 def test_quota_that_came_back_in_between_is_seen_by_a_head_that_was_refused_before() -> None:
@@ -104,7 +105,7 @@ def test_what_is_kept_for_a_head_that_goes_in_between_is_free_for_those_after_it
     queues.put(workload("y", 1, "b"))
 
     def drop_it() -> None:
-        assert key("bars") in queues.pending.trials()
+        assert key("bars") in queues.pending.provisional
         queues.drop(bars)
 
     outcomes = run(queues, 3, drop_it)
@@ -117,7 +118,7 @@ def test_an_admission_that_is_applied_in_between_counts_once() -> None:
     queues.put(*(workload(name, 1, "a") for name in "stuv"))
 
     assert sorted(admitted(run(queues, 0, lambda: None))) == ["s", "t", "u", "v"]
-    queues.queues.validate()
+    validate_queues(queues.queues)
 
 
 def test_of_those_admitted_in_a_cycle_none_makes_way_for_another_of_it() -> None:
@@ -133,7 +134,7 @@ def test_of_those_admitted_in_a_cycle_none_makes_way_for_another_of_it() -> None
     outcomes = run(queues, 2, lambda: queues.put(workload("high", 2, "a", 5)))
 
     assert admitted(outcomes) == ["low"]
-    (waits,) = [each for each in outcomes if isinstance(each, Wait)]
+    (waits,) = [each for each in outcomes if isinstance(each, NotAdmitted)]
     assert waits.workload == key("high")
 
 
@@ -148,11 +149,11 @@ def test_a_changed_structure_ends_the_cycle() -> None:
     assert queues.admitted() == ["x"]
 
 
-def test_pods_that_became_ready_in_between_hold_nobody() -> None:
+def test_pods_that_became_ready_in_between_hold_no_workload() -> None:
     queues = Admissions(
         cluster_queue("a", 2),
         local_queue("a"),
-        options=Options(pods_ready=PodsReady(block_admission=True)),
+        options=AdmissionOptions(pods_ready=PodsReady(block_admission=True)),
     )
     runs = workload("runs", 1, "a")
     conditions = (condition("QuotaReserved"), condition("Admitted"))
@@ -198,6 +199,6 @@ def test_what_was_admitted_and_has_ended_in_between_keeps_nothing() -> None:
     queues.put(workload("x", 4, "a", 5), workload("y", 3, "b"))
 
     def end_it() -> None:
-        queues.drop(queues.snapshot.workloads[key("x")])
+        queues.drop(queues.view.workloads[key("x")])
 
     assert admitted(run(queues, 3, end_it)) == ["x", "y"]

@@ -1,12 +1,12 @@
-"""Who has to go for whom."""
+"""Which workloads are preempted for which."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from extender.queueing.cycle import Admit, Preempt, Wait
-from extender.state.queues import events as ev
+from extender.queueing.cycle import Admit, NotAdmitted, Preempt
+from extender.state.queue import events as ev
 from tests.makers import key
 from tests.queue_makers import (
     Admissions,
@@ -32,7 +32,7 @@ Running = tuple[str, float, str, int]
 
 
 def scene(*running: Running, mine: dict[str, Any], cores: float = 4) -> Admissions:
-    """Return queues `a` (with our policy) and `b`, four cores each, and who runs in them."""
+    """Return queues `a` (with our policy) and `b`, four cores each, and what runs in them."""
     queues = Admissions(
         cluster_queue("a", cores, "all", preemption=mine),
         cluster_queue("b", 4, "all"),
@@ -47,10 +47,10 @@ def scene(*running: Running, mine: dict[str, Any], cores: float = 4) -> Admissio
 
 
 def victims(queues: Admissions, cpu: float = 1, priority: int = 0) -> list[tuple[str, str]]:
-    """Return who has to go for a new workload of `a`."""
+    """Return what is preempted for a new workload of `a`."""
     queues.put(workload("w", cpu, "a", priority))
     (outcome,) = queues.run()
-    if isinstance(outcome, Wait):
+    if isinstance(outcome, NotAdmitted):
         return []
     assert isinstance(outcome, Preempt), outcome
     return [(each.workload.split("/")[1], str(each.reason)) for each in outcome.victims]
@@ -58,10 +58,10 @@ def victims(queues: Admissions, cpu: float = 1, priority: int = 0) -> list[tuple
 
 OWN, TAKEN, BEYOND = "InClusterQueue", "InCohortReclamation", "InCohortReclaimWhileBorrowing"
 Case = tuple[dict[str, Any], list[Running], float, int, list[tuple[str, str]]]
-"""Policy, who runs, cores and priority of the new one, who has to go."""
+"""Policy, what runs, cores and priority of the new one, what is preempted."""
 
 WANT: dict[str, Case] = {
-    "nobody where nothing is said": ({}, [("x", 8, "a", 0)], 1, 5, []),
+    "no victim where nothing is set": ({}, [("x", 8, "a", 0)], 1, 5, []),
     "a lower priority": (LOWER, [("x", 8, "a", 0)], 1, 1, [("x", OWN)]),
     "not an equal one": (LOWER, [("x", 8, "a", 1)], 1, 1, []),
     "a newer equal": (
@@ -92,7 +92,7 @@ WANT: dict[str, Case] = {
         1,
         [("v", OWN), ("u", OWN)],
     ),
-    "who can stay after all does": (
+    "a victim that can stay after all does": (
         LOWER,
         [("x", 4, "a", 1), ("y", 1, "a", 0), ("z", 3, "b", 0)],
         4,
@@ -155,7 +155,7 @@ WANT: dict[str, Case] = {
 
 
 @pytest.mark.parametrize(("mine", "running", "cpu", "priority", "want"), WANT.values(), ids=WANT)
-def test_victims(
+def test_which_workloads_are_victims(
     mine: dict[str, Any], running: list[Running], cpu: float, priority: int, want: object
 ) -> None:
     assert victims(scene(*running, mine=mine), cpu, priority) == want
@@ -193,20 +193,20 @@ def test_a_part_of_the_tree_takes_back_what_is_its_own() -> None:
 
 def gone(queues: Admissions, name: str, *, still: bool) -> None:
     """Have a workload evicted, with its quota `still` or not any more."""
-    before = queues.snapshot.workloads[key(name)]
+    before = queues.view.workloads[key(name)]
     newer = replace(meta(name, "ns"), created=before.meta.created)
-    held = queues.snapshot.admission(key(name)) if still else None
+    held = queues.view.admission(key(name)) if still else None
     evicted = (condition("Evicted", "Preempted"),)
     queues.put(replace(before, meta=newer, admission=held, conditions=evicted))
 
 
-def test_nobody_has_to_go_twice_or_for_two() -> None:
+def test_no_workload_is_preempted_twice_or_for_two() -> None:
     queues = scene(("x", 4, "a", 0), ("y", 4, "a", 0), mine=LOWER)
     assert victims(queues, 4, 2) == [("y", OWN)]
-    for _ in queues.pending.release_all(queues.snapshot, queues.now):
+    for _ in queues.pending.requeue_all(queues.view, queues.now):
         pass
     (again,) = queues.run()
-    assert isinstance(again, Wait)
+    assert isinstance(again, NotAdmitted)
     assert again.reason == "WaitingForPreemptedWorkloads"
 
     queues.put(workload("second", 4, "a", 1))
@@ -216,7 +216,7 @@ def test_nobody_has_to_go_twice_or_for_two() -> None:
     assert [each.workload for each in found.victims] == [key("x")]
 
 
-def test_what_victims_leave_is_kept_for_whom_they_left() -> None:
+def test_quota_of_victims_is_kept_for_their_preemptor() -> None:
     queues = scene(("x", 3, "a", 0), ("y", 3, "a", 0), ("z", 2, "a", 9), mine=LOWER)
     assert victims(queues, 4, 2) == [("y", OWN), ("x", OWN)]
     gone(queues, "x", still=True)
@@ -232,17 +232,17 @@ def test_a_victim_that_was_not_evicted_is_chosen_again() -> None:
     queues = scene(("x", 8, "a", 0), mine=LOWER)
     assert victims(queues, 1, 1) == [("x", OWN)]
     assert queues.run() == ()
-    queues.pending.spared(key("x"))
+    queues.pending.drop_victim(key("x"))
     (outcome,) = queues.run()
     assert isinstance(outcome, Preempt)
 
 
-def test_who_leaves_anyway_is_counted_on() -> None:
+def test_the_quota_of_workloads_that_leave_anyway_is_counted_on() -> None:
     queues = scene(("x", 4, "a", 0), ("y", 4, "a", 0), mine=LOWER)
     gone(queues, "x", still=True)
     queues.put(workload("w", 4, "a", 1))
     (outcome,) = queues.run()
-    assert isinstance(outcome, Wait)
+    assert isinstance(outcome, NotAdmitted)
     assert outcome.reason == "WaitingForPreemptedWorkloads"
 
 
@@ -271,11 +271,11 @@ def test_a_strict_head_without_candidates_keeps_others_from_its_quota() -> None:
     assert queues.admitted() == ["first"]
     queues.put(workload("large", 3, "a", 1), workload("taker", 1, "b"))
     assert queues.admitted() == []
-    queues.apply(ev.Deleted(queues.snapshot.workloads[key("first")]))
+    queues.apply(ev.Deleted(queues.view.workloads[key("first")]))
     assert queues.admitted() == ["large", "taker"]
 
 
-def test_a_victim_is_told_for_whom() -> None:
+def test_a_victim_s_message_names_its_preemptor() -> None:
     queues = scene(("x", 8, "b", 0), mine=RECLAIM)
     queues.put(workload("w", 1, "a"))
     (outcome,) = queues.run()

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from extender.queueing.quota import Node, QuotaTree, level
-from extender.state.queues import events as ev
-from extender.state.queues.events import Record
-from extender.state.queues.store import Queues
+from extender.queueing.quota import QuotaNode, QuotaTree, level
+from extender.state.queue import events as ev
+from extender.state.queue.events import Record
+from extender.state.queue.store import Queues
 from tests.queue_makers import admission, cluster_queue, cohort, quota, workload
 
 CPU = ("default", "cpu")
@@ -22,7 +22,7 @@ def tree(*records: Record, **used: float) -> QuotaTree:
         made = workload(f"in-{name}", cores)
         queues.apply(ev.Applied(made))
         queues.apply(ev.Assumed(made.key, admission(made, name)))
-    return QuotaTree(queues.snapshot())
+    return QuotaTree(queues.view())
 
 
 def cores(amount: int) -> float:
@@ -145,7 +145,7 @@ def test_usage_is_read_again_when_a_cycle_begins() -> None:
     queues = Queues()
     for record in a_and_b():
         queues.apply(ev.Applied(record))
-    found = QuotaTree(queues.snapshot())
+    found = QuotaTree(queues.view())
     assert cores(found.queue("a").available(CPU)) == 10
     made = workload("w", 3)
     queues.apply(ev.Applied(made))
@@ -161,10 +161,10 @@ def test_usage_is_read_again_when_a_cycle_begins() -> None:
 def test_the_tree_lasts_as_long_as_the_structure() -> None:
     queues = Queues()
     queues.apply(ev.Applied(cluster_queue("a", 4)))
-    first = QuotaTree.of(queues.snapshot())
-    assert QuotaTree.of(queues.snapshot(), first) is first
+    first = QuotaTree.of(queues.view())
+    assert QuotaTree.of(queues.view(), first) is first
     queues.apply(ev.Applied(cluster_queue("a", 5)))
-    assert cores(QuotaTree.of(queues.snapshot(), first).queue("a").available(CPU)) == 5
+    assert cores(QuotaTree.of(queues.view(), first).queue("a").available(CPU)) == 5
 
 
 def test_a_tree_that_is_made_in_pieces_is_the_same_one() -> None:
@@ -173,14 +173,14 @@ def test_a_tree_that_is_made_in_pieces_is_the_same_one() -> None:
         queues.apply(ev.Applied(cluster_queue(f"q{number}", 4, f"c{number // 8}")))
         queues.apply(ev.Applied(cluster_queue(f"alone{number}", number)))
     queues.apply(ev.Applied(cohort("c0", "top", 7)))
-    view = queues.snapshot()
+    view = queues.view()
     whole, found = QuotaTree(view), QuotaTree(view, whole=False)
     pieces = [*found.pieces()]
 
     assert len(pieces) >= 8
     for name in view.cluster_queues:
         assert found.queue(name).potential(CPU) == whole.queue(name).potential(CPU)
-        assert [*found.together(name)] == [*whole.together(name)]
+        assert [*found.sharing_with(name)] == [*whole.sharing_with(name)]
     assert [*found.pieces()] == []
 
 
@@ -188,7 +188,7 @@ def test_a_tree_is_void_when_the_structure_changes_between_its_pieces() -> None:
     queues = Queues()
     for number in range(40):
         queues.apply(ev.Applied(cluster_queue(f"q{number}", 4, f"c{number // 8}")))
-    found = QuotaTree(queues.snapshot(), whole=False)
+    found = QuotaTree(queues.view(), whole=False)
     pieces = found.pieces()
     next(pieces)
     queues.apply(ev.Applied(cohort("c0", "c1")))
@@ -196,21 +196,21 @@ def test_a_tree_is_void_when_the_structure_changes_between_its_pieces() -> None:
     queues.apply(ev.Deleted(cluster_queue("q39", 4, "c4")))
     for _ in pieces:
         pass
-    assert found.version != queues.snapshot().structure_version
+    assert found.version != queues.view().structure_version
 
 
 def test_cohorts_in_a_circle_hold_nothing_together() -> None:
     found = tree(
         cluster_queue("a", 4, "x"), cluster_queue("b", 4, "y"), cohort("x", "y"), cohort("y", "x")
     )
-    assert list(found.together("a")) == ["a"]
+    assert list(found.sharing_with("a")) == ["a"]
     assert cores(found.queue("a").available(CPU)) == 4
 
 
-def test_who_shares_quota() -> None:
+def test_which_queues_share_quota() -> None:
     found = nested()
-    assert sorted(found.together("a")) == ["a", "b", "c"]
-    assert list(found.together("nobody")) == []
+    assert sorted(found.sharing_with("a")) == ["a", "b", "c"]
+    assert list(found.sharing_with("none")) == []
     inner = found.cohort("in")
-    assert isinstance(inner, Node)
+    assert isinstance(inner, QuotaNode)
     assert [each.name for each in inner.queues] == ["a", "b"]

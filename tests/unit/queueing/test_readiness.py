@@ -9,14 +9,14 @@ import pytest
 from extender.api.job_overrides import Overrides, parsed
 from extender.queueing import readiness
 from extender.queueing import transitions as to
-from extender.queueing.lifecycle import Given, Step, decide
-from extender.queueing.options import Options, PodsReady
+from extender.queueing.lifecycle import LifecycleRules, WorkloadStep, decide
+from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.queueing.readiness import Deadline
-from extender.state.queues import events as ev
-from extender.state.queues.records import (
+from extender.state.queue import events as ev
+from extender.state.queue.records import (
     JobObject,
     OwnerRef,
-    RequeueState,
+    RequeueInfo,
     WorkloadInfo,
 )
 from tests.makers import key
@@ -43,8 +43,10 @@ def admitted(
 ) -> WorkloadInfo:
     """Return a workload admitted at SINCE; `ready` is reason, status and time of PodsReady."""
     more.setdefault("admission", admission(workload("w")))
-    told = () if ready is None else (condition("PodsReady", ready[0], true=ready[1], at=ready[2]),)
-    conditions = (condition("QuotaReserved", at=SINCE), condition("Admitted", at=SINCE), *told)
+    reported = (
+        () if ready is None else (condition("PodsReady", ready[0], true=ready[1], at=ready[2]),)
+    )
+    conditions = (condition("QuotaReserved", at=SINCE), condition("Admitted", at=SINCE), *reported)
     return workload("w", conditions=conditions, **more)
 
 
@@ -59,7 +61,7 @@ def scene(
     """Return queues in which a ClusterQueue has annotations, and a job has labels."""
     marked = cluster_queue(meta=meta("cq", annotations=dict(queue or {})))
     queues = Admissions(
-        marked, local_queue(), options=Options(pods_ready=POLICY, job_overrides=overrides)
+        marked, local_queue(), options=AdmissionOptions(pods_ready=POLICY, job_overrides=overrides)
     )
     labelled = JobObject("batch/job", meta("job", "ns", labels=dict(job or {})), b"{}")
     queues.apply(ev.JobApplied(labelled))
@@ -78,7 +80,7 @@ def policy(
         meta=meta("w", "ns", annotations=dict(own or {})),
         owners=(OwnerRef("batch/v1", "Job", "job", "job"),),
     )
-    return readiness.policy_of(asks, queues.snapshot, queues.options)
+    return readiness.policy_of(asks, queues.view, queues.options)
 
 
 def test_the_nearest_word_counts() -> None:
@@ -134,7 +136,7 @@ def test_a_job_that_has_itself_waited_for_holds_others_only_where_its_queue_lets
     for overrides, awaited in ((Overrides(), False), (FREE, True)):
         queues = scene(off, overrides=overrides)
         asks = workload("w", meta=on)
-        assert readiness.is_awaited(asks, queues.snapshot, queues.options) is awaited
+        assert readiness.is_awaited(asks, queues.view, queues.options) is awaited
 
 
 def test_a_queue_says_how_far_its_jobs_may_go() -> None:
@@ -151,16 +153,16 @@ def test_a_queue_says_how_far_its_jobs_may_go() -> None:
     assert policy(unlimited, asked).recovery_timeout == 40
 
 
-def test_what_does_not_count_is_told_with_what_counts() -> None:
+def test_an_ignored_setting_is_reported_with_the_one_that_counts() -> None:
     queues = scene(BY_QUEUE, overrides=Overrides())
     odd = workload("w", meta=meta("w", "ns", annotations=HOUR))
-    ruled, overrides = readiness.ruled_for(odd, queues.snapshot, queues.options)
-    told = list(readiness.limits(odd.meta, ruled, overrides))
+    ruled, overrides = readiness.ruled_for(odd, queues.view, queues.options)
+    reported = list(readiness.limits(odd.meta, ruled, overrides))
     end = "its ClusterQueue allows its jobs no more"
-    assert f"{TIMEOUT}=87600h counts as 100s: {end}" in told
-    assert f"{OWN}/wait-for-pods-ready=false counts as true: {end}" in told
-    assert f"{LIMIT}=9 counts as 5: {end}" in told
-    assert len(told) == len(HOUR)
+    assert f"{TIMEOUT}=87600h counts as 100s: {end}" in reported
+    assert f"{OWN}/wait-for-pods-ready=false counts as true: {end}" in reported
+    assert f"{LIMIT}=9 counts as 5: {end}" in reported
+    assert len(reported) == len(HOUR)
     fine = meta("w", "ns", annotations={TIMEOUT: "5", LIMIT: "odd"})
     assert not list(readiness.limits(fine, ruled, overrides))
 
@@ -194,17 +196,17 @@ def test_what_cannot_be_read_hides_nothing_and_is_named() -> None:
     said = {TIMEOUT: "soon", LIMIT: "3", f"{OWN}/other": "x"}
     odd = meta("w", "ns", annotations=said, labels={TIMEOUT: "7", LIMIT: "-"})
     queues = scene()
-    found = readiness.policy_of(workload("w", meta=odd), queues.snapshot, queues.options)
+    found = readiness.policy_of(workload("w", meta=odd), queues.view, queues.options)
     assert found == replace(POLICY, timeout=7, backoff_limit=3)
     assert list(readiness.unreadable(odd)) == [
         f"{TIMEOUT}=soon is ignored: it is to be a duration such as 300, 90s or 5m, above 0",
         f"{LIMIT}=- is ignored: it is to be a whole number, 0 or more",
     ]
-    [told] = readiness.unreadable(meta("w", labels={LIMIT: "9" * 5000}))
-    assert told == f"{LIMIT}={'9' * 40} is ignored: it is to be a whole number, 0 or more"
+    [reported] = readiness.unreadable(meta("w", labels={LIMIT: "9" * 5000}))
+    assert reported == f"{LIMIT}={'9' * 40} is ignored: it is to be a whole number, 0 or more"
 
 
-def test_nobody_can_be_late_at_once_or_wait_for_maybe() -> None:
+def test_no_workload_is_late_at_once_or_waits_for_maybe() -> None:
     assert policy({TIMEOUT: "0", f"{OWN}/wait-for-pods-ready": "maybe"}) == POLICY
 
 
@@ -231,7 +233,7 @@ def test_until_when_pods_have_to_be_ready(
     assert readiness.deadline(admitted(ready), POLICY) == want
 
 
-def test_for_whom_nobody_waits() -> None:
+def test_workloads_whose_pods_are_not_waited_for() -> None:
     assert readiness.deadline(admitted(), replace(POLICY, enabled=False)) is None
     assert readiness.deadline(admitted(active=False), POLICY) is None
     assert readiness.deadline(admitted(admission=None), POLICY) is None
@@ -255,33 +257,33 @@ def test_each_back_off_is_twice_the_last_one_up_to_a_limit() -> None:
 # -- what follows
 
 
-def step(asked: WorkloadInfo, now: float, *, ready: bool = False, **changes: Any) -> Step:
-    options = Options(pods_ready=replace(POLICY, **changes))
+def step(asked: WorkloadInfo, now: float, *, ready: bool = False, **changes: Any) -> WorkloadStep:
+    options = AdmissionOptions(pods_ready=replace(POLICY, **changes))
     queues = Admissions(cluster_queue(), local_queue(), options=options)
     queues.put(asked)
-    given = Given(options, pods_ready=lambda _: ready)
-    return decide(asked, queues.snapshot, now, orphaned=False, given=given)
+    rules = LifecycleRules(options, pods_ready=lambda _: ready)
+    return decide(asked, queues.view, now, orphaned=False, rules=rules)
 
 
-def after(taken: Step) -> WorkloadInfo:
+def after(taken: WorkloadStep) -> WorkloadInfo:
     assert taken.after is not None
     return taken.after
 
 
-def test_who_is_in_time_is_looked_at_when_it_no_longer_is() -> None:
-    assert step(admitted(), 1100) == Step(again=1)
-    assert step(admitted(("Started", True, 1010)), 9999) == Step()
-    assert step(admitted(max_execution=50), 1010) == Step(again=40)
-    assert step(admitted(max_execution=500), 1010) == Step(again=91)
+def test_a_workload_in_time_is_looked_at_when_it_no_longer_is() -> None:
+    assert step(admitted(), 1100) == WorkloadStep(again=1)
+    assert step(admitted(("Started", True, 1010)), 9999) == WorkloadStep()
+    assert step(admitted(max_execution=50), 1010) == WorkloadStep(again=40)
+    assert step(admitted(max_execution=500), 1010) == WorkloadStep(again=91)
 
 
-def test_who_is_late_is_sent_back_for_a_while() -> None:
+def test_a_late_workload_is_requeued_after_a_while() -> None:
     taken = step(admitted(), 1101.5)
     found = after(taken)
 
     assert taken.reason == "Evicted"
     assert found.condition("Evicted") == condition_of(found, "True", "PodsReadyTimeout")
-    assert found.requeue == RequeueState(1, 1112)
+    assert found.requeue == RequeueInfo(1, 1112)
     assert [(x.reason, x.cause, x.count) for x in found.evictions] == [
         ("PodsReadyTimeout", "WaitForStart", 1)
     ]
@@ -289,37 +291,37 @@ def test_who_is_late_is_sent_back_for_a_while() -> None:
 
 
 def condition_of(found: WorkloadInfo, status: str, reason: str) -> Any:
-    told = found.condition("Evicted")
-    assert told is not None
-    return replace(told, status=status, reason=reason)
+    reported = found.condition("Evicted")
+    assert reported is not None
+    return replace(reported, status=status, reason=reason)
 
 
-def test_who_did_not_recover_is_sent_back_for_longer_each_time() -> None:
-    lost = admitted(("WaitForRecovery", False, 1050), requeue=RequeueState(1))
-    assert step(lost, 1080) == Step(again=1)
+def test_a_workload_that_did_not_recover_is_requeued_later_each_time() -> None:
+    lost = admitted(("WaitForRecovery", False, 1050), requeue=RequeueInfo(1))
+    assert step(lost, 1080) == WorkloadStep(again=1)
     found = after(step(lost, 1081))
 
-    assert found.requeue == RequeueState(2, 1101)
+    assert found.requeue == RequeueInfo(2, 1101)
     assert [(x.reason, x.cause) for x in found.evictions] == [
         ("PodsReadyTimeout", "WaitForRecovery")
     ]
 
 
-def test_a_job_whose_pods_are_ready_is_not_sent_back_because_nobody_has_told_yet() -> None:
+def test_a_job_whose_pods_are_ready_is_not_requeued_before_its_condition_is_written() -> None:
     taken = step(admitted(), 5000, ready=True)
     assert taken.after is None
     assert taken.again
 
 
 def test_past_the_limit_a_workload_is_deactivated_and_forgets_how_often_it_was_sent_back() -> None:
-    late = admitted(requeue=RequeueState(2))
-    assert after(step(late, 1101, backoff_limit=3)).requeue == RequeueState(3, 1141)
+    late = admitted(requeue=RequeueInfo(2))
+    assert after(step(late, 1101, backoff_limit=3)).requeue == RequeueInfo(3, 1141)
     marked = after(step(late, 1101, backoff_limit=2))
     target = marked.condition("DeactivationTarget")
     assert target is not None
     assert (target.status, target.reason) == ("True", "RequeuingLimitExceeded")
     assert not marked.evicted
-    assert step(marked, 1101, backoff_limit=2) == Step(deactivate=True)
+    assert step(marked, 1101, backoff_limit=2) == WorkloadStep(deactivate=True)
 
     found = after(step(replace(marked, active=False), 1102, backoff_limit=2))
 
@@ -336,49 +338,49 @@ def test_past_the_limit_a_workload_is_deactivated_and_forgets_how_often_it_was_s
 def test_a_workload_keeps_its_count_through_a_back_off_and_loses_it_when_deactivated() -> None:
     sent = after(step(admitted(), 1101))
     out = to.released(sent, 1105, requeued=False)
-    assert step(out, 1106) == Step(again=5)
+    assert step(out, 1106) == WorkloadStep(again=5)
     again = after(step(out, 1111))
-    assert again.requeue == RequeueState(1)
+    assert again.requeue == RequeueInfo(1)
     assert again.condition("Requeued") == replace(
         condition("Requeued", "BackoffFinished"),
-        message="The workload waited long enough",
+        message="The workload backoff was finished",
         transition=1111,
         generation=again.meta.generation,
     )
 
     off = after(step(replace(out, active=False), 1106))
     assert off.requeue is None
-    assert step(off, 1107) == Step()
+    assert step(off, 1107) == WorkloadStep()
     on = after(step(replace(off, active=True), 1107))
-    told = on.condition("Requeued")
-    assert told is not None
-    assert told.reason == "Reactivated"
+    reported = on.condition("Requeued")
+    assert reported is not None
+    assert reported.reason == "Reactivated"
 
 
 def test_what_was_said_of_pods_ends_with_their_quota_and_begins_anew_with_it() -> None:
     ran = admitted(("Started", True, 1010))
     out = to.released(to.evicted(ran, "Preempted", "", now=1020), 1020)
-    told = out.condition("PodsReady")
-    assert told is not None
-    assert (told.status, told.reason) == ("False", "WaitForStart")
+    reported = out.condition("PodsReady")
+    assert reported is not None
+    assert (reported.status, reported.reason) == ("False", "WaitForStart")
 
     assert to.reserved(workload("w"), admission(out), 1030).condition("PodsReady") is None
     asked = to.reserved(workload("w"), admission(out), 1030, pods_ready=True)
-    told = asked.condition("PodsReady")
-    assert told is not None
-    assert (told.status, told.reason) == ("False", "WaitForStart")
+    reported = asked.condition("PodsReady")
+    assert reported is not None
+    assert (reported.status, reported.reason) == ("False", "WaitForStart")
     for said in (("Started", True, 1010), ("WaitForRecovery", False, 1010)):
         for now in (1030.0, 900.0):  # the clock may have been set back
             before = admitted(said)
             for after in (to.reserved(before, admission(before), now), to.released(before, now)):
-                told = after.condition("PodsReady")
-                assert told is not None
-                assert (told.status, told.reason) == ("False", "WaitForStart")
+                reported = after.condition("PodsReady")
+                assert reported is not None
+                assert (reported.status, reported.reason) == ("False", "WaitForStart")
 
 
-def test_a_setting_of_a_cluster_queue_is_news_to_everybody_and_another_annotation_is_not() -> None:
+def test_a_setting_of_a_cluster_queue_concerns_all_workloads_and_another_annotation_none() -> None:
     queues = scene()
-    before = queues.snapshot.cluster_queues["cq"]
+    before = queues.view.cluster_queues["cq"]
 
     def annotated(**said: str) -> bool:
         renamed = {name.replace("__", "/"): value for name, value in said.items()}
@@ -390,11 +392,11 @@ def test_a_setting_of_a_cluster_queue_is_news_to_everybody_and_another_annotatio
     assert queues.queues.apply(ev.Applied(replace(before, meta=changed))).structure
 
 
-# -- everybody else waits
+# -- all others wait
 
 
 def blocking(*, strategy: str = "BestEffortFIFO", **more: Any) -> Admissions:
-    options = Options(pods_ready=PodsReady(block_admission=True), **more)
+    options = AdmissionOptions(pods_ready=PodsReady(block_admission=True), **more)
     return Admissions(
         cluster_queue(strategy=strategy),
         local_queue(),
@@ -413,16 +415,18 @@ def outcomes(queues: Admissions) -> list[tuple[str, str]]:
 
 def ready(queues: Admissions, name: str) -> None:
     """Have an admission written, and the pods become ready."""
-    found = queues.snapshot.workloads[key(name)]
-    held = queues.snapshot.admission(key(name))
+    found = queues.view.workloads[key(name)]
+    held = queues.view.admission(key(name))
     assert held is not None
     stored = to.reserved(found, held, 10, pods_ready=True)
-    told = to.told(stored, "PodsReady", holds=True, reason="Started", message="", now=11)
-    queues.put(replace(told, meta=replace(found.meta, version=found.meta.version + 1000)))
+    reported = to.with_conditions(stored, 11, to.condition("PodsReady", "Started", ""))
+    queues.put(replace(reported, meta=replace(found.meta, version=found.meta.version + 1000)))
 
 
 @pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
-def test_one_at_a_time_is_admitted_and_the_head_of_each_queue_told_why(strategy: str) -> None:
+def test_one_at_a_time_is_admitted_and_the_head_of_each_queue_gets_the_reason(
+    strategy: str,
+) -> None:
     queues = blocking(strategy=strategy)
     queues.put(workload("a"), workload("b"), workload("c"), workload("o", queue="other"))
 
@@ -432,13 +436,13 @@ def test_one_at_a_time_is_admitted_and_the_head_of_each_queue_told_why(strategy:
     assert queues.waiting() == ["b", "c"]
     ready(queues, "a")
     assert outcomes(queues) == [("b", "Admit"), ("o", waits), ("c", waits)]
-    queues.drop(queues.snapshot.workloads[key("b")])
+    queues.drop(queues.view.workloads[key("b")])
     assert outcomes(queues)[0] == ("c", "Admit")
     ready(queues, "c")
     assert outcomes(queues) == [("o", "Admit")]
 
 
-def test_who_has_no_quota_is_told_that_and_does_not_hide_who_has() -> None:
+def test_a_workload_without_quota_says_so_and_does_not_hide_those_with_quota() -> None:
     queues = blocking()
     queues.put(workload("a"), workload("big", 4), workload("small"))
 
@@ -450,7 +454,7 @@ def test_who_has_no_quota_is_told_that_and_does_not_hide_who_has() -> None:
     assert queues.last.held
 
 
-def test_for_whom_nobody_waits_nobody_is_held() -> None:
+def test_workloads_whose_pods_are_not_waited_for_hold_no_other() -> None:
     queues = blocking(job_overrides=FREE)
     free = {f"{OWN}/wait-for-pods-ready": "false"}
     queues.put(workload("a", meta=meta("a", "ns", labels=free)), workload("b"), workload("c"))
@@ -458,8 +462,8 @@ def test_for_whom_nobody_waits_nobody_is_held() -> None:
     assert outcomes(queues) == [("a", "Admit"), ("b", "Admit"), ("c", "WaitingForPodsReady")]
 
 
-def test_others_still_have_to_give_way_and_who_waited_for_them_goes_on_when_all_are_ready() -> None:
-    options = Options(pods_ready=PodsReady(block_admission=True))
+def test_others_are_still_preempted_and_the_preemptor_goes_on_when_all_are_ready() -> None:
+    options = AdmissionOptions(pods_ready=PodsReady(block_admission=True))
     preempting = {"within_cluster_queue": "LowerPriority"}
     queues = Admissions(cluster_queue(preemption=preempting), local_queue(), options=options)
     queues.put(workload("low", 3))
@@ -470,25 +474,25 @@ def test_others_still_have_to_give_way_and_who_waited_for_them_goes_on_when_all_
 
     queues.put(workload("high", 3, priority=5))
     assert outcomes(queues) == [("high", "Preempt")]
-    # Whoever waits for victims is tried before anybody has told that their quota is back.
-    queues.queues.apply(ev.Deleted(queues.snapshot.workloads[key("low")]))
+    # What waits for victims is tried before it is known that their quota is back.
+    queues.queues.apply(ev.Deleted(queues.view.workloads[key("low")]))
     queues.put(workload("next", 1))
     assert outcomes(queues)[0] == ("high", "WaitingForPodsReady")
     ready(queues, "first")
     assert outcomes(queues) == [("high", "Admit"), ("next", "WaitingForQuota")]
 
 
-# -- nobody is tried again before something changes
+# -- nothing is tried again before something changes
 
 
 def in_cohort(*, strategy: str = "BestEffortFIFO", **preemption: str) -> Admissions:
-    """Return two queues of a cohort; in the second one somebody's pods are not ready."""
+    """Return two queues of a cohort; in the second one pods of a workload are not ready."""
     queues = Admissions(
         cluster_queue("cq", 4, "co", strategy=strategy, preemption=preemption),
         local_queue(),
         cluster_queue("other", quota(8, lend=0), "co"),
         local_queue("other"),
-        options=Options(pods_ready=PodsReady(block_admission=True), job_overrides=FREE),
+        options=AdmissionOptions(pods_ready=PodsReady(block_admission=True), job_overrides=FREE),
     )
     queues.put(workload("first", 1, queue="other"))
     queues.run()
@@ -496,7 +500,7 @@ def in_cohort(*, strategy: str = "BestEffortFIFO", **preemption: str) -> Admissi
 
 
 @pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
-def test_a_held_head_has_nobody_tried_again(strategy: str) -> None:
+def test_a_held_head_has_no_workload_tried_again(strategy: str) -> None:
     queues = in_cohort(strategy=strategy)
     queues.put(workload("big", 100), workload("small", 1, queue="other"))
     for _ in range(3):
@@ -504,7 +508,7 @@ def test_a_held_head_has_nobody_tried_again(strategy: str) -> None:
         assert not queues.last.more
 
 
-def test_who_waits_for_victims_beside_a_held_head_has_nobody_tried_again() -> None:
+def test_a_workload_that_waits_for_victims_beside_a_held_head_has_no_other_tried_again() -> None:
     queues = in_cohort(within_cluster_queue="LowerPriority")
     ready(queues, "first")
     queues.put(workload("low", 4))
@@ -522,7 +526,9 @@ def test_who_waits_for_victims_beside_a_held_head_has_nobody_tried_again() -> No
 
 
 def test_heads_beyond_those_of_a_cycle_are_tried_in_the_next_one() -> None:
-    queues = Admissions(cluster_queue(cpu=4), local_queue(), options=Options(heads_per_queue=1))
+    queues = Admissions(
+        cluster_queue(cpu=4), local_queue(), options=AdmissionOptions(heads_per_queue=1)
+    )
     queues.put(workload("a"), workload("b"))
     assert outcomes(queues) == [("a", "Admit")]
     assert queues.last.more
@@ -547,7 +553,7 @@ def test_what_a_held_head_kept_from_others_is_theirs_when_it_goes(left: str) -> 
     assert ("free", "Admit") in outcomes(queues)
 
 
-# -- who is held
+# -- what is held
 
 
 BLOCK = f"{OWN}/pods-ready-block-admission"
@@ -576,7 +582,7 @@ def test_a_queue_and_a_workload_may_say_whether_they_are_held(
         local_queue(),
         cluster_queue("other"),
         local_queue("other"),
-        options=Options(pods_ready=PodsReady(block_admission=rule), job_overrides=FREE),
+        options=AdmissionOptions(pods_ready=PodsReady(block_admission=rule), job_overrides=FREE),
     )
     queues.put(workload("first", queue="other"))
     assert queues.admitted() == ["first"]
@@ -591,7 +597,7 @@ def test_a_queue_that_is_not_held_goes_on_beside_one_that_is() -> None:
         local_queue(),
         cluster_queue("other", meta=said),
         local_queue("other"),
-        options=Options(pods_ready=PodsReady(block_admission=True)),
+        options=AdmissionOptions(pods_ready=PodsReady(block_admission=True)),
     )
     queues.put(workload("a"), workload("b"), *(workload(x, queue="other") for x in "xyz"))
     found = outcomes(queues)
@@ -608,10 +614,10 @@ def test_a_queue_that_is_not_held_goes_on_beside_one_that_is() -> None:
         (frozenset({"batch/Job"}), None, True),
     ],
 )
-def test_pods_of_which_nobody_tells_are_not_waited_for(
+def test_pods_without_a_reported_readiness_are_not_waited_for(
     kinds: frozenset[str] | None, owner: str | None, held: bool
 ) -> None:
-    options = Options(pods_ready=PodsReady(block_admission=True), kinds=kinds)
+    options = AdmissionOptions(pods_ready=PodsReady(block_admission=True), kinds=kinds)
     queues = Admissions(cluster_queue(), local_queue(), options=options)
     owners = (OwnerRef(owner, "Job", "j", "j"),) if owner else ()
     queues.put(workload("left", admission=admission(workload("left")), owners=owners))

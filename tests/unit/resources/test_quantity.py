@@ -71,7 +71,7 @@ WANT_BAD: dict[str, tuple[Quantity, str]] = {
 
 
 @pytest.mark.parametrize(("text", "want"), WANT_BAD.values(), ids=WANT_BAD)
-def test_what_is_no_quantity_is_told(text: Quantity, want: str) -> None:
+def test_what_is_no_quantity_is_an_error(text: Quantity, want: str) -> None:
     with pytest.raises(QuantityError) as caught:
         parse(text)
     assert str(caught.value) == want

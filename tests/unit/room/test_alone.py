@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from extender.queueing.options import Options
-from extender.state.pods import HostPort, Shape
-from extender.state.queues.records import OwnerRef, WorkloadInfo
+from extender.queueing.options import AdmissionOptions
+from extender.state.cluster.records import HostPort, Shape
+from extender.state.queue.records import OwnerRef, WorkloadInfo
 from tests.makers import cluster_of, node, nodes, pod, requests, shape
 from tests.queue_makers import (
     Admissions,
@@ -18,7 +18,7 @@ from tests.queue_makers import (
     workload,
 )
 
-ROOM = Options(require_room=True)
+ROOM = AdmissionOptions(require_room=True)
 SHY = shape(1, one_per_node=True)
 PORT: HostPort = ("TCP", 80, "")
 
@@ -64,14 +64,16 @@ CLASHES: dict[str, tuple[Shape, Shape, bool]] = {
 
 
 @pytest.mark.parametrize(("one", "other", "clash"), CLASHES.values(), ids=CLASHES)
-def test_two_workloads_on_one_node(one: Shape, other: Shape, clash: bool) -> None:
+def test_whether_two_workloads_fit_on_one_node(one: Shape, other: Shape, clash: bool) -> None:
     queues = queues_of([node("n", 9)])
     queues.put(workload("a", pod_set(one)), workload("b", pod_set(other)))
     assert queues.admitted() == (["a"] if clash else ["a", "b"])
 
 
 @pytest.mark.parametrize(("one", "other", "clash"), CLASHES.values(), ids=CLASHES)
-def test_beside_a_pod_that_runs(one: Shape, other: Shape, clash: bool) -> None:
+def test_whether_a_workload_fits_beside_a_pod_that_runs(
+    one: Shape, other: Shape, clash: bool
+) -> None:
     there = Shape(one.requests, one_per_node=one.one_per_node, host_ports=one.host_ports)
     runs = pod("a-0", there, on="n", controller="job-a")
     queues = queues_of([node("n", 9), runs], holding("a", one))
@@ -79,7 +81,7 @@ def test_beside_a_pod_that_runs(one: Shape, other: Shape, clash: bool) -> None:
     assert queues.admitted() == ([] if clash else ["b"])
 
 
-def test_beside_a_port_of_nobodys() -> None:
+def test_a_host_port_of_an_unknown_pod_is_taken() -> None:
     queues = queues_of([node("n", 9), pod("daemon", ported(PORT), on="n")])
     queues.put(workload("b", pod_set(ported(PORT))), workload("c", pod_set(SHY)))
     assert queues.admitted() == ["c"]
@@ -103,7 +105,7 @@ def test_a_gang_has_so_many_nodes(asks: Shape) -> None:
 
 
 @pytest.mark.parametrize("asks", [SHY, ONE], ids=["shuns", "port"])
-def test_who_has_to_go_gives_the_port_too(asks: Shape) -> None:
+def test_a_preempted_workload_gives_its_host_port_too(asks: Shape) -> None:
     runs = pod("a-0", asks, on="n", controller="job-a")
     queues = queues_of(
         [node("n", 9), runs],

@@ -1,18 +1,21 @@
-"""Preemption and room: who goes gives both, and whoever they go for has both."""
+"""Preemption and room: victims give both, and the preemptor has both."""
 
 from dataclasses import replace
-from functools import partial
 from unittest.mock import Mock
 
 import pytest
 
-from extender.queueing.cycle import Admit, Outcome, Preempt, Wait
-from extender.queueing.explain import Rules, why
+from extender.api.visibility_v1beta2 import Explanation
+from extender.explain.explanation import explain
+from extender.explain.facts import Facts
+from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
+from extender.queueing.room import AdmissionRules
+from extender.room import nodes as room_nodes
 from extender.room.nodes import NodeRoom
-from extender.state import events as cluster_events
-from extender.state.cluster import Cluster
-from extender.state.queues.records import Fungibility, WorkloadInfo
-from tests.makers import cluster_of, node, nodes, pod, tell
+from extender.state.cluster import events as cluster_events
+from extender.state.cluster.store import Cluster
+from extender.state.queue.records import Fungibility, WorkloadInfo
+from tests.makers import cluster_of, node, nodes, observe, pod
 from tests.queue_makers import (
     Admissions,
     admission,
@@ -31,7 +34,7 @@ EVICTED = (condition("QuotaReserved", at=100), condition("Evicted"))
 
 
 def outcomes(queues: Admissions) -> dict[str, object]:
-    """Return who is admitted, whom others have told to go, and why the rest waits."""
+    """Return which workloads are admitted, their victims, and why the rest waits."""
     found: dict[str, object] = {}
     for outcome in queues.run():
         name = outcome.workload.removeprefix("ns/")
@@ -40,8 +43,10 @@ def outcomes(queues: Admissions) -> dict[str, object]:
                 found[name] = True
             case Preempt():
                 found[name] = [victim.workload.removeprefix("ns/") for victim in outcome.victims]
-            case Wait():
+            case NotAdmitted():
                 found[name] = str(outcome.reason)
+            case Broken():
+                raise AssertionError(outcome)
     return found
 
 
@@ -51,7 +56,7 @@ def four_small_ones() -> tuple[Cluster, Admissions]:
     queues = queues_of(cluster, 4, preemption=LOWER)
     for number in range(4):
         queues.put(holding(f"v{number}", 1))
-        tell(cluster, pod(f"v{number}-0", on=f"n{number}", controller=f"job-v{number}"))
+        observe(cluster, pod(f"v{number}-0", on=f"n{number}", controller=f"job-v{number}"))
     queues.put(gang("p", 4, priority=10))
     assert outcomes(queues) == {"p": ["v0", "v1", "v2", "v3"]}
     return cluster, queues
@@ -61,13 +66,15 @@ def leave(cluster: Cluster, queues: Admissions, *numbers: int) -> None:
     """Have quota given back by victims whose pods still end."""
     for number in numbers:
         name = f"v{number}"
-        tell(cluster, pod(f"{name}-0", on=f"n{number}", controller=f"job-{name}", terminating=True))
+        observe(
+            cluster, pod(f"{name}-0", on=f"n{number}", controller=f"job-{name}", terminating=True)
+        )
         queues.put(gang(name, 1, conditions=(condition("Evicted"),)))
 
 
 def end(cluster: Cluster, queues: Admissions, number: int) -> None:
     cluster.apply(cluster_events.PodDeleted(f"v{number}-0"))
-    queues.pending.release_roomless()
+    queues.pending.sweep()
 
 
 def test_victims_do_not_come_back_while_their_pods_end() -> None:
@@ -96,31 +103,58 @@ def test_some_have_quota_and_of_others_the_pods_still_end() -> None:
     assert outcomes(queues)["p"] is True
 
 
-def test_it_is_told_what_is_short_and_whom_it_waits_for() -> None:
+def test_a_pod_that_ends_while_it_is_asked_what_all_leave_is_not_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(room_nodes, "_PODS_AT_ONCE", 1)
+    cluster, queues = four_small_ones()
+    leave(cluster, queues, 0, 1, 2, 3)
+    assert isinstance(queues.room, NodeRoom)
+    left, found = [3, 1, 2], {}
+    for outcome in queues.decide_slowly():
+        if outcome is not None:
+            found[outcome.workload] = outcome.reason if isinstance(outcome, NotAdmitted) else None
+        if queues.room.asking and left:
+            cluster.apply(cluster_events.PodDeleted(f"v{left.pop()}-0"))
+    assert not left
+    assert found["ns/p"] == "WaitingForPreemptedWorkloads"
+    assert "ns/p" in queues.pending.preemptors
+
+
+def test_the_message_names_what_is_short_and_which_workloads_it_waits_for() -> None:
     cluster, queues = four_small_ones()
     leave(cluster, queues, 0, 1, 2, 3)
     end(cluster, queues, 0)
     [wait] = [each for each in queues.run() if each.workload == "ns/p"]
-    assert isinstance(wait, Wait)
+    assert isinstance(wait, NotAdmitted)
     text = "quota yes; room for 1 of 4: 3 cpu short on 4 nodes"
     assert wait.message == f"{text}. Pending the preemption of 4 workload(s)"
 
 
-def test_it_is_explained_whose_pods_still_end() -> None:
+def test_the_explanation_names_the_workloads_whose_pods_still_end() -> None:
     cluster, queues = four_small_ones()
     leave(cluster, queues, 0, 1, 2)
     queues.put(holding("v3", 1, conditions=EVICTED))
     queues.run()
-    rules = Rules(queues.options, NodeRoom(queues.snapshot, cluster.snapshot()))
-    ask = partial(why, "ns/p", queues.snapshot, queues.pending, tree=queues.tree, rules=rules)
-    assert ask(now=queues.now).notes == ("ns/v3 is giving its quota back",)
+    rules = AdmissionRules(queues.options, NodeRoom(queues.view, cluster.view()))
+
+    def explained() -> Explanation:
+        """Return what is said of the preemptor now."""
+        view, tree = queues.view, queues.tree
+        found = explain(
+            "ns/p", Facts(view, queues.pending, tree, rules, cluster.view(), queues.now)
+        )
+        assert found is not None
+        return found
+
+    assert explained().notes == ["ns/v3 is releasing its quota"]
     leave(cluster, queues, 3)
-    found = ask(now=queues.now)
+    found = explained()
     assert found.reason == "WaitingForPreemptedWorkloads"
-    assert found.notes == tuple(f"pods of ns/v{number} still end" for number in range(4))
+    assert found.notes == [f"pods of ns/v{number} are still ending" for number in range(4)]
 
 
-def test_where_their_pods_are_no_help_nobody_is_waited_for() -> None:
+def test_no_victim_is_waited_for_where_its_pods_free_no_room() -> None:
     cluster, queues = four_small_ones()
     leave(cluster, queues, 0, 1, 2, 3)
     cluster.apply(cluster_events.NodeDeleted("n3"))
@@ -132,11 +166,11 @@ def test_where_their_pods_are_no_help_nobody_is_waited_for() -> None:
 def test_a_victim_that_was_admitted_again_is_not_waited_for() -> None:
     cluster, queues = four_small_ones()
     leave(cluster, queues, 0, 1, 2, 3)
-    tell(cluster, node("more", 1))
+    observe(cluster, node("more", 1))
     queues.put(cluster_queue("cq", 5, preemption=LOWER))
     found = outcomes(queues)
     assert found == {"p": "WaitingForPreemptedWorkloads", "v0": True, "v1": "WaitingForQuota"}
-    assert queues.pending.victims("ns/p") == {"ns/v1", "ns/v2", "ns/v3"}
+    assert queues.pending.preemptors.victims("ns/p") == {"ns/v1", "ns/v2", "ns/v3"}
 
 
 @pytest.mark.parametrize("when", ["at once", "while they leave", "while their pods end"])
@@ -145,7 +179,7 @@ def test_its_room_is_kept_from_other_queues(when: str) -> None:
     other = (cluster_queue("b", 100), local_queue("b"))
     queues = queues_of(cluster, 4, *other, preemption=LOWER)
     queues.put(holding("low", 2))
-    tell(cluster, *members("low", 1, on="n0"), pod("low-1", on="n1", controller="job-low"))
+    observe(cluster, *members("low", 1, on="n0"), pod("low-1", on="n1", controller="job-low"))
     queues.put(gang("p", 4, priority=10))
     late = workload("o", pod_set(1, 2), "b")
     if when == "at once":
@@ -155,17 +189,17 @@ def test_its_room_is_kept_from_other_queues(when: str) -> None:
         queues.put(holding("low", 2, conditions=EVICTED), late)
     if when == "while their pods end":
         for number in (0, 1):
-            tell(cluster, pod(f"low-{number}", on=f"n{number}", controller="job-low",
+            observe(cluster, pod(f"low-{number}", on=f"n{number}", controller="job-low",
                               terminating=True))  # fmt: skip
         queues.put(gang("low", 2, conditions=(condition("Evicted"),)))
         assert outcomes(queues)["p"] == "WaitingForPreemptedWorkloads"
         queues.put(late)
         assert outcomes(queues)["o"] == "WaitingForRoom"
-    assert not queues.snapshot.is_assumed("ns/o")
+    assert not queues.view.is_assumed("ns/o")
     for number in (0, 1):
         cluster.apply(cluster_events.PodDeleted(f"low-{number}"))
     queues.put(gang("low", 2, conditions=(condition("Evicted"),)))
-    queues.pending.release_roomless()
+    queues.pending.sweep()
     found = outcomes(queues)
     assert (found["p"], found["o"]) == (True, "WaitingForRoom")
 
@@ -175,7 +209,7 @@ def test_what_they_give_back_beyond_its_need_is_for_others() -> None:
     other = (cluster_queue("b", 100), local_queue("b"))
     queues = queues_of(cluster, 2, *other, preemption=LOWER)
     queues.put(holding("low", 2))
-    tell(cluster, *members("low", 1, on="n0"), pod("low-1", on="n1", controller="job-low"))
+    observe(cluster, *members("low", 1, on="n0"), pod("low-1", on="n1", controller="job-low"))
     queues.put(gang("p", 2, priority=10), workload("o", pod_set(1, 2), "b"))
     assert outcomes(queues) == {"p": ["low"], "o": True}
 
@@ -194,7 +228,7 @@ def test_a_queue_that_asks_for_no_room_gets_none_kept() -> None:
 NO_ROOM = {"scheduling.x-k8s.io/require-room": "false"}
 
 
-# -- who goes
+# -- which go
 
 
 def held(name: str, count: int, cpu: int, at: float, priority: int = 0) -> WorkloadInfo:
@@ -235,7 +269,7 @@ def test_others_go_where_those_asked_first_give_too_little() -> None:
     assert outcomes(queues) == {"p": ["whole"]}
 
 
-def test_nobody_goes_where_nobody_gives_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_workload_is_preempted_where_none_gives_room(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = cluster_of(nodes(*[1] * 20), [
         pod(f"v{n}-0", on=f"n{n}", controller=f"job-v{n}") for n in range(20)
     ])  # fmt: skip
@@ -257,9 +291,9 @@ def in_flavor(name: str, of: str, cpu: int) -> WorkloadInfo:
                     conditions=reserved)  # fmt: skip
 
 
-@pytest.mark.parametrize(("second", "told"), [(4, True), (3, ["low-b"])])
+@pytest.mark.parametrize(("second", "reported"), [(4, True), (3, ["low-b"])])
 def test_a_flavor_that_has_no_room_even_when_others_leave_it_is_passed_over(
-    second: int, told: object
+    second: int, reported: object
 ) -> None:
     queues = queues_of(
         cluster_of(*NODES),
@@ -272,7 +306,7 @@ def test_a_flavor_that_has_no_room_even_when_others_leave_it_is_passed_over(
         fungibility=Fungibility(when_can_preempt="MayStopSearch"),
     )
     queues.put(gang("p", 2, priority=10))
-    assert outcomes(queues) == {"p": told}
+    assert outcomes(queues) == {"p": reported}
 
 
 def test_it_says_so_of_the_first_flavor_where_there_is_no_other() -> None:
@@ -282,8 +316,8 @@ def test_it_says_so_of_the_first_flavor_where_there_is_no_other() -> None:
     )  # fmt: skip
     queues.put(gang("p", 2, priority=10))
     (wait,) = queues.run()
-    assert isinstance(wait, Wait)
-    text = "quota if others go; room for 1 of 2: 1 cpu short on 1 node"
+    assert isinstance(wait, NotAdmitted)
+    text = "quota after preemption; room for 1 of 2: 1 cpu short on 1 node"
     assert (wait.reason, wait.message) == ("WaitingForRoom", text)
 
 
@@ -314,7 +348,7 @@ def test_a_workload_that_is_tried_twice_in_a_cycle_keeps_the_room_of_its_victims
         if piece is not None:
             found.append(piece)
         if len(found) == 1:
-            queues.pending.release_roomless()
-    assert list(queues.pending.preempting()) == ["ns/p"]
+            queues.pending.sweep()
+    assert list(queues.pending.preemptors) == ["ns/p"]
     assert not any(isinstance(each, Admit) for each in found)
     assert outcomes(queues) == {}

@@ -7,10 +7,10 @@ import pytest
 
 from extender.api.wellknown import POD_GROUP_LABEL
 from extender.queueing.cycle import Admit
-from extender.queueing.options import Options
-from extender.state import events as cluster_events
-from extender.state.jobs import JobInfo
-from extender.state.queues.records import OwnerRef, PodSetInfo, WorkloadInfo
+from extender.queueing.options import AdmissionOptions
+from extender.state.cluster import events as cluster_events
+from extender.state.cluster.records import JobInfo
+from extender.state.queue.records import OwnerRef, PodSetInfo, WorkloadInfo
 from tests.makers import cluster_of, node, pod, pods, shape
 from tests.queue_makers import (
     Admissions,
@@ -22,7 +22,7 @@ from tests.queue_makers import (
     workload,
 )
 
-ROOM = Options(require_room=True)
+ROOM = AdmissionOptions(require_room=True)
 OF_W = {"workload": "ns/a"}
 
 
@@ -30,9 +30,9 @@ def owned(kind: str, uid: str, *, controls: bool = True) -> OwnerRef:
     return OwnerRef("v1", kind, uid, uid, controls)
 
 
-def child(uid: str, of: str) -> cluster_events.JobApplied:
+def child(uid: str, of: str) -> cluster_events.BatchJobApplied:
     """Return the news of a Job that another job has made."""
-    return cluster_events.JobApplied(JobInfo(uid, maker=of))
+    return cluster_events.BatchJobApplied(JobInfo(uid, maker=of))
 
 
 def holding(name: str, sets: Any, *owners: OwnerRef, at: float = 100, **more: Any) -> WorkloadInfo:
@@ -61,7 +61,7 @@ RAY = (pod_set(1, 1, name="head"), pod_set(2, 2, name="w"), pod_set("500m", name
 PAIR = pod_set(1, 2)
 
 PLACED: dict[str, tuple[Any, list[OwnerRef], list[Any], list[Any], int]] = {
-    "they say so, and nothing else tells": (
+    "they say so, and nothing else does": (
         JOBSET,
         [owned("JobSet", "j")],
         [pod("d", on="n", controller="c1", **OF_W),
@@ -150,7 +150,7 @@ OTHERS: dict[str, tuple[list[Any], list[Any]]] = {
         [holding("b", PAIR, owned("JobSet", "other"))],
     ),
     "have a node and no namesake": (
-        [pod(f"p{i}", on="n", controller="nobody") for i in range(2)],
+        [pod(f"p{i}", on="n", controller="none") for i in range(2)],
         [],
     ),
 }
@@ -182,7 +182,7 @@ def test_a_pod_set_that_is_named_has_its_nodes() -> None:
     assert not fits(5, facts, a)
 
 
-def test_who_holds_quota_in_a_queue_that_is_gone_has_its_room() -> None:
+def test_a_workload_with_quota_in_a_deleted_queue_has_its_room() -> None:
     old = cluster_queue("old", 10)
     asks = workload("a", pod_set(1, 4))
     a = workload(

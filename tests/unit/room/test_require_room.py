@@ -1,34 +1,36 @@
-"""Quota and room: who is admitted when the nodes are known, and what the others are told."""
+"""Quota and room: what is admitted when the nodes are known, and the reasons of the others."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from extender.api.core_v1 import Toleration
 from extender.api.wellknown import POD_GROUP_LABEL, REQUIRE_ROOM_ANNOTATION
-from extender.queueing.cycle import Admit, Preempt, Wait
-from extender.queueing.options import Options
+from extender.fit.packer import Packer
+from extender.queueing.cycle import Admit, NotAdmitted, Preempt
+from extender.queueing.options import AdmissionOptions
 from extender.queueing.room import unreadable
-from extender.room.packing import Packing
-from extender.state import events as cluster_events
-from extender.state.claims import Claim, Grant
-from extender.state.cluster import Cluster
-from extender.state.jobs import JobInfo
-from extender.state.queues import events as queue_events
-from extender.state.queues.records import Fungibility, JobObject, OwnerRef, PodSetInfo, WorkloadInfo
+from extender.resources.quantity import Resources
+from extender.state.cluster import events as cluster_events
+from extender.state.cluster.records import Grant, JobInfo
+from extender.state.cluster.reservations import Claim
+from extender.state.cluster.store import Cluster
+from extender.state.queue import events as queue_events
+from extender.state.queue.records import Fungibility, JobObject, OwnerRef, PodSetInfo, WorkloadInfo
 from tests.makers import (
     cluster_of,
     key,
     node,
     nodes,
+    observe,
     pod,
     pod_group,
     pods,
     requests,
     shape,
     taint,
-    tell,
 )
 from tests.queue_makers import (
     Admissions,
@@ -43,7 +45,7 @@ from tests.queue_makers import (
     workload,
 )
 
-ROOM = Options(require_room=True)
+ROOM = AdmissionOptions(require_room=True)
 
 
 def queues_of(cluster: Cluster, cpu: Any = 100, *records: Any, **spec: Any) -> Admissions:
@@ -53,16 +55,22 @@ def queues_of(cluster: Cluster, cpu: Any = 100, *records: Any, **spec: Any) -> A
     )
 
 
-def told(queues: Admissions) -> list[str]:
-    """Return who is admitted, or what the others are told."""
+def reported(queues: Admissions) -> list[str]:
+    """Return the workloads that are admitted, and the reasons of the others."""
     return [
         outcome.workload.removeprefix("ns/")
         if isinstance(outcome, Admit)
         else f"{outcome.reason}: {outcome.message}"
-        if isinstance(outcome, Wait)
+        if isinstance(outcome, NotAdmitted)
         else "preempts"
         for outcome in queues.run()
     ]
+
+
+def found_for(queues: Admissions, name: str) -> Mapping[str, Resources] | None:
+    """Return the room that was found for a workload, by node."""
+    assert queues.room is not None
+    return queues.room.found_for(key(name))
 
 
 def gang(name: str, count: int, cpu: Any = 1, **more: Any) -> WorkloadInfo:
@@ -85,9 +93,9 @@ def members(name: str, count: int, *, on: str | None = None, **more: Any) -> lis
 
 
 def test_quota_is_enough_where_room_is_not_asked_for() -> None:
-    queues = queues_of(cluster_of(node("n", 2)), options=Options())
+    queues = queues_of(cluster_of(node("n", 2)), options=AdmissionOptions())
     queues.put(gang("w", 4))
-    assert told(queues) == ["w"]
+    assert reported(queues) == ["w"]
 
 
 @pytest.mark.parametrize("default", [False, True])
@@ -96,10 +104,10 @@ def test_a_cluster_queue_may_say_otherwise(default: bool) -> None:
     queues = queues_of(
         cluster_of(node("n", 2)),
         meta=meta("cq", annotations=said),
-        options=Options(require_room=default),
+        options=AdmissionOptions(require_room=default),
     )
     queues.put(gang("w", 4))
-    assert (told(queues) == ["w"]) is default
+    assert (reported(queues) == ["w"]) is default
 
 
 @pytest.mark.parametrize(
@@ -115,9 +123,9 @@ def test_a_cluster_queue_may_say_otherwise(default: bool) -> None:
 )
 def test_the_word_is_read_as_people_write_it(said: str, admitted: bool, wrong: str | None) -> None:
     queue = cluster_queue(meta=meta("cq", annotations={REQUIRE_ROOM_ANNOTATION: said}))
-    queues = queues_of(cluster_of(node("n", 2)), meta=queue.meta, options=Options())
+    queues = queues_of(cluster_of(node("n", 2)), meta=queue.meta, options=AdmissionOptions())
     queues.put(gang("w", 4))
-    assert (told(queues) == ["w"]) is admitted
+    assert (reported(queues) == ["w"]) is admitted
     note = f"{REQUIRE_ROOM_ANNOTATION}={wrong} is ignored: it is to be true or false"
     assert list(unreadable(queue.meta)) == ([note] if wrong else [])
 
@@ -159,13 +167,13 @@ WAITS: dict[str, tuple[list[Any], Any, str]] = {
 
 
 @pytest.mark.parametrize(("there", "sets", "message"), WAITS.values(), ids=WAITS)
-def test_who_has_quota_and_no_room_is_told_what_is_missing(
+def test_a_workload_with_quota_and_no_room_says_what_is_missing(
     there: list[Any], sets: Any, message: str
 ) -> None:
-    queues = queues_of(cluster_of(*there), options=Options(
+    queues = queues_of(cluster_of(*there), options=AdmissionOptions(
         require_room=True, quota_check="IgnoreUndeclared"))  # fmt: skip
     queues.put(workload("w", sets))
-    assert told(queues) == [f"WaitingForRoom: quota yes; {message}"]
+    assert reported(queues) == [f"WaitingForRoom: quota yes; {message}"]
 
 
 TAKEN: dict[str, tuple[list[Any], list[WorkloadInfo], bool]] = {
@@ -177,8 +185,10 @@ TAKEN: dict[str, tuple[list[Any], list[WorkloadInfo], bool]] = {
     "not by a gang that has no room itself": (
         [pod_group("g", 9), *pods(9, 1, group="g")], [], True,
     ),
-    "by who is admitted and has no pods yet": ([], [holding("a", 1)], False),
-    "by who is admitted and has pods without a node": (members("a", 2), [holding("a", 2)], False),
+    "by one that is admitted and has no pods yet": ([], [holding("a", 1)], False),
+    "by one that is admitted and has pods without a node": (
+        members("a", 2), [holding("a", 2)], False,
+    ),
     "not twice by pods that have one": (
         [node("m", 1), *members("a", 1, on="m")], [holding("a", 1)], True,
     ),
@@ -190,8 +200,10 @@ TAKEN: dict[str, tuple[list[Any], list[WorkloadInfo], bool]] = {
         [holding("a", 2, reclaimable={"main": 1})],
         True,
     ),
-    "not by who is evicted": ([], [holding("a", 2, conditions=(condition("Evicted"),))], True),
-    "not by who is deleted": ([], [holding("a", 2, meta=meta("a", "ns", terminating=True))], True),
+    "not by one that is evicted": ([], [holding("a", 2, conditions=(condition("Evicted"),))], True),
+    "not by one that is deleted": (
+        [], [holding("a", 2, meta=meta("a", "ns", terminating=True))], True,
+    ),
     "by the pod that replaces one which is deleted": (
         [node("m", 1), *members("a", 1, on="m", terminating=True)], [holding("a", 1)], False,
     ),
@@ -203,7 +215,7 @@ TAKEN: dict[str, tuple[list[Any], list[WorkloadInfo], bool]] = {
         [node("m", 1), *members("a", 1, on="m")], [holding("a", 9)], False,
     ),
     "by a claim": ([cluster_events.Claimed([Claim("ns/g", 0, {"n": {"cpu": 1000}})])], [], False),
-    "once by who is admitted and has a claim": (
+    "once by one that is admitted and has a claim": (
         [node("m", 1), cluster_events.Claimed([Claim("ns/a", 0, {"n": {"cpu": 1000}})])],
         [holding("a", 1)],
         True,
@@ -215,7 +227,7 @@ TAKEN: dict[str, tuple[list[Any], list[WorkloadInfo], bool]] = {
 def test_what_counts_as_taken(facts: list[Any], others: list[WorkloadInfo], fits: bool) -> None:
     queues = queues_of(cluster_of(node("n", 4), *facts), 100, *others)
     queues.put(gang("w", 4))
-    assert (told(queues) == ["w"]) is fits
+    assert (reported(queues) == ["w"]) is fits
 
 
 def test_members_of_a_group_are_known_where_the_job_makes_its_pods_by_others() -> None:
@@ -228,13 +240,13 @@ def test_members_of_a_group_are_known_where_the_job_makes_its_pods_by_others() -
     cluster = cluster_of(node("n", 4), pods(2, group="own", on="n"))
     queues = queues_of(cluster, 100, admitted)
     queues.put(gang("w", 2))
-    assert told(queues) == ["w"]
+    assert reported(queues) == ["w"]
 
 
 def test_what_is_admitted_in_a_cycle_counts_for_the_next_in_it() -> None:
     queues = queues_of(cluster_of(nodes(2, 2, 2)))
     queues.put(gang("one", 4), gang("two", 4), gang("small", 2, 1))
-    outcomes = told(queues)
+    outcomes = reported(queues)
     assert outcomes[0] == "one"
     assert sorted(outcomes[1:]) == [
         "WaitingForRoom: quota yes; room for 2 of 4: 2 cpu short on 3 nodes",
@@ -249,52 +261,57 @@ def test_it_counts_in_other_trees_of_queues_too() -> None:
     assert queues.run() == ()
 
 
-def test_who_can_never_fit_keeps_no_room_in_the_cycle_either() -> None:
+def test_a_workload_that_never_fits_keeps_no_room_in_the_cycle_either() -> None:
     anything = meta("b", annotations={REQUIRE_ROOM_ANNOTATION: "false"})
     other = cluster_queue("b", 1000, meta=anything)
     queues = queues_of(cluster_of(nodes(4, 4)), 100, other, local_queue("b"))
     queues.put(workload("huge", pod_set(3, 99), "b"), gang("w", 2))
-    assert sorted(told(queues)) == ["huge", "w"]
+    assert sorted(reported(queues)) == ["huge", "w"]
 
 
 def test_what_was_just_answered_is_not_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
     fills: list[object] = []
-    fill = Packing.filling
-    monkeypatch.setattr(
-        Packing, "filling", lambda *given, **more: fills.append(given) or fill(*given, **more)
-    )
+    fill = Packer.fill
+
+    def counted(*given: Any, **more: Any) -> Any:
+        fills.append(given)
+        return fill(*given, **more)
+
+    monkeypatch.setattr(Packer, "fill", counted)
     queues = queues_of(cluster_of(SPOT_NODE, FAST_NODE), group(spot=8, fast=8), SPOT, FAST)
     queues.put(gang("w", 3))
     assert flavored(queues) == ["fast"]
     assert len(fills) == 2  # in each flavor; it is taken where room was found
 
 
-def test_what_was_found_is_kept_for_its_pods_and_told() -> None:
+def test_room_that_was_found_is_kept_for_its_pods_and_reported() -> None:
     cluster = cluster_of(nodes(4, 2, 4))
     queues = queues_of(cluster)
     queues.put(gang("first", 3, 2))
-    assert told(queues) == ["first"]
+    assert reported(queues) == ["first"]
     found = {"n1": {"cpu": 2000, "pods": 1}, "n0": {"cpu": 4000, "pods": 2}}
-    assert queues.room.found_for(key("first")) == found
+    assert found_for(queues, "first") == found
     # There is a node now that it would rather have had.
-    tell(cluster, node("n3", 2))
+    observe(cluster, node("n3", 2))
     queues.put(gang("second", 3, 2))
-    assert told(queues) == ["second"]
-    assert queues.room.found_for(key("first")) == found
-    assert set(queues.room.found_for(key("second")) or ()) == {"n2", "n3"}
+    assert reported(queues) == ["second"]
+    assert found_for(queues, "first") == found
+    assert set(found_for(queues, "second") or ()) == {"n2", "n3"}
     queues.drop(gang("first", 3, 2))
     assert queues.run() == ()
-    assert queues.room.found_for(key("first")) is None
+    assert found_for(queues, "first") is None
 
 
-def test_nobody_takes_what_is_promised_to_those_who_come_later() -> None:
+def test_no_workload_takes_room_that_is_promised_to_later_ones() -> None:
     """`a` is counted first, and could have all of n0."""
     rooms = {"a": {"n0": requests(2), "n1": requests(4)}, "b": {"n0": requests(6)}}
     groups = [pod_group(name, 1, grant=Grant(found, 1e9)) for name, found in rooms.items()]
     cluster = cluster_of(nodes(8, 4), groups)
     queues = queues_of(cluster)
     queues.put(holding("a", 3, 2), holding("b", 3, 2), gang("w", 1, 1))
-    assert told(queues) == ["WaitingForRoom: quota yes; room for 0 of 1: 1 cpu short on 2 nodes"]
+    assert reported(queues) == [
+        "WaitingForRoom: quota yes; room for 0 of 1: 1 cpu short on 2 nodes"
+    ]
 
 
 def test_what_is_promised_shrinks_with_the_pods_that_come() -> None:
@@ -302,11 +319,11 @@ def test_what_is_promised_shrinks_with_the_pods_that_come() -> None:
     cluster = cluster_of(nodes(6, 2, 2), pod_group("a", 1, grant=Grant(rooms, 1e9)))
     queues = queues_of(cluster)
     queues.put(holding("a", 2, 2), gang("w", 1, 2))
-    assert told(queues) == ["w"]
-    assert set(queues.room.found_for(key("w")) or ()) == {"n2"}
-    tell(cluster, members("a", 1, on="n0", cpu=2))
+    assert reported(queues) == ["w"]
+    assert set(found_for(queues, "w") or ()) == {"n2"}
+    observe(cluster, members("a", 1, on="n0", cpu=2))
     queues.put(gang("v", 1, 4))
-    assert told(queues) == ["v"]
+    assert reported(queues) == ["v"]
 
 
 def test_what_was_granted_before_a_restart_is_kept() -> None:
@@ -315,56 +332,58 @@ def test_what_was_granted_before_a_restart_is_kept() -> None:
     queues = queues_of(cluster)
     small, large = gang("small", 1, 3), gang("large", 1, 4)
     queues.put(holding("first", 1, 4), small)
-    assert told(queues) == ["small"]
-    assert queues.room.found_for(key("small")) == {"n0": {"cpu": 3000, "pods": 1}}
+    assert reported(queues) == ["small"]
+    assert found_for(queues, "small") == {"n0": {"cpu": 3000, "pods": 1}}
     queues.put(large)
-    assert told(queues) == ["WaitingForRoom: quota yes; room for 0 of 1: 4 cpu short on 2 nodes"]
+    assert reported(queues) == [
+        "WaitingForRoom: quota yes; room for 0 of 1: 4 cpu short on 2 nodes"
+    ]
 
 
 def test_what_no_admitted_workload_backs_is_free() -> None:
     rooms = {"n0": {"cpu": 4000}}
     queues = queues_of(cluster_of(nodes(4), pod_group("stray", 1, grant=Grant(rooms, 1e9))))
     queues.put(gang("w", 1, 1))
-    assert told(queues) == ["w"]
+    assert reported(queues) == ["w"]
 
 
 def test_no_more_is_promised_than_the_pods_ask_for() -> None:
-    """What another process found may be wrong, or somebody else's word."""
+    """What another process found may be wrong, or another controller's reason."""
     rooms = {"n1": {"cpu": 9000, "pods": 5}, "n0": {"cpu": 3000}}
     cluster = cluster_of(nodes(4, 12), pod_group("a", 1, grant=Grant(rooms, 1e9)))
     queues = queues_of(cluster)
     queues.put(holding("a", 2, 2), gang("w", 1, 1))
-    assert told(queues) == ["w"]
-    assert queues.room.found_for(key("a")) == {"n1": {"cpu": 4000, "pods": 2}}
+    assert reported(queues) == ["w"]
+    assert found_for(queues, "a") == {"n1": {"cpu": 4000, "pods": 2}}
 
 
 @pytest.mark.parametrize(("more", "admitted"), [(0, True), (1, False), (2, False)])
 def test_pods_that_have_succeeded_keep_no_room_for_others(more: int, admitted: bool) -> None:
-    """Their Job tells it a second later; some may have successors."""
+    """Their Job counts it a second later; some may have successors."""
     ended = members("a", 2, on="n0", group="a", cpu=2, finished=True, phase="Succeeded")
     job = JobInfo("job-a", key("a"), begun=2, more=more)
-    cluster = cluster_of(nodes(4), pod_group("a", 2), cluster_events.JobApplied(job), ended)
+    cluster = cluster_of(nodes(4), pod_group("a", 2), cluster_events.BatchJobApplied(job), ended)
     queues = queues_of(cluster)
     queues.put(holding("a", 2, 2), gang("w", 2, 2))
-    assert (told(queues) == ["w"]) is admitted
+    assert (reported(queues) == ["w"]) is admitted
 
 
 def test_what_was_granted_to_one_that_lost_its_quota_is_free() -> None:
     rooms = {"n0": {"cpu": 4000}}
     queues = queues_of(cluster_of(nodes(4), pod_group("first", 1, grant=Grant(rooms, 1e9))))
     queues.put(gang("first", 1, 4), gang("second", 1, 4))
-    assert told(queues)[0] == "first"
+    assert reported(queues)[0] == "first"
 
 
-def test_who_may_have_other_nodes_does_not_take_what_is_promised() -> None:
+def test_a_workload_with_other_nodes_does_not_take_promised_room() -> None:
     """Nothing is known of where `a` was to go, which is counted first otherwise."""
     grant = Grant({"n0": requests(4)}, 1e9)
     cluster = cluster_of(nodes(4, 8), pod_group("b", 1, grant=grant))
     queues = queues_of(cluster)
     picky = shape(4, selector={"only": "n0"})
-    tell(cluster, node("n0", 4, labels={"only": "n0"}))
+    observe(cluster, node("n0", 4, labels={"only": "n0"}))
     queues.put(holding("a", 1, 4), holding("b", 1, picky), gang("c", 1, 4), gang("d", 1, 1))
-    assert told(queues) == [
+    assert reported(queues) == [
         "c",
         "WaitingForRoom: quota yes; room for 0 of 1: 1 cpu short on 2 nodes",
     ]
@@ -373,8 +392,8 @@ def test_who_may_have_other_nodes_does_not_take_what_is_promised() -> None:
 def test_small_ones_leave_whole_nodes_whole() -> None:
     queues = queues_of(cluster_of(nodes(8, 3, 8, 3)))
     queues.put(gang("small", 6, 1))
-    assert told(queues) == ["small"]
-    found = queues.room.found_for(key("small"))
+    assert reported(queues) == ["small"]
+    found = found_for(queues, "small")
     assert found is not None
     assert set(found) == {"n1", "n3"}
 
@@ -394,7 +413,7 @@ def flavored(queues: Admissions) -> object:
     (outcome,) = queues.run()
     if isinstance(outcome, Admit):
         return [each.flavors["cpu"] for each in outcome.admission.assignments]
-    assert isinstance(outcome, Wait)
+    assert isinstance(outcome, NotAdmitted)
     return outcome.reason, outcome.message
 
 
@@ -429,7 +448,7 @@ def test_each_flavor_says_which_of_the_two_it_lacks() -> None:
     )
 
 
-def test_nobody_has_to_go_for_room() -> None:
+def test_no_workload_is_preempted_for_room() -> None:
     low = holding("low", 2)
     queues = queues_of(
         cluster_of(node("n", 3), members("low", 2, on="n")),
@@ -439,12 +458,12 @@ def test_nobody_has_to_go_for_room() -> None:
     )
     queues.put(gang("high", 2, priority=10))
     (outcome,) = queues.run()
-    assert isinstance(outcome, Wait)
+    assert isinstance(outcome, NotAdmitted)
     assert outcome.reason == "WaitingForRoom"
 
 
 @pytest.mark.parametrize("cpu", [2, 3], ids=["their room is enough", "it is not"])
-def test_who_has_to_go_for_quota_gives_room_too(cpu: int) -> None:
+def test_a_workload_preempted_for_quota_gives_room_too(cpu: int) -> None:
     queues = queues_of(
         cluster_of(node("n", 2), members("low", 2, on="n")),
         3,
@@ -456,15 +475,15 @@ def test_who_has_to_go_for_quota_gives_room_too(cpu: int) -> None:
     if cpu == 2:
         assert isinstance(outcome, Preempt)
         return
-    assert isinstance(outcome, Wait)
-    text = "quota if others go; room for 2 of 3: 1 cpu short on 1 node"
+    assert isinstance(outcome, NotAdmitted)
+    text = "quota after preemption; room for 2 of 3: 1 cpu short on 1 node"
     assert (outcome.reason, outcome.message) == ("WaitingForRoom", text)
 
 
 LOWER = {"within_cluster_queue": "LowerPriority"}
 
 
-def test_who_has_to_go_gives_the_room_that_is_kept_for_it() -> None:
+def test_a_preempted_workload_gives_the_room_that_is_kept_for_it() -> None:
     queues = queues_of(cluster_of(node("n", 2)), 2, holding("low", 2), preemption=LOWER)
     queues.put(gang("high", 2, priority=10))
     (outcome,) = queues.run()
@@ -488,10 +507,10 @@ def test_the_room_that_they_give_may_be_on_any_node() -> None:
 def test_unequal_pods_may_go_on_the_fullest_nodes_first() -> None:
     queues = queues_of(cluster_of(node("n0", 4), node("n1", 6), pod("x", 3, on="n1")))
     queues.put(workload("w", (pod_set(3, 1, name="a"), pod_set(2, 2, name="b"))))
-    assert told(queues) == ["w"]
+    assert reported(queues) == ["w"]
 
 
-def test_nobody_has_to_go_because_another_flavor_has_no_room() -> None:
+def test_no_workload_is_preempted_because_another_flavor_has_no_room() -> None:
     low = workload("low", pod_set(2), admission=admission(workload("low", 2), flavor="fast"),
                    conditions=(condition("QuotaReserved", at=1),))  # fmt: skip
     queues = queues_of(
@@ -505,7 +524,7 @@ def test_nobody_has_to_go_because_another_flavor_has_no_room() -> None:
     )
     queues.put(gang("high", 3, priority=10))
     (outcome,) = queues.run()
-    assert isinstance(outcome, Wait)
+    assert isinstance(outcome, NotAdmitted)
     assert outcome.reason == "WaitingForRoom"
 
 
@@ -518,65 +537,65 @@ def test_fewer_pods_may_fit() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
-def test_who_lacks_room_sleeps_until_there_may_be_some(strategy: str) -> None:
+def test_a_workload_without_room_is_inadmissible_until_there_may_be_some(strategy: str) -> None:
     cluster = cluster_of(node("n", 2))
     queues = queues_of(cluster, strategy=strategy)
     queues.put(gang("w", 4), gang("equal", 4))
     assert len(queues.run()) == 1  # its equals are not asked
-    assert queues.pending.lacks_room
+    assert queues.pending.lacks_capacity
     assert not queues.run()
 
-    tell(cluster, node("m", 8))
+    observe(cluster, node("m", 8))
     assert not queues.run()
-    queues.pending.release_roomless()
-    assert told(queues) == ["w", "equal"]
-    assert not queues.pending.lacks_room
+    queues.pending.sweep()
+    assert reported(queues) == ["w", "equal"]
+    assert not queues.pending.lacks_capacity
 
 
 def test_each_has_a_turn_before_any_has_a_second() -> None:
-    queues = queues_of(cluster_of(node("n", 2)), options=Options(
+    queues = queues_of(cluster_of(node("n", 2)), options=AdmissionOptions(
         require_room=True, heads_per_queue=1))  # fmt: skip
     queues.put(*[gang(f"w{count}", count) for count in (3, 4, 5)])
     for _ in range(3):
         queues.run()
-    assert queues.pending.release_roomless()
+    assert queues.pending.sweep()
     queues.run()
-    assert not queues.pending.release_roomless()
+    assert not queues.pending.sweep()
     assert queues.run()[0].workload == "ns/w4"
-    queues.drop(queues.snapshot.workloads["ns/w5"])
-    assert queues.pending.release_roomless()
+    queues.drop(queues.view.workloads["ns/w5"])
+    assert queues.pending.sweep()
     assert queues.run()[0].workload == "ns/w3"
 
 
 def test_quota_that_comes_back_is_none_of_their_turns() -> None:
     queues = queues_of(cluster_of(node("n", 2)), 4, holding("a", 1))
     queues.put(gang("w", 3))
-    assert told(queues)[0].startswith("WaitingForRoom")
-    queues.drop(queues.snapshot.workloads["ns/a"])
+    assert reported(queues)[0].startswith("WaitingForRoom")
+    queues.drop(queues.view.workloads["ns/a"])
     assert not queues.run()
-    queues.pending.release_roomless()
-    assert told(queues)[0].startswith("WaitingForRoom")
+    queues.pending.sweep()
+    assert reported(queues)[0].startswith("WaitingForRoom")
 
 
 def test_a_queue_that_becomes_strict_has_its_turn() -> None:
-    queues = queues_of(cluster_of(node("n", 2)), options=Options(
+    queues = queues_of(cluster_of(node("n", 2)), options=AdmissionOptions(
         require_room=True, heads_per_queue=1))  # fmt: skip
     queues.put(*[gang(f"w{count}", count) for count in (3, 4, 5)])
     for _ in range(3):
         queues.run()
-    queues.pending.release_roomless()
+    queues.pending.sweep()
     queues.put(cluster_queue("cq", 100, strategy="StrictFIFO"))
     assert queues.run()[0].workload == "ns/w3"
-    assert queues.pending.release_roomless()
+    assert queues.pending.sweep()
     assert queues.run()[0].workload == "ns/w3"
 
 
-def test_who_lacks_quota_is_not_tried_for_room() -> None:
+def test_a_workload_without_quota_is_not_tried_for_room() -> None:
     queues = queues_of(cluster_of(node("n", 2)), 3)
     queues.put(gang("w", 4))
-    assert told(queues)[0].startswith("ExceedsMaxQuota")
-    assert not queues.pending.lacks_room
-    queues.pending.release_roomless()
+    assert reported(queues)[0].startswith("ExceedsMaxQuota")
+    assert not queues.pending.lacks_capacity
+    queues.pending.sweep()
     assert not queues.run()
 
 
@@ -586,9 +605,9 @@ def test_the_key_of_a_group_is_the_workloads() -> None:
     queues = queues_of(cluster, 100, workload(
         "a", pod_set(1, 2), admission=admission(asks), conditions=(condition("QuotaReserved"),)
     ))  # fmt: skip
-    assert key("a") in cluster.snapshot().groups
+    assert key("a") in cluster.view().groups
     queues.put(gang("w", 2))
-    assert told(queues) == ["w"]
+    assert reported(queues) == ["w"]
 
 
 def test_jobs_that_are_done_need_no_room_though_they_keep_quota() -> None:
@@ -597,13 +616,13 @@ def test_jobs_that_are_done_need_no_room_though_they_keep_quota() -> None:
     queues = queues_of(cluster_of(node("n", 2)))
     queues.apply(queue_events.JobApplied(half))
     queues.put(gang("w", 4))
-    assert told(queues) == ["w"]
+    assert reported(queues) == ["w"]
 
     queues = queues_of(cluster_of(node("n", 4), members("w", 1, on="n")))
     queues.put(holding("w", 4), gang("next", 2))
-    assert told(queues) == ["WaitingForRoom: quota yes; room for 0 of 2: 2 cpu short on 1 node"]
+    assert reported(queues) == ["WaitingForRoom: quota yes; room for 0 of 2: 2 cpu short on 1 node"]
 
     queues = queues_of(cluster_of(node("n", 4), members("w", 1, on="n")))
     queues.apply(queue_events.JobApplied(half))
     queues.put(holding("w", 4), gang("next", 2))
-    assert told(queues) == ["next"]
+    assert reported(queues) == ["next"]

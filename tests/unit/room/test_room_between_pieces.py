@@ -6,18 +6,18 @@ import pytest
 
 from extender.api.core_v1 import Toleration
 from extender.api.wellknown import REQUIRE_ROOM_ANNOTATION
-from extender.queueing.cycle import Admit, Wait
-from extender.queueing.options import Options
-from extender.room import packing
+from extender.fit import candidates, packer, room_left
+from extender.fit.packer import Packer
+from extender.fit.room_left import RoomLeft
+from extender.queueing.cycle import Admit, NotAdmitted
+from extender.queueing.options import AdmissionOptions
 from extender.room.awaited import Awaited
 from extender.room.nodes import NodeRoom
-from extender.room.packing import Packing
-from extender.state import events as ev
-from extender.state.cluster import Cluster
-from extender.state.nodes import NodeInfo
-from extender.state.pod_log import PodLog
-from extender.state.pods import PodInfo
-from extender.state.queues.records import WorkloadInfo
+from extender.state.cluster import events as ev
+from extender.state.cluster.pod_log import PodLog
+from extender.state.cluster.records import NodeInfo, PodInfo
+from extender.state.cluster.store import Cluster
+from extender.state.queue.records import WorkloadInfo
 from extender.steps import at_once
 from tests.makers import cluster_of, key, node, pod, shape
 from tests.queue_makers import (
@@ -37,7 +37,7 @@ ONE = shape(1)
 def scene(*cpus: int) -> tuple[Admissions, Cluster]:
     """Return a queue with more quota than there are nodes for, and the nodes."""
     cluster = cluster_of(*(node(f"n{number}", cpu) for number, cpu in enumerate(cpus)))
-    options = Options(require_room=True)
+    options = AdmissionOptions(require_room=True)
     queues = Admissions(cluster_queue(cpu=100), local_queue(), options=options, cluster=cluster)
     return queues, cluster
 
@@ -101,6 +101,28 @@ def test_a_pod_that_went_in_between_gives_room() -> None:
 
     assert found.look_again()
     assert free(queues) == 4
+
+
+def test_a_node_that_was_full_only_while_it_was_asked_about_is_found_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(candidates, "PIECE", 2)
+    queues, cluster = scene(4, 4, 4)
+    cluster.apply(ev.NodeApplied(node("n3", 4, gpu=1)))
+    found = looked_at(queues)
+    asked = workload("w", pod_set(shape(4, gpu=1), 1))
+    steps = found.lack(asked, admission(asked).assignments)
+    next(steps)
+    assert found.asking
+    other = replace(pod("other"), shape=ONE, node="n3")
+    cluster.apply(ev.PodApplied(other))
+    assert cluster.view().left.all()["n3"]["cpu"] == 3000
+    at_once(steps)
+    cluster.apply(ev.PodDeleted(other.uid))
+
+    assert found.look_again()
+    found.judge()
+    assert at_once(found.lack(asked, admission(asked).assignments)) is None
 
 
 def test_a_pod_that_an_admitted_workload_got_in_between_is_counted_once() -> None:
@@ -192,7 +214,7 @@ def test_a_workload_whose_pods_all_run_is_looked_at_again_when_one_of_them_goes(
         looks += 1
         return {}
 
-    awaited = Awaited(queues.snapshot, cluster.snapshot(), done)
+    awaited = Awaited(queues.view, cluster.view(), done)
     assert held.admission is not None
     assert [awaited.of(held, held.admission)[0] for _ in range(3)] == [[], (), ()]
     assert looks == 1
@@ -219,13 +241,13 @@ def mixed(nodes: int) -> tuple[Admissions, Cluster]:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return how many nodes are looked at: the last number grows."""
-    found, look_at = [0], Packing.look_at
+    found, look_at = [0], Packer.look_at
 
-    def counting(self: Packing, node: NodeInfo) -> None:
+    def counting(self: Packer, node: NodeInfo) -> None:
         found[-1] += 1
         look_at(self, node)
 
-    monkeypatch.setattr(Packing, "look_at", counting)
+    monkeypatch.setattr(Packer, "look_at", counting)
     return found
 
 
@@ -236,7 +258,7 @@ def test_nodes_are_looked_at_in_pieces_for_a_head_that_waits_for_victims(looks: 
     queues.put(replace(low, admission=admission(low, "by-room"), conditions=conditions))
     queues.put(workload("high", pod_set(ONE, 10), "by-room", 9))
     queues.decide()
-    assert key("high") in queues.pending.preempting()
+    assert key("high") in queues.pending.preemptors
     queues.put(workload("small", 1, "plain"))
     assert list(queues.pending.ready()) == ["plain"]
 
@@ -246,7 +268,7 @@ def test_nodes_are_looked_at_in_pieces_for_a_head_that_waits_for_victims(looks: 
         looks.append(0)
         outcomes.append(outcome)
     found = {each.workload: type(each) for each in outcomes if each is not None}
-    assert found == {key("high"): Wait, key("small"): Admit}
+    assert found == {key("high"): NotAdmitted, key("small"): Admit}
     assert sum(looks) == 2500
     assert max(looks) <= 500
 
@@ -257,7 +279,7 @@ def test_nodes_are_looked_at_in_pieces_for_a_queue_that_got_its_head_in_between(
     queues, _ = mixed(2500)
     queues.put(cluster_queue("plain", 10, "all"))
     queues.put(
-        replace(queues.snapshot.cluster_queues["by-room"], cohort="all"),
+        replace(queues.view.cluster_queues["by-room"], cohort="all"),
         workload("small", 1, "plain"),
     )
     outcomes = []
@@ -282,13 +304,13 @@ def unlike(name: str, *counts: int) -> WorkloadInfo:
 @pytest.fixture
 def free_looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return how often the room of a node is looked at: the last number grows."""
-    found, free = [0], Packing._free
+    found, free = [0], RoomLeft.on
 
-    def counting(self: Packing, node: NodeInfo) -> dict[str, int]:
+    def counting(self: RoomLeft, node: NodeInfo) -> dict[str, int]:
         found[-1] += 1
         return free(self, node)
 
-    monkeypatch.setattr(Packing, "_free", counting)
+    monkeypatch.setattr(RoomLeft, "on", counting)
     return found
 
 
@@ -302,7 +324,7 @@ def test_a_question_of_many_kinds_is_answered_in_pieces(free_looks: list[int]) -
         free_looks.append(0)
         outcomes.append(outcome)
 
-    assert [type(each) for each in outcomes if each is not None] == [Wait]
+    assert [type(each) for each in outcomes if each is not None] == [NotAdmitted]
     assert sum(free_looks) > 20 * 3000
     assert max(free_looks) <= 2 * 3000
 
@@ -310,7 +332,8 @@ def test_a_question_of_many_kinds_is_answered_in_pieces(free_looks: list[int]) -
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have one node looked at in each piece."""
-    monkeypatch.setattr(packing, "_PIECE", 1)
+    for module in (candidates, packer, room_left):
+        monkeypatch.setattr(module, "PIECE", 1)
 
 
 @pytest.mark.usefixtures("slowly")
@@ -326,7 +349,7 @@ def test_room_that_goes_while_it_is_asked_for_is_not_given() -> None:
 
     assert pauses > 2
     [found] = [each for each in outcomes if each is not None]
-    assert isinstance(found, Wait)
+    assert isinstance(found, NotAdmitted)
     assert "room for 3 of 4" in found.message
 
 
@@ -339,10 +362,10 @@ def test_room_that_comes_while_it_is_asked_for_is_asked_for_soon() -> None:
         outcomes.append(outcome)
         if room(queues).asking:
             cluster.apply(ev.NodeApplied(node("n1", 2)))
-    assert [type(each) for each in outcomes if each is not None] == [Wait]
+    assert [type(each) for each in outcomes if each is not None] == [NotAdmitted]
     assert queues.last.moved
 
-    queues.pending.release_roomless()
+    queues.pending.sweep()
     assert queues.admitted() == ["w"]
     assert not queues.last.moved
 
@@ -360,7 +383,7 @@ def test_a_judgement_ends_though_the_state_changes_in_each_pause() -> None:
     assert [type(each) for each in outcomes if each is not None] == [Admit]
 
 
-def test_who_has_quota_keeps_its_room_though_its_node_is_filled_by_another() -> None:
+def test_a_workload_with_quota_keeps_its_room_though_its_node_is_filled_by_another() -> None:
     queues, cluster = scene(1, 1)
     admitted(queues, "a", 1)
     found = looked_at(queues)

@@ -41,7 +41,7 @@ def scene() -> Scene:
 @pytest.mark.parametrize(
     ("lags", "longest"), [((), 0.0), ((0.1, 3.0, 0.2), 3.0), ((3.0, 0.1), 3.0), ((0.1, 3.0), 3.0)]
 )
-def test_the_longest_of_the_last_minute(
+def test_the_longest_lag_of_the_last_minute_is_kept(
     lags: Sequence[float], longest: float, scene: Scene
 ) -> None:
     scene.note(*lags)

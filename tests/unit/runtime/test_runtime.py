@@ -130,7 +130,7 @@ async def test_a_key_that_is_asked_for_often_comes_once_at_the_earliest_time() -
 
 
 def test_a_key_may_be_due_in_no_time_at_all() -> None:
-    """On the loop of production, whose handles tell no time where a pause rounds to nothing."""
+    """On the loop of production, whose handles have no time where a pause rounds to nothing."""
 
     async def asked_for_twice() -> str:
         queue = WorkQueue[str]()
@@ -143,7 +143,7 @@ def test_a_key_may_be_due_in_no_time_at_all() -> None:
 
 
 @pytest.mark.looptime
-async def test_whoever_waits_is_woken() -> None:
+async def test_every_waiter_is_woken() -> None:
     queue = WorkQueue[str]()
     async with asyncio.TaskGroup() as tasks:
         waits = tasks.create_task(queue.get())

@@ -31,7 +31,7 @@ async def test_others_have_their_turn_when_a_slice_is_over() -> None:
     assert await in_slices(steps, Pacer(clock, 0.01)) == "done"
     beside.cancel()
 
-    # Nobody has had its turn before the first slice begins.
+    # Nothing has had its turn before the first slice begins.
     assert rests == [True, *[False, False, True] * 3]
     assert turns >= 4
 
@@ -47,7 +47,7 @@ async def test_what_a_step_raises_is_raised() -> None:
 
 async def test_work_without_steps() -> None:
     def empty() -> Steps[int]:
+        yield from ()
         return 3
-        yield
 
     assert await in_slices(empty(), Pacer(ManualClock())) == at_once(empty()) == 3

@@ -7,20 +7,26 @@ from typing import Any
 
 import msgspec
 
-from extender.gang.options import Options
+from extender.gang.options import GangOptions
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError
 from extender.kube.pods import PodRef
+from extender.kube.recorder import Event
+from extender.permit.announcing import Announcer
+from extender.permit.filter import PodFilter
+from extender.permit.plans import Plans
+from extender.permit.together import BindTogether
+from extender.permit.verdicts import Verdicts
+from extender.permit.waiting_pods import WaitingPods
+from extender.permit.writing import BindingWriter
 from extender.runtime.backoff import Backoff
 from extender.runtime.retry import Retry
 from extender.server.binding import Binding
 from extender.server.filtering import Filtering
-from extender.server.group_memory import GroupMemory
-from extender.server.waiting_pods import WaitingPods
-from extender.state.cluster import Cluster
-from extender.state.pods import PodInfo
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
-from tests.makers import NAMESPACE, LoopClock, ManualClock, never, pod_json, tell
+from tests.makers import NAMESPACE, LoopClock, ManualClock, never, observe, pod_json
 
 Call = tuple[str, str]
 """A pod's name and its node."""
@@ -50,42 +56,64 @@ class Scene:
         self,
         cluster: Cluster,
         *facts: Any,
-        options: Options | None = None,
+        options: GangOptions | None = None,
         patient: bool = False,
         max_held: int = 20_000,
+        together: bool = False,
     ) -> None:
-        """Take facts; where it is `patient`, pauses between attempts take the loop's time."""
-        tell(cluster, *facts)
+        """Take facts; where it is `patient`, pauses between attempts take the loop's time.
+
+        Equal members are bound `together`.
+        """
+        observe(cluster, *facts)
         self.loop = asyncio.get_running_loop()
         self.cluster = cluster
-        self.snapshot = cluster.snapshot()
-        self.options = options or Options()
+        self.view = cluster.view()
+        self.options = options or GangOptions()
         self.metrics = Metrics()
         self.clock = ManualClock()
         self.binder = ScriptedBinder()
         self.pauses: list[float] = []
         self.woken: list[tuple[str, float]] = []
-        memory = self.memory = GroupMemory(cluster, options=self.options, clock=LoopClock())
-        self.waiting = WaitingPods(cluster, memory, metrics=self.metrics, max_held=max_held)
+        verdicts = Verdicts(cluster, options=self.options, clock=LoopClock())
+        self.verdicts = verdicts
+        self.plans = Plans(cluster, verdicts)
+        self.waiting = WaitingPods(cluster, verdicts, metrics=self.metrics, max_held=max_held)
         retry = Retry(lambda: Backoff(1.0, 8.0, jitter=lambda: 1.0), self._pause, self.clock)
         if patient:
             retry = replace(retry, sleep=asyncio.sleep, clock=LoopClock())
-        self.binding = Binding(
-            cluster,
-            self.waiting,
-            self.binder,
-            metrics=self.metrics,
-            retry=retry,
-            longest_wait=self.options.max_schedule_timeout,
+        self.writer = BindingWriter(
+            cluster, self.waiting, self.binder, metrics=self.metrics, retry=retry
         )
-        self.filtering = Filtering(
+        self.pod_filter = PodFilter(
             cluster,
-            Decoder(),
-            memory,
+            self.plans,
             metrics=self.metrics,
-            wake_after=lambda group, seconds: self.woken.append((group, seconds)),
+            wake_after=self._wake_after,
             no_node=self.waiting.found_no_node,
         )
+        self.sight = self.pod_filter.sight
+        self.events: list[Event] = []
+        self.announcer = Announcer(self.events.append, clock=LoopClock(), in_hand=verdicts.in_hand)
+        self.together: BindTogether | None = None
+        if together:
+            self.together = BindTogether(
+                *(cluster, self.waiting, self.writer),
+                plans=self.plans,
+                announcer=self.announcer,
+            )
+            self.pod_filter.on_look(self.together.filtered)
+            self.work = self.loop.create_task(self.together.run())
+        self.binding = Binding(
+            *(cluster, self.waiting, self.writer),
+            sight=self.sight,
+            longest_wait=self.options.max_schedule_timeout,
+            bind_together=self.together,
+        )
+        self.filtering = Filtering(self.view, Decoder(), self.pod_filter)
+
+    def _wake_after(self, key: str, seconds: float) -> None:
+        self.woken.append((key, seconds))
 
     async def _pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -125,5 +153,5 @@ class Scene:
         self.cluster.validate()
         assert self.waiting.held == 0
         assert self.waiting._holds == {}
-        for group in self.snapshot.groups:
-            assert self.snapshot.tally(group).waiting == set()
+        for group in self.view.groups:
+            assert self.view.tally(group).waiting == set()

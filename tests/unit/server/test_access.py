@@ -1,4 +1,4 @@
-"""Who may read what the reconciler serves."""
+"""Which clients may read what the reconciler serves."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,18 +8,18 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from extender.explain.view import View
+from extender.explain.facts import Facts
 from extender.kube.errors import UnavailableError
 from extender.kube.reviews import Access, User
 from extender.runtime.pacer import Pacer
 from extender.server.access import REMEMBERED_SECONDS, Guard
 from extender.server.health import Probes, add_health
-from extender.server.status import add_statuses
+from extender.server.status import StatusError, add_statuses
 from extender.server.turnstile import Turnstile
 from extender.server.visibility import Visibility, add_visibility
 from tests.makers import ManualClock
 from tests.queue_makers import Admissions, cluster_queue, local_queue, workload
-from tests.unit.explain.scene import holding, view
+from tests.unit.explain.scene import facts, holding
 
 GROUP = "visibility.kueue.x-k8s.io"
 CLUSTER_QUEUE = Access(GROUP, "clusterqueues/pendingworkloads", "cq")
@@ -64,7 +64,7 @@ class Server:
 
 
 class Scene:
-    def __init__(self, *allowed: Access, seen: Callable[[], View | None] | None = None) -> None:
+    def __init__(self, *allowed: Access, seen: Callable[[], Facts | None] | None = None) -> None:
         queues = Admissions(cluster_queue(cpu=2), local_queue())
         theirs = holding("theirs", 2)
         queues.put(theirs, workload("waits", 1))
@@ -73,7 +73,7 @@ class Scene:
         app = FastAPI()
         add_health(app, numbers, Probes(lambda: {"cache": None}), guard=guard)
         add_statuses(app)
-        shown = seen or (lambda: view(queues))
+        shown = seen or (lambda: facts(queues))
         add_visibility(app, Visibility(shown, lambda: None, Pacer(self.clock), guard))
         transport = httpx.ASGITransport(app, raise_app_exceptions=True)
         self.client = httpx.AsyncClient(transport=transport, base_url="https://any")
@@ -84,9 +84,9 @@ class Scene:
 
 
 def is_status(answer: httpx.Response, code: int, reason: str) -> None:
-    told = answer.json()
+    reported = answer.json()
     assert answer.status_code == code
-    assert (told["kind"], told["code"], told["reason"]) == ("Status", code, reason)
+    assert (reported["kind"], reported["code"], reported["reason"]) == ("Status", code, reason)
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -122,15 +122,15 @@ async def test_the_paths_of_the_api_ask_for_the_same(path: str, access: Access) 
 
 
 async def test_a_text_says_what_is_missing() -> None:
-    told = (await Scene().get("/localqueues/ns/cq/pendingworkloads")).json()["message"]
-    assert told == (
+    reported = (await Scene().get("/localqueues/ns/cq/pendingworkloads")).json()["message"]
+    assert reported == (
         'localqueues.visibility.kueue.x-k8s.io "cq" is forbidden: User "ann" cannot get resource '
         '"localqueues/pendingworkloads" in API group "visibility.kueue.x-k8s.io" in the namespace '
         '"ns"'
     )
 
 
-async def test_whether_there_is_such_a_queue_is_for_those_who_may_know() -> None:
+async def test_whether_a_queue_exists_is_for_users_that_may_read_it() -> None:
     scene = Scene(Access(GROUP, "clusterqueues/pendingworkloads", "no"))
     is_status(await scene.get("/clusterqueues/no/pendingworkloads"), 404, "NotFound")
     is_status(await Scene().get("/clusterqueues/no/pendingworkloads"), 403, "Forbidden")
@@ -144,7 +144,7 @@ async def test_a_replica_that_does_not_lead_asks_too() -> None:
     is_status(await Scene(seen=lambda: None).get(path), 403, "Forbidden")
 
 
-async def test_health_is_for_everybody() -> None:
+async def test_health_is_open_to_all() -> None:
     scene = Scene()
     assert [(await scene.get(path, None)).status_code for path in ("/livez", "/readyz")] == [
         200
@@ -177,14 +177,14 @@ async def test_without_an_answer_of_the_api_server_nothing_is_shown(token: str) 
 @pytest.mark.parametrize(
     "path", ["/localqueues/ns/cq/pendingworkloads", "/workloads/ns/waits/explanation"]
 )
-async def test_a_tenant_is_not_told_who_else_has_quota(path: str) -> None:
-    def told(answer: httpx.Response) -> tuple[list[Any], int]:
+async def test_a_tenant_does_not_see_the_workloads_of_others(path: str) -> None:
+    def reported(answer: httpx.Response) -> tuple[list[Any], int]:
         body = answer.json()
         [lack] = (body["items"][0] if "items" in body else body)["waitingFor"]
         return [each["name"] for each in lack["holders"]], lack["moreHolders"]
 
     mine = Scene(PATHS[path])
-    assert told(await mine.get(path)) == (["theirs"], 0)  # it is of the same namespace
+    assert reported(await mine.get(path)) == (["theirs"], 0)  # it is of the same namespace
 
     def elsewhere(scene: Scene) -> None:
         held = holding("theirs", 2)
@@ -196,14 +196,14 @@ async def test_a_tenant_is_not_told_who_else_has_quota(path: str) -> None:
     tenant, admin = Scene(PATHS[path]), Scene(PATHS[path], CLUSTER_QUEUE)
     for each in (tenant, admin):
         elsewhere(each)
-    assert told(await tenant.get(path)) == ([], 1)
-    assert told(await admin.get(path)) == (["away"], 0)
+    assert reported(await tenant.get(path)) == ([], 1)
+    assert reported(await admin.get(path)) == (["away"], 0)
 
 
 # -- how many at once
 
 
-async def test_those_who_are_too_many_come_later() -> None:
+async def test_clients_beyond_the_limit_come_later() -> None:
     free = asyncio.Event()
 
     async def stay(turnstile: Turnstile, name: str) -> None:
@@ -214,7 +214,7 @@ async def test_those_who_are_too_many_come_later() -> None:
     here = [asyncio.create_task(stay(turnstile, name)) for name in ("a", "a", "b")]
     await asyncio.sleep(0)
     for name in ("a", "c"):
-        with pytest.raises(Exception, match="too many requests") as caught:
+        with pytest.raises(StatusError, match="too many requests") as caught:
             await stay(turnstile, name)
         assert caught.value.headers == {"Retry-After": "1"}
     free.set()

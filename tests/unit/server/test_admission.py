@@ -1,8 +1,8 @@
-"""A pod of a Job that waits in a queue is refused, whoever started the Job."""
+"""A pod of a Job that waits in a queue is refused, whatever started the Job."""
 
-from extender.state import events as ev
-from extender.state.cluster import Cluster
-from extender.state.jobs import JobInfo
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import JobInfo
+from extender.state.cluster.store import Cluster
 from tests.makers import NAMESPACE, node, pod
 from tests.unit.server.scene import Scene
 
@@ -14,12 +14,13 @@ REFUSAL = f"job {KEY} has a queue and is not admitted"
 async def _refusal(scene: Scene, name: str = "p") -> str:
     answer = scene.filter(name, ["n"])
     assert answer["Error"] == ""
-    return (answer["FailedAndUnresolvableNodes"] or {}).get("n", "")
+    refused: dict[str, str] = answer["FailedAndUnresolvableNodes"] or {}
+    return refused.get("n", "")
 
 
 async def test_pods_of_a_job_that_is_not_admitted_are_refused(cluster: Cluster) -> None:
     scene = Scene(cluster, node("n"), pod("p", owners=(KEY,), controller="j"))
-    cluster.apply(ev.JobApplied(QUEUED))
+    cluster.apply(ev.BatchJobApplied(QUEUED))
 
     assert await _refusal(scene) == REFUSAL
 
@@ -30,7 +31,7 @@ async def test_pods_of_an_admitted_job_and_of_others_are_let_through(cluster: Cl
         pod("o", owners=(KEY,), controller="of-another-kind"),
     )
     scene = Scene(cluster, node("n"), admitted, other)
-    cluster.apply(ev.JobApplied(QUEUED))
+    cluster.apply(ev.BatchJobApplied(QUEUED))
 
     assert await _refusal(scene, "a") == ""
     assert await _refusal(scene, "o") == ""
@@ -40,17 +41,17 @@ async def test_a_job_that_leaves_its_queue_frees_its_pods_and_has_them_woken(
     cluster: Cluster,
 ) -> None:
     scene = Scene(cluster, node("n"), pod("p", owners=(KEY,), controller="j"))
-    cluster.apply(ev.JobApplied(QUEUED))
+    cluster.apply(ev.BatchJobApplied(QUEUED))
     assert await _refusal(scene)
-    assert not cluster.apply(ev.JobApplied(JobInfo("j", begun=3, held_by_queue=KEY))).room
+    assert not cluster.apply(ev.BatchJobApplied(JobInfo("j", begun=3, held_by_queue=KEY))).room
 
-    assert cluster.apply(ev.JobApplied(JobInfo("j"))).room
+    assert cluster.apply(ev.BatchJobApplied(JobInfo("j"))).room
     assert await _refusal(scene) == ""
 
 
-async def test_a_job_that_is_gone_holds_nobody_back(cluster: Cluster) -> None:
+async def test_a_job_that_is_gone_holds_no_pod_back(cluster: Cluster) -> None:
     scene = Scene(cluster, node("n"), pod("p", owners=(KEY,), controller="j"))
-    cluster.apply(ev.JobApplied(QUEUED))
+    cluster.apply(ev.BatchJobApplied(QUEUED))
 
-    assert cluster.apply(ev.JobsListed(())).room
+    assert cluster.apply(ev.BatchJobsListed(())).room
     assert await _refusal(scene) == ""

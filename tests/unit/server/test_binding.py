@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from extender.gang.options import Options
+from extender.api.reasons import Reason
+from extender.gang.options import GangOptions
+from extender.gang.verdicts import Refuse
 from extender.kube.errors import (
     ApiError,
     ConflictError,
@@ -16,11 +18,12 @@ from extender.kube.errors import (
     UnavailableError,
 )
 from extender.kube.pods import PodRef
-from extender.server.binding import HUNG_UP_SECONDS, MARGIN_SECONDS, PATIENCE_SECONDS
-from extender.state import events as ev
-from extender.state.cluster import Cluster
-from extender.state.pods import PodInfo
-from tests.makers import key, nodes, pod, pod_group, pods, tell
+from extender.permit.writing import HUNG_UP, HUNG_UP_SECONDS, PATIENCE_SECONDS
+from extender.server.binding import MARGIN_SECONDS
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.store import Cluster
+from tests.makers import key, nodes, observe, pod, pod_group, pods, until
 from tests.unit.server.scene import Scene
 
 pytestmark = pytest.mark.looptime
@@ -36,7 +39,7 @@ async def test_a_plain_pod_is_bound_at_once(cluster: Cluster) -> None:
 
     assert await scene.bind(PLAIN, "n0") == ""
     assert scene.binder.calls == [("plain", "n0")]
-    assert scene.snapshot.used("n0") == PLAIN.shape.requests
+    assert scene.view.used("n0") == PLAIN.shape.requests
 
 
 async def test_a_pod_that_is_not_known_is_not_bound(cluster: Cluster) -> None:
@@ -105,7 +108,7 @@ async def test_passing_trouble_is_waited_out(cluster: Cluster) -> None:
     assert await scene.bind(PLAIN, "n0") == ""
     assert scene.binder.calls == [("plain", "n0")] * 3
     assert scene.pauses == [1.0, 2.0]
-    assert scene.snapshot.tally(GANG).binding == set()
+    assert scene.view.tally(GANG).binding == set()
 
 
 async def test_trouble_that_stays_gives_the_room_back(cluster: Cluster) -> None:
@@ -114,7 +117,7 @@ async def test_trouble_that_stays_gives_the_room_back(cluster: Cluster) -> None:
 
     assert await scene.bind(PLAIN, "n0") == "down"
     assert PATIENCE_SECONDS - 8 <= sum(scene.pauses) < PATIENCE_SECONDS
-    assert scene.snapshot.used("n0") == {}
+    assert scene.view.used("n0") == {}
 
 
 async def test_trouble_that_stays_keeps_the_room_of_a_member_for_its_next_try(
@@ -126,7 +129,7 @@ async def test_trouble_that_stays_keeps_the_room_of_a_member_for_its_next_try(
         a, b = (tasks.create_task(scene.bind(each, "n0")) for each in (A, B))
 
     assert (a.result(), b.result()) == ("down", "")
-    assert scene.snapshot.planned_node(A.uid) == "n0"
+    assert scene.view.planned_node(A.uid) == "n0"
 
 
 @pytest.mark.parametrize(
@@ -147,9 +150,9 @@ async def test_a_refused_binding_keeps_the_room_of_a_member_for_its_next_try(
 
     assert (a.result(), b.result()) == (str(error), "")
     assert sorted(scene.binder.calls) == [("gang-0", "n0"), ("gang-1", "n0")]
-    assert scene.snapshot.planned_node(A.uid) == "n0"
+    assert scene.view.planned_node(A.uid) == "n0"
     assert await scene.bind(A, "n0") == ""
-    assert scene.snapshot.tally(GANG).binding == {A.uid, B.uid}
+    assert scene.view.tally(GANG).binding == {A.uid, B.uid}
     scene.idle()
 
 
@@ -159,12 +162,12 @@ async def test_a_released_member_is_bound_though_the_others_are_done(cluster: Cl
     async with asyncio.TaskGroup() as tasks:
         for each in (A, B):
             tasks.create_task(scene.bind(each, "n0"))
-    tell(cluster, replace(B, node="n0"))
+    observe(cluster, replace(B, node="n0"))
     cluster.apply(ev.PodDeleted(B.uid))
-    assert scene.snapshot.planned_node(A.uid) == "n0"
+    assert scene.view.planned_node(A.uid) == "n0"
 
     assert await scene.bind(A, "n0") == ""
-    assert scene.snapshot.tally(GANG).binding == {A.uid}
+    assert scene.view.tally(GANG).binding == {A.uid}
 
 
 async def test_a_member_whose_kept_room_is_lost_starts_with_its_gang_again(
@@ -177,7 +180,7 @@ async def test_a_member_whose_kept_room_is_lost_starts_with_its_gang_again(
             tasks.create_task(scene.bind(each, "n0"))
     cluster.apply(ev.PodDeleted(B.uid))
     cluster.apply(ev.Unreserved((A.uid,)))
-    tell(cluster, pod("gang-2", group="gang"))
+    observe(cluster, pod("gang-2", group="gang"))
     cluster.apply(ev.Planned({A.uid: "n0"}))
 
     want = "gang ns/gang: 1 of 2 pods got a node before the time-out"
@@ -191,10 +194,10 @@ async def test_room_is_kept_for_the_time_out_if_the_member_does_not_come_again(
     scene.binder.script["gang-0"] = [InvalidError("refused", status=422)]
     await scene.bind(A, "n1")
     await asyncio.sleep(59)
-    assert scene.snapshot.planned_node(A.uid) == "n1"
+    assert scene.view.planned_node(A.uid) == "n1"
     await asyncio.sleep(2)
 
-    assert not scene.snapshot.reserved_nodes
+    assert not scene.view.planned
 
 
 async def test_a_binding_that_fails_for_ever_does_not_keep_its_room_for_ever(
@@ -205,7 +208,7 @@ async def test_a_binding_that_fails_for_ever_does_not_keep_its_room_for_ever(
     kept = []
     for _ in range(9):
         await scene.bind(A, "n1")
-        kept.append(scene.snapshot.planned_node(A.uid))
+        kept.append(scene.view.planned_node(A.uid))
         await asyncio.sleep(10)
 
     assert kept == ["n1"] * 6 + [None] * 3
@@ -217,9 +220,9 @@ async def test_a_member_that_was_bound_in_the_end_is_no_longer_remembered(
     scene = Scene(cluster, FACTS, replace(B, node="n0"))
     scene.binder.script["gang-0"] = [InvalidError("refused", status=422)]
     await scene.bind(A, "n1")
-    tell(cluster, replace(A, node="n1"))
+    observe(cluster, replace(A, node="n1"))
     other = pod("other", group="gang")
-    tell(cluster, other)
+    observe(cluster, other)
     scene.binder.script["other"] = [InvalidError("refused", status=422)]
     await scene.bind(other, "n1")
 
@@ -227,7 +230,7 @@ async def test_a_member_that_was_bound_in_the_end_is_no_longer_remembered(
 
 
 async def test_a_binding_is_not_written_later_than_kube_scheduler_waits(cluster: Cluster) -> None:
-    scene = Scene(cluster, FACTS, options=Options(schedule_timeout=900))
+    scene = Scene(cluster, FACTS, options=GangOptions(schedule_timeout=900))
     scene.binder.script["gang-0"] = [UnavailableError("down", status=503)] * 99
     async with asyncio.TaskGroup() as tasks:
         first = tasks.create_task(scene.bind(A, "n0"))
@@ -253,9 +256,9 @@ async def test_what_will_not_pass_is_not_tried_again(
 
     assert (a.result(), b.result()) == (str(error), "")
     assert sorted(scene.binder.calls) == [("gang-0", "n0"), ("gang-1", "n0")]
-    assert scene.snapshot.tally(GANG).binding == {B.uid}
-    assert scene.snapshot.used("n0") == B.shape.requests
-    assert scene.snapshot.planned_node(A.uid) == kept_on
+    assert scene.view.tally(GANG).binding == {B.uid}
+    assert scene.view.used("n0") == B.shape.requests
+    assert scene.view.planned_node(A.uid) == kept_on
 
 
 async def test_a_failed_write_does_not_take_a_fact_back(cluster: Cluster) -> None:
@@ -263,12 +266,12 @@ async def test_a_failed_write_does_not_take_a_fact_back(cluster: Cluster) -> Non
     scene.binder.script["plain"] = [ConflictError("taken", status=409)]
 
     async def bound_meanwhile(_: PodRef) -> None:
-        tell(cluster, replace(PLAIN, node="n0"))
+        observe(cluster, replace(PLAIN, node="n0"))
 
     scene.binder.before = bound_meanwhile
     await scene.bind(PLAIN, "n0")
 
-    assert scene.snapshot.used("n0") == PLAIN.shape.requests
+    assert scene.view.used("n0") == PLAIN.shape.requests
 
 
 async def test_a_member_deleted_while_it_is_written_leaves_nothing(cluster: Cluster) -> None:
@@ -277,14 +280,14 @@ async def test_a_member_deleted_while_it_is_written_leaves_nothing(cluster: Clus
 
     async def deleted(ref: PodRef) -> None:
         if ref.name == A.name:
-            tell(cluster, ev.PodDeleted(A.uid))
+            observe(cluster, ev.PodDeleted(A.uid))
 
     scene.binder.before = deleted
     async with asyncio.TaskGroup() as tasks:
         a, b = (tasks.create_task(scene.bind(each, "n0")) for each in (A, B))
 
     assert (a.result(), b.result()) == ("no such pod", "")
-    assert scene.snapshot.used("n0") == B.shape.requests
+    assert scene.view.used("n0") == B.shape.requests
     scene.idle()
 
 
@@ -310,7 +313,7 @@ async def test_a_request_cancelled_in_the_moment_of_its_release_leaks_no_room(
         await first
     await second
 
-    assert scene.snapshot.used("n0") == {}
+    assert scene.view.used("n0") == {}
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"x"', b'{"PodName": 1}', b"{}"])
@@ -361,19 +364,19 @@ async def hangs(ref: PodRef) -> None:
 
 
 @pytest.mark.parametrize("trouble", [fails, hangs])
-@pytest.mark.parametrize("who", [A, PLAIN], ids=["member", "plain"])
+@pytest.mark.parametrize("tried", [A, PLAIN], ids=["member", "plain"])
 async def test_a_binding_is_not_tried_for_longer_than_seconds_after_its_caller_hung_up(
-    cluster: Cluster, who: PodInfo, trouble: Callable[[PodRef], Awaitable[None]]
+    cluster: Cluster, tried: PodInfo, trouble: Callable[[PodRef], Awaitable[None]]
 ) -> None:
     """A kube-scheduler that lost its lease has hung up; the next one may use the node already."""
     scene = Scene(cluster, FACTS, patient=True)
 
-    error, took = await hang_up_while_the_api_server(scene, who, trouble)
+    error, took = await hang_up_while_the_api_server(scene, tried, trouble)
 
     assert took <= HUNG_UP_SECONDS
     assert "hung up" in error
     # The room of a member is kept for the scheduler that brings it again, as after any failure.
-    assert scene.snapshot.planned_node(who.uid) == ("n0" if who is A else None)
+    assert scene.view.planned_node(tried.uid) == ("n0" if tried is A else None)
     calls = len(scene.binder.calls)
     await asyncio.sleep(PATIENCE_SECONDS)
     assert len(scene.binder.calls) == calls
@@ -393,7 +396,7 @@ async def test_a_binding_that_succeeds_right_after_its_caller_hung_up_counts(
     error, _ = await hang_up_while_the_api_server(scene, A, slow)
 
     assert error == ""
-    assert scene.snapshot.tally(GANG).binding == {A.uid, B.uid}
+    assert scene.view.tally(GANG).binding == {A.uid, B.uid}
 
 
 async def test_binds_in_hand_are_counted_until_they_are_answered(cluster: Cluster) -> None:
@@ -425,3 +428,143 @@ async def test_a_gang_that_is_being_bound_is_completed_when_the_process_is_to_st
         scene.waiting.refuse_all()
 
     assert [task.result() for task in both] == ["", ""]
+
+
+@dataclass
+class Writing:
+    """A scene in which a Binding of a pod to n0 goes on until it is `done`."""
+
+    scene: Scene
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    hung_up: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def hold_up(self, _: PodRef) -> None:
+        await self.done.wait()
+
+    async def until_hung_up(self) -> None:
+        await self.hung_up.wait()
+
+    async def begin(self, tasks: asyncio.TaskGroup, subject: PodInfo) -> "asyncio.Task[str]":
+        self.scene.binder.before = self.hold_up
+        first = tasks.create_task(self.scene.bind(subject, "n0", self.until_hung_up))
+        await until(lambda: self.scene.binder.calls)
+        return first
+
+
+ALONE = pod("alone", group="small")
+SMALL = [*nodes(8, 8), PLAIN, ALONE, pod_group("small", 1)]
+
+
+@pytest.mark.parametrize("subject", [PLAIN, ALONE], ids=lambda subject: subject.name)
+@pytest.mark.parametrize("error", [None, ForbiddenError("not allowed", status=403)])
+async def test_a_bind_of_a_pod_that_is_being_bound_has_the_answer_of_that_write(
+    cluster: Cluster, subject: PodInfo, error: ApiError | None
+) -> None:
+    writing = Writing(Scene(cluster, SMALL))
+    scene = writing.scene
+    scene.binder.script[subject.name] = [error] if error else []
+    async with asyncio.TaskGroup() as tasks:
+        first = await writing.begin(tasks, subject)
+        second = tasks.create_task(scene.bind(subject, "n0"))
+        await asyncio.sleep(1)
+        assert not second.done()
+        writing.done.set()
+
+    assert (first.result(), second.result()) == (str(error or ""),) * 2
+    assert scene.binder.calls == [(subject.name, "n0")]
+    scene.idle()
+
+
+@pytest.mark.parametrize("subject", [PLAIN, ALONE], ids=lambda subject: subject.name)
+async def test_a_pod_that_is_being_bound_is_bound_to_no_other_node(
+    cluster: Cluster, subject: PodInfo
+) -> None:
+    writing = Writing(Scene(cluster, SMALL))
+    scene = writing.scene
+    async with asyncio.TaskGroup() as tasks:
+        first = await writing.begin(tasks, subject)
+        other = await scene.bind(subject, "n1")
+        writing.done.set()
+
+    assert other == f"pod ns/{subject.name} is bound to another node already"
+    assert first.result() == ""
+    assert scene.view.bound_node(subject) == "n0"
+
+
+@pytest.mark.parametrize("subject", [PLAIN, ALONE], ids=lambda subject: subject.name)
+async def test_a_binding_that_the_watch_has_not_shown_yet_is_not_written_again(
+    cluster: Cluster, subject: PodInfo
+) -> None:
+    scene = Scene(cluster, SMALL)
+
+    assert [await scene.bind(subject, "n0") for _ in range(2)] == ["", ""]
+    assert scene.binder.calls == [(subject.name, "n0")]
+
+
+@pytest.mark.parametrize("subject", [PLAIN, ALONE], ids=lambda subject: subject.name)
+async def test_a_bind_goes_on_where_the_one_that_it_waited_for_was_given_up(
+    cluster: Cluster, subject: PodInfo
+) -> None:
+    writing = Writing(Scene(cluster, SMALL))
+    scene = writing.scene
+    async with asyncio.TaskGroup() as tasks:
+        first = await writing.begin(tasks, subject)
+        writing.hung_up.set()
+        second = tasks.create_task(scene.bind(subject, "n0"))
+        await asyncio.wait([first])
+        await until(lambda: len(scene.binder.calls) == 2)
+        writing.done.set()
+
+    assert (first.result(), second.result()) == (HUNG_UP, "")
+    scene.idle()
+
+
+async def test_a_held_bind_is_waited_for_though_a_later_one_was_refused(cluster: Cluster) -> None:
+    scene = Scene(cluster, FACTS)
+    scene.binder.script[A.name] = [ForbiddenError("not allowed", status=403)]
+    writing = Writing(scene)
+    scene.binder.before = writing.hold_up
+    async with asyncio.TaskGroup() as tasks:
+        held = tasks.create_task(scene.bind(A, "n0"))
+        await asyncio.sleep(1)
+        scene.verdicts.failed(GANG, Refuse(Reason.NOT_ENOUGH_RESOURCES, "no room", deny=True))
+        assert await scene.bind(A, "n0") == "no room"
+        observe(cluster, pod_group(min_member=1))
+        await until(lambda: scene.binder.calls)
+        later = tasks.create_task(scene.bind(A, "n0"))
+        await asyncio.sleep(1)
+        writing.done.set()
+
+    assert (held.result(), later.result()) == ("not allowed",) * 2
+
+
+async def test_a_bind_that_is_cancelled_leaves_the_write_that_it_waited_for_alone(
+    cluster: Cluster,
+) -> None:
+    writing = Writing(Scene(cluster, SMALL))
+    scene = writing.scene
+    async with asyncio.TaskGroup() as tasks:
+        first = await writing.begin(tasks, PLAIN)
+        second = tasks.create_task(scene.bind(PLAIN, "n0"))
+        await asyncio.sleep(1)
+        second.cancel()
+        await asyncio.wait([second])
+        assert scene.view.bound_node(PLAIN) == "n0"
+        writing.done.set()
+
+    assert first.result() == ""
+    assert scene.binding.in_hand == 0
+
+
+async def test_a_pod_that_the_watch_shows_bound_is_answered_before_its_write_is(
+    cluster: Cluster,
+) -> None:
+    writing = Writing(Scene(cluster, SMALL))
+    scene = writing.scene
+    async with asyncio.TaskGroup() as tasks:
+        first = await writing.begin(tasks, PLAIN)
+        observe(cluster, replace(PLAIN, node="n0"))
+        assert await scene.bind(PLAIN, "n0") == ""
+        writing.done.set()
+
+    assert first.result() == ""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 from prometheus_client import CollectorRegistry, Counter, Gauge
+from typing_extensions import override
 
 from extender.server.connections import Connections, Limits
 from extender.server.handshakes import TlsListener, listening
@@ -32,9 +33,11 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 class Echo(asyncio.Protocol):
     """Sends back what it gets."""
 
+    @override
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
 
+    @override
     def data_received(self, data: bytes) -> None:
         self.transport.write(data)
 
@@ -87,11 +90,13 @@ class Served:
         return answer
 
     def cut(self, reason: str) -> float:
-        return self.closed.labels(reason)._value.get()
+        value: float = self.closed.labels(reason)._value.get()
+        return value
 
     @property
     def shaking(self) -> float:
-        return self.unfinished._value.get()
+        value: float = self.unfinished._value.get()
+        return value
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -7,7 +7,7 @@ from extender.config import Health
 from extender.runtime.clock import SystemClock
 from extender.runtime.loop_lag import LoopLag
 from extender.server.health import Probes, health_app
-from extender.telemetry.metrics import new_registry
+from extender.telemetry.metrics import ProcessMetrics
 from extender.wiring.loop import Loop
 
 
@@ -17,7 +17,7 @@ async def numbers() -> bytes:
 
 def loop_of(limit: float = 30.0) -> tuple[Loop, LoopLag]:
     """Return what looks after a loop, and its lag."""
-    loop = Loop(SystemClock(), new_registry(), Health(max_loop_lag_seconds=limit))
+    loop = Loop(SystemClock(), ProcessMetrics().registry, Health(max_loop_lag_seconds=limit))
     return loop, loop.lag
 
 
@@ -60,7 +60,7 @@ async def test_the_limit_is_a_setting(limit: float, status: int) -> None:
 
 
 def test_the_lag_is_in_the_metrics() -> None:
-    registry = new_registry()
+    registry = ProcessMetrics().registry
     loop = Loop(SystemClock(), registry, Health())
     late(loop.lag, 0.2, 0.02)
     name = "gang_extender_event_loop"

@@ -7,17 +7,17 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from extender.explain.view import View
-from extender.queueing.options import Options
-from extender.room.packing import Packing
+from extender.explain.facts import Facts
+from extender.fit.packer import Packer
+from extender.queueing.options import AdmissionOptions
 from extender.runtime.pacer import Pacer
 from extender.server.status import add_statuses
 from extender.server.visibility import Visibility, add_visibility
-from extender.state import events as ev
-from extender.state.nodes import NodeInfo
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import NodeInfo
 from tests.makers import ManualClock, cluster_of, node, pod
 from tests.queue_makers import Admissions, cluster_queue, local_queue, workload
-from tests.unit.explain.scene import view
+from tests.unit.explain.scene import facts
 
 PATHS = (
     "/clusterqueues/cq/pendingworkloads",
@@ -28,7 +28,7 @@ PREFIX = "/apis/visibility.kueue.x-k8s.io/v1beta2"
 
 
 def serve(
-    seen: Callable[[], View | None], leader: str | None = None, pacer: Pacer | None = None
+    seen: Callable[[], Facts | None], leader: str | None = None, pacer: Pacer | None = None
 ) -> httpx.AsyncClient:
     app = FastAPI()
     add_statuses(app)
@@ -40,18 +40,22 @@ def serve(
 def leads() -> httpx.AsyncClient:
     queues = Admissions(cluster_queue(cpu=0), local_queue())
     queues.put(workload("waits", 1))
-    return serve(lambda: view(queues))
+    return serve(lambda: facts(queues))
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("leader", ["host_1", None])
-async def test_another_replica_says_who_leads(path: str, leader: str | None) -> None:
+async def test_another_replica_names_the_leader(path: str, leader: str | None) -> None:
     answer = await serve(lambda: None, leader).get(path)
 
     assert answer.status_code == 503
-    told = answer.json()
-    assert (told["kind"], told["reason"], told["code"]) == ("Status", "ServiceUnavailable", 503)
-    assert (leader or "nobody") in told["message"]
+    reported = answer.json()
+    assert (reported["kind"], reported["reason"], reported["code"]) == (
+        "Status",
+        "ServiceUnavailable",
+        503,
+    )
+    assert f"the leader is {leader or 'unknown'}" in reported["message"]
 
 
 @pytest.mark.parametrize(
@@ -87,14 +91,14 @@ async def test_fields_are_named_as_the_api_names_them(leads: httpx.AsyncClient) 
 @pytest.mark.parametrize(
     "path", [path.replace("cq", "no").replace("waits", "no") for path in PATHS]
 )
-async def test_what_is_not_there(leads: httpx.AsyncClient, path: str) -> None:
+async def test_what_is_not_there_is_not_found(leads: httpx.AsyncClient, path: str) -> None:
     answer = await leads.get(path)
 
     assert (answer.status_code, answer.json()["reason"]) == (404, "NotFound")
 
 
 @pytest.mark.parametrize("query", ["offset=-1", "limit=-1", "limit=many"])
-async def test_numbers_that_are_none(leads: httpx.AsyncClient, query: str) -> None:
+async def test_numbers_that_are_none_are_bad_requests(leads: httpx.AsyncClient, query: str) -> None:
     answer = await leads.get(f"{PATHS[0]}?{query}")
 
     assert (answer.status_code, answer.json()["reason"]) == (400, "BadRequest")
@@ -136,20 +140,20 @@ async def test_an_explanation_looks_at_many_nodes_with_rests(
         cluster_queue(cpu=9000),
         local_queue(),
         workload("waits", 9000),
-        options=Options(require_room=True),
+        options=AdmissionOptions(require_room=True),
         cluster=cluster,
     )
-    looks, look_at = [0], Packing.look_at
+    looks, look_at = [0], Packer.look_at
 
-    def counting(self: Packing, node: NodeInfo) -> None:
+    def counting(self: Packer, node: NodeInfo) -> None:
         looks[-1] += 1
         look_at(self, node)
 
-    monkeypatch.setattr(Packing, "look_at", counting)
-    client = serve(lambda: view(queues, cluster=cluster), pacer=restless(lambda: looks.append(0)))
-    told = (await client.get(PATHS[2])).json()
+    monkeypatch.setattr(Packer, "look_at", counting)
+    client = serve(lambda: facts(queues, cluster=cluster), pacer=restless(lambda: looks.append(0)))
+    reported = (await client.get(PATHS[2])).json()
 
-    assert told["message"].startswith("quota yes; room for 0 of 1"), told["message"]
+    assert reported["message"].startswith("quota yes; room for 0 of 1"), reported["message"]
     assert sum(looks) == 2500
     assert max(looks) <= 500
 
@@ -160,7 +164,7 @@ async def test_what_changes_in_a_rest_is_in_the_explanation() -> None:
         cluster_queue(cpu=9000),
         local_queue(),
         workload("waits", 2),
-        options=Options(require_room=True),
+        options=AdmissionOptions(require_room=True),
         cluster=cluster,
     )
     rests = 0
@@ -172,11 +176,11 @@ async def test_what_changes_in_a_rest_is_in_the_explanation() -> None:
             cluster.apply(ev.NodeApplied(node("n0", 5)))
             cluster.apply(ev.PodApplied(replace(pod("late", 1), node="n0")))
 
-    client = serve(lambda: view(queues, cluster=cluster), pacer=restless(change))
-    told = (await client.get(PATHS[2])).json()
+    client = serve(lambda: facts(queues, cluster=cluster), pacer=restless(change))
+    reported = (await client.get(PATHS[2])).json()
 
     assert rests > 2
-    assert (told["reason"], told["message"]) == (
+    assert (reported["reason"], reported["message"]) == (
         "PendingEvaluation",
         "there is quota for it; 0 workload(s) are before it",
     )
@@ -188,10 +192,10 @@ async def test_a_replica_that_leads_no_more_after_a_rest_says_so() -> None:
         cluster_queue(cpu=9),
         local_queue(),
         workload("waits", 2),
-        options=Options(require_room=True),
+        options=AdmissionOptions(require_room=True),
         cluster=cluster,
     )
-    views = [view(queues, cluster=cluster)]
+    views = [facts(queues, cluster=cluster)]
     client = serve(lambda: views[0] if views else None, pacer=restless(views.clear))
 
     assert (await client.get(PATHS[2])).status_code == 503

@@ -105,7 +105,7 @@ async def test_a_review_that_is_too_large_is_not_read(server: Server, path: str)
 
 
 async def test_reviews_that_are_large_together_wait_for_the_next_try(server: Server) -> None:
-    """Bodies are kept until they are answered: so many at one time, whoever sends them."""
+    """Bodies are kept until they are answered: so many at one time, whichever client sends them."""
     go_on = asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:

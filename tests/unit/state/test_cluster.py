@@ -7,28 +7,28 @@ from typing import Any
 
 import pytest
 
-from extender.api.wellknown import GANG_GATE, GROUP_SIGS, GROUP_X, Reason
-from extender.state import events as ev
-from extender.state.assumed import Assumption, Refusal, Stage
-from extender.state.cluster import Cluster
-from extender.state.events import Change
-from extender.state.group_tally import GroupTally
-from extender.state.jobs import JobInfo
-from extender.state.pods import PodInfo
+from extender.api.reasons import Reason
+from extender.api.wellknown import GANG_GATE, GROUP_SIGS, GROUP_X
+from extender.state.cluster import events as ev
+from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.group_tally import GroupTally
+from extender.state.cluster.records import JobInfo, PodInfo, Refusal
+from extender.state.cluster.reservations import ReservationKind
+from extender.state.cluster.store import Cluster
 from tests.makers import (
-    assumption,
     event_of,
     flat,
     key,
     node,
     nodes,
+    observe,
     planned,
     pod,
     pod_group,
     pods,
     requests,
+    reservation,
     shape,
-    tell,
 )
 
 GANG = key("gang")
@@ -38,17 +38,19 @@ BOUND = replace(A, node="n0")
 DYING = replace(A, terminating=True)
 PLAIN = pod("plain")
 NO_NODE = "0/3 nodes are available"
-TOUCHED = Change(groups=frozenset((GANG,)))
-ROOM = Change(groups=frozenset((GANG,)), room=True)
-UNTOUCHED = Change()
+TOUCHED = ClusterChange(groups=frozenset((GANG,)))
+ROOM = ClusterChange(groups=frozenset((GANG,)), room=True)
+UNTOUCHED = ClusterChange()
 
 
 def all_of(**more: Sequence[PodInfo]) -> GroupTally:
     """Return the tally of the pods named by stage; `others` are in none."""
-    everybody = [member for group in more.values() for member in group]
-    members = [member.uid for member in everybody]
-    priorities = dict(Counter(member.priority for member in everybody))
-    sets = {name: {m.uid for m in group} for name, group in more.items() if name != "others"}
+    all_members = [member for group in more.values() for member in group]
+    members = [member.uid for member in all_members]
+    priorities = dict(Counter(member.priority for member in all_members))
+    sets: dict[str, Any] = {
+        name: {m.uid for m in group} for name, group in more.items() if name != "others"
+    }
     return GroupTally(members=dict.fromkeys(members), priorities=priorities, **sets)
 
 
@@ -57,19 +59,19 @@ RAISED = replace(A, priority=3)
 
 @dataclass(frozen=True)
 class Case:
-    """What was told before, what is told now, what is touched, and the gang's tally after it."""
+    """The event before, the event now, what is touched, and the gang's tally after it."""
 
     before: Sequence[Any]
     now: Any
-    change: Change
+    change: ClusterChange
     tally: GroupTally
 
 
 CASES: dict[str, Case] = {
     # facts about pods
     "a member appears": Case([], A, TOUCHED, all_of(others=[A])),
-    "a gated member appears": Case([], GATED, TOUCHED, all_of(held_back=[A])),
-    "a member appears behind somebody's gate": Case(
+    "a gated member appears": Case([], GATED, TOUCHED, all_of(gated_by_us=[A])),
+    "a member appears behind a foreign gate": Case(
         [], replace(A, gates=("x",)), TOUCHED, all_of(gated=[A])
     ),
     "a bound member appears": Case([], BOUND, TOUCHED, all_of(bound=[A])),
@@ -82,7 +84,7 @@ CASES: dict[str, Case] = {
     "a member finds no node": Case(
         [A],
         replace(A, unschedulable=NO_NODE),
-        Change(unschedulable=frozenset((A.uid,))),
+        ClusterChange(unschedulable=frozenset((A.uid,))),
         all_of(others=[A]),
     ),
     "a member still finds no node": Case(
@@ -94,13 +96,13 @@ CASES: dict[str, Case] = {
     "a member finds no node for another reason": Case(
         [replace(A, unschedulable=NO_NODE)],
         replace(A, unschedulable="0/4 nodes are available"),
-        Change(unschedulable=frozenset((A.uid,))),
+        ClusterChange(unschedulable=frozenset((A.uid,))),
         all_of(others=[A]),
     ),
     "a member that was never seen finds no node": Case(
         [],
         replace(A, unschedulable=NO_NODE),
-        Change(groups=frozenset((GANG,)), unschedulable=frozenset((A.uid,))),
+        ClusterChange(groups=frozenset((GANG,)), unschedulable=frozenset((A.uid,))),
         all_of(others=[A]),
     ),
     "a member goes": Case([A, B], ev.PodDeleted(A.uid), TOUCHED, all_of(others=[B])),
@@ -176,7 +178,7 @@ CASES: dict[str, Case] = {
     "a pod that was dropped is seen again": Case(
         [ev.PodSeen(A), ev.SeenEnded([A.uid])], ev.PodSeen(A), TOUCHED, all_of(others=[A])
     ),
-    "the watch tells of one that was taken for deleted": Case(
+    "the watch shows one that was taken for deleted": Case(
         [ev.PodDeleted(A.uid)], A, TOUCHED, all_of(others=[A])
     ),
     # relists
@@ -208,7 +210,7 @@ CASES: dict[str, Case] = {
         [A, planned(gang_0="n0")], ev.NodeDeleted("n0"), ROOM, all_of(others=[A])
     ),
     "a node without a plan goes": Case(
-        [A], ev.NodeDeleted("n0"), Change(room=True), all_of(others=[A])
+        [A], ev.NodeDeleted("n0"), ClusterChange(room=True), all_of(others=[A])
     ),
     "an unknown node goes": Case([A], ev.NodeDeleted("n9"), UNTOUCHED, all_of(others=[A])),
     "a node where a member waits goes": Case(
@@ -242,7 +244,7 @@ CASES: dict[str, Case] = {
     "a list of PodGroups has another one": Case(
         [A, pod_group()],
         ev.PodGroupsListed(GROUP_X, [pod_group(), pod_group("other")]),
-        Change(groups=frozenset((key("other"),))),
+        ClusterChange(groups=frozenset((key("other"),))),
         all_of(others=[A]),
     ),
     # steps of our own
@@ -250,7 +252,10 @@ CASES: dict[str, Case] = {
         [A, B], planned(gang_0="n0", gang_1="n1"), TOUCHED, all_of(planned=[A, B])
     ),
     "a plan moves": Case(
-        [A, planned(gang_0="n0")], planned(gang_0="n1"), Change(room=True), all_of(planned=[A])
+        [A, planned(gang_0="n0")],
+        planned(gang_0="n1"),
+        ClusterChange(room=True),
+        all_of(planned=[A]),
     ),
     "a plan grows": Case(
         [A, B, planned(gang_0="n0")],
@@ -281,7 +286,7 @@ CASES: dict[str, Case] = {
     "a pod of no gang gives its room back": Case(
         [PLAIN, ev.PodBinding(PLAIN, "n0")],
         ev.Unreserved([PLAIN.uid]),
-        Change(room=True),
+        ClusterChange(room=True),
         GroupTally(),
     ),
     "a member without room gives nothing back": Case(
@@ -296,96 +301,96 @@ CASES: dict[str, Case] = {
     "a member moves to another gang": Case(
         [A, B],
         replace(A, group=key("other")),
-        Change(groups=frozenset((GANG, key("other")))),
+        ClusterChange(groups=frozenset((GANG, key("other")))),
         all_of(others=[B]),
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_apply(case: Case, cluster: Cluster) -> None:
-    tell(cluster, nodes(8, 8), case.before)
+def test_an_event_changes_the_tally_of_its_group(case: Case, cluster: Cluster) -> None:
+    observe(cluster, nodes(8, 8), case.before)
 
-    # Who is to be told of a pod's progress has tests of its own.
+    # Which statuses a pod's progress changes has tests of its own.
     assert replace(cluster.apply(event_of(case.now)), statuses=frozenset()) == case.change
-    assert cluster.snapshot().tally(GANG) == case.tally
+    assert cluster.view().tally(GANG) == case.tally
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_applying_a_fact_again_changes_nothing(case: Case, cluster: Cluster) -> None:
-    tell(cluster, nodes(8, 8), case.before, case.now)
-    snapshot = cluster.snapshot()
-    tally = snapshot.tally(GANG)
+    observe(cluster, nodes(8, 8), case.before, case.now)
+    view = cluster.view()
+    tally = view.tally(GANG)
 
     change = cluster.apply(event_of(case.now))
 
     assert (change.groups, change.unschedulable) == (frozenset(), frozenset())
-    assert snapshot.tally(GANG) == tally
+    assert view.tally(GANG) == tally
 
 
 def test_room_is_counted_once_whichever_comes_first(cluster: Cluster) -> None:
-    snapshot = cluster.snapshot()
+    view = cluster.view()
     taken = requests(1)
-    tell(cluster, nodes(8, 8), A, planned(gang_0="n0"))
-    assert (snapshot.used("n0"), snapshot.reserved("n0")) == ({}, {A.uid: assumption(A, "n0")})
-    tell(cluster, ev.PodWaiting(A, "n0"))
-    assert (snapshot.used("n0"), snapshot.reserved("n0")) == (taken, {})
-    tell(cluster, ev.PodBinding(A, "n0"))
-    assert snapshot.used("n0") == taken
-    tell(cluster, BOUND)
-    assert snapshot.used("n0") == taken
-    assert snapshot.assumption(A.uid) is None
-    tell(cluster, ev.PodBinding(A, "n0"), ev.PodWaiting(A, "n1"), planned(gang_0="n1"))
-    assert (snapshot.used("n0"), snapshot.used("n1"), snapshot.reserved("n1")) == (taken, {}, {})
+    observe(cluster, nodes(8, 8), A, planned(gang_0="n0"))
+    assert (view.used("n0"), view.planned_on("n0")) == ({}, {A.uid: reservation(A, "n0")})
+    observe(cluster, ev.PodWaiting(A, "n0"))
+    assert (view.used("n0"), view.planned_on("n0")) == (taken, {})
+    observe(cluster, ev.PodBinding(A, "n0"))
+    assert view.used("n0") == taken
+    observe(cluster, BOUND)
+    assert view.used("n0") == taken
+    assert view.reservation(A.uid) is None
+    observe(cluster, ev.PodBinding(A, "n0"), ev.PodWaiting(A, "n1"), planned(gang_0="n1"))
+    assert (view.used("n0"), view.used("n1"), view.planned_on("n1")) == (taken, {}, {})
 
 
-def test_a_fact_on_another_node_wins_over_the_assumption(cluster: Cluster) -> None:
-    tell(cluster, nodes(8, 8), A, ev.PodBinding(A, "n1"), BOUND)
-    snapshot = cluster.snapshot()
+def test_a_fact_on_another_node_wins_over_the_reservation(cluster: Cluster) -> None:
+    observe(cluster, nodes(8, 8), A, ev.PodBinding(A, "n1"), BOUND)
+    view = cluster.view()
 
-    assert (snapshot.used("n0"), snapshot.used("n1")) == (requests(1), {})
+    assert (view.used("n0"), view.used("n1")) == (requests(1), {})
 
 
-def test_an_assumption_follows_the_newest_version_of_its_pod(cluster: Cluster) -> None:
+def test_a_reservation_follows_the_newest_version_of_its_pod(cluster: Cluster) -> None:
     grown = replace(A, shape=shape(3))
-    tell(cluster, nodes(8, 8), A, ev.PodWaiting(A, "n0"), grown)
+    observe(cluster, nodes(8, 8), A, ev.PodWaiting(A, "n0"), grown)
 
-    assert cluster.snapshot().assumption(A.uid) == Assumption(grown, "n0", Stage.WAITING)
-    assert cluster.snapshot().used("n0") == requests(3)
+    assert cluster.view().reservation(A.uid) == reservation(grown, "n0", ReservationKind.WAITING)
+    assert cluster.view().used("n0") == requests(3)
 
 
-def test_an_assumption_told_with_an_old_version_takes_the_newest(cluster: Cluster) -> None:
+def test_a_reservation_made_with_an_old_version_takes_the_newest(cluster: Cluster) -> None:
     grown = replace(A, shape=shape(3))
-    tell(cluster, nodes(8), grown, ev.PodWaiting(A, "n0"))
+    observe(cluster, nodes(8), grown, ev.PodWaiting(A, "n0"))
 
-    assert cluster.snapshot().assumption(A.uid) == Assumption(grown, "n0", Stage.WAITING)
+    assert cluster.view().reservation(A.uid) == reservation(grown, "n0", ReservationKind.WAITING)
 
 
 def test_a_gated_pod_that_is_planned_is_not_counted_as_gated(cluster: Cluster) -> None:
-    tell(cluster, nodes(8), GATED, planned(gang_0="n0"))
+    observe(cluster, nodes(8), GATED, planned(gang_0="n0"))
 
-    assert cluster.snapshot().tally(GANG) == all_of(planned=[A])
+    assert cluster.view().tally(GANG) == all_of(planned=[A])
 
 
 def test_a_gated_pod_that_gave_its_room_back_is_gated_again(cluster: Cluster) -> None:
-    """a pod planned before the watch told of its ungating is lost to `gated`."""
-    tell(cluster, nodes(8), GATED, planned(gang_0="n0"), ev.Unreserved([A.uid]))
+    """a pod planned before the watch showed its ungating is lost to `gated`."""
+    observe(cluster, nodes(8), GATED, planned(gang_0="n0"), ev.Unreserved([A.uid]))
 
-    assert cluster.snapshot().tally(GANG) == all_of(held_back=[A])
+    assert cluster.view().tally(GANG) == all_of(gated_by_us=[A])
 
 
 def test_refusals_are_remembered_until_the_pod_is_tried_bound_or_gone(cluster: Cluster) -> None:
-    snapshot = cluster.snapshot()
-    tell(cluster, nodes(8), A, B, C, *(ev.PodRefused(each, Reason.GATED) for each in (A, B, C)))
-    assert snapshot.refused == {each.uid: Refusal(each, Reason.GATED) for each in (A, B, C)}
-    tell(cluster, BOUND, ev.PodDeleted(B.uid), ev.PodsTried([C.uid, "other"]))
-    assert snapshot.refused == {}
+    view = cluster.view()
+    observe(cluster, nodes(8), A, B, C, *(ev.PodRefused(each, Reason.GATED) for each in (A, B, C)))
+    assert view.refused == {each.uid: Refusal(each, Reason.GATED) for each in (A, B, C)}
+    observe(cluster, BOUND, ev.PodDeleted(B.uid), ev.PodsTried([C.uid, "other"]))
+    assert view.refused == {}
 
 
 def test_the_refusal_of_an_unknown_pod_is_not_remembered(cluster: Cluster) -> None:
-    tell(cluster, ev.PodRefused(A, Reason.GATED))
+    observe(cluster, ev.PodRefused(A, Reason.GATED))
 
-    assert cluster.snapshot().refused == {}
+    assert cluster.view().refused == {}
 
 
 GAINED: dict[str, tuple[Sequence[Any], Any, set[str]]] = {
@@ -416,13 +421,13 @@ GAINED: dict[str, tuple[Sequence[Any], Any, set[str]]] = {
 def test_the_nodes_that_gained_room_are_known(
     before: Sequence[Any], now: Any, want: set[str], cluster: Cluster
 ) -> None:
-    tell(cluster, nodes(8, 8), before)
-    snapshot = cluster.snapshot()
-    version = snapshot.capacity_version
-    tell(cluster, now)
+    observe(cluster, nodes(8, 8), before)
+    view = cluster.view()
+    version = view.capacity_version
+    observe(cluster, now)
 
-    assert set(snapshot.gained_since(version)) == want
-    assert (snapshot.capacity_version > version) is bool(want)
+    assert set(view.gained_since(version)) == want
+    assert (view.capacity_version > version) is bool(want)
 
 
 CHANGED: dict[str, tuple[Any, set[str]]] = {
@@ -435,62 +440,78 @@ CHANGED: dict[str, tuple[Any, set[str]]] = {
 
 @pytest.mark.parametrize(("now", "want"), CHANGED.values(), ids=CHANGED)
 def test_the_nodes_that_changed_are_known(now: Any, want: set[str], cluster: Cluster) -> None:
-    tell(cluster, nodes(8, 8), BOUND)
-    snapshot = cluster.snapshot()
-    version = snapshot.nodes_version
-    tell(cluster, now)
+    observe(cluster, nodes(8, 8), BOUND)
+    view = cluster.view()
+    version = view.nodes_version
+    observe(cluster, now)
 
-    assert set(snapshot.changed_since(version)) == want
+    assert set(view.changed_since(version)) == want
+
+
+def test_nodes_that_went_are_forgotten_at_last(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extender.state.cluster.store._REMEMBERED", 3)
+    view = cluster.view()
+    observe(cluster, node("stays"), node("returns"), ev.NodeDeleted("returns"))
+    for number in range(9):
+        observe(cluster, node(f"n{number}"), pod(f"p{number}", on=f"n{number}"))
+        observe(cluster, ev.PodDeleted(f"p{number}"), ev.NodeDeleted(f"n{number}"))
+        if number == 0:
+            observe(cluster, node("returns"))
+
+    assert set(view.changed_since(0)) == {"stays", "returns", "n6", "n7", "n8"}
+    assert set(view.gained_since(0)) == {"stays", "returns", "n6", "n7", "n8"}
 
 
 def test_an_update_of_a_planned_pod_is_no_sign_of_room(cluster: Cluster) -> None:
     """kube-scheduler's own status patch on a held pod ends every denied window."""
-    tell(cluster, nodes(8), A, planned(gang_0="n0"))
-    version = cluster.snapshot().capacity_version
-    tell(cluster, replace(A, unschedulable=NO_NODE))
+    observe(cluster, nodes(8), A, planned(gang_0="n0"))
+    version = cluster.view().capacity_version
+    observe(cluster, replace(A, unschedulable=NO_NODE))
 
-    assert cluster.snapshot().capacity_version == version
+    assert cluster.view().capacity_version == version
 
 
 def test_the_newer_api_group_wins(cluster: Cluster) -> None:
     newer, older = pod_group(min_member=2), pod_group(min_member=5, api_group=GROUP_SIGS)
-    tell(cluster, newer, older)
-    assert cluster.snapshot().pod_group(GANG) == newer
-    tell(cluster, ev.PodGroupDeleted(GROUP_X, GANG))
-    assert cluster.snapshot().pod_group(GANG) == older
+    observe(cluster, newer, older)
+    assert cluster.view().pod_group(GANG) == newer
+    observe(cluster, ev.PodGroupDeleted(GROUP_X, GANG))
+    assert cluster.view().pod_group(GANG) == older
 
 
 def test_members_come_in_order_of_arrival(cluster: Cluster) -> None:
-    tell(cluster, B, A, C, replace(B, priority=4), BOUND)
+    observe(cluster, B, A, C, replace(B, priority=4), BOUND)
 
-    assert [each.uid for each in cluster.snapshot().members(GANG)] == [B.uid, A.uid, C.uid]
+    assert [each.uid for each in cluster.view().members(GANG)] == [B.uid, A.uid, C.uid]
 
 
 def test_a_relabelled_member_that_goes_leaves_nothing_behind(cluster: Cluster) -> None:
     """The old gang's members can no longer be listed at all."""
-    tell_unchecked(cluster, A, B, replace(A, group=key("other")), ev.PodDeleted(A.uid))
+    observe_unchecked(cluster, A, B, replace(A, group=key("other")), ev.PodDeleted(A.uid))
 
-    assert [each.uid for each in cluster.snapshot().members(GANG)] == [B.uid]
+    assert [each.uid for each in cluster.view().members(GANG)] == [B.uid]
 
 
-def tell_unchecked(cluster: Cluster, *facts: Any) -> None:
+def observe_unchecked(cluster: Cluster, *facts: Any) -> None:
     for fact in flat(facts):
         cluster.apply(event_of(fact))
 
 
 def test_listeners_hear_in_order_and_may_apply_more(cluster: Cluster) -> None:
-    heard: list[tuple[str, Change]] = []
+    heard: list[tuple[str, ClusterChange]] = []
 
-    def first(change: Change) -> None:
+    def first(change: ClusterChange) -> None:
         heard.append(("first", change))
         if change.room:
             cluster.validate()
             cluster.apply(ev.PodRefused(A, Reason.RESERVED))
 
-    tell(cluster, A)
+    observe(cluster, A)
     cluster.subscribe(first)
     cluster.subscribe(lambda change: heard.append(("second", change)))
-    tell(cluster, nodes(8), planned(gang_0="n0"), planned(gang_0="n0"), ev.Unreserved([A.uid]))
+    observe(cluster, nodes(8), planned(gang_0="n0"), planned(gang_0="n0"), ev.Unreserved([A.uid]))
 
     assert heard == [
         ("first", TOUCHED),
@@ -503,30 +524,31 @@ def test_listeners_hear_in_order_and_may_apply_more(cluster: Cluster) -> None:
 def test_only_so_many_deleted_pods_are_remembered(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("extender.state.cluster._REMEMBERED", 2)
-    tell(cluster, A, B, C, *(ev.PodDeleted(each.uid) for each in (A, B, C)))
-    tell(cluster, *(ev.PodSeen(each) for each in (A, B, C)))
+    monkeypatch.setattr("extender.state.cluster.store._REMEMBERED", 2)
+    observe(cluster, A, B, C, *(ev.PodDeleted(each.uid) for each in (A, B, C)))
+    observe(cluster, *(ev.PodSeen(each) for each in (A, B, C)))
 
-    assert list(cluster.snapshot().pods) == [A.uid]
+    assert list(cluster.view().pods) == [A.uid]
 
 
 @pytest.fixture
 def broken() -> Cluster:
     cluster = Cluster()
-    tell(cluster, nodes(8), A, B, planned(gang_0="n0"), ev.PodWaiting(B, "n0"))
+    observe(cluster, nodes(8), A, B, planned(gang_0="n0"), ev.PodWaiting(B, "n0"))
     return cluster
 
 
-@pytest.mark.parametrize("table", ["used", "reserved", "groups", "assumed"])
+@pytest.mark.parametrize("table", ["used", "on_node", "kept", "groups", "pods"])
 def test_validate_finds_what_is_missing(broken: Cluster, table: str) -> None:
-    getattr(broken._tables, table).clear()
+    tables = broken._tables
+    getattr(tables if table == "groups" else tables.reservations, table).clear()
 
     with pytest.raises(AssertionError, match=r"is not the recount"):
         broken.validate()
 
 
 def test_validate_finds_room_counted_twice(broken: Cluster) -> None:
-    broken._tables.used["n0"]["cpu"] += 1
+    broken._tables.reservations.used["n0"]["cpu"] += 1
 
     with pytest.raises(AssertionError, match=r"used: .* is not the recount"):
         broken.validate()
@@ -548,9 +570,11 @@ WANT_FREE: dict[str, tuple[Sequence[Any], dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize(("there", "asked", "want"), WANT_FREE.values(), ids=WANT_FREE)
-def test_free(there: Sequence[Any], asked: dict[str, Any], want: int, cluster: Cluster) -> None:
-    tell(cluster, nodes(8, 8), there)
-    free = cluster.snapshot().free(node("n0", 8), **{"priority": 0, **asked})
+def test_free_room_of_a_node_is_what_others_leave(
+    there: Sequence[Any], asked: dict[str, Any], want: int, cluster: Cluster
+) -> None:
+    observe(cluster, nodes(8, 8), there)
+    free = cluster.view().free(node("n0", 8), **{"priority": 0, **asked})
 
     assert free["cpu"] == want
 
@@ -561,28 +585,28 @@ def test_tallies_count_what_permit_and_plans_count() -> None:
     assert (tally.assigned, tally.committed) == (3, 5)
 
 
-def test_pods_are_found_by_who_makes_them(cluster: Cluster) -> None:
+def test_pods_are_found_by_their_controller(cluster: Cluster) -> None:
     one, two = (pod(name, controller="job") for name in ("one", "two"))
-    tell(cluster, one, two, pod("other", controller="else"), replace(one, controller=None))
-    assert set(cluster.snapshot().controlled_by("job")) == {"two"}
-    tell(cluster, replace(two, phase="Succeeded", finished=True))
-    assert not cluster.snapshot().controlled_by("job")
+    observe(cluster, one, two, pod("other", controller="else"), replace(one, controller=None))
+    assert set(cluster.view().controlled_by("job")) == {"two"}
+    observe(cluster, replace(two, phase="Succeeded", finished=True))
+    assert not cluster.view().controlled_by("job")
 
 
 def test_pods_are_found_by_their_workload(cluster: Cluster) -> None:
     one, two = (pod(name, workload="ns/w") for name in ("one", "two"))
-    tell(cluster, one, two, pod("other", workload="ns/v"), replace(one, workload=None))
-    assert set(cluster.snapshot().of_workload("ns/w")) == {"two"}
-    tell(cluster, replace(two, phase="Succeeded", finished=True))
-    assert not cluster.snapshot().of_workload("ns/w")
+    observe(cluster, one, two, pod("other", workload="ns/v"), replace(one, workload=None))
+    assert set(cluster.view().of_workload("ns/w")) == {"two"}
+    observe(cluster, replace(two, phase="Succeeded", finished=True))
+    assert not cluster.view().of_workload("ns/w")
 
 
-def test_jobs_are_found_by_who_made_them(cluster: Cluster) -> None:
-    tell(cluster, [ev.JobApplied(JobInfo(name, maker="set")) for name in ("a", "b", "c")])
-    tell(cluster, ev.JobApplied(JobInfo("b")), ev.JobDeleted("c"))
-    assert set(cluster.snapshot().made_by("set")) == {"a"}
-    tell(cluster, ev.JobsListed([]))
-    assert not cluster.snapshot().made_by("set")
+def test_jobs_are_found_by_their_owner(cluster: Cluster) -> None:
+    observe(cluster, [ev.BatchJobApplied(JobInfo(name, maker="set")) for name in ("a", "b", "c")])
+    observe(cluster, ev.BatchJobApplied(JobInfo("b")), ev.BatchJobDeleted("c"))
+    assert set(cluster.view().made_by("set")) == {"a"}
+    observe(cluster, ev.BatchJobsListed([]))
+    assert not cluster.view().made_by("set")
 
 
 ROOM_FACTS: dict[str, tuple[list[Any], Any, bool]] = {
@@ -597,11 +621,11 @@ ROOM_FACTS: dict[str, tuple[list[Any], Any, bool]] = {
 
 
 @pytest.mark.parametrize(("before", "now", "called"), ROOM_FACTS.values(), ids=ROOM_FACTS)
-def test_who_watches_room_is_called(
+def test_listeners_for_room_are_called(
     cluster: Cluster, before: list[Any], now: Any, called: bool
 ) -> None:
-    tell(cluster, *before)
+    observe(cluster, *before)
     calls: list[int] = []
     cluster.watch_room(lambda: calls.append(1))
-    tell(cluster, now)
+    observe(cluster, now)
     assert bool(calls) is called

@@ -2,11 +2,11 @@
 
 import pytest
 
-from extender.state import events as ev
-from extender.state.cluster import Cluster
-from extender.state.job_table import JobTable
-from extender.state.jobs import JobInfo
-from tests.makers import tell
+from extender.state.cluster import events as ev
+from extender.state.cluster.job_table import JobTable
+from extender.state.cluster.records import JobInfo
+from extender.state.cluster.store import Cluster
+from tests.makers import observe
 
 GROUP, NAME = "ns/gang", "ns/job"
 FIRST = JobInfo("first", GROUP, begun=4, done=1, held_by_queue=NAME, maker="set")
@@ -46,15 +46,15 @@ def test_one_that_goes_leaves_the_others(jobs: JobTable) -> None:
 
 
 def test_a_job_without_pods_changes_nothing_for_its_group(cluster: Cluster) -> None:
-    assert not cluster.apply(ev.JobApplied(JobInfo("empty", GROUP))).groups
-    assert cluster.apply(ev.JobApplied(FIRST)).groups == {GROUP}
-    assert cluster.apply(ev.JobApplied(JobInfo("first"))).groups == {GROUP}
+    assert not cluster.apply(ev.BatchJobApplied(JobInfo("empty", GROUP))).groups
+    assert cluster.apply(ev.BatchJobApplied(FIRST)).groups == {GROUP}
+    assert cluster.apply(ev.BatchJobApplied(JobInfo("first"))).groups == {GROUP}
 
 
 @pytest.mark.parametrize("table", ["work", "made", "queued"])
 def test_validate_finds_what_is_missing(table: str) -> None:
     broken = Cluster()
-    tell(broken, ev.JobApplied(FIRST))
+    observe(broken, ev.BatchJobApplied(FIRST))
     getattr(broken._tables.jobs, table).clear()
     with pytest.raises(AssertionError, match=r"jobs: .* is not the recount"):
         broken.validate()

@@ -1,4 +1,4 @@
-"""Who is in the queue, what Jobs have done, who has finished, and what claims keep."""
+"""What is in the queue, what Jobs have done, what has finished, and what claims keep."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from extender.api.wellknown import GANG_GATE
-from extender.state import events as ev
-from extender.state.claims import Claim
-from extender.state.cluster import Cluster
-from extender.state.jobs import JobInfo
-from tests.makers import cluster_of, key, node, nodes, planned, pod, pod_group, pods, tell
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import JobInfo
+from extender.state.cluster.reservations import Claim
+from extender.state.cluster.store import Cluster
+from tests.makers import cluster_of, key, node, nodes, observe, planned, pod, pod_group, pods
 
 GANG, OTHER = key("gang"), key("other")
 THREE = pods(3)
 
 
 def queued(cluster: Cluster) -> list[str]:
-    return [group.removeprefix("ns/") for group in cluster.snapshot().queue]
+    return [group.removeprefix("ns/") for group in cluster.view().queue]
 
 
 IN_QUEUE: dict[str, tuple[list[Any], bool]] = {
@@ -60,63 +60,65 @@ IN_QUEUE: dict[str, tuple[list[Any], bool]] = {
     ),
     "a pod went": ([pod_group(), THREE, ev.PodDeleted("gang-1")], False),
     "its Job has done the rest": (
-        [pod_group(), THREE[:1], ev.JobApplied(JobInfo("j", GANG, 3, 2))],
+        [pod_group(), THREE[:1], ev.BatchJobApplied(JobInfo("j", GANG, 3, 2))],
         True,
     ),
     "the Job has ended": (
         [
             pod_group(),
             THREE[:1],
-            ev.JobApplied(JobInfo("j", GANG, 3, 2)),
-            ev.JobApplied(JobInfo("j", GANG)),
+            ev.BatchJobApplied(JobInfo("j", GANG, 3, 2)),
+            ev.BatchJobApplied(JobInfo("j", GANG)),
         ],
         False,
     ),
 }
 
 
-@pytest.mark.parametrize(("told", "inside"), IN_QUEUE.values(), ids=IN_QUEUE)
+@pytest.mark.parametrize(("reported", "inside"), IN_QUEUE.values(), ids=IN_QUEUE)
 def test_a_group_is_in_the_queue_while_room_is_all_it_lacks(
-    told: list[Any], inside: bool, cluster: Cluster
+    reported: list[Any], inside: bool, cluster: Cluster
 ) -> None:
-    tell(cluster, nodes(8), *told)
+    observe(cluster, nodes(8), *reported)
 
     assert queued(cluster) == (["gang"] if inside else [])
 
 
 def test_the_order_is_priority_then_age_then_name(cluster: Cluster) -> None:
     for name, priority, created in (("d", 0, 5.0), ("c", 0, 5.0), ("old", 0, 1.0), ("vip", 9, 8.0)):
-        tell(cluster, pod_group(name, 1, created=created), pods(1, group=name, priority=priority))
+        observe(
+            cluster, pod_group(name, 1, created=created), pods(1, group=name, priority=priority)
+        )
 
     assert queued(cluster) == ["vip", "old", "c", "d"]
 
 
 def test_a_group_is_worth_its_least_member(cluster: Cluster) -> None:
-    tell(cluster, pod_group("mixed", 2, created=1.0), pod_group("plain", 1, created=2.0))
-    tell(cluster, pod("a", group="mixed", priority=9), pod("b", group="mixed", priority=1))
-    tell(cluster, pods(1, group="plain", priority=5))
+    observe(cluster, pod_group("mixed", 2, created=1.0), pod_group("plain", 1, created=2.0))
+    observe(cluster, pod("a", group="mixed", priority=9), pod("b", group="mixed", priority=1))
+    observe(cluster, pods(1, group="plain", priority=5))
     assert queued(cluster) == ["plain", "mixed"]
 
-    tell(cluster, pod("b", group="mixed", priority=7))
+    observe(cluster, pod("b", group="mixed", priority=7))
     assert queued(cluster) == ["mixed", "plain"]
 
 
 def test_a_failure_sends_a_group_behind_until_it_starts_or_is_another(cluster: Cluster) -> None:
-    tell(cluster, nodes(8))
+    observe(cluster, nodes(8))
     for number, name in enumerate("ab"):
-        tell(cluster, pod_group(name, 1, created=float(number)), pods(1, group=name))
+        observe(cluster, pod_group(name, 1, created=float(number)), pods(1, group=name))
 
-    tell(cluster, ev.GroupFailed(key("a"), at=50.0))
+    observe(cluster, ev.GroupFailed(key("a"), at=50.0))
     assert queued(cluster) == ["b", "a"]
-    tell(cluster, ev.PodGroupDeleted(pod_group().api_group, key("a")))
-    tell(cluster, pod_group("a", 1, created=0.5))
+    observe(cluster, ev.PodGroupDeleted(pod_group().api_group, key("a")))
+    observe(cluster, pod_group("a", 1, created=0.5))
     assert queued(cluster) == ["a", "b"]
 
-    tell(cluster, ev.GroupFailed(key("a"), at=50.0), pod_group("a", 1, created=0.5, uid="new"))
+    observe(cluster, ev.GroupFailed(key("a"), at=50.0), pod_group("a", 1, created=0.5, uid="new"))
     assert queued(cluster) == ["a", "b"]
 
-    tell(cluster, ev.GroupFailed(key("a"), at=50.0), pod("a-0", group="a", on="n0"))
-    tell(cluster, ev.PodDeleted("a-0"), pod("a-1", group="a"))
+    observe(cluster, ev.GroupFailed(key("a"), at=50.0), pod("a-0", group="a", on="n0"))
+    observe(cluster, ev.PodDeleted("a-0"), pod("a-1", group="a"))
     assert queued(cluster) == ["a", "b"]
 
 
@@ -139,10 +141,10 @@ def test_the_quorum_is_what_jobs_have_not_done_yet(
     need: int, jobs: list[tuple[int, int]], quorum: int, cluster: Cluster
 ) -> None:
     for number, (begun, done) in enumerate(jobs):
-        tell(cluster, ev.JobApplied(JobInfo(str(number), GANG, begun, done)))
-    tell(cluster, ev.JobApplied(JobInfo("other", OTHER, 9, 9)))
+        observe(cluster, ev.BatchJobApplied(JobInfo(str(number), GANG, begun, done)))
+    observe(cluster, ev.BatchJobApplied(JobInfo("other", OTHER, 9, 9)))
 
-    assert cluster.snapshot().quorum(pod_group(min_member=need)) == quorum
+    assert cluster.view().quorum(pod_group(min_member=need)) == quorum
 
 
 BEHIND: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
@@ -162,67 +164,73 @@ def test_members_that_were_left_behind_at_a_start_are_to_follow(
 ) -> None:
     fields = {"min_member": 9, "started": 10.0, "succeeded": 7, **said}
     for name in ("a", "b"):
-        tell(cluster, pod(name, group="gang", **left))
+        observe(cluster, pod(name, group="gang", **left))
 
-    assert cluster.snapshot().quorum(pod_group(**fields)) == quorum
+    assert cluster.view().quorum(pod_group(**fields)) == quorum
 
 
 def test_jobs_are_counted_once_and_leave_nothing(cluster: Cluster) -> None:
     group = pod_group(min_member=9)
-    tell(cluster, ev.JobApplied(JobInfo("j", GANG, 4, 2)), ev.JobApplied(JobInfo("j", GANG, 4, 3)))
-    tell(cluster, ev.JobApplied(JobInfo("k", GANG, 4, 1)))
-    assert cluster.snapshot().quorum(group) == 5
+    observe(
+        cluster,
+        ev.BatchJobApplied(JobInfo("j", GANG, 4, 2)),
+        ev.BatchJobApplied(JobInfo("j", GANG, 4, 3)),
+    )
+    observe(cluster, ev.BatchJobApplied(JobInfo("k", GANG, 4, 1)))
+    assert cluster.view().quorum(group) == 5
 
-    change = cluster.apply(ev.JobsListed([JobInfo("k", GANG, 4, 2), JobInfo("l", None)]))
+    change = cluster.apply(ev.BatchJobsListed([JobInfo("k", GANG, 4, 2), JobInfo("l", None)]))
     assert change.groups == {GANG}
-    assert cluster.snapshot().quorum(group) == 7
+    assert cluster.view().quorum(group) == 7
 
-    tell(cluster, ev.JobDeleted("k"), ev.JobDeleted("unknown"))
-    assert cluster.snapshot().quorum(group) == 9
+    observe(cluster, ev.BatchJobDeleted("k"), ev.BatchJobDeleted("unknown"))
+    assert cluster.view().quorum(group) == 9
 
 
 def test_finished_members_are_remembered_until_they_are_deleted(cluster: Cluster) -> None:
     ended = pod("gang-0", group="gang", phase="Succeeded", finished=True)
-    tell(cluster, THREE)
+    observe(cluster, THREE)
 
     assert cluster.apply(ev.PodApplied(ended)).statuses == {GANG}
     assert cluster.apply(ev.PodApplied(ended)).statuses == frozenset()
-    snapshot = cluster.snapshot()
-    assert list(snapshot.finished(GANG)) == ["gang-0"]
-    assert "gang-0" not in snapshot.tally(GANG).members
+    view = cluster.view()
+    assert list(view.finished(GANG)) == ["gang-0"]
+    assert "gang-0" not in view.tally(GANG).members
 
     assert cluster.apply(ev.PodDeleted("gang-0")).statuses == {GANG}
-    assert not snapshot.finished(GANG)
+    assert not view.finished(GANG)
 
 
 def test_a_list_without_a_finished_member_says_that_it_is_gone(cluster: Cluster) -> None:
     ended = pod("gang-0", group="gang", phase="Failed", finished=True)
-    tell(cluster, ended, pod("alone", phase="Failed", finished=True))
-    tell(cluster, ev.PodsListed([ended]))
-    assert cluster.snapshot().finished(GANG)
+    observe(cluster, ended, pod("alone", phase="Failed", finished=True))
+    observe(cluster, ev.PodsListed([ended]))
+    assert cluster.view().finished(GANG)
 
     assert cluster.apply(ev.PodsListed([])).statuses == {GANG}
-    assert not cluster.snapshot().finished(GANG)
+    assert not cluster.view().finished(GANG)
 
 
-TOLD: dict[str, tuple[dict[str, Any], bool]] = {
+REPORTED: dict[str, tuple[dict[str, Any], bool]] = {
     "nothing new": ({}, False),
     "running": ({"phase": "Running"}, True),
     "ready": ({"ready": True}, True),
-    "told that its gang is ready": ({"gang_ready": True}, True),
+    "its condition says that its gang is ready": ({"gang_ready": True}, True),
     "bound": ({"on": "n0"}, True),
     "owned": ({"owners": ("ns/job",)}, True),
     "unschedulable": ({"unschedulable": "no room"}, True),
 }
 
 
-@pytest.mark.parametrize(("fields", "told"), TOLD.values(), ids=TOLD)
-def test_a_members_progress_is_told(fields: dict[str, Any], told: bool, cluster: Cluster) -> None:
-    tell(cluster, pod("a", group="gang"))
+@pytest.mark.parametrize(("fields", "reported"), REPORTED.values(), ids=REPORTED)
+def test_a_members_progress_is_counted(
+    fields: dict[str, Any], reported: bool, cluster: Cluster
+) -> None:
+    observe(cluster, pod("a", group="gang"))
 
     change = cluster.apply(ev.PodApplied(pod("a", group="gang", **fields)))
 
-    assert change.statuses == ({GANG} if told else frozenset())
+    assert change.statuses == ({GANG} if reported else frozenset())
 
 
 def claim(group: str = GANG, cpu: int = 3000, priority: int = 0) -> Claim:
@@ -244,36 +252,34 @@ FREE: dict[str, tuple[dict[str, Any], int]] = {
 @pytest.mark.parametrize(("asked", "cpu"), FREE.values(), ids=FREE)
 def test_claimed_room_is_not_free(asked: dict[str, Any], cpu: int, cluster: Cluster) -> None:
     here = node("n0", 4)
-    tell(cluster, here, pod_group(), THREE)
+    observe(cluster, here, pod_group(), THREE)
     for name, quorum in (("begun", 2), ("whole", 1)):
-        tell(cluster, pod_group(name, quorum), pod(name, 0, group=name, on="n0"))
-    tell(cluster, ev.Claimed([claim()]))
+        observe(cluster, pod_group(name, quorum), pod(name, 0, group=name, on="n0"))
+    observe(cluster, ev.Claimed([claim()]))
 
-    assert cluster.snapshot().free(here, **asked)["cpu"] == cpu
+    assert cluster.view().free(here, **asked)["cpu"] == cpu
 
 
 def test_a_claim_ends_with_another_list_or_when_its_group_needs_no_room(cluster: Cluster) -> None:
-    snapshot = cluster.snapshot()
-    tell(cluster, nodes(4), pod_group(), THREE)
-    version = snapshot.capacity_version
+    view = cluster.view()
+    observe(cluster, nodes(4), pod_group(), THREE)
+    version = view.capacity_version
     assert not cluster.apply(ev.Claimed([claim()])).room
-    assert snapshot.keeps_room
-    assert snapshot.is_kept("n0")
+    assert (view.keeps_room, view.is_kept("n0")) == (True, True)
     assert cluster.apply(ev.Claimed([claim(cpu=1000)])).room
     assert not cluster.apply(ev.Claimed([claim(cpu=1000)])).room
     assert cluster.apply(ev.PodDeleted("gang-0")).room
-    assert not snapshot.claims
-    assert not snapshot.is_kept("n0")
-    assert not snapshot.keeps_room
-    assert snapshot.capacity_version > version
+    assert not view.claims
+    assert (view.keeps_room, view.is_kept("n0")) == (False, False)
+    assert view.capacity_version > version
 
-    tell(cluster, pod("gang-3", group="gang"), ev.Claimed([claim()]))
+    observe(cluster, pod("gang-3", group="gang"), ev.Claimed([claim()]))
     assert cluster.apply(planned(gang_1="n0", gang_2="n0", gang_3="n0")).room
-    assert not snapshot.claims
+    assert not view.claims
 
 
-def test_a_node_that_is_not_heard_of_is_told_for_those_on_it(cluster: Cluster) -> None:
-    tell(cluster, nodes(4, 4), pod("a", group="gang", on="n0"), pod("b", group="other", on="n1"))
+def test_a_node_that_is_not_heard_of_is_a_change_for_the_pods_on_it(cluster: Cluster) -> None:
+    observe(cluster, nodes(4, 4), pod("a", group="gang", on="n0"), pod("b", group="other", on="n1"))
 
     assert cluster.apply(ev.NodeApplied(node("n0", 4, ready=False))).statuses == {GANG}
     assert cluster.apply(ev.NodeApplied(node("n0", 4, ready=False))).statuses == frozenset()
@@ -282,8 +288,8 @@ def test_a_node_that_is_not_heard_of_is_told_for_those_on_it(cluster: Cluster) -
 def test_within_one_second_the_first_to_come_stays_first() -> None:
     first, second = pod_group("b", 1, version=7), pod_group("a", 1, version=9)
     cluster = cluster_of(second, first, pods(1, group="a"), pods(1, group="b"))
-    assert list(cluster.snapshot().queue) == [key("b"), key("a")]
-    tell(cluster, replace(first, version=20), replace(second, version=21, schedule_timeout=5.0))
-    assert list(cluster.snapshot().queue) == [key("b"), key("a")]
-    tell(cluster, ev.PodGroupDeleted(first.api_group, key("b")), replace(first, version=30))
-    assert list(cluster.snapshot().queue) == [key("a"), key("b")]
+    assert list(cluster.view().queue) == [key("b"), key("a")]
+    observe(cluster, replace(first, version=20), replace(second, version=21, schedule_timeout=5.0))
+    assert list(cluster.view().queue) == [key("b"), key("a")]
+    observe(cluster, ev.PodGroupDeleted(first.api_group, key("b")), replace(first, version=30))
+    assert list(cluster.view().queue) == [key("a"), key("b")]

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from extender.state.queues import events as ev
-from extender.state.queues.events import Change
-from extender.state.queues.records import JobObject, NamespaceInfo, OwnerRef, WorkloadInfo
-from extender.state.queues.store import Queues
+from extender.state.queue import events as ev
+from extender.state.queue.events import QueueChange
+from extender.state.queue.records import JobObject, NamespaceInfo, OwnerRef, WorkloadInfo
+from extender.state.queue.store import Queues
 from tests.makers import key
 from tests.queue_makers import (
     admission,
@@ -19,22 +19,23 @@ from tests.queue_makers import (
     local_queue,
     meta,
     pod_set,
+    validate_queues,
     workload,
 )
 
 CPU = ("default", "cpu")
-NOTHING = Change()
+NOTHING = QueueChange()
 
 
 @pytest.fixture
 def queues() -> Iterator[Queues]:
     queues = Queues()
     yield queues
-    queues.validate()
+    validate_queues(queues)
 
 
 def held(queues: Queues) -> int:
-    return queues.snapshot().usage("cq").get(CPU, 0)
+    return queues.view().usage("cq").get(CPU, 0)
 
 
 def after(before: WorkloadInfo, **fields: object) -> WorkloadInfo:
@@ -54,7 +55,7 @@ def test_an_older_version_changes_nothing(queues: Queues) -> None:
     newer = after(old, priority=5)
     queues.apply(ev.Applied(newer))
     assert queues.apply(ev.Applied(old)) == NOTHING
-    assert queues.snapshot().workloads[key("w")].priority == 5
+    assert queues.view().workloads[key("w")].priority == 5
 
 
 def test_what_is_gone_does_not_come_back(queues: Queues) -> None:
@@ -62,7 +63,7 @@ def test_what_is_gone_does_not_come_back(queues: Queues) -> None:
     queues.apply(ev.Applied(made))
     queues.apply(ev.Deleted(made))
     assert queues.apply(ev.Applied(after(made))) == NOTHING
-    assert key("w") not in queues.snapshot().workloads
+    assert key("w") not in queues.view().workloads
 
 
 def test_a_new_object_of_an_old_name_is_another_one(queues: Queues) -> None:
@@ -71,21 +72,21 @@ def test_a_new_object_of_an_old_name_is_another_one(queues: Queues) -> None:
     again = workload("w", meta=meta("w", "ns", uid="second"))
     queues.apply(ev.Applied(again))
     assert queues.apply(ev.Deleted(made)) == NOTHING
-    assert queues.snapshot().workloads[key("w")].meta.uid == "second"
+    assert queues.view().workloads[key("w")].meta.uid == "second"
 
 
 def test_quota_is_taken_and_given_back(queues: Queues) -> None:
     found = with_quota(queues)
     assert held(queues) == 2000
-    assert set(queues.snapshot().reserving("cq")) == {key("w")}
+    assert set(queues.view().reserving("cq")) == {key("w")}
     change = queues.apply(ev.Applied(after(found, admission=None)))
     assert change.released == {"cq"}
     assert held(queues) == 0
-    assert not queues.snapshot().reserving("cq")
+    assert not queues.view().reserving("cq")
 
 
 @pytest.mark.parametrize("ends", ["finished", "deleted"])
-def test_who_ends_gives_quota_back(queues: Queues, ends: str) -> None:
+def test_a_workload_that_ends_gives_quota_back(queues: Queues, ends: str) -> None:
     found = with_quota(queues)
     done = after(found, conditions=(condition("Finished"),))
     event = ev.Applied(done) if ends == "finished" else ev.Deleted(found)
@@ -93,7 +94,7 @@ def test_who_ends_gives_quota_back(queues: Queues, ends: str) -> None:
     assert held(queues) == 0
 
 
-def test_who_is_evicted_keeps_quota_until_it_is_taken(queues: Queues) -> None:
+def test_an_evicted_workload_keeps_quota_until_it_is_taken(queues: Queues) -> None:
     found = with_quota(queues)
     change = queues.apply(ev.Applied(after(found, conditions=(condition("Evicted"),))))
     assert change.released == frozenset()
@@ -122,13 +123,13 @@ def test_what_is_assumed_counts_at_once(queues: Queues) -> None:
     made = workload("w", 3)
     queues.apply(ev.Applied(made))
     queues.apply(ev.Assumed(key("w"), admission(made)))
-    assert queues.snapshot().is_assumed(key("w"))
+    assert queues.view().is_assumed(key("w"))
     assert held(queues) == 3000
     queues.apply(ev.Applied(after(made, priority=1)))
     assert held(queues) == 3000
     fact = after(made, priority=1, admission=admission(made))
     assert queues.apply(ev.Applied(fact)).released == frozenset()
-    assert not queues.snapshot().is_assumed(key("w"))
+    assert not queues.view().is_assumed(key("w"))
     assert held(queues) == 3000
 
 
@@ -141,24 +142,24 @@ def test_what_was_not_taken_is_forgotten(queues: Queues) -> None:
     assert queues.apply(ev.Forgotten(key("w"))) == NOTHING
 
 
-def test_who_is_deleted_is_not_assumed_any_more(queues: Queues) -> None:
+def test_a_deleted_workload_is_not_assumed_any_more(queues: Queues) -> None:
     made = workload("w", 3)
     queues.apply(ev.Applied(made))
     queues.apply(ev.Assumed(key("w"), admission(made)))
     queues.apply(ev.Deleted(made))
-    assert not queues.snapshot().is_assumed(key("w"))
+    assert not queues.view().is_assumed(key("w"))
     assert held(queues) == 0
 
 
-def test_the_version_of_usage_tells_what_changed(queues: Queues) -> None:
-    snapshot = queues.snapshot()
+def test_the_version_of_usage_says_what_changed(queues: Queues) -> None:
+    view = queues.view()
     found = with_quota(queues)
-    taken = snapshot.usage_version("cq")
+    taken = view.usage_version("cq")
     queues.apply(ev.Applied(workload("waits")))
-    assert snapshot.usage_version("cq") == taken
+    assert view.usage_version("cq") == taken
     queues.apply(ev.Applied(after(found, conditions=(condition("Evicted"),))))
-    assert snapshot.usage_version("cq") > taken
-    assert snapshot.usage_version("other") == 0
+    assert view.usage_version("cq") > taken
+    assert view.usage_version("other") == 0
 
 
 def test_a_list_replaces_all_of_its_type(queues: Queues) -> None:
@@ -169,37 +170,37 @@ def test_a_list_replaces_all_of_its_type(queues: Queues) -> None:
     came = workload("came", 1)
     change = queues.apply(ev.Listed(WorkloadInfo, [stays, came]))
     assert change.workloads == {key("gone"), key("came")}
-    assert set(queues.snapshot().workloads) == {key("stays"), key("came")}
-    assert set(queues.snapshot().cluster_queues) == {"cq"}
+    assert set(queues.view().workloads) == {key("stays"), key("came")}
+    assert set(queues.view().cluster_queues) == {"cq"}
 
 
-def test_who_waits_where(queues: Queues) -> None:
+def test_which_workloads_wait_where(queues: Queues) -> None:
     made = workload("w")
     queues.apply(ev.Applied(made))
     queues.apply(ev.Applied(local_queue()))
-    snapshot = queues.snapshot()
-    assert snapshot.waiting_in(key("cq")) == {key("w")}
-    assert snapshot.cluster_queue_of(made) == "cq"
-    assert snapshot.local_queues_of("cq") == {key("cq")}
+    view = queues.view()
+    assert view.waiting_in(key("cq")) == {key("w")}
+    assert view.cluster_queue_of(made) == "cq"
+    assert view.local_queues_of("cq") == {key("cq")}
     queues.apply(ev.Applied(after(made, conditions=(condition("Finished"),))))
-    assert not snapshot.waiting_in(key("cq"))
+    assert not view.waiting_in(key("cq"))
 
 
 def test_what_changes_the_structure(queues: Queues) -> None:
-    snapshot = queues.snapshot()
+    view = queues.view()
     for record in (flavor(), cohort("all"), cluster_queue()):
-        before = snapshot.structure_version
+        before = view.structure_version
         assert queues.apply(ev.Applied(record)).structure
-        assert snapshot.structure_version > before
+        assert view.structure_version > before
     labelled = NamespaceInfo("ns", {"a": "b"})
     for event in (ev.Applied(labelled), ev.Deleted(labelled)):
-        assert queues.apply(event) == ev.Change(namespaces=frozenset({"ns"}))
-    assert queues.apply(ev.Deleted(labelled)) == ev.Change()
-    same = snapshot.cluster_queues["cq"]
+        assert queues.apply(event) == ev.QueueChange(namespaces=frozenset({"ns"}))
+    assert queues.apply(ev.Deleted(labelled)) == ev.QueueChange()
+    same = view.cluster_queues["cq"]
     status = replace(same, meta=replace(same.meta, version=same.meta.version + 1), status=b"{}")
     change = queues.apply(ev.Applied(status))
     assert not change.structure
-    assert snapshot.cluster_queues["cq"].status == b"{}"
+    assert view.cluster_queues["cq"].status == b"{}"
 
 
 def test_a_flavor_concerns_the_queues_that_have_it(queues: Queues) -> None:
@@ -218,7 +219,7 @@ def test_what_another_namespace_says_of_a_job_is_no_part_of_it(queues: Queues) -
     assert queues.apply(ev.Applied(forged)).jobs == frozenset()
     queues.apply(ev.JobApplied(child))
 
-    seen = queues.snapshot()
+    seen = queues.view()
     assert not seen.workloads_of("job", "ns")
     assert seen.workloads_of("job", "other") == {"other/w"}
     assert seen.job_of("job", "other") is None
@@ -232,8 +233,8 @@ def test_a_job_and_its_workload(queues: Queues) -> None:
     owned = workload("w", owners=(OwnerRef("batch/v1", "Job", "j", "job"),))
     queues.apply(ev.JobApplied(job))
     assert queues.apply(ev.Applied(owned)).jobs == {job.key}
-    assert queues.snapshot().workloads_of("job", "ns") == {key("w")}
-    assert queues.snapshot().job_of("job", "ns") == job
+    assert queues.view().workloads_of("job", "ns") == {key("w")}
+    assert queues.view().job_of("job", "ns") == job
     assert queues.apply(ev.JobsListed("batch/job", [])).workloads == {key("w")}
-    assert queues.snapshot().job_of("job", "ns") is None
+    assert queues.view().job_of("job", "ns") is None
     assert queues.apply(ev.JobApplied(job)) == NOTHING

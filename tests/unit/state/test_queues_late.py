@@ -1,31 +1,37 @@
-"""What is told late, or twice, while writes are on their way: nobody is lost, nobody comes back."""
+"""Events that come late or twice while writes are on their way: none is lost, none comes back."""
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from extender.state.queues import events as ev
-from extender.state.queues.events import Change
-from extender.state.queues.records import (
+from extender.state.queue import events as ev
+from extender.state.queue.events import QueueChange
+from extender.state.queue.records import (
     JobObject,
     OwnerRef,
     PriorityClassInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
-from extender.state.queues.store import Queues
+from extender.state.queue.store import Queues
 from tests.makers import key
-from tests.queue_makers import admission, meta, workload
+from tests.queue_makers import (
+    admission,
+    meta,
+    validate_queues,
+    workload,
+)
 
-NOTHING = Change()
+NOTHING = QueueChange()
 
 
 @pytest.fixture
 def queues() -> Iterator[Queues]:
     queues = Queues()
     yield queues
-    queues.validate()
+    validate_queues(queues)
 
 
 def job(name: str = "j", *, version: int, uid: str = "job") -> JobObject:
@@ -38,7 +44,7 @@ def test_what_was_created_after_a_list_was_made_stays(queues: Queues) -> None:
     change = queues.apply(ev.Listed(WorkloadInfo, [], version=made.meta.version - 1))
 
     assert change == NOTHING
-    assert key("w") in queues.snapshot().workloads
+    assert key("w") in queues.view().workloads
     changed = replace(made, meta=meta("w", "ns"), priority=1)
     assert queues.apply(ev.Applied(changed)).workloads == {key("w")}
 
@@ -69,7 +75,7 @@ def test_a_list_of_jobs_takes_away_only_what_it_should_have(queues: Queues) -> N
     queues.apply(ev.JobApplied(job("new", version=8, uid="new")))
     queues.apply(ev.JobsListed("batch/job", [], version=6))
 
-    assert [found.meta.name for found in queues.snapshot().jobs.values()] == ["new"]
+    assert [found.meta.name for found in queues.view().jobs.values()] == ["new"]
     assert queues.apply(ev.JobApplied(job(version=6))) == NOTHING
     assert queues.apply(ev.JobApplied(job(version=7))) != NOTHING
 
@@ -83,7 +89,7 @@ def test_only_what_was_assumed_then_is_forgotten(queues: Queues) -> None:
     queues.apply(ev.Assumed(key("w"), second))
 
     assert queues.apply(ev.Forgotten(key("w"), first)) == NOTHING
-    assert queues.snapshot().is_assumed(key("w"))
+    assert queues.view().is_assumed(key("w"))
 
 
 def test_what_was_assumed_of_a_workload_is_not_of_its_namesake(queues: Queues) -> None:
@@ -93,7 +99,7 @@ def test_what_was_assumed_of_a_workload_is_not_of_its_namesake(queues: Queues) -
     change = queues.apply(ev.Applied(workload("w", 3, meta=meta("w", "ns", uid="second"))))
 
     assert change.released == {"cq"}
-    assert not queues.snapshot().is_assumed(key("w"))
+    assert not queues.view().is_assumed(key("w"))
     assert queues.apply(ev.Applied(replace(made, meta=meta("w", "ns")))) == NOTHING
 
 
@@ -144,9 +150,9 @@ def test_a_workload_of_less_priority_than_before_may_be_pushed_out_now(queues: Q
 
 @pytest.mark.parametrize("where", ["labels", "annotations"])
 def test_a_workload_concerns_the_jobs_that_bring_it_along(queues: Queues, where: str) -> None:
-    said = {"kueue.x-k8s.io/prebuilt-workload-name": "w"}
+    said: dict[str, Any] = {where: {"kueue.x-k8s.io/prebuilt-workload-name": "w"}}
     found = job(version=1)
-    queues.apply(ev.JobApplied(replace(found, meta=replace(found.meta, **{where: said}))))
+    queues.apply(ev.JobApplied(replace(found, meta=replace(found.meta, **said))))
     assert queues.apply(ev.Applied(workload("other"))).jobs == frozenset()
     assert queues.apply(ev.Applied(workload("w"))).jobs == {UNIT}
     queues.apply(ev.JobDeleted(found))

@@ -5,11 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from extender.state.queues import events as ev
-from extender.state.queues.records import JobObject, WorkloadInfo
-from extender.state.queues.store import AT_ONCE, Queues
+from extender.state.queue import events as ev
+from extender.state.queue.records import JobObject, WorkloadInfo
+from extender.state.queue.store import AT_ONCE, Queues
 from tests.makers import key
-from tests.queue_makers import admission, cluster_queue, flavor, meta, workload
+from tests.queue_makers import (
+    admission,
+    cluster_queue,
+    flavor,
+    meta,
+    validate_queues,
+    workload,
+)
 
 MANY = 4 * AT_ONCE
 KIND = "batch/job"
@@ -19,7 +26,7 @@ KIND = "batch/job"
 def queues() -> Iterator[Queues]:
     queues = Queues()
     yield queues
-    queues.validate()
+    validate_queues(queues)
 
 
 def admitted(count: int = MANY) -> list[WorkloadInfo]:
@@ -35,18 +42,18 @@ def jobs(count: int = MANY) -> list[JobObject]:
 
 
 def test_workloads_come_and_go_by_slices(queues: Queues) -> None:
-    there = queues.snapshot().workloads
+    there = queues.view().workloads
     for found, want in ((admitted(), MANY), ([], 0)):
         before = len(there)
         for _ in queues.replace(ev.Listed(WorkloadInfo, found)):
-            queues.validate()
+            validate_queues(queues)
             assert abs(len(there) - before) <= AT_ONCE
             before = len(there)
         assert len(there) == want
 
 
 def test_jobs_come_and_go_by_slices(queues: Queues) -> None:
-    there = queues.snapshot().jobs
+    there = queues.view().jobs
     for found, want in ((jobs(), MANY), ([], 0)):
         before = len(there)
         for _ in queues.replace(ev.JobsListed(KIND, found)):
@@ -59,7 +66,7 @@ def test_settings_are_one_slice(queues: Queues) -> None:
     made = [cluster_queue(f"cq{number}") for number in range(MANY)]
     changes = list(queues.replace(ev.Listed(type(made[0]), made)))
     assert len(changes) == 1
-    assert queues.snapshot().structure_version == MANY
+    assert queues.view().structure_version == MANY
 
 
 def test_what_is_written_between_two_slices_is_newer_than_the_list(queues: Queues) -> None:
@@ -74,9 +81,9 @@ def test_what_is_written_between_two_slices_is_newer_than_the_list(queues: Queue
     queues.apply(ev.Applied(written))
     queues.apply(ev.Applied(made))
     for _ in slices:
-        queues.validate()
-    assert queues.snapshot().workloads[last.key].priority == 7
-    assert key("made") in queues.snapshot().workloads
+        validate_queues(queues)
+    assert queues.view().workloads[last.key].priority == 7
+    assert key("made") in queues.view().workloads
 
 
 def test_a_workload_that_goes_between_two_slices_does_not_come_back(queues: Queues) -> None:
@@ -86,5 +93,5 @@ def test_a_workload_that_goes_between_two_slices_does_not_come_back(queues: Queu
     next(slices)
     queues.apply(ev.Deleted(found[-1]))
     for _ in slices:
-        queues.validate()
-    assert found[-1].key not in queues.snapshot().workloads
+        validate_queues(queues)
+    assert found[-1].key not in queues.view().workloads

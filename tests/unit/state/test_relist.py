@@ -5,13 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from extender.api.wellknown import GROUP_X
-from extender.state import events as ev
-from extender.state.cluster import Cluster
-from extender.state.jobs import JobInfo
-from extender.state.relist import AT_ONCE
-from tests.makers import key, node, nodes, planned, pod, pod_group, pods, tell
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import JobInfo
+from extender.state.cluster.relist import AT_ONCE
+from extender.state.cluster.store import Cluster
+from tests.makers import key, node, nodes, observe, planned, pod, pod_group, pods
 
 MANY = 5 * AT_ONCE
 MEMBERS = pods(MANY)
@@ -22,23 +23,23 @@ LISTS: dict[str, ev.Listed] = {
     "pods": ev.PodsListed(MEMBERS),
     "nodes": ev.NodesListed(NODES),
     "PodGroups": ev.PodGroupsListed(GROUP_X, GROUPS),
-    "Jobs": ev.JobsListed(JOBS),
+    "Jobs": ev.BatchJobsListed(JOBS),
 }
 NONE: dict[str, ev.Listed] = {
     "pods": ev.PodsListed([]),
     "nodes": ev.NodesListed([]),
     "PodGroups": ev.PodGroupsListed(GROUP_X, []),
-    "Jobs": ev.JobsListed([]),
+    "Jobs": ev.BatchJobsListed([]),
 }
 
 
 def count(cluster: Cluster, kind: str) -> int:
-    snapshot = cluster.snapshot()
+    view = cluster.view()
     there = {
-        "pods": snapshot.pods,
-        "nodes": snapshot.nodes,
-        "PodGroups": snapshot.pod_groups,
-        "Jobs": [job.uid for job in JOBS if snapshot.job(job.uid)],
+        "pods": view.pods,
+        "nodes": view.nodes,
+        "PodGroups": view.pod_groups,
+        "Jobs": [job.uid for job in JOBS if view.job(job.uid)],
     }
     return len(there[kind])
 
@@ -69,8 +70,8 @@ def test_a_pod_and_the_one_made_in_its_place_are_never_both_there(cluster: Clust
     new = [replace(each, uid=f"new-{each.uid}") for each in old]
     cluster.apply(ev.PodsListed(old))
     for _ in cluster.replace(ev.PodsListed(new)):
-        assert len(cluster.snapshot().tally(key("gang")).bound) <= MANY
-    assert cluster.snapshot().pods.keys() == {each.uid for each in new}
+        assert len(cluster.view().tally(key("gang")).bound) <= MANY
+    assert cluster.view().pods.keys() == {each.uid for each in new}
 
 
 def test_one_that_is_seen_between_two_slices_stays(cluster: Cluster) -> None:
@@ -81,36 +82,36 @@ def test_one_that_is_seen_between_two_slices_stays(cluster: Cluster) -> None:
     cluster.apply(ev.PodSeen(late))
     for _ in slices:
         cluster.validate()
-    assert late.uid in cluster.snapshot().pods
+    assert late.uid in cluster.view().pods
 
 
 def test_a_list_that_lacks_it_does_not_confirm_a_seen_pod(cluster: Cluster) -> None:
-    tell(cluster, ev.PodSeen(MEMBERS[0]), ev.PodsListed(MEMBERS[1:]))
-    assert list(cluster.snapshot().seen) == [MEMBERS[0].uid]
-    tell(cluster, ev.PodsListed(MEMBERS))
-    assert list(cluster.snapshot().seen) == []
+    observe(cluster, ev.PodSeen(MEMBERS[0]), ev.PodsListed(MEMBERS[1:]))
+    assert list(cluster.view().seen) == [MEMBERS[0].uid]
+    observe(cluster, ev.PodsListed(MEMBERS))
+    assert list(cluster.view().seen) == []
 
 
 def test_one_that_was_seen_before_the_list_was_asked_for_is_lacking(cluster: Cluster) -> None:
     """Its Binding may have been written, and the pod may have ended, while no watch ran."""
-    tell(cluster, nodes(8, 8), ev.PodSeen(MEMBERS[0]), ev.PodBinding(MEMBERS[0], "n0"))
-    tell(cluster, ev.PodsListing(), ev.PodSeen(MEMBERS[1]), ev.PodsListed(MEMBERS[2:]))
-    snapshot = cluster.snapshot()
-    assert MEMBERS[0].uid not in snapshot.pods
-    assert snapshot.used("n0") == {}
-    assert list(snapshot.seen) == [MEMBERS[1].uid]
+    observe(cluster, nodes(8, 8), ev.PodSeen(MEMBERS[0]), ev.PodBinding(MEMBERS[0], "n0"))
+    observe(cluster, ev.PodsListing(), ev.PodSeen(MEMBERS[1]), ev.PodsListed(MEMBERS[2:]))
+    view = cluster.view()
+    assert MEMBERS[0].uid not in view.pods
+    assert view.used("n0") == {}
+    assert list(view.seen) == [MEMBERS[1].uid]
 
 
 def test_room_that_is_planned_between_two_slices_yields_to_the_fact(cluster: Cluster) -> None:
-    tell(cluster, nodes(8, 8), MEMBERS)
+    observe(cluster, nodes(8, 8), MEMBERS)
     last = replace(MEMBERS[-1], node="n1")
     slices = cluster.replace(ev.PodsListed([*MEMBERS[:-1], last]))
     next(slices)
     cluster.apply(planned(**{last.uid: "n0"}))
     for _ in slices:
         cluster.validate()
-    assert cluster.snapshot().assumption(last.uid) is None
-    assert list(cluster.snapshot().pods_on("n1")) == [last.uid]
+    assert cluster.view().reservation(last.uid) is None
+    assert list(cluster.view().pods_on("n1")) == [last.uid]
 
 
 class Watched(dict[str, Any]):
@@ -118,16 +119,19 @@ class Watched(dict[str, Any]):
 
     looked_at = 0
 
+    @override
     def values(self) -> Any:
         """Count all of them."""
         self.looked_at += len(self)
         return super().values()
 
+    @override
     def items(self) -> Any:
         """Count all of them."""
         self.looked_at += len(self)
         return super().items()
 
+    @override
     def __getitem__(self, name: str) -> Any:
         """Count one."""
         self.looked_at += 1
@@ -138,16 +142,17 @@ class Watched(dict[str, Any]):
 def full(cluster: Cluster) -> Iterator[tuple[Cluster, Watched, Watched]]:
     """Return a cluster with pods on a hundred nodes, one planned there, and its watched tables."""
     tables = cluster._tables
-    tell(cluster, nodes(*[8] * 100))
+    observe(cluster, nodes(*[8] * 100))
     for number in range(1000):
         cluster.apply(ev.PodApplied(pod(f"p{number}", group="gang", on=f"n{number % 100}")))
     for number in range(100):
         cluster.apply(ev.PodApplied(pod(f"q{number}", group="gang")))
         cluster.apply(planned(**{f"q{number}": f"n{number}"}))
-    plain = tables.pods, tables.assumed
-    tables.pods, tables.assumed = Watched(tables.pods), Watched(tables.assumed)
-    yield cluster, tables.pods, tables.assumed
-    tables.pods, tables.assumed = plain[0] | tables.pods, dict(tables.assumed)
+    reserved = tables.reservations
+    plain = tables.pods
+    tables.pods, reserved.pods = Watched(tables.pods), Watched(reserved.pods)
+    yield cluster, tables.pods, reserved.pods
+    tables.pods, reserved.pods = plain | tables.pods, dict(reserved.pods)
 
 
 @pytest.mark.parametrize(
@@ -165,8 +170,8 @@ def test_a_node_that_fails_costs_its_own_pods_and_no_others(
 
 
 def test_a_flip_concerns_the_groups_of_the_pods_on_the_node(cluster: Cluster) -> None:
-    tell(cluster, nodes(8, 8), pod("a", group="x", on="n0"), pod("b", group="y", on="n1"))
-    tell(cluster, pod("c", group="z", on="n0"), ev.PodDeleted("c"))
+    observe(cluster, nodes(8, 8), pod("a", group="x", on="n0"), pod("b", group="y", on="n1"))
+    observe(cluster, pod("c", group="z", on="n0"), ev.PodDeleted("c"))
     change = cluster.apply(ev.NodeApplied(node("n0", 8, ready=False)))
     assert change.statuses == {key("x")}
 
@@ -179,4 +184,4 @@ def test_unchanged_pods_are_not_counted_anew(
     cluster.apply(ev.PodsListed(bound))
     monkeypatch.setattr(cluster, "_count", lambda each: counted.append(each.uid))
     change = cluster.apply(ev.PodsListed([replace(each) for each in bound]))
-    assert (counted, change) == ([], ev.Change())
+    assert (counted, change) == ([], ev.ClusterChange())

@@ -9,10 +9,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from extender.queueing import transitions as to
 from extender.runtime.clock import SystemClock
 from extender.runtime.pacer import Pacer
-from extender.state.queues.records import WorkloadInfo
+from extender.state.queue.records import WorkloadInfo
 from extender.telemetry.page import page
 from extender.telemetry.queue import QueueMetrics
-from extender.telemetry.queue_gauges import QueueGauges, Seen
+from extender.telemetry.queue_gauges import QueueGauges, QueueState
 from tests.queue_makers import (
     Admissions,
     admission,
@@ -28,7 +28,7 @@ from tests.unit.explain.scene import holding
 
 def gauges(queues: Admissions | None) -> dict[str, float]:
     registry = CollectorRegistry()
-    seen = Seen(queues.snapshot, queues.pending) if queues else None
+    seen = QueueState(queues.view, queues.pending) if queues else None
     registry.register(QueueGauges(lambda: seen))
     return samples(registry)
 
@@ -39,7 +39,7 @@ def samples(registry: CollectorRegistry) -> dict[str, float]:
     return {name: float(value) for name, _, value in found}
 
 
-def test_nothing_is_told_by_a_replica_that_does_not_lead() -> None:
+def test_a_replica_that_does_not_lead_has_no_samples() -> None:
     assert gauges(None) == {}
 
 
@@ -128,21 +128,21 @@ def test_what_happens_to_a_workload_is_counted_once() -> None:
     }
 
 
-def test_how_long_pods_took_is_told_when_they_are_ready_for_the_first_time() -> None:
+def test_how_long_pods_took_is_observed_when_they_are_ready_for_the_first_time() -> None:
     registry = CollectorRegistry()
     metrics = QueueMetrics(registry)
 
-    def told(before: WorkloadInfo, reason: str, *, now: float) -> WorkloadInfo:
+    def reported(before: WorkloadInfo, reason: str, *, now: float) -> WorkloadInfo:
         ready = reason in ("Started", "Recovered")
-        after = to.told(before, "PodsReady", holds=ready, reason=reason, message="", now=now)
+        after = to.with_conditions(before, now, to.condition("PodsReady", reason, "", holds=ready))
         metrics.changed(before, after, "cq")
         return after
 
     asked = workload("w", created=100)
     found = to.reserved(asked, admission(asked), 130, pods_ready=True)
-    found = told(found, "Started", now=170)
-    found = told(found, "WaitForRecovery", now=200)
-    told(found, "Recovered", now=300)
+    found = reported(found, "Started", now=170)
+    found = reported(found, "WaitForRecovery", now=200)
+    reported(found, "Recovered", now=300)
 
     found_samples = samples(registry)
     labels = '{cluster_queue="cq",priority_class=""}'
@@ -151,11 +151,11 @@ def test_how_long_pods_took_is_told_when_they_are_ready_for_the_first_time() -> 
         assert found_samples[f"kueue_{name}_wait_time_seconds_sum{labels}"] == seconds
 
 
-def test_how_long_pods_were_ready_is_told_of_those_that_were_when_they_had_to_go() -> None:
+def test_how_long_pods_were_ready_is_observed_for_those_that_were_when_evicted() -> None:
     registry = CollectorRegistry()
     metrics = QueueMetrics(registry)
     waits = to.reserved(workload("w"), admission(workload("w")), 100, pods_ready=True)
-    ready = to.told(waits, "PodsReady", holds=True, reason="Started", message="", now=110)
+    ready = to.with_conditions(waits, 110, to.condition("PodsReady", "Started", ""))
     for before in (waits, ready):
         metrics.changed(before, to.preempted(before, "InClusterQueue", "", now=150), "cq")
 
@@ -184,7 +184,7 @@ def test_names_and_help_are_as_prometheus_wants_them() -> None:
     registry = CollectorRegistry()
     QueueMetrics(registry)
     queues = Admissions(cluster_queue(), local_queue())
-    registry.register(QueueGauges(lambda: Seen(queues.snapshot, queues.pending)))
+    registry.register(QueueGauges(lambda: QueueState(queues.view, queues.pending)))
 
     for family in registry.collect():
         assert re.fullmatch(r"kueue(_[a-z]+)+", family.name), family.name
@@ -195,7 +195,7 @@ def test_names_and_help_are_as_prometheus_wants_them() -> None:
 async def test_a_page_is_the_same_whether_or_not_it_is_made_with_rests() -> None:
     registry = CollectorRegistry()
     queues = Admissions(*(cluster_queue(f"cq{number}") for number in range(5)), local_queue())
-    collector = QueueGauges(lambda: Seen(queues.snapshot, queues.pending))
+    collector = QueueGauges(lambda: QueueState(queues.view, queues.pending))
     registry.register(collector)
     whole = generate_latest(registry)
     steps = 0
@@ -213,13 +213,13 @@ async def test_a_page_is_the_same_whether_or_not_it_is_made_with_rests() -> None
 async def test_a_queue_that_goes_while_a_page_is_made_is_left_out() -> None:
     registry = CollectorRegistry()
     queues = Admissions(cluster_queue("a"), cluster_queue("b"))
-    collector = QueueGauges(lambda: Seen(queues.snapshot, queues.pending))
+    collector = QueueGauges(lambda: QueueState(queues.view, queues.pending))
     registry.register(collector)
 
     def interrupted() -> Iterator[None]:
         for number, step in enumerate(collector.fill()):
             if number == 0:
-                queues.drop(queues.snapshot.cluster_queues["b"])
+                queues.drop(queues.view.cluster_queues["b"])
             yield step
 
     text = await page(registry, Pacer(SystemClock()), interrupted())

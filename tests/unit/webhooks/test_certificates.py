@@ -55,7 +55,7 @@ WANT_FAULTS: dict[str, tuple[Bundle, float, str]] = {
 
 
 @pytest.mark.parametrize(("bundle", "now", "want"), WANT_FAULTS.values(), ids=WANT_FAULTS)
-def test_a_fault_is_told(bundle: Bundle, now: float, want: str) -> None:
+def test_a_fault_of_a_certificate_is_named(bundle: Bundle, now: float, want: str) -> None:
     assert want in fault(bundle, NAMES, now=now)
 
 

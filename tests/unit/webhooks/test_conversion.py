@@ -3,6 +3,7 @@
 import copy
 import json
 import time
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -59,6 +60,11 @@ def workload(version: str, spec: Object, **status: Any) -> Object:
     return of("Workload", version, spec=spec, status=status)
 
 
+def in_both(kind: str, **parts: Any) -> tuple[Object, Object]:
+    """Return an object of the older version and of the newer one that differ in nothing else."""
+    return of(kind, OLDER, **parts), of(kind, NEWER, **parts)
+
+
 CHECK = "provisioning"
 USAGE = [{"name": "spot", "resources": [{"name": "cpu", "total": "4"}]}]
 WANT: dict[str, tuple[Object, Object]] = {
@@ -81,25 +87,15 @@ WANT: dict[str, tuple[Object, Object]] = {
             },
         ),
     ),
-    "checks by flavor": tuple(
-        of(
-            "ClusterQueue",
-            version,
-            spec={
-                "admissionChecksStrategy": {
-                    "admissionChecks": [{"name": CHECK, "onFlavors": ["spot"]}]
-                }
-            },
-        )
-        for version in (OLDER, NEWER)
+    "checks by flavor": in_both(
+        "ClusterQueue",
+        spec={
+            "admissionChecksStrategy": {"admissionChecks": [{"name": CHECK, "onFlavors": ["spot"]}]}
+        },
     ),
-    "a strategy without flavors": tuple(
-        of(
-            "ClusterQueue",
-            version,
-            spec={"admissionChecksStrategy": {"admissionChecks": [{"name": CHECK}]}},
-        )
-        for version in (OLDER, NEWER)
+    "a strategy without flavors": in_both(
+        "ClusterQueue",
+        spec={"admissionChecksStrategy": {"admissionChecks": [{"name": CHECK}]}},
     ),
     "the flavor is taken": (
         of(
@@ -118,19 +114,15 @@ WANT: dict[str, tuple[Object, Object]] = {
             },
         ),
     ),
-    "the next flavor is tried": tuple(
-        of(
-            "ClusterQueue",
-            version,
-            spec={
-                "flavorFungibility": {
-                    "whenCanBorrow": "TryNextFlavor",
-                    "whenCanPreempt": "TryNextFlavor",
-                    "preference": "PreemptionOverBorrowing",
-                }
-            },
-        )
-        for version in (OLDER, NEWER)
+    "the next flavor is tried": in_both(
+        "ClusterQueue",
+        spec={
+            "flavorFungibility": {
+                "whenCanBorrow": "TryNextFlavor",
+                "whenCanPreempt": "TryNextFlavor",
+                "preference": "PreemptionOverBorrowing",
+            }
+        },
     ),
     "what a local queue uses": (
         of("LocalQueue", OLDER, spec={"clusterQueue": "a"}, status={"flavorUsage": USAGE}),
@@ -182,15 +174,9 @@ WANT: dict[str, tuple[Object, Object]] = {
         workload(OLDER, {}, accumulatedPastExexcutionTimeSeconds=5),
         workload(NEWER, {}, accumulatedPastExecutionTimeSeconds=5),
     ),
-    "a flavor": tuple(
-        of("ResourceFlavor", version, spec={"nodeLabels": {"a": "b"}}) for version in (OLDER, NEWER)
-    ),
-    "a cohort": tuple(
-        of("Cohort", version, spec={"parentName": "all"}) for version in (OLDER, NEWER)
-    ),
-    "a priority": tuple(
-        of("WorkloadPriorityClass", version, value=-3) for version in (OLDER, NEWER)
-    ),
+    "a flavor": in_both("ResourceFlavor", spec={"nodeLabels": {"a": "b"}}),
+    "a cohort": in_both("Cohort", spec={"parentName": "all"}),
+    "a priority": in_both("WorkloadPriorityClass", value=-3),
     "an object without a spec": (of("ClusterQueue", OLDER), of("ClusterQueue", NEWER)),
 }
 
@@ -205,7 +191,7 @@ def test_both_versions_say_the_same(older: Object, newer: Object) -> None:
 
 
 WANT_LOST: dict[str, tuple[Object, Object]] = {
-    "who waits first": (
+    "which workloads wait first": (
         of("ClusterQueue", OLDER, status={"pendingWorkloadsStatus": {"lastChangeTime": NOW}}),
         of("ClusterQueue", NEWER, status={}),
     ),
@@ -238,7 +224,7 @@ def test_the_newer_word_in_the_older_version_is_understood() -> None:
 
 def test_parts_of_objects_are_taken_as_they_are() -> None:
     """The API server converts what one writer owns, which may be any part of an object."""
-    nameless = {"admissionChecksStrategy": {"admissionChecks": [{"onFlavors": []}]}}
+    nameless: Object = {"admissionChecksStrategy": {"admissionChecks": [{"onFlavors": []}]}}
 
     assert convert(of("ClusterQueue", NEWER, spec=nameless), OLDER)["spec"] == nameless
     assert convert(of("ClusterQueue", NEWER, spec=None), OLDER)["spec"] is None
@@ -291,11 +277,12 @@ workload_status = {
 
 def kinds(version: str, parts: dict[str, dict[str, st.SearchStrategy[Any]]]) -> Any:
     """Return objects of that version, with any of their parts."""
+
+    def with_parts(kind: str, some: Object) -> Object:
+        return of(kind, version, **some)
+
     return st.one_of(
-        *(
-            maybe(**fields).map(lambda more, kind=kind: of(kind, version, **more))
-            for kind, fields in parts.items()
-        )
+        *(maybe(**fields).map(partial(with_parts, kind)) for kind, fields in parts.items())
     )
 
 

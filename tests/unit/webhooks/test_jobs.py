@@ -33,7 +33,7 @@ class Known:
 
 
 class Other:
-    """A kind of somebody else's."""
+    """A foreign kind."""
 
     def __init__(self, source: Object) -> None:
         self.object = source
@@ -47,7 +47,7 @@ class Other:
 
 OTHER = Integration("example.com/other", "Other", "example.com", "v1", "others", Other)  # type: ignore[arg-type]
 KINDS = by_kind([*builtin().values(), OTHER])
-NOBODY = Known()
+NO_QUEUES = Known()
 
 
 def review(
@@ -86,16 +86,16 @@ def stored(said: Said) -> Object:
     return job
 
 
-def told(verdict: Verdict) -> str:
+def reported(verdict: Verdict) -> str:
     return "; ".join(map(str, verdict.refusals))
 
 
 @pytest.mark.parametrize(("said", "want"), CREATED.values(), ids=CREATED)
 def test_a_new_job_is_taken_or_refused_with_the_field(said: Said, want: str) -> None:
-    verdict = validate(read(review(stored(said))), KINDS, NOBODY)
+    verdict = validate(read(review(stored(said))), KINDS, NO_QUEUES)
 
-    assert bool(verdict.refusals) == bool(want), told(verdict)
-    assert want in told(verdict)
+    assert bool(verdict.refusals) == bool(want), reported(verdict)
+    assert want in reported(verdict)
 
 
 CHANGES = {
@@ -110,22 +110,22 @@ def test_a_change_is_taken_or_refused_with_the_field(
 ) -> None:
     old = merged(stored(said), {"spec": {"suspend": not runs}})
 
-    verdict = validate(read(review(merged(old, change), old)), KINDS, NOBODY)
+    verdict = validate(read(review(merged(old, change), old)), KINDS, NO_QUEUES)
 
-    assert bool(verdict.refusals) == bool(want), told(verdict)
-    assert want in told(verdict)
+    assert bool(verdict.refusals) == bool(want), reported(verdict)
+    assert want in reported(verdict)
 
 
 def test_what_was_bad_before_is_let_be() -> None:
     old = stored(Said({MAX_SECONDS: "-1"}, queue="Bad"))
 
-    assert validate(read(review(merged(old, label("x", "y")), old)), KINDS, NOBODY) == Verdict()
+    assert validate(read(review(merged(old, label("x", "y")), old)), KINDS, NO_QUEUES) == Verdict()
 
 
-def test_a_refusal_tells_all_that_is_wrong_with_its_code() -> None:
+def test_a_refusal_lists_all_that_is_wrong_with_its_code() -> None:
     request = read(review(stored(Said({MAX_SECONDS: "0"}, queue="Bad"))))
 
-    response = answer(request, validate(request, KINDS, NOBODY))["response"]
+    response = answer(request, validate(request, KINDS, NO_QUEUES))["response"]
 
     assert isinstance(response, dict)
     assert response["uid"] == "42"
@@ -139,7 +139,7 @@ def test_a_forbidden_change_has_another_code() -> None:
     old = merged(stored(Said()), {"spec": {"suspend": False}})
     request = read(review(merged(old, label(QUEUE, "other")), old))
 
-    response = answer(request, validate(request, KINDS, NOBODY))["response"]
+    response = answer(request, validate(request, KINDS, NO_QUEUES))["response"]
 
     assert isinstance(response, dict)
     assert response["status"]["code"] == 403
@@ -153,7 +153,7 @@ def test_a_queue_can_only_be_left_where_there_is_no_default_one(*, has_default: 
     verdict = validate(read(review(merged(old, label(QUEUE, None)), old)), KINDS, known)
 
     assert bool(verdict.refusals) is has_default
-    assert ("name another queue" in told(verdict)) is has_default
+    assert ("name another queue" in reported(verdict)) is has_default
 
 
 def test_a_queue_that_there_is_not_is_warned_of_and_taken() -> None:
@@ -172,7 +172,7 @@ def test_a_queue_that_there_is_not_is_warned_of_and_taken() -> None:
 def test_it_is_warned_of_once() -> None:
     old = stored(Said())
 
-    assert validate(read(review(merged(old, label("x", "y")), old)), KINDS, NOBODY) == Verdict()
+    assert validate(read(review(merged(old, label("x", "y")), old)), KINDS, NO_QUEUES) == Verdict()
 
 
 def owned(by: str, kind: str, *, controller: bool = True) -> Object:
@@ -183,10 +183,10 @@ def owned(by: str, kind: str, *, controller: bool = True) -> Object:
 
 
 WANT_MUTATED: dict[str, tuple[Object, Known, list[Object]]] = {
-    "of a queue": (stored(Said(spec={"suspend": False})), NOBODY, [SUSPEND]),
-    "of a queue, without suspend": (stored(Said(spec={"suspend": None})), NOBODY, [SUSPEND]),
-    "suspended": (stored(Said()), NOBODY, []),
-    "of no queue": (stored(Said(queue=None, spec={"suspend": False})), NOBODY, []),
+    "of a queue": (stored(Said(spec={"suspend": False})), NO_QUEUES, [SUSPEND]),
+    "of a queue, without suspend": (stored(Said(spec={"suspend": None})), NO_QUEUES, [SUSPEND]),
+    "suspended": (stored(Said()), NO_QUEUES, []),
+    "of no queue": (stored(Said(queue=None, spec={"suspend": False})), NO_QUEUES, []),
     "of no queue, where there is a default one": (
         stored(Said(queue=None, spec={"suspend": False})),
         Known("default/default"),
@@ -208,14 +208,14 @@ WANT_MUTATED: dict[str, tuple[Object, Known, list[Object]]] = {
         Known(all_in="other"),
         [],
     ),
-    "of a CronJob": (owned("batch/v1", "CronJob"), NOBODY, [SUSPEND]),
-    "of another kind of job": (owned("example.com/v2", "Other"), NOBODY, []),
+    "of a CronJob": (owned("batch/v1", "CronJob"), NO_QUEUES, [SUSPEND]),
+    "of another kind of job": (owned("example.com/v2", "Other"), NO_QUEUES, []),
     "owned by another kind of job": (
         owned("example.com/v1", "Other", controller=False),
-        NOBODY,
+        NO_QUEUES,
         [SUSPEND],
     ),
-    "of a kind of another group": (owned("example.org/v1", "Other"), NOBODY, [SUSPEND]),
+    "of a kind of another group": (owned("example.org/v1", "Other"), NO_QUEUES, [SUSPEND]),
 }
 
 
@@ -238,22 +238,22 @@ def test_a_job_without_labels_gets_them_with_the_default_queue() -> None:
     assert operation == {"op": "add", "path": "/metadata/labels", "value": {QUEUE: "default"}}
 
 
-def test_a_kind_of_somebody_elses_is_held_in_its_own_way() -> None:
+def test_a_kind_that_was_added_is_held_in_its_own_way() -> None:
     named = {"apiVersion": "example.com/v1", "kind": "Other"}
     body: Object = {**named, "metadata": {"labels": {QUEUE: "q"}}, "spec": {}}
     request = read(review(body, kind="Other", group="example.com"))
 
     want = {"op": "add", "path": "/spec/paused", "value": True}
-    assert mutate(request, KINDS, NOBODY).patch == [want]
+    assert mutate(request, KINDS, NO_QUEUES).patch == [want]
 
 
-def test_a_change_is_not_held_and_nor_is_a_kind_that_nobody_queues() -> None:
+def test_a_change_is_not_held_and_nor_is_a_kind_that_is_not_queued() -> None:
     job = stored(Said(spec={"suspend": False}))
 
-    assert mutate(read(review(job, job)), KINDS, NOBODY) == Verdict()
+    assert mutate(read(review(job, job)), KINDS, NO_QUEUES) == Verdict()
     unknown = read(review(job, kind="CronJob"))
-    assert mutate(unknown, KINDS, NOBODY) == Verdict()
-    assert validate(unknown, KINDS, NOBODY) == Verdict()
+    assert mutate(unknown, KINDS, NO_QUEUES) == Verdict()
+    assert validate(unknown, KINDS, NO_QUEUES) == Verdict()
 
 
 def controlled(by: str, kind: str) -> Object:
@@ -282,7 +282,7 @@ WANT_GATES: dict[str, tuple[Object, list[Object] | None]] = {
 def test_a_plain_pod_of_a_queue_is_gated(pod: Object, want: list[Object] | None) -> None:
     request = read(review(pod, kind="Pod", group=""))
 
-    patch = mutate(request, KINDS, NOBODY).patch
+    patch = mutate(request, KINDS, NO_QUEUES).patch
 
     operation = {"op": "add", "path": "/spec/schedulingGates", "value": want}
     assert list(patch) == ([] if want is None else [operation])
@@ -292,7 +292,7 @@ def test_without_the_integration_of_pods_none_is_gated() -> None:
     only_jobs = by_kind([builtin()["batch/job"]])
     pod = objects.pod("p", labels={QUEUE: "q"})
 
-    assert mutate(read(review(pod, kind="Pod", group="")), only_jobs, NOBODY) == Verdict()
+    assert mutate(read(review(pod, kind="Pod", group="")), only_jobs, NO_QUEUES) == Verdict()
 
 
 @pytest.mark.parametrize("kind", ["MPIJob", "TFJob"])
@@ -302,13 +302,13 @@ def test_a_training_job_is_suspended_where_it_can_be(kind: str) -> None:
     request = read(review(named, kind=kind, group="kubeflow.org"))
 
     want = {"op": "add", "path": "/spec/runPolicy/suspend", "value": True}
-    assert list(mutate(request, KINDS, NOBODY).patch) == [want]
+    assert list(mutate(request, KINDS, NO_QUEUES).patch) == [want]
 
 
 def test_a_patch_is_answered_in_base64() -> None:
     request = read(review(stored(Said(spec={"suspend": False}))))
 
-    response = answer(request, mutate(request, KINDS, NOBODY))["response"]
+    response = answer(request, mutate(request, KINDS, NO_QUEUES))["response"]
 
     assert isinstance(response, dict)
     assert response["patchType"] == "JSONPatch"
@@ -319,7 +319,7 @@ def test_without_a_patch_there_is_no_type_of_one() -> None:
     request = read(review(stored(Said())))
 
     want = {"uid": "42", "allowed": True}
-    assert answer(request, mutate(request, KINDS, NOBODY))["response"] == want
+    assert answer(request, mutate(request, KINDS, NO_QUEUES))["response"] == want
 
 
 MALFORMED: dict[str, Object] = {

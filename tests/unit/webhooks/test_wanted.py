@@ -12,10 +12,10 @@ CASES: dict[str, tuple[bool, dict[str, Any], bool]] = {
     "outside": (False, {}, False),
     "in a pod": (True, {}, True),
     "outside, by a url": (False, {"webhooks": URL}, True),
-    "in a pod, when told not to": (True, {"webhooks": {"enabled": False}}, False),
-    "outside, when told to": (False, {"webhooks": {"enabled": True}}, True),
+    "in a pod, when they are disabled": (True, {"webhooks": {"enabled": False}}, False),
+    "outside, when they are enabled": (False, {"webhooks": {"enabled": True}}, True),
     "in a pod, when the queue is another's": (True, {"queue": {"enabled": False}}, False),
-    "told to, when the queue is another's": (
+    "enabled, when the queue is another's": (
         False,
         {"queue": {"enabled": False}, "webhooks": {"enabled": True}},
         True,

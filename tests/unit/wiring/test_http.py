@@ -1,4 +1,4 @@
-"""How a server ends: on a real socket, with an application that answers when it is told to."""
+"""How a server ends: on a real socket, with an application that answers when the test says so."""
 
 import asyncio
 import contextlib
@@ -21,13 +21,13 @@ class Running:
     patience: float = 60.0
     in_hand: int = 0
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.server = http.Server(
             http.config(self.app, host="127.0.0.1", port=0, keep_alive=120),
             Connections(Limits()),
-            on_exit=lambda: self.told.append("exit"),
+            on_exit=lambda: self.reported.append("exit"),
             in_hand=lambda: self.in_hand,
             patience=self.patience,
         )
@@ -83,7 +83,7 @@ async def test_what_is_in_hand_is_finished_and_others_are_answered_until_then(
             bind = tasks.create_task(client.post("/bind"))
             await eventually(lambda: running.in_hand == 1)
             running.signal()
-            await eventually(lambda: running.told == ["exit"])
+            await eventually(lambda: running.reported == ["exit"])
             assert (await client.get("/readyz")).text == "ok"
             assert not bind.done()
             running.go_on.set()

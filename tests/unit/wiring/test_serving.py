@@ -39,7 +39,7 @@ def test_loopback_is_plain_text() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "::"])
-def test_any_other_address_has_tls_and_asks_who_the_caller_is(host: str) -> None:
+def test_any_other_address_has_tls_and_asks_for_the_caller_s_identity(host: str) -> None:
     chosen = Reconcile(host=host)
     context = serving(chosen, None).context
     assert chosen.authenticates

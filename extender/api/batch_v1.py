@@ -1,0 +1,111 @@
+"""Jobs of batch/v1: completion indexes such as `1,3-5,7`, and how many pods a Job runs at once.
+
+Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/#JobStatus
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice, pairwise
+from operator import lt
+from typing import Final
+
+import msgspec
+
+_PART: Final = re.compile(r"(?:^|(?<=,))([0-9]{1,10})(?:-([0-9]{1,10}))?(?=,|\Z)")
+"""An index or a range. Longer numbers are no indexes, and slow to read."""
+_END: Final = 10**10
+_CHARACTERS: Final = b"0123456789,-"
+_TWO_DASHES: Final = re.compile(r"-[0-9]*-")
+_numbers = msgspec.json.Decoder(list[int]).decode
+
+Bounds = tuple[list[int], list[int]]
+"""The first and the last index of each part."""
+
+
+@lru_cache(maxsize=8)  # one look at a job asks several times
+def count_below(end: int, *texts: str) -> int:
+    """Return how many indexes below `end` are in any list; parts that are no range do not count."""
+    found = [_bounds(text) for text in texts if text]
+    firsts = [index for each, _ in found for index in each]
+    lasts = [index for _, each in found for index in each]
+    pairs = (firsts, lasts) if len(found) < 2 else (sorted(firsts), sorted(lasts))
+    if _are_apart(*pairs):
+        return _sum_below(end, *pairs)
+    return _sweep(end, firsts, lasts)
+
+
+def _bounds(text: str) -> Bounds:
+    """Return the parts of a list; one as the job controller writes it is not taken apart as text.
+
+    With the last index of each range below zero it is a list of numbers.
+    """
+    if text.isascii() and not text.encode().translate(None, _CHARACTERS):
+        try:
+            return _signed(text)
+        except (msgspec.MsgspecError, ValueError):
+            pass
+    pairs = [*_ranges(text)]
+    return [first for first, _ in pairs], [last for _, last in pairs]
+
+
+def _signed(text: str) -> Bounds:
+    """Return the parts; raises MsgspecError or ValueError where a part of it is odd."""
+    numbers = _numbers(f"[{text.replace('-', ',-')}]")
+    if "-" not in text:
+        firsts, lasts = numbers, numbers
+    elif _TWO_DASHES.search(text):
+        raise ValueError("a part with two dashes")
+    else:
+        firsts = [number for number in numbers if number >= 0]
+        numbers.append(0)
+        lasts = [-then if then < 0 else number for number, then in pairwise(numbers) if number >= 0]
+    backward = firsts is not lasts and any(map(lt, lasts, firsts))
+    if backward or len(firsts) != text.count(",") + 1 or max(lasts) >= _END:
+        raise ValueError("a part that is no range")
+    return firsts, lasts
+
+
+def _are_apart(firsts: list[int], lasts: list[int]) -> bool:
+    """Return whether the parts are in order and no two have an index in common."""
+    return all(map(lt, lasts, islice(firsts, 1, None)))
+
+
+def _sum_below(end: int, firsts: list[int], lasts: list[int]) -> int:
+    count = bisect_left(firsts, end)
+    beyond = max(0, lasts[count - 1] + 1 - end) if count else 0
+    return sum(lasts[:count]) - sum(firsts[:count]) + count - beyond
+
+
+def _sweep(end: int, firsts: list[int], lasts: list[int]) -> int:
+    total = reached = 0
+    for first, last in sorted(zip(firsts, lasts, strict=True)):
+        after = min(last + 1, end)
+        if after > reached:
+            total += max(0, after - max(first, reached))
+            reached = after
+    return total
+
+
+def _ranges(text: str) -> Iterator[tuple[int, int]]:
+    for low, high in _PART.findall(text):
+        first, last = int(low), int(high or low)
+        if first <= last:
+            yield first, last
+
+
+def pods_at_first(parallelism: int, completions: int | None) -> int:
+    """Return how many pods a Job begins with."""
+    return parallelism if completions is None else min(parallelism, completions)
+
+
+def pods_left(parallelism: int, completions: int | None, *, done: int, active: int) -> int:
+    """Return how many pods a Job runs at once from now on, when so many are done for good.
+
+    Without `completions` it is a work queue: once a pod has succeeded no other one is made, and
+    those that are `active` are all there will be.
+    """
+    if completions is not None:
+        return min(parallelism, max(0, completions - done))
+    return min(parallelism, active) if done else parallelism

@@ -1,0 +1,327 @@
+"""Runs admission cycles: the loop around `queueing.cycle`.
+
+Quota counts as used from the moment of the decision, and is written once. A write that fails gives
+the quota back and requeues the workload.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import closing
+from typing import Final
+
+from extender.api.reasons import Unadmitted
+from extender.controllers.admission_writer import AdmissionResult, AdmissionWriter
+from extender.controllers.pending_reasons import PendingReasons
+from extender.controllers.room_retry import RoomRetry
+from extender.controllers.workload_writer import Workloads, event
+from extender.kube.recorder import Event
+from extender.queueing import cycle
+from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
+from extender.queueing.pending import PendingQueues
+from extender.queueing.preemption import Victim
+from extender.queueing.quota import QuotaTree
+from extender.queueing.room import AdmissionRules
+from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
+from extender.runtime.pacer import Pacer
+from extender.state.queue import events as ev
+from extender.state.queue.events import QueueChange
+from extender.state.queue.records import AdmissionInfo, WorkloadInfo
+from extender.state.queue.store import Queues
+from extender.telemetry.queue import QueueMetrics
+
+SLICE: Final = 0.01
+"""Seconds that a cycle works before the event loop goes on to other tasks."""
+SETTLE: Final = 0.005
+"""Seconds to wait for more changes before a cycle begins."""
+FIRST_BACKOFF: Final = 0.5
+LONGEST_BACKOFF: Final = 60.0
+"""Seconds before a workload is queued again after its admission failed."""
+RELEASE_DELAY: Final = 0.5
+"""Seconds before retrying ClusterQueues whose provisional quota was released."""
+FAULT_PAUSE: Final = 5.0
+"""Seconds before the next cycle after one that failed as a whole."""
+_LONGEST_MESSAGE: Final = 500
+
+
+class AdmissionLoop:
+    """Runs a cycle whenever workloads wait and something has changed."""
+
+    def __init__(
+        self,
+        queues: Queues,
+        workloads: Workloads,
+        *,
+        record: Callable[[Event], None],
+        clock: Clock,
+        rules: AdmissionRules,
+        metrics: QueueMetrics,
+    ) -> None:
+        self._queues = queues
+        self._view = view = queues.view()
+        self._record, self._clock, self._metrics = record, clock, metrics
+        self._rules = rules
+        self._pacer = Pacer(clock)
+        self.pending = PendingQueues(rules.options)
+        self.tree = QuotaTree(view)
+        self._wakeup = asyncio.Event()
+        self._writer = AdmissionWriter(
+            workloads,
+            view,
+            record=record,
+            clock=clock,
+            options=rules.options,
+            metrics=metrics,
+        )
+        self.reasons = PendingReasons(
+            workloads, view, self.pending, record=record, clock=clock, pacer=self._pacer
+        )
+        self._room_retry = RoomRetry(self.pending, self._wakeup.set)
+        self._released: set[str] = set()
+        """ClusterQueues whose provisional quota was released, until their workloads are tried."""
+        self._requeue_all = False
+        """Whether to place and try all workloads before the next cycle."""
+        self._holds = False
+        """Whether a workload waits for the pods of others; labels of jobs may change that."""
+        self._failures: dict[str, int] = {}
+        self._backing_off: set[str] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def on_change(self, change: QueueChange) -> None:
+        """Update the queues as the state changed; run a cycle if that may admit workloads."""
+        now = self._clock.wall()
+        self._forget_deleted(change.workloads)
+        self._requeue_all = self._requeue_all or change.structure
+        for key in change.workloads - self._backing_off:
+            self._update(key, now)
+        if change.released:
+            self.pending.requeue_sharing(change.released, self._view, now)
+            self.on_room()
+        self.pending.requeue_namespaces(change.namespaces)
+        exempt = change.jobs if self._holds else ()
+        if any((change.structure, change.workloads, change.released, change.namespaces, exempt)):
+            self._wakeup.set()
+
+    def on_room(self) -> None:
+        """Retry workloads that lack room soon: something about the nodes has changed."""
+        self._room_retry.on_change()
+
+    def _update(self, key: str, now: float) -> None:
+        """Place a workload in its queue; one that causes an error is in none."""
+        try:
+            self.pending.update(key, self._view, now)
+        except Exception as error:  # noqa: BLE001 - the other workloads are still queued
+            FAULTS.report("queues", error, key=key)
+
+    def _forget_deleted(self, workloads: Collection[str]) -> None:
+        for key in workloads:
+            if key not in self._view.workloads:
+                self.reasons.forget(key)
+                self._failures.pop(key, None)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        now = self._clock.wall()
+        for key in [*self._view.workloads]:
+            self._update(key, now)
+            if self._pacer.is_due:
+                await self._pacer.rest()
+        self._wakeup.set()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.reasons.run())
+            while True:
+                await self._wakeup.wait()
+                await asyncio.sleep(SETTLE)
+                self._wakeup.clear()
+                await self._guarded_cycle(tasks)
+                self._room_retry.try_within()
+                self._wake_when_due()
+
+    def _wake_when_due(self) -> None:
+        """Run a cycle when the next back-off of a workload ends."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self.pending.next_backoff_end()
+        if due is not None:
+            pause = max(0.0, due - self._clock.wall())
+            self._timer = asyncio.get_running_loop().call_later(pause, self._wakeup.set)
+
+    # -- before a cycle
+
+    async def _guarded_cycle(self, tasks: asyncio.TaskGroup) -> None:
+        """Run a cycle; after an error that no single workload causes, pause and try again."""
+        preparing = True
+        try:
+            while self._requeue_all or self.tree.version != self._view.structure_version:
+                if self._requeue_all:
+                    await self._place_all()
+                await self._rebuild_tree()
+                await asyncio.sleep(0)
+            preparing = False
+            await self._cycle(tasks)
+        except Exception as error:  # noqa: BLE001 - admission must go on
+            FAULTS.report("admission-cycle", error)
+            # Decisions of the cycle may be lost, and their workloads are in no queue then. A
+            # failed preparation is not repeated before the next cycle: it must not stop admission.
+            self._requeue_all = self._requeue_all or not preparing
+            self._wakeup.set()
+            await asyncio.sleep(FAULT_PAUSE)
+
+    async def _place_all(self) -> None:
+        """Place all workloads anew, and requeue all of them."""
+        self._requeue_all = False
+        now = self._clock.wall()
+        for key in self.pending.keys(self._view):
+            self._update(key, now)
+            if self._pacer.is_due:
+                await self._pacer.rest()
+        self._drop_unevicted_victims()
+        await self._pacer.go_through(self.pending.requeue_all(self._view, now))
+        for key in self._backing_off:
+            self.pending.remove(key)
+
+    def _drop_unevicted_victims(self) -> None:
+        """Forget victims whose eviction was decided in a cycle that failed."""
+        pending, view = self.pending, self._view
+        for key in pending.preemptors.all_victims():
+            found = view.workloads.get(key)
+            if found is not None and view.admission(key) is not None and not found.evicted:
+                pending.drop_victim(key)
+
+    async def _rebuild_tree(self) -> None:
+        """Build the quota tree of the current structure; it may change again meanwhile."""
+        if self.tree.version != self._view.structure_version:
+            tree = QuotaTree(self._view, whole=False)
+            await self._pacer.go_through(tree.pieces())
+            if tree.version == self._view.structure_version:
+                self.tree = tree
+
+    # -- a cycle
+
+    async def _cycle(self, tasks: asyncio.TaskGroup) -> None:
+        sweeping, seconds = self.pending.is_sweeping, 0.0
+        now = self._clock.wall()
+        work = cycle.Cycle(self._view, self.pending, tree=self.tree, rules=self._rules, now=now)
+        preempting: list[Preempt] = []
+        with closing(work.pieces()) as pieces:
+            while True:
+                decided, took, is_complete = self._slice(pieces)
+                seconds += took
+                preempting += self._act(decided, tasks)
+                if is_complete:
+                    break
+                await asyncio.sleep(0)
+        result = work.result()
+        self._holds = result.held
+        self._release_later(result.freed)
+        if result.moved:
+            self.on_room()
+        if sweeping:
+            self._room_retry.add_sweep_time(seconds)
+        self._metrics.cycle(seconds, result.outcomes)
+        if preempting:
+            await self._preempt(preempting)
+        if result.more:
+            self._wakeup.set()
+
+    def _slice(self, pieces: Iterator[Outcome | None]) -> tuple[list[Outcome], float, bool]:
+        """Run a cycle for a short while, so that no other task waits longer.
+
+        Returns what it decided, the seconds it took, and whether the cycle is complete.
+        """
+        began, decided = self._clock.monotonic(), list[Outcome]()
+        for piece in pieces:
+            if piece is not None:
+                decided.append(piece)
+            took = self._clock.monotonic() - began
+            if took >= SLICE:
+                return decided, took, False
+        return decided, self._clock.monotonic() - began, True
+
+    def _act(self, decided: Iterable[Outcome], tasks: asyncio.TaskGroup) -> list[Preempt]:
+        """Apply the admissions, note why others wait, and return the preemptions."""
+        preempting: list[Preempt] = []
+        for outcome in decided:
+            match outcome:
+                case Admit():
+                    decided_on = self._view.workloads[outcome.workload]
+                    self._queues.apply(ev.Assumed(outcome.workload, outcome.admission))
+                    self.reasons.forget(outcome.workload)
+                    tasks.create_task(self._admit(decided_on, outcome.admission))
+                case Preempt():
+                    preempting.append(outcome)
+                case NotAdmitted():
+                    self.reasons.note(outcome)
+                case Broken():
+                    self._set_aside(outcome.workload, outcome.error)
+        return preempting
+
+    def _release_later(self, cluster_queues: Collection[str]) -> None:
+        if cluster_queues and not self._released:
+            asyncio.get_running_loop().call_later(RELEASE_DELAY, self._release)
+        self._released.update(cluster_queues)
+
+    def _release(self) -> None:
+        released, self._released = self._released, set()
+        self.pending.requeue_sharing(released, self._view, self._clock.wall())
+        self._wakeup.set()
+
+    # -- after a decision
+
+    async def _admit(self, before: WorkloadInfo, admission: AdmissionInfo) -> None:
+        result = await self._writer.admit(before, admission)
+        if result is AdmissionResult.STORED:
+            self._failures.pop(before.key, None)
+            return
+        if result is AdmissionResult.FAILED:
+            self._back_off(before.key)
+        self._queues.apply(ev.Forgotten(before.key, admission))
+
+    def _back_off(self, key: str) -> None:
+        """Keep a workload out of the queues for a while, longer after each failure."""
+        failures = self._failures.pop(key, 0)
+        self._failures[key] = min(failures + 1, 32)
+        pause = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2**failures)
+        self._backing_off.add(key)
+        self.pending.remove(key)
+        asyncio.get_running_loop().call_later(pause, self._end_backoff, key)
+
+    def _end_backoff(self, key: str) -> None:
+        self._backing_off.discard(key)
+        self._update(key, self._clock.wall())
+        self._wakeup.set()
+
+    def _set_aside(self, key: str, error: Exception) -> None:
+        """Back off from a workload that caused an internal error, and report it."""
+        FAULTS.report("admission", error, key=key)
+        self._back_off(key)
+        workload = self._view.workloads.get(key)
+        if workload is None:
+            return
+        message = f"It cannot be judged because of an internal error: {error!r}"[:_LONGEST_MESSAGE]
+        reason = Unadmitted.INTERNAL_ERROR
+        self._record(event(workload, reason, message, warning=True, occasion=message))
+        self.reasons.note(NotAdmitted(key, reason, message))
+
+    async def _preempt(self, outcomes: list[Preempt]) -> None:
+        """Evict all victims before the next cycle looks for more."""
+        async with asyncio.TaskGroup() as tasks:
+            for outcome in outcomes:
+                key, message = outcome.workload, outcome.message
+                if self.pending.preemptors.victims(key):
+                    self.reasons.note(NotAdmitted(key, Unadmitted.WAITING_FOR_PREEMPTED, message))
+                for victim in outcome.victims:
+                    tasks.create_task(self._evict(victim, by=outcome.workload))
+
+    async def _evict(self, victim: Victim, *, by: str) -> None:
+        key = victim.workload
+        before, queue = self._view.workloads.get(key), self.pending.cluster_queue_of(by)
+        if before is None or self._view.admission(key) is None or before.evicted:
+            return
+        # Later in the cycle the preemptor may have got quota without this victim, may have been
+        # deleted, or may have given up. Other preemptors may still count on the victim.
+        chosen = key in self.pending.preemptors.victims(by)
+        if not chosen or not await self._writer.evict(before, victim, cluster_queue=queue or ""):
+            self.pending.drop_victim(key)
+            self._wakeup.set()

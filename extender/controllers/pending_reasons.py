@@ -1,0 +1,147 @@
+"""Writes to each waiting workload why it waits.
+
+These writes matter least, so they come last: one at a time, at a pace, and only when the reason
+has changed.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from extender.api.reasons import Unadmitted
+from extender.api.wellknown import WorkloadCondition
+from extender.controllers.workload_writer import Workloads, event
+from extender.kube.errors import ApiError
+from extender.kube.recorder import Event
+from extender.queueing import transitions as to
+from extender.queueing.cycle import NotAdmitted
+from extender.queueing.pending import PendingQueues
+from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
+from extender.runtime.pacer import Pacer
+from extender.runtime.workqueue import WorkQueue
+from extender.state.queue.records import WorkloadInfo
+from extender.state.queue.view import QueueView
+
+_log = structlog.get_logger(__name__)
+
+FIRST_DELAY: Final = 0.5
+"""Seconds that a workload waits before its reason is written."""
+REPEAT_DELAY: Final = 10.0
+"""Seconds before new numbers of the same reason are written."""
+RETRY_DELAY: Final = 1.0
+"""Seconds before a reason that could not be written is tried again."""
+FOLLOWERS_PERIOD: Final = 2.0
+"""Seconds between two searches for workloads that have no reason yet."""
+PAUSE: Final = 0.01
+LONGEST_PAUSE: Final = 1.0
+"""Seconds between two writes: four times what the last one took, between these limits."""
+
+
+class PendingReasons:
+    """Knows why each workload waits, and writes it behind all other writes."""
+
+    def __init__(
+        self,
+        workloads: Workloads,
+        view: QueueView,
+        pending: PendingQueues,
+        *,
+        record: Callable[[Event], None],
+        clock: Clock,
+        pacer: Pacer,
+    ) -> None:
+        self._workloads, self._view, self._pending = workloads, view, pending
+        self._record, self._clock, self._pacer = record, clock, pacer
+        self._waits: dict[str, NotAdmitted] = {}
+        self._unwritten: WorkQueue[str] = WorkQueue()
+
+    def of(self, key: str) -> tuple[str, str] | None:
+        """Return the reason and message that the last cycle gave for a waiting workload."""
+        wait = self._waits.get(key)
+        return (wait.reason, wait.message) if wait else None
+
+    def note(self, wait: NotAdmitted) -> None:
+        """Keep why a workload waits, and write it after a delay."""
+        self._waits[wait.workload] = wait
+        workload = self._view.workloads.get(wait.workload)
+        written = _is_written(workload, wait.reason)
+        self._unwritten.add_after(wait.workload, REPEAT_DELAY if written else FIRST_DELAY)
+
+    def forget(self, key: str) -> None:
+        """Forget a workload that is admitted or gone."""
+        self._waits.pop(key, None)
+
+    async def run(self) -> None:
+        """Write reasons until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._write_all())
+            tasks.create_task(self._note_all_followers())
+
+    async def _write_all(self) -> None:
+        while True:
+            key = await self._unwritten.get()
+            began = self._clock.monotonic()
+            if await self._write_guarded(key):
+                # A slow API server has more important things to write.
+                took = self._clock.monotonic() - began
+                await asyncio.sleep(min(LONGEST_PAUSE, max(PAUSE, 4 * took)))
+
+    async def _write_guarded(self, key: str) -> bool:
+        try:
+            return await self._write(key)
+        except Exception as error:  # noqa: BLE001 - the other reasons are still written
+            FAULTS.report("admission-reasons", error, key=key)
+            return True
+
+    async def _write(self, key: str) -> bool:
+        """Write the reason of one workload; return whether a request was made."""
+        wait, before = self._waits.get(key), self._view.workloads.get(key)
+        if wait is None or before is None or self._view.admission(key) is not None:
+            self.forget(key)
+            return False
+        written = _is_written(before, wait.reason)
+        if written and not _has_new_numbers(before, wait):
+            return False
+        after = to.waiting(before, wait.reason, wait.message, now=self._clock.wall())
+        try:
+            await self._workloads.write_status(before, after)
+        except ApiError as error:
+            _log.debug("could not write why it waits", workload=key, error=str(error))
+            self._unwritten.add_after(key, RETRY_DELAY)
+            return True
+        if not written:
+            self._record(event(before, wait.reason, wait.message, warning=True))
+        return True
+
+    async def _note_all_followers(self) -> None:
+        """Repeat: give workloads that were not tried the reason of the equal one before them."""
+        while True:
+            await asyncio.sleep(FOLLOWERS_PERIOD)
+            try:
+                await self._note_followers()
+            except Exception as error:  # noqa: BLE001 - the next round begins anew
+                FAULTS.report("admission-reasons", error)
+
+    async def _note_followers(self) -> None:
+        for key, tried in self._pending.followers():
+            known = key in self._waits or tried not in self._waits
+            if not known and self._pending.is_inadmissible(key):
+                self.note(replace(self._waits[tried], workload=key))
+            if self._pacer.is_due:
+                await self._pacer.rest()
+
+
+def _is_written(workload: WorkloadInfo | None, reason: str) -> bool:
+    known = workload.condition(WorkloadCondition.QUOTA_RESERVED) if workload is not None else None
+    return known is not None and (known.status, known.reason) == ("False", reason)
+
+
+def _has_new_numbers(workload: WorkloadInfo, wait: NotAdmitted) -> bool:
+    """Return whether a written message is outdated; only the numbers of nodes change so soon."""
+    known = workload.condition(WorkloadCondition.QUOTA_RESERVED)
+    is_room = wait.reason == Unadmitted.WAITING_FOR_ROOM
+    return is_room and known is not None and known.message != wait.message

@@ -1,0 +1,217 @@
+"""The nodes that could take pods of a shape, in the one order in which every packer looks at them.
+
+The nodes that have least left come first, of the resource that the pods ask most for: so the others
+stay whole. Nodes that have too little of it are passed without a look.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, groupby, islice
+from operator import itemgetter
+from typing import Final
+
+from extender.fit.conflicts import PodShape
+from extender.fit.feasible_nodes import Feasibility, FeasibleNodes
+from extender.resources.quantity import PODS
+from extender.state.cluster.node_order import Entry, NodeOrder
+from extender.state.cluster.records import NodeInfo, Shape
+
+PIECE: Final = 256
+"""Nodes that are looked at in one piece, at most."""
+_MOST: Final = 256
+"""Pod shapes of which it is known how far they have looked."""
+_NOTHING: Final[Mapping[str, int]] = {}
+_NO_OFFER: Final[tuple[Collection[str], bool]] = ((), False)
+
+
+class CandidateNodes:
+    """The nodes for one pod shape, as far as anything has looked."""
+
+    __slots__ = ("at", "nodes", "rest")
+
+    def __init__(self, rest: Iterator[NodeInfo | None]) -> None:
+        self.nodes: list[NodeInfo] = []
+        self.at = 0
+        """The number of the first one that has not refused a pod: room only shrinks."""
+        self.rest = rest
+        """The other nodes, and None after each piece of work."""
+
+    def ahead(self) -> Iterator[NodeInfo | None]:
+        """Yield the nodes from `at` on, and None after each piece; `at` is the last one read."""
+        while self.at < len(self.nodes):
+            yield self.nodes[self.at]
+            self.at += 1
+        for node in self.rest:
+            if node is not None:
+                self.nodes.append(node)
+            yield node
+            self.at = len(self.nodes)
+
+
+class Candidates:
+    """The candidates of each pod shape.
+
+    `order` has the nodes by what they have to begin with, or by more. Where a node may have more
+    than it says, they are `unbound`; `emptiest_first` reads it backwards.
+    """
+
+    def __init__(
+        self,
+        feasible: Feasibility,
+        order: NodeOrder,
+        *,
+        unbound: bool = False,
+        emptiest_first: bool = False,
+    ) -> None:
+        self.feasible, self.order = feasible, order
+        self._unbound, self._emptiest_first = unbound, emptiest_first
+        self.nodes, self._whole = feasible.cluster.nodes, feasible.cluster.whole
+        self._by_shape: dict[PodShape, CandidateNodes] = {}
+        self._offers: dict[PodShape, tuple[Collection[str], bool]] = {}
+        self._preferred: dict[PodShape, Collection[str]] = {}
+        self._raised: frozenset[str] = frozenset()
+        """Nodes that have more now than to begin with."""
+
+    def of(self, pod: PodShape) -> CandidateNodes:
+        """Return the nodes that have room for one pod at least."""
+        candidates = self._by_shape.get(pod)
+        if candidates is None:
+            if len(self._by_shape) >= _MOST:
+                self._by_shape.clear()
+            candidates = self._by_shape[pod] = CandidateNodes(self._candidates(pod))
+        return candidates
+
+    def feasible_of(self, pod: PodShape) -> FeasibleNodes | None:
+        """Return which nodes are feasible; None where an offer decides that too."""
+        return None if pod in self._offers else self.feasible.of(pod.shape)
+
+    def allows(self, pod: PodShape, node: NodeInfo) -> bool:
+        """Return whether pods may use a node."""
+        sent, only = self._offers.get(pod, _NO_OFFER)
+        return node.name in sent or (not only and self.feasible.of(pod.shape).allows(node))
+
+    def offer(self, pod: PodShape, names: Collection[str], *, only: bool) -> None:
+        """Put these nodes first for pods, whatever they ask of nodes; or allow no others."""
+        self._offers[pod] = dict.fromkeys(names), only
+        self._by_shape.pop(pod, None)
+
+    def prefer(self, pod: PodShape, names: Collection[str]) -> None:
+        """Put these nodes for pods before others, those that are offered aside; a live set."""
+        self._preferred[pod] = names
+        self._by_shape.pop(pod, None)
+
+    def offered(self, pod: PodShape) -> Collection[str]:
+        """Return the nodes that these pods use first."""
+        return self._offers.get(pod, _NO_OFFER)[0]
+
+    def at_most(self, node: NodeInfo) -> Mapping[str, int]:
+        """Return what a node has to begin with at most."""
+        return node.allocatable if self._unbound else self.order.all().get(node.name, _NOTHING)
+
+    def richest_first(self, resource: str, amount: int) -> Iterator[str]:
+        """Yield the names of the nodes that may have so much of a resource."""
+        yield from self._raised
+        for most, name in reversed(self.order.by(resource)):
+            if most < amount and not self._unbound:
+                return
+            yield name
+
+    def start_again(self) -> None:
+        """Begin at the first node again for each pod shape."""
+        for candidates in self._by_shape.values():
+            candidates.at = 0
+
+    def clear(self) -> None:
+        """Forget the candidates: nodes have more than before, or are others."""
+        self._by_shape.clear()
+
+    @contextmanager
+    def apart(self, raised: Iterable[str]) -> Iterator[None]:
+        """Begin with other candidates meanwhile: some nodes have more."""
+        before = self._by_shape, self._raised
+        self._by_shape, self._raised = {}, self._raised.union(raised)
+        try:
+            yield
+        finally:
+            self._by_shape, self._raised = before
+
+    def hardness(self, shape: Shape) -> tuple[object, ...]:
+        """Return what shapes are ordered by: few nodes that they may use, then large amounts.
+
+        Shapes that are equal in these have an order too, whatever the caller named first.
+        """
+        asked, selector = sorted(shape.requests.items()), sorted(shape.node_selector.items())
+        shares = [self._share(*each) for each in asked]
+        free_choice = not selector and shape.affinity is None and not shape.features
+        return free_choice, -max(shares, default=0.0), -sum(shares), asked, selector
+
+    def _share(self, resource: str, amount: int) -> float:
+        """Return an amount in parts of the largest node."""
+        return amount / max(1, self._whole.most(resource))
+
+    # -- the candidates of one shape
+
+    def _candidates(self, pod: PodShape) -> Iterator[NodeInfo | None]:
+        """Yield nodes in their order, and None after each piece of work."""
+        asked = [(name, amount) for name, amount in pod.shape.requests.items() if amount]
+        asked.sort(key=lambda each: -self._share(*each))
+        resource = asked[0][0] if asked else PODS
+        sent, only_sent = self._offers.get(pod, _NO_OFFER)
+        first = self._sorted(sent, resource) if sent else ()
+        rest = () if only_sent else self._others(pod, resource, asked)
+        allows, amounts = self.feasible.of(pod.shape).allows, self.order.all()
+        nodes, unbound, raised = self.nodes, self._unbound, self._raised
+        for number, (_, name) in enumerate(chain(first, rest), 1):
+            if number % PIECE == 0:
+                yield None
+            node = nodes.get(name)
+            if node is None:
+                continue
+            if not unbound and name not in raised and not _covers(amounts.get(name), asked):
+                continue
+            if number <= len(first) or (name not in sent and allows(node)):
+                yield node
+
+    def _others(
+        self, pod: PodShape, resource: str, asked: Sequence[tuple[str, int]]
+    ) -> Iterator[Entry]:
+        """Return the nodes that may have room, those first that are preferred."""
+        if pod in self._preferred:
+            return self._preferred_first(self._preferred[pod], resource, asked)
+        return self._entries(resource, asked)
+
+    def _preferred_first(
+        self, now: Collection[str], resource: str, asked: Sequence[tuple[str, int]]
+    ) -> Iterator[Entry]:
+        had: set[str] = set()  # which ones are preferred may change until this is read to its end
+        for entry in self._entries(resource, asked):
+            if entry[1] in now:
+                had.add(entry[1])
+                yield entry
+        yield from (entry for entry in self._entries(resource, asked) if entry[1] not in had)
+
+    def _entries(self, resource: str, asked: Sequence[tuple[str, int]]) -> Iterator[Entry]:
+        """Yield the nodes that may have room, in their order."""
+        order = self.order.by(resource)
+        if self._emptiest_first:
+            for _, equal in groupby(reversed(order), itemgetter(0)):
+                yield from reversed([*equal])
+            return
+        start = 0 if self._unbound or not asked else bisect_left(order, (asked[0][1], ""))
+        if self._raised:
+            yield from (entry for entry in order[:start] if entry[1] in self._raised)
+        yield from islice(order, start, None)
+
+    def _sorted(self, names: Iterable[str], resource: str) -> list[Entry]:
+        amounts = self.order.all()
+        return sorted((amounts.get(name, _NOTHING).get(resource, 0), name) for name in names)
+
+
+def _covers(left: Mapping[str, int] | None, asked: Sequence[tuple[str, int]]) -> bool:
+    if left is None:
+        return not asked
+    for name, amount in asked:  # noqa: SIM110 - called for each node, and three times as fast
+        if left.get(name, 0) < amount:
+            return False
+    return True

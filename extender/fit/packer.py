@@ -1,0 +1,400 @@
+"""Places counts of equal pods on nodes; what it places can be taken back.
+
+A gang's plan, claims and the queue ask the same packer, so that their answers do not differ. For
+equal pods the answer is exact: what one node takes does not depend on the other nodes. Unlike pods
+are bin packing. Pod shapes that may use few nodes come first then, and shapes that ask for much.
+Where that finds too little room, a second try looks at what each shape has left.
+
+Thousands of nodes and many shapes take long, so the work is done in pieces. Between two pieces what
+was placed so far counts as placed, and the caller must not change the packer. Pieces that are not
+driven to their end leave nothing behind.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.fit.candidates import PIECE, CandidateNodes, Candidates
+from extender.fit.conflicts import PodShape
+from extender.fit.feasible_nodes import FeasibleNodes
+from extender.fit.room_left import Placed, RoomLeft, slots
+from extender.resources.quantity import Resources, subtract
+from extender.state.cluster.records import NodeInfo, Shape
+from extender.steps import Steps
+
+Wanted = tuple[PodShape, int]
+SHAPES: Final = 16
+"""Pod shapes that are placed in one piece, at most."""
+Promised = Mapping[str, Mapping[str, int]]
+"""Amounts by node that pods use before others."""
+_NOWHERE: Final[Promised] = {}
+
+
+@dataclass(slots=True)
+class Found:
+    """Where pods went, and how many of which shapes found no room."""
+
+    placed: list[Placed] = field(default_factory=list)
+    missing: list[Wanted] = field(default_factory=list)
+    began: list[tuple[CandidateNodes, int]] = field(default_factory=list, repr=False, compare=False)
+    """How far each shape had looked before."""
+    ended: list[tuple[CandidateNodes, int]] = field(default_factory=list, repr=False, compare=False)
+    """How far it looked."""
+
+    @property
+    def count(self) -> int:
+        """How many pods were placed."""
+        return sum(each.count for each in self.placed)
+
+    def has(self, pod: PodShape | None) -> bool:
+        """Return whether a pod of a shape was placed."""
+        return any(each.pod == pod for each in self.placed)
+
+
+_Taking = Iterator[Placed | None]
+"""Where pods go one after the other, and None after each piece of work."""
+_Take = Callable[[PodShape, int], _Taking]
+
+
+class Packer:
+    """Nodes in their order, and what is left on them."""
+
+    def __init__(self, candidates: Candidates, left: RoomLeft) -> None:
+        self._candidates, self._left = candidates, left
+
+    def offer(self, pod: PodShape, names: Collection[str], *, only: bool) -> None:
+        """Offer pods nodes that are feasible for them: they use these first, or `only` these."""
+        self._candidates.offer(pod, names, only=only)
+
+    def prefer(self, pod: PodShape, names: Collection[str]) -> None:
+        """Put nodes for pods before others, those that are offered aside."""
+        self._candidates.prefer(pod, names)
+
+    # -- questions
+
+    def fill(
+        self,
+        wanted: Collection[Wanted],
+        *,
+        first: Promised = _NOWHERE,
+        most: int | None = None,
+        lead: PodShape | None = None,
+    ) -> Steps[Found]:
+        """Place as many pods as there is room for, or `most` of them.
+
+        They use these amounts on nodes `first`. Where `most` leaves some pods out, a pod of the
+        shape `lead` is among those that are placed; if it finds no room, none is placed.
+        """
+        shapes = [*wanted]
+        if len(shapes) > 1:
+            shapes = yield from self._hardest_first(shapes)
+        total = sum(count for _, count in shapes)
+        needed = total if most is None else min(most, total)
+        if len(shapes) > 1 and lead and not (yield from self._by_itself((lead, 1), first)):
+            return Found(missing=shapes)
+        among = lead if needed < total else None
+        best = yield from self._try(shapes, needed, self._in_order, first=first, lead=among)
+        if best.count >= needed or len(shapes) == 1:
+            return best
+        self.undo(best)
+        yield
+        hopeless = yield from self._is_hopeless(shapes, best, needed, first=first)
+        for take, order in () if hopeless else self._other_tries(shapes, best, among):
+            found = yield from self._try(order, needed, take, first=first, lead=among)
+            if found.count >= needed:
+                return found
+            self.undo(found)
+            yield
+            best = max(best, found, key=lambda each: (each.has(lead), each.count))
+        self.redo(best)
+        return best
+
+    def short(self, missing: Iterable[Wanted]) -> Steps[Resources]:
+        """Return, by name, what pods ask for that no node they may use has left."""
+        short: Resources = {}
+        for number, (pod, count) in enumerate(missing):
+            if number % SHAPES == SHAPES - 1:
+                yield
+            feasible = self._candidates.feasible.of(pod.shape)
+            for resource, amount in pod.shape.requests.items():
+                if amount and not (yield from self._is_left(resource, amount, feasible)):
+                    short[resource] = short.get(resource, 0) + amount * count
+        return short
+
+    def total(self, shapes: Iterable[Shape], resources: Collection[str]) -> Steps[Resources]:
+        """Return what is left in all on the nodes that any of these shapes may use.
+
+        A node that has less than nothing left counts as full, not as a debt.
+        """
+        asked = {self._candidates.feasible.of(shape) for shape in shapes}
+        there, at_once = dict.fromkeys(resources, 0), max(1, PIECE // max(1, len(asked)))
+        for number, node in enumerate(list(self._candidates.nodes.values())):
+            if number % at_once == at_once - 1:
+                yield
+            if any(each.would_allow(node) for each in asked):
+                left = self._left.on(node)
+                for resource in resources:
+                    there[resource] += max(0, left.get(resource, 0))
+        return there
+
+    # -- views
+
+    @contextmanager
+    def without(self, placed: Collection[Placed]) -> Iterator[None]:
+        """Count pods as gone meanwhile."""
+        if not placed:
+            yield
+            return
+        self._left.take_back(placed)
+        try:
+            with self._left.apart(), self._candidates.apart(e.node.name for e in placed):
+                yield
+        finally:
+            self._left.put(placed)
+
+    # -- what was placed
+
+    def undo(self, found: Found) -> None:
+        """Undo the last placement."""
+        for candidates, at in reversed(found.began):
+            candidates.at = at
+        self._left.take_back(found.placed)
+
+    def redo(self, found: Found) -> None:
+        """Place again what was taken back, where nothing else has changed since."""
+        for candidates, at in found.ended:
+            candidates.at = at
+        self._left.put(found.placed)
+
+    def place(self, wanted: Iterable[Placed]) -> bool:
+        """Place pods where they had room before; return whether they have it still, or do nothing.
+
+        Nodes that went, or take these pods no more, have none.
+        """
+        done: list[Placed] = []
+        for each in wanted:
+            node = self._candidates.feasible.still(each.node, each.pod.shape)
+            taken = None if node is None else self._left.take(node, each.pod, each.count)
+            if taken is not None:
+                done.append(taken)
+            if taken is None or taken.count < each.count:
+                self._left.take_back(done)
+                return False
+        return True
+
+    def still_fits(self, wanted: Collection[Placed]) -> bool:
+        """Return whether pods have room still where they had it before."""
+        fits = self.place(wanted)
+        if fits:
+            self._left.take_back(wanted)
+        return fits
+
+    def give_back(self, placed: Collection[Placed]) -> None:
+        """Undo a placement, whenever it was made."""
+        if placed:
+            self._candidates.start_again()
+        self._left.take_back(placed)
+
+    # -- what changes
+
+    def look_at(self, node: NodeInfo) -> bool:
+        """Read again how much a node has; what was placed on it stays there.
+
+        Return whether it has less than before, and less than was placed on it.
+        """
+        return self._left.look_at(node)
+
+    def look_anew(self) -> None:
+        """Forget which nodes had no room, for nodes have gained some.
+
+        Also those that lost room and gained it again since: a search may have passed over them.
+        """
+        self._candidates.clear()
+
+    def look_at_places(self) -> None:
+        """Forget which nodes there are: nodes came, went or take other pods."""
+        self._candidates.clear()
+        self._left.forget_refused()
+
+    # -- tries
+
+    def _hardest_first(self, wanted: Iterable[Wanted]) -> Steps[list[Wanted]]:
+        """Return the shapes in their order, each with all of its pods."""
+        counts, hardness = Counter[PodShape](), dict[PodShape, tuple[object, ...]]()
+        for number, (pod, count) in enumerate(wanted):
+            if number % SHAPES == SHAPES - 1:
+                yield
+            counts[pod] += count
+            hardness[pod] = self._candidates.hardness(pod.shape)
+        return sorted(counts.items(), key=lambda each: hardness[each[0]])
+
+    def _other_tries(
+        self, shapes: Sequence[Wanted], found: Found, lead: PodShape | None
+    ) -> Iterator[tuple[_Take, Sequence[Wanted]]]:
+        """Yield other ways in which nodes are taken, and orders of shapes.
+
+        Shapes that found too little room go first in the last one, or else the lead.
+        """
+        yield self._fullest_first, shapes
+        if lead is not None:
+            yield self._in_order, [(lead, 1), *((pod, n - (pod == lead)) for pod, n in shapes)]
+        else:
+            late = {pod for pod, _ in found.missing}
+            yield self._in_order, sorted(shapes, key=lambda each: each[0] not in late)
+
+    def _is_hopeless(
+        self, shapes: Sequence[Wanted], found: Found, needed: int, *, first: Promised
+    ) -> Steps[bool]:
+        """Return whether shapes that found too little room would do so if there were no others."""
+        counts, at_most = dict(shapes), sum(count for _, count in shapes)
+        for pod in dict.fromkeys(pod for pod, _ in found.missing):
+            at_most -= counts[pod] - (yield from self._by_itself((pod, counts[pod]), first))
+            if at_most < needed:
+                return True
+        return False
+
+    def _by_itself(self, wanted: Wanted, first: Promised) -> Steps[int]:
+        """Return how many pods of a shape find room, and place none."""
+        yield
+        found = yield from self._try([wanted], wanted[1], self._in_order, first=first)
+        self.undo(found)
+        return found.count
+
+    def _try(
+        self,
+        shapes: Sequence[Wanted],
+        needed: int,
+        take: _Take,
+        *,
+        first: Promised,
+        lead: PodShape | None = None,
+    ) -> Steps[Found]:
+        """Place one shape after the other; nothing, where no pod of the shape `lead` finds room."""
+        promised = {name: dict(amounts) for name, amounts in first.items()}
+        found = Found()
+        try:
+            for number, (pod, count) in enumerate(shapes):
+                if number % SHAPES == SHAPES - 1:
+                    yield
+                asked = min(count, needed - (lead is not None and pod != lead))
+                if asked <= 0:
+                    continue
+                left = yield from self._place(pod, asked, found, take=take, promised=promised)
+                needed -= asked - left
+                if pod == lead and left == asked:
+                    self.undo(found)
+                    return Found(missing=[*shapes])
+                lead = None if pod == lead else lead
+        except BaseException:  # the pieces end early
+            self.undo(found)
+            raise
+        return found
+
+    def _place(
+        self,
+        pod: PodShape,
+        count: int,
+        found: Found,
+        *,
+        take: _Take,
+        promised: Mapping[str, Resources],
+    ) -> Steps[int]:
+        """Add to what was found where pods go; return how many find no room."""
+        candidates = self._candidates.of(pod)
+        found.began.append((candidates, candidates.at))
+        for placed in self._where_promised(promised, pod, count) if promised else ():
+            found.placed.append(placed)
+            count -= placed.count
+        for each in take(pod, count) if count else ():
+            if each is None:
+                yield
+            else:
+                found.placed.append(each)
+                count -= each.count
+        found.ended.append((candidates, candidates.at))
+        if count:
+            found.missing.append((pod, count))
+        return count
+
+    def _where_promised(
+        self, promised: Mapping[str, Resources], pod: PodShape, count: int
+    ) -> Iterator[Placed]:
+        """Yield where pods go in the room that is promised, and take them off it."""
+        for name, left in promised.items():
+            node, most = self._candidates.nodes.get(name), min(count, slots(pod.shape, left))
+            if node is None or most <= 0 or not self._candidates.allows(pod, node):
+                continue
+            placed = self._left.take(node, pod, most)
+            if placed is not None:
+                count -= placed.count
+                subtract(left, placed.amounts)
+                yield placed
+
+    def _in_order(self, pod: PodShape, count: int) -> _Taking:
+        feasible = self._candidates.feasible_of(pod)
+        if feasible is not None and self._left.refuse(feasible, pod.shape):
+            return
+        left = yield from self._take_each(self._candidates.of(pod).ahead(), pod, count)
+        if left and feasible is not None:
+            yield from self._left.refused(feasible, self._candidates)
+
+    def _fullest_first(self, pod: PodShape, count: int) -> _Taking:
+        """Place pods on the nodes first that have the least left now."""
+        yield from self._take_each(self._by_slack(pod), pod, count)
+
+    def _take_each(
+        self, nodes: Iterable[NodeInfo | None], pod: PodShape, count: int
+    ) -> Generator[Placed | None, None, int]:
+        """Place pods on one node after the other; return how many find no room."""
+        take = self._left.take
+        for looks, node in enumerate(nodes, 1):
+            placed = None if node is None else take(node, pod, count)
+            if placed is not None:
+                count -= placed.count
+                yield placed
+                if not count:
+                    break
+            if node is None or looks % PIECE == 0:
+                yield None
+        return count
+
+    def _by_slack(self, pod: PodShape) -> Iterator[NodeInfo | None]:
+        """Yield the nodes that have room, those with the least left now first."""
+        candidates, sent = self._candidates.of(pod), self._candidates.offered(pod)
+        for node in candidates.rest:
+            if node is None:
+                yield None
+            else:
+                candidates.nodes.append(node)
+        slack: list[tuple[bool, float, int]] = []
+        for number in range(candidates.at, len(candidates.nodes)):
+            if number % PIECE == PIECE - 1:
+                yield None
+            node = candidates.nodes[number]
+            if slots(pod.shape, self._left.on(node)):
+                slack.append((node.name not in sent, self._slack(node, pod.shape), number))
+        slack.sort()
+        yield from (candidates.nodes[number] for _, _, number in slack)
+
+    def _slack(self, node: NodeInfo, shape: Shape) -> float:
+        """Return how much of what pods ask for is left, in parts of the node."""
+        left, whole = self._left.on(node), node.allocatable
+        return sum(left.get(name, 0) / max(1, whole.get(name, 1)) for name in shape.requests)
+
+    def _is_left(self, resource: str, amount: int, feasible: FeasibleNodes) -> Steps[bool]:
+        """Return whether a node has so much left of a resource."""
+        if self._left.lacks(feasible, resource, amount):
+            return False
+        nodes, left_on = self._candidates.nodes, self._left.on
+        for number, name in enumerate(self._candidates.richest_first(resource, amount)):
+            if number % PIECE == PIECE - 1:
+                yield
+            node = nodes.get(name)
+            if node is None or not feasible.allows(node):
+                continue
+            if left_on(node).get(resource, 0) >= amount:
+                return True
+        self._left.learn(feasible, resource, amount)
+        return False

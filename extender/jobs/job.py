@@ -1,0 +1,289 @@
+"""The base class of every kind of job (KEP-369, GenericJob).
+
+A job wraps one object as the API server has it, or several of them. It has no client and no clock:
+a method sees the wrapped object, and a method that changes something changes only that object.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from hashlib import sha1
+from typing import ClassVar, Final, Self
+
+from extender.api import wellknown
+from extender.jobs import fields, templates
+from extender.jobs.fields import Object
+from extender.jobs.pod_sets import JobPodSet, Slot, pod_sets_agree
+from extender.jobs.steps import Step, guarded, merge_patch
+from extender.jobs.templates import Placement
+from extender.state.queue.records import WorkloadInfo
+
+_LONGEST_NAME: Final = 253
+_HASH_LENGTH: Final = 5
+_LONGEST_RUN: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a job ended."""
+
+    success: bool
+    message: str = ""
+
+
+class GenericJob(ABC):
+    """A job of any kind.
+
+    A kind implements the four abstract methods and sets the class variables. Every other method has
+    a default, which a kind overrides where it differs.
+    """
+
+    integration: ClassVar[str]
+    """The name of the kind in settings, such as `batch/job`."""
+    kind: ClassVar[str]
+    group: ClassVar[str]
+    version: ClassVar[str]
+    plural: ClassVar[str]
+
+    suspend_path: ClassVar[tuple[str, ...]] = ("spec", "suspend")
+    template_paths: ClassVar[tuple[str, ...]] = ()
+    """Where the pod templates are, for `render access`. Built-in kinds do not need it."""
+    changed_paths: ClassVar[tuple[str, ...]] = ()
+    """Other fields that a start or a stop changes, beside `suspend_path`."""
+    is_composed: ClassVar[bool] = False
+    """Whether several objects are one job with one workload (ComposableJob in Kueue)."""
+
+    def __init__(self, source: Object) -> None:
+        self._object = source
+
+    @property
+    def object(self) -> Object:
+        """The wrapped object. For a composed job, the object that Events are about."""
+        return self._object
+
+    # -- what each kind implements
+
+    @abstractmethod
+    def slots(self) -> list[Slot]:
+        """Return the pod templates in the order of the pod sets."""
+
+    @abstractmethod
+    def finished(self) -> Finished | None:
+        """Return how the job ended, or None while it has not ended."""
+
+    @abstractmethod
+    def pods_ready(self) -> bool:
+        """Return whether all pods that should run now are ready."""
+
+    @abstractmethod
+    def is_active(self) -> bool:
+        """Return whether pods still run. The job keeps its quota that long."""
+
+    # -- the rest of GenericJob
+
+    def is_suspended(self) -> bool:
+        """Return whether the job is suspended."""
+        return fields.flag(self._object, *self.suspend_path)
+
+    def suspend(self) -> None:
+        """Suspend the job."""
+        self._set_suspended(suspended=True)
+
+    def unsuspend(self) -> None:
+        """Unsuspend the job."""
+        self._set_suspended(suspended=False)
+
+    def inject_node_selectors(self, placements: Sequence[Placement]) -> None:
+        """Write the placements into the templates; PlacementError where a template conflicts."""
+        by_name = {each.name: each for each in placements}
+        for slot in self.slots():
+            if slot.name not in by_name:
+                raise templates.PlacementError(f"pod set {slot.name} is given no place")
+            templates.inject(slot.template, by_name[slot.name])
+
+    def restore_node_selectors(self, pod_sets: Sequence[JobPodSet]) -> None:
+        """Undo the injection: `pod_sets` has the templates as they were before it."""
+        by_name = {each.name: each for each in pod_sets}
+        for slot in self.slots():
+            if slot.name in by_name:
+                templates.restore(slot.template, by_name[slot.name].template)
+
+    def pod_sets(self) -> list[JobPodSet]:
+        """Return the pods that the job asks for."""
+        return [
+            JobPodSet(slot.name, slot.count, deepcopy(slot.template), slot.min_count)
+            for slot in self.slots()
+        ]
+
+    def equivalent_to_workload(self, workload: WorkloadInfo) -> bool:
+        """Return whether the workload asks for what the job asks for, before or after injection."""
+        exact = self.is_suspended() and workload.admission is None
+        return self.max_execution() == workload.max_execution and pod_sets_agree(
+            self.slots(), workload, exact=exact
+        )
+
+    def priority_class(self) -> str:
+        """Return the first PriorityClass that a pod template names, or an empty text.
+
+        JobWithPriorityClass in Kueue.
+        """
+        found = (fields.text(s.template, "spec", "priorityClassName") for s in self.slots())
+        return next(filter(None, found), "")
+
+    def queue_name(self) -> str:
+        """Return the name of the LocalQueue, or an empty text."""
+        return fields.label(self.object, wellknown.QUEUE_LABEL)
+
+    def ignore_from_queueing(self) -> bool:
+        """Return whether the job names no queue."""
+        return not self.queue_name()
+
+    def max_execution(self) -> int | None:
+        """Return for how many seconds the job may run, as its label says; None is without limit.
+
+        A label counts only if it is a whole number above zero that a workload can hold.
+        """
+        seconds = fields.whole(fields.label(self.object, wellknown.MAX_EXEC_TIME_LABEL))
+        return seconds if 0 < seconds <= _LONGEST_RUN else None
+
+    # -- what some kinds override
+
+    def skip(self) -> bool:
+        """Return whether the job is not to be touched (JobWithSkip in Kueue)."""
+        return False
+
+    def reclaimable_pods(self) -> Mapping[str, int] | None:
+        """Return by pod set how many pods are done and are not replaced, without zeros.
+
+        None where the kind does not know. JobWithReclaimablePods in Kueue (KEP-78).
+        """
+        return None
+
+    def done_pods(self) -> Mapping[str, int]:
+        """Return by pod set how many pods a start does not make any more, without zeros.
+
+        They may keep their quota.
+        """
+        return {}
+
+    def terminating_pods(self) -> Mapping[str, int]:
+        """Return by pod set how many pods are being deleted and have not ended."""
+        return {}
+
+    def pods_done(self) -> int:
+        """Return how many pods are done for good, where other pods follow them."""
+        return 0
+
+    def pods_ready_since(self, done: int) -> bool:
+        """Return whether each pod was ready at some time since `done` pods were done."""
+        return self.pods_ready()
+
+    def late_pod_sets(self) -> Collection[str]:
+        """Return the pod sets whose pods are made only when others run; no gang waits for them."""
+        return ()
+
+    def makes(self, kind: str, name: str) -> bool:
+        """Return whether the controller of this kind makes an object of a kind and name.
+
+        A kind that does not know its children returns True: their owner references count.
+        """
+        return True
+
+    # -- start, stop and end
+
+    def start_steps(self, placements: Sequence[Placement]) -> Sequence[Step]:
+        """Return the writes that start the job; PlacementError as in `inject_node_selectors`."""
+        changed = deepcopy(self)
+        changed.inject_node_selectors(placements)
+        changed.unsuspend()
+        return self._steps_to(changed)
+
+    def stop_steps(self, pod_sets: Sequence[JobPodSet] | None) -> Sequence[Step]:
+        """Return the writes that are left to stop the job (JobWithCustomStop in Kueue).
+
+        Without `pod_sets` the templates are not restored.
+        """
+        changed = deepcopy(self)
+        changed.suspend()
+        if pod_sets is not None:
+            changed.restore_node_selectors(pod_sets)
+        return self._steps_to(changed)
+
+    def is_stopping(self) -> bool:
+        """Return whether a stop has begun and not ended."""
+        return False
+
+    def finalize_steps(self) -> Sequence[Step]:
+        """Return the writes that tidy up after the job has ended (JobWithFinalize in Kueue)."""
+        return ()
+
+    # -- composed jobs (ComposableJob in Kueue)
+
+    def owners(self) -> list[Object]:
+        """Return the owner references of the workload; of several owners none controls it."""
+        return [{**self._owner(), "controller": True, "blockOwnerDeletion": True}]
+
+    def workload_name(self, attempt: int = 0) -> str:
+        """Return the name of the job's workload, which stays the same for the life of the job.
+
+        A further `attempt` returns another name, for where something else has the first one.
+        """
+        owner = self._owner()
+        group = str(owner["apiVersion"]).rpartition("/")[0]
+        kind, name = str(owner["kind"]), str(owner["name"])
+        parts = [kind, group, name, str(owner["uid"]), *([str(attempt)] if attempt else [])]
+        hashed = sha1("\n".join(parts).encode(), usedforsecurity=False).hexdigest()
+        prefix = f"{kind.lower()}-{name}"[: _LONGEST_NAME - _HASH_LENGTH - 1]
+        return f"{prefix}-{hashed[:_HASH_LENGTH]}"
+
+    def lasting(self) -> Collection[str]:
+        """Return the UIDs of the objects that will stay for a while."""
+        return ()
+
+    def succeeded(self) -> Sequence[tuple[str, str]]:
+        """Return UID and pod set of the objects that have succeeded and still exist."""
+        return ()
+
+    def remember(self, done: Mapping[str, int]) -> None:
+        """Set how many pods of each pod set have succeeded, including those that are deleted."""
+        del done
+
+    def problem(self) -> str:
+        """Return why no workload can ever be made for the objects, or an empty text."""
+        return ""
+
+    def incomplete(self) -> str:
+        """Return why no workload can be made for the objects yet, or an empty text."""
+        return ""
+
+    def tidy_steps(self) -> Sequence[Step]:
+        """Return the deletions of surplus objects."""
+        return ()
+
+    # -- for the kinds
+
+    def ended_by(self, *, succeeded: str, failed: str) -> Finished | None:
+        """Return how the job ended, for kinds with one condition for each of the two ends."""
+        for kind, success in ((succeeded, True), (failed, False)):
+            found = fields.condition(self._object, kind)
+            if found is not None:
+                return Finished(success, fields.text(found, "message"))
+        return None
+
+    def _set_suspended(self, *, suspended: bool) -> None:
+        *path, last = self.suspend_path
+        fields.ensure(self._object, *path)[last] = suspended
+
+    def _steps_to(self, changed: Self) -> Sequence[Step]:
+        """Return the one write that makes this job what `changed` is; none where they are equal."""
+        patch = merge_patch(self.object, changed.object)
+        return (guarded(patch, self.object),) if patch else ()
+
+    def _owner(self) -> Object:
+        return {
+            "apiVersion": fields.text(self.object, "apiVersion"),
+            "kind": fields.text(self.object, "kind"),
+            "name": fields.text(self.object, "metadata", "name"),
+            "uid": fields.text(self.object, "metadata", "uid"),
+        }

@@ -1,0 +1,94 @@
+"""What the training jobs of Kubeflow have in common: each replica type is a pod set."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from typing_extensions import override
+
+from extender.jobs import fields
+from extender.jobs.job import Finished, GenericJob
+from extender.jobs.pod_sets import Slot
+
+
+class KubeflowJob(GenericJob):
+    """A job with replica specs and a run policy."""
+
+    group: ClassVar = "kubeflow.org"
+    version: ClassVar = "v1"
+    suspend_path: ClassVar[tuple[str, ...]] = ("spec", "runPolicy", "suspend")
+
+    replica_specs: ClassVar[str]
+    """The field of the spec."""
+    replica_types: ClassVar[tuple[str, ...]]
+    """In the order of the pod sets."""
+
+    @override
+    def slots(self) -> list[Slot]:
+        specs = fields.ensure(self.object, "spec", self.replica_specs)
+        found = ((kind, specs[kind]) for kind in self.replica_types if kind in specs)
+        return [
+            Slot(
+                kind.lower(),
+                fields.count(spec, "replicas", default=1),
+                fields.ensure(spec, "template"),
+            )
+            for kind, spec in found
+            if isinstance(spec, dict)
+        ]
+
+    @override
+    def finished(self) -> Finished | None:
+        return self.ended_by(succeeded="Succeeded", failed="Failed")
+
+    @override
+    def pods_ready(self) -> bool:
+        """Return whether all replicas run or have succeeded: `Running` may be about one of them."""
+        if fields.condition(self.object, "Running") is None:
+            return False
+        specs = fields.mapping(self.object, "spec", self.replica_specs)
+        replicas = fields.mapping(self.object, "status", "replicaStatuses")
+        return all(
+            fields.count(replicas, kind, "active") + fields.count(replicas, kind, "succeeded")
+            >= fields.count(specs, kind, "replicas", default=1)
+            for kind in self.replica_types
+            if kind in specs
+        )
+
+    @override
+    def makes(self, kind: str, name: str) -> bool:
+        """Return False: it makes only pods, which are no jobs of their own."""
+        return False
+
+    @override
+    def is_active(self) -> bool:
+        replicas = fields.mapping(self.object, "status", "replicaStatuses")
+        return any(fields.count(replicas, kind, "active") for kind in replicas)
+
+    @override
+    def reclaimable_pods(self) -> Mapping[str, int]:
+        """Return the replicas that have succeeded; those that failed are made again.
+
+        A stop deletes all pods and a start makes all again. The status of the run before stays
+        until the operator reconciles the started job.
+        """
+        if self.is_suspended() or not self._status_is_of_this_start():
+            return {}
+        replicas = fields.mapping(self.object, "status", "replicaStatuses")
+        done = {
+            kind.lower(): fields.count(replicas, kind, "succeeded") for kind in self.replica_types
+        }
+        found = {slot.name: min(slot.count, done[slot.name]) for slot in self.slots()}
+        return {name: count for name, count in found.items() if count}
+
+    def _status_is_of_this_start(self) -> bool:
+        """Return whether the status counts replicas that were made since the last start.
+
+        With a stop `Running` becomes False.
+        """
+        return fields.condition(self.object, "Running") is not None
+
+    @override
+    def priority_class(self) -> str:
+        """Return that of the scheduling policy, else the first that a template names."""
+        policy = ("spec", "runPolicy", "schedulingPolicy", "priorityClass")
+        return fields.text(self.object, *policy) or super().priority_class()

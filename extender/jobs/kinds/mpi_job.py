@@ -1,0 +1,36 @@
+"""MPIJob (kubeflow.org): a launcher and its workers."""
+
+from collections.abc import Collection
+from typing import ClassVar
+
+from typing_extensions import override
+
+from extender.jobs import fields
+from extender.jobs.kinds.kubeflow import KubeflowJob
+
+
+class MPIJob(KubeflowJob):
+    """An MPIJob."""
+
+    integration: ClassVar = "kubeflow.org/mpijob"
+    kind: ClassVar = "MPIJob"
+    version: ClassVar = "v2beta1"
+    plural: ClassVar = "mpijobs"
+    replica_specs: ClassVar = "mpiReplicaSpecs"
+    replica_types: ClassVar[tuple[str, ...]] = ("Launcher", "Worker")
+
+    @override
+    def makes(self, kind: str, name: str) -> bool:
+        own = fields.text(self.object, "metadata", "name")
+        return (kind, name) == ("batch/job", f"{own}-launcher")
+
+    @override
+    def _status_is_of_this_start(self) -> bool:
+        """Return True: its controller counts the existing pods, also after a stop."""
+        return True
+
+    @override
+    def late_pod_sets(self) -> Collection[str]:
+        """Return the launcher where it waits for its workers."""
+        policy = fields.text(self.object, "spec", "launcherCreationPolicy")
+        return ("launcher",) if policy == "WaitForWorkersReady" else ()

@@ -1,0 +1,306 @@
+"""Plain pods as a job: one alone, or those of a group.
+
+A pod cannot be suspended. A scheduling gate holds it until it is admitted, and a stop deletes it;
+its controller may make it again. A pod whose gate was removed has the label `managed`, and an
+annotation with its pod set.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar, Final
+
+from typing_extensions import override
+
+from extender.api import wellknown
+from extender.api.wellknown import POD_GROUP_LABEL
+from extender.jobs import fields, templates
+from extender.jobs.fields import Object
+from extender.jobs.job import Finished, GenericJob
+from extender.jobs.kinds.pod import PlainPod, pod_of
+from extender.jobs.pod_sets import JobPodSet, Slot, template_of
+from extender.jobs.steps import Step, guarded, merge_patch
+from extender.jobs.templates import Placement, PlacementError
+from extender.state.queue.records import PodSetInfo, WorkloadInfo
+
+_MARKS: Final = (wellknown.ADMISSION_GATE.encode(), wellknown.MANAGED_LABEL.encode())
+_BATCH: Final = 100
+"""Most pods whose gate one reconciliation removes; the next one goes on."""
+_CHANGED: Final = {"metadata": ("labels", "annotations"), "spec": ("nodeSelector",)}
+
+
+def group_name_of(pod: Mapping[str, object]) -> str:
+    """Return the name of the group that a pod belongs to, nothing for one alone."""
+    return fields.label(pod, wellknown.QUEUE_POD_GROUP_LABEL) or fields.label(pod, POD_GROUP_LABEL)
+
+
+def may_concern(raw: bytes) -> bool:
+    """Return whether a pod, as JSON, may have our gate or our label."""
+    return any(mark in raw for mark in _MARKS)
+
+
+class PodGroupJob(GenericJob):
+    """The pods of a group that are ours, or one pod."""
+
+    integration: ClassVar = "pod"
+    kind: ClassVar = "Pod"
+    group: ClassVar = ""
+    version: ClassVar = "v1"
+    plural: ClassVar = "pods"
+    is_composed: ClassVar = True
+
+    def __init__(self, pods: Sequence[PlainPod]) -> None:
+        self._done: Mapping[str, int] = {}
+        self._take(pods)
+
+    def _take(self, pods: Sequence[PlainPod]) -> None:
+        """Set the pods, and compute what is asked several times."""
+        self._pods = sorted((each for each in pods if each.is_ours), key=lambda pod: pod.age)
+        self._left = [each for each in self._pods if not each.is_leaving]
+        self._counted = [each for each in self._left if each.counts]
+        self._here = Counter(each.role for each in self._counted)
+        self._first = next(iter(self._left or self._pods or pods))
+        self._object = self._first.object  # the oldest; one being deleted comes last
+        self._total = self._said_total()
+
+    @override
+    def remember(self, done: Mapping[str, int]) -> None:
+        self._done = done
+
+    @override
+    def skip(self) -> bool:
+        return not self._pods
+
+    # -- one workload for all
+
+    @override
+    def owners(self) -> list[Object]:
+        what: Object = {"apiVersion": self.version, "kind": self.kind}
+        return [{**what, "name": each.name, "uid": each.uid} for each in self._pods]
+
+    @override
+    def succeeded(self) -> Sequence[tuple[str, str]]:
+        return [(each.uid, each.role) for each in self._pods if each.has_succeeded]
+
+    @override
+    def lasting(self) -> Collection[str]:
+        return {each.uid for each in self._left if not each.has_ended}
+
+    @override
+    def workload_name(self, attempt: int = 0) -> str:
+        """Return the group's name; without one, or for a further `attempt`, that of any job."""
+        return (group_name_of(self.object) if not attempt else "") or super().workload_name(attempt)
+
+    @override
+    def problem(self) -> str:
+        """Return why the pods can never become a group, whichever pods follow."""
+        if group_name_of(self.object) and self._total < 1:
+            return (
+                f"annotation {wellknown.POD_GROUP_TOTAL_COUNT} is no number above zero on all pods"
+            )
+        if len({each.queue for each in self._left}) > 1:
+            return "its pods do not name one queue"
+        return ""
+
+    @override
+    def incomplete(self) -> str:
+        there = len(self._counted) + self._gone()
+        return f"{there} of {self._total} pods are there" if there < self._total else ""
+
+    @override
+    def tidy_steps(self) -> list[Step]:
+        """Return the deletions of surplus pods: held pods first, then the youngest."""
+        spare = len(self._counted) - self._total
+        if spare <= 0 or self.problem():
+            return []
+        waiting = [each for each in self._counted if not each.has_ended]
+        held_last = sorted(waiting, key=lambda pod: (pod.is_held, pod.age))
+        return [_delete(each) for each in held_last[-spare:]]
+
+    # -- the job
+
+    @override
+    def is_suspended(self) -> bool:
+        return not any(each.runs for each in self._left)
+
+    @override
+    def suspend(self) -> None:
+        """Do nothing: a pod cannot be suspended, a stop deletes it."""
+
+    @override
+    def unsuspend(self) -> None:
+        """Remove our gate from all pods."""
+        changed = {each.uid: each.object for each in self._left}
+        for pod in changed.values():
+            _let_go(pod)
+        self._change(changed)
+
+    @override
+    def inject_node_selectors(self, placements: Sequence[Placement]) -> None:
+        """Inject the placements into the held pods."""
+        by_name = {each.name: each for each in placements}
+        changed: dict[str, Object] = {}
+        for pod in self._left:
+            if pod.is_held:
+                changed[pod.uid] = pod.object
+                _place(changed[pod.uid], pod.role, by_name.get(pod.role))
+        self._change(changed)
+
+    @override
+    def restore_node_selectors(self, pod_sets: Sequence[JobPodSet]) -> None:
+        """Do nothing: a stop deletes pods."""
+
+    @override
+    def finished(self) -> Finished | None:
+        """Return the end: all pods succeeded, or all ended and one says that it is not replaced."""
+        total = self._total
+        succeeded = sum(each.has_succeeded for each in self._pods) + self._gone()
+        message = f"{succeeded} of {total} pods succeeded"
+        if 0 < total <= succeeded:
+            return Finished(success=True, message=message)
+        if not all(each.has_ended for each in self._pods):
+            return None
+        last = any(each.is_last for each in self._pods)
+        alone = not group_name_of(self.object)
+        return Finished(success=False, message=message) if last or alone else None
+
+    @override
+    def slots(self) -> list[Slot]:
+        """Return one slot for each role. The templates are copies: a start changes each pod."""
+        first = {pod.role: pod for pod in reversed(self._counted)}
+        return [Slot(role, self._here[role], _template(first[role])) for role in sorted(first)]
+
+    @override
+    def pod_sets(self) -> list[JobPodSet]:
+        """Return the slots as pod sets: their templates are copies already."""
+        return [JobPodSet(each.name, each.count, each.template) for each in self.slots()]
+
+    @override
+    def equivalent_to_workload(self, workload: WorkloadInfo) -> bool:
+        """Return whether the workload has enough pods of each kind; some pods may be missing.
+
+        Once a pod runs the workload stays: a late pod that does not fit in waits.
+        """
+        if not self.is_suspended():
+            return True
+        stored = {each.name: each for each in workload.pod_sets}
+        held = {pod.role: pod for pod in self._counted if pod.is_held}
+        return all(
+            role in stored and count <= stored[role].count for role, count in self._here.items()
+        ) and all(_asks_for(pod.object, stored[role]) for role, pod in held.items())
+
+    @override
+    def priority_class(self) -> str:
+        return fields.text(self.object, "spec", "priorityClassName")
+
+    @override
+    def pods_ready(self) -> bool:
+        """Return whether each pod has succeeded, or is ready and not being deleted."""
+        done = sum(p.has_succeeded or (p.is_ready and not p.is_leaving) for p in self._pods)
+        return 0 < self._total <= done + self._gone()
+
+    @override
+    def is_active(self) -> bool:
+        return any(each.runs for each in self._pods)
+
+    @override
+    def reclaimable_pods(self) -> Mapping[str, int]:
+        """Return the pods that have succeeded, including those deleted since."""
+        found = Counter(each.role for each in self._pods if each.has_succeeded)
+        return found | Counter({name: done for name, done in self._done.items() if done > 0})
+
+    def _gone(self) -> int:
+        """Return how many pods have succeeded and were deleted since."""
+        there = sum(each.has_succeeded for each in self._pods)
+        return max(0, sum(self.reclaimable_pods().values()) - there) if self._done else 0
+
+    # -- start and stop
+
+    @override
+    def start_steps(self, placements: Sequence[Placement]) -> list[Step]:
+        """Return the writes that remove our gate from as many pods as have quota."""
+        steps: list[Step] = []
+        for placement in placements:
+            mine = [each for each in self._left if each.role == placement.name]
+            room = placement.count - sum(each.runs for each in mine)
+            held = [each for each in mine if each.is_held][: max(0, room)]
+            for pod in held[: _BATCH - len(steps)]:
+                before = pod.object
+                changed = _copy(before)
+                _place(changed, pod.role, placement)
+                _let_go(changed)
+                step = guarded(merge_patch(before, changed), before)
+                steps.append(Step(step.patch, member=pod.name))
+        return steps
+
+    @override
+    def stop_steps(self, pod_sets: Sequence[JobPodSet] | None) -> list[Step]:
+        """Return the deletions of all pods that have not ended."""
+        return [_delete(each) for each in self._left if not each.has_ended]
+
+    def _change(self, changed: Mapping[str, Object]) -> None:
+        """Replace the objects of some pods, by UID."""
+        pods = (*self._pods, *(() if self._pods else (self._first,)))
+        self._take([pod_of(changed[p.uid]) if p.uid in changed else p for p in pods])
+
+    def _said_total(self) -> int:
+        """Return how many pods make the group, 0 where its pods do not agree."""
+        if not group_name_of(self.object):
+            return 1
+        said = {each.total for each in self._pods}
+        count = next(iter(said)) if len(said) == 1 else ""
+        return fields.whole(count)
+
+
+def _asks_for(pod: Object, stored: PodSetInfo) -> bool:
+    """Return whether a pod set asks for what its pod asks for: any user may have written it."""
+    one, other = fields.mapping(pod, "spec"), fields.mapping(template_of(stored), "spec")
+    return _amounts(one) == _amounts(other)
+
+
+def _amounts(spec: Mapping[str, object]) -> list[object]:
+    """Return everything of a pod that says how much it asks for."""
+    found: list[object] = [
+        (fields.mapping(each, "resources"), each.get("restartPolicy"))
+        for name in ("initContainers", "containers")
+        for each in fields.objects(spec, name)
+    ]
+    return [*found, *(fields.mapping(spec, name) for name in ("resources", "overhead"))]
+
+
+def _copy(pod: Object) -> Object:
+    """Return a copy of a pod whose fields can be changed that `_place` and `_let_go` change."""
+    copy = dict(pod)
+    for part, names_ in _CHANGED.items():
+        copy[part] = inner = dict(fields.mapping(pod, part))
+        for name in names_:
+            found = inner.get(name)
+            if isinstance(found, dict):
+                inner[name] = dict(found)
+    return copy
+
+
+def _place(pod: Object, role: str, placement: Placement | None) -> None:
+    if placement is None:
+        raise PlacementError(f"pod set {role} is given no place")
+    templates.inject(pod, placement)
+    fields.ensure(pod, "metadata", "annotations")[wellknown.ROLE_HASH] = role
+
+
+def _let_go(pod: Object) -> None:
+    gates = fields.objects(pod, "spec", "schedulingGates")
+    others = [each for each in gates if fields.text(each, "name") != wellknown.ADMISSION_GATE]
+    fields.put(fields.ensure(pod, "spec"), "schedulingGates", others)
+    fields.ensure(pod, "metadata", "labels")[wellknown.MANAGED_LABEL] = "true"
+
+
+def _template(pod: PlainPod) -> Object:
+    """Return a pod as a template, without what only this one pod has."""
+    found = pod.copy()
+    spec = dict(fields.mapping(found, "spec"))
+    for name in ("nodeName", "schedulingGates", "hostname"):
+        spec.pop(name, None)
+    return {"metadata": {"labels": fields.strings(found, "metadata", "labels")}, "spec": spec}
+
+
+def _delete(pod: PlainPod) -> Step:
+    return Step({"preconditions": {"uid": pod.uid}}, member=pod.name, delete=True)

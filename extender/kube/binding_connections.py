@@ -1,0 +1,279 @@
+"""Connections for Bindings: a small POST, of whose answer only the status is read.
+
+For each request the client for everything else makes a URL, headers, time-outs and a response
+object, which costs several times what the write itself does. Here the head of a request is made
+once for the credentials, and httptools parses the answer. Nothing is sent twice: a request without
+a whole answer is an error, and its caller looks the outcome up.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+import httptools
+from typing_extensions import override
+
+from extender.kube.credentials import Credentials
+
+IDLE_SECONDS: Final = 15.0
+"""After which an unused connection is closed: what is between may have dropped it silently."""
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+class UnsentError(OSError):
+    """There was no connection in time: the request has not been sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostAnswer:
+    """A whole answer."""
+
+    status: int
+    body: bytes
+    """Of a failure; that of a success is not kept."""
+    headers: Mapping[str, str]
+    """Retry-After, where it was sent."""
+
+
+class PostConnection(asyncio.Protocol):
+    """A connection for one request at a time."""
+
+    def __init__(self, opened: "set[PostConnection]") -> None:
+        """Keep the connection in `opened` for as long as it is open."""
+        self._loop = asyncio.get_running_loop()
+        self._opened = opened
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+        self.idle_since = 0.0
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[PostAnswer] | None = None
+        self._body = b""
+        self._headers: dict[str, str] = {}
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a request can be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    async def post(self, request: bytes) -> PostAnswer:
+        """Return the answer; raises OSError, after which the connection is closed."""
+        if self._transport is None:
+            raise ConnectionResetError("the server closed the connection")
+        self._answer = self._loop.create_future()
+        self._transport.write(request)
+        try:
+            return await self._answer
+        except BaseException:
+            self.abort()  # what still comes would be taken for the next answer
+            raise
+
+    def close(self) -> None:
+        """Close the connection when what was written is sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- what the event loop calls
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._opened.add(self)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._opened.discard(self)
+        error = ConnectionResetError(str(exc or "the server closed the connection"))
+        error.__cause__ = exc
+        self._fail(error)
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if not self._is_asked:
+            self.abort()  # bytes without a request: the server is about to close
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(ConnectionAbortedError(f"this is no answer: {error}"))
+            self.abort()
+
+    # -- what httptools calls
+
+    def on_message_begin(self) -> None:
+        """Begin an answer."""
+        self._body, self._headers = b"", {}
+        if not self._is_asked:
+            self.abort()  # one answer more than there were requests
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep the only header that counts."""
+        if name.lower() == b"retry-after":
+            self._headers = {"Retry-After": value.decode("latin-1")}
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a part of what says why the request failed."""
+        if self._parser.get_status_code() >= 300:
+            self._body += body
+
+    def on_message_complete(self) -> None:
+        """End an answer."""
+        status = self._parser.get_status_code()
+        if status < 200:
+            return  # the answer is still to come
+        if not self._parser.should_keep_alive():
+            self.close()
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(PostAnswer(status, self._body, self._headers))
+
+    @property
+    def _is_asked(self) -> bool:
+        return self._answer is not None and not self._answer.done()
+
+    def _fail(self, error: OSError) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+            self._answer.exception()  # asyncio reports it if the request is just given up
+
+
+class BindingConnections:
+    """Connections to one server with the same credentials, at most `most` of them."""
+
+    def __init__(
+        self, credentials: Credentials, *, host: str, port: int, most: int, connect_seconds: float
+    ) -> None:
+        """Connect to `host` and `port` of `credentials.host`, where `usable` has found them."""
+        url = urlsplit(credentials.host)
+        self._host, self._port = host, port
+        self._tls = credentials.tls if url.scheme == "https" else None
+        self._server_name = (credentials.server_name or host) if self._tls else None
+        self._connect_seconds = connect_seconds
+        self._begin = f"POST {url.path}".encode()
+        self._head = _head(url.netloc, credentials.authorization)
+        self._slots = asyncio.Semaphore(most)
+        self._opened: set[PostConnection] = set()
+        self._idle: list[PostConnection] = []
+        """The last one was used last: those that a lesser load does not need grow old."""
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def post(self, path: str, body: bytes, *, seconds: float) -> PostAnswer:
+        """Return the answer to some JSON.
+
+        Raises OSError: UnsentError where nothing was sent, TimeoutError after `seconds`.
+        """
+        request = b"".join(
+            (self._begin, path.encode("ascii"), self._head, b"%d\r\n\r\n" % len(body), body)
+        )
+        unsent = True
+        try:
+            async with asyncio.timeout(seconds), self._slots:
+                connection = self._take() or await self._connect()
+                unsent = False
+                answer = await connection.post(request)
+                self._keep(connection)
+                return answer
+        except OSError as error:
+            if unsent:
+                raise UnsentError(str(error) or type(error).__name__) from error
+            raise
+
+    async def close(self) -> None:
+        """Close all connections; requests under way fail."""
+        self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+        gone = [each.gone for each in self._opened]
+        for each in list(self._opened):
+            each.abort()
+        if gone:
+            await asyncio.wait(gone)
+
+    def _take(self) -> PostConnection | None:
+        latest = asyncio.get_running_loop().time() - IDLE_SECONDS
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable and connection.idle_since > latest:
+                return connection
+            connection.close()
+        return None
+
+    async def _connect(self) -> PostConnection:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._connect_seconds):
+            _, connection = await loop.create_connection(
+                lambda: PostConnection(self._opened),
+                self._host,
+                self._port,
+                ssl=self._tls,
+                server_hostname=self._server_name,
+            )
+        if self._closed:
+            connection.abort()
+            raise ConnectionAbortedError("the client is closed")
+        return connection
+
+    def _keep(self, connection: PostConnection) -> None:
+        if self._closed or not connection.is_usable:
+            connection.close()
+            return
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
+        self._idle.append(connection)
+        if self._sweep is None:
+            self._sweep = loop.call_later(IDLE_SECONDS, self._close_idle)
+
+    def _close_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        latest = loop.time() - IDLE_SECONDS
+        while self._idle and self._idle[0].idle_since <= latest:
+            self._idle.pop(0).close()
+        self._sweep = loop.call_later(IDLE_SECONDS, self._close_idle) if self._idle else None
+
+
+def binding_connections(
+    credentials: Credentials, *, most: int, connect_seconds: float
+) -> BindingConnections | None:
+    """Return connections to the server of the credentials.
+
+    Return None where an address alone is not enough: for a proxy, for a name that may stand for
+    several addresses, and for a URL or a header that would have to be encoded.
+    """
+    try:
+        url = urlsplit(credentials.host)
+        host = str(ipaddress.ip_address(url.hostname or ""))
+        port = url.port or _PORTS.get(url.scheme, 0)
+    except ValueError:
+        return None
+    text = credentials.host + (credentials.authorization or "")
+    plain = text.isascii() and text.isprintable() and " " not in credentials.host
+    beside = "@" in url.netloc or url.query or url.fragment
+    if credentials.proxy or beside or not (plain and port):
+        return None
+    return BindingConnections(
+        credentials, host=host, port=port, most=most, connect_seconds=connect_seconds
+    )
+
+
+def _head(netloc: str, authorization: str | None) -> bytes:
+    """Return the head of a request from after its path to the number of its bytes."""
+    headers = {
+        "Host": netloc,
+        "User-Agent": "gang-extender",
+        "Accept": "application/json",
+        "Content-Type": "application/json",
+    }
+    if authorization:
+        headers["Authorization"] = authorization
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f" HTTP/1.1\r\n{lines}Content-Length: ".encode()

@@ -1,0 +1,81 @@
+"""Room for gangs that have begun: what their missing members need is planned at once.
+
+A gang has begun when members are bound or being bound, and too few of them. A member comes late, or
+its Binding was lost with the process that wrote it. The room that it needs may still be there, and
+the first pod that kube-scheduler brings must not have it.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from extender.permit.plans import Plans
+from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
+from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.store import Cluster
+
+RECOVER_SECONDS: Final = 2.0
+"""How long the first answer may wait for such plans after a start."""
+PAUSE: Final = 3
+"""How much longer a pause is than the plan before it: many changed groups do not fill the loop."""
+
+
+class BegunGroups:
+    """Plans for such groups when the process starts, and whenever one of them changes."""
+
+    def __init__(self, cluster: Cluster, plans: Plans, *, clock: Clock) -> None:
+        self._view = cluster.view()
+        self._plans = plans
+        self._clock = clock
+        self._touched: dict[str, None] = {}
+        self._changed = asyncio.Event()
+        cluster.subscribe(self.on_change)
+
+    def on_change(self, change: ClusterChange) -> None:
+        """Queue the groups that a change touched, where they have begun."""
+        self._touched.update(dict.fromkeys(filter(self._has_begun, change.groups)))
+        if self._touched:
+            self._changed.set()
+
+    def recover(self) -> Iterator[None]:
+        """Plan for the groups that have begun; `run` plans those for which there was no time."""
+        until, groups = self._clock.monotonic() + RECOVER_SECONDS, iter([*self._view.groups])
+        for group in groups:
+            yield
+            if self._clock.monotonic() >= until:
+                self._touched.update(dict.fromkeys((group, *groups)))
+                self._changed.set()
+                return
+            self._plan(group)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            touched, self._touched = self._touched, {}
+            for group in touched:
+                began = self._clock.monotonic()
+                self._plan(group)
+                await asyncio.sleep(PAUSE * (self._clock.monotonic() - began))
+
+    def _has_begun(self, group: str) -> bool:
+        tally = self._view.tally(group)
+        return group in self._view.queue and bool(tally.bound or tally.binding)
+
+    def _plan(self, group: str) -> None:
+        """Keep room for the members that a group lacks, if it has begun and did not just fail.
+
+        Before the first call it is not known which schedulers ask us: those of bound members count.
+        """
+        pod_group = self._view.pod_group(group)
+        if pod_group is None or not self._has_begun(group):
+            return
+        bound = (self._view.pods[uid] for uid in self._view.tally(group).bound)
+        schedulers = self._plans.schedulers or {pod.scheduler for pod in bound}
+        try:
+            if not self._plans.had_no_room(pod_group):
+                self._plans.plan_ahead(pod_group, schedulers=schedulers)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this group's alone
+            FAULTS.report("begun-groups", error, key=group)

@@ -1,0 +1,87 @@
+"""Writes into a PodGroup's status that its pods wait for their siblings, or that it was denied."""
+
+import asyncio
+from typing import Final, Protocol
+
+import structlog
+from cachetools import LRUCache
+
+from extender.gang import permitted
+from extender.kube.errors import ApiError
+from extender.permit.verdicts import MAX_GROUPS, Verdicts
+from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
+from extender.runtime.workqueue import WorkQueue
+from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.records import ConditionInfo, PodGroupInfo
+from extender.state.cluster.store import Cluster
+
+_log = structlog.get_logger(__name__)
+
+SETTLE_SECONDS: Final = 5.0
+"""Most gangs are complete by then, and nothing is written of them."""
+AGAIN_SECONDS: Final = 10.0
+PAUSE_SECONDS: Final = 0.2
+"""After each write. A status costs the API server as much as several bindings, and when hundreds of
+gangs wait at once it has bindings to write."""
+
+
+class ConditionWriter(Protocol):
+    """Writes one condition of ours; raises ApiError."""
+
+    async def apply_condition(self, pod_group: PodGroupInfo, condition: ConditionInfo) -> None:
+        """Make a PodGroup's condition of that type this one."""
+
+
+class ConditionReporter:
+    """Looks at a group a moment after it changed, and now and then while it waits."""
+
+    def __init__(
+        self, cluster: Cluster, writer: ConditionWriter, verdicts: Verdicts, *, clock: Clock
+    ) -> None:
+        self._view = cluster.view()
+        self._writer = writer
+        self._verdicts = verdicts
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue()
+        self._asked: LRUCache[str, None] = LRUCache(MAX_GROUPS)
+        """Groups that kube-scheduler has asked us about, and not another extender."""
+        cluster.subscribe(self.on_change)
+
+    def on_change(self, change: ClusterChange) -> None:
+        """Queue the groups that a change touched."""
+        for group in change.groups:
+            self._queue.add_after(group, SETTLE_SECONDS)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            group = await self._queue.get()
+            try:
+                await self._report(group)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this group's alone
+                FAULTS.report("permit-reporter", error, key=group)
+                self._queue.add_after(group, AGAIN_SECONDS)
+
+    async def _report(self, group: str) -> None:
+        denied = self._verdicts.last_failure(group)
+        if denied is not None or self._view.tally(group).waiting:
+            self._asked[group] = None
+        condition = permitted.decide(
+            group,
+            view=self._view,
+            denied=denied,
+            now=self._clock.wall(),
+            asked=group in self._asked,
+        )
+        if self._view.tally(group).waiting:
+            self._queue.add_after(group, AGAIN_SECONDS)
+        pod_group = self._view.pod_group(group)
+        if condition is None or pod_group is None:
+            return
+        try:
+            await self._writer.apply_condition(pod_group, condition)
+        except ApiError as error:
+            _log.warning("condition not written", group=group, error=str(error))
+            self._queue.add_after(group, AGAIN_SECONDS)
+        await asyncio.sleep(PAUSE_SECONDS)

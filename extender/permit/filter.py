@@ -1,0 +1,173 @@
+"""What filter answers for a pod, and what is kept of the answer: room, the verdict, a refusal.
+
+It runs between two reads of the event loop and never awaits: kube-scheduler's loop calls one pod
+after another, so the latency here divides the throughput of the whole cluster.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from extender.api.reasons import Reason
+from extender.gang import plan, pre_filter, together, unseen
+from extender.gang.fit import Fit, Offer
+from extender.gang.verdicts import (
+    AnyNode,
+    FilterVerdict,
+    OneNode,
+    OneOf,
+    Refuse,
+    about,
+    not_admitted,
+)
+from extender.permit.lag import Lags
+from extender.permit.plans import Plans
+from extender.permit.sight import Sight
+from extender.permit.turns import Turns
+from extender.permit.wake_times import WakeTimes
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.store import Cluster
+from extender.telemetry.metrics import Metrics
+
+_WORDS: Final = {AnyNode: "AnyNode", OneOf: "OneOf", OneNode: "Place"}
+"""The answers in metrics."""
+
+
+class PodFilter:
+    """Decides where pods may go; `no_node` takes the UID of a member that lost its room."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        plans: Plans,
+        *,
+        metrics: Metrics,
+        wake_after: Callable[[str, float], None],
+        no_node: Callable[[str], None],
+        stale: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`stale` returns a kind whose watch is stale."""
+        self.stale = stale
+        self.lags = Lags(cluster.view(), timer=plans.clock.monotonic, wake_after=wake_after)
+        self.sight = Sight(cluster, clock=plans.clock, wake_after=wake_after)
+        self._cluster = cluster
+        self._view = cluster.view()
+        self._plans = plans
+        self._verdicts = plans.verdicts
+        self._turns = Turns(cluster.view(), plans)
+        self._times = WakeTimes(cluster.view(), plans, wake_after=wake_after)
+        self._metrics = metrics
+        self._no_node = no_node
+        self._listeners: list[Callable[[PodInfo], None]] = []
+
+    def on_look(self, listener: Callable[[PodInfo], None]) -> None:
+        """Call `listener` with each pod that is tried, before it is decided where it may go."""
+        self._listeners.append(listener)
+
+    def decide(self, pod: PodInfo, group: str | None, sent: Sequence[str]) -> FilterVerdict:
+        """Return where a pod may go, of the nodes that were sent; `group` as its request has it."""
+        if pod.uid not in self._view.pods:
+            self._cluster.apply(ev.PodSeen(pod))
+        self._plans.schedulers.add(pod.scheduler)
+        self._verdicts.proven.filtered(pod)
+        if pod.pattern is not None:
+            now = self._plans.clock.monotonic()
+            self._cluster.apply(together.look(pod.pattern, sent, view=self._view, at=now))
+        for listener in self._listeners:
+            listener(pod)
+        node = self._view.bound_node(pod)
+        held = self._view.awaits_admission(pod) if node is None else None
+        if node is None and held is None and group is None and not self._is_judged:
+            self._verdicts.in_hand.begin(pod.uid, None)
+            return AnyNode()
+        if node is not None:
+            self.sight.brought(pod)
+            verdict = pre_filter.of_bound(pod, node, sent)
+        else:
+            verdict = not_admitted(held) if held else self._decide_seen(pod, group, sent)
+        verdict = self.lags.unless_it_lasts(verdict, pod, sent)
+        self._remember(pod, group, verdict)
+        return verdict
+
+    @property
+    def _is_judged(self) -> bool:
+        """Whether room is kept from pods without a group, or kube-scheduler may not see it all."""
+        return self._view.keeps_room or self._view.unseen.exist
+
+    def _decide_seen(self, pod: PodInfo, group: str | None, sent: Sequence[str]) -> FilterVerdict:
+        """Return where a pod may go, of the nodes that have room beside all that is on them."""
+        usable = unseen.usable(pod, sent, view=self._view)
+        if isinstance(usable, Refuse):
+            self.sight.refused(pod)
+            return usable
+        short = len(usable) < len(sent)
+        sampled = short and len(sent) >= pre_filter.MIN_SAMPLE
+        verdict = self._decide(pod, group, usable, sampled=sampled)
+        return OneOf(tuple(usable)) if short and isinstance(verdict, AnyNode) else verdict
+
+    def _decide(
+        self, pod: PodInfo, group: str | None, sent: Sequence[str], *, sampled: bool
+    ) -> FilterVerdict:
+        view, verdicts = self._view, self._verdicts
+        if pod.group != group:
+            return Refuse(Reason.CACHE_BEHIND, "its pod group label has just changed")
+        if group is None:
+            plans = view.keeps_room
+            return pre_filter.beside_plans(pod, sent, view=view) if plans else AnyNode()
+        stale = self.stale() if view.planned_node(pod.uid) is None else None
+        if stale is not None:
+            text = f"{about(group)}the extender has not heard of {stale} for too long"
+            return Refuse(Reason.CACHE_STALE, text)
+        verdicts.offered(group, pod.shape, sent)
+        refusal = self._turns.refusal(pod, group)
+        if refusal is not None:
+            return pre_filter.unless_behind(refusal, pod, sent, view=view)
+        denied = verdicts.denied(group)
+        verdict = pre_filter.decide(
+            pod, group, sent, view=view, denied=denied, in_hand=verdicts.in_hand
+        )
+        if sampled:
+            verdict = pre_filter.of_sample(verdict)
+        if not isinstance(verdict, Offer):
+            return verdict
+        return pre_filter.placed(self.plan(pod, group, verdict), pod, sent, view=view)
+
+    def plan(self, pod: PodInfo, group: str, offer: Offer) -> Fit | Refuse:
+        """Return where a pod and its siblings go, or why they cannot.
+
+        Where that takes long, a refusal says so, and the plan is made between other work.
+        """
+        known = self._plans.known(pod, group, offer)
+        if known is not None:
+            return known
+        pod_group = self._view.pod_group(group)
+        assert pod_group is not None
+        permitted = self._verdicts.is_permitted(group)
+        steps = plan.making(pod, pod_group, view=self._view, offer=offer, permitted=permitted)
+        return self._plans.work_out(group, steps, pod.shape)
+
+    def _remember(self, pod: PodInfo, group: str | None, verdict: FilterVerdict) -> None:
+        refusal = verdict if isinstance(verdict, Refuse) else None
+        word = verdict.reason if isinstance(verdict, Refuse) else _WORDS[type(verdict)]
+        self._metrics.decisions.labels("filter", word).inc()
+        if refusal is None and pod.uid in self._view.refused:
+            self._cluster.apply(ev.PodsTried((pod.uid,)))
+        if refusal is None:
+            node = verdict.node if isinstance(verdict, OneNode) else None
+            self._verdicts.in_hand.begin(pod.uid, node)
+        else:
+            self._verdicts.in_hand.end(pod.uid)
+        if group is not None and isinstance(verdict, OneNode | Refuse) and verdict.reserve:
+            self._plans.reserve(group, verdict.reserve)
+        if refusal is not None:
+            self._refused(pod, group, refusal)
+
+    def _refused(self, pod: PodInfo, group: str | None, refusal: Refuse) -> None:
+        self._cluster.apply(ev.PodRefused(pod, refusal.reason))
+        if group is None:
+            return
+        if refusal.lost:
+            self._no_node(pod.uid)
+        if refusal.deny:
+            self._verdicts.failed(group, refusal, shape=pod.shape)
+        self._times.set(pod, group, refusal.reason)

@@ -1,0 +1,227 @@
+"""Plans of groups: made within the time that one call has or in slices, and their room kept."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from extender.api.reasons import Reason
+from extender.fit.feasibility import is_feasible
+from extender.gang import keep, plan
+from extender.gang.fit import Fit, Offer
+from extender.gang.verdicts import Refuse, about
+from extender.permit.planner import Planner
+from extender.permit.verdicts import Since, Verdicts
+from extender.runtime.budget import advance
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodGroupInfo, PodInfo, Shape
+from extender.state.cluster.store import Cluster
+from extender.steps import Steps
+
+PLAN_SECONDS: Final = 0.015
+"""How long one call may plan for the group that is asked for; the rest of it goes on later."""
+KEPT_AT_ONCE: Final = 250
+"""For how many pods room is kept in one step."""
+ROUNDS: Final = 5
+"""How often a long plan is mended where others took its room meanwhile."""
+
+
+class Plans:
+    """The plans that are being made, and the room that those keep which were found."""
+
+    def __init__(self, cluster: Cluster, verdicts: Verdicts) -> None:
+        self.verdicts = verdicts
+        self.clock = verdicts.clock
+        self.planner = Planner(self.clock, verdicts.rest)
+        self.schedulers: set[str] = set()
+        """Names of the schedulers that ask us."""
+        self._cluster = cluster
+        self._view = cluster.view()
+
+    def known(self, pod: PodInfo, group: str, offer: Offer) -> Refuse | None:
+        """Return the answer to a member for which no plan is made now; None where one is due.
+
+        The last refusal is the answer where another plan would come to the same. Nodes that
+        kube-scheduler has found and that our reading would pass over are news.
+        """
+        verdicts, view = self.verdicts, self._view
+        if self.planner.is_busy(group):
+            return _is_being_planned(group)
+        last, rests = verdicts.last_failure(group), verdicts.rest_left(group) > 0
+        if last is not None and last.lack is not None and pod.shape in last.lack.shapes:
+            if rests:
+                return last
+            nodes = (view.nodes.get(name) for name in offer.nodes)
+            if all(node is not None and is_feasible(pod.shape, node) for node in nodes):
+                stands = verdicts.no_room(group)
+                return replace(last, lack=stands.lack) if stands is not None else None
+        elif rests:
+            text = f"{about(group)}no plan was found in time; another one is made later"
+            return Refuse(Reason.PLANNING, text)
+        return None
+
+    def work_out(self, group: str, steps: Steps[Fit | Refuse], shape: Shape) -> Fit | Refuse:
+        """Return the plan of a group, or why it has none, when a pod of that shape is tried.
+
+        Where that takes long, a refusal says so, and the plan is made between other work.
+        """
+        since = self.verdicts.since(group)
+        answer = advance(steps, self.clock, seconds=PLAN_SECONDS)
+        if answer is None:
+            self.planner.go_on(group, self._finish(group, steps, since=since, shape=shape))
+            return _is_being_planned(group)
+        return self._kept_later(group, answer.value) or answer.value
+
+    def plan_ahead(
+        self,
+        pod_group: PodGroupInfo,
+        *,
+        schedulers: Collection[str],
+        seconds: float = PLAN_SECONDS,
+    ) -> float:
+        """Keep room for a group before its own turn, if there is some: `plan.making_ahead`.
+
+        Where so many seconds are too few, the plan goes on between other work. Return how many were
+        spent in vain.
+        """
+        group, began = pod_group.key, self.clock.monotonic()
+        if self.planner.is_busy(group):
+            return 0.0
+        since = self.verdicts.since(group)
+        steps = plan.making_ahead(pod_group, view=self._view, schedulers=schedulers)
+        answer = advance(steps, self.clock, seconds=seconds)
+        spent = self.clock.monotonic() - began
+        if answer is None:
+            self.planner.go_on(group, self._finish(group, steps, since=since))
+            return spent
+        found = answer.value
+        if isinstance(found, Fit):
+            if self._kept_later(group, found) is None:
+                self.reserve(group, found.placements)
+            return 0.0
+        if found is not None:
+            self.verdicts.found_no_room(group, found)
+        return spent
+
+    def plans_before(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether a plan of a group that goes before this one is being made."""
+        found = map(self._view.pod_group, self.planner.planned)
+        own = self._view.turn(pod_group)
+        return any(each is not None and self._view.turn(each) < own for each in found)
+
+    def had_no_room(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether planning a group is not worth another look yet."""
+        group = pod_group.key
+        return self.planner.is_busy(group) or self.verdicts.has_no_room(group)
+
+    def is_oversized(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether no node is large enough for a group; looks where it is not known.
+
+        What takes long is worked out between other work, and is not so until then.
+        """
+        group, verdicts = pod_group.key, self.verdicts
+        if verdicts.never_fits(group) is not None:
+            return True
+        if verdicts.would_fit_empty(group) or self.planner.is_busy(group, "empty"):
+            return False
+        steps = self._look_at_empty(pod_group)
+        answer = advance(steps, self.clock, seconds=PLAN_SECONDS)
+        if answer is None:
+            self.planner.go_on(group, steps, kind="empty")
+        return answer is not None and answer.value
+
+    def _look_at_empty(self, pod_group: PodGroupInfo) -> Steps[bool]:
+        group, verdicts = pod_group.key, self.verdicts
+        since = verdicts.since(group)
+        refusal = yield from plan.never_fitting(pod_group, view=self._view)
+        if not verdicts.is_as_it_was(group, since):
+            return False
+        if refusal is None:
+            verdicts.found_room_if_empty(group, since)
+            return False
+        verdicts.found_no_room(group, refusal, since=since)
+        return True
+
+    def reserve(self, group: str, placements: Mapping[str, str]) -> None:
+        """Keep room for members: the group is permitted."""
+        self._cluster.apply(ev.Planned(placements))
+        pod_group = self._view.pod_group(group)
+        if pod_group is not None:
+            self.verdicts.permit(pod_group)
+
+    def _kept_later(self, group: str, found: Fit | Refuse) -> Refuse | None:
+        """Keep the room of a large plan in several steps; return what is answered until then."""
+        if isinstance(found, Refuse) or len(found.placements) <= KEPT_AT_ONCE:
+            return None
+        self.planner.go_on(group, self._keep(group, found))
+        return _is_being_planned(group)
+
+    def _finish(
+        self,
+        group: str,
+        steps: Steps[Fit | Refuse | None] | Steps[Fit | Refuse],
+        *,
+        since: Since,
+        shape: Shape | None = None,
+    ) -> Steps[bool]:
+        """Go on with a plan, and do what is to be done about its answer.
+
+        A refusal of a group that has changed meanwhile is dropped: the group is planned once more.
+        """
+        found = yield from steps
+        if isinstance(found, Fit):
+            return (yield from self._keep(group, found))
+        if not self.verdicts.is_as_it_was(group, since):
+            return True
+        if found is not None and shape is not None:
+            self.verdicts.failed(group, found, shape=shape, since=since)
+        elif found is not None:
+            self.verdicts.found_no_room(group, found, since=since)
+        return False
+
+    def _keep(self, group: str, found: Fit) -> Steps[bool]:
+        """Keep the room of a plan, part by part, and mend it where others were quicker."""
+        self.planner.count_anew(group)
+        kept, good = set[str](), False
+        try:
+            good = yield from self._keep_all(group, found, kept)
+        finally:  # also where it is given up half-way
+            if not good:
+                # What is left would wait for its siblings' time-out.
+                planned = [uid for uid in kept if self._view.planned_node(uid) is not None]
+                self._cluster.apply(ev.Unreserved(planned))
+        return good
+
+    def _keep_all(self, group: str, found: Fit, kept: set[str]) -> Steps[bool]:
+        """Return whether all that the group needs is kept; add the pods to `kept`."""
+        view = self._view
+        for _ in range(ROUNDS):
+            yield from self._keep_parts(group, found, kept)
+            pod_group = view.pod_group(group)
+            pods = plan.candidates(None, group, view=view)
+            tally = view.tally(group)
+            if pod_group is None:
+                break
+            if tally.committed >= view.quorum(pod_group):
+                return True
+            again = (yield from plan.making(pods[0], pod_group, view=view)) if pods else None
+            if not isinstance(again, Fit):
+                break
+            found = again
+        return False
+
+    def _keep_parts(self, group: str, found: Fit, kept: set[str]) -> Steps[None]:
+        view = self._view
+        every = sorted(found.placements.items(), key=lambda each: each[1])
+        known = ((view.pods.get(uid), node) for uid, node in every)
+        there = iter([(pod, node) for pod, node in known if pod is not None])
+        while part := list(islice(there, KEPT_AT_ONCE)):
+            good = keep.good(part, group, view=view)
+            if good:
+                kept.update(good)
+                self.reserve(group, good)
+            yield
+
+
+def _is_being_planned(group: str) -> Refuse:
+    return Refuse(Reason.PLANNING, f"{about(group)}its plan is being made")

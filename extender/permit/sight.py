@@ -1,0 +1,146 @@
+"""How much kube-scheduler has seen of what was bound ahead of it.
+
+Its scheduling loop is serial: once it asks for the binding of a pod, each later look of its counts
+that pod on its node. It never asks for most pods that are bound ahead, and says nothing else. Its
+watch is as quick as ours, as a rule, but what it does with an event takes it long where very many
+pods wait. So a pod counts as seen some time after our own watch has shown it on its node, unless
+there is a sign that kube-scheduler is behind: it brings a pod that has long been bound.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import structlog
+
+from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.store import Cluster
+
+_log = structlog.get_logger(__name__)
+
+SIGHT_SECONDS: Final = 30.0
+"""How long after our watch a pod counts as unseen, and how long a sign of being behind counts."""
+LATE_SECONDS: Final = 2.0
+"""A kube-scheduler that brings a pod so long after our watch showed it bound is behind."""
+EVERY_SECONDS: Final = 0.5
+FIRST_PAUSE: Final = 0.1
+"""Until a pod is tried again for which kube-scheduler had not seen enough; each pause is longer."""
+_REMEMBERED: Final = 10_000
+_LONG_AGO: Final = float("-inf")
+
+
+class _Shown(NamedTuple):
+    at: float
+    number: int
+    """Of the pod that had been shown last by then."""
+
+
+class _Refused(NamedTuple):
+    key: str
+    tries: int
+
+
+class Sight:
+    """Ends what is unseen; `wake_after` takes a group or the UID of a pod, and seconds."""
+
+    def __init__(
+        self, cluster: Cluster, *, clock: Clock, wake_after: Callable[[str, float], None]
+    ) -> None:
+        self._cluster = cluster
+        self._unseen = cluster.view().unseen
+        self._now = clock.monotonic
+        self._wake_after = wake_after
+        self._shown: deque[_Shown] = deque()
+        """How far the numbers were at each look; of those that are old only the latest."""
+        self._ended: dict[str, None] = {}
+        """Pods that were taken for seen without a proof."""
+        self._sign = _LONG_AGO
+        """When kube-scheduler was found to be behind."""
+        self._everywhere = _LONG_AGO
+        """Since when pods may be unseen on any node."""
+        self._refused: dict[str, _Refused] = {}
+        """By UID of the pod: what is to be woken when pods have been seen."""
+
+    @property
+    def behind(self) -> bool:
+        """Whether kube-scheduler was behind a short while ago."""
+        return self._now() - self._sign < SIGHT_SECONDS
+
+    def restarted(self) -> None:
+        """Count pods everywhere as unseen: an earlier run of this process may have bound some."""
+        self._everywhere = self._now()
+        self._cluster.apply(ev.AllUnseen(is_so=True))
+
+    def bound(self, uid: str) -> None:
+        """End the doubt about a pod whose bind request was answered with success."""
+        if uid in self._unseen:
+            self._cluster.apply(ev.Sighted((uid,)))
+        self._ended.pop(uid, None)
+
+    def brought(self, pod: PodInfo) -> None:
+        """Count kube-scheduler as behind if it brings a pod that has long been on a node here."""
+        now = self._now()
+        if pod.node is None or not self._is_late(pod.uid, now):
+            return
+        if not self.behind:
+            _log.warning("kube-scheduler is behind: it brings a pod that is bound", pod=pod.key)
+        self._sign = now
+        if pod.uid in self._ended or self._unseen.everywhere:
+            # Others may have been taken for seen too early.
+            self._everywhere = now
+            self._cluster.apply(ev.AllUnseen(is_so=True))
+
+    def refused(self, pod: PodInfo) -> None:
+        """Wake a pod soon, with its group, each time later, and when pods have been seen."""
+        before = self._refused.get(pod.uid)
+        key, tries = pod.group or pod.uid, before.tries if before is not None else 0
+        self._refused[pod.uid] = _Refused(key, tries + 1)
+        self._wake_after(key, min(SIGHT_SECONDS, FIRST_PAUSE * 2.0 ** min(tries, 32)))
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001 - the next look is another one
+                FAULTS.report("sight", error)
+            await asyncio.sleep(EVERY_SECONDS)
+
+    def look(self) -> None:
+        """Count pods as seen whose time is over, and wake what waits for that."""
+        now, shown = self._now(), self._shown
+        if not shown or shown[-1].number != self._unseen.version:
+            shown.append(_Shown(now, self._unseen.version))
+        while len(shown) > 1 and now - shown[1].at >= SIGHT_SECONDS:
+            shown.popleft()
+        if self._unseen.everywhere and now - self._everywhere >= SIGHT_SECONDS:
+            self._cluster.apply(ev.AllUnseen(is_so=False))
+        seen = list[str]()
+        if now - max(shown[0].at, self._sign) >= SIGHT_SECONDS:
+            seen += self._unseen.shown_until(shown[0].number)
+        if seen:
+            self._end(seen)
+        if seen or not self._unseen.exist:
+            refused, self._refused = self._refused, {}
+            for key in dict.fromkeys(each.key for each in refused.values()):
+                self._wake_after(key, 0.0)
+
+    def _end(self, seen: list[str]) -> None:
+        self._cluster.apply(ev.Sighted(seen))
+        self._ended.update(dict.fromkeys(seen))
+        while len(self._ended) > _REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+    def _is_late(self, uid: str, now: float) -> bool:
+        """Return whether our watch showed a pod that was bound ahead on its node some time ago."""
+        number = self._unseen.number(uid)
+        if number is not None:
+            old = (each.number for each in self._shown if now - each.at >= LATE_SECONDS)
+            return number <= max(old, default=0)
+        return uid in self._ended or (
+            self._unseen.everywhere and now - self._everywhere >= LATE_SECONDS
+        )

@@ -1,0 +1,366 @@
+"""Members of a gang that are bound together with one that kube-scheduler has asked for.
+
+kube-scheduler brings pods one after the other, and each takes it a whole cycle. Where it has judged
+an equal member, the Bindings of the others are written at once: ahead of its own requests. Its
+queue drops a pod that it sees on a node.
+
+It may ask for a member all the same, before or after the Binding is made. A filter request for a
+member whose Binding is not on its way takes that back: kube-scheduler would see it appear on a node
+in the middle of its cycle, and call that an error. A bind request waits for the write, and has the
+same answer.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, TypeVar
+
+import structlog
+
+from extender.gang import together
+from extender.gang.together import Left
+from extender.permit.announcing import Announcer
+from extender.permit.plans import Plans
+from extender.permit.waiting_pods import Gone, WaitingPods
+from extender.permit.waker import SPARED_SECONDS
+from extender.permit.writing import HUNG_UP, HUNG_UP_SECONDS, BindingWriter
+from extender.runtime.faults import FAULTS
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.store import Cluster
+
+_log = structlog.get_logger(__name__)
+
+_T = TypeVar("_T")
+
+PARALLEL: Final = 16
+"""Bindings that are written at a time."""
+AT_ONCE: Final = 250
+"""So many members of a group begin in one step of the event loop."""
+BACKLOG: Final = 500
+"""While so many Bindings are still to be written no further group begins: it would be partial for
+as long, and kube-scheduler may as well bring its members."""
+REST: Final = 9
+"""How much longer a group is left alone than a decision took that came to nothing."""
+SILENT_SECONDS: Final = HUNG_UP_SECONDS - 1
+"""After so long without a call of kube-scheduler no write begins: it may be another one's turn."""
+STANDS_SECONDS: Final = 60.0
+"""How long the answer to a bind request is held back, at most, while others are to be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """A member whose Binding is to be written."""
+
+    pod: PodInfo
+    node: str
+
+
+@dataclass(slots=True)
+class _Flip:
+    """A group whose members begin to be bound, some at a time."""
+
+    rest: deque[tuple[str, str]]
+    coming: Sequence[str]
+    """Members whose own bind requests are due."""
+    begun: deque[_Ahead] = field(default_factory=deque)
+
+
+class BindTogether:
+    """Binds what it can of a group, and stands aside for kube-scheduler's own requests."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        waiting: WaitingPods,
+        writer: BindingWriter,
+        *,
+        plans: Plans,
+        announcer: Announcer,
+        behind: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`behind` says that kube-scheduler's watch or ours is late, so that none begins."""
+        self._loop = asyncio.get_running_loop()
+        self._cluster = cluster
+        self._view = cluster.view()
+        self._waiting = waiting
+        self._writer = writer
+        self._plans = plans
+        self._announcer = announcer
+        self._behind = behind
+        self._called = float("-inf")
+        self._stands: asyncio.Future[None] | None = None
+        """Ends the bind request whose answer is held back, as long as its caller is there."""
+        self._flips: dict[str, _Flip] = {}
+        self._queue: asyncio.Queue[_Ahead] = asyncio.Queue()
+        """Members in their order; those that are not in `_unsent` any more are passed over."""
+        self._unsent: dict[str, _Ahead] = {}
+        self._writing: set[str] = set()
+        self._joined: dict[str, asyncio.Future[str]] = {}
+        self._resting: dict[str, bool] = {}
+        """Groups that are left alone for a moment; whether one is worth another look then."""
+        self._later: dict[str, None] = {}
+        """Groups that are to be looked at when fewer Bindings are to be written."""
+        self._spared: dict[str, float] = {}
+        """Until when the members of a group are not woken."""
+        self._left: dict[str, Counter[Left]] = {}
+        """What the last decision about a group left to kube-scheduler, until it starts."""
+        waiting.bind_together(self)
+
+    @property
+    def writing(self) -> AbstractSet[str]:
+        """UIDs of the pods whose Bindings are being written."""
+        return self._writing
+
+    # -- what kube-scheduler asks
+
+    def filtered(self, pod: PodInfo) -> None:
+        """Leave a pod to kube-scheduler that filter is asked about, if it can still be left."""
+        self._called = self._loop.time()
+        self._take_back((pod.uid,))
+
+    def asked(self) -> None:
+        """Remember when kube-scheduler last called."""
+        self._called = self._loop.time()
+
+    def answered(self, uid: str) -> None:
+        """Leave the Event of a pod to kube-scheduler, which was answered that the pod is bound."""
+        self._announcer.asked(uid)
+
+    async def stand(self, uid: str, gone: Gone, *, until: float) -> None:
+        """Return when all is sent, or the caller of a bind request for a member has hung up.
+
+        kube-scheduler does not call while all its pods wait, and it hangs up when it ends: one open
+        request says whether it is there. No other answer is held back meanwhile.
+        """
+        pod, now = self._view.pods.get(uid), self._loop.time()
+        if self._stands is not None or not self._unsent or pod is None or pod.group is None:
+            return
+        self._stands = self._loop.create_future()
+        caller = asyncio.ensure_future(gone())
+        try:
+            await asyncio.wait(
+                (self._stands, caller),
+                timeout=min(STANDS_SECONDS, until - now),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            caller.cancel()
+            self._stands = None
+            self.asked()
+
+    def join(self, uid: str) -> "asyncio.Future[str] | None":
+        """Return the error to come of a Binding that is to be written, or is being written."""
+        if uid not in self._unsent and uid not in self._writing:
+            return None
+        return self._joined.setdefault(uid, self._loop.create_future())
+
+    # -- what permit asks
+
+    def ask(self, group: str) -> None:
+        """Begin to bind what can be of a group that waits, and release it if that is enough."""
+        if group in self._resting:
+            self._resting[group] = True
+            return
+        if group in self._flips or self._waiting.stopping:
+            return
+        if len(self._unsent) >= BACKLOG:
+            self._later[group] = None
+            return
+        began = self._loop.time()
+        found = together.decide(
+            group,
+            view=self._view,
+            schedulers=self._plans.schedulers,
+            proven=self._plans.verdicts.proven,
+            in_hand=self._plans.verdicts.in_hand,
+            barred=Left.BEHIND if self._behind() else None,
+        )
+        self._left[group] = Counter(found.left)
+        if not found.nodes:
+            pause = REST * (self._loop.time() - began)
+            self._resting[group] = False
+            self._loop.call_later(pause, self._rested, group)
+            return
+        self._flips[group] = _Flip(deque(found.nodes.items()), found.coming)
+        self._flip(group)
+
+    def started(self, group: str) -> None:
+        """Count what a group left to kube-scheduler: it was released."""
+        self._spared.pop(group, None)
+        for why, count in self._left.pop(group, Counter()).items():
+            self._writer.metrics.ahead_skipped.labels(why).inc(count)
+
+    def forget(self, group: str) -> None:
+        """Forget what a group left to kube-scheduler: it waits no more."""
+        self._spared.pop(group, None)
+        self._left.pop(group, None)
+
+    def to_wake(self, group: str, pods: Sequence[PodInfo]) -> Sequence[PodInfo]:
+        """Return which members that were refused are to be woken now.
+
+        Those that can be bound together with another one are left alone for a moment; one of them
+        is woken where kube-scheduler has none in hand.
+        """
+        now = self._loop.time()
+        if now >= self._spared.setdefault(group, now + SPARED_SECONDS):
+            return pods
+        left = [pod for pod in pods if not self._is_good(pod, self._view.planned_node(pod.uid))]
+        tally = self._view.tally(group)
+        coming = tally.waiting or not tally.planned.isdisjoint(self._plans.verdicts.in_hand.coming)
+        return left or ([] if coming else pods[:1])
+
+    def _is_good(self, pod: PodInfo, node: str | None) -> bool:
+        """Return whether kube-scheduler has found a node good for a pod's equal, as it is now."""
+        if pod.pattern is None or node is None or pod.uid not in self._view.pods:
+            return False
+        return self._view.is_good(pod.pattern, node)
+
+    def stop(self) -> None:
+        """Give back what is not on its way: this process is about to stop."""
+        self._take_back(list(self._unsent))
+
+    # -- the work
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(PARALLEL):
+                tasks.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            ahead = await self._queue.get()
+            try:
+                await self._bind(ahead)
+                self._look_at_others()
+            except Exception as fault:  # noqa: BLE001 - it harms this pod alone
+                FAULTS.report("bind-together", fault, key=ahead.pod.uid)
+
+    async def _bind(self, ahead: _Ahead) -> None:
+        """Write the Binding of a member, or leave it to kube-scheduler after all."""
+        uid = ahead.pod.uid
+        if self._unsent.get(uid) is not ahead:
+            return  # taken back; it may have begun anew since, without a quorum yet
+        if self._is_silent():
+            self._take_back({uid, *islice(self._unsent, AT_ONCE)})
+            await asyncio.sleep(0)
+        elif not together.still_holds(ahead.pod, ahead.node, view=self._view):
+            self._take_back((uid,))
+        else:
+            del self._unsent[uid]
+            self._all_sent()
+            left = self._called + HUNG_UP_SECONDS - self._loop.time()
+            await self._write(ahead, seconds=left)
+
+    def _is_silent(self) -> bool:
+        """Return whether kube-scheduler has not called for so long that it may be there no more."""
+        if self._stands is not None:
+            self.asked()
+        return self._loop.time() > self._called + SILENT_SECONDS
+
+    def _all_sent(self) -> None:
+        """Answer the request that was held back if nothing is to be sent any more."""
+        if self._stands is not None and not self._unsent and not self._stands.done():
+            self._stands.set_result(None)
+
+    async def _write(self, ahead: _Ahead, *, seconds: float) -> None:
+        pod, error = ahead.pod, HUNG_UP
+        self._writing.add(pod.uid)
+        try:
+            error = await self._writer.write_ahead(pod, ahead.node, seconds=seconds)
+            if not error:
+                self._announcer.bound(pod, ahead.node)
+        except Exception:
+            self._cluster.apply(ev.Unreserved((pod.uid,)))
+            raise
+        finally:
+            self._writing.discard(pod.uid)
+            self._end(ahead, error)
+
+    def _look_at_others(self) -> None:
+        while self._later and len(self._unsent) < BACKLOG:
+            group = next(iter(self._later))
+            del self._later[group]
+            if self._view.tally(group).waiting:
+                self._waiting.decide(group)
+
+    def _flip(self, group: str) -> None:
+        """Begin the next members; they are written as soon as the group has its quorum."""
+        flip, view = self._flips[group], self._view
+        if self._waiting.stopping:
+            flip.rest.clear()
+        part = {
+            uid: node
+            for uid, node in islice(_popped(flip.rest), AT_ONCE)
+            if view.planned_node(uid) == node and uid not in self._plans.verdicts.in_hand
+        }
+        ahead = [_Ahead(view.pods[uid], node) for uid, node in part.items()]
+        self._cluster.apply(ev.BoundAhead(part))
+        flip.begun += ahead
+        self._unsent.update((each.pod.uid, each) for each in ahead)
+        if self._waiting.holds(group):
+            self.asked()  # its caller has not hung up
+        if self._has_quorum(group, flip) and not self._waiting.stopping and not self._is_silent():
+            self._send(group, flip)
+        if flip.rest:
+            self._loop.call_soon(self._flip, group)
+            return
+        self._undo(group, flip)
+
+    def _undo(self, group: str, flip: _Flip) -> None:
+        """Take back what was begun without a quorum, and look at the group again then."""
+        self._take_back(each.pod.uid for each in islice(_popped(flip.begun), AT_ONCE))
+        if flip.begun:
+            self._loop.call_soon(self._undo, group, flip)
+            return
+        del self._flips[group]
+        self._later[group] = None
+        self._loop.call_soon(self._look_at_others)
+
+    def _has_quorum(self, group: str, flip: _Flip) -> bool:
+        pod_group, tally = self._view.pod_group(group), self._view.tally(group)
+        coming = tally.planned.intersection(flip.coming)
+        return pod_group is not None and tally.assigned + len(coming) >= self._view.quorum(
+            pod_group
+        )
+
+    def _send(self, group: str, flip: _Flip) -> None:
+        """Queue the Bindings of a group that has its quorum."""
+        there = [each for each in flip.begun if self._unsent.get(each.pod.uid) is each]
+        flip.begun.clear()
+        self._waiting.release(group, [each.pod.uid for each in there], flip.coming)
+        for each in there:
+            self._queue.put_nowait(each)
+        _log.info("members are bound together", group=group, pods=len(there))
+
+    def _rested(self, group: str) -> None:
+        if self._resting.pop(group) and self._view.tally(group).waiting:
+            self._waiting.decide(group)
+
+    def _take_back(self, uids: Iterable[str]) -> None:
+        """Keep the room of members for kube-scheduler, which brings them itself."""
+        unsent = [ahead for uid in uids if (ahead := self._unsent.pop(uid, None)) is not None]
+        kept = [each for each in unsent if together.has_room(each.pod, each.node, view=self._view)]
+        for ahead in unsent:
+            now = self._view.pods.get(ahead.pod.uid)
+            if now is None or now.group != ahead.pod.group:
+                self._waiting.lose(ahead.pod.group or "")
+        if kept:
+            self._waiting.follow([(ahead.pod, ahead.node) for ahead in kept])
+        for ahead in unsent:
+            self._end(ahead, HUNG_UP)
+        self._all_sent()
+
+    def _end(self, ahead: _Ahead, error: str) -> None:
+        joined = self._joined.pop(ahead.pod.uid, None)
+        if joined is not None and not joined.done():
+            joined.set_result(error)
+
+
+def _popped(rest: deque[_T]) -> Iterable[_T]:
+    while rest:
+        yield rest.popleft()

@@ -1,0 +1,115 @@
+"""The order between groups (QueueSort), imposed when a member of a group without a plan is tried.
+
+kube-scheduler brings pods in an order of its own. So before such a group gets room, room is kept
+for the groups that go first; or, in strict order, it is refused while there are any.
+"""
+
+from typing import Final
+
+from extender.api.reasons import Reason
+from extender.gang import queue_sort
+from extender.gang.verdicts import Refuse, about
+from extender.permit.plans import PLAN_SECONDS, Plans
+from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.view import ClusterView
+
+AHEAD_SECONDS: Final = 0.02
+"""How long one call of filter may plan for others, at most. To find that a gang does not fit on
+thousands of nodes takes milliseconds, and kube-scheduler's loop waits."""
+AHEAD_SHARE: Final = 0.1
+"""And how much of the time that goes by may be spent in vain: while pods come and go, each call
+would find that groups which had no room are worth another look."""
+
+
+class Turns:
+    """Enforces the order in which groups are served."""
+
+    def __init__(self, view: ClusterView, plans: Plans) -> None:
+        self._view = view
+        self._plans = plans
+        self._verdicts = plans.verdicts
+        self._clock = plans.clock
+        self._credit = AHEAD_SECONDS
+        self._last = self._clock.monotonic()
+
+    def refusal(self, pod: PodInfo, group: str) -> Refuse | None:
+        """Return why it is not this pod's group's turn, after serving those that go first."""
+        if group not in self._view.queue or self._view.planned_node(pod.uid) is not None:
+            return None
+        pod_group = self._view.pod_group(group)
+        if pod_group is None or self._verdicts.denied(group) is not None:
+            return None
+        never = self._verdicts.never_fits(group)
+        if never is not None:
+            return never
+        if not self._verdicts.options.strict_order:
+            if not self._is_last(pod_group) and not self._serve_first(pod_group):
+                text = f"{about(group)}gangs that go first are being planned"
+                return Refuse(Reason.PLANNING, text)
+            return None
+        return self._unless_first(pod_group)
+
+    def _unless_first(self, pod_group: PodGroupInfo) -> Refuse | None:
+        """Return why a group has to wait in strict order."""
+        behind = self._is_behind(pod_group)
+        if behind is None:
+            text = f"{about(pod_group.key)}gangs that go first are being looked at"
+            return Refuse(Reason.PLANNING, text)
+        if behind:
+            text = f"{about(pod_group.key)}another gang is ahead of it, and the order is strict"
+            return Refuse(Reason.WAITING_FOR_TURN, text)
+        return None
+
+    def _serve_first(self, pod_group: PodGroupInfo) -> bool:
+        """Plan the groups that go first; return whether all had their turn, as far as that pays.
+
+        Without credit for plans that come to nothing others pass.
+        """
+        plans, clock = self._plans, self._clock
+        began = clock.monotonic()
+        until = began + AHEAD_SECONDS
+        self._credit = min(AHEAD_SECONDS, self._credit + AHEAD_SHARE * (began - self._last))
+        self._last = began
+        left, in_vain = self._credit > 0, True
+
+        def is_passed(other: PodGroupInfo) -> bool:
+            # To see whether a group is worth a plan takes time too, where many nodes have gained.
+            in_time = clock.monotonic() < until
+            return in_time and (self._is_last(other) or plans.had_no_room(other))
+
+        for other in queue_sort.ahead_of(pod_group, view=self._view, skip=is_passed):
+            now = clock.monotonic()
+            if not left or now >= until:
+                self._credit -= now - began if left and in_vain else 0.0
+                return not left
+            in_vain = False
+            seconds = min(PLAN_SECONDS, until - now)
+            spent = plans.plan_ahead(other, schedulers=plans.schedulers, seconds=seconds)
+            self._credit -= spent
+            left = self._credit > 0
+        return not plans.plans_before(pod_group)
+
+    def _is_last(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether one more pod makes the group complete: it comes as a plain pod does."""
+        committed = self._view.tally(pod_group.key).committed
+        return self._view.quorum(pod_group) - committed <= 1
+
+    def _is_behind(self, pod_group: PodGroupInfo) -> bool | None:
+        """Return whether any group goes first; None where there was no time to see."""
+        clock = self._clock
+        until, in_time = clock.monotonic() + AHEAD_SECONDS, True
+
+        def never_starts(other: PodGroupInfo) -> bool:
+            nonlocal in_time
+            if not self._is_ours(other) or self._verdicts.never_fits(other.key) is not None:
+                return True
+            in_time = clock.monotonic() < until
+            return in_time and self._plans.is_oversized(other)
+
+        behind = queue_sort.is_behind(pod_group, view=self._view, skip=never_starts)
+        return behind if in_time else None
+
+    def _is_ours(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether a scheduler that asks us places any pod of a group."""
+        members = self._view.members(pod_group.key)
+        return any(pod.scheduler in self._plans.schedulers for pod in members)

@@ -1,0 +1,337 @@
+"""The one memory of verdicts about groups, and the one table of what ends each of them.
+
+A verdict spares another look at a group whose answer would be the same, or that has just failed.
+`ENDED_BY` is the whole rule; that its PodGroup is gone, or another one of that name, ends each.
+Refusals of single pods are in the cluster's state: they end when kube-scheduler tries the pod.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from heapq import heappop, heappush
+from typing import Final, NamedTuple
+
+from cachetools import LRUCache
+
+from extender.api.reasons import Reason
+from extender.gang.options import GangOptions
+from extender.gang.standing import Standing, Versions, versions_of
+from extender.gang.verdicts import Refuse
+from extender.permit.in_hand import InHand
+from extender.permit.proven import Proven
+from extender.runtime.clock import Clock
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodGroupInfo, Shape
+from extender.state.cluster.store import Cluster
+
+MAX_GROUPS: Final = 100_000
+"""Of more groups those are forgotten that were not looked at for the longest time."""
+_OTHERS_FIRST: Final = frozenset((Reason.SCHEDULE_TIMEOUT, Reason.MEMBER_UNSCHEDULABLE))
+"""Failures after which a group goes behind others: it had room, and could not start on it. One that
+found no room keeps its place."""
+_NEVER: Final = float("inf")
+_DROPPED_AT_ONCE: Final = 4
+"""How many late verdicts are looked at when another one with an end comes."""
+
+
+class VerdictKind(StrEnum):
+    """What is remembered of a group."""
+
+    DENIED = "it failed"
+    """It is refused without a look for `GangOptions.denied` seconds, which a later failure does not
+    extend. A group that lacks pods does not fail, so a late sibling is not punished."""
+    NO_ROOM = "no plan was found"
+    """Another plan would come to the same; also that it never fits."""
+    RESTS = "a long plan came to nothing"
+    """The next one waits for a time in proportion."""
+    FITS_EMPTY = "the nodes would take it if they were empty"
+    """So it is not one that never fits."""
+    PERMITTED = "its minResources were there"
+    """They are not added up again for as long as its members may wait for each other."""
+    LAST_FAILURE = "why it failed last"
+    """The condition of its PodGroup says so until it starts."""
+
+
+class End(StrEnum):
+    """What ends a verdict."""
+
+    TIME = "its time has passed"
+    ROOM = "enough nodes gained room, or other nodes came for a group that never fits"
+    NODES = "any node came, went or changed"
+    OFFER = "kube-scheduler offers a node that it did not know at the failure"
+    CHANGE = "the PodGroup asks for something else, or a member came, went or changed"
+    TERMS = "the PodGroup asks for something else"
+    START = "the group started"
+    FAILURE = "the group failed"
+
+
+ENDED_BY: Final[Mapping[VerdictKind, frozenset[End]]] = {
+    VerdictKind.DENIED: frozenset((End.TIME, End.ROOM, End.OFFER, End.CHANGE, End.START)),
+    VerdictKind.NO_ROOM: frozenset((End.ROOM, End.CHANGE, End.START)),
+    VerdictKind.RESTS: frozenset((End.TIME, End.CHANGE, End.START)),
+    VerdictKind.FITS_EMPTY: frozenset((End.NODES, End.CHANGE, End.START)),
+    VerdictKind.PERMITTED: frozenset((End.TIME, End.TERMS, End.FAILURE)),
+    VerdictKind.LAST_FAILURE: frozenset((End.START,)),
+}
+
+
+class Since(NamedTuple):
+    """What a verdict is true of: how often nodes had changed, and the group."""
+
+    versions: Versions
+    change: int
+
+
+@dataclass(slots=True)
+class _Verdict:
+    uid: str | None
+    """Of the PodGroup."""
+    versions: Versions
+    until: float = _NEVER
+    standing: Standing | None = None
+    shape: Shape | None = None
+    """Of the pod that was tried."""
+    terms: PodGroupInfo | None = None
+    """What the PodGroup asks for, where another request ends the verdict."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """All that is remembered of a group."""
+
+    change: int
+    """The number of its last change: a plan that began before it says nothing of the group."""
+    verdicts: dict[VerdictKind, _Verdict] = field(default_factory=dict)
+
+
+class Verdicts:
+    """What was found out about groups, for as long as it counts."""
+
+    def __init__(self, cluster: Cluster, *, options: GangOptions, clock: Clock) -> None:
+        self.options = options
+        self.clock = clock
+        self.in_hand = InHand(clock)
+        self.proven = Proven()
+        self._cluster = cluster
+        self._view = cluster.view()
+        self._known: LRUCache[str, _Known] = LRUCache(MAX_GROUPS)
+        self._changes = 0
+        self._timed: list[tuple[float, str, VerdictKind]] = []
+        """A heap of the verdicts that time ends: when each does."""
+
+    # --- what happens ------------------------------------------------------------------------
+
+    def since(self, group: str) -> Since:
+        """Return what a verdict about a group is true of that is being worked out from now on."""
+        return Since(versions_of(self._view), self._know(group).change)
+
+    def is_as_it_was(self, group: str, since: Since) -> bool:
+        """Return whether a group has not changed since then."""
+        known = self._known.get(group)
+        return known is not None and known.change == since.change
+
+    def changed(self, group: str) -> None:
+        """End what a change of a group ends: of its PodGroup, or of its members.
+
+        A group whose PodGroup is gone is forgotten.
+        """
+        if self._view.pod_group(group) is None:
+            self._known.pop(group, None)
+        else:
+            self._end(group, End.CHANGE)
+
+    def started(self, group: str) -> None:
+        """End what the start of a group ends."""
+        self._end(group, End.START)
+
+    def offered(self, group: str, shape: Shape, nodes: Collection[str]) -> None:
+        """End the denial of a group if kube-scheduler offers nodes that it did not offer before.
+
+        Its watch may have been behind ours then: it tries the pods once more for what was known
+        here before the failure. Nodes for pods of another shape do not count.
+        """
+        found = self._find(group, VerdictKind.DENIED, but=End.ROOM)
+        refusal = _refusal(found)
+        if found is None or refusal is None or found.shape is not shape:
+            return
+        if refusal.offered and not refusal.offered.issuperset(nodes):
+            self._end(group, End.OFFER)
+
+    def failed(
+        self,
+        group: str,
+        refusal: Refuse,
+        *,
+        shape: Shape | None = None,
+        since: Since | None = None,
+    ) -> None:
+        """Remember that the whole group failed, when a pod of that shape was tried.
+
+        `since` is what a plan was true of at its begin, where it took more than one step.
+        """
+        since = since or self.since(group)
+        self._end(group, End.FAILURE)
+        self._put(
+            group, VerdictKind.LAST_FAILURE, since, refusal=replace(refusal, offered=frozenset())
+        )
+        never = refusal.reason is Reason.NEVER_FITS
+        if never or (refusal.lack is not None and not refusal.offered):
+            self._put(group, VerdictKind.NO_ROOM, since, refusal=refusal)
+        if never:
+            return  # Other nodes would help it, and time would not: there is no use in a window.
+        if self.options.denied > 0 and self.failed_within_window(group) is None:
+            seconds = self.options.denied
+            self._put(
+                group, VerdictKind.DENIED, since, refusal=refusal, seconds=seconds, shape=shape
+            )
+        if refusal.reason in _OTHERS_FIRST and not self.options.strict_order:
+            self._cluster.apply(ev.GroupFailed(group, self.clock.wall()))
+
+    def found_no_room(self, group: str, refusal: Refuse, *, since: Since | None = None) -> None:
+        """Remember that a group had no room before its own turn; `since` as in `failed`."""
+        self._put(group, VerdictKind.NO_ROOM, since or self.since(group), refusal=refusal)
+
+    def found_room_if_empty(self, group: str, since: Since) -> None:
+        """Remember that empty nodes would take a group."""
+        self._put(group, VerdictKind.FITS_EMPTY, since)
+
+    def rest(self, group: str, seconds: float) -> None:
+        """Remember that a long plan came to nothing, for so many seconds."""
+        self._put(group, VerdictKind.RESTS, self.since(group), seconds=seconds)
+
+    def permit(self, pod_group: PodGroupInfo) -> None:
+        """Remember that a group's minResources were there."""
+        seconds = self.options.timeout(pod_group.schedule_timeout)
+        self._put(pod_group.key, VerdictKind.PERMITTED, self.since(pod_group.key), seconds=seconds)
+
+    # --- what is known -----------------------------------------------------------------------
+
+    def denied(self, group: str) -> Refuse | None:
+        """Return the failure because of which a group is not looked at now."""
+        return _refusal(self._find(group, VerdictKind.DENIED))
+
+    def failed_within_window(self, group: str) -> Refuse | None:
+        """Return the failure within the window, whatever room has come since."""
+        return _refusal(self._find(group, VerdictKind.DENIED, but=End.ROOM))
+
+    def last_failure(self, group: str) -> Refuse | None:
+        """Return why a group failed last, if it is still the same group and has not started."""
+        return _refusal(self._find(group, VerdictKind.LAST_FAILURE))
+
+    def no_room(self, group: str) -> Refuse | None:
+        """Return why another plan of a group would find no room, with what it lacks by now."""
+        found = self._find(group, VerdictKind.NO_ROOM)
+        return found.standing.left() if found is not None and found.standing is not None else None
+
+    def has_no_room(self, group: str) -> bool:
+        """Return whether planning a group is not worth another look yet."""
+        # The one first that most groups have.
+        kinds = (VerdictKind.NO_ROOM, VerdictKind.DENIED, VerdictKind.RESTS)
+        return any(self._find(group, kind) is not None for kind in kinds)
+
+    def never_fits(self, group: str) -> Refuse | None:
+        """Return the refusal of a group that no node is large enough for, as far as is known."""
+        found = self.no_room(group)
+        return found if found is not None and found.reason is Reason.NEVER_FITS else None
+
+    def rest_left(self, group: str) -> float:
+        """Return in how many seconds the plan of a group may be made again."""
+        found = self._find(group, VerdictKind.RESTS)
+        return found.until - self.clock.monotonic() if found is not None else 0.0
+
+    def would_fit_empty(self, group: str) -> bool:
+        """Return whether empty nodes are known to take a group."""
+        return self._find(group, VerdictKind.FITS_EMPTY) is not None
+
+    def is_permitted(self, group: str) -> bool:
+        """Return whether the group's minResources were there within its schedule time-out."""
+        return self._find(group, VerdictKind.PERMITTED) is not None
+
+    # --- the rule ----------------------------------------------------------------------------
+
+    def _put(
+        self,
+        group: str,
+        kind: VerdictKind,
+        since: Since,
+        *,
+        refusal: Refuse | None = None,
+        seconds: float = _NEVER,
+        shape: Shape | None = None,
+    ) -> None:
+        standing = Standing(refusal, since.versions) if refusal is not None else None
+        until, pod_group = self.clock.monotonic() + seconds, self._view.pod_group(group)
+        self._know(group).verdicts[kind] = _Verdict(
+            pod_group.uid if pod_group is not None else None,
+            since.versions,
+            until,
+            standing,
+            shape,
+            pod_group if End.TERMS in ENDED_BY[kind] else None,
+        )
+        if until < _NEVER:
+            self._drop_late()
+            heappush(self._timed, (until, group, kind))
+
+    def _drop_late(self) -> None:
+        """Drop some of the verdicts whose time has passed, more than come: they are not asked for.
+
+        One that was replaced meanwhile has its own, later end.
+        """
+        now = self.clock.monotonic()
+        for _ in range(_DROPPED_AT_ONCE):
+            if not self._timed or self._timed[0][0] > now:
+                return
+            _, group, kind = heappop(self._timed)
+            known = self._known.get(group)
+            found = known.verdicts.get(kind) if known is not None else None
+            if known is not None and found is not None and found.until <= now:
+                del known.verdicts[kind]
+
+    def _know(self, group: str) -> _Known:
+        """Return what is remembered of a group; of a new one, that it changed just now."""
+        known = self._known.get(group)
+        if known is None:
+            self._changes += 1
+            known = self._known[group] = _Known(self._changes)
+        return known
+
+    def _find(self, group: str, kind: VerdictKind, *, but: End | None = None) -> _Verdict | None:
+        """Return a verdict, if it stands whatever became of `but`; else it is dropped."""
+        known = self._known.get(group)
+        found = known.verdicts.get(kind) if known is not None else None
+        if known is None or found is None:
+            return None
+        if self._stands(found, group, ENDED_BY[kind] - {but} if but else ENDED_BY[kind]):
+            return found
+        del known.verdicts[kind]
+        return None
+
+    def _stands(self, verdict: _Verdict, group: str, ends: frozenset[End]) -> bool:
+        now, view = self._view.pod_group(group), self._view
+        if verdict.uid != (now.uid if now else None):
+            return False
+        if End.TERMS in ends and verdict.terms != now:
+            return False
+        if End.TIME in ends and self.clock.monotonic() >= verdict.until:
+            return False
+        if End.NODES in ends and verdict.versions.nodes != view.nodes_version:
+            return False
+        room = verdict.standing if End.ROOM in ends else None
+        return room is None or room.stands(view)
+
+    def _end(self, group: str, end: End) -> None:
+        """End the verdicts about a group that this ends."""
+        known = self._known.get(group)
+        if known is None:
+            return
+        if end in (End.CHANGE, End.START):
+            self._changes += 1
+            known.change = self._changes
+        for kind in [kind for kind in known.verdicts if end in ENDED_BY[kind]]:
+            del known.verdicts[kind]
+
+
+def _refusal(verdict: _Verdict | None) -> Refuse | None:
+    standing = verdict.standing if verdict is not None else None
+    return standing.refusal if standing is not None else None

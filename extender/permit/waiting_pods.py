@@ -1,0 +1,487 @@
+"""Permit: bind requests that are held until their gang is complete, and then answered together.
+
+While a bind request is open, kube-scheduler keeps the pod assumed and its room taken, and goes on
+scheduling others. So a held request *is* a waiting pod, and the three ways out of Permit are: all
+members are released and written in parallel, all are refused in the same instant, or one member's
+hold ends alone (its connection broke, it was deleted, or kube-scheduler asked again).
+
+Two races matter.
+
+1. Release against refusal. Both happen in one step of the event loop, and a member that is
+   released turns from WAITING to BINDING in that step. What comes later in the same moment (a
+   time-out, a deletion, another member's failure) finds no member waiting. So no member is refused
+   on the count of members that are being bound, and none is bound on the count of members that
+   have been refused.
+2. A request against its own repetition. When kube-scheduler restarts, it may send a pod again
+   before we notice that the old connection is gone. The newer request takes the hold over; the
+   older one ends with an error that is not read.
+
+Holds live in memory only: after a restart of this process the requests are gone with it, and
+kube-scheduler brings the pods again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+import structlog
+
+from extender.api.reasons import Reason
+from extender.gang import permit, post_filter
+from extender.gang.verdicts import Allow, Refuse, Wait, about
+from extender.permit.verdicts import Verdicts
+from extender.state.cluster import events as ev
+from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.store import Cluster
+from extender.telemetry.metrics import Metrics
+
+_log = structlog.get_logger(__name__)
+
+_TICK: Final = 0.001
+"""Seconds by which a timer may fire early, at most."""
+
+_LOOK_SECONDS: Final = 1.0
+"""Seconds between two looks at a gang whose members do not come, at least."""
+
+Gone = Callable[[], Awaitable[None]]
+"""Returns when the caller has hung up."""
+
+
+class Ahead(Protocol):
+    """Binds members of a group that waits, ahead of kube-scheduler's requests for them."""
+
+    def ask(self, group: str) -> None:
+        """Begin with what can be bound, and release the group if that is enough."""
+
+    def started(self, group: str) -> None:
+        """Count what the group left to kube-scheduler: it was released."""
+
+    def forget(self, group: str) -> None:
+        """Forget what the group left to kube-scheduler: it waits no more."""
+
+
+@dataclass(eq=False, slots=True)
+class _Hold:
+    """One held request; the outcome is None for going ahead, else the refusal."""
+
+    pod: PodInfo
+    node: str
+    outcome: "asyncio.Future[Refuse | None]"
+
+
+@dataclass(slots=True)
+class _Deadline:
+    """When a gang's wait ends, in the loop's time, and what will look after it until then."""
+
+    at: float
+    timer: asyncio.TimerHandle
+    look: asyncio.TimerHandle
+    last: float
+    """When the last member came: while kube-scheduler brings others it has not come to all."""
+    begun: bool = False
+    """Whether a member has waited; before that, the deadline is the plan's."""
+
+
+@dataclass(slots=True)
+class _Release:
+    """Members of a gang that were released, and the minMember that they were enough for."""
+
+    members: set[str]
+    min_member: int
+
+
+class _Follower(NamedTuple):
+    """The group of a released member, and the minMember that its gang was enough for."""
+
+    group: str
+    min_member: int
+
+
+class WaitingPods:
+    """The held requests, and the deadlines of gangs that are planned or wait."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        verdicts: Verdicts,
+        *,
+        metrics: Metrics,
+        max_held: int = 20_000,
+    ) -> None:
+        """`max_held` is how many requests may be held at once, of all gangs."""
+        self._max_held = max_held
+        self._stopping: Refuse | None = None
+        self._loop = asyncio.get_running_loop()
+        self._cluster = cluster
+        self._view = cluster.view()
+        self._verdicts = verdicts
+        self._options = verdicts.options
+        self._metrics = metrics
+        self._holds: dict[str, dict[str, _Hold]] = {}
+        self._deadlines: dict[str, _Deadline] = {}
+        self._keep_until: dict[str, float] = {}
+        self._released: dict[str, _Follower] = {}
+        """Members whose gang was released and whose own Binding failed, as long as room is kept for
+        them."""
+        self._begun: dict[str, _Release] = {}
+        """What was released of each group, as long as members are being bound and it is whole."""
+        self._together: Ahead | None = None
+        cluster.subscribe(self.on_change)
+
+    def bind_together(self, together: Ahead) -> None:
+        """Ask `together` about groups that wait, from now on."""
+        self._together = together
+
+    async def wait(self, pod: PodInfo, node: str, gone: Gone) -> Refuse | None:
+        """Hold a member until it may be bound (None) or is refused."""
+        group = pod.group
+        assert group is not None
+        denied = self._stopping or self._verdicts.failed_within_window(group)
+        if denied is not None:  # the group failed between this pod's filter and its bind
+            self._metrics.decisions.labels("bind", denied.reason).inc()
+            return denied
+        if pod.uid in self._released:
+            # Its gang has started: it follows alone, also where some members are done by now.
+            least = self._released[pod.uid].min_member
+            self._begun.setdefault(group, _Release(set(), least)).members.add(pod.uid)
+            self._cluster.apply(ev.PodBinding(pod, node))
+            return None
+        hold = _Hold(pod, node, self._loop.create_future())
+        self._supersede(group, pod.uid)
+        holds = self._holds.setdefault(group, {})
+        holds[pod.uid] = hold
+        self._cluster.apply(ev.PodWaiting(pod, node))
+        self._end_lost_holds(group)
+        if not hold.outcome.done():
+            self.decide(group)
+        if not hold.outcome.done() and self.held > self._max_held:
+            self._refuse(group, self._too_many(group))
+        if hold.outcome.done():
+            return hold.outcome.result()
+        self._begin_wait(group)
+        began = self._loop.time()
+        try:
+            outcome = await self._outcome(hold, gone)
+        finally:
+            if not hold.outcome.done():  # this request was cancelled
+                self._hung_up(hold)
+        result = outcome.reason if outcome else Reason.QUORUM_REACHED
+        self._metrics.permit_wait_seconds.labels(result).observe(self._loop.time() - began)
+        return outcome
+
+    def asked(self, uid: str) -> None:
+        """End the wait for the bind request of a pod: it has come, whatever becomes of it."""
+        self._verdicts.in_hand.end(uid)
+        pod = self._view.pods.get(uid)
+        if pod is not None:
+            self._verdicts.proven.bound(pod)
+
+    @property
+    def held(self) -> int:
+        """How many requests are held."""
+        return sum(map(len, self._holds.values()))
+
+    def holds(self, group: str) -> bool:
+        """Return whether a request of a group is held: its caller is there."""
+        return group in self._holds
+
+    @property
+    def stopping(self) -> bool:
+        """Whether this process is about to stop."""
+        return self._stopping is not None
+
+    def on_change(self, change: ClusterChange) -> None:
+        """Decide again for the groups that a change touched."""
+        for uid in change.unschedulable:
+            self._verdicts.in_hand.end(uid)
+            pod = self._view.pods.get(uid)
+            # A condition that repeats our own refusal is no news.
+            if pod and not post_filter.is_ours(pod.unschedulable or "", pod.group or ""):
+                self.found_no_node(uid)
+        if self._released:
+            self._forget_released()
+        for group in change.groups:
+            self._forget_begun(group)
+            self._verdicts.changed(group)
+            self._end_lost_holds(group)
+            self.decide(group)
+
+    def lose(self, group: str) -> None:
+        """Forget what was released of a group: it has lost a member since.
+
+        Members whose Binding failed, or fails later, need a quorum again.
+        """
+        self._begun.pop(group, None)
+        followers = self._released.items()
+        self._released = {uid: each for uid, each in followers if each.group != group}
+
+    def _forget_released(self) -> None:
+        """Forget released members that lost their room, and all of a gang that lost a member."""
+        for uid, (group, least) in list(self._released.items()):
+            if uid not in self._view.pods or self._is_broken(group, least):
+                self.lose(group)
+            elif self._view.planned_node(uid) is None:
+                self._released.pop(uid, None)
+
+    def _forget_begun(self, group: str) -> None:
+        """Forget which members of a group were released when all are bound, or it is broken."""
+        begun = self._begun.get(group)
+        if begun is not None and (
+            self._is_broken(group, begun.min_member) or not self._view.tally(group).binding
+        ):
+            del self._begun[group]
+
+    def _is_broken(self, group: str, least: int) -> bool:
+        """Return whether a group that was released with a minMember is whole no more.
+
+        Its PodGroup is gone or asks for more members by now, or a member is being deleted. A bound
+        member that disappears without being seen as deleted has finished.
+        """
+        pod_group = self._view.pod_group(group)
+        if pod_group is None or pod_group.min_member > least:
+            return True
+        return bool(self._view.tally(group).leaving)
+
+    def found_no_node(self, uid: str) -> None:
+        """Decide what becomes of a member's gang when there is no node for it (PostFilter)."""
+        pod = self._view.pods.get(uid)
+        if pod is None or pod.group is None:
+            return
+        refusal = post_filter.decide(pod, pod.group, view=self._view, options=self._options)
+        if refusal is not None:
+            self._refuse(pod.group, refusal)
+
+    def keep(self, pod: PodInfo, node: str) -> None:
+        """Keep the room of a released member whose Binding failed, until it comes again.
+
+        A Binding that fails for ever must not hold room for ever: after the gang's time-out,
+        counted from the first failure, the room of the next one is given back.
+        """
+        now, pods = self._loop.time(), self._view.pods
+        failing = {uid: at for uid, at in self._keep_until.items() if _is_pending(pods.get(uid))}
+        self._keep_until = failing
+        until = failing.setdefault(pod.uid, now + self._timeout(pod.group or ""))
+        if now < until and not self._is_promised_twice(pod, node):
+            self.follow([(pod, node)])
+        else:
+            self._cluster.apply(ev.Unreserved((pod.uid,)))
+
+    def follow(self, members: Iterable[tuple[PodInfo, str]]) -> None:
+        """Keep the room of members on nodes; those that were released follow alone."""
+        nodes: dict[str, str] = {}
+        for pod, node in members:
+            group = pod.group or ""
+            begun = self._begun.get(group)
+            if begun is not None and pod.uid in begun.members:
+                self._released[pod.uid] = _Follower(group, begun.min_member)
+            nodes[pod.uid] = node
+        self._cluster.apply(ev.Planned(nodes))
+
+    def release(self, group: str, ahead: Iterable[str], coming: Iterable[str]) -> None:
+        """Release a gang with members that are bound `ahead` of requests, and with those to come.
+
+        What is not held any more, or not yet, follows alone.
+        """
+        self._releasing(group, (*ahead, *coming))
+        nodes = ((uid, self._view.planned_node(uid)) for uid in coming)
+        self.follow([(self._view.pods[uid], node) for uid, node in nodes if node is not None])
+        self._release(group)
+
+    def _releasing(self, group: str, uids: Iterable[str]) -> None:
+        """Remember members that are about to be bound, and the minMember that they reach."""
+        pod_group = self._view.pod_group(group)
+        if pod_group is not None:
+            begun = self._begun.setdefault(group, _Release(set(), 0))
+            begun.members.update(uids)
+            begun.min_member = pod_group.min_member
+
+    def _is_promised_twice(self, pod: PodInfo, node: str) -> bool:
+        """Return whether others have plans for what a pod has on a node."""
+        asked = (what for what, amount in pod.shape.requests.items() if amount)
+        return self._view.is_overcommitted(node, asked)
+
+    def refuse_all(self) -> None:
+        """End every hold and take no more: this process is about to stop."""
+        self._stopping = Refuse(Reason.TERMINATING, "the extender is shutting down")
+        for group in list(self._holds):
+            self._refuse(group, self._stopping)
+
+    async def _outcome(self, hold: _Hold, gone: Gone) -> Refuse | None:
+        async with asyncio.TaskGroup() as tasks:
+            watch = tasks.create_task(self._until_gone(gone, hold))
+            # Shielded: a request that is cancelled must not cancel the future under a release.
+            outcome = await asyncio.shield(hold.outcome)
+            watch.cancel()
+        return outcome
+
+    async def _until_gone(self, gone: Gone, hold: _Hold) -> None:
+        await gone()
+        if not hold.outcome.done():
+            self._hung_up(hold)
+
+    def _hung_up(self, hold: _Hold) -> None:
+        text = f"{about(hold.pod.group or '')}kube-scheduler hung up"
+        self._end(hold, Refuse(Reason.DISCONNECTED, text))
+
+    def _supersede(self, group: str, uid: str) -> None:
+        old = self._holds.get(group, {}).get(uid)
+        if old is not None:
+            text = f"{about(group)}kube-scheduler asked for this pod again"
+            self._end(old, Refuse(Reason.DISCONNECTED, text))
+
+    def _end(self, hold: _Hold, refusal: Refuse) -> None:
+        """End one hold; its room is free again, unless kube-scheduler is to bring the pod again.
+
+        A scheduler that restarts tries all pods anew: the first pod must not take the room of a
+        member whose siblings still wait. The gang's deadline looks after it.
+        """
+        group = hold.pod.group or ""
+        self._drop(group, hold.pod.uid)
+        hold.outcome.set_result(refusal)
+        self._metrics.decisions.labels("bind", refusal.reason).inc()
+        if hold.pod.uid not in self._view.tally(group).waiting:
+            return
+        if refusal.reason is Reason.DISCONNECTED and not self._is_promised_twice(
+            hold.pod, hold.node
+        ):
+            self._cluster.apply(ev.Planned({hold.pod.uid: hold.node}))
+        else:
+            self._cluster.apply(ev.Unreserved((hold.pod.uid,)))
+
+    def _end_lost_holds(self, group: str) -> None:
+        """End the holds of members that are waiting no more.
+
+        They were deleted, bound by another client, or filtered again: kube-scheduler restarted.
+        """
+        holds = self._holds.get(group)
+        waiting = self._view.tally(group).waiting
+        if holds is None or len(holds) == len(waiting):
+            return
+        for uid in [uid for uid in holds if uid not in waiting]:
+            text = f"{about(group)}this pod was deleted or taken elsewhere while it waited"
+            self._end(holds[uid], Refuse(Reason.MEMBER_DELETED, text))
+
+    def decide(self, group: str) -> None:
+        """Decide again for a group: its members go on waiting, are released, or are refused."""
+        tally = self._view.tally(group)
+        if not tally.waiting and not tally.planned:
+            self._clear_deadline(group)
+            return
+        if group not in self._deadlines:
+            self._set_deadline(group)
+        now, deadline = self._loop.time(), self._deadlines[group].at
+        if now < deadline and not tally.waiting and tally.planned <= self._released.keys():
+            return  # the gang has started, whatever became of its members since
+        match permit.decide(group, view=self._view, now=now, deadline=deadline):
+            case Allow():
+                self._release(group)
+            case Wait():
+                if tally.waiting and self._together is not None:
+                    self._together.ask(group)
+            case Refuse() as refusal:
+                self._refuse(group, refusal)
+
+    def _release(self, group: str) -> None:
+        holds = self._holds.pop(group, {})
+        if holds:
+            self._releasing(group, holds)
+        for hold in holds.values():
+            self._cluster.apply(ev.PodBinding(hold.pod, hold.node))
+            hold.outcome.set_result(None)
+        if holds:
+            self._metrics.decisions.labels("bind", Reason.QUORUM_REACHED).inc(len(holds))
+            _log.info("gang released", group=group, pods=len(holds))
+        if self._together is not None:
+            self._together.started(group)
+        self._verdicts.started(group)
+        if not self._view.tally(group).planned:
+            self._clear_deadline(group)
+        elif self._loop.time() >= self._deadlines[group].at:
+            self._drop_plan(group)  # room for members that the gang can do without
+
+    def _refuse(self, group: str, refusal: Refuse) -> None:
+        """Refuse all members that wait, and give back all room that was kept."""
+        holds = self._holds.pop(group, {})
+        self._clear_deadline(group)
+        for hold in holds.values():
+            hold.outcome.set_result(refusal)
+        self._metrics.decisions.labels("bind", refusal.reason).inc(len(holds))
+        self._drop_plan(group)
+        if refusal.deny:
+            self._verdicts.failed(group, refusal)
+        _log.info("gang refused", group=group, pods=len(holds), reason=refusal.message)
+
+    def _drop_plan(self, group: str) -> None:
+        tally = self._view.tally(group)
+        self._cluster.apply(ev.Unreserved((*tally.waiting, *tally.planned)))
+
+    def _too_many(self, group: str) -> Refuse:
+        """Return why a gang may not wait.
+
+        All of it goes: a gang without this member cannot start, and its holds are in the way of
+        gangs that can.
+        """
+        text = f"{about(group)}more than {self._max_held} pods wait to be bound (maxHeldBinds)"
+        return Refuse(Reason.TOO_MANY_HELD, text, deny=True)
+
+    def _set_deadline(self, group: str) -> None:
+        self._clear_deadline(group)
+        deadline = self._loop.time() + self._timeout(group)
+        self._deadlines[group] = _Deadline(
+            deadline,
+            self._loop.call_at(deadline, self._expire, group),
+            self._loop.call_later(self._options.retry_grace, self._look_again, group),
+            self._loop.time(),
+        )
+
+    def _begin_wait(self, group: str) -> None:
+        """Start the time-out with the first member that waits, and not anew with each repetition.
+
+        Connections may break for ever where kube-scheduler waits for a shorter time than the gang.
+        """
+        if not self._deadlines[group].begun:
+            self._set_deadline(group)
+        deadline = self._deadlines[group]
+        deadline.begun, deadline.last = True, self._loop.time()
+
+    def _timeout(self, group: str) -> float:
+        pod_group = self._view.pod_group(group)
+        return self._options.timeout(pod_group.schedule_timeout if pod_group else None)
+
+    def _expire(self, group: str) -> None:
+        # A timer may fire a clock tick early; the deadline has passed all the same.
+        self._deadlines[group].at = float("-inf")
+        self.decide(group)
+
+    def _look_again(self, group: str) -> None:
+        deadline = self._deadlines[group]
+        due = deadline.last + self._options.retry_grace
+        if self._loop.time() < due - _TICK:
+            deadline.look = self._loop.call_at(due, self._look_again, group)
+            return
+        # The gap may become a larger one; a refusal ends this.
+        pause = max(_LOOK_SECONDS, self._options.retry_grace)
+        deadline.look = self._loop.call_later(pause, self._look_again, group)
+        stuck = post_filter.stuck(group, view=self._view)
+        if stuck is not None:
+            self.found_no_node(stuck.uid)
+
+    def _clear_deadline(self, group: str) -> None:
+        deadline = self._deadlines.pop(group, None)
+        if self._together is not None:
+            self._together.forget(group)
+        if deadline is not None:
+            deadline.timer.cancel()
+            deadline.look.cancel()
+
+    def _drop(self, group: str, uid: str) -> None:
+        holds = self._holds[group]
+        del holds[uid]
+        if not holds:
+            del self._holds[group]
+
+
+def _is_pending(pod: PodInfo | None) -> bool:
+    return pod is not None and pod.node is None

@@ -1,0 +1,243 @@
+"""Wakes pods that were refused, when the reason for it has gone away."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from extender.gang import wake
+from extender.gang.options import GangOptions
+from extender.gang.wake_for_room import PodKind
+from extender.kube.pods import PodRef
+from extender.permit.patches import Failure, Patches
+from extender.runtime.budget import in_turns
+from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
+from extender.runtime.workqueue import WorkQueue
+from extender.state.cluster import events as ev
+from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.store import Cluster
+from extender.telemetry.metrics import Metrics
+
+ROOM: Final = ""
+"""The queue's key for "room was given back"; no group has an empty name."""
+ROOM_REST: Final = "*"
+"""The key for those that are still to be woken for it."""
+ROOM_SECONDS: Final = 0.1
+SPARED_SECONDS: Final = 0.3
+"""How long members are not woken that are about to be bound without."""
+FAULT_SECONDS: Final = 10.0
+"""Seconds until a group is looked at again after an internal error."""
+ROOM_AT_ONCE: Final = 20
+"""So many are woken for room at a time, each ROOM_SECONDS: kube-scheduler tries some hundred pods
+a second, and most of these in vain."""
+DEFAULTS: Final = GangOptions()
+
+
+def is_group(key: str) -> bool:
+    """Return whether a key of the queue names a group; others are UIDs of pods, or about room."""
+    return "/" in key
+
+
+class PodPatcher(Protocol):
+    """Makes kube-scheduler try pods again; raises ApiError."""
+
+    async def wake(self, pod: PodRef, *, at: str) -> None:
+        """Touch a pod's metadata."""
+
+    async def ungate(self, pod: PodRef) -> None:
+        """Remove our gate."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Patch:
+    """Why a pod was refused that is woken; None for one that is ungated."""
+
+    reason: str | None
+
+    @property
+    def how(self) -> str:
+        """The word in metrics."""
+        return "gate" if self.reason is None else "annotation"
+
+
+class Waker:
+    """Decides for one key at a time; the patches are made beside it, so none holds up a decision.
+
+    A pod that could not be patched is tried again after a pause of its own, and its group picks
+    another one meanwhile.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        patcher: PodPatcher,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        options: GangOptions = DEFAULTS,
+    ) -> None:
+        self._cluster = cluster
+        self._view = cluster.view()
+        self._patcher = patcher
+        self._clock = clock
+        self._metrics = metrics
+        self._queue: WorkQueue[str] = WorkQueue()
+        self._options = options
+        self._for_room: deque[PodInfo] = deque()
+        """Those that are still to be woken for room that was given back, in their order."""
+        self._room_rests = False
+        """Whether the last pods were woken for room less than ROOM_SECONDS ago."""
+        self._looked: frozenset[PodKind] = frozenset()
+        """Kinds of pods whose turn in the decision about room is over, while others had none."""
+        self._patches = Patches[_Patch](self._write, failed=self._failed)
+        self._spare: Callable[[str, Sequence[PodInfo]], Sequence[PodInfo]] | None = None
+        cluster.subscribe(self.on_change)
+
+    def spare(self, to_wake: Callable[[str, Sequence[PodInfo]], Sequence[PodInfo]]) -> None:
+        """Wake of the members of a group those alone that `to_wake` returns; ask again soon."""
+        self._spare = to_wake
+
+    def on_change(self, change: ClusterChange) -> None:
+        """Queue the groups that a change touched, and ROOM where there may be some."""
+        for group in change.groups:
+            self._queue.add(group)
+        # In strict order a group that starts, or that lost a pod, lets the next one have its turn.
+        turn = self._options.strict_order and bool(change.groups)
+        if change.room or turn:
+            # A plan that moves gives room back at every step; once in a while is enough.
+            self._queue.add_after(ROOM, ROOM_SECONDS)
+
+    def recover(self) -> Iterator[None]:
+        """Repeat the refusals of an earlier run, once the whole cluster has been seen."""
+        for uid in [*self._view.pods]:
+            pod = self._view.pods.get(uid)
+            reason = wake.refused_before(pod) if pod is not None else None
+            yield
+            if pod is not None and reason is not None:
+                self._cluster.apply(ev.PodRefused(pod, reason))
+                self._queue.add(pod.group or ROOM)
+
+    def after(self, key: str, seconds: float) -> None:
+        """Look later at a key: a group, a pod by its UID, or ROOM."""
+        if seconds <= 0:
+            self._queue.add(key)  # a timer would take the place of a later one
+        else:
+            self._queue.add_after(key, seconds)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            while True:
+                key = await self._queue.get()
+                try:
+                    await self._look(key)
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is this key's alone
+                    FAULTS.report("waker", error, key=key)
+                    self.after(key, FAULT_SECONDS)
+                await asyncio.sleep(0)  # many keys may be due at once
+        finally:
+            await self._patches.end()
+
+    async def _look(self, key: str) -> None:
+        resting = self._patches.resting()
+        if key == ROOM and self._room_rests:
+            # Each has its turn before the first ones have another.
+            self._queue.add_after(ROOM, ROOM_SECONDS)
+        elif key == ROOM:
+            await self._decide_room(resting)
+        elif key == ROOM_REST:
+            self._wake_for_room()
+        elif is_group(key):
+            self._look_at_group(key, resting)
+        else:
+            self._look_at_pod(key)
+
+    async def _decide_room(self, resting: Collection[str]) -> None:
+        steps = wake.deciding_room(
+            view=self._view,
+            strict=self._options.strict_order,
+            resting=resting,
+            looked=self._looked,
+        )
+        found = await in_turns(steps, self._clock)
+        self._looked = found.looked
+        self._for_room.extend(found.retry)
+        self._wake_for_room()
+
+    def _look_at_group(self, group: str, resting: Collection[str]) -> None:
+        decision = wake.decide_group(
+            group, view=self._view, gate_until_fit=self._options.gate_until_fit, resting=resting
+        )
+        retry: Sequence[PodInfo] = decision.retry
+        if retry and self._spare is not None:
+            retry = self._spare(group, retry)
+            if len(retry) < len(decision.retry):
+                self._queue.add_after(group, SPARED_SECONDS)
+        self._wake(group, retry)
+        self._patches.add(group, ((pod, _Patch(None)) for pod in decision.ungate))
+
+    def _look_at_pod(self, uid: str) -> None:
+        """Try a pod again that could not be patched, or that was to be looked at alone."""
+        pod, refusal = self._view.pods.get(uid), self._view.refused.get(uid)
+        if pod is None:
+            self._patches.forget(uid)
+        elif refusal is not None:
+            self._wake(pod.group or uid, (refusal.pod,))
+        elif pod.group is not None and pod.is_gated_by_us:
+            self._queue.add(pod.group)
+        else:
+            self._patches.forget(uid)
+
+    def _wake_for_room(self) -> None:
+        """Wake the next ones; the others have their turn a moment later."""
+        count = min(ROOM_AT_ONCE, len(self._for_room))
+        self._wake(ROOM, [self._for_room.popleft() for _ in range(count)])
+        self._room_rests = count > 0
+        if count:
+            self._queue.add_after(ROOM_REST, ROOM_SECONDS)
+
+    def _wake(self, batch: str, pods: Collection[PodInfo]) -> None:
+        refused = self._view.refused
+        reasons = {pod.uid: refused[pod.uid].reason for pod in pods if pod.uid in refused}
+        if reasons:
+            self._cluster.apply(ev.PodsTried(list(reasons)))
+            patches = [(pod, _Patch(reasons[pod.uid])) for pod in pods if pod.uid in reasons]
+            # A pod that is being patched was tried since, or it would not be refused again.
+            self._patches.add(batch, patches, again=True)
+
+    async def _write(self, pod: PodInfo, patch: _Patch) -> None:
+        now = self._view.pods.get(pod.uid)
+        if now is not None and self._view.bound_node(now) is not None:
+            # It found a node meanwhile, and needs the patch only if its Binding fails.
+            if patch.reason is not None:
+                self._refuse_again(pod.uid, patch.reason)
+            return
+        ref = PodRef(pod.namespace, pod.name, pod.uid)
+        if patch.reason is None:
+            await self._patcher.ungate(ref)
+        else:
+            at = datetime.fromtimestamp(self._clock.wall(), UTC).isoformat()
+            await self._patcher.wake(ref, at=at)
+        self._metrics.woken_pods.labels(patch.how).inc()
+
+    def _failed(self, failure: Failure[_Patch]) -> None:
+        pod, patch = failure.pod, failure.patch
+        kind = type(failure.error).__name__.removesuffix("Error")
+        self._metrics.wake_failures.labels(kind).inc()
+        if patch.reason is not None:
+            self._refuse_again(pod.uid, patch.reason)
+        self._queue.add_after(pod.uid, failure.pause)
+        if failure.is_of_this_pod and pod.group is not None and patch.reason is not None:
+            self._queue.add(pod.group)
+            # A sibling that lacks room is picked where it is about room.
+            self.on_change(ev.ClusterChange(room=True))
+
+    def _refuse_again(self, uid: str, reason: str) -> None:
+        """Keep the reason of a pod that has neither a node nor a newer refusal by now."""
+        now = self._view.pods.get(uid)
+        if now is not None and now.node is None and uid not in self._view.refused:
+            self._cluster.apply(ev.PodRefused(now, reason))

@@ -1,0 +1,130 @@
+"""How a Binding is written, and what becomes of the pod's room if that fails.
+
+There is one way, whether kube-scheduler asked for the pod or its group is bound together.
+"""
+
+import asyncio
+from typing import Final, Literal, Protocol
+
+import structlog
+
+from extender.kube.errors import ApiError, NotFoundError, UnavailableError
+from extender.kube.pods import PodRef
+from extender.permit.waiting_pods import Gone, WaitingPods
+from extender.runtime.retry import Retry
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.store import Cluster
+from extender.telemetry.metrics import Metrics
+
+_log = structlog.get_logger(__name__)
+
+PATIENCE_SECONDS: Final = 60.0
+"""How long an API server that does not answer is tried again once a gang has its quorum."""
+HUNG_UP_SECONDS: Final = 3.0
+"""How long a Binding is still tried after its caller hung up. A kube-scheduler that cannot renew
+its lease ends five seconds before another one may begin; that one gives the node to other pods."""
+HUNG_UP: Final = "kube-scheduler hung up before the Binding was written"
+
+Path = Literal["asked", "ahead"]
+"""Whether kube-scheduler asked for a Binding, or it is written ahead of that."""
+
+
+class PodBinder(Protocol):
+    """Writes a Binding; raises ApiError."""
+
+    async def bind(self, pod: PodRef, node: str) -> None:
+        """Bind a pod to a node; a pod that is already bound to it is a success."""
+
+
+class BindingWriter:
+    """Writes Bindings of pods whose room is taken, which is given back or kept if that fails."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        waiting: WaitingPods,
+        binder: PodBinder,
+        *,
+        metrics: Metrics,
+        retry: Retry,
+    ) -> None:
+        self.clock = retry.clock
+        self._cluster = cluster
+        self._waiting = waiting
+        self._binder = binder
+        self.metrics = metrics
+        self._retry = retry
+
+    async def write(self, pod: PodInfo, node: str, *, latest: float, gone: Gone) -> str:
+        """Return the error, empty where the pod is on the node; no attempt begins after `latest`.
+
+        Soon after the caller has `gone` an attempt on its way is given up too. Whether that has
+        reached the API server all the same, the watch will say.
+        """
+        began = self.clock.monotonic()
+        until = min(began + PATIENCE_SECONDS, latest)
+        error = await self._try_while_asked(pod, node, until=until, gone=gone)
+        return self._ended(pod, node, error, began=began, path="asked")
+
+    async def write_ahead(self, pod: PodInfo, node: str, *, seconds: float) -> str:
+        """Return the error, empty where the pod is on the node, after so many seconds at most."""
+        began, error = self.clock.monotonic(), None
+        try:
+            async with asyncio.timeout(seconds):
+                error = await self._try_often(pod, node, until=began + seconds)
+        except TimeoutError:
+            error = UnavailableError(HUNG_UP)
+        return self._ended(pod, node, error, began=began, path="ahead")
+
+    def _ended(
+        self, pod: PodInfo, node: str, error: ApiError | None, *, began: float, path: Path
+    ) -> str:
+        result = "error" if error else "ok"
+        self.metrics.binding_seconds.labels(result).observe(self.clock.monotonic() - began)
+        self.metrics.bindings.labels(path, result).inc()
+        if error is None:
+            return ""
+        _log.warning("binding failed", pod=pod.key, path=path, error=str(error))
+        if pod.group is None or isinstance(error, NotFoundError):
+            if pod.group is not None:
+                self._waiting.lose(pod.group)
+            self._cluster.apply(ev.Unreserved((pod.uid,)))
+        else:
+            # The others are bound or about to be, and kube-scheduler brings it again.
+            self._waiting.keep(pod, node)
+        return str(error)
+
+    async def _try_while_asked(
+        self, pod: PodInfo, node: str, *, until: float, gone: Gone
+    ) -> ApiError | None:
+        try:
+            async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as tasks:
+                watch = tasks.create_task(_end_after(gone, limit))
+                error = await self._try_often(pod, node, until=until)
+                watch.cancel()
+        except TimeoutError:
+            return UnavailableError(HUNG_UP)
+        return error
+
+    async def _try_often(self, pod: PodInfo, node: str, *, until: float) -> ApiError | None:
+        """Write the Binding; passing trouble is waited out, for quorum has been reached."""
+        ref = PodRef(pod.namespace, pod.name, pod.uid)
+
+        async def write() -> None:
+            try:
+                await self._binder.bind(ref, node)
+            except UnavailableError as error:
+                _log.warning("binding not written yet", pod=ref.path, error=str(error))
+                raise
+
+        try:
+            await self._retry.run(write, on=UnavailableError, until=until)
+        except ApiError as error:
+            return error
+        return None
+
+
+async def _end_after(gone: Gone, limit: asyncio.Timeout) -> None:
+    await gone()
+    limit.reschedule(asyncio.get_running_loop().time() + HUNG_UP_SECONDS)

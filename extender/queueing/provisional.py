@@ -1,0 +1,144 @@
+"""Provisional quota: what a waiting workload keeps from others, tentatively in each cycle.
+
+A preemptor keeps what its victims release, and a workload that waits for the pods of others keeps
+its place. So does a head that blocks a strict queue and could not reclaim its quota later: it
+releases that before each round, because heads of the round may come before it.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from extender.queueing.basis import Bases, Basis
+from extender.queueing.nomination import Nomination
+from extender.queueing.pending import PendingQueues, Provisional
+from extender.queueing.quota import QuotaNode, QuotaTree
+from extender.queueing.room import AdmissionRules
+from extender.state.queue.records import FlavorResource, WorkloadInfo
+
+
+class ProvisionalQuota:
+    """The provisional quota that is in the tree of one cycle; `PendingQueues` keeps it after."""
+
+    def __init__(
+        self, pending: PendingQueues, *, tree: QuotaTree, bases: Bases, rules: AdmissionRules
+    ) -> None:
+        self._pending, self._tree, self._bases, self._rules = pending, tree, bases, rules
+        self._in_tree: dict[str, tuple[QuotaNode, Mapping[FlavorResource, int]]] = {}
+        self.blocking: dict[str, tuple[Nomination, Basis | None]] = {}
+        """Heads that block a strict queue, and what each was judged on without provisional quota;
+        None where a head of its round had been served before."""
+
+    # -- workloads keep quota
+
+    def keep(self, nomination: Nomination) -> None:
+        """Keep all that a workload asks for."""
+        self._keep(nomination, nomination.proposal.usage, 0, standing=True)
+
+    def keep_room(self, nomination: Nomination, workload: WorkloadInfo) -> None:
+        """Keep room on nodes for a preemptor that waits for its victims, if it needs room."""
+        room = self._rules.room_for(nomination.queue)
+        if room is not None:
+            room.take(workload, nomination.proposal.assignments, without=nomination.victims)
+
+    def keep_while_blocking(self, nomination: Nomination, basis: Basis | None) -> None:
+        """Keep quota for a head that blocks a strict queue, unless it can surely reclaim it."""
+        queue = nomination.queue
+        sure = queue.preemption.reclaim_within_cohort == "Any"
+        if queue.strategy == "StrictFIFO" and nomination.could_preempt and not sure:
+            usage = dict(_within_reach(nomination))
+            self._keep(nomination, usage, nomination.borrow, standing=False)
+            self.blocking[nomination.key] = nomination, basis
+
+    def _keep(
+        self,
+        nomination: Nomination,
+        usage: Mapping[FlavorResource, int],
+        borrow: int,
+        *,
+        standing: bool,
+    ) -> None:
+        key, node = nomination.key, nomination.node
+        self._pending.provisional[key] = Provisional(nomination.queue.name, dict(usage), borrow)
+        self._in_tree[key] = node, usage
+        self._tree.take(node, usage)
+        self._bases.count(node, standing=standing)
+
+    # -- workloads release it
+
+    def release(self, key: str) -> None:
+        """Release what a workload keeps in the tree, if anything."""
+        if key in self._in_tree:
+            node, usage = self._in_tree.pop(key)
+            self._tree.give(node, usage)
+            self._bases.count(node, standing=False)
+            self._let_go(key)
+
+    def forget(self, key: str) -> None:
+        """Forget a workload whose changes of the tree were undone."""
+        if self._in_tree.pop(key, None) is not None:
+            self._let_go(key)
+        self.blocking.pop(key, None)
+
+    def look_again(self) -> None:
+        """Release what is kept no more, because the state has changed."""
+        for key in [key for key in self._in_tree if key not in self._pending.provisional]:
+            self.release(key)
+            self.blocking.pop(key, None)
+
+    def end_untried(self, tried: Collection[str], roots: Collection[QuotaNode]) -> Iterator[str]:
+        """Release what untried workloads keep in these trees; yield their ClusterQueues.
+
+        Other workloads came before them.
+        """
+        for key, kept in list(self._pending.provisional.items()):
+            if key not in tried and self._is_in(kept.cluster_queue, roots):
+                del self._pending.provisional[key]
+                yield kept.cluster_queue
+
+    def _let_go(self, key: str) -> None:
+        if self._rules.room is not None:
+            self._rules.room.let_go(key)
+
+    # -- heads that block a strict queue
+
+    def heads(self, roots: Collection[QuotaNode]) -> list[str]:
+        """Return the heads of these trees that block strict queues and are no preemptors."""
+        return [
+            key
+            for name, key in sorted(self._pending.blocking_heads())
+            if self._is_in(name, roots) and not self._pending.preemptors.victims(key)
+        ]
+
+    def withdraw(self, heads: Iterable[str]) -> list[str]:
+        """Release and return the blocking heads that share quota with heads to be served.
+
+        A head that is served now may come before them, so all of them are served in one order.
+        """
+        roots = {root for root in map(self._bases.root, heads) if root is not None}
+        found = [key for key in self.blocking if self._bases.root(key) in roots]
+        for key in found:
+            self.release(key)
+        return found
+
+    def outdated(self) -> list[str]:
+        """Return the blocking heads that were judged before usage changed."""
+        return [
+            key
+            for key, (_, basis) in self.blocking.items()
+            if basis is None or basis[0] != self._bases.standing(key)[0]
+        ]
+
+    def _is_in(self, cluster_queue: str, roots: Collection[QuotaNode]) -> bool:
+        tree = self._tree
+        return tree.has(cluster_queue) and tree.queue(cluster_queue).root in roots
+
+
+def _within_reach(nomination: Nomination) -> Iterator[tuple[FlavorResource, int]]:
+    """Yield how much of its request its ClusterQueue may use once usage by others has ended."""
+    node = nomination.node
+    for what, amount in nomination.proposal.usage.items():
+        quota, used = node.quota(what), node.usage.get(what, 0)
+        most = quota.nominal
+        if nomination.borrow:
+            limit = quota.borrowing_limit
+            most = used + amount if limit is None else quota.nominal + limit
+        yield what, max(0, min(amount, most - used))

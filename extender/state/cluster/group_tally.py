@@ -1,0 +1,100 @@
+"""How far the pods of one group have come."""
+
+from dataclasses import dataclass, field
+
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.reservations import ReservationKind
+
+
+@dataclass(slots=True)
+class GroupTally:
+    """The pods of one group by how far they have come, as UIDs in order of arrival.
+
+    Each member is in exactly one of `bound`, `binding`, `waiting`, `planned` or in none of them;
+    `gated`, `gated_by_us` and `leaving` only count members in none.
+    """
+
+    members: dict[str, None] = field(default_factory=dict)
+    bound: set[str] = field(default_factory=set)
+    binding: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
+    planned: set[str] = field(default_factory=set)
+    gated: set[str] = field(default_factory=set)
+    """By gates of others, whatever ours does."""
+    leaving: set[str] = field(default_factory=set)
+    """Being deleted, with a node or without."""
+    gated_by_us: set[str] = field(default_factory=set)
+    """By our own gate alone, which we take away when it is time."""
+    all_gated_by_us: dict[str, None] = field(default_factory=dict, compare=False)
+    """By our own gate alone, whether or not room is kept for them, in order of arrival."""
+    priorities: dict[int, int] = field(default_factory=dict)
+    """How many members have each priority."""
+
+    @property
+    def priority(self) -> int:
+        """The lowest priority among the members: a gang is worth what its least member is."""
+        return min(self.priorities, default=0)
+
+    @property
+    def assigned(self) -> int:
+        """Members that have a node or wait for quorum with one: what Permit counts."""
+        return len(self.bound) + len(self.binding) + len(self.waiting)
+
+    @property
+    def committed(self) -> int:
+        """Members that room is taken or kept for."""
+        return self.assigned + len(self.planned)
+
+    def waits_for_room(self, quorum: int) -> bool:
+        """Return whether there are enough members free of gates, and too few of them have room."""
+        able = len(self.members) - len(self.gated) - len(self.leaving)
+        return able >= quorum > self.committed
+
+    def add(self, pod: PodInfo) -> None:
+        """Count a member by what the API shows of it."""
+        self.members.setdefault(pod.uid)
+        self.priorities[pod.priority] = self.priorities.get(pod.priority, 0) + 1
+        if pod.is_gated_by_us:
+            self.all_gated_by_us[pod.uid] = None
+        if pod.terminating:
+            # It does not help members that start now, though it takes its room.
+            self.leaving.add(pod.uid)
+        elif pod.node is not None:
+            self.bound.add(pod.uid)
+        elif pod.gates:
+            self._behind_gates(pod).add(pod.uid)
+
+    def remove(self, pod: PodInfo) -> None:
+        """Undo `add`; the member keeps its place in `members`."""
+        self.bound.discard(pod.uid)
+        self.leaving.discard(pod.uid)
+        self.all_gated_by_us.pop(pod.uid, None)
+        if pod.gates:
+            self._behind_gates(pod).discard(pod.uid)
+        self.priorities[pod.priority] -= 1
+        if not self.priorities[pod.priority]:
+            del self.priorities[pod.priority]
+
+    def reserve(self, pod: PodInfo, kind: ReservationKind) -> None:
+        """Count a member without a node as one that has a reservation of a kind."""
+        self._at(kind).add(pod.uid)
+        if pod.gates:
+            self._behind_gates(pod).discard(pod.uid)
+
+    def release(self, pod: PodInfo, kind: ReservationKind) -> None:
+        """Undo `reserve`."""
+        self._at(kind).discard(pod.uid)
+        if pod.gates:
+            self._behind_gates(pod).add(pod.uid)
+
+    def _behind_gates(self, pod: PodInfo) -> set[str]:
+        return self.gated_by_us if pod.is_gated_by_us else self.gated
+
+    def _at(self, kind: ReservationKind) -> set[str]:
+        match kind:
+            case ReservationKind.PLANNED:
+                return self.planned
+            case ReservationKind.WAITING:
+                return self.waiting
+            case _:
+                return self.binding

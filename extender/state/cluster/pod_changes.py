@@ -1,0 +1,32 @@
+"""Which groups the new version of a pod concerns."""
+
+from extender.state.cluster.records import PodInfo
+
+
+def reported(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
+    """Return the groups whose status may be another one with the new version of a pod."""
+    groups = {pod.group, before.group if before else None} - {None}
+    if before is not None and (
+        (before.phase, before.ready, before.gang_ready, before.unschedulable, before.owners)
+        == (pod.phase, pod.ready, pod.gang_ready, pod.unschedulable, pod.owners)
+        and not touched(before, pod)
+    ):
+        return frozenset()
+    return frozenset(group for group in groups if group)
+
+
+def touched(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
+    """Return the groups for which the new version of a pod makes a difference."""
+    if before is None:
+        return frozenset((pod.group,)) if pod.group else frozenset()
+    was = (before.group, before.node, before.gates, before.terminating, before.shape)
+    now = (pod.group, pod.node, pod.gates, pod.terminating, pod.shape)
+    if was == now:
+        return frozenset()
+    return frozenset(group for group in (before.group, pod.group) if group)
+
+
+def found_no_node(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
+    """Return the pod's UID where its condition says so and did not before."""
+    news = pod.unschedulable and (before is None or before.unschedulable != pod.unschedulable)
+    return frozenset((pod.uid,)) if news else frozenset()

@@ -1,0 +1,279 @@
+"""What decisions know of nodes, pods, PodGroups and Jobs.
+
+Twin of `state/queue/records.py`. Amounts are as in `resources.quantity`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from extender.api.core_v1 import Affinity, LabelSelector, Taint, Toleration
+from extender.api.wellknown import GANG_GATE
+from extender.resources.quantity import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """One node as last seen; amounts as in `resources.quantity`."""
+
+    name: str
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+    """False only where a Ready condition says so; nodes without one are taken as they are."""
+    features: frozenset[str] = frozenset()
+    """What its kubelet says that it can do (`declaredFeatures`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodTerm:
+    """Which pods a term of affinity between pods, or a spread constraint, is about."""
+
+    selector: LabelSelector | None
+    namespaces: frozenset[str] = frozenset()
+    """None of them: that of the pod that has the term."""
+    by_labels: bool = False
+    """Whether labels of namespaces select some too: no namespace is watched."""
+
+    def covers(self, namespace: str, *, own: str) -> bool:
+        """Return whether it may be about pods of a namespace; `own` is that of its own pod."""
+        if self.by_labels or namespace in self.namespaces:
+            return True
+        return not self.namespaces and namespace == own
+
+
+HostPort = tuple[str, int, str]
+"""Protocol, number and address; no address is every address."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Shape:
+    """Everything of a pod that decides where it fits; pods of one template share one Shape.
+
+    Equality is identity: shapes are interned where pods are decoded, so that a gang of a thousand
+    equal pods is one shape, one feasibility answer per node and one set of amounts in memory.
+    """
+
+    requests: Mapping[str, int] = field(default_factory=dict)
+    """What a node must have free for it."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    one_per_node: bool = False
+    """Two of this shape never share a node: host ports, or anti-affinity to itself by host name."""
+    host_ports: frozenset[HostPort] = frozenset()
+    individually_constrained: bool = False
+    """Volumes, resource claims, spread constraints or affinity between pods: kube-scheduler judges
+    them pod by pod, and differently after each placement."""
+    shuns: tuple[PodTerm, ...] = ()
+    """Pods that may not be where it is: required anti-affinity, which counts on nodes too."""
+    seeks: tuple[PodTerm, ...] = ()
+    """Pods that decide where it may go: required affinity, and spread that must be kept."""
+    extended: bool = False
+    """Whether a container names an extended resource, be it none of it."""
+    features: frozenset[str] = frozenset()
+    """What a node's kubelet must say that it can do."""
+    beside_nodes: Mapping[str, int] = field(default_factory=dict)
+    """What it asks for that kube-scheduler does not look for on nodes; quota counts it."""
+
+    @property
+    def asked(self) -> Mapping[str, int]:
+        """Everything that it asks for, on nodes and beside them."""
+        return {**self.requests, **self.beside_nodes} if self.beside_nodes else self.requests
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Pattern:
+    """All that a scheduler plugin may read of a member: what makes members equal.
+
+    Equality is identity, as with a Shape. Two members of one pattern may use the same nodes, as far
+    as no pod or claim on them decides that.
+    """
+
+    shape: Shape
+    namespace: str
+    labels: Mapping[str, str]
+    """Those that all its pods have, values too."""
+    dropped: frozenset[str]
+    """Keys of the labels whose values differ from pod to pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodInfo:
+    """One pod as last seen; times in seconds since the epoch."""
+
+    uid: str
+    namespace: str
+    name: str
+    shape: Shape
+    group: str | None = None
+    """`namespace/name` of the PodGroup that a label names, whether or not it exists."""
+    node: str | None = None
+    nominated: str | None = None
+    priority: int = 0
+    gates: tuple[str, ...] = ()
+    terminating: bool = False
+    finished: bool = False
+    created: float = 0.0
+    unschedulable: str | None = None
+    """The message of `PodScheduled=False`, reason Unschedulable, of a pod that has no node."""
+    scheduler: str = "default-scheduler"
+    phase: str = "Pending"
+    ready: bool = False
+    """Whether everything in it is ready, readiness gates aside (`ContainersReady`)."""
+    owners: tuple[str, ...] = ()
+    """`namespace/name` of what owns it."""
+    controller: str | None = None
+    """The UID of the owner that makes another one in its place."""
+    only_node: str | None = None
+    """The one node of a pod that says that a DaemonSet made it."""
+    readiness_gate: bool = False
+    """Whether it waits for us to say that its gang is ready."""
+    pod_set: str | None = None
+    """Which pods of its workload it is one of, where its template was admitted by a queue."""
+    workload: str | None = None
+    """`namespace/name` of the Workload that it was admitted with, where its template says so."""
+    gang_ready: bool = False
+    """Whether we have said so."""
+    index: int | None = None
+    """Which part of an Indexed Job's work it does."""
+    pattern: Pattern | None = None
+    """Of a member without a node and without gates; None where kube-scheduler has to judge it by
+    itself."""
+
+    @property
+    def is_gated_by_us(self) -> bool:
+        """Whether our own gate is the only one that keeps kube-scheduler from trying it."""
+        return self.gates == (GANG_GATE,)
+
+    def as_requested(self) -> "PodInfo":
+        """Return what of a pod in a request is believed: what it is, not where and how it is."""
+        return replace(
+            self,
+            node=None,
+            nominated=None,
+            unschedulable=None,
+            finished=False,
+            phase="Pending",
+            ready=False,
+            gang_ready=False,
+        )
+
+    @property
+    def admitted(self) -> bool:
+        """Whether it was made from a template that a queue has admitted."""
+        return self.pod_set is not None
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+LONGEST_SECONDS: Final = 1200.0
+"""The longest time for which room is granted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What the status of a PodGroup says of room that a queue has found for its pods."""
+
+    rooms: Mapping[str, Resources]
+    """By node."""
+    until: float
+    """Should its pods not come, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionInfo:
+    """One condition of a status; the time in seconds since the epoch."""
+
+    type: str
+    status: str
+    reason: str
+    message: str = ""
+    transition: float = 0.0
+    generation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupStatusInfo:
+    """A PodGroup's status as it is stored; times in seconds since the epoch."""
+
+    phase: str = ""
+    occupied_by: str = ""
+    scheduled: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    started: float | None = None
+    """`scheduleStartTime`."""
+    conditions: tuple[ConditionInfo, ...] = ()
+
+    def condition(self, kind: str) -> ConditionInfo | None:
+        """Return the condition of a type."""
+        return next((each for each in self.conditions if each.type == kind), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupInfo:
+    """One PodGroup of either API group; times in seconds."""
+
+    namespace: str
+    name: str
+    api_group: str
+    min_member: int
+    uid: str = ""
+    min_resources: Mapping[str, int] = field(default_factory=dict)
+    schedule_timeout: float | None = None
+    created: float = 0.0
+    on_partial: str | None = None
+    """What its annotation says is to become of it when it has lost its quorum."""
+    grant: Grant | None = None
+    done: int = 0
+    """How many of `min_member` are done for good and are not waited for, its Jobs' pods aside."""
+    started: float | None = None
+    """When its present run reached `min_member` scheduled pods: `scheduleStartTime` of its status,
+    in seconds since the epoch."""
+    succeeded: int = 0
+    """How many of its pods are there that have succeeded, by its status."""
+    version: int = field(default=0, compare=False)
+    """The resourceVersion in which it was first seen: creation times are whole seconds, and this
+    gives the order within one. After a restart it is that of the last change before."""
+    generation: int = field(default=0, compare=False)
+    status: PodGroupStatusInfo = field(default=PodGroupStatusInfo(), compare=False)
+    """Not compared: what is asked for is the same whatever became of it."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """One Job as last seen; nothing of one that has ended, for another may use its group then."""
+
+    uid: str
+    group: str | None = None
+    """`namespace/name` of the PodGroup that its pod template names."""
+    begun: int = 0
+    """How many pods it begins with."""
+    done: int = 0
+    """How many of them it will not start again."""
+    more: int = 0
+    """How many pods it starts in the place of others that succeeded."""
+    held_by_queue: str | None = None
+    """`namespace/name` of itself where it has a queue: its pods start only when it is admitted."""
+    maker: str | None = None
+    """The UID of what made it: its pods may be those of a job of another kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The last refusal of a pod that kube-scheduler is not expected to try again by itself."""
+
+    pod: PodInfo
+    reason: str

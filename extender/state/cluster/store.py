@@ -1,0 +1,701 @@
+"""The one writer of the state.
+
+`Cluster.apply` is the only way in. Facts (what the API server says) always win over our own
+steps (what we are about to do): a pod that the watch shows on a node loses its reservation in the
+same step, so that its room is counted once, whichever of the two arrives first. A list replaces
+everything of its kind, and whatever it lacks is treated as deleted: that is what makes a relist
+after `410 Gone` correct. It is taken in a few objects at a time: see `state.cluster.relist`.
+
+Reserved room is in `state.cluster.reservations`, whatever it is reserved for.
+
+Nothing here awaits, and nothing reads a clock; `validate` recounts everything from scratch.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from extender.resources.quantity import CPU
+from extender.state.cluster import events as ev
+from extender.state.cluster import pod_changes, relist
+from extender.state.cluster.events import ClusterChange, Event, Listed
+from extender.state.cluster.fresh import is_fresh
+from extender.state.cluster.group_tally import GroupTally
+from extender.state.cluster.records import JobInfo, PodGroupInfo, PodInfo, Refusal
+from extender.state.cluster.reservations import NEVER, YIELDS, Reservation, ReservationKind
+from extender.state.cluster.view import ClusterTables, ClusterView
+
+_NOTHING = ClusterChange()
+_RECOUNTED: Final = (
+    *("pods", "groups", "controlled", "of_workload"),
+    *("on_node", "shunning", "nominated", "jobs"),
+)
+_REMEMBERED: Final = 10_000
+"""Deleted pods whose UIDs are kept, so that a late request does not bring one back; and deleted
+nodes that readers can see among those that changed. All readers look long before so many go."""
+
+
+class Cluster:
+    """Belief about the cluster, changed by events and read through views."""
+
+    def __init__(self) -> None:
+        self._tables = ClusterTables()
+        self._view = ClusterView(self._tables)
+        self._gone: dict[str, None] = {}
+        self._gone_nodes: dict[str, None] = {}
+        self._unsorted: set[str] = set()
+        """Groups whose place in the queue may be another one now."""
+        self._listeners: list[Callable[[ClusterChange], None]] = []
+        self._on_room: list[Callable[[], None]] = []
+        self.on_fault: Callable[[Exception], None] | None = None
+        """Takes the error of a listener; without it the error is raised."""
+        self._handlers: dict[type, Callable[[Any], ClusterChange]] = {
+            ev.PodApplied: self._pod_applied,
+            ev.PodSeen: self._pod_seen,
+            ev.SeenEnded: self._seen_ended,
+            ev.PodsListing: self._pods_listing,
+            ev.PodDeleted: self._pod_deleted,
+            ev.NodeApplied: self._node_applied,
+            ev.NodeDeleted: self._node_deleted,
+            ev.PodGroupApplied: self._pod_group_applied,
+            ev.PodGroupDeleted: self._pod_group_deleted,
+            ev.BatchJobApplied: self._job_applied,
+            ev.BatchJobDeleted: self._job_deleted,
+            ev.Planned: self._planned,
+            ev.PodWaiting: self._pod_waiting,
+            ev.PodBinding: self._pod_binding,
+            ev.BoundAhead: self._bound_ahead,
+            ev.Sighted: self._sighted,
+            ev.AllUnseen: self._all_unseen,
+            ev.Unreserved: self._unreserved,
+            ev.GroupFailed: self._group_failed,
+            ev.Claimed: self._claimed,
+            ev.GrantsEnded: self._grants_ended,
+            ev.PodRefused: self._pod_refused,
+            ev.PodsTried: self._pods_tried,
+            ev.Looked: self._looked,
+        }
+
+    def apply(self, event: Event | Listed) -> ClusterChange:
+        """Apply one event, call the listeners, and return what it touched.
+
+        A listener may apply events of its own: it is called when the tables are whole again.
+        """
+        if isinstance(event, Listed):
+            return _merge(self.replace(event))
+        return self._take((event,))
+
+    def replace(self, listed: Listed) -> Iterator[ClusterChange]:
+        """Apply a list, and yield what each slice of it touched.
+
+        The tables are whole between two slices, and other events may come there.
+        """
+        for events in relist.slices(listed, self._tables):
+            yield self._take(events)
+
+    def _take(self, events: Sequence[Event]) -> ClusterChange:
+        self._tables.version += 1
+        version = self._tables.gained.version
+        change = _merge(self._handlers[type(event)](event) for event in events)
+        if self._unsorted and self._sort():
+            change = replace(change, room=True)
+        if change is not _NOTHING:
+            for listener in self._listeners:
+                self._call(listener, change)
+        if change.groups or change.room or version != self._tables.gained.version:
+            for on_room in self._on_room:
+                self._call(on_room)
+        return change
+
+    def _call(self, listener: Callable[..., None], *given: ClusterChange) -> None:
+        """Call a listener; one that fails keeps the others from nothing, and the writer neither."""
+        try:
+            listener(*given)
+        except Exception as error:
+            if self.on_fault is None:
+                raise
+            self.on_fault(error)
+
+    def watch_room(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when there may be room, or when reserved room is used at last."""
+        self._on_room.append(listener)
+
+    def subscribe(self, listener: Callable[[ClusterChange], None]) -> None:
+        """Call `listener` with every change, in the order of subscription."""
+        self._listeners.append(listener)
+
+    def view(self) -> ClusterView:
+        """Return the view for decisions; no value read from it survives an `await`."""
+        return self._view
+
+    # --- facts -----------------------------------------------------------------------------
+
+    def _pod_applied(self, event: ev.PodApplied) -> ClusterChange:
+        pod = event.pod
+        if pod.finished:
+            return self._pod_finished(pod)
+        tables = self._tables
+        self._forget_ended(pod.uid)
+        tables.seen.pop(pod.uid, None)
+        before = tables.pods.get(pod.uid)
+        if before == pod:
+            return _NOTHING
+        reservation = tables.reservations.pods.get(pod.uid)
+        if reservation is not None:
+            self._release(reservation)
+        if before is not None:
+            self._uncount(before)
+            if before.group != pod.group:
+                self._leave_group(before)
+        tables.pods[pod.uid] = pod
+        if pod.node is not None:
+            self._tried(pod.uid)
+        granted = pod.group in tables.reservations.grants
+        self._count(pod)
+        stays = not pod.terminating and before is not None and before.group == pod.group
+        if reservation is not None and pod.node is None and stays:
+            self._reserve(pod, reservation.node, reservation.kind)
+        self._look_for_unseen(pod, before, reservation)
+        # Another client may have bound it, to another node than that on which its room was kept.
+        kept = reservation.node if reservation is not None else None
+        given_back = kept is not None and pod.node != kept and not (stays and pod.node is None)
+        resized = before is not None and before.shape is not pod.shape
+        tables.gained.note(_gained(pod, kept if given_back else None, resized=resized))
+        # The room that was granted to its group is not all taken, perhaps.
+        fulfilled = granted and pod.group not in tables.reservations.grants
+        return ClusterChange(
+            groups=pod_changes.touched(before, pod),
+            unschedulable=pod_changes.found_no_node(before, pod),
+            room=given_back or fulfilled,
+            statuses=pod_changes.reported(before, pod),
+        )
+
+    def _pod_finished(self, pod: PodInfo) -> ClusterChange:
+        change = self._forget_pod(pod.uid, has_ended=True)
+        tables = self._tables
+        if pod.group is None or tables.ended.get(pod.uid) == pod:
+            return change
+        self._forget_ended(pod.uid)  # its label may name another group now
+        tables.ended[pod.uid] = pod
+        tables.finished.setdefault(pod.group, {})[pod.uid] = pod
+        return replace(change, statuses=frozenset((pod.group,)))
+
+    def _forget_ended(self, uid: str) -> ClusterChange:
+        pod = self._tables.ended.pop(uid, None)
+        if pod is None or pod.group is None:
+            return _NOTHING
+        there = self._tables.finished[pod.group]
+        del there[uid]
+        if not there:
+            del self._tables.finished[pod.group]
+        return ClusterChange(statuses=frozenset((pod.group,)))
+
+    def _pod_seen(self, event: ev.PodSeen) -> ClusterChange:
+        # A request may be older than the deletion that the watch has shown already.
+        if event.pod.uid in self._tables.pods or event.pod.uid in self._gone:
+            return _NOTHING
+        change = self._pod_applied(ev.PodApplied(event.pod.as_requested()))
+        self._tables.seen[event.pod.uid] = False
+        return change
+
+    def _pods_listing(self, _: ev.PodsListing) -> ClusterChange:
+        self._tables.seen = dict.fromkeys(self._tables.seen, True)
+        return _NOTHING
+
+    def _seen_ended(self, event: ev.SeenEnded) -> ClusterChange:
+        tables = self._tables
+        ended = []
+        for uid in event.uids:
+            reservation = tables.reservations.pods.get(uid)
+            # Whether a Binding works says whether there is such a pod.
+            binding = reservation is not None and reservation.kind is ReservationKind.BINDING
+            if uid in tables.seen and not binding:
+                ended.append(self._drop_pod(uid))
+        return _merge(ended)
+
+    def _pod_deleted(self, event: ev.PodDeleted) -> ClusterChange:
+        return self._forget_pod(event.uid)
+
+    def _node_applied(self, event: ev.NodeApplied) -> ClusterChange:
+        before = self._tables.nodes.get(event.node.name)
+        if before == event.node:
+            return _NOTHING
+        self._tables.nodes[event.node.name] = event.node
+        doubted = before is not None and before.features != event.node.features
+        self._tables.looks.forget(event.node.name, doubted=doubted)
+        self._nodes_changed((event.node.name,))
+        if before is None or before.ready == event.node.ready:
+            return _NOTHING
+        pods = map(self._tables.pods.__getitem__, self._tables.on_node.get(event.node.name, ()))
+        return ClusterChange(statuses=frozenset(pod.group for pod in pods if pod.group))
+
+    def _nodes_changed(self, names: Collection[str]) -> None:
+        self._tables.gained.note(names)
+        self._resized(names)
+
+    def _resized(self, names: Collection[str]) -> None:
+        self._tables.changed.note(names)
+        self._tables.left.note(*names)
+        self._tables.whole.note(*names)
+
+    def _node_deleted(self, event: ev.NodeDeleted) -> ClusterChange:
+        tables = self._tables
+        if tables.nodes.pop(event.name, None) is None:
+            return _NOTHING
+        # Another one of that name may declare other features.
+        tables.looks.forget(event.name, doubted=True)
+        self._resized((event.name,))
+        oldest = _added(self._gone_nodes, event.name)
+        if oldest is not None and oldest not in tables.nodes:
+            tables.changed.forget(oldest)
+            tables.gained.forget(oldest)
+        reserved = tables.reservations
+        lost = [
+            *reserved.there(event.name, ReservationKind.WAITING),
+            *reserved.there(event.name, ReservationKind.PLANNED),
+        ]
+        change = self._unreserved(ev.Unreserved(lost))
+        # kube-scheduler wakes no pod because a node went; a group behind one that now never fits
+        # has its turn.
+        return replace(change, room=True)
+
+    def _pod_group_applied(self, event: ev.PodGroupApplied) -> ClusterChange:
+        pod_group, pod_groups = event.pod_group, self._tables.pod_groups
+        before = pod_groups.get((pod_group.api_group, pod_group.key))
+        if before is not None and before.uid == pod_group.uid:
+            pod_group = replace(pod_group, version=before.version)
+        pod_groups[pod_group.api_group, pod_group.key] = pod_group
+        concerned = frozenset((pod_group.key,))
+        if before is None or before.grant != pod_group.grant:
+            self._grant(pod_group)
+        if before == pod_group:  # only its status changed
+            return (
+                ClusterChange(statuses=concerned) if before.status != pod_group.status else _NOTHING
+            )
+        self._unsorted.add(pod_group.key)
+        if before is not None and before.uid != pod_group.uid:
+            self._tables.failed_at.pop(pod_group.key, None)
+        # One that asks for less may now do with the room that was too little before.
+        return ClusterChange(groups=concerned, room=before is not None, statuses=concerned)
+
+    def _pod_group_deleted(self, event: ev.PodGroupDeleted) -> ClusterChange:
+        if self._tables.pod_groups.pop((event.api_group, event.key), None) is None:
+            return _NOTHING
+        self._unsorted.add(event.key)
+        concerned = frozenset((event.key,))
+        ended, other = self._end_grants((event.key,)), self._view.pod_group(event.key)
+        if other is not None:
+            self._grant(other)
+        return ClusterChange(groups=concerned, statuses=concerned, room=ended)
+
+    def _job_applied(self, event: ev.BatchJobApplied) -> ClusterChange:
+        job, jobs = event.job, self._tables.jobs
+        before = jobs.by_uid.get(job.uid)
+        known = before is not None or job.group or job.held_by_queue or job.maker
+        if before == job or not known:
+            return _NOTHING
+        jobs.put(job)
+        return self._job_changed(before, job)
+
+    def _job_deleted(self, event: ev.BatchJobDeleted) -> ClusterChange:
+        before = self._tables.jobs.by_uid.get(event.uid)
+        if before is None:
+            return _NOTHING
+        self._tables.jobs.drop(event.uid)
+        return self._job_changed(before, None)
+
+    def _job_changed(self, before: JobInfo | None, after: JobInfo | None) -> ClusterChange:
+        """Return what a Job's new version touches; a queue that lets go of one may give room."""
+        jobs = filter(None, (before, after))
+        groups = frozenset(job.group for job in jobs if job.group and job.begun)
+        self._unsorted |= groups
+        held, holds = (job.held_by_queue if job else None for job in (before, after))
+        return ClusterChange(groups=groups, room=bool(held and not holds))
+
+    # --- steps of our own ------------------------------------------------------------------
+
+    def _planned(self, event: ev.Planned) -> ClusterChange:
+        groups: set[str | None] = set()
+        moved = self._fulfil(event.placements)
+        # A node may go while a Binding to it is being written: there is no room to be kept then.
+        there = self._tables.nodes
+        gone = [uid for uid, node in event.placements.items() if node not in there]
+        for uid, node in event.placements.items():
+            pod = self._tables.pods.get(uid) if node in there else None
+            if pod is not None and pod.node is None:
+                before = self._tables.reservations.pods.get(uid)
+                if before is None or before.kind is not ReservationKind.PLANNED:
+                    groups.add(pod.group)
+                elif before.node != node:
+                    moved = True
+                    self._tables.gained.note((before.node,))
+                self._reserve(pod, node, ReservationKind.PLANNED)
+        lost = self._unreserved(ev.Unreserved(gone)) if gone else _NOTHING
+        if not groups and not moved:
+            return lost
+        change = ClusterChange(groups=frozenset(filter(None, groups)), room=moved)
+        return _merge((change, lost)) if gone else change
+
+    def _pod_waiting(self, event: ev.PodWaiting) -> ClusterChange:
+        self._reserve(event.pod, event.node, ReservationKind.WAITING)
+        return _NOTHING
+
+    def _pod_binding(self, event: ev.PodBinding) -> ClusterChange:
+        self._reserve(event.pod, event.node, ReservationKind.BINDING)
+        return _NOTHING
+
+    def _bound_ahead(self, event: ev.BoundAhead) -> ClusterChange:
+        tables = self._tables
+        for uid, node in event.placements.items():
+            reservation = tables.reservations.pods.get(uid)
+            if reservation is None or reservation.kind is not ReservationKind.PLANNED:
+                continue  # gone, or kube-scheduler has asked for it
+            if reservation.node != node:
+                tables.gained.note((reservation.node,))
+            self._reserve(tables.pods[uid], node, ReservationKind.BINDING)
+            tables.unseen.put(tables.pods[uid], node)
+        return _NOTHING
+
+    def _sighted(self, event: ev.Sighted) -> ClusterChange:
+        for uid in event.uids:
+            self._tables.unseen.drop(uid)
+        return _NOTHING
+
+    def _all_unseen(self, event: ev.AllUnseen) -> ClusterChange:
+        self._tables.unseen.everywhere = event.is_so
+        return _NOTHING
+
+    def _look_for_unseen(
+        self, pod: PodInfo, before: PodInfo | None, kept: Reservation | None
+    ) -> None:
+        """Give a pod that was bound ahead its number once it is there; drop it where it is not.
+
+        One that had no more than planned room was bound by another client, or by a write of ours
+        that was given up: kube-scheduler was not answered that it is bound.
+        """
+        unseen = self._tables.unseen
+        planned = kept is not None and kept.kind is ReservationKind.PLANNED
+        if planned and before is not None and pod.node is not None:
+            unseen.put(before, pod.node)
+        node = unseen.node(pod.uid)
+        if node is not None and pod.node == node:
+            unseen.show(pod.uid)
+        elif node is not None and self._view.bound_node(pod) != node:
+            unseen.drop(pod.uid)
+
+    def _unreserved(self, event: ev.Unreserved) -> ClusterChange:
+        groups = set()
+        for uid in event.uids:
+            reservation = self._tables.reservations.pods.get(uid)
+            if reservation is not None:
+                self._release(reservation)
+                self._tables.unseen.drop(uid)
+                self._tables.gained.note((reservation.node,))
+                groups.add(self._tables.pods[uid].group)
+        return ClusterChange(groups=frozenset(filter(None, groups)), room=bool(groups))
+
+    def _group_failed(self, event: ev.GroupFailed) -> ClusterChange:
+        self._tables.failed_at[event.group] = event.at
+        self._unsorted.add(event.group)
+        return _NOTHING
+
+    def _claimed(self, event: ev.Claimed) -> ClusterChange:
+        ended = self._tables.reservations.claim(event.claims)
+        self._tables.gained.note({node for claim in ended for node in claim.amounts})
+        return ClusterChange(room=True) if ended else _NOTHING
+
+    def _grant(self, pod_group: PodGroupInfo) -> None:
+        """Reserve the room that a group is given from now on; one that has begun needs none."""
+        key = pod_group.key
+        self._end_of_group(key, self._tables.reservations.grants)
+        asks = self._view.pod_group(key)
+        grant = asks.grant if asks is not None else None
+        if grant is not None and not self._view.tally(key).committed:
+            given = Reservation(key, 0, grant.rooms, ReservationKind.GRANTED, until=grant.until)
+            self._tables.reservations.put(given)
+
+    def _fulfil(self, placements: Iterable[str]) -> bool:
+        """End the grants of the groups of pods that have a plan; return whether there were any."""
+        if not self._tables.reservations.grants:
+            return False
+        pods = map(self._tables.pods.get, placements)
+        return self._end_grants({pod.group for pod in pods if pod is not None and pod.group})
+
+    def _end_grants(self, groups: Iterable[str]) -> bool:
+        """End the grants of groups; return whether there were any."""
+        grants = self._tables.reservations.grants
+        return sum(self._end_of_group(group, grants) for group in groups) > 0
+
+    def _end_of_group(self, group: str, table: Mapping[str, Reservation]) -> bool:
+        """End the reservation of a group in one of the tables; return whether it has one there."""
+        ended = table.get(group)
+        if ended is not None:
+            self._tables.reservations.drop(ended)
+            self._tables.gained.note(ended.amounts)
+        return ended is not None
+
+    def _grants_ended(self, event: ev.GrantsEnded) -> ClusterChange:
+        return ClusterChange(room=True) if self._end_grants(event.groups) else _NOTHING
+
+    def _pod_refused(self, event: ev.PodRefused) -> ClusterChange:
+        known = self._tables.pods.get(event.pod.uid)
+        if known is not None and known.node is None:
+            self._tried(event.pod.uid)
+            self._tables.refused[event.pod.uid] = Refusal(event.pod, event.reason)
+            self._tables.fresh.drop(event.pod.uid)
+            if event.pod.group:
+                self._tables.refused_of.setdefault(event.pod.group, {})[event.pod.uid] = None
+        return _NOTHING
+
+    def _pods_tried(self, event: ev.PodsTried) -> ClusterChange:
+        for uid in event.uids:
+            self._tried(uid)
+        return _NOTHING
+
+    def _looked(self, event: ev.Looked) -> ClusterChange:
+        nodes = self._tables.nodes
+        there = [nodes[name].name for name in event.names if name in nodes]
+        self._tables.schedulers.pass_time(event.at)
+        self._tables.looks.add(event.pattern, there, at=event.at, agrees=event.agrees)
+        return _NOTHING
+
+    def _tried(self, uid: str) -> None:
+        refusal = self._tables.refused.pop(uid, None)
+        if refusal is not None and uid in self._tables.pods:
+            self._look_whether_fresh(self._tables.pods[uid])
+        group = refusal.pod.group if refusal is not None else None
+        if group is not None:
+            there = self._tables.refused_of[group]
+            del there[uid]
+            if not there:
+                del self._tables.refused_of[group]
+
+    # --- the queue -------------------------------------------------------------------------
+
+    def _sort(self) -> bool:
+        """Give groups their places in the queue; return whether a claim ended."""
+        unsorted, self._unsorted = self._unsorted, set()
+        ended, claims = False, self._tables.reservations.claims
+        for group in unsorted:
+            pod_group = self._view.pod_group(group)
+            tally = self._tables.groups.get(group)
+            quorum = self._view.quorum(pod_group) if pod_group else 0
+            if pod_group is None or tally is None or tally.assigned >= quorum:
+                self._tables.failed_at.pop(group, None)
+            if pod_group and tally and tally.waits_for_room(quorum):
+                self._tables.queue.put(self._view.turn(pod_group))
+            elif self._tables.queue.drop(group):
+                ended = self._end_of_group(group, claims) or ended
+        return ended
+
+    # --- counting --------------------------------------------------------------------------
+
+    def _reserve(self, pod: PodInfo, node: str, kind: ReservationKind) -> None:
+        """Reserve a node's room for a pod, in place of the reservation that it has."""
+        tables = self._tables
+        known = tables.pods.get(pod.uid)
+        if known is None or known.node is not None or known.terminating:
+            return  # gone or going, or a fact already
+        before = tables.reservations.pods.get(pod.uid)
+        if before is not None:
+            self._release(before)
+        if kind is not ReservationKind.BINDING:
+            tables.unseen.drop(pod.uid)
+        amounts = {node: known.shape.requests}
+        tables.reservations.put(Reservation(known.uid, known.priority, amounts, kind))
+        tables.fresh.drop(known.uid)
+        if YIELDS[kind] is NEVER:
+            tables.left.note(node)
+        tally = self._tally_of(known)
+        if tally is not None:
+            tally.reserve(known, kind)
+
+    def _release(self, reservation: Reservation) -> None:
+        """End the reservation of a pod."""
+        tables, kind = self._tables, reservation.kind
+        tables.reservations.drop(reservation)
+        if YIELDS[kind] is NEVER:
+            tables.left.note(reservation.node)
+        pod = tables.pods[reservation.owner]
+        self._look_whether_fresh(pod)
+        tally = self._tally_of(pod)
+        if tally is not None:
+            tally.release(pod, kind)
+
+    def _look_whether_fresh(self, pod: PodInfo) -> None:
+        """Count a pod where neither kube-scheduler nor we have said something of it yet."""
+        tables = self._tables
+        if (
+            is_fresh(pod)
+            and pod.uid not in tables.reservations.pods
+            and pod.uid not in tables.refused
+        ):
+            tables.fresh.put(pod)
+
+    def _count(self, pod: PodInfo) -> None:
+        tables = self._tables
+        tables.pod_log.note(pod)
+        if pod.node is not None:
+            tables.reservations.use(pod.node, pod.shape.requests)
+            tables.left.note(pod.node)
+            tables.schedulers.count(pod.scheduler, pod.node)
+        if pod.shape.shuns or pod.shape.seeks:
+            tables.shunned.add(pod)
+        self._look_whether_fresh(pod)
+        for index, name in _indexes(tables, pod):
+            index.setdefault(name, set()).add(pod.uid)
+        if pod.group is None:
+            return
+        self._unsorted.add(pod.group)
+        tally = tables.groups.setdefault(pod.group, GroupTally())
+        tally.add(pod)
+        if pod.uid in tally.bound:
+            self._end_grants((pod.group,))
+
+    def _uncount(self, pod: PodInfo) -> None:
+        """Undo `_count`; the pod keeps its place among the members."""
+        tables = self._tables
+        tables.pod_log.note(pod)
+        if pod.node is not None:
+            tables.reservations.stop_using(pod.node, pod.shape.requests)
+            tables.left.note(pod.node)
+            tables.schedulers.uncount(pod.scheduler, pod.node)
+        if pod.shape.shuns or pod.shape.seeks:
+            tables.shunned.remove(pod)
+        tables.fresh.drop(pod.uid)
+        for index, name in _indexes(tables, pod):
+            _discard(index, name, pod.uid)
+        tally = self._tally_of(pod)
+        if tally is not None:
+            tally.remove(pod)
+
+    def _tally_of(self, pod: PodInfo) -> GroupTally | None:
+        """Return the tally of a pod's group, which is about to change."""
+        if pod.group is None:
+            return None
+        self._unsorted.add(pod.group)
+        return self._tables.groups.get(pod.group)
+
+    def _leave_group(self, pod: PodInfo) -> None:
+        tally = self._tally_of(pod)
+        if tally is not None and pod.group is not None:
+            del tally.members[pod.uid]
+            if not tally.members:
+                del self._tables.groups[pod.group]
+
+    def _forget_pod(self, uid: str, *, has_ended: bool = False) -> ClusterChange:
+        forgotten = _NOTHING if has_ended else self._forget_ended(uid)
+        _added(self._gone, uid)
+        return _merge((forgotten, self._drop_pod(uid)))
+
+    def _drop_pod(self, uid: str) -> ClusterChange:
+        tables = self._tables
+        tables.seen.pop(uid, None)
+        pod = tables.pods.get(uid)
+        if pod is None:
+            return _NOTHING
+        reservation = tables.reservations.pods.get(uid)
+        if reservation is not None:
+            self._release(reservation)
+        del tables.pods[uid]
+        tables.unseen.drop(uid)
+        self._tried(uid)
+        tables.gained.note(filter(None, (pod.node, reservation.node if reservation else None)))
+        self._uncount(pod)
+        self._leave_group(pod)
+        groups = frozenset((pod.group,)) if pod.group else frozenset()
+        return ClusterChange(groups=groups, room=reservation is not None, statuses=groups)
+
+    def validate(self) -> None:
+        """Recount everything from pods and Jobs; raises AssertionError where a table disagrees."""
+        recount = Cluster()
+        fresh = recount._tables
+        fresh.nodes = dict(self._tables.nodes)
+        recount._resized(fresh.nodes)
+        fresh.pod_groups = dict(self._tables.pod_groups)
+        fresh.failed_at = dict(self._tables.failed_at)
+        fresh.refused = dict(self._tables.refused)
+        for job in self._tables.jobs.by_uid.values():
+            fresh.jobs.put(job)
+        for pod in self._tables.pods.values():
+            recount.apply(ev.PodApplied(pod))
+        for each in self._tables.reservations.pods.values():
+            recount._reserve(self._tables.pods[each.owner], each.node, each.kind)
+        recount._sort()
+        assert list(self._tables.queue) == list(fresh.queue), "the queue is not the recount"
+        for name in _RECOUNTED:
+            have, want = getattr(self._tables, name), getattr(fresh, name)
+            assert have == want, f"{name}: {have} is not the recount {want}"
+        self._tables.reservations.validate(fresh.reservations)
+        bound = ((pod, self._view.bound_node(pod)) for pod in self._tables.pods.values())
+        there = {pod.uid: (node, pod.node is not None) for pod, node in bound if node is not None}
+        self._tables.unseen.validate(there)
+        for tally in self._tables.groups.values():
+            stages = [
+                *(tally.bound, tally.binding, tally.waiting, tally.planned),
+                *(tally.gated, tally.gated_by_us, tally.leaving),
+            ]
+            assert sum(map(len, stages)) == len(set().union(*stages)), f"overlap in {tally}"
+            ours = {uid for uid in tally.members if self._tables.pods[uid].is_gated_by_us}
+            assert tally.all_gated_by_us.keys() == ours, f"gates in {tally}"
+        assert self._tables.refused.keys() <= self._tables.pods.keys()
+        by_group = {(r.pod.group, uid) for uid, r in self._tables.refused.items() if r.pod.group}
+        assert by_group == {(g, uid) for g, uids in self._tables.refused_of.items() for uid in uids}
+        assert self._tables.fresh.of == fresh.fresh.of, "fresh pods are not the recount"
+        assert self._tables.fresh.counts == fresh.fresh.counts
+        assert self._tables.shunned.counts == fresh.shunned.counts, "terms are not the recount"
+        assert self._tables.schedulers.as_counted() == fresh.schedulers.as_counted()
+        for look in self._tables.looks:
+            assert look.nodes <= fresh.nodes.keys(), f"looks at {look.nodes - fresh.nodes.keys()}"
+        for order, want in ((self._tables.left, fresh.left), (self._tables.whole, fresh.whole)):
+            assert order.all() == want.all(), "what nodes have left is not the recount"
+            assert order.by(CPU) == want.by(CPU), "nodes are not in the order of what they have"
+
+
+def _added(names: dict[str, None], name: str) -> str | None:
+    """Add a name as the latest; return the oldest one, if there are too many now."""
+    names.pop(name, None)
+    names[name] = None
+    oldest = next(iter(names)) if len(names) > _REMEMBERED else None
+    if oldest is not None:
+        del names[oldest]
+    return oldest
+
+
+def _gained(pod: PodInfo, kept: str | None, *, resized: bool) -> Iterable[str]:
+    """Return the nodes that may have more room with a pod's new version.
+
+    `kept` is the node on which it had room kept that it does not need any more.
+    """
+    return {node for node in (kept, pod.node if resized else None) if node is not None}
+
+
+def _indexes(tables: ClusterTables, pod: PodInfo) -> list[tuple[dict[str, set[str]], str]]:
+    """Return where a pod is found by the name of something else."""
+    found = (
+        (tables.controlled, pod.controller),
+        (tables.of_workload, pod.workload),
+        (tables.on_node, pod.node),
+        (tables.nominated, pod.nominated if pod.node is None else None),
+        (tables.shunning, pod.node if pod.shape.one_per_node else None),
+    )
+    return [(index, name) for index, name in found if name is not None]
+
+
+def _discard(index: dict[str, set[str]], name: str, uid: str) -> None:
+    there = index[name]
+    there.discard(uid)
+    if not there:
+        del index[name]
+
+
+def _merge(changes: Iterable[ClusterChange]) -> ClusterChange:
+    changes = [change for change in changes if change is not _NOTHING]
+    if len(changes) <= 1:
+        return changes[0] if changes else _NOTHING
+    return ClusterChange(
+        groups=frozenset().union(*(change.groups for change in changes)),
+        unschedulable=frozenset().union(*(change.unschedulable for change in changes)),
+        room=any(change.room for change in changes),
+        statuses=frozenset().union(*(change.statuses for change in changes)),
+    )

@@ -1,0 +1,448 @@
+"""The read-only side of the cluster's state, which is all that decisions see.
+
+**The rule: no value read from a view survives an `await`.** A view reads the live tables and copies
+nothing: a copy of thousands of nodes for each filter call would cost more than the decision. It is
+consistent all the same, because everything runs on one event loop and neither the writer nor a
+decision awaits. The view itself may be kept for life; after an `await` it is read again.
+"""
+
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from extender.api.wellknown import POD_GROUP_GROUPS
+from extender.resources.quantity import Resources
+from extender.state.cluster.fresh import FreshPods
+from extender.state.cluster.gains import Gains
+from extender.state.cluster.group_queue import GroupQueue, Turn
+from extender.state.cluster.group_tally import GroupTally
+from extender.state.cluster.job_table import JobTable
+from extender.state.cluster.looks import Look, Looks
+from extender.state.cluster.node_order import NodeOrder
+from extender.state.cluster.pod_log import PodLog
+from extender.state.cluster.records import (
+    JobInfo,
+    NodeInfo,
+    Pattern,
+    PodGroupInfo,
+    PodInfo,
+    Refusal,
+)
+from extender.state.cluster.reservations import (
+    OF_PODS,
+    Asker,
+    Claim,
+    Reservation,
+    ReservationKind,
+    Reservations,
+)
+from extender.state.cluster.schedulers import SchedulersOnNodes
+from extender.state.cluster.shunned import Shunned
+from extender.state.cluster.unseen import Unseen
+
+
+@dataclass(slots=True)
+class ClusterTables:
+    """Everything the state holds. Written by `Cluster` only."""
+
+    pods: dict[str, PodInfo] = field(default_factory=dict)
+    nodes: dict[str, NodeInfo] = field(default_factory=dict)
+    pod_groups: dict[tuple[str, str], PodGroupInfo] = field(default_factory=dict)
+    groups: dict[str, GroupTally] = field(default_factory=dict)
+    controlled: dict[str, set[str]] = field(default_factory=dict)
+    """By UID of an owner: the pods that it makes others in place of."""
+    shunning: dict[str, set[str]] = field(default_factory=dict)
+    """By node: the UIDs of the pods on it that do not share it with all others."""
+    nominated: dict[str, set[str]] = field(default_factory=dict)
+    """By node: the UIDs of the pods without a node for which kube-scheduler makes room there."""
+    of_workload: dict[str, set[str]] = field(default_factory=dict)
+    """By Workload: the UIDs of the pods that say that they are its."""
+    on_node: dict[str, set[str]] = field(default_factory=dict)
+    """By node: the UIDs of the pods that the API shows on it."""
+    seen: dict[str, bool] = field(default_factory=dict)
+    """UIDs of pods that only requests have shown yet, and no watch; whether a list has begun since,
+    which must then have them."""
+    refused: dict[str, Refusal] = field(default_factory=dict)
+    refused_of: dict[str, dict[str, None]] = field(default_factory=dict)
+    """By group: the UIDs of its pods among these, in order."""
+    gained: Gains = field(default_factory=Gains)
+    """Nodes that have more room since, or take other pods."""
+    changed: Gains = field(default_factory=Gains)
+    """Nodes that came, went or changed."""
+    pod_log: PodLog = field(default_factory=PodLog)
+    looks: Looks = field(default_factory=Looks)
+    shunned: Shunned = field(default_factory=Shunned)
+    """Pods whose terms may be about others."""
+    fresh: FreshPods = field(default_factory=FreshPods)
+    schedulers: SchedulersOnNodes = field(default_factory=SchedulersOnNodes)
+    version: int = 0
+    ended: dict[str, PodInfo] = field(default_factory=dict)
+    """Finished members by UID, as far as they are watched."""
+    finished: dict[str, dict[str, PodInfo]] = field(default_factory=dict)
+    """The same by group."""
+    jobs: JobTable = field(default_factory=JobTable)
+    failed_at: dict[str, float] = field(default_factory=dict)
+    queue: GroupQueue = field(default_factory=GroupQueue)
+    reservations: Reservations = field(default_factory=Reservations)
+    unseen: Unseen = field(default_factory=Unseen)
+    left: NodeOrder = field(init=False)
+    """Nodes by what pods leave of them."""
+    whole: NodeOrder = field(init=False)
+    """Nodes by what they have for pods."""
+
+    def __post_init__(self) -> None:
+        self.left, self.whole = NodeOrder(self._left_on), NodeOrder(self._allocatable)
+
+    def _allocatable(self, name: str) -> Mapping[str, int] | None:
+        node = self.nodes.get(name)
+        return node.allocatable if node is not None else None
+
+    def _left_on(self, name: str) -> Mapping[str, int] | None:
+        node = self.nodes.get(name)
+        return self.left_of(node) if node is not None else None
+
+    def left_of(self, node: NodeInfo) -> Resources:
+        """Return what pods leave of a node."""
+        left = dict(node.allocatable)
+        for resource, value in self.reservations.used.get(node.name, {}).items():
+            left[resource] = left.get(resource, 0) - value
+        return left
+
+
+_NO_GROUP = GroupTally()
+_NO_PODS: Mapping[str, PodInfo] = {}
+
+
+class ClusterView:
+    """Queries about the cluster as it is believed to be now; no answer survives an `await`."""
+
+    __slots__ = ("_jobs", "_reservations", "_tables")
+
+    def __init__(self, tables: ClusterTables) -> None:
+        self._tables = tables
+        self._jobs = tables.jobs
+        self._reservations = tables.reservations
+
+    @property
+    def nodes(self) -> Mapping[str, NodeInfo]:
+        """All nodes by name."""
+        return self._tables.nodes
+
+    @property
+    def pods(self) -> Mapping[str, PodInfo]:
+        """All pods that have not finished, by UID."""
+        return self._tables.pods
+
+    @property
+    def seen(self) -> Collection[str]:
+        """UIDs of the pods that only requests have shown, oldest first."""
+        return self._tables.seen.keys()
+
+    @property
+    def refused(self) -> Mapping[str, Refusal]:
+        """Pods that were refused and have not been tried since, by UID."""
+        return self._tables.refused
+
+    @property
+    def groups(self) -> Collection[str]:
+        """Keys of the groups that have pods."""
+        return self._tables.groups.keys()
+
+    @property
+    def pod_groups(self) -> Collection[str]:
+        """Keys of the groups that have a PodGroup of either API group."""
+        return {key for _, key in self._tables.pod_groups}
+
+    def pod_group(self, key: str) -> PodGroupInfo | None:
+        """Return the PodGroup of that `namespace/name`; the newer API group wins."""
+        for api_group in POD_GROUP_GROUPS:
+            found = self._tables.pod_groups.get((api_group, key))
+            if found is not None:
+                return found
+        return None
+
+    def pod_group_of(self, api_group: str, key: str) -> PodGroupInfo | None:
+        """Return the PodGroup of one API group with that `namespace/name`."""
+        return self._tables.pod_groups.get((api_group, key))
+
+    def quorum(self, pod_group: PodGroupInfo) -> int:
+        """Return how many members the group needs now.
+
+        That is minMember, or fewer where its unfinished Jobs have so many pods behind them that
+        fewer remain to run: when such a Job starts again, the pods that remain are the gang. Of
+        others the PodGroup says how many are done.
+        """
+        need = pod_group.min_member
+        begun, done = self._jobs.work.get(pod_group.key, (0, 0))
+        beyond = max(0, begun - need)  # pods that the group can do without, and another Job's
+        through = max(0, done - beyond) + (pod_group.done or self._left_behind(pod_group))
+        return max(min(need, 1), need - through)
+
+    def _left_behind(self, pod_group: PodGroupInfo) -> int:
+        """Return how many members have succeeded that began without others of the same start.
+
+        A Binding may fail after its gang was released, and this process may end before it is
+        tried again: members that were there at the start, and have no node, are to follow. Pods
+        that came later are another run of the group, which starts as a whole.
+        """
+        group, started = pod_group.key, pod_group.started
+        if not pod_group.succeeded or started is None or group in self._jobs.work:
+            return 0
+        if len(self.tally(group).members) >= pod_group.min_member:
+            return 0
+        behind = any(pod.node is None and pod.created <= started for pod in self.members(group))
+        return pod_group.succeeded if behind else 0
+
+    def has_unfinished_jobs(self, key: str) -> bool:
+        """Return whether a Job whose pods are members has not ended."""
+        return key in self._jobs.work
+
+    def job(self, uid: str) -> JobInfo | None:
+        """Return a Job with members, or one that something has made."""
+        return self._jobs.by_uid.get(uid)
+
+    def finished(self, key: str) -> Mapping[str, PodInfo]:
+        """Return the finished pods of a group by UID; none where those are not watched."""
+        return self._tables.finished.get(key, _NO_PODS)
+
+    @property
+    def queue(self) -> GroupQueue:
+        """Groups that have their pods and no room yet, in the order of their turns."""
+        return self._tables.queue
+
+    @property
+    def claims(self) -> Mapping[str, Claim]:
+        """Claims to room of groups that have waited long, by group."""
+        return self._reservations.claims
+
+    @property
+    def grants(self) -> Mapping[str, Reservation]:
+        """Return the room that queues have found for groups which have no plan yet, by group."""
+        return self._reservations.grants
+
+    def stored_grants(self, key: str) -> list[PodGroupInfo]:
+        """Return the PodGroups of that `namespace/name` that room is granted to, used or not."""
+        found = (self._tables.pod_groups.get((group, key)) for group in POD_GROUP_GROUPS)
+        return [each for each in found if each is not None and each.grant is not None]
+
+    def claims_on(self, node: str) -> Mapping[str, Claim]:
+        """Return the claims to room on a node, by group."""
+        return self._reservations.claims_on(node)
+
+    def turn(self, pod_group: PodGroupInfo) -> Turn:
+        """Return what groups are ordered by: priority, age or last failure, arrival, name."""
+        key = pod_group.key
+        since = self._tables.failed_at.get(key, pod_group.created)
+        return -self.tally(key).priority, since, pod_group.version, key
+
+    def tally(self, key: str) -> GroupTally:
+        """Return the pods of a group; empty where it has none."""
+        return self._tables.groups.get(key, _NO_GROUP)
+
+    def members(self, key: str) -> Iterator[PodInfo]:
+        """Yield the pods of a group in order of arrival."""
+        pods = self._tables.pods
+        return (pods[uid] for uid in self.tally(key).members)
+
+    def pods_on(self, node: str) -> Collection[str]:
+        """Return the UIDs of the pods that the API shows on a node and that have not finished."""
+        return self._tables.on_node.get(node, ())
+
+    def shunning(self, node: str) -> Iterator[PodInfo]:
+        """Yield the pods that are or will be on a node and do not share it with all others."""
+        pods = self._tables.pods
+        yield from (pods[uid] for uid in self._tables.shunning.get(node, ()))
+        coming = (pods.get(uid) for uid in self.coming_to(node))
+        yield from (each for each in coming if each is not None and each.shape.one_per_node)
+
+    def nominated_to(self, node: str) -> Iterator[PodInfo]:
+        """Yield the pods without a node for which kube-scheduler makes room on this one."""
+        return (self._tables.pods[uid] for uid in self._tables.nominated.get(node, ()))
+
+    def coming_to(self, node: str) -> Iterator[str]:
+        """Yield the UIDs of the pods without a node that have a reservation on this one."""
+        kinds = self._reservations.on_node.get(node, {})
+        return (uid for kind in OF_PODS for uid in kinds.get(kind, ()))
+
+    def refused_of(self, group: str) -> Collection[str]:
+        """Return the UIDs of a group's pods that were refused and have not been tried since."""
+        return self._tables.refused_of.get(group, ())
+
+    def controlled_by(self, owner: str) -> Collection[str]:
+        """Return the UIDs of the pods whose controller has that UID."""
+        return self._tables.controlled.get(owner, ())
+
+    def made_by(self, maker: str) -> Collection[str]:
+        """Return the UIDs of the Jobs whose controller has that UID."""
+        return self._jobs.made.get(maker, ())
+
+    def of_workload(self, key: str) -> Collection[str]:
+        """Return the UIDs of the pods that say that they are a Workload's, by `namespace/name`."""
+        return self._tables.of_workload.get(key, ())
+
+    @property
+    def pods_version(self) -> int:
+        """Return a number that grows whenever a pod came, went or changed."""
+        return self._tables.pod_log.version
+
+    def pods_since(self, version: int) -> Collection[PodInfo] | None:
+        """Return the pods that came, went or changed since; None where they are too many."""
+        return self._tables.pod_log.since(version)
+
+    @property
+    def version(self) -> int:
+        """Return a number that grows with each event."""
+        return self._tables.version
+
+    @property
+    def nodes_version(self) -> int:
+        """Return a number that grows whenever a node came, went or changed."""
+        return self._tables.changed.version
+
+    def changed_since(self, version: int) -> Iterator[str]:
+        """Yield the nodes that came, went or changed after a `nodes_version`."""
+        return self._tables.changed.since(version)
+
+    @property
+    def capacity_version(self) -> int:
+        """Return a number that grows whenever a node has gained room, or takes other pods."""
+        return self._tables.gained.version
+
+    def gained_since(self, version: int) -> Iterator[str]:
+        """Yield the nodes that have gained room after a `capacity_version`."""
+        return self._tables.gained.since(version)
+
+    def look(self, pattern: Pattern) -> Look | None:
+        """Return what kube-scheduler has said of nodes for pods of a pattern."""
+        return self._tables.looks.of(pattern)
+
+    def good_nodes(self, pattern: Pattern) -> Collection[str]:
+        """Return the nodes that kube-scheduler found good for a pattern and that are as they were.
+
+        Room aside, and what our own reading says of them.
+        """
+        return self._tables.looks.good(pattern)
+
+    def is_good(self, pattern: Pattern, node: str) -> bool:
+        """Return whether a node is one of these."""
+        return node in self._tables.looks.good(pattern)
+
+    def is_named(self, pattern: Pattern) -> bool:
+        """Return whether a term of a pod may be about pods of a pattern.
+
+        These are required anti-affinity, and of pods without a node also required affinity and
+        spread constraints that must be kept.
+        """
+        return self._tables.shunned.names(pattern)
+
+    def highest_fresh(self, schedulers: Collection[str]) -> int | None:
+        """Return the highest priority of pending pods that schedulers have not judged yet.
+
+        Pods behind gates, pods with a reservation and those that filter has refused are none.
+        """
+        return self._tables.fresh.highest(schedulers)
+
+    def nodes_of_others(self, schedulers: Container[str]) -> list[Collection[str]]:
+        """Return the nodes of each other scheduler: those with its pods, now or a minute ago."""
+        return self._tables.schedulers.nodes_of_others(schedulers)
+
+    def reservation(self, uid: str) -> Reservation | None:
+        """Return the reservation of a pod that the API shows without a node."""
+        return self._reservations.pods.get(uid)
+
+    def planned_node(self, uid: str) -> str | None:
+        """Return the node where a plan keeps room for the pod."""
+        found = self._reservations.pods.get(uid)
+        return found.node if found is not None and found.kind is ReservationKind.PLANNED else None
+
+    def bound_node(self, pod: PodInfo) -> str | None:
+        """Return the node that a pod is bound to, or to which its Binding is being written."""
+        if pod.node is not None:
+            return pod.node
+        found = self._reservations.pods.get(pod.uid)
+        return found.node if found is not None and found.kind is ReservationKind.BINDING else None
+
+    @property
+    def unseen(self) -> Unseen:
+        """Pods that were bound ahead, and that kube-scheduler may not have seen yet."""
+        return self._tables.unseen
+
+    def planned_on(self, node: str) -> Mapping[str, Reservation]:
+        """Return what plans keep on a node, by UID of the pod."""
+        return self._reservations.there(node, ReservationKind.PLANNED)
+
+    @property
+    def planned(self) -> Collection[str]:
+        """Return the UIDs of the pods that a plan keeps room for."""
+        kept = self._reservations.pods.values()
+        return [each.owner for each in kept if each.kind is ReservationKind.PLANNED]
+
+    def is_kept(self, node: str) -> bool:
+        """Return whether a node has reservations that may yield: plans, claims or grants."""
+        return node in self._reservations.kept
+
+    def awaits_admission(self, pod: PodInfo) -> str | None:
+        """Return the Job with a queue whose pod this is, if it was started without being admitted.
+
+        Pods of an admitted Job say so in a label that the queue writes into their template.
+        """
+        queued = self._jobs.queued
+        if not queued or pod.admitted or pod.controller is None:
+            return None
+        return queued.get(pod.controller)
+
+    @property
+    def keeps_room(self) -> bool:
+        """Whether any node has such reservations."""
+        return bool(self._reservations.kept)
+
+    def used(self, node: str) -> Mapping[str, int]:
+        """Return what the pods on a node take, those that wait for quorum included."""
+        return self._reservations.used.get(node, {})
+
+    @property
+    def left(self) -> NodeOrder:
+        """What the pods on nodes leave of them, those that wait for quorum counted as there."""
+        return self._tables.left
+
+    @property
+    def whole(self) -> NodeOrder:
+        """What nodes have for pods."""
+        return self._tables.whole
+
+    def is_overcommitted(self, node: str, resources: Iterable[str]) -> bool:
+        """Return whether pods and plans take more of one of these than a node has.
+
+        A plan may have been made for room that kube-scheduler had given to another pod already.
+        """
+        found, used = self.nodes.get(node), self.used(node)
+        shares = self._reservations.kept.get(node, {}).items()
+        plans = [amounts for share, amounts in shares if share.kind is ReservationKind.PLANNED]
+        return found is None or any(
+            used.get(what, 0) + sum(kept.get(what, 0) for kept in plans)
+            > found.allocatable.get(what, 0)
+            for what in resources
+        )
+
+    def free(
+        self, node: NodeInfo, *, priority: int, without: str = "", group: str | None = None
+    ) -> Resources:
+        """Return what is left on a node for a pod or group of that priority; may be negative.
+
+        Left is what no reservation takes that does not yield to it: `reservations.YIELDS` says
+        which do. `without` is the UID of the pod that asks, `group` its group.
+        """
+        tables, reservations = self._tables, self._reservations
+        known = tables.nodes.get(node.name) is node
+        free = dict(tables.left.all()[node.name]) if known else tables.left_of(node)
+        if node.name in reservations.kept:
+            asker = Asker(priority, without, group, self._has_begun)
+            reservations.subtract_from(free, node, asker)
+        return free
+
+    def _has_begun(self, key: str | None) -> bool:
+        """Return whether a group has room for some of its members, and not yet nodes for enough."""
+        pod_group = self.pod_group(key) if key else None
+        if pod_group is None:
+            return False
+        tally = self.tally(pod_group.key)
+        return tally.committed > 0 and tally.assigned < self.quorum(pod_group)

@@ -1,0 +1,411 @@
+"""What decisions know of queues, quota and workloads: one frozen record for each object.
+
+Amounts are integers as in `extender.resources.quantity`, times are seconds since the epoch.
+Source: the API `kueue.x-k8s.io/v1beta2`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from extender.api.core_v1 import LabelSelector, Taint, Toleration
+from extender.api.wellknown import PREBUILT_LABEL, WORKLOAD_PRIORITY_CLASS, WorkloadCondition
+from extender.resources.quantity import Quantity
+from extender.state.cluster.records import ConditionInfo, Shape
+
+FlavorResource = tuple[str, str]
+"""A flavor's name and a resource's: what quota is counted by."""
+
+StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What the state keeps of any object's metadata."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    version: int = 0
+    """The resourceVersion: a higher one is newer."""
+    generation: int = 0
+    created: float = 0.0
+    terminating: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or the name of what has no namespace."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorInfo:
+    """A ResourceFlavor: a kind of node."""
+
+    meta: Meta
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    node_taints: tuple[Taint, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    topology: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """How much of one resource of one flavor; a limit of None is no limit."""
+
+    nominal: int = 0
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorQuotasInfo:
+    """The quotas of one flavor, by resource."""
+
+    flavor: str
+    resources: Mapping[str, Quota]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceGroupInfo:
+    """Resources that come from one flavor together; flavors in the order of preference."""
+
+    covered: tuple[str, ...]
+    flavors: tuple[FlavorQuotasInfo, ...]
+
+
+def quotas_of(groups: Iterable[ResourceGroupInfo]) -> dict[FlavorResource, Quota]:
+    """Return the quota of each flavor and resource, in the order of the spec."""
+    return {
+        (quotas.flavor, resource): quota
+        for group in groups
+        for quotas in group.flavors
+        for resource, quota in quotas.resources.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Fungibility:
+    """When the search for a flavor may stop before the last one."""
+
+    when_can_borrow: Literal["MayStopSearch", "TryNextFlavor"] = "MayStopSearch"
+    when_can_preempt: Literal["MayStopSearch", "TryNextFlavor"] = "TryNextFlavor"
+    preference: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionPolicy:
+    """Which workloads a ClusterQueue's workloads may preempt."""
+
+    within_cluster_queue: Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"] = "Never"
+    reclaim_within_cohort: Literal["Never", "LowerPriority", "Any"] = "Never"
+    borrow_within_cohort: Literal["Never", "LowerPriority"] = "Never"
+    borrow_max_priority: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterQueueInfo:
+    """A ClusterQueue: quota, and which workloads may use it."""
+
+    meta: Meta
+    resource_groups: tuple[ResourceGroupInfo, ...] = ()
+    cohort: str | None = None
+    strategy: Literal["StrictFIFO", "BestEffortFIFO"] = "BestEffortFIFO"
+    namespace_selector: LabelSelector | None = None
+    """None selects nothing, an empty one everything."""
+    fungibility: Fungibility = Fungibility()
+    preemption: PreemptionPolicy = PreemptionPolicy()
+    stop_policy: StopPolicy = "None"
+    admission_checks: tuple[str, ...] = ()
+    status: bytes = field(default=b"", compare=False)
+    """The stored status as JSON: compared with what is to be written."""
+    conditions: tuple[ConditionInfo, ...] = field(default=(), compare=False)
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self.meta.name
+
+    @property
+    def flavors(self) -> list[str]:
+        """The names of its flavors, in the order of the spec."""
+        return [quotas.flavor for group in self.resource_groups for quotas in group.flavors]
+
+
+@dataclass(frozen=True, slots=True)
+class CohortInfo:
+    """A Cohort: ClusterQueues that share quota, perhaps inside another cohort."""
+
+    meta: Meta
+    parent: str | None = None
+    resource_groups: tuple[ResourceGroupInfo, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self.meta.name
+
+
+@dataclass(frozen=True, slots=True)
+class LocalQueueInfo:
+    """A LocalQueue: a namespace's way to a ClusterQueue."""
+
+    meta: Meta
+    cluster_queue: str
+    stop_policy: StopPolicy = "None"
+    status: bytes = field(default=b"", compare=False)
+    conditions: tuple[ConditionInfo, ...] = field(default=(), compare=False)
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return self.meta.key
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceInfo:
+    """A namespace, for its labels."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadPriorityClassInfo:
+    """A WorkloadPriorityClass."""
+
+    name: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityClassInfo:
+    """A PriorityClass of pods."""
+
+    name: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LimitInfo:
+    """One item of a LimitRange, for each container or for a pod; quantities as they are written."""
+
+    per: str
+    """`Container` or `Pod`."""
+    limits: Mapping[str, Quantity] = field(default_factory=dict)
+    """The limit of a container that sets none."""
+    requests: Mapping[str, Quantity] = field(default_factory=dict)
+    """The request of a container that sets none."""
+    least: Mapping[str, Quantity] = field(default_factory=dict)
+    most: Mapping[str, Quantity] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRangeInfo:
+    """A LimitRange: what pods of its namespace ask for and may ask for."""
+
+    meta: Meta
+    items: tuple[LimitInfo, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RuntimeClassInfo:
+    """A RuntimeClass, for what it adds to a pod; quantities as they are written."""
+
+    name: str
+    overhead: Mapping[str, Quantity] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PodSetInfo:
+    """Equal pods of a workload."""
+
+    name: str
+    count: int
+    shape: Shape
+    """What one pod asks for, with one `pods`."""
+    min_count: int | None = None
+    template: bytes = field(default=b"", compare=False, repr=False)
+    """The pod template as JSON; equal ones share memory."""
+    fault: str = ""
+    """Why the API server would take none of its pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What one pod set was given."""
+
+    name: str
+    flavors: Mapping[str, str]
+    """Flavor by resource."""
+    usage: Mapping[str, int]
+    """Amount by resource, of all `count` pods together."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionInfo:
+    """Quota that a workload holds in a ClusterQueue."""
+
+    cluster_queue: str
+    assignments: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueInfo:
+    """How often a workload had to go back because its pods were not ready, and until when."""
+
+    count: int = 0
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerRef:
+    """The owner of an object."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = True
+
+    @property
+    def group_kind(self) -> str:
+        """The kind without a version, as group/Kind."""
+        return f"{self.api_version.rpartition('/')[0]}/{self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionCount:
+    """How often a workload was evicted for a reason."""
+
+    reason: str
+    cause: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadInfo:
+    """A Workload: what asks for quota."""
+
+    meta: Meta
+    pod_sets: tuple[PodSetInfo, ...] = ()
+    queue_name: str = ""
+    priority: int = 0
+    priority_class: tuple[str, str, str] | None = None
+    """Group, kind and name of the class that the priority came from."""
+    active: bool = True
+    max_execution: int | None = None
+    """Seconds."""
+    owners: tuple[OwnerRef, ...] = ()
+    """Its job, or the objects that are its job together."""
+    admission: AdmissionInfo | None = None
+    conditions: tuple[ConditionInfo, ...] = ()
+    requeue: RequeueInfo | None = None
+    reclaimable: Mapping[str, int] = field(default_factory=dict)
+    """Pods that are done, by pod set."""
+    past_execution: int = 0
+    """Seconds that it ran in earlier admissions."""
+    evictions: tuple[EvictionCount, ...] = ()
+    unreadable: str = ""
+    """Why not all of it could be read; such a workload is not admitted."""
+    arrival: int = field(default=0, compare=False)
+    """The resourceVersion in which this process saw it first; the store sets it."""
+
+    @property
+    def owner(self) -> OwnerRef | None:
+        """The job, where it is one object."""
+        return next((owner for owner in self.owners if owner.controller), None)
+
+    @property
+    def workload_priority_class(self) -> str:
+        """The name of the WorkloadPriorityClass that the priority came from, or nothing."""
+        group, kind, name = self.priority_class or ("", "", "")
+        return name if (group, kind) == WORKLOAD_PRIORITY_CLASS else ""
+
+    @property
+    def is_of_pods(self) -> bool:
+        """Whether its job is a group of pods, or one pod."""
+        return bool(self.owners) and all(each.group_kind == "/Pod" for each in self.owners)
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return self.meta.key
+
+    @property
+    def queue(self) -> str:
+        """`namespace/name` of the LocalQueue."""
+        return f"{self.meta.namespace}/{self.queue_name}"
+
+    def condition(self, kind: str) -> ConditionInfo | None:
+        """Return the condition of a type."""
+        return next((each for each in self.conditions if each.type == kind), None)
+
+    def holds(self, kind: str) -> bool:
+        """Return whether the condition of a type is True."""
+        found = self.condition(kind)
+        return found is not None and found.status == "True"
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended for good."""
+        return self.holds(WorkloadCondition.FINISHED)
+
+    @property
+    def evicted(self) -> bool:
+        """Whether it has to give its quota back."""
+        return self.holds(WorkloadCondition.EVICTED)
+
+    @property
+    def admitted(self) -> bool:
+        """Whether its job may run."""
+        return self.holds(WorkloadCondition.ADMITTED)
+
+
+CompletionMode = Literal["Indexed", "NonIndexed"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobObject:
+    """A job of any kind, as the API server has it."""
+
+    kind: str
+    """The name of its integration, such as `batch/job`."""
+    meta: Meta
+    raw: bytes = field(repr=False)
+    queue_name: str = ""
+    owner: OwnerRef | None = None
+    group: str = ""
+    """The name that all objects have which are one job together; nothing for one alone."""
+    completion_mode: CompletionMode | None = None
+    """Of a Job; other kinds have none."""
+    done: Mapping[str, int] = field(default_factory=dict)
+    """Pods by pod set that no start makes any more, where their quota is not given back yet."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Integration, and `namespace/name`."""
+        return self.kind, self.meta.key
+
+    @property
+    def prebuilt(self) -> str:
+        """`namespace/name` of the workload that it brings along, or nothing."""
+        said = self.meta.labels.get(PREBUILT_LABEL) or self.meta.annotations.get(PREBUILT_LABEL)
+        return f"{self.meta.namespace}/{said}" if said else ""
+
+    @property
+    def unit(self) -> tuple[str, str]:
+        """Integration, and what is one job: the object, or the group that it is a part of."""
+        if self.group:
+            return self.kind, f"{self.meta.namespace}/group/{self.group}"
+        return self.key
+
+
+def group_unit(workload: str) -> tuple[str, str]:
+    """Return the `JobObject.unit` of the group of pods that a Workload is named after."""
+    namespace, _, name = workload.partition("/")
+    return "pod", f"{namespace}/group/{name}"

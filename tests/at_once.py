@@ -1,0 +1,26 @@
+"""Answers of the decisions about gangs that take steps, however many these are."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from extender.gang import aging, plan
+from extender.gang.fit import Fit, fitting
+from extender.gang.verdicts import Refuse
+from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.reservations import Claim
+from extender.steps import at_once
+
+
+def fit(pods: Sequence[PodInfo], wanted: int, **asked: Any) -> Fit:
+    """Return the answer of `fitting`, and with it what the nodes lack."""
+    return at_once(at_once(fitting(pods, wanted, **asked)).explained())
+
+
+def make_plan(pod: PodInfo, pod_group: PodGroupInfo, **asked: Any) -> Fit | Refuse:
+    """Return the plan of a pod's group, or why there is none."""
+    return at_once(plan.making(pod, pod_group, **asked))
+
+
+def due_claims(**asked: Any) -> Sequence[Claim]:
+    """Return all claims that are due, decided without a memory."""
+    return at_once(aging.deciding(aging.Memory(), **asked))

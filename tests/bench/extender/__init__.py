@@ -1,0 +1,1 @@
+"""`make bench-extender`: the extender alone, between two stand-ins."""

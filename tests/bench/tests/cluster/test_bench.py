@@ -1,0 +1,68 @@
+"""The benchmark runs from end to end; how fast is not asked here."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tiers import LONG
+
+ROOT = Path(__file__).parents[4]
+
+
+def _bench(*options: str, results: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Return what was printed, and the cases."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.bench", "--nodes", "20", "--qps", "1000", *options),
+            *("--json", results),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout, json.loads(results.read_bytes())
+
+
+@pytest.mark.timeout(300)
+def test_a_tiny_benchmark_has_both_sides_and_whole_gangs(tmp_path: Path) -> None:
+    output, (case,) = _bench("--shape", "3x4", results=tmp_path / "results.json")
+
+    for column in ("kube-scheduler", "gang-extender"):
+        assert column in output
+    assert "partial gangs: 0" in output
+    runs = {run["side"]: run for run in case["runs"]}
+    assert runs.keys() == {"plain", "ours"}
+    for run in runs.values():
+        assert (run["gangs"]["whole"], run["gangs"]["partial"]) == (3, 0)
+        assert run["scheduled"] == 12
+        ledger = run["ledger"]
+        assert (ledger["overcommits"], ledger["collisions"], ledger["partial"]) == ([], 0, 0)
+        assert (ledger["events"], ledger["repeated_events"]) == (12, 0)
+        assert ledger["cpu_seconds"] > 0
+        assert run["late_cpu_seconds"]["apiserver"] >= run["cpu_seconds"]["apiserver"]
+        assert run["cpu_seconds"].keys() >= {"scheduler", "apiserver", "etcd"}
+    assert runs["ours"]["filter"]["count"] >= 12
+    assert runs["ours"]["bind"]["count"] == 12
+
+
+@LONG
+@pytest.mark.timeout(300)
+def test_gangs_that_cannot_fit_are_tried_and_get_nothing(tmp_path: Path) -> None:
+    output, (case,) = _bench("--shape", "churn:3x4", results=tmp_path / "results.json")
+
+    alone, churn = case["runs"]  # kube-scheduler alone has no part in it
+    assert [run["side"] for run in case["runs"]] == ["ours", "ours"]
+    assert [run["impossible"] for run in case["runs"]] == [False, True]
+    for run in (alone, churn):
+        assert (run["gangs"]["whole"], run["gangs"]["partial"]) == (3, 0)
+        assert run["scheduled"] == 12
+    assert (churn["gangs"]["impossible_bound"], churn["refused"]) == (0, 12)
+    assert alone["pods_per_second_ratio"] == 1.0
+    assert churn["pods_per_second_ratio"] > 0
+    assert "partial gangs: 0, pods bound of gangs that cannot fit: 0" in output

@@ -1,0 +1,119 @@
+"""Both parts of the benchmark of the queue run from end to end; how fast is not asked here.
+
+The stand-in, which comes through the door for external controllers, does to the last write what
+it should; ours has its own mind about what to preempt.
+"""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.bench.queue.load import SMALL, read
+from tests.bench.room import load as rooms
+from tests.tiers import LONG
+
+ROOT = Path(__file__).parents[4]
+WORKLOADS = read(SMALL).workloads
+STAND_IN = shlex.join([sys.executable, "-m", "tests.bench.queue.stand_in"])
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def _bench(results: Path, *, external: str = "") -> tuple[int, str, list[dict[str, Any]]]:
+    """Return the exit code, what was printed, and the runs."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.bench.queue", "--part", "quota"),
+            *("--config", SMALL, "--timeout", "120"),
+            *("--external", external, "--json", results),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr, json.loads(results.read_bytes())["runs"]
+
+
+def test_our_reconciler_admits_all_within_the_quota(tmp_path: Path) -> None:
+    code, output, (run,) = _bench(tmp_path / "results.json")
+
+    assert code == 0, output
+    measures = run["measures"]
+    assert [measures[each] for each in ("created", "admitted", "finished")] == [WORKLOADS] * 3
+    assert (measures["broken"], run["faults"]) == (0, [])
+    assert run["writes"]["PATCH workloads/status"] >= WORKLOADS
+    assert "gang-extender" in output
+
+
+@LONG
+def test_all_are_admitted_within_the_quota_and_finish(tmp_path: Path) -> None:
+    code, output, (run,) = _bench(tmp_path / "results.json", external=f"{STAND_IN} --evict 2")
+
+    assert code == 0, output
+    measures = run["measures"]
+    assert [measures[each] for each in ("created", "admitted", "finished")] == [WORKLOADS] * 3
+    assert (measures["broken"], run["faults"]) == (0, [])
+    assert {kind: wait["count"] for kind, wait in measures["waits"].items()} == {
+        "small": 32,
+        "large": 12,
+    }
+    assert 0 < measures["usage"] <= 1
+    assert run["cpu_seconds"].keys() >= {"controller", "apiserver", "etcd", "generator", "runner"}
+    assert run["peak_mib"]["controller"] > 0
+    for line in ("Workloads/s", "seconds to admission, large, p99", "API writes per Workload"):
+        assert line in output
+    # Two let their quota go and are admitted again; what the benchmark writes does not count.
+    assert measures["evictions"] == 2
+    assert run["writes"] == {"PATCH workloads/status": WORKLOADS + 2}
+
+
+@LONG
+def test_more_than_the_quota_fails_the_run(tmp_path: Path) -> None:
+    code, output, (run,) = _bench(
+        tmp_path / "results.json", external=f"{STAND_IN} --overcommit 2000"
+    )
+
+    assert code == 1, output
+    assert run["measures"]["broken"] > 0
+    assert run["measures"]["finished"] == WORKLOADS
+    assert "quota was exceeded" in output
+
+
+def test_a_controller_that_ends_fails_the_run(tmp_path: Path) -> None:
+    code, output, runs = _bench(tmp_path / "results.json", external="false")
+
+    assert (code, runs) == (1, [])
+    assert "the controller ended with 1" in output
+
+
+@LONG
+def test_a_workload_admitted_by_room_does_not_wait_for_it(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.bench.queue", "--part", "room"),
+            *("--room-config", rooms.SMALL, "--json", results),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = {run["mode"]: run for run in json.loads(results.read_bytes())["room"]["runs"]}
+    measures = {mode: run["measures"] for mode, run in runs.items()}
+    assert measures.keys() == {"room", "quota", "blocked"}
+    for each in measures.values():
+        assert all(kind["finished"] for kind in each["classes"].values())
+        assert 0 <= each["usage"]["idle"] <= each["usage"]["used"] <= 1
+    assert measures["room"]["without_room"]
+    assert not measures["quota"]["without_room"]
+    assert runs["room"]["cpu_seconds"].keys() >= {"reconciler", "extender", "kube-scheduler"}
+    assert "then waited for room" in done.stdout

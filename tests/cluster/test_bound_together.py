@@ -1,0 +1,171 @@
+"""Members that are bound together with one that kube-scheduler has asked for."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster import faults
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import RESERVED, Gangs, message
+from tests.harness.client import Api, condition
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import GangScheduler
+
+TOGETHER = "together"
+SLOW = "slow-together"
+AHEAD = 'gang_extender_bindings_total{path="ahead",result="ok"}'
+UNSEEN = "gang_extender_unseen_pods"
+
+
+@pytest.fixture(scope="module")
+def pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
+    """A pair, for pods with schedulerName `together`, that binds equal members together."""
+    scheduler = GangScheduler(
+        control_plane,
+        name=TOGETHER,
+        settings={"gang": {"bindTogether": "equal"}},
+        scheduler={"profiles": [{"schedulerName": TOGETHER}]},
+    )
+    yield scheduler
+    scheduler.stop()
+
+
+@pytest.fixture(scope="module")
+def slow_pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
+    """The same; its kube-scheduler brings a refused pod again after 20 seconds, and not before.
+
+    It has looked at each member, and refused all but the last one, when the gang is complete.
+    """
+    scheduler = GangScheduler(
+        control_plane,
+        name=SLOW,
+        settings={"gang": {"bindTogether": "equal"}},
+        scheduler={
+            "profiles": [{"schedulerName": SLOW}],
+            "podInitialBackoffSeconds": 20,
+            "podMaxBackoffSeconds": 20,
+        },
+        # An idle one would take pods from its backoff queue at once.
+        scheduler_args=("--feature-gates=SchedulerPopFromBackoffQ=false",),
+    )
+    yield scheduler
+    scheduler.stop()
+
+
+@pytest.fixture
+def together(pair: GangScheduler) -> Iterator[GangScheduler]:
+    """The same, whole again after the test."""
+    yield pair
+    for component in (pair.extender, pair.scheduler):
+        if not component.running:
+            component.start()
+    pair.wait_ready()
+
+
+@pytest.mark.collisions(3)
+def test_gangs_start_whole_and_many_members_are_bound_ahead(
+    slow_pair: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(20, cpu="8")
+    before = slow_pair.metric(AHEAD)
+    for name in ("a", "b", "c"):
+        gangs.create(name, 49, min_member=50, cpu="1", scheduler_name=SLOW)
+    for name in ("a", "b", "c"):
+        await_all_refused(api, gangs, name, 49)
+    for name in ("a", "b", "c"):
+        gangs.add(name, 1, start=49, cpu="1", scheduler_name=SLOW)
+    for name in ("a", "b", "c"):
+        gangs.await_phases(name, Running=50, timeout=60)
+
+    assert slow_pair.metric(AHEAD) - before > 75
+    assert len(gangs.placements()) == 150
+    # kube-scheduler may have a pod in the middle of its cycle when it sees it on a node, and says
+    # that it is not scheduled; a kubelet mends that.
+    scheduled = [condition(pod, "PodScheduled") for pod in api.list("pods", gangs.namespace)]
+    assert len(scheduled) == 150
+    assert scheduled.count(True) >= 147
+    api.wait_for("each has its Event", lambda: len(events(api, gangs)) == 150)
+    assert set(events(api, gangs).values()) == {1}
+
+
+def await_all_refused(api: Api, gangs: Gangs, group: str, count: int) -> None:
+    """Wait until kube-scheduler has tried all members, so that none is in its active queue."""
+
+    def refused() -> bool:
+        return len([pod for pod in gangs.members(group) if message(pod)]) == count
+
+    api.wait_for(f"all of {group} are refused", refused)
+
+
+def events(api: Api, gangs: Gangs) -> Counter[str]:
+    """Return how many Events `Scheduled` each pod has, by its UID."""
+    found = api.list("events.k8s.io/v1/events", gangs.namespace)
+    return Counter(each["regarding"]["uid"] for each in found if each["reason"] == "Scheduled")
+
+
+@pytest.mark.collisions(1)
+def test_a_launcher_starts_with_its_workers(
+    slow_pair: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """kube-scheduler has looked at the workers when it brings the launcher, which has no equal.
+
+    What it says of a node counts only some seconds after another one of that name went.
+    """
+    nodes(4, cpu="8", prefix="launcher")
+    before = slow_pair.metric(AHEAD)
+    gangs.create_group("g", 20)
+    gangs.add("g", 19, start=1, cpu="1", scheduler_name=SLOW)
+    await_all_refused(api, gangs, "g", 19)
+    gangs.add("g", 1, cpu="2", scheduler_name=SLOW)
+    gangs.await_phases("g", Running=20, timeout=60)
+
+    assert slow_pair.metric(AHEAD) > before
+
+
+@pytest.mark.collisions(1)
+def test_a_member_whose_binding_is_refused_follows_its_gang(
+    together: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(4, cpu="8")
+    with faults.refused(api, gangs.namespace, "g-7", "Forbidden"):
+        gangs.create("g", 20, cpu="1", scheduler_name=TOGETHER)
+        api.wait_for("the others are bound", lambda: len(gangs.bound("g")) == 19, 60)
+    gangs.await_phases("g", Running=20, timeout=60)
+
+    assert together.metric(UNSEEN) <= 19
+
+
+@pytest.mark.collisions(80)  # bind requests break off, whose Bindings are written
+def test_a_gang_completes_though_the_extender_is_killed_in_the_middle(
+    together: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """Plain pods that would take the room of its other members are there too."""
+    nodes(10, cpu="8")
+    gangs.create("g", 80, cpu="1", scheduler_name=TOGETHER)
+    api.wait_for("it has begun", lambda: gangs.bound("g"), 60)
+    together.extender.kill()
+    api.create(*(gangs.pod(f"plain-{n}", cpu="1", scheduler_name=TOGETHER) for n in range(5)))
+    together.extender.start()
+    together.wait_ready()
+
+    gangs.await_phases("g", Running=80, timeout=120)
+    assert len([each for each in gangs.placements() if each.group == "g"]) == 80
+
+
+@pytest.mark.collisions(2)
+def test_no_member_is_bound_long_after_kube_scheduler_has_gone(
+    together: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(20, cpu="8")
+    gangs.create("g", 160, cpu="1", scheduler_name=TOGETHER)
+    api.wait_for("it has begun", lambda: gangs.bound("g"), 60)
+    together.scheduler.kill()
+
+    def is_over() -> bool:
+        return len(gangs.bound("g")) + together.metric(RESERVED) == 160
+
+    api.wait_for("nothing is being written", is_over, 30)
+    together.scheduler.start()
+    gangs.await_phases("g", Running=160, timeout=120)
+    assert len(gangs.placements()) == 160

@@ -1,0 +1,227 @@
+"""Keeps the ledger of one control plane: watches of pods and nodes, in a thread of its own."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Generic, Self, TypeVar
+
+import aiohttp
+import msgspec
+
+from tests.harness.books.ledger import Findings, Ledger, Metadata, Node, Pod
+from tests.harness.client import Api
+from tests.harness.sessions import session
+
+_ON_NODES: Final = "spec.nodeName!="
+_PAUSE_SECONDS: Final = 0.1
+_START_SECONDS: Final = 60.0
+_SETTLE_SECONDS: Final = 60.0
+_ANSWER_SECONDS: Final = 30.0
+_GONE: Final = 410
+
+T = TypeVar("T", bound=Pod | Node)
+R = TypeVar("R")
+
+
+class _List(msgspec.Struct, Generic[T]):
+    metadata: Metadata
+    items: list[T]
+
+
+class _Watched(msgspec.Struct):
+    """An event before it is known whether it has an object of the kind."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class _Head(msgspec.Struct):
+    metadata: Metadata = Metadata()
+    code: int = 0
+
+
+class _LostError(Exception):
+    """The API server has forgotten the events from that version on."""
+
+
+class _Watch(Generic[T]):
+    """Lists the objects of a kind and follows what happens to them, without end."""
+
+    def __init__(
+        self,
+        path: str,
+        of: type[T],
+        *,
+        fields: str = "",
+        listed: Callable[[Sequence[T]], None],
+        changed: Callable[[str, T], None],
+    ) -> None:
+        self._path = path
+        self._fields = {"fieldSelector": fields} if fields else {}
+        self._decode_list = msgspec.json.Decoder(_List[of]).decode  # type: ignore[valid-type]
+        self._decode = msgspec.json.Decoder(of).decode
+        self._listed, self._changed = listed, changed
+        self.lists = 0
+
+    async def run(self, http: aiohttp.ClientSession, begun: Callable[[], None]) -> None:
+        """Follow the objects. An API server that is away is asked again."""
+        version = ""
+        while True:
+            try:
+                if not version:
+                    version = await self._list(http)
+                    begun()
+                version = await self._follow(http, version)
+            except _LostError:
+                version = ""
+            except (aiohttp.ClientError, TimeoutError):
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _list(self, http: aiohttp.ClientSession) -> str:
+        async with http.get(self._path, params=self._fields) as answer:
+            answer.raise_for_status()
+            found: _List[T] = self._decode_list(await answer.read())
+        self._listed(found.items)
+        self.lists += 1
+        return found.metadata.resource_version
+
+    async def _follow(self, http: aiohttp.ClientSession, version: str) -> str:
+        """Return the version of the last event before the API server closed the watch."""
+        params = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
+        decode = msgspec.json.Decoder(_Watched).decode
+        async with http.get(self._path, params={**params, **self._fields}) as answer:
+            if answer.status == _GONE:
+                raise _LostError
+            answer.raise_for_status()
+            try:
+                async for line in answer.content:
+                    version = self._note(decode(line))
+            except (aiohttp.ClientError, TimeoutError):
+                await asyncio.sleep(_PAUSE_SECONDS)
+            finally:
+                # Nothing is sent any more, and the end need not be agreed on.
+                if answer.connection is not None and answer.connection.transport is not None:
+                    answer.connection.transport.abort()
+        return version
+
+    def _note(self, event: _Watched) -> str:
+        """Pass an event on; return its version."""
+        if event.type in {"ERROR", "BOOKMARK"}:
+            return _version(event)
+        found = self._decode(event.object)
+        self._changed(event.type, found)
+        return found.metadata.resource_version
+
+
+def _version(event: _Watched) -> str:
+    head = msgspec.json.decode(event.object, type=_Head)
+    if event.type == "BOOKMARK":
+        return head.metadata.resource_version
+    if head.code == _GONE:
+        raise _LostError
+    raise RuntimeError(f"a watch of the ledger ended: {bytes(event.object).decode()}")
+
+
+class Bookkeeper:
+    """A ledger that follows a cluster while the context is open."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._kubeconfig = kubeconfig
+        self._ledger = ledger = Ledger()
+        self._nodes = _Watch("/api/v1/nodes", Node, listed=ledger.listed_nodes, changed=ledger.node)
+        self._pods = _Watch(
+            "/api/v1/pods", Pod, fields=_ON_NODES, listed=ledger.listed, changed=ledger.pod
+        )
+        self._error: BaseException | None = None
+        self._began = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._task = self._loop.create_task(self._run())
+        self._thread = threading.Thread(target=self._work, name="bookkeeper", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._began.wait(_START_SECONDS)
+        if self._error or not self._began.is_set():
+            raise RuntimeError("the books did not begin") from self._error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended with an error
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join()
+        self._loop.close()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU that the books took."""
+        ident = self._thread.ident
+        if ident is None or not self._thread.is_alive():
+            return 0.0
+        return time.clock_gettime(time.pthread_getcpuclockid(ident))
+
+    @property
+    def gaps(self) -> int:
+        """How often events were lost, so that something may have been missed."""
+        return max(0, self._pods.lists - 1)
+
+    @property
+    def bound(self) -> int:
+        """How many Bindings showed."""
+        return self._ledger.bound
+
+    def settle(self, api: Api) -> None:
+        """Return when the books show the pods that there are. AssertionError when they do not."""
+
+        def settled() -> bool:
+            there = {
+                pod["metadata"]["uid"]: int(pod["metadata"]["resourceVersion"])
+                for pod in api.list("pods", fields=_ON_NODES)
+            }
+            return there == self._answer(self._ledger.versions)
+
+        api.wait_for("the books show all pods", settled, _SETTLE_SECONDS)
+
+    def ask(self) -> Findings:
+        """Return what was found since this was asked last."""
+        return self._answer(self._ledger.ask)
+
+    def partial(self, sizes: Mapping[str, int]) -> list[str]:
+        """Return the groups, as NAMESPACE/NAME, with members on nodes but fewer than they need."""
+        return self._answer(lambda: self._ledger.partial(sizes))
+
+    def _answer(self, question: Callable[[], R]) -> R:
+        """Return what the ledger answers between two events."""
+        if self._error:
+            raise RuntimeError(f"the books ended: {self._error!r}") from self._error
+
+        async def answer() -> R:
+            return question()
+
+        return asyncio.run_coroutine_threadsafe(answer(), self._loop).result(_ANSWER_SECONDS)
+
+    def _work(self) -> None:
+        try:
+            self._loop.run_until_complete(self._task)
+        except asyncio.CancelledError:
+            return
+        except BaseException as error:  # noqa: BLE001  # raised by the next question
+            self._error = error
+        finally:
+            self._loop.run_until_complete(asyncio.sleep(0))  # the sockets of what was aborted
+            self._began.set()
+
+    async def _run(self) -> None:
+        async with session(self._kubeconfig, connections=2) as http, asyncio.TaskGroup() as tasks:
+            known = asyncio.Event()
+            tasks.create_task(self._nodes.run(http, known.set))
+            await known.wait()  # pods are judged by what their nodes have
+            tasks.create_task(self._pods.run(http, self._began.set))

@@ -1,0 +1,415 @@
+"""The admission loop where the API server refuses, is away, loses answers, or others write too."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from typing_extensions import override
+
+from extender.api.core_v1 import LabelSelector
+from extender.controllers.admission_loop import RELEASE_DELAY, AdmissionLoop
+from extender.controllers.room_retry import PERIOD
+from extender.controllers.workload_writer import Workloads
+from extender.kube.errors import ApiError, ForbiddenError, UnavailableError
+from extender.kube.recorder import Event
+from extender.queueing.cycle import Outcome
+from extender.queueing.nomination import Nomination, Nominator
+from extender.queueing.options import AdmissionOptions, PodsReady
+from extender.queueing.quota import QuotaTree
+from extender.queueing.room import AdmissionRules
+from extender.runtime.faults import FAULTS
+from extender.state.queue import events as ev
+from extender.state.queue.events import Record
+from extender.state.queue.records import LocalQueueInfo, NamespaceInfo, WorkloadInfo
+from extender.state.queue.store import Queues
+from extender.steps import Steps
+from extender.telemetry.queue import QueueMetrics
+from tests.makers import NAMESPACE, ManualClock, key
+from tests.queue_makers import (
+    admission,
+    cluster_queue,
+    condition,
+    flavor,
+    local_queue,
+    meta,
+    validate_queues,
+    workload,
+)
+from tests.unit.controllers.queue_server import DOWN, LOST, LostError, Server
+
+pytestmark = pytest.mark.looptime
+
+OURS = LabelSelector({"a": "b"})
+
+
+class Counting(QueueMetrics):
+    """Counts cycles."""
+
+    def __init__(self) -> None:
+        self.cycles = 0
+
+    @override
+    def cycle(self, seconds: float, outcomes: tuple[Outcome, ...]) -> None:
+        self.cycles += 1
+
+    @override
+    def admitted(self, workload: WorkloadInfo, cluster_queue: str, *, waited: float) -> None: ...
+    @override
+    def preempted(self, preempting_cluster_queue: str, reason: str) -> None: ...
+
+
+class Scene:
+    """One ClusterQueue with one CPU; its watch reports when the test says so."""
+
+    def __init__(
+        self,
+        options: AdmissionOptions | None = None,
+        cpu: int = 1,
+        clock: ManualClock | None = None,
+    ) -> None:
+        self.queues, self.server = Queues(), Server()
+        self.metrics = Counting()
+        self.view = self.queues.view()
+        self.events: list[Event] = []
+        for record in (NamespaceInfo(NAMESPACE), flavor(), cluster_queue("cq", cpu), local_queue()):
+            self.queues.apply(ev.Applied(record))
+        self.admission = AdmissionLoop(
+            self.queues,
+            Workloads(self.queues, self.server),
+            record=self.events.append,
+            clock=clock or ManualClock(),
+            rules=AdmissionRules(options or AdmissionOptions()),
+            metrics=self.metrics,
+        )
+        self.queues.subscribe(self.admission.on_change)
+
+    def add(self, *names: str) -> None:
+        """Create workloads of one CPU each."""
+        for name in names:
+            made = workload(name)
+            self.server.stored[made.key] = made
+            self.queues.apply(ev.Applied(made))
+
+    def put(self, *records: Record) -> None:
+        """Have objects stored, and known."""
+        for record in records:
+            if isinstance(record, WorkloadInfo):
+                self.server.stored[record.key] = record
+            self.queues.apply(ev.Applied(record))
+
+    def watch(self, name: str) -> None:
+        """Have the watch show how a workload is."""
+        self.queues.apply(ev.Applied(self.server.stored[key(name)]))
+
+    def admitted(self) -> set[str]:
+        """Return which workloads have quota, as it is stored."""
+        held = (w for w in self.server.stored.values() if w.admission and not w.finished)
+        return {each.meta.name for each in held}
+
+    async def until(self, what: Callable[[], object]) -> None:
+        """Wait for a condition, in virtual time."""
+        async with asyncio.timeout(300):
+            while not what():  # noqa: ASYNC110 - virtual
+                await asyncio.sleep(0.01)
+        assert len(self.admitted()) <= 1, "quota is exceeded"
+        validate_queues(self.queues)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.admission.run())
+        yield
+        if task.done():
+            task.result()
+        task.cancel()
+
+
+def holder(name: str, cpu: int, queue: str) -> WorkloadInfo:
+    """Return a workload that is admitted."""
+    conditions = (condition("QuotaReserved", at=100), condition("Admitted", at=100))
+    held = admission(workload(name, cpu, queue), queue)
+    return workload(name, cpu, queue, admission=held, conditions=conditions)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+async def test_a_workload_that_cannot_be_judged_is_put_aside_alone(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge, broken = Nominator.nominating, {key("first")}
+
+    def nominating(self: Nominator, name: str) -> Steps[Nomination]:
+        if name in broken:
+            self._tree.take(self._tree.queue("cq"), {("default", "cpu"): 1000})
+            raise KeyError("bug")
+        return (yield from judge(self, name))
+
+    monkeypatch.setattr(Nominator, "nominating", nominating)
+    before = FAULTS.counts.get("admission", 0)
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"second"})
+        assert FAULTS.counts["admission"] > before
+        reported = [(e.reason, e.warning) for e in scene.events if e.about.name == "first"]
+        assert ("InternalError", True) in reported
+        await scene.until(
+            lambda: (
+                "InternalError" in [c.reason for c in scene.server.stored[key("first")].conditions]
+            )
+        )
+        tries = FAULTS.counts["admission"]
+        await asyncio.sleep(600)
+        assert FAULTS.counts["admission"] - tries < 20, "no back-off"
+
+        broken.clear()
+        ended = replace(scene.server.stored[key("second")], conditions=(condition("Finished"),))
+        scene.put(replace(ended, meta=replace(ended.meta, version=ended.meta.version + 1)))
+        await scene.until(lambda: scene.admitted() == {"first"})
+
+
+async def test_a_cycle_that_fails_as_a_whole_is_not_the_last_one(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = [KeyError("bug")]
+    begin = QuotaTree.begin
+
+    def fail(self: QuotaTree) -> None:
+        if errors:
+            raise errors.pop()
+        begin(self)
+
+    monkeypatch.setattr(QuotaTree, "begin", fail)
+    before = FAULTS.counts.get("admission-cycle", 0)
+    scene.add("first")
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"first"})
+    assert FAULTS.counts["admission-cycle"] == before + 1
+
+
+async def test_a_queue_that_is_another_one_has_its_workloads_tried_again(scene: Scene) -> None:
+    small = cluster_queue("cq", 0)
+    scene.put(small)
+    async with scene.running():
+        scene.add("first")
+        await scene.until(lambda: scene.admission.reasons.of(key("first")))
+        assert scene.admitted() == set()
+        grown = cluster_queue("cq", 1)
+        meta = replace(grown.meta, uid=small.meta.uid, generation=small.meta.generation + 1)
+        scene.put(replace(grown, meta=meta))
+        await scene.until(lambda: scene.admitted() == {"first"})
+
+
+async def test_quota_of_a_write_without_an_answer_is_given_to_no_other(scene: Scene) -> None:
+    scene.server.script = [LOST]
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes >= 2)
+        await asyncio.sleep(100)
+        assert scene.admitted() == {"first"}
+        assert [e.reason for e in scene.events if e.about.name == "first"] == ["Admitted"]
+
+
+async def test_while_the_api_server_is_away_quota_is_kept_for_the_admitted_workload(
+    scene: Scene,
+) -> None:
+    scene.server.script = [DOWN] * 5
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes >= 4)
+        assert scene.view.is_assumed(key("first"))
+        assert not scene.view.is_assumed(key("second"))
+        await scene.until(lambda: scene.admitted() == {"first"})
+
+
+async def test_while_others_are_waited_for_nothing_is_tried_before_something_changes() -> None:
+    blocking = AdmissionOptions(pods_ready=PodsReady(block_admission=True))
+    scene = Scene(blocking, cpu=4)
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"first"})
+        await asyncio.sleep(30)
+        before = scene.metrics.cycles
+        await asyncio.sleep(100)
+        # A round for room that may have come is made in any case.
+        assert scene.metrics.cycles - before <= 100 / PERIOD
+
+
+async def test_workloads_that_take_turns_in_keeping_quota_cause_no_busy_loop() -> None:
+    """Whichever of two is held sends the other one away, and what stands before that is tried."""
+    blocking = AdmissionOptions(pods_ready=PodsReady(block_admission=True), heads_per_queue=1)
+    scene = Scene(blocking)
+    records = (cluster_queue("cq", 4, "all"), cluster_queue("b", 0, "all"), local_queue("b"))
+    runs = holder("runs", 1, "cq")
+    waiting = (
+        workload("first", 2, "b", created=50.0),
+        workload("never", 9, created=1.0),
+        workload("second", 2, created=40.0),
+    )
+    scene.put(*records, runs, *waiting)
+    async with scene.running():
+        await asyncio.sleep(30)
+        before = scene.metrics.cycles
+        await asyncio.sleep(100)
+        assert scene.metrics.cycles - before <= 100 / PERIOD + 3 * 100 / RELEASE_DELAY
+
+
+async def test_workloads_that_lost_to_a_released_reservation_are_tried_again() -> None:
+    scene = Scene()
+    records = (
+        cluster_queue("cq", 2, "all", strategy="StrictFIFO", namespace_selector=OURS),
+        cluster_queue("other", 2, "all"),
+        LocalQueueInfo(meta("other", "far"), "other"),
+        NamespaceInfo(NAMESPACE, {"a": "b"}),
+        NamespaceInfo("far"),
+    )
+    lent, runs = holder("lent", 2, "other"), holder("runs", 1, "cq")
+    head = workload("head", 2, created=1.0)
+    far = workload("waits", 1, "other", meta=meta("waits", "far", created=9.0))
+    scene.put(*records, lent, runs, head, far)
+    async with scene.running():
+        await asyncio.sleep(20)
+        assert "waits" not in scene.admitted()
+        scene.queues.apply(ev.Applied(NamespaceInfo(NAMESPACE)))
+        async with asyncio.timeout(60):
+            while "waits" not in scene.admitted():  # noqa: ASYNC110 - virtual
+                await asyncio.sleep(0.1)
+
+
+async def test_a_workload_that_cannot_be_written_harms_itself_alone(scene: Scene) -> None:
+    scene.server.script = [OverflowError("date value out of range")]
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"second"})
+
+
+@pytest.mark.parametrize("unknown", [0, 2])
+async def test_after_an_error_of_the_server_the_truth_is_read(scene: Scene, unknown: int) -> None:
+    scene.server.script = [LostError("etcd took too long", status=500)]
+    scene.server.reads = [DOWN] * unknown
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.events)
+        await asyncio.sleep(10)
+        assert scene.admitted() == {"first"}
+
+
+@pytest.mark.parametrize("reads", [[], [ForbiddenError("not known", status=403)] * 2])
+async def test_a_no_to_the_second_try_says_nothing_of_the_first(
+    scene: Scene, reads: list[ApiError]
+) -> None:
+    """A server that has just started may not know our rights yet."""
+    scene.server.script = [LOST, ForbiddenError("not known", status=403)]
+    scene.server.reads = list(reads)
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes >= 3 or scene.events)
+        await asyncio.sleep(10)
+        assert scene.admitted() == {"first"}
+
+
+async def test_an_error_of_the_server_that_was_a_no_is_one(scene: Scene) -> None:
+    scene.server.script = [UnavailableError("webhook failed", status=500)]
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"second"})
+
+
+async def test_a_workload_that_cannot_be_written_is_left_alone_and_the_next_one_is_admitted(
+    scene: Scene,
+) -> None:
+    scene.server.script = [ForbiddenError("no", status=403)]
+    scene.add("first", "second")
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"second"})
+        scene.queues.apply(ev.Applied(flavor("other")))
+        assert scene.admission.pending.cluster_queue_of(key("first")) is None
+        await scene.until(lambda: scene.admission.pending.cluster_queue_of(key("first")) == "cq")
+
+
+async def test_a_change_by_another_writer_only_costs_another_try(scene: Scene) -> None:
+    scene.add("first")
+    scene.server.touch(key("first"))
+    async with scene.running():
+        await scene.until(lambda: scene.admitted() == {"first"})
+        assert scene.server.writes == 2
+
+
+async def test_a_workload_that_changes_after_the_decision_is_decided_on_again(scene: Scene) -> None:
+    scene.server.go_on.clear()
+    scene.add("first")
+    async with scene.running():
+        await scene.until(lambda: scene.view.is_assumed(key("first")))
+        scene.server.touch(key("first"), active=False)
+        scene.watch("first")
+        scene.server.go_on.set()
+        await scene.until(lambda: not scene.view.is_assumed(key("first")))
+        await asyncio.sleep(10)
+        assert scene.admitted() == set()
+
+
+async def test_the_decision_is_written_for_the_version_that_it_was_made_on(scene: Scene) -> None:
+    """The change comes in the moment between the decision and the write."""
+    scene.add("first")
+    scene.queues.subscribe(lambda _: change())
+    changed: list[bool] = []
+
+    def change() -> None:
+        if scene.view.is_assumed(key("first")) and not changed:
+            changed.append(True)
+            scene.server.touch(key("first"), active=False)
+            scene.watch("first")
+
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes and not scene.view.is_assumed(key("first")))
+        assert scene.admitted() == set()
+
+
+async def test_a_late_refusal_leaves_the_namesake_its_quota(scene: Scene) -> None:
+    scene.add("first")
+    scene.server.go_on.clear()
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes == 1)
+        old = scene.server.stored.pop(key("first"))
+        scene.queues.apply(ev.Deleted(old))
+        again = workload("first", meta=meta("first", NAMESPACE, uid="again"))
+        scene.server.stored[key("first")] = again
+        scene.queues.apply(ev.Applied(again))
+        await scene.until(lambda: scene.server.writes == 2)
+        scene.server.script = [ForbiddenError("no", status=403), DOWN, DOWN, DOWN]
+        scene.server.go_on.set()
+        await scene.until(lambda: len(scene.server.script) <= 1)
+        assert scene.view.is_assumed(key("first"))
+
+
+async def test_nothing_is_kept_of_a_deleted_workload(scene: Scene) -> None:
+    scene.server.script = [ForbiddenError("no", status=403)]
+    scene.add("first", "second", "third")
+    async with scene.running():
+        await scene.until(lambda: scene.admission.reasons.of(key("third")))
+        for name in ("first", "third"):
+            scene.queues.apply(ev.Deleted(scene.server.stored.pop(key(name))))
+        assert scene.admission.reasons.of(key("third")) is None
+        assert not scene.admission._failures
+
+
+async def test_a_workload_behind_an_equal_one_gets_its_condition_as_well(scene: Scene) -> None:
+    scene.add("first", "second", "third", "fourth")
+
+    def reported() -> set[str]:
+        found = ((w.meta.name, w.condition("QuotaReserved")) for w in scene.server.stored.values())
+        return {name for name, said in found if said and said.reason == "WaitingForQuota"}
+
+    async with scene.running():
+        await scene.until(lambda: reported() == {"second", "third", "fourth"})
+
+
+async def test_what_found_no_quota_is_tried_again_when_its_queue_gets_more(scene: Scene) -> None:
+    scene.put(workload("wide", 2))
+    async with scene.running():
+        await scene.until(lambda: scene.admission.reasons.of(key("wide")))
+        scene.put(cluster_queue("cq", 2))
+        await scene.until(lambda: scene.admitted() == {"wide"})

@@ -1,0 +1,29 @@
+"""Filter's answer to a member, with the plan made at once and nothing remembered."""
+
+from collections.abc import Sequence
+
+from extender.gang import pre_filter
+from extender.gang.fit import Offer
+from extender.gang.verdicts import FilterVerdict, Refuse
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.view import ClusterView
+from tests.at_once import make_plan
+
+
+def decide(
+    pod: PodInfo,
+    group: str,
+    sent: Sequence[str],
+    *,
+    view: ClusterView,
+    denied: Refuse | None,
+    permitted: bool = False,
+) -> FilterVerdict:
+    """Return where a member may go."""
+    verdict = pre_filter.decide(pod, group, sent, view=view, denied=denied)
+    if not isinstance(verdict, Offer):
+        return verdict
+    pod_group = view.pod_group(group)
+    assert pod_group is not None
+    found = make_plan(pod, pod_group, view=view, offer=verdict, permitted=permitted)
+    return pre_filter.placed(found, pod, sent, view=view)

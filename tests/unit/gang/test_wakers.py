@@ -1,0 +1,40 @@
+"""Each reason with which filter refuses a pod has something that wakes the pod."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from extender.api.reasons import Reason
+from extender.gang.wake import decide_group, deciding_room
+from extender.gang.wakers import WOKEN_BY, Occasion
+from extender.state.cluster import events as ev
+from extender.steps import at_once
+from tests.makers import cluster_of, key, nodes, pod_group, pods
+
+SOURCE = Path(__file__).parents[3] / "extender"
+FILTERS = (
+    *("gang/pre_filter.py", "gang/plan.py", "gang/verdicts.py", "gang/unseen.py"),
+    *("permit/turns.py", "permit/filter.py", "permit/plans.py", "permit/lag.py"),
+)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_every_refusal_of_filter_is_in_the_table(name: str) -> None:
+    text = (SOURCE / name).read_text()
+    reasons = {Reason[found] for found in re.findall(r"Refuse\(\s*Reason\.([A-Z_]+)", text)}
+    assert reasons, "the pattern finds no refusal any more"
+    assert reasons <= WOKEN_BY.keys()
+
+
+@pytest.mark.parametrize("reason", WOKEN_BY)
+def test_a_pod_is_woken_on_the_occasions_of_its_reason(reason: Reason) -> None:
+    members = pods(3)
+    refused = [ev.PodRefused(member, reason) for member in members]
+    view = cluster_of(pod_group(), nodes(8), *members, *refused).view()
+
+    on_group = bool(decide_group(key("gang"), view=view).retry)
+    on_room = bool(at_once(deciding_room(view=view)).retry)
+
+    woken_by = WOKEN_BY[reason]
+    assert (on_group, on_room) == (Occasion.GROUP in woken_by, Occasion.ROOM in woken_by)

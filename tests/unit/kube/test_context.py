@@ -1,0 +1,94 @@
+"""The namespace that a command works in where none is given."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from extender.kube import context
+from extender.kube.context import namespace
+
+TEAM = {
+    "current-context": "work",
+    "contexts": [
+        {"name": "home", "context": {"namespace": "family"}},
+        {"name": "work", "context": {"cluster": "c", "namespace": "team"}},
+    ],
+}
+WANT = {
+    "the namespace of the current context": (TEAM, "team"),
+    "a context without a namespace": (
+        {"current-context": "a", "contexts": [{"name": "a", "context": {}}]},
+        "default",
+    ),
+    "a context that is not there": ({**TEAM, "current-context": "gone"}, "default"),
+    "no kubeconfig at all": ("just words", "default"),
+    "no YAML": ("a: [", "default"),
+}
+
+
+@pytest.mark.parametrize(("content", "want"), WANT.values(), ids=WANT)
+def test_a_kubeconfig_names_the_namespace(tmp_path: Path, content: Any, want: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    assert namespace(path) == want
+
+
+def test_the_environment_names_files_and_the_first_readable_one_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(TEAM))
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}:{path}")
+    assert namespace(None) == "team"
+    assert namespace(tmp_path / "missing") == "default"
+
+
+def test_a_context_of_one_file_may_be_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text(yaml.safe_dump({"current-context": "home", "contexts": []}))
+    second.write_text(yaml.safe_dump(TEAM))
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{second}")
+    assert namespace(None) == "family"
+
+
+def test_without_the_environment_it_is_the_users_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert namespace(None) == "default"
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube/config").write_text(yaml.safe_dump(TEAM))
+    assert namespace(None) == "team"
+
+
+@pytest.mark.parametrize(
+    ("content", "want"), [("apps\n", "apps"), ("", "default"), (None, "default")]
+)
+def test_in_a_pod_it_is_the_pods_own_unless_a_kubeconfig_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, want: str
+) -> None:
+    given, of_pod = tmp_path / "config", tmp_path / "namespace"
+    given.write_text(yaml.safe_dump(TEAM))
+    if content is not None:
+        of_pod.write_text(content)
+    monkeypatch.setattr(context, "OF_POD", of_pod)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBECONFIG", str(given))
+    assert namespace(None) == want
+    assert namespace(given) == "team"
+
+
+def test_a_namespace_file_that_cannot_be_read_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = tmp_path / "namespace"
+    odd.write_bytes(b"\xff\xfe")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    for each in (odd, tmp_path):  # no UTF-8, and a directory
+        monkeypatch.setattr(context, "OF_POD", each)
+        assert namespace(None) == "default"

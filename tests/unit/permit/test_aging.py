@@ -1,0 +1,79 @@
+"""A look at groups that have waited long is made in slices."""
+
+import asyncio
+
+import pytest
+
+from extender.gang import aging as decisions
+from extender.gang.options import GangOptions
+from extender.permit.aging import SLICE_SECONDS, Aging
+from extender.state.cluster import events as ev
+from extender.state.cluster.store import Cluster
+from extender.steps import Steps
+from tests.makers import cluster_of, key, nodes, pod, pod_group, pods, until
+from tests.unit.permit.test_plans import Ticking
+
+OPTIONS = GangOptions(aging=1.0)
+
+
+def waiting() -> Cluster:
+    """Return ten full nodes, and a gang that waits for half of them."""
+    full = [pod(f"on-{n}", 4, on=f"n{n}") for n in range(10)]
+    return cluster_of(nodes(*[4] * 10), full, pod_group("gang", 5), pods(5, 4))
+
+
+async def test_others_have_their_turn_while_it_looks() -> None:
+    """Each piece of work takes as long as a slice."""
+    cluster = waiting()
+    clock = Ticking(SLICE_SECONDS)
+    clock._seconds = 1e6
+    aging = Aging(cluster, options=OPTIONS, clock=clock)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while not cluster.view().claims:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        looking = tasks.create_task(aging.run())
+        await asyncio.wait_for(others(), 30)
+        looking.cancel()
+    assert turns > 2
+    assert cluster.view().claims.keys() == {key("gang")}
+
+
+async def test_a_group_that_has_its_room_since_gets_no_claim() -> None:
+    cluster = waiting()
+    clock = Ticking(0.0)
+    clock._seconds = 1e6
+    looking = Aging(cluster, options=OPTIONS, clock=clock).looking()
+    next(looking)
+    cluster.apply(ev.PodGroupDeleted(pod_group("gang").api_group, key("gang")))
+    for _ in looking:
+        pass
+    await until(lambda: not cluster.view().claims)
+    cluster.validate()
+
+
+async def test_a_look_that_breaks_off_leaves_no_memory_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[decisions.Memory] = []
+
+    def breaks(memory: decisions.Memory, **_: object) -> Steps[tuple[()]]:
+        looks.append(memory)
+        yield
+        if len(looks) == 1:
+            raise RuntimeError("odd")
+        return ()
+
+    monkeypatch.setattr(decisions, "deciding", breaks)
+    monkeypatch.setattr("extender.permit.aging.EVERY_SECONDS", 0.0)
+    aging = Aging(waiting(), options=OPTIONS, clock=Ticking())
+    looking = asyncio.create_task(aging.run())
+    await until(lambda: len(looks) > 2)
+    looking.cancel()
+    assert looks[1] is not looks[0]
+    assert looks[2] is looks[1]

@@ -1,0 +1,59 @@
+"""A pod that is bound ahead has one Event `Scheduled`: ours, or kube-scheduler's."""
+
+import pytest
+
+from extender.kube.recorder import Event, ObjectRef
+from extender.permit.announcing import PATIENCE_SECONDS, Announcer
+from extender.permit.in_hand import InHand
+from tests.makers import ManualClock, pods
+
+A, B = pods(2)
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.in_hand = InHand(self.clock)
+        self.events: list[Event] = []
+        self.announcer = Announcer(self.events.append, clock=self.clock, in_hand=self.in_hand)
+
+    def later(self, seconds: float = PATIENCE_SECONDS) -> list[str]:
+        """Return the pods that have Events after some time."""
+        self.clock.now += seconds
+        self.announcer.look()
+        return [event.about.name for event in self.events]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_it_says_what_kube_scheduler_says(scene: Scene) -> None:
+    scene.announcer.bound(A, "n0")
+
+    assert scene.later(PATIENCE_SECONDS / 2) == []
+    assert scene.later(PATIENCE_SECONDS / 2) == ["gang-0"]
+    [event] = scene.events
+    assert event.about == ObjectRef("v1", "Pod", "ns", "gang-0", "gang-0")
+    assert (event.reason, event.action, event.warning) == ("Scheduled", "Binding", False)
+    assert event.note == "Successfully assigned ns/gang-0 to n0"
+    assert scene.later() == ["gang-0"]
+
+
+def test_a_pod_that_kube_scheduler_asks_for_has_its_event_from_there(scene: Scene) -> None:
+    for each in (A, B):
+        scene.announcer.bound(each, "n0")
+    scene.announcer.asked(A.uid)
+
+    assert scene.later() == ["gang-1"]
+
+
+def test_a_pod_that_kube_scheduler_has_in_hand_is_waited_for(scene: Scene) -> None:
+    scene.announcer.bound(A, "n0")
+    scene.announcer.bound(B, "n0")
+    scene.in_hand.begin(A.uid, "n0")
+
+    assert scene.later() == ["gang-1"]
+    scene.in_hand.end(A.uid)
+    assert scene.later() == ["gang-1", "gang-0"]

@@ -1,0 +1,132 @@
+"""Room for the missing members of gangs that have begun. Time is virtual."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from extender.gang.options import GangOptions
+from extender.gang.verdicts import AnyNode, OneNode
+from extender.permit.begun import BegunGroups
+from extender.state.cluster import events as ev
+from extender.state.cluster.store import Cluster
+from tests.makers import LoopClock, key, nodes, observe, pod, pod_group, pods, until
+from tests.unit.server.scene import Scene
+
+pytestmark = pytest.mark.looptime
+
+GANG = key("gang")
+A, B, C = pods(3, 4)
+PLAIN = pod("plain", 4)
+BOUND = pod("gang-0", 4, group="gang", on="n0")
+FACTS = [*nodes(4, 4, 4), pod_group()]
+
+
+def begin(cluster: Cluster, *facts: Any) -> tuple[Scene, BegunGroups]:
+    scene = Scene(cluster, FACTS, *facts, options=GangOptions())
+    return scene, BegunGroups(cluster, scene.plans, clock=LoopClock())
+
+
+async def test_after_a_start_room_is_kept_before_the_first_answer(cluster: Cluster) -> None:
+    scene, begun = begin(cluster, BOUND, B, C, PLAIN)
+
+    for _ in begun.recover():
+        pass
+
+    assert scene.view.tally(GANG).planned == {B.uid, C.uid}
+    assert not isinstance(scene.pod_filter.decide(PLAIN, None, ("n1", "n2")), AnyNode | OneNode)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param((A, B, C), id="it has not begun"),
+        pytest.param((BOUND, B), id="it lacks pods"),
+        pytest.param((BOUND, pod("gang-9", 4, group="gang", on="n1"), pod_group(min_member=2), C)),
+        pytest.param((BOUND, B, pod("gang-2", 4, group="gang", scheduler="other"))),
+        pytest.param((BOUND, B, C, pod("x", 4, on="n1")), id="it lacks room"),
+    ],
+)
+async def test_for_others_none_is_kept(cluster: Cluster, facts: Any) -> None:
+    scene, begun = begin(cluster, *facts)
+
+    for _ in begun.recover():
+        pass
+
+    assert scene.view.planned == []
+
+
+@pytest.mark.parametrize("first", [BOUND, ev.PodBinding(A, "n0")], ids=["bound", "being bound"])
+async def test_a_member_that_comes_late_is_planned_at_once(cluster: Cluster, first: Any) -> None:
+    scene, begun = begin(cluster, A, first, B)
+    scene.plans.schedulers.add(A.scheduler)
+    work = asyncio.create_task(begun.run())
+
+    observe(cluster, C)
+    await until(lambda: scene.view.tally(GANG).planned == {B.uid, C.uid})
+
+    work.cancel()
+
+
+async def test_a_member_that_comes_before_the_first_call_is_planned_at_once(
+    cluster: Cluster,
+) -> None:
+    scene, begun = begin(cluster, BOUND, B)
+    for _ in begun.recover():
+        pass
+    assert scene.plans.schedulers == set()
+    work = asyncio.create_task(begun.run())
+
+    observe(cluster, C)
+    await asyncio.sleep(1)
+    work.cancel()
+
+    assert scene.view.tally(GANG).planned == {B.uid, C.uid}
+
+
+async def test_what_there_was_no_time_for_is_planned_after_the_first_answer(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extender.permit.begun.RECOVER_SECONDS", 0.0)
+    scene, begun = begin(cluster, BOUND, B, C)
+    for _ in begun.recover():
+        pass
+    assert scene.view.planned == []
+    work = asyncio.create_task(begun.run())
+
+    await asyncio.sleep(1)
+    work.cancel()
+
+    assert scene.view.tally(GANG).planned == {B.uid, C.uid}
+
+
+async def test_a_gang_that_has_just_failed_is_left_alone(cluster: Cluster) -> None:
+    scene, begun = begin(cluster, BOUND, B, C)
+    scene.waiting._refuse(GANG, scene.waiting._too_many(GANG))
+
+    for _ in begun.recover():
+        pass
+
+    assert scene.view.planned == []
+
+
+async def test_plans_of_many_groups_leave_time_to_others(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, begun = begin(cluster)
+    loop, spent, began = asyncio.get_running_loop(), 0.0, list[float]()
+
+    def plan(*_: object) -> None:
+        nonlocal spent
+        spent += 0.02
+        began.append(round(loop.time(), 6))
+
+    monkeypatch.setattr(begun, "_plan", plan)
+    monkeypatch.setattr(begun._clock, "monotonic", lambda: spent)
+    begun._touched = dict.fromkeys(("a", "b", "c"))
+    begun._changed.set()
+    task = asyncio.ensure_future(begun.run())
+    await asyncio.sleep(1)
+    task.cancel()
+
+    assert [round(at - began[0], 6) for at in began] == [0.0, 0.06, 0.12]

@@ -1,0 +1,298 @@
+"""Plans that take longer than one call may go on between other work, and are checked at the end."""
+
+from typing import Any
+
+import pytest
+
+from extender.api.reasons import Reason
+from extender.gang import keep
+from extender.gang.fit import Fit, Offer
+from extender.gang.options import GangOptions
+from extender.gang.verdicts import Refuse
+from extender.permit import planner as module
+from extender.permit.filter import PodFilter
+from extender.permit.plans import KEPT_AT_ONCE, PLAN_SECONDS, Plans
+from extender.permit.verdicts import Verdicts
+from extender.state.cluster import events as ev
+from extender.state.cluster.store import Cluster
+from extender.telemetry.metrics import Metrics
+from tests.makers import cluster_of, event_of, flat, key, node, nodes, observe, pod, pod_group, pods
+from tests.unit.permit.test_plans import Ticking
+
+NODES, MANY = 300, KEPT_AT_ONCE * 2 + 50
+SLOW = PLAN_SECONDS
+"""Each look at the clock, after each piece of work, takes as long as one call may plan."""
+FULL = [pod(f"full-{n}", 2, on=f"n{n}") for n in range(NODES)]
+
+
+class Scene:
+    """A gang that fits exactly on empty nodes, and what is called when a plan has ended."""
+
+    def __init__(self, *facts: Any, size: int = MANY, step: float = SLOW) -> None:
+        self.cluster: Cluster = cluster_of()
+        every = [ev.NodesListed(nodes(*[2] * NODES)), pod_group("gang", size), pods(size, 1)]
+        for fact in (*every, *facts):
+            self.apply(fact)
+        self.clock = Ticking(step)
+        self.verdicts = Verdicts(self.cluster, options=GangOptions(), clock=self.clock)
+        self.plans = Plans(self.cluster, self.verdicts)
+        self.pod_filter = PodFilter(
+            self.cluster,
+            self.plans,
+            metrics=Metrics(),
+            wake_after=lambda *_: None,
+            no_node=lambda _: None,
+        )
+        self.plans.schedulers.add("default-scheduler")
+        self.called: list[tuple[str, float]] = []
+        self.plans.planner.on_end(lambda group, seconds: self.called.append((group, seconds)))
+        self.view = self.cluster.view()
+
+    def apply(self, fact: Any) -> None:
+        for each in flat([fact]):
+            self.cluster.apply(event_of(each))
+
+    def plan(self, name: str = "gang") -> Fit | Refuse:
+        first = next(iter(self.view.members(key(name))))
+        return self.pod_filter.plan(first, key(name), Offer())
+
+    def work(self) -> int:
+        """Do all slices; return how many there were."""
+        slices = 0
+        while self.plans.planner.is_busy(key("gang")):
+            self.plans.planner.work()
+            slices += 1
+        self.cluster.validate()
+        return slices
+
+    @property
+    def planned(self) -> int:
+        return len(self.view.tally(key("gang")).planned)
+
+
+def reason_of(found: Fit | Refuse) -> Reason:
+    assert isinstance(found, Refuse)
+    return found.reason
+
+
+def test_a_plan_that_takes_long_is_made_in_slices() -> None:
+    scene = Scene()
+    first = scene.plan()
+    assert isinstance(first, Refuse)
+    assert (first.reason, first.deny) == (Reason.PLANNING, False)
+    assert first.message == "gang ns/gang: its plan is being made"
+    assert scene.planned == 0
+    assert reason_of(scene.plan()) is Reason.PLANNING  # the second member asks
+    assert scene.work() > 3
+    assert scene.planned == MANY
+    assert scene.called == [(key("gang"), 0.0)]
+
+
+def test_a_large_plan_is_kept_in_parts_however_quick_it_is() -> None:
+    scene = Scene(step=0.0)
+    assert reason_of(scene.plan()) is Reason.PLANNING
+    assert scene.planned == 0
+    scene.work()
+    assert scene.planned == MANY
+
+
+def test_a_small_one_is_answered_at_once() -> None:
+    scene = Scene(size=KEPT_AT_ONCE, step=0.0)
+    found = scene.plan()
+    assert isinstance(found, Fit)
+    assert len(found.placements) == KEPT_AT_ONCE
+    assert not scene.plans.planner.is_busy(key("gang"))
+
+
+def test_a_plan_that_fails_is_remembered_and_rests() -> None:
+    scene = Scene(FULL[10:])
+    assert reason_of(scene.plan()) is Reason.PLANNING
+    scene.work()
+    assert reason_of(scene.plan()) is Reason.NOT_ENOUGH_RESOURCES
+    (_, at_once), (group, rest) = scene.called
+    assert (group, at_once) == (key("gang"), 0.0)
+    assert rest > 0
+    scene.clock.step = 0.0
+    scene.clock._seconds += rest
+    scene.cluster.apply(ev.PodDeleted("full-299"))
+    assert reason_of(scene.plan()) is Reason.NOT_ENOUGH_RESOURCES  # two of some hundred
+    assert not scene.plans.planner.is_busy(key("gang"))
+
+
+def test_room_that_others_took_meanwhile_is_found_elsewhere() -> None:
+    scene = Scene([node("spare", 60)])
+    scene.plan()
+    scene.plans.planner.work()
+    observe(scene.cluster, *FULL[:5])
+    scene.work()
+    assert scene.planned == MANY
+
+
+def test_with_too_little_room_left_nothing_is_kept() -> None:
+    scene = Scene()
+    scene.plan()
+    scene.plans.planner.work()
+    observe(scene.cluster, *FULL[:30])
+    scene.work()
+    assert scene.planned == 0
+    assert not scene.view.keeps_room
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        [ev.PodDeleted(f"gang-{n}") for n in range(MANY)],
+        [ev.PodGroupDeleted(pod_group("gang").api_group, key("gang"))],
+        [ev.NodesListed(())],
+    ],
+    ids=["pods", "PodGroup", "nodes"],
+)
+def test_what_goes_meanwhile_ends_the_plan(gone: list[Any]) -> None:
+    scene = Scene()
+    scene.plan()
+    scene.plans.planner.work()
+    scene.apply(gone)
+    scene.work()
+    assert not scene.view.planned
+    assert scene.called
+
+
+def test_one_that_cannot_be_planned_harms_itself_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("odd")
+
+    scene = Scene()
+    scene.plan()
+    monkeypatch.setattr("extender.gang.keep.good", broken)
+    scene.work()
+    assert scene.verdicts.rest_left(key("gang"))
+
+
+def test_a_group_waits_for_the_plan_of_one_that_goes_first() -> None:
+    later = pod_group("later", 2, created=5.0)
+    scene = Scene(later)
+    assert not scene.plans.plans_before(later)
+    scene.plan()
+    assert scene.plans.plans_before(later)
+    older = pod_group("older", 2, created=-1.0)
+    assert not scene.plans.plans_before(older)
+    scene.work()
+    assert not scene.plans.plans_before(later)
+
+
+def test_half_of_the_time_is_for_others() -> None:
+    """What a slice took is how long the next one waits."""
+    scene = Scene()
+    scene.plan()
+    assert scene.plans.planner.work() >= module.SLICE_SECONDS
+
+
+def test_a_plan_without_end_is_given_up_and_others_have_their_turn() -> None:
+    scene = Scene(step=module.MOST_SECONDS / 3)
+    scene.plan()
+    assert scene.work() < 10
+    assert scene.planned == 0
+    assert scene.verdicts.rest_left(key("gang"))
+    found = scene.plan()
+    assert isinstance(found, Refuse)
+    assert (found.reason, found.deny) == (Reason.PLANNING, False)
+    assert "no plan was found in time" in found.message
+    assert not scene.plans.planner.is_busy(key("gang"))
+
+
+def end_rest(scene: Scene) -> None:
+    scene.clock.step = 0.0
+    scene.clock._seconds += scene.verdicts.rest_left(key("gang"))
+
+
+def test_room_that_appears_behind_a_plan_is_worth_another_one() -> None:
+    """The nodes were full when the plan passed them."""
+    scene = Scene(FULL[10:])
+    scene.plan()
+    scene.plans.planner.work()
+    assert scene.plans.planner.is_busy(key("gang"))
+    for each in FULL[10:]:
+        scene.cluster.apply(ev.PodDeleted(each.uid))
+    scene.work()
+    assert scene.planned == 0  # else the room came before the plan looked
+    end_rest(scene)
+    assert reason_of(scene.plan()) is Reason.PLANNING
+    scene.work()
+    assert scene.planned == MANY
+
+
+def test_a_refusal_of_a_group_that_has_changed_meanwhile_is_dropped() -> None:
+    scene = Scene(FULL[10:])
+    scene.plan()
+    scene.plans.planner.work()
+    assert scene.plans.planner.is_busy(key("gang"))
+    scene.apply(pod_group("gang", 15))
+    scene.verdicts.changed(key("gang"))
+    scene.work()
+    assert scene.called == [(key("gang"), 0.0)]
+    scene.clock.step = 0.0
+    found = scene.plan()
+    assert isinstance(found, Fit)
+    assert len(found.placements) >= 15
+
+
+def test_a_change_of_the_group_ends_its_rest() -> None:
+    scene = Scene(FULL[10:])
+    scene.plan()
+    scene.work()
+    assert scene.verdicts.rest_left(key("gang"))
+    scene.verdicts.changed(key("gang"))
+    assert not scene.verdicts.rest_left(key("gang"))
+
+
+def test_a_group_that_empty_nodes_would_take_does_not_rest() -> None:
+    scene = Scene()
+    group = scene.view.pod_group(key("gang"))
+    assert group is not None
+    assert not scene.plans.is_oversized(group)
+    assert scene.plans.planner.is_busy(key("gang"), "empty")
+    while scene.plans.planner.is_busy(key("gang"), "empty"):
+        scene.plans.planner.work()
+    assert scene.called == [(key("gang"), 0.0)]
+    assert not scene.plans.had_no_room(group)
+    assert not scene.plans.is_oversized(group)
+    assert not scene.plans.planner.is_busy(key("gang"), "empty")
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_plan_that_breaks_while_it_is_kept_leaves_nothing(
+    parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, calls = keep.good, 0
+
+    def breaks(*args: Any, **more: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > parts:
+            raise RuntimeError("odd")
+        return good(*args, **more)
+
+    scene = Scene()
+    scene.plan()
+    monkeypatch.setattr("extender.gang.keep.good", breaks)
+    scene.work()
+    assert calls == parts + 1
+    assert scene.planned == 0
+
+
+def test_a_plan_that_is_ended_while_it_is_kept_leaves_nothing() -> None:
+    scene = Scene(step=0.0)
+    scene.plan()
+    scene.clock.step = module.MOST_SECONDS  # each part takes as long as a plan may
+    scene.work()
+    assert scene.planned == 0
+    assert not scene.view.keeps_room
+
+
+def test_the_time_to_keep_room_does_not_count_as_time_to_find_it() -> None:
+    scene = Scene(step=0.0)
+    scene.plan()
+    scene.plans.planner._spent[key("gang"), "plan"] = module.MOST_SECONDS
+    scene.clock.step = SLOW
+    scene.work()
+    assert scene.planned == MANY

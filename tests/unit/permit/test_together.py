@@ -1,0 +1,627 @@
+"""Equal members are bound together, and kube-scheduler's own requests for them go first."""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from extender.api.core_v1 import LabelSelector
+from extender.gang.options import GangOptions
+from extender.gang.verdicts import FilterVerdict, OneNode
+from extender.kube.errors import ApiError, ForbiddenError, NotFoundError, UnavailableError
+from extender.kube.pods import PodRef
+from extender.permit.in_hand import COMING_SECONDS
+from extender.permit.together import AT_ONCE, BACKLOG, PARALLEL, SILENT_SECONDS
+from extender.permit.waker import SPARED_SECONDS
+from extender.permit.writing import HUNG_UP, HUNG_UP_SECONDS
+from extender.state.cluster import events as ev
+from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.records import Pattern, PodInfo, PodTerm, Shape
+from extender.state.cluster.store import Cluster
+from tests.makers import (
+    NAMESPACE,
+    key,
+    node,
+    nodes,
+    observe,
+    pod,
+    pod_group,
+    pods,
+    requests,
+    shape,
+    taint,
+    until,
+)
+from tests.unit.server.scene import Scene
+
+pytestmark = pytest.mark.looptime
+
+GANG = key("gang")
+EQUAL = Pattern(shape(1), NAMESPACE, {}, frozenset())
+A, B, C, D = FOUR = pods(4, pattern=EQUAL)
+PLACED = [("gang-0", "n0"), ("gang-1", "n0"), ("gang-2", "n1"), ("gang-3", "n1")]
+
+
+@dataclass
+class Play:
+    """A gang of four, two to a node, whose Bindings are made when they `may`."""
+
+    scene: Scene
+    may: asyncio.Event = field(default_factory=asyncio.Event)
+    requests: list["asyncio.Task[str]"] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.may.set()
+        self.scene.binder.before = self._wait
+
+    async def _wait(self, _: PodRef) -> None:
+        await self.may.wait()
+
+    def filter(self, subject: PodInfo, *sent: str) -> FilterVerdict:
+        return self.scene.pod_filter.decide(
+            subject, subject.group, sent or [*self.scene.view.nodes]
+        )
+
+    def begin(self, subject: PodInfo) -> "asyncio.Task[str]":
+        """Have kube-scheduler try a pod, and return its bind request."""
+        verdict = self.filter(subject)
+        assert isinstance(verdict, OneNode)
+        return self.scene.loop.create_task(self.scene.bind(subject, verdict.node))
+
+    def start(self, subject: PodInfo) -> None:
+        """Have kube-scheduler try a pod; its bind request is left alone."""
+        self.requests.append(self.begin(subject))
+
+    @property
+    def ahead(self) -> float:
+        return float(self.scene.metrics.bindings.labels("ahead", "ok")._value.get())
+
+
+@pytest.fixture
+async def play(cluster: Cluster) -> Play:
+    facts = [*nodes(2, 2), *FOUR, pod_group(min_member=4)]
+    options = GangOptions(bind_equal=True)
+    return Play(Scene(cluster, facts, options=options, together=True, patient=True))
+
+
+async def test_the_first_member_starts_all(play: Play) -> None:
+    first = play.begin(A)
+
+    assert await first == ""
+    await until(lambda: len(play.scene.binder.calls) == 4)
+    assert sorted(play.scene.binder.calls) == PLACED
+    assert play.ahead == 3
+    play.scene.idle()
+
+
+async def test_without_the_setting_each_is_asked_for(cluster: Cluster) -> None:
+    play = Play(Scene(cluster, [*nodes(2, 2), *FOUR, pod_group(min_member=4)]))
+    requests = [play.begin(each) for each in (A, B, C)]
+    await asyncio.sleep(1)
+    assert play.scene.binder.calls == []
+    requests.append(play.begin(D))
+
+    assert await asyncio.gather(*requests) == [""] * 4
+    assert play.ahead == 0
+
+
+async def test_unequal_members_are_waited_for(cluster: Cluster) -> None:
+    """Three of four are equal: with the fourth the gang is whole."""
+    launcher = replace(A, pattern=Pattern(A.shape, NAMESPACE, {"role": "launcher"}, frozenset()))
+    facts = [*nodes(2, 2), launcher, B, C, D, pod_group(min_member=4)]
+    play = Play(Scene(cluster, facts, together=True))
+    first = play.begin(B)
+    await asyncio.sleep(1)
+    assert play.scene.binder.calls == []
+    second = play.begin(launcher)
+
+    assert [await first, await second] == ["", ""]
+    await until(lambda: len(play.scene.binder.calls) == 4)
+    assert play.ahead == 2
+
+
+async def test_a_member_that_may_wait_for_its_volumes_is_waited_for(cluster: Cluster) -> None:
+    """Between its filter and its bind kube-scheduler may provision volumes, for minutes."""
+    launcher = replace(A, pattern=None)
+    facts = [*nodes(2, 2), launcher, B, C, D, pod_group(min_member=4)]
+    play = Play(Scene(cluster, facts, together=True))
+    assert isinstance(play.filter(launcher), OneNode)
+    second = play.begin(B)
+    await asyncio.sleep(1)
+    assert play.scene.binder.calls == []
+    planned = play.scene.view.planned_node(launcher.uid)
+    assert planned is not None
+
+    assert await play.scene.bind(launcher, planned) == ""
+    assert await second == ""
+    await until(lambda: len(play.scene.binder.calls) == 4)
+
+
+async def test_a_filter_request_takes_a_member_back_that_is_not_on_its_way(play: Play) -> None:
+    play.may.clear()
+    first = play.begin(A)
+    await until(lambda: play.scene.view.tally(GANG).binding)
+    assert play.scene.view.tally(GANG).binding == {each.uid for each in FOUR}
+    verdict = play.filter(B)
+    assert verdict == OneNode("n0")
+    play.may.set()
+
+    assert await first == ""
+    await asyncio.sleep(1)
+    assert sorted(play.scene.binder.calls) == [PLACED[0], *PLACED[2:]]
+    assert play.scene.view.planned_node(B.uid) == "n0"
+    # No quorum is asked for again: the others may have finished by now.
+    assert await play.scene.bind(B, "n0") == ""
+    assert sorted(play.scene.binder.calls) == PLACED
+    play.scene.idle()
+
+
+async def test_a_member_whose_bind_request_is_due_counts_and_comes_itself(play: Play) -> None:
+    """kube-scheduler may have the next member filtered before it has the last one bound."""
+    assert isinstance(play.filter(A), OneNode)
+    assert play.filter(B) == OneNode("n0")
+    third = play.begin(C)
+    assert await third == ""
+    await until(lambda: len(play.scene.binder.calls) == 2)
+    assert sorted(play.scene.binder.calls) == PLACED[2:]
+
+    assert [await play.scene.bind(each, "n0") for each in (A, B)] == ["", ""]
+    assert sorted(play.scene.binder.calls) == PLACED
+    assert play.ahead == 1
+    play.scene.idle()
+
+
+async def test_a_member_whose_bind_request_is_overdue_does_not_count(play: Play) -> None:
+    play.filter(A)
+    await asyncio.sleep(COMING_SECONDS)
+    second = play.begin(B)
+    await asyncio.sleep(1)
+    assert play.scene.binder.calls == []
+
+    assert await play.scene.bind(A, "n0") == ""
+    assert await second == ""
+
+
+async def test_a_member_whose_binding_is_on_its_way_has_that_node(play: Play) -> None:
+    play.may.clear()
+    first = play.begin(A)
+    await until(lambda: len(play.scene.binder.calls) == 4)
+
+    assert play.filter(D) == OneNode("n1")
+    assert not isinstance(play.filter(D, "n0"), OneNode)
+    later = play.scene.loop.create_task(play.scene.bind(D, "n1"))
+    await asyncio.sleep(1)
+    assert not later.done()
+    play.may.set()
+    assert [await first, await later] == ["", ""]
+    assert sorted(play.scene.binder.calls) == PLACED
+
+
+async def test_a_bind_request_joins_the_write(play: Play) -> None:
+    play.may.clear()
+    play.start(A)
+    await until(lambda: len(play.scene.binder.calls) == 4)
+    assert D.uid in play.scene.view.unseen
+    play.scene.binder.script["gang-3"] = [ForbiddenError("a policy", status=403)]
+    later = play.scene.loop.create_task(play.scene.bind(D, "n1"))
+    await asyncio.sleep(1)
+    play.may.set()
+
+    assert await later == "a policy"
+    assert len(play.scene.binder.calls) == 4
+    assert D.uid not in play.scene.view.unseen
+    assert await play.begin(C) == ""
+    assert C.uid not in play.scene.view.unseen
+    assert B.uid in play.scene.view.unseen
+
+
+@pytest.mark.parametrize(
+    "error", [ForbiddenError("a policy", status=403), UnavailableError("down", status=503)]
+)
+async def test_the_room_of_a_member_that_was_not_bound_is_kept_and_it_follows_alone(
+    play: Play, error: ApiError
+) -> None:
+    play.scene.binder.script["gang-3"] = [error] * 99
+    assert await play.begin(A) == ""
+    await asyncio.sleep(HUNG_UP_SECONDS + 0.1)
+    assert play.scene.view.planned_node(D.uid) == "n1"
+    play.scene.binder.script["gang-3"] = []
+
+    assert await play.begin(D) == ""
+    play.scene.idle()
+
+
+async def test_a_member_that_is_gone_lets_its_gang_begin_with_a_quorum_again(play: Play) -> None:
+    play.scene.binder.script["gang-3"] = [NotFoundError("no such pod", status=404)]
+    assert await play.begin(A) == ""
+    await until(lambda: len(play.scene.binder.calls) == 4)
+    await until(lambda: play.scene.view.reservation(D.uid) is None)
+
+    assert play.scene.view.tally(GANG).binding == {A.uid, B.uid, C.uid}
+
+
+async def test_nothing_begins_once_kube_scheduler_is_silent(cluster: Cluster) -> None:
+    """Its next one may begin five seconds after it has lost its lease."""
+    many = pods(40, pattern=EQUAL)
+    scene = Scene(cluster, [*nodes(40), *many, pod_group(min_member=40)], together=True)
+    play = Play(scene)
+    play.may.clear()
+    play.start(many[0])
+    await until(lambda: len(scene.binder.calls) > 10)
+    begun = len(scene.binder.calls)
+    await asyncio.sleep(SILENT_SECONDS + 0.1)
+    play.may.set()
+    await asyncio.sleep(HUNG_UP_SECONDS)
+
+    assert len(scene.binder.calls) == begun
+    assert len(scene.view.planned) == 40 - begun
+
+
+@pytest.mark.parametrize("hangs_up", [False, True])
+async def test_an_open_bind_request_shows_that_kube_scheduler_is_there(
+    cluster: Cluster, hangs_up: bool
+) -> None:
+    """It does not call while all its pods wait."""
+    many = pods(600, pattern=EQUAL)
+    observe(cluster, *nodes(600, slots=600), *many, pod_group(min_member=600))
+    cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
+    scene = Scene(cluster, together=True)
+    gone = asyncio.Event()
+
+    async def slow(_: PodRef) -> None:
+        await asyncio.sleep(0.2)
+
+    async def waits() -> None:
+        await gone.wait()
+
+    assert isinstance(Play(scene).filter(many[0]), OneNode)
+    scene.binder.before = slow
+    request = scene.loop.create_task(scene.bind(many[0], "n0", waits))
+    await asyncio.sleep(SILENT_SECONDS + 1)
+    assert not request.done()
+    begun = len(scene.binder.calls)
+    if hangs_up:
+        gone.set()
+    await asyncio.sleep(20)
+
+    assert request.done()
+    assert scene.binding.in_hand == 0
+    if hangs_up:
+        late = PARALLEL * SILENT_SECONDS / 0.2
+        assert begun < len(scene.binder.calls) <= begun + late + PARALLEL
+    else:
+        assert len(scene.binder.calls) == 600
+
+
+async def test_a_gang_that_waited_long_is_not_partial(cluster: Cluster) -> None:
+    """kube-scheduler was silent meanwhile, and its request was open."""
+    fresh = pod("vip", priority=9)
+    facts = [*nodes(2, 2, 2), *FOUR, pod_group(min_member=4), fresh]
+    play = Play(Scene(cluster, facts, together=True, patient=True))
+    first = play.begin(A)
+    await asyncio.sleep(SILENT_SECONDS + 1)
+    assert play.scene.binder.calls == []
+    observe(cluster, replace(fresh, unschedulable="0/2 nodes"))
+    play.scene.waiting.decide(GANG)
+
+    assert await first == ""
+    await asyncio.sleep(1)
+    assert len(play.scene.binder.calls) == 4
+
+
+async def test_a_write_ends_soon_after_the_last_call_of_kube_scheduler(play: Play) -> None:
+    play.may.clear()
+    play.start(A)
+    await until(lambda: len(play.scene.binder.calls) == 4)
+    await asyncio.sleep(HUNG_UP_SECONDS + 0.1)
+
+    assert play.scene.view.tally(GANG).binding == {A.uid}
+    assert play.scene.view.tally(GANG).planned == {B.uid, C.uid, D.uid}
+
+
+async def test_a_stop_waits_for_what_is_on_its_way_and_begins_nothing(cluster: Cluster) -> None:
+    many = pods(40, pattern=EQUAL)
+    scene = Scene(cluster, [*nodes(40), *many, pod_group(min_member=40)], together=True)
+    play = Play(scene)
+    play.may.clear()
+    first = play.begin(many[0])
+    await until(lambda: len(scene.binder.calls) > 10)
+    begun = len(scene.binder.calls)
+    scene.waiting.refuse_all()
+    assert scene.together is not None
+    scene.together.stop()
+    assert scene.binding.in_hand == begun
+    play.may.set()
+
+    assert await first == ""
+    await until(lambda: scene.binding.in_hand == 0)
+    assert len(scene.binder.calls) == begun
+
+
+async def test_a_large_gang_begins_in_slices_and_is_written_with_its_quorum(
+    cluster: Cluster,
+) -> None:
+    count = 2 * AT_ONCE + 10
+    many = pods(count, pattern=EQUAL)
+    observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
+    cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
+    scene = Scene(cluster, together=True)
+    play = Play(scene)
+    first = play.begin(many[0])
+    await asyncio.sleep(0)
+    binding = len(scene.view.tally(GANG).binding)
+    assert 0 < binding <= AT_ONCE
+    assert scene.binder.calls == []
+
+    assert await first == ""
+    await until(lambda: len(scene.binder.calls) == count)
+    assert play.ahead == count - 1
+
+
+async def test_a_large_gang_that_loses_a_member_meanwhile_does_not_start(cluster: Cluster) -> None:
+    count = 2 * AT_ONCE
+    many = pods(count, pattern=EQUAL)
+    observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
+    cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
+    scene = Scene(cluster, together=True)
+    play = Play(scene)
+    play.start(many[0])
+    await asyncio.sleep(0)
+    cluster.apply(ev.PodDeleted(many[1].uid))
+    await asyncio.sleep(1)
+
+    assert scene.binder.calls == []
+    assert not scene.view.tally(GANG).binding
+
+
+async def sliced(cluster: Cluster, count: int) -> Play:
+    """Return the play of a gang of so many of which the first slice has just begun."""
+    many = pods(count, pattern=EQUAL)
+    observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
+    cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
+    play = Play(Scene(cluster, together=True))
+    play.start(many[0])
+    await asyncio.sleep(0)
+    assert play.scene.view.tally(GANG).binding
+    return play
+
+
+async def test_a_bind_request_ends_when_the_binding_that_it_waits_for_does_not_begin(
+    cluster: Cluster,
+) -> None:
+    play = await sliced(cluster, 3 * AT_ONCE)
+    pods = play.scene.view.pods
+    joins = pods[next(iter(play.scene.view.tally(GANG).binding))]
+    request = play.scene.loop.create_task(play.scene.bind(joins, "n0"))
+    await asyncio.sleep(0)
+    cluster.apply(ev.PodDeleted("gang-1"))
+    await asyncio.sleep(play.scene.options.schedule_timeout + 1)
+
+    assert request.done()
+    assert play.scene.binding.in_hand == 0
+    assert play.scene.binder.calls == []
+
+
+async def test_what_begins_in_vain_is_given_back_in_batches(cluster: Cluster) -> None:
+    play = await sliced(cluster, 3 * AT_ONCE)
+    changes: list[ClusterChange] = []
+    cluster.apply(ev.PodDeleted("gang-1"))
+    cluster.subscribe(changes.append)
+    await asyncio.sleep(1)
+
+    assert not play.scene.view.tally(GANG).binding
+    assert sum(GANG in change.groups for change in changes) <= 5
+
+
+async def test_what_is_left_to_a_silent_kube_scheduler_is_given_back_in_batches(
+    cluster: Cluster,
+) -> None:
+    play = await begun(cluster, 400)
+    calls, changes = len(play.scene.binder.calls), list[ClusterChange]()
+    cluster.subscribe(changes.append)
+    await asyncio.sleep(SILENT_SECONDS + 0.1)
+    play.may.set()
+    await asyncio.sleep(1)
+
+    assert len(play.scene.binder.calls) == calls
+    assert len(play.scene.view.planned) == 400 - calls
+    assert sum(GANG in change.groups for change in changes) <= 5
+
+
+async def test_a_member_that_begins_anew_is_not_written_before_its_quorum(
+    cluster: Cluster,
+) -> None:
+    """It was to be written, was given back, and is among the first slice of another start."""
+    play = await sliced(cluster, 4 * AT_ONCE)
+    play.may.clear()
+    await until(lambda: len(play.scene.binder.calls) > PARALLEL)
+    calls = len(play.scene.binder.calls)
+    assert play.scene.together is not None
+    play.scene.together.stop()
+    play.scene.waiting.lose(GANG)
+    again, *_, last = (play.scene.view.pods[uid] for uid in play.scene.view.planned)
+    play.start(again)
+    await asyncio.sleep(0)
+    assert len(play.scene.view.tally(GANG).binding) > calls
+    play.may.set()
+    cluster.apply(ev.PodDeleted(last.uid))
+    await asyncio.sleep(1)
+
+    assert len(play.scene.binder.calls) == calls
+
+
+async def test_a_bind_request_that_waits_for_a_write_ends_with_its_caller(play: Play) -> None:
+    play.may.clear()
+    play.start(A)
+    await until(lambda: len(play.scene.binder.calls) == 4)
+    gone = asyncio.Event()
+
+    async def hangs_up() -> None:
+        await gone.wait()
+
+    later = play.scene.loop.create_task(play.scene.bind(D, "n1", hangs_up))
+    await asyncio.sleep(0.1)
+    assert not later.done()
+    gone.set()
+    await asyncio.sleep(0.1)
+    assert await asyncio.wait_for(later, 0.1) == HUNG_UP
+    assert len(play.scene.binder.calls) == 4
+    play.may.set()
+    await until(lambda: play.scene.binding.in_hand == 0)
+
+
+async def test_a_large_gang_does_not_start_when_the_process_is_about_to_stop(
+    cluster: Cluster,
+) -> None:
+    count = 2 * AT_ONCE
+    many = pods(count, pattern=EQUAL)
+    observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
+    cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
+    scene = Scene(cluster, together=True)
+    play = Play(scene)
+    play.start(many[0])
+    await asyncio.sleep(0)
+    assert scene.view.tally(GANG).binding
+    scene.waiting.refuse_all()
+    assert scene.together is not None
+    scene.together.stop()
+    await asyncio.sleep(1)
+
+    assert scene.binder.calls == []
+    assert not scene.view.tally(GANG).binding
+
+
+async def test_an_unexpected_error_harms_one_member_alone(play: Play) -> None:
+    async def fails(ref: PodRef) -> None:
+        if ref.name == D.name:
+            raise RuntimeError("a bug")
+
+    play.scene.binder.before = fails
+    assert await play.begin(A) == ""
+    await until(lambda: len(play.scene.binder.calls) == 4)
+    await until(lambda: play.scene.view.reservation(D.uid) is None)
+    assert play.scene.view.tally(GANG).binding == {A.uid, B.uid, C.uid}
+    assert not play.scene.work.done()
+
+
+async def test_what_was_left_to_kube_scheduler_is_counted_by_why(cluster: Cluster) -> None:
+    launcher = replace(A, pattern=None)
+    facts = [*nodes(2, 2), launcher, B, C, D, pod("gang-4", group="gang"), pod_group(min_member=4)]
+    play = Play(Scene(cluster, facts, together=True))
+    requests = [play.begin(B), play.begin(launcher)]
+
+    assert await asyncio.gather(*requests) == ["", ""]
+    skipped = play.scene.metrics.ahead_skipped
+    assert skipped.labels("constrained")._value.get() <= 1
+
+
+async def begun(cluster: Cluster, *counts: int) -> Play:
+    """Return the play of gangs of so many on a node each, of which the first is being bound."""
+    scene = Scene(cluster, together=True)
+    for number, count in enumerate(counts):
+        name = f"gang{number}" if number else "gang"
+        observe(cluster, node(f"n{number}", count, slots=count), pod_group(name, count))
+        members = pods(count, group=name, pattern=EQUAL)
+        observe(cluster, members)
+        cluster.apply(ev.Planned({each.uid: f"n{number}" for each in members}))
+    play = Play(scene)
+    play.may.clear()
+    play.start(scene.view.pods["gang-0"])
+    await until(lambda: len(scene.binder.calls) > PARALLEL)
+    return play
+
+
+async def test_no_member_is_bound_to_a_node_that_has_changed_meanwhile(cluster: Cluster) -> None:
+    play = await begun(cluster, 40)
+    calls = len(play.scene.binder.calls)
+    observe(cluster, node("n0", 40, slots=40, taints=(taint(),)))
+    play.may.set()
+    await asyncio.sleep(1)
+
+    assert len(play.scene.binder.calls) == calls
+    assert len(play.scene.view.planned) == 40 - calls
+
+
+@pytest.mark.parametrize("change", ["deleted", "cordoned", "shunned"])
+async def test_no_member_is_bound_where_it_may_not_be_any_more(
+    cluster: Cluster, change: str
+) -> None:
+    play = await begun(cluster, 40)
+    calls = len(play.scene.binder.calls)
+    term = PodTerm(LabelSelector())
+    facts: dict[str, object] = {
+        "deleted": ev.NodeDeleted("n0"),
+        "cordoned": node("n0", 40, slots=40, unschedulable=True),
+        "shunned": pod("shy", Shape(requests(0), shuns=(term,)), on="n1"),
+    }
+    observe(cluster, facts[change])
+    play.may.set()
+    await asyncio.sleep(1)
+
+    assert len(play.scene.binder.calls) == calls
+    cluster.validate()
+
+
+@pytest.mark.parametrize("group", [key("other"), GANG, None])
+async def test_a_member_that_was_changed_meanwhile_is_not_bound(
+    cluster: Cluster, group: str | None
+) -> None:
+    play = await begun(cluster, 40)
+    written = {name for name, _ in play.scene.binder.calls}
+    changed = next(each for each in play.scene.view.unseen.pods if each.name not in written)
+    uid = changed.uid
+    observe(cluster, replace(changed, group=group, pattern=None))
+    play.may.set()
+    await asyncio.sleep(1)
+
+    assert (uid, "n0") not in play.scene.binder.calls
+    assert play.scene.view.planned_node(uid) == ("n0" if group == GANG else None)
+    cluster.validate()
+
+
+async def test_no_member_that_is_gone_is_bound(cluster: Cluster) -> None:
+    play = await begun(cluster, 40)
+    waits = next(
+        each.uid
+        for each in play.scene.view.unseen.pods
+        if (each.uid, "n0") not in play.scene.binder.calls
+    )
+    cluster.apply(ev.PodDeleted(waits))
+    play.may.set()
+    await asyncio.sleep(1)
+
+    assert len(play.scene.binder.calls) == 39
+
+
+async def test_a_gang_is_held_while_many_bindings_are_to_be_written(cluster: Cluster) -> None:
+    play = await begun(cluster, BACKLOG + 2 * PARALLEL, 4)
+    second = play.begin(play.scene.view.pods["gang1-0"])
+    await asyncio.sleep(1)
+    assert not second.done()
+    assert not play.scene.view.tally(key("gang1")).binding
+    play.may.set()
+
+    assert await second == ""
+    await asyncio.sleep(1)
+    assert len(play.scene.view.tally(key("gang1")).binding) == 4
+
+
+async def test_members_that_can_be_bound_are_not_woken_for_a_moment(play: Play) -> None:
+    together = play.scene.together
+    assert together is not None
+    play.filter(A)
+    assert play.scene.view.planned_node(B.uid) == "n0"
+
+    unlike = replace(C, pattern=None)
+    assert together.to_wake(GANG, (B, unlike)) == [unlike]
+    await asyncio.sleep(SPARED_SECONDS)
+    assert together.to_wake(GANG, (B, unlike)) == (B, unlike)
+
+
+async def test_one_is_woken_where_kube_scheduler_has_none_in_hand(play: Play) -> None:
+    together = play.scene.together
+    assert together is not None
+    play.filter(A)
+    play.scene.verdicts.in_hand.end(A.uid)
+
+    assert together.to_wake(GANG, (B, C)) == (B,)

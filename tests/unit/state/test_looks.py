@@ -1,0 +1,340 @@
+"""What is known of kube-scheduler's judgement: nodes it looked at, pods it has not come to."""
+
+from typing import Any
+
+import pytest
+
+from extender.api.core_v1 import LabelSelector, Requirement
+from extender.state.cluster import events as ev
+from extender.state.cluster import looks
+from extender.state.cluster.doubts import Doubts
+from extender.state.cluster.records import Pattern, PodTerm, Shape
+from extender.state.cluster.shunned import may_name
+from extender.state.cluster.store import Cluster
+from extender.state.cluster.view import ClusterView
+from tests.makers import (
+    cluster_of,
+    node,
+    nodes,
+    observe,
+    planned,
+    pod,
+    pod_group,
+    pods,
+    requests,
+    shape,
+    taint,
+)
+
+GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+
+
+def pattern(of: Shape | None = None, namespace: str = "ns", **labels: str) -> Pattern:
+    """Return a pattern that is equal to no other one."""
+    return Pattern(of or shape(), namespace, labels or {"app": "x"}, frozenset((GROUP_LABEL,)))
+
+
+def looked(at: float, of: Pattern, *names: str, agrees: bool = True) -> ev.Looked:
+    """Return what a filter request says."""
+    return ev.Looked(of, names, at, agrees)
+
+
+def test_looks_at_different_nodes_add_up() -> None:
+    one, other = pattern(), pattern()
+    cluster = cluster_of(nodes(4, 4, 4), looked(0, one, "n0"), looked(1, one, "n1"))
+    view = cluster.view()
+    assert view.good_nodes(one) == {"n0", "n1"}
+    assert view.is_good(one, "n1")
+    assert not view.is_good(one, "n2")
+    assert view.good_nodes(other) == set()
+    assert view.look(other) is None
+
+
+def test_names_are_kept_once() -> None:
+    known = node("n0")
+    of = pattern()
+    cluster = cluster_of(known, looked(0, of, "".join(("n", "0"))))
+    (kept,) = cluster.view().good_nodes(of)
+    assert kept is known.name
+
+
+CHANGES: dict[str, Any] = {
+    "a taint": ev.NodeApplied(node("n0", taints=(taint(),))),
+    "a label": ev.NodeApplied(node("n0", labels={"a": "b"})),
+    "less room": ev.NodeApplied(node("n0", 3)),
+    "cordoned": ev.NodeApplied(node("n0", unschedulable=True)),
+    "not ready": ev.NodeApplied(node("n0", ready=False)),
+    "features": ev.NodeApplied(node("n0", features=frozenset("a"))),
+    "gone": ev.NodeDeleted("n0"),
+    "no longer listed": ev.NodesListed([node("n1")]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_look_ends_when_its_node_changes(change: ev.Event | ev.NodesListed) -> None:
+    of = pattern()
+    cluster = cluster_of(nodes(4, 4), looked(0, of, "n0", "n1"))
+    cluster.apply(change)
+    cluster.validate()
+    assert cluster.view().good_nodes(of) == {"n1"}
+
+
+def test_a_look_does_not_end_with_a_heartbeat() -> None:
+    of = pattern()
+    cluster = cluster_of(nodes(4), looked(0, of, "n0"), nodes(4))
+    assert cluster.view().is_good(of, "n0")
+
+
+def test_a_node_that_was_made_anew_has_to_be_looked_at() -> None:
+    of = pattern()
+    cluster = cluster_of(nodes(4), looked(0, of, "n0"), ev.NodeDeleted("n0"), nodes(4))
+    assert not cluster.view().is_good(of, "n0")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [[node("n0", features=frozenset("a"))], [ev.NodeDeleted("n0"), node("n0")]],
+    ids=["changed", "made anew"],
+)
+def test_a_look_may_be_at_features_that_the_node_had_before(change: Any) -> None:
+    """kube-scheduler may ask for one that is unknown here, and its watch may be behind ours."""
+    of = pattern()
+    cluster = cluster_of(nodes(4, 4), change, looked(100, of, "n0", "n1"))
+    view = cluster.view()
+    assert view.good_nodes(of) == {"n1"}
+    observe(cluster, looked(104.9, of, "n0"))
+    assert not view.is_good(of, "n0")
+    observe(cluster, looked(105, of, "n0"))
+    assert view.is_good(of, "n0")
+
+
+def test_nodes_that_are_not_known_are_not_kept() -> None:
+    of = pattern()
+    assert cluster_of(looked(0, of, "n0")).view().good_nodes(of) == set()
+
+
+def test_while_the_books_differ_no_look_counts() -> None:
+    of = pattern()
+    cluster = cluster_of(nodes(4, 4, 4), looked(0, of, "n0"))
+    view = cluster.view()
+    observe(cluster, looked(1, of, "n1", agrees=False))
+    assert view.good_nodes(of) == set()
+    found = view.look(of)
+    assert found is not None
+    assert not found.agrees
+    observe(cluster, looked(2, of, "n2"))
+    assert view.good_nodes(of) == {"n0", "n2"}
+
+
+def test_a_look_counts_for_a_minute() -> None:
+    """A kube-scheduler with other settings may have come meanwhile."""
+    of, other = pattern(), pattern()
+    cluster = cluster_of(nodes(4, 4), looked(0, of, "n0"), looked(30, other, "n0"))
+    view = cluster.view()
+    observe(cluster, looked(looks.SECONDS, other))
+    assert view.is_good(of, "n0")
+    observe(cluster, looked(looks.SECONDS + 1, other))
+    assert view.look(of) is None
+    assert view.is_good(other, "n0")
+
+
+def test_of_many_patterns_the_first_are_forgotten() -> None:
+    every = [pattern() for _ in range(looks.MOST + 1)]
+    view = cluster_of(nodes(4), [looked(0, each, "n0") for each in every]).view()
+    assert view.look(every[0]) is None
+    assert all(view.is_good(each, "n0") for each in every[1:])
+
+
+def test_what_is_in_doubt_is_so_for_a_time_from_the_next_moment() -> None:
+    doubts = Doubts[str](5)
+    assert doubts.add("a") is None
+    assert "a" in doubts
+    assert [*doubts.pass_time(100)] == []
+    doubts.add("b")
+    assert [*doubts.pass_time(104)] == []
+    assert [*doubts.pass_time(105)] == ["a"]
+    assert "a" not in doubts
+    doubts.add("b")
+    assert [*doubts.pass_time(109)] == []
+    assert "b" in doubts
+    assert [*doubts.pass_time(114)] == ["b"]
+
+
+def test_without_any_time_only_so_much_is_in_doubt() -> None:
+    doubts = Doubts[int](5)
+    ended = [doubts.add(number) for number in range(10_001)]
+    assert ended == [*[None] * 10_000, 0]
+    assert 0 not in doubts
+
+
+# --- terms of other pods
+
+
+def exactly(**labels: str) -> LabelSelector:
+    return LabelSelector(match_labels=labels)
+
+
+def where(name: str, operator: str, *values: str) -> LabelSelector:
+    return LabelSelector(match_expressions=[Requirement(name, operator, list(values))])
+
+
+APP = exactly(app="x")
+TERMS: dict[str, tuple[PodTerm, bool]] = {
+    "its labels": (PodTerm(APP), True),
+    "other labels": (PodTerm(exactly(app="y")), False),
+    "a label more": (PodTerm(exactly(app="x", team="a")), False),
+    "all pods": (PodTerm(LabelSelector()), True),
+    "no pod": (PodTerm(None), False),
+    "an expression": (PodTerm(where("app", "In", "x", "y")), True),
+    "an expression about others": (PodTerm(where("app", "NotIn", "x")), False),
+    "a label that it lacks": (PodTerm(where("team", "DoesNotExist")), True),
+    "a label that is dropped": (PodTerm(LabelSelector({GROUP_LABEL: "other"})), True),
+    "an expression about one": (PodTerm(where(GROUP_LABEL, "In", "other")), True),
+    "one that is dropped and one that is not": (
+        PodTerm(LabelSelector({GROUP_LABEL: "other", "app": "y"})),
+        False,
+    ),
+    "its namespace": (PodTerm(APP, frozenset(("other", "ns"))), True),
+    "another namespace": (PodTerm(APP, frozenset(("other",))), False),
+    "labels of namespaces": (PodTerm(APP, frozenset(("other",)), by_labels=True), True),
+}
+
+
+@pytest.mark.parametrize(("term", "expected"), TERMS.values(), ids=TERMS)
+def test_a_term_may_be_about_a_pattern(term: PodTerm, *, expected: bool) -> None:
+    assert may_name((term,), "ns", pattern()) is expected
+
+
+def test_a_term_is_about_the_namespace_of_its_pod() -> None:
+    assert not may_name((PodTerm(APP),), "other", pattern())
+
+
+def shunning(*terms: PodTerm) -> Shape:
+    return Shape(requests(1), shuns=terms)
+
+
+def seeking(*terms: PodTerm) -> Shape:
+    return Shape(requests(1), seeks=terms)
+
+
+def test_anti_affinity_counts_while_its_pod_is_there() -> None:
+    of, of_other = pattern(), pattern(app="y")
+    alone = shunning(PodTerm(APP))
+    cluster = cluster_of(nodes(4, 4))
+    view = cluster.view()
+    assert not view.is_named(of)
+    observe(cluster, pod("a", alone))
+    assert view.is_named(of)
+    assert not view.is_named(of_other)
+    observe(cluster, pod("a", alone, on="n0"), pod("b", alone, on="n1"))
+    assert view.is_named(of)
+    observe(cluster, ev.PodDeleted("a"))
+    assert view.is_named(of)
+    observe(cluster, ev.PodDeleted("b"))
+    assert not view.is_named(of)
+
+
+def test_affinity_and_spread_count_while_their_pod_has_no_node() -> None:
+    of, near = pattern(), seeking(PodTerm(APP))
+    cluster = cluster_of(nodes(4), pod("a", near))
+    view = cluster.view()
+    assert view.is_named(of)
+    observe(cluster, ev.PodBinding(pod("a", near), "n0"))
+    assert view.is_named(of)
+    observe(cluster, pod("a", near, on="n0"))
+    assert not view.is_named(of)
+
+
+# --- pods that kube-scheduler has not judged yet
+
+NO_NODE = "0/1 nodes are available: 1 Insufficient cpu."
+
+
+def highest(cluster: Cluster, *schedulers: str) -> int | None:
+    cluster.validate()
+    return cluster.view().highest_fresh(schedulers or ("default-scheduler",))
+
+
+def test_a_pod_is_fresh_until_something_is_said_of_it() -> None:
+    cluster = cluster_of(nodes(4), pod("low", priority=1), pod("high", priority=5))
+    assert highest(cluster) == 5
+    observe(cluster, pod("high", priority=5, unschedulable=NO_NODE))
+    assert highest(cluster) == 1
+    observe(cluster, pod("low", priority=1, on="n0"))
+    assert highest(cluster) is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"gates": ("a",)},
+        {"terminating": True},
+        {"on": "n0"},
+        {"unschedulable": NO_NODE},
+        {"scheduler": "another"},
+    ],
+    ids=str,
+)
+def test_some_pods_are_not_fresh(fields: dict[str, Any]) -> None:
+    assert highest(cluster_of(nodes(4), pod("a", **fields))) is None
+
+
+def test_the_schedulers_count_that_are_asked_about() -> None:
+    cluster = cluster_of(pod("a", priority=1), pod("b", priority=7, scheduler="b"))
+    assert highest(cluster) == 1
+    assert highest(cluster, "b") == 7
+    assert highest(cluster, "b", "default-scheduler") == 7
+    assert highest(cluster, "none") is None
+
+
+def test_a_pod_that_filter_refused_is_not_fresh_until_it_is_tried() -> None:
+    cluster = cluster_of(pod("a"), ev.PodRefused(pod("a"), "r"))
+    assert highest(cluster) is None
+    observe(cluster, pod("a", gang_ready=True))
+    assert highest(cluster) is None
+    observe(cluster, ev.PodsTried(("a",)))
+    assert highest(cluster) == 0
+    observe(cluster, ev.PodDeleted("a"))
+    assert highest(cluster) is None
+
+
+def test_a_pod_with_a_reservation_is_not_fresh() -> None:
+    members = pods(1)
+    cluster = cluster_of(nodes(4), pod_group(min_member=1), members)
+    assert highest(cluster) == 0
+    observe(cluster, planned(gang_0="n0"))
+    assert highest(cluster) is None
+    observe(cluster, ev.Unreserved(("gang-0",)))
+    assert highest(cluster) == 0
+    observe(cluster, ev.PodBinding(members[0], "n0"))
+    assert highest(cluster) is None
+
+
+# --- nodes of other schedulers
+
+
+def has_others(view: ClusterView, node: str, ours: tuple[str, ...]) -> bool:
+    return any(node in there for there in view.nodes_of_others(ours))
+
+
+def test_a_node_is_another_schedulers_while_its_pod_is_there_and_a_minute_more() -> None:
+    ours, of = ("default-scheduler",), pattern()
+    cluster = cluster_of(nodes(4, 4), pod("a", on="n0"), pod("b", on="n0", scheduler="b"))
+    view = cluster.view()
+    assert has_others(view, "n0", ours)
+    assert not has_others(view, "n0", ("b", *ours))
+    assert not has_others(view, "n1", ours)
+    observe(cluster, ev.PodDeleted("b"))
+    assert has_others(view, "n0", ours)
+    observe(cluster, looked(1000, of))
+    observe(cluster, looked(1059, of))
+    assert has_others(view, "n0", ours)
+    observe(cluster, looked(1060, of))
+    assert not has_others(view, "n0", ours)
+
+
+def test_another_pod_may_come_meanwhile() -> None:
+    of, foreign = pattern(), {"on": "n0", "scheduler": "b"}
+    cluster = cluster_of(nodes(4), pod("a", **foreign), ev.PodDeleted("a"), looked(0, of))
+    observe(cluster, pod("b", **foreign), looked(100, of))
+    assert has_others(cluster.view(), "n0", ("default-scheduler",))
