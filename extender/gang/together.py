@@ -22,7 +22,7 @@ from extender.state.cluster.reservations import ReservationKind
 from extender.state.cluster.view import ClusterView
 
 
-class Hands(Protocol):
+class PodsInHand(Protocol):
     """Pods that filter has answered nodes, and whose bind requests have not come."""
 
     def __contains__(self, uid: object) -> bool:
@@ -112,7 +112,7 @@ def decide(
     view: ClusterView,
     schedulers: Collection[str],
     proven: Container[str],
-    in_hand: Hands,
+    in_hand: PodsInHand,
     barred: Left | None = None,
 ) -> Together:
     """Return the members of a group that may be bound together, if they make up its quorum.
@@ -224,7 +224,7 @@ class _Members:
         *,
         schedulers: Collection[str],
         proven: Container[str],
-        in_hand: Hands,
+        in_hand: PodsInHand,
     ) -> None:
         self._view, self._group, self._schedulers = view, group, schedulers
         self._proven, self._in_hand = proven, in_hand
@@ -270,7 +270,7 @@ class _Members:
             return Left.DISAGREES
         return Left.NAMED if self._view.is_named(pattern) else None
 
-    def _bar_of_node(self, kind: "_Kind", name: str) -> Left | None:
+    def _bar_of_node(self, kind: _Kind, name: str) -> Left | None:
         """Return why no member of a kind may be bound to a node, or None."""
         view, node = self._view, self._view.nodes.get(name)
         if node is None or not view.is_good(kind.pattern, name):
@@ -290,7 +290,7 @@ class _Members:
             for other in self._view.nominated_to(node)
         )
 
-    def _has_room(self, kind: "_Kind", node: NodeInfo) -> bool:
+    def _has_room(self, kind: _Kind, node: NodeInfo) -> bool:
         """Return whether all that is planned on a node by a priority has room beside the rest.
 
         The members of the kind are among it, so that nothing may be overdrawn that they ask for.

@@ -5,7 +5,7 @@ sibling appears, the PodGroup is made, or a plan gives its room back. A patch of
 makes it try; taking our own scheduling gate away does too.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from extender.api.reasons import Reason
@@ -75,6 +75,20 @@ def decide_group(
     return Wake(retry=(*expected, *others[:1]))
 
 
+def not_spared(
+    group: str, pods: Sequence[PodInfo], *, view: ClusterView, coming: Collection[str]
+) -> Sequence[PodInfo]:
+    """Return which pods to wake of members that may be bound together with another one.
+
+    Those that need a look of kube-scheduler's; one pod where there are none and no bind request of
+    a member waits or is about to come. `coming` are the UIDs of pods whose bind requests are due.
+    """
+    needy = [pod for pod in pods if not _is_good(pod, view.planned_node(pod.uid), view)]
+    tally = view.tally(group)
+    comes = tally.waiting or not tally.planned.isdisjoint(coming)
+    return needy or ([] if comes else pods[:1])
+
+
 def deciding_room(
     *,
     view: ClusterView,
@@ -114,6 +128,13 @@ def deciding_room(
 
 def _waits_for_node(pod: PodInfo, group: str, view: ClusterView) -> bool:
     return pod.group == group and view.bound_node(pod) is None
+
+
+def _is_good(pod: PodInfo, node: str | None, view: ClusterView) -> bool:
+    """Return whether kube-scheduler has found a node good for a pod's equal, as it is now."""
+    if pod.pattern is None or node is None or pod.uid not in view.pods:
+        return False
+    return view.is_good(pod.pattern, node)
 
 
 def _in_order(groups: Iterable[str], view: ClusterView, *, strict: bool) -> list[str]:

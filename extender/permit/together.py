@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from extender.gang import together
+from extender.gang import together, wake
 from extender.gang.together import Left
 from extender.permit.announcing import Announcer
 from extender.permit.plans import Plans
@@ -47,7 +47,7 @@ REST: Final = 9
 """How much longer a group is left alone than a decision took that came to nothing."""
 SILENT_SECONDS: Final = HUNG_UP_SECONDS - 1
 """After so long without a call of kube-scheduler no write begins: it may be another one's turn."""
-STANDS_SECONDS: Final = 60.0
+ANSWER_HELD_SECONDS: Final = 60.0
 """How long the answer to a bind request is held back, at most, while others are to be written."""
 
 
@@ -60,7 +60,7 @@ class _Ahead:
 
 
 @dataclass(slots=True)
-class _Flip:
+class _Start:
     """A group whose members begin to be bound, some at a time."""
 
     rest: deque[tuple[str, str]]
@@ -92,9 +92,9 @@ class BindTogether:
         self._announcer = announcer
         self._behind = behind
         self._called = float("-inf")
-        self._stands: asyncio.Future[None] | None = None
+        self._held_answer: asyncio.Future[None] | None = None
         """Ends the bind request whose answer is held back, as long as its caller is there."""
-        self._flips: dict[str, _Flip] = {}
+        self._starts: dict[str, _Start] = {}
         self._queue: asyncio.Queue[_Ahead] = asyncio.Queue()
         """Members in their order; those that are not in `_unsent` any more are passed over."""
         self._unsent: dict[str, _Ahead] = {}
@@ -130,26 +130,26 @@ class BindTogether:
         """Leave the Event of a pod to kube-scheduler, which was answered that the pod is bound."""
         self._announcer.asked(uid)
 
-    async def stand(self, uid: str, gone: Gone, *, until: float) -> None:
+    async def hold_answer(self, uid: str, gone: Gone, *, until: float) -> None:
         """Return when all is sent, or the caller of a bind request for a member has hung up.
 
         kube-scheduler does not call while all its pods wait, and it hangs up when it ends: one open
         request says whether it is there. No other answer is held back meanwhile.
         """
         pod, now = self._view.pods.get(uid), self._loop.time()
-        if self._stands is not None or not self._unsent or pod is None or pod.group is None:
+        if self._held_answer is not None or not self._unsent or pod is None or pod.group is None:
             return
-        self._stands = self._loop.create_future()
+        self._held_answer = self._loop.create_future()
         caller = asyncio.ensure_future(gone())
         try:
             await asyncio.wait(
-                (self._stands, caller),
-                timeout=min(STANDS_SECONDS, until - now),
+                (self._held_answer, caller),
+                timeout=min(ANSWER_HELD_SECONDS, until - now),
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
             caller.cancel()
-            self._stands = None
+            self._held_answer = None
             self.asked()
 
     def join(self, uid: str) -> "asyncio.Future[str] | None":
@@ -165,7 +165,7 @@ class BindTogether:
         if group in self._resting:
             self._resting[group] = True
             return
-        if group in self._flips or self._waiting.stopping:
+        if group in self._starts or self._waiting.stopping:
             return
         if len(self._unsent) >= BACKLOG:
             self._later[group] = None
@@ -185,8 +185,8 @@ class BindTogether:
             self._resting[group] = False
             self._loop.call_later(pause, self._rested, group)
             return
-        self._flips[group] = _Flip(deque(found.nodes.items()), found.coming)
-        self._flip(group)
+        self._starts[group] = _Start(deque(found.nodes.items()), found.coming)
+        self._begin_next(group)
 
     def started(self, group: str) -> None:
         """Count what a group left to kube-scheduler: it was released."""
@@ -202,22 +202,13 @@ class BindTogether:
     def to_wake(self, group: str, pods: Sequence[PodInfo]) -> Sequence[PodInfo]:
         """Return which members that were refused are to be woken now.
 
-        Those that can be bound together with another one are left alone for a moment; one of them
-        is woken where kube-scheduler has none in hand.
+        Those that can be bound together with another one are left alone for a moment.
         """
         now = self._loop.time()
         if now >= self._spared.setdefault(group, now + SPARED_SECONDS):
             return pods
-        left = [pod for pod in pods if not self._is_good(pod, self._view.planned_node(pod.uid))]
-        tally = self._view.tally(group)
-        coming = tally.waiting or not tally.planned.isdisjoint(self._plans.verdicts.in_hand.coming)
-        return left or ([] if coming else pods[:1])
-
-    def _is_good(self, pod: PodInfo, node: str | None) -> bool:
-        """Return whether kube-scheduler has found a node good for a pod's equal, as it is now."""
-        if pod.pattern is None or node is None or pod.uid not in self._view.pods:
-            return False
-        return self._view.is_good(pod.pattern, node)
+        coming = self._plans.verdicts.in_hand.coming
+        return wake.not_spared(group, pods, view=self._view, coming=coming)
 
     def stop(self) -> None:
         """Give back what is not on its way: this process is about to stop."""
@@ -258,14 +249,14 @@ class BindTogether:
 
     def _is_silent(self) -> bool:
         """Return whether kube-scheduler has not called for so long that it may be there no more."""
-        if self._stands is not None:
+        if self._held_answer is not None:
             self.asked()
         return self._loop.time() > self._called + SILENT_SECONDS
 
     def _all_sent(self) -> None:
         """Answer the request that was held back if nothing is to be sent any more."""
-        if self._stands is not None and not self._unsent and not self._stands.done():
-            self._stands.set_result(None)
+        if self._held_answer is not None and not self._unsent and not self._held_answer.done():
+            self._held_answer.set_result(None)
 
     async def _write(self, ahead: _Ahead, *, seconds: float) -> None:
         pod, error = ahead.pod, HUNG_UP
@@ -288,51 +279,51 @@ class BindTogether:
             if self._view.tally(group).waiting:
                 self._waiting.decide(group)
 
-    def _flip(self, group: str) -> None:
+    def _begin_next(self, group: str) -> None:
         """Begin the next members; they are written as soon as the group has its quorum."""
-        flip, view = self._flips[group], self._view
+        start, view = self._starts[group], self._view
         if self._waiting.stopping:
-            flip.rest.clear()
+            start.rest.clear()
         part = {
             uid: node
-            for uid, node in islice(_popped(flip.rest), AT_ONCE)
+            for uid, node in islice(_popped(start.rest), AT_ONCE)
             if view.planned_node(uid) == node and uid not in self._plans.verdicts.in_hand
         }
         ahead = [_Ahead(view.pods[uid], node) for uid, node in part.items()]
         self._cluster.apply(ev.BoundAhead(part))
-        flip.begun += ahead
+        start.begun += ahead
         self._unsent.update((each.pod.uid, each) for each in ahead)
         if self._waiting.holds(group):
             self.asked()  # its caller has not hung up
-        if self._has_quorum(group, flip) and not self._waiting.stopping and not self._is_silent():
-            self._send(group, flip)
-        if flip.rest:
-            self._loop.call_soon(self._flip, group)
+        if self._has_quorum(group, start) and not self._waiting.stopping and not self._is_silent():
+            self._send(group, start)
+        if start.rest:
+            self._loop.call_soon(self._begin_next, group)
             return
-        self._undo(group, flip)
+        self._undo(group, start)
 
-    def _undo(self, group: str, flip: _Flip) -> None:
+    def _undo(self, group: str, start: _Start) -> None:
         """Take back what was begun without a quorum, and look at the group again then."""
-        self._take_back(each.pod.uid for each in islice(_popped(flip.begun), AT_ONCE))
-        if flip.begun:
-            self._loop.call_soon(self._undo, group, flip)
+        self._take_back(each.pod.uid for each in islice(_popped(start.begun), AT_ONCE))
+        if start.begun:
+            self._loop.call_soon(self._undo, group, start)
             return
-        del self._flips[group]
+        del self._starts[group]
         self._later[group] = None
         self._loop.call_soon(self._look_at_others)
 
-    def _has_quorum(self, group: str, flip: _Flip) -> bool:
+    def _has_quorum(self, group: str, start: _Start) -> bool:
         pod_group, tally = self._view.pod_group(group), self._view.tally(group)
-        coming = tally.planned.intersection(flip.coming)
+        coming = tally.planned.intersection(start.coming)
         return pod_group is not None and tally.assigned + len(coming) >= self._view.quorum(
             pod_group
         )
 
-    def _send(self, group: str, flip: _Flip) -> None:
+    def _send(self, group: str, start: _Start) -> None:
         """Queue the Bindings of a group that has its quorum."""
-        there = [each for each in flip.begun if self._unsent.get(each.pod.uid) is each]
-        flip.begun.clear()
-        self._waiting.release(group, [each.pod.uid for each in there], flip.coming)
+        there = [each for each in start.begun if self._unsent.get(each.pod.uid) is each]
+        start.begun.clear()
+        self._waiting.release(group, [each.pod.uid for each in there], start.coming)
         for each in there:
             self._queue.put_nowait(each)
         _log.info("members are bound together", group=group, pods=len(there))

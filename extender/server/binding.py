@@ -48,20 +48,20 @@ class Binding:
         self._sight = sight
         self._longest_wait = longest_wait
         self._together = bind_together
-        self._in_hand = 0
+        self._unfinished = 0
         self._requests: dict[str, asyncio.Future[str]] = {}
         """By UID of the pod: the error of the latest request that writes its Binding, or may."""
 
     @property
-    def in_hand(self) -> int:
+    def unfinished(self) -> int:
         """How many requests are held or being written, and Bindings ahead of requests."""
-        return self._in_hand + (len(self._together.writing) if self._together is not None else 0)
+        return self._unfinished + (len(self._together.writing) if self._together is not None else 0)
 
     async def bind(self, body: bytes, gone: Gone) -> bytes:
         """Bind a pod; the answer's error is empty when the pod is on the node."""
         args = _decode(body)
         until = asyncio.get_running_loop().time() + self._longest_wait
-        self._in_hand += 1
+        self._unfinished += 1
         self._waiting.asked(args.pod_uid)
         if self._together is not None:
             self._together.asked()
@@ -73,10 +73,10 @@ class Binding:
                 self._sight.bound(args.pod_uid)
                 if self._together is not None:
                     self._together.answered(args.pod_uid)
-                    await self._together.stand(args.pod_uid, gone, until=until)
+                    await self._together.hold_answer(args.pod_uid, gone, until=until)
             return _encode(BindingResult(error_text(error)))
         finally:
-            self._in_hand -= 1
+            self._unfinished -= 1
 
     async def _join(self, args: BindingArgs, gone: Gone) -> str | None:
         """Return the error for a pod that is bound or being bound; None where it is to be bound.

@@ -40,15 +40,15 @@ class Server(uvicorn.Server):
         *,
         context: ssl.SSLContext | None = None,
         on_exit: Callable[[], None] = lambda: None,
-        in_hand: Callable[[], int] = lambda: 0,
+        unfinished: Callable[[], int] = lambda: 0,
         patience: float = 0.0,
     ) -> None:
-        """`on_exit` runs on a signal; requests `in_hand` may then take `patience` seconds more."""
+        """`on_exit` runs on a signal; the `unfinished` may then take `patience` seconds more."""
         super().__init__(config)
         self._connections = connections
         self._context = context
         self._on_exit = on_exit
-        self._in_hand = in_hand
+        self._unfinished = unfinished
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._until: float | None = None
@@ -96,16 +96,16 @@ class Server(uvicorn.Server):
             return
         self._until = self._loop.time() + self._patience
         self._on_exit()
-        _log.info("stopping", in_hand=self._in_hand())
+        _log.info("stopping", unfinished=self._unfinished())
 
     def _is_finished(self) -> bool:
         if self._until is None:
             return False
-        left = self._in_hand()
+        left = self._unfinished()
         if left and self._loop.time() < self._until:
             return False
         if left:
-            _log.warning("stopping although not all is finished", in_hand=left)
+            _log.warning("stopping although not all is finished", unfinished=left)
         return True
 
 

@@ -255,7 +255,7 @@ async def serve(settings: Settings, kubeconfig: Path | None) -> None:
             extender.connections,
             context=tls.context if tls else None,
             on_exit=extender.end,
-            in_hand=lambda: extender.binding.in_hand,
+            unfinished=lambda: extender.binding.unfinished,
             patience=listen.shutdown_seconds,
         )
         _log.info("serving", host=listen.host, port=listen.port, api_server=client.host)

@@ -285,7 +285,7 @@ async def test_an_open_bind_request_shows_that_kube_scheduler_is_there(
     await asyncio.sleep(20)
 
     assert request.done()
-    assert scene.binding.in_hand == 0
+    assert scene.binding.unfinished == 0
     if hangs_up:
         late = PARALLEL * SILENT_SECONDS / 0.2
         assert begun < len(scene.binder.calls) <= begun + late + PARALLEL
@@ -330,11 +330,11 @@ async def test_a_stop_waits_for_what_is_on_its_way_and_begins_nothing(cluster: C
     scene.waiting.refuse_all()
     assert scene.together is not None
     scene.together.stop()
-    assert scene.binding.in_hand == begun
+    assert scene.binding.unfinished == begun
     play.may.set()
 
     assert await first == ""
-    await until(lambda: scene.binding.in_hand == 0)
+    await until(lambda: scene.binding.unfinished == 0)
     assert len(scene.binder.calls) == begun
 
 
@@ -398,7 +398,7 @@ async def test_a_bind_request_ends_when_the_binding_that_it_waits_for_does_not_b
     await asyncio.sleep(play.scene.options.schedule_timeout + 1)
 
     assert request.done()
-    assert play.scene.binding.in_hand == 0
+    assert play.scene.binding.unfinished == 0
     assert play.scene.binder.calls == []
 
 
@@ -467,7 +467,7 @@ async def test_a_bind_request_that_waits_for_a_write_ends_with_its_caller(play: 
     assert await asyncio.wait_for(later, 0.1) == HUNG_UP
     assert len(play.scene.binder.calls) == 4
     play.may.set()
-    await until(lambda: play.scene.binding.in_hand == 0)
+    await until(lambda: play.scene.binding.unfinished == 0)
 
 
 async def test_a_large_gang_does_not_start_when_the_process_is_about_to_stop(

@@ -19,7 +19,7 @@ class Running:
     """A server, and what its application has in hand."""
 
     patience: float = 60.0
-    in_hand: int = 0
+    unfinished: int = 0
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
     reported: list[str] = field(default_factory=list)
 
@@ -28,7 +28,7 @@ class Running:
             http.config(self.app, host="127.0.0.1", port=0, keep_alive=120),
             Connections(Limits()),
             on_exit=lambda: self.reported.append("exit"),
-            in_hand=lambda: self.in_hand,
+            unfinished=lambda: self.unfinished,
             patience=self.patience,
         )
         # Signals are for the process that runs the tests.
@@ -36,9 +36,9 @@ class Running:
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == "/bind":
-            self.in_hand += 1
+            self.unfinished += 1
             await self.go_on.wait()
-            self.in_hand -= 1
+            self.unfinished -= 1
         headers = [(b"content-length", b"2")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"ok"})
@@ -81,7 +81,7 @@ async def test_what_is_in_hand_is_finished_and_others_are_answered_until_then(
     async with httpx.AsyncClient(base_url=running.url, trust_env=False) as client:
         async with asyncio.TaskGroup() as tasks:
             bind = tasks.create_task(client.post("/bind"))
-            await eventually(lambda: running.in_hand == 1)
+            await eventually(lambda: running.unfinished == 1)
             running.signal()
             await eventually(lambda: running.reported == ["exit"])
             assert (await client.get("/readyz")).text == "ok"
@@ -103,10 +103,10 @@ async def test_what_is_in_hand_for_too_long_is_given_up(running: Running) -> Non
     async with httpx.AsyncClient(base_url=running.url, trust_env=False, timeout=60) as client:
         async with asyncio.TaskGroup() as tasks:
             bind = tasks.create_task(client.post("/bind"))
-            await eventually(lambda: running.in_hand == 1)
+            await eventually(lambda: running.unfinished == 1)
             running.signal()
             await eventually(lambda: not running.server.servers[0].is_serving())
-            assert running.in_hand == 1
+            assert running.unfinished == 1
             running.go_on.set()
         assert bind.result().text == "ok"
 
@@ -117,7 +117,7 @@ async def test_a_second_signal_ends_it_with_what_is_in_hand(running: Running) ->
         asyncio.TaskGroup() as tasks,
     ):
         tasks.create_task(ignoring(client.post("/bind")))
-        await eventually(lambda: running.in_hand == 1)
+        await eventually(lambda: running.unfinished == 1)
         running.signal()
         running.signal()
         await eventually(lambda: not running.server.servers[0].is_serving())
