@@ -50,7 +50,7 @@ class PodGroups:
 
 
 class KnownPodGroups(PodGroups):
-    """What the caches know of PodGroups; they are made where a ClusterQueue requires room."""
+    """What the caches hold of PodGroups; they are made where a ClusterQueue requires room."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What is in doubt for a time: state knows no clock, so the time begins with the next one given."""
+"""What is in doubt for a time: state has no clock, so the time begins with the next one given."""
 
 from collections.abc import Hashable, Iterator
 from typing import Final, Generic, TypeVar

@@ -38,7 +38,7 @@ def main(
         int, typer.Option(min=0, help="Pods of no gang that come after each gang.")
     ] = 0,
     lag: Annotated[
-        float, typer.Option(min=0, help="Milliseconds after which kube-scheduler hears of changes.")
+        float, typer.Option(min=0, help="Milliseconds after which changes reach kube-scheduler.")
     ] = 0,
     runs: Annotated[int, typer.Option(min=1, max=20, help="Runs of each, in turn.")] = 3,
     config: Annotated[

@@ -45,7 +45,7 @@ class Asked:
     extender_port: int
     api_port: int
     lag: float = 0.0
-    """Seconds after which it hears what happened."""
+    """Seconds after which a change reaches it."""
 
 
 @dataclass(slots=True)
