@@ -1,78 +1,22 @@
-"""Which members of a gang may be bound without a look of kube-scheduler's at each of them.
+"""Which members of a gang are bound together, without a look of kube-scheduler's at each of them.
 
-kube-scheduler has judged an equal member, on nodes that have not changed since. Room is judged
-here, at the moment of the decision. Whatever else decides where a pod may go (volumes, claims,
-affinity between pods, spread constraints) leaves the member to kube-scheduler.
+Whether one may be is decided in `gang/ahead.py`.
 """
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from itertools import chain
-from typing import Protocol
+from functools import partial
+from itertools import islice
 
-from extender.fit.conflicts import clashes
 from extender.fit.feasibility import is_feasible
+from extender.gang.ahead import Left, MembersAhead, PodsInHand
 from extender.gang.fit import fits
-from extender.resources.quantity import subtract
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import NodeInfo, Pattern, PodInfo
+from extender.state.cluster.records import Pattern, PodInfo
 from extender.state.cluster.reservations import ReservationKind
 from extender.state.cluster.view import ClusterView
-
-
-class PodsInHand(Protocol):
-    """Pods that filter has answered nodes, and whose bind requests have not come."""
-
-    def __contains__(self, uid: object) -> bool:
-        """Return whether it was just now: kube-scheduler is about to bind the pod."""
-
-    @property
-    def assumed(self) -> Mapping[str, str | None]:
-        """Return where kube-scheduler may have assumed each pod; None for any node."""
-
-    @property
-    def coming(self) -> frozenset[str]:
-        """Those that were answered one node, and whose bind request is due."""
-
-
-class Left(StrEnum):
-    """Why a member is left to kube-scheduler."""
-
-    OFF = "off"
-    BEHIND = "behind"
-    """kube-scheduler has not seen what was bound without it, or our own watch is stale."""
-    PRIORITY = "priority"
-    """It has not judged a pod of higher priority yet."""
-    QUORUM = "quorum"
-    """Too few members are able."""
-    UNCONFIRMED = "unconfirmed"
-    """Only a request has shown the member, no watch."""
-    GATED = "gated"
-    NOMINATED = "nominated"
-    """kube-scheduler makes room for the member, or on its node for a pod of its priority or above:
-    it judges others as if that one were there."""
-    NOT_ADMITTED = "not admitted"
-    IN_HAND = "in hand"
-    """kube-scheduler has just assumed it, and is about to bind it."""
-    MANAGED = "managed"
-    """It is not known that every pod of its scheduler passes our filter."""
-    CONSTRAINED = "constrained"
-    """It has no pattern: it is judged by itself."""
-    NAMED = "named by affinity"
-    """A term of another pod may be about it."""
-    UNEQUAL = "unequal"
-    """kube-scheduler has judged no pod of its pattern."""
-    DISAGREES = "disagrees"
-    """Our books and kube-scheduler's differ about nodes for its pattern."""
-    NOT_LOOKED_AT = "not looked at"
-    """Its node was not sent for its pattern, or has changed since."""
-    OTHER_SCHEDULER = "other scheduler"
-    """Pods of a scheduler that does not ask us are on its node, or were a moment ago."""
-    NOT_FEASIBLE = "not feasible"
-    """Our own reading says that its node takes no such pod."""
-    NO_ROOM = "no room"
+from extender.steps import PIECE, Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +28,7 @@ class Together:
     try last come first."""
     left: Mapping[Left, int] = field(default_factory=Counter)
     coming: Sequence[str] = ()
-    """Members whose own bind requests are to come in a moment: the group starts with them."""
+    """MembersAhead whose own bind requests are to come in a moment: the group starts with them."""
 
 
 def look(pattern: Pattern, sent: Sequence[str], *, view: ClusterView, at: float) -> ev.Looked:
@@ -106,7 +50,7 @@ def look(pattern: Pattern, sent: Sequence[str], *, view: ClusterView, at: float)
     return ev.Looked(pattern, news if agrees else (), at, agrees)
 
 
-def decide(
+def deciding(
     group: str,
     *,
     view: ClusterView,
@@ -114,13 +58,14 @@ def decide(
     proven: Container[str],
     in_hand: PodsInHand,
     barred: Left | None = None,
-) -> Together:
+) -> Steps[Together]:
     """Return the members of a group that may be bound together, if they make up its quorum.
 
     `schedulers` are the names of those that ask us, `proven` those of them all of whose pods pass
     our filter. `barred` says why none may be bound now. Members whose own bind requests are due
     count, or a kube-scheduler that has the next one filtered before it has the last one bound would
-    bring them all.
+    bring them all. The answer about a large group is about the past: `still_able` judges its
+    members once more.
     """
     planned = view.tally(group).planned
     if not planned:
@@ -130,24 +75,33 @@ def decide(
         barred = Left.PRIORITY
     if barred is not None:
         return Together(left=Counter({barred: len(planned)}))
-    members = _Members(view, group, schedulers=schedulers, proven=proven, in_hand=in_hand)
-    able: dict[str, str] = {}
-    left = Counter[Left]()
-    for pod in _last_first(group, view):
-        node = view.planned_node(pod.uid)
-        if node is None:
-            continue
-        bar = members.bar_of(pod, node)
-        if bar is None:
-            able[pod.uid] = node
-        else:
-            left[bar] += 1
+    judge = partial(
+        MembersAhead, view, group, schedulers=schedulers, proven=proven, in_hand=in_hand
+    )
+    able, left = yield from _judging(_last_first(group, view), judge, view)
+    planned = view.tally(group).planned
+    able = {uid: node for uid, node in able.items() if uid in planned}
     due = tuple(sorted(uid for uid in in_hand.coming & planned if _is_due(uid, view)))
     pod_group = view.pod_group(group)
     count = view.tally(group).assigned + len(able) + len(due)
     if pod_group is None or count < view.quorum(pod_group):
         return Together(left=left + Counter({Left.QUORUM: len(able)}))
     return Together(able, left, due)
+
+
+def still_able(
+    group: str,
+    nodes: Mapping[str, str],
+    *,
+    view: ClusterView,
+    schedulers: Collection[str],
+    proven: Container[str],
+    in_hand: PodsInHand,
+) -> dict[str, str]:
+    """Return the members that may be bound to their nodes now, of those that were found able."""
+    members = MembersAhead(view, group, schedulers=schedulers, proven=proven, in_hand=in_hand)
+    planned = ((uid, node) for uid, node in nodes.items() if view.planned_node(uid) == node)
+    return {uid: node for uid, node in planned if members.bar_of(view.pods[uid], node) is None}
 
 
 def has_room(pod: PodInfo, node: str, *, view: ClusterView) -> bool:
@@ -175,17 +129,41 @@ def still_holds(pod: PodInfo, node: str, *, view: ClusterView) -> bool:
     )
 
 
-def _last_first(group: str, view: ClusterView) -> Iterator[PodInfo]:
-    """Yield members in the reverse of the order in which kube-scheduler is likely to try them.
+def _judging(
+    uids: Sequence[str], judge: Callable[[], MembersAhead], view: ClusterView
+) -> Steps[tuple[dict[str, str], Counter[Left]]]:
+    """Return the planned members that may be bound, with their nodes, and why others are left."""
+    able: dict[str, str] = {}
+    left = Counter[Left]()
+    members, rest = judge(), iter(uids)
+    while part := [*islice(rest, PIECE)]:
+        for uid in part:
+            pod, node = view.pods.get(uid), view.planned_node(uid)
+            if pod is None or node is None:
+                continue
+            bar = members.bar_of(pod, node)
+            if bar is None:
+                able[uid] = node
+            else:
+                left[bar] += 1
+        if len(part) == PIECE:
+            yield
+            members = judge()  # what was found before may not be so any more
+    return able, left
 
-    It tries pods by priority, then by the time since which they are in its queue: those that it
-    refused came back later.
+
+def _last_first(group: str, view: ClusterView) -> list[str]:
+    """Return the UIDs of members in the reverse of the order in which they are likely to be tried.
+
+    kube-scheduler tries pods by priority, then by the time since which they are in its queue:
+    those that it refused came back later.
     """
     refused = view.refused_of(group)
     there = [pod for pod in view.members(group) if pod.uid not in refused]
     there += [view.pods[uid] for uid in refused]
     there.reverse()
-    yield from sorted(there, key=lambda pod: pod.priority)
+    there.sort(key=lambda pod: pod.priority)
+    return [pod.uid for pod in there]
 
 
 def _is_due(uid: str, view: ClusterView) -> bool:
@@ -195,130 +173,3 @@ def _is_due(uid: str, view: ClusterView) -> bool:
     """
     pod = view.pods.get(uid)
     return pod is not None and pod.pattern is not None
-
-
-def _is_used(pod: PodInfo, view: ClusterView) -> bool:
-    """Return whether the room of a pod counts as taken on a node, whatever asks for it."""
-    kept = view.reservation(pod.uid)
-    return pod.node is not None or (kept is not None and kept.kind is not ReservationKind.PLANNED)
-
-
-class _Kind:
-    """Members of one pattern and priority: what is so for each of them is found out once."""
-
-    __slots__ = ("asked", "bar", "on_node", "pattern", "priority")
-
-    def __init__(self, pattern: Pattern, priority: int, bar: Left | None) -> None:
-        self.pattern, self.priority, self.bar = pattern, priority, bar
-        self.asked = [what for what, amount in pattern.shape.requests.items() if amount]
-        self.on_node: dict[str, Left | None] = {}
-
-
-class _Members:
-    """Looks at members one after the other."""
-
-    def __init__(
-        self,
-        view: ClusterView,
-        group: str,
-        *,
-        schedulers: Collection[str],
-        proven: Container[str],
-        in_hand: PodsInHand,
-    ) -> None:
-        self._view, self._group, self._schedulers = view, group, schedulers
-        self._proven, self._in_hand = proven, in_hand
-        self._others = view.nodes_of_others(proven)
-        self._kinds: dict[tuple[Pattern, int], _Kind] = {}
-        self._assumed: dict[str | None, list[PodInfo]] | None = None
-
-    def bar_of(self, pod: PodInfo, node: str) -> Left | None:
-        """Return why a planned member may not be bound to its node, or None."""
-        bar, pattern = self._bar_of_pod(pod), pod.pattern
-        if bar is not None or pattern is None:
-            return bar or Left.CONSTRAINED
-        kind = self._kinds.get((pattern, pod.priority))
-        if kind is None:
-            kind = _Kind(pattern, pod.priority, self._bar_of_pattern(pattern))
-            self._kinds[pattern, pod.priority] = kind
-        if kind.bar is not None:
-            return kind.bar
-        bars = kind.on_node
-        bar = bars[node] if node in bars else bars.setdefault(node, self._bar_of_node(kind, node))
-        if bar is None and pod.shape.host_ports and self._ports_taken(pod, node):
-            return Left.NO_ROOM
-        return bar
-
-    def _bar_of_pod(self, pod: PodInfo) -> Left | None:
-        if pod.uid in self._in_hand:
-            return Left.IN_HAND
-        if pod.gates:
-            return Left.GATED
-        if pod.nominated:
-            return Left.NOMINATED
-        if pod.scheduler not in self._proven:
-            return Left.MANAGED
-        if pod.uid in self._view.seen:
-            return Left.UNCONFIRMED
-        return Left.NOT_ADMITTED if self._view.awaits_admission(pod) else None
-
-    def _bar_of_pattern(self, pattern: Pattern) -> Left | None:
-        seen = self._view.look(pattern)
-        if seen is None:
-            return Left.UNEQUAL
-        if not seen.agrees:
-            return Left.DISAGREES
-        return Left.NAMED if self._view.is_named(pattern) else None
-
-    def _bar_of_node(self, kind: _Kind, name: str) -> Left | None:
-        """Return why no member of a kind may be bound to a node, or None."""
-        view, node = self._view, self._view.nodes.get(name)
-        if node is None or not view.is_good(kind.pattern, name):
-            return Left.NOT_LOOKED_AT
-        if any(name in there for there in self._others):
-            return Left.OTHER_SCHEDULER
-        if not is_feasible(kind.pattern.shape, node):
-            return Left.NOT_FEASIBLE
-        if self._is_promised(kind.priority, name):
-            return Left.NOMINATED
-        return None if self._has_room(kind, node) else Left.NO_ROOM
-
-    def _is_promised(self, priority: int, node: str) -> bool:
-        """Return whether kube-scheduler counts another pod on a node before it is there."""
-        return any(
-            other.priority >= priority and other.scheduler in self._schedulers
-            for other in self._view.nominated_to(node)
-        )
-
-    def _has_room(self, kind: _Kind, node: NodeInfo) -> bool:
-        """Return whether all that is planned on a node by a priority has room beside the rest.
-
-        The members of the kind are among it, so that nothing may be overdrawn that they ask for.
-        """
-        name, priority = node.name, kind.priority
-        free = self._view.free(node, priority=priority, group=self._group)
-        for other in self._assumed_on(name):
-            if not self._is_counted(other, name, priority):
-                subtract(free, other.shape.requests)
-        return all(free.get(what, 0) >= 0 for what in kind.asked)
-
-    def _ports_taken(self, pod: PodInfo, node: str) -> bool:
-        ports = pod.shape.host_ports
-        there = chain(self._view.shunning(node), self._assumed_on(node))
-        others = (each for each in there if each.uid != pod.uid)
-        return any(clashes(ports, other.shape.host_ports) for other in others)
-
-    def _assumed_on(self, node: str) -> Iterable[PodInfo]:
-        """Yield the pods that kube-scheduler may have assumed on a node unknown to our books."""
-        if self._assumed is None:
-            self._assumed = {}
-            for uid, at in self._in_hand.assumed.items():
-                pod = self._view.pods.get(uid)
-                if pod is not None and not _is_used(pod, self._view):
-                    self._assumed.setdefault(at, []).append(pod)
-        return chain(self._assumed.get(node, ()), self._assumed.get(None, ()))
-
-    def _is_counted(self, pod: PodInfo, node: str, priority: int) -> bool:
-        """Return whether a plan keeps the room of a pod from members of a priority."""
-        kept = self._view.planned_node(pod.uid) == node
-        return kept and pod.priority >= priority

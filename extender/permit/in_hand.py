@@ -5,7 +5,7 @@ assumed the pod on a node all the same. The room of a member's plan is not to be
 sibling's, and no pod is bound ahead of kube-scheduler to where it may have assumed another one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -33,6 +33,8 @@ class InHand:
         self._now = clock.monotonic
         self._answers: dict[str, _FilterAnswer] = {}
         """By UID, the first one first."""
+        self._on: dict[str | None, dict[str, None]] = {}
+        """UIDs by node."""
 
     def __contains__(self, uid: object) -> bool:
         """Return whether filter answered a pod just now."""
@@ -46,21 +48,26 @@ class InHand:
         latest = takewhile(lambda each: each[1].at > since, reversed(self._answers.items()))
         return frozenset(uid for uid, answer in latest if answer.node is not None)
 
-    @property
-    def assumed(self) -> Mapping[str, str | None]:
-        """Return the node that filter answered each pod; None where it left a choice."""
+    def assumed_on(self, node: str | None) -> Iterator[str]:
+        """Yield the pods that filter answered a node; with None those to which it left a choice."""
         late = self._now() - ASSUMED_SECONDS
-        return {uid: each.node for uid, each in self._answers.items() if each.at > late}
+        return (uid for uid in self._on.get(node, ()) if self._answers[uid].at > late)
 
     def begin(self, uid: str, node: str | None) -> None:
         """Add a pod that filter has just answered a node, or left the choice."""
         now, answers = self._now(), self._answers
-        answers.pop(uid, None)
+        self.end(uid)
         answers[uid] = _FilterAnswer(now, node)
+        self._on.setdefault(node, {})[uid] = None
         first = next(iter(answers))
         if answers[first].at + ASSUMED_SECONDS <= now or len(answers) > _MOST:
-            del answers[first]  # one for each that begins keeps them few
+            self.end(first)  # one for each that begins keeps them few
 
     def end(self, uid: str) -> None:
         """Remove a pod: its bind request has come, or kube-scheduler has let go of it."""
-        self._answers.pop(uid, None)
+        answer = self._answers.pop(uid, None)
+        if answer is not None:
+            there = self._on[answer.node]
+            del there[uid]
+            if not there:
+                del self._on[answer.node]

@@ -12,7 +12,7 @@ same answer.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import islice
@@ -21,16 +21,19 @@ from typing import Final, TypeVar
 import structlog
 
 from extender.gang import together, wake
-from extender.gang.together import Left
+from extender.gang.ahead import Left
+from extender.gang.together import Together
 from extender.permit.announcing import Announcer
 from extender.permit.plans import Plans
 from extender.permit.waiting_pods import Gone, WaitingPods
 from extender.permit.waker import SPARED_SECONDS
 from extender.permit.writing import HUNG_UP, HUNG_UP_SECONDS, BindingWriter
+from extender.runtime.budget import advance
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
+from extender.steps import Steps
 
 _log = structlog.get_logger(__name__)
 
@@ -38,6 +41,8 @@ _T = TypeVar("_T")
 
 PARALLEL: Final = 16
 """Bindings that are written at a time."""
+LOOK_SECONDS: Final = 0.005
+"""How long members are looked at in one step of the event loop."""
 AT_ONCE: Final = 250
 """So many members of a group begin in one step of the event loop."""
 BACKLOG: Final = 500
@@ -60,12 +65,25 @@ class _Ahead:
 
 
 @dataclass(slots=True)
+class _Search:
+    """A group whose members are being looked at, some at a time."""
+
+    steps: Steps[Together]
+    seconds: float = 0.0
+    turns: int = 0
+    is_old: bool = False
+    """Whether the group has changed since it began."""
+
+
+@dataclass(slots=True)
 class _Start:
     """A group whose members begin to be bound, some at a time."""
 
     rest: deque[tuple[str, str]]
     coming: Sequence[str]
     """Members whose own bind requests are due."""
+    is_judged: bool
+    """Whether the next members have been judged by the books as they are now."""
     begun: deque[_Ahead] = field(default_factory=deque)
 
 
@@ -94,6 +112,7 @@ class BindTogether:
         self._called = float("-inf")
         self._held_answer: asyncio.Future[None] | None = None
         """Ends the bind request whose answer is held back, as long as its caller is there."""
+        self._searches: dict[str, _Search] = {}
         self._starts: dict[str, _Start] = {}
         self._queue: asyncio.Queue[_Ahead] = asyncio.Queue()
         """Members in their order; those that are not in `_unsent` any more are passed over."""
@@ -167,11 +186,13 @@ class BindTogether:
             return
         if group in self._starts or self._waiting.stopping:
             return
+        if group in self._searches:
+            self._searches[group].is_old = True
+            return
         if len(self._unsent) >= BACKLOG:
             self._later[group] = None
             return
-        began = self._loop.time()
-        found = together.decide(
+        steps = together.deciding(
             group,
             view=self._view,
             schedulers=self._plans.schedulers,
@@ -179,14 +200,27 @@ class BindTogether:
             in_hand=self._plans.verdicts.in_hand,
             barred=Left.BEHIND if self._behind() else None,
         )
-        self._left[group] = Counter(found.left)
-        if not found.nodes:
-            pause = REST * (self._loop.time() - began)
-            self._resting[group] = False
-            self._loop.call_later(pause, self._rested, group)
+        self._searches[group] = _Search(steps)
+        self._go_on(group)
+
+    def _go_on(self, group: str) -> None:
+        """Look at more members of a group, and begin to bind it when all were looked at."""
+        search, began = self._searches.pop(group), self._loop.time()
+        found = advance(search.steps, self._plans.clock, seconds=LOOK_SECONDS)
+        search.seconds += self._loop.time() - began
+        if found is None:
+            search.turns += 1
+            self._searches[group] = search
+            self._loop.call_soon(self._go_on, group)
             return
-        self._starts[group] = _Start(deque(found.nodes.items()), found.coming)
-        self._begin_next(group)
+        self._left[group] = Counter(found.value.left)
+        if found.value.nodes and not self._waiting.stopping:
+            nodes = deque(found.value.nodes.items())
+            self._starts[group] = _Start(nodes, found.value.coming, is_judged=not search.turns)
+            self._begin_next(group)
+            return
+        self._resting[group] = search.is_old
+        self._loop.call_later(REST * search.seconds, self._rested, group)
 
     def started(self, group: str) -> None:
         """Count what a group left to kube-scheduler: it was released."""
@@ -284,11 +318,10 @@ class BindTogether:
         start, view = self._starts[group], self._view
         if self._waiting.stopping:
             start.rest.clear()
-        part = {
-            uid: node
-            for uid, node in islice(_popped(start.rest), AT_ONCE)
-            if view.planned_node(uid) == node and uid not in self._plans.verdicts.in_hand
-        }
+        part = dict(islice(_popped(start.rest), AT_ONCE))
+        if not start.is_judged:
+            part = self._still_able(group, part)
+        start.is_judged = False
         ahead = [_Ahead(view.pods[uid], node) for uid, node in part.items()]
         self._cluster.apply(ev.BoundAhead(part))
         start.begun += ahead
@@ -301,6 +334,22 @@ class BindTogether:
             self._loop.call_soon(self._begin_next, group)
             return
         self._undo(group, start)
+
+    def _still_able(self, group: str, nodes: Mapping[str, str]) -> dict[str, str]:
+        """Return the members that may be bound now, of those that were when the group was judged.
+
+        Other pods may have got room since: a plan yields to those of higher priority.
+        """
+        if self._behind():
+            return {}
+        return together.still_able(
+            group,
+            nodes,
+            view=self._view,
+            schedulers=self._plans.schedulers,
+            proven=self._plans.verdicts.proven,
+            in_hand=self._plans.verdicts.in_hand,
+        )
 
     def _undo(self, group: str, start: _Start) -> None:
         """Take back what was begun without a quorum, and look at the group again then."""

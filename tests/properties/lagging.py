@@ -12,8 +12,8 @@ from typing import Final
 
 from extender.fit.conflicts import clashes
 from extender.gang import together, unseen
+from extender.gang.ahead import Left
 from extender.gang.options import GangOptions
-from extender.gang.together import Left
 from extender.gang.verdicts import AnyNode, OneNode, OneOf, Refuse
 from extender.gang.wake import decide_group, deciding_room
 from extender.permit.filter import PodFilter
@@ -276,7 +276,7 @@ class World:
 
     def bind_ahead(self, group: str) -> None:
         """Bind what may be of a gang, and release those that wait if it has its quorum."""
-        found = together.decide(
+        steps = together.deciding(
             group,
             view=self.view,
             schedulers=self.plans.schedulers,
@@ -284,6 +284,7 @@ class World:
             in_hand=self.verdicts.in_hand,
             barred=Left.BEHIND if self.sight.behind else None,
         )
+        found = at_once(steps)
         if found.nodes:
             self.cluster.apply(ev.BoundAhead(found.nodes))
             self.ahead += len(found.nodes)

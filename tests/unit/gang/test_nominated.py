@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from extender.gang import together
+from extender.gang.ahead import Left
 from extender.gang.fit import fitting
-from extender.gang.together import Left
 from extender.gang.wake_for_room import UngroupedPods
 from extender.permit.in_hand import InHand
 from extender.state.cluster import events as ev
@@ -43,13 +43,14 @@ def bound_ahead(*facts: Any) -> together.Together:
     cluster = cluster_of(nodes(4, 4), pod_group(min_member=2), MEMBERS, *facts)
     look = together.look(PATTERN, ["n0", "n1"], view=cluster.view(), at=1.0)
     observe(cluster, look, planned(gang_0="n0", gang_1="n1"))
-    return together.decide(
+    steps = together.deciding(
         key("gang"),
         view=cluster.view(),
         schedulers=[OURS],
         proven=[OURS],
         in_hand=InHand(ManualClock()),
     )
+    return at_once(steps)
 
 
 ELSEWHERE: dict[str, list[PodInfo]] = {

@@ -10,11 +10,13 @@ import pytest
 from extender.api.core_v1 import LabelSelector
 from extender.api.wellknown import GANG_GATE
 from extender.gang import together
-from extender.gang.together import Left, Together
+from extender.gang.ahead import Left
+from extender.gang.together import Together
 from extender.permit.in_hand import ASSUMED_SECONDS, COMING_SECONDS, IN_HAND_SECONDS, InHand
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, Pattern, PodInfo, PodTerm, Shape
 from extender.state.cluster.store import Cluster
+from extender.steps import at_once
 from tests.makers import (
     ManualClock,
     key,
@@ -84,7 +86,7 @@ class Scene:
 
     def decide(self) -> Together:
         """Return the decision."""
-        return together.decide(
+        steps = together.deciding(
             key("gang"),
             view=self.cluster.view(),
             schedulers=self.schedulers,
@@ -92,6 +94,7 @@ class Scene:
             in_hand=self.in_hand,
             barred=self.barred,
         )
+        return at_once(steps)
 
 
 ALL: Final = {"gang-2": "n2", "gang-1": "n1", "gang-0": "n0"}

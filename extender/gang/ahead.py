@@ -1,0 +1,223 @@
+"""Whether a planned member may be bound without a look of kube-scheduler's at it.
+
+kube-scheduler has judged an equal member, on nodes that have not changed since. Room is judged
+here, at the moment of the decision. Whatever else decides where a pod may go (volumes, claims,
+affinity between pods, spread constraints) leaves the member to kube-scheduler.
+"""
+
+from collections.abc import Collection, Container, Iterable, Iterator
+from enum import StrEnum
+from itertools import chain
+from typing import Protocol
+
+from extender.fit.conflicts import clashes
+from extender.fit.feasibility import is_feasible
+from extender.resources.quantity import Resources, add, subtract
+from extender.state.cluster.records import NodeInfo, Pattern, PodInfo
+from extender.state.cluster.reservations import ReservationKind
+from extender.state.cluster.view import ClusterView
+
+
+class PodsInHand(Protocol):
+    """Pods that filter has answered nodes, and whose bind requests have not come."""
+
+    def __contains__(self, uid: object) -> bool:
+        """Return whether it was just now: kube-scheduler is about to bind the pod."""
+
+    def assumed_on(self, node: str | None) -> Iterable[str]:
+        """Yield the UIDs of pods that kube-scheduler may have assumed on a node.
+
+        With None those that it may have assumed on any node.
+        """
+
+    @property
+    def coming(self) -> frozenset[str]:
+        """Those that were answered one node, and whose bind request is due."""
+
+
+class Left(StrEnum):
+    """Why a member is left to kube-scheduler."""
+
+    OFF = "off"
+    BEHIND = "behind"
+    """kube-scheduler has not seen what was bound without it, or our own watch is stale."""
+    PRIORITY = "priority"
+    """It has not judged a pod of higher priority yet."""
+    QUORUM = "quorum"
+    """Too few members are able."""
+    UNCONFIRMED = "unconfirmed"
+    """Only a request has shown the member, no watch."""
+    GATED = "gated"
+    NOMINATED = "nominated"
+    """kube-scheduler makes room for the member, or on its node for a pod of its priority or above:
+    it judges others as if that one were there."""
+    NOT_ADMITTED = "not admitted"
+    IN_HAND = "in hand"
+    """kube-scheduler has just assumed it, and is about to bind it."""
+    MANAGED = "managed"
+    """It is not known that every pod of its scheduler passes our filter."""
+    CONSTRAINED = "constrained"
+    """It has no pattern: it is judged by itself."""
+    NAMED = "named by affinity"
+    """A term of another pod may be about it."""
+    UNEQUAL = "unequal"
+    """kube-scheduler has judged no pod of its pattern."""
+    DISAGREES = "disagrees"
+    """Our books and kube-scheduler's differ about nodes for its pattern."""
+    NOT_LOOKED_AT = "not looked at"
+    """Its node was not sent for its pattern, or has changed since."""
+    OTHER_SCHEDULER = "other scheduler"
+    """Pods of a scheduler that does not ask us are on its node, or were a moment ago."""
+    NOT_FEASIBLE = "not feasible"
+    """Our own reading says that its node takes no such pod."""
+    NO_ROOM = "no room"
+
+
+def _is_used(pod: PodInfo, view: ClusterView) -> bool:
+    """Return whether the room of a pod counts as taken on a node, whatever asks for it."""
+    kept = view.reservation(pod.uid)
+    return pod.node is not None or (kept is not None and kept.kind is not ReservationKind.PLANNED)
+
+
+class _Kind:
+    """Members of one pattern and priority: what is so for each of them is found out once."""
+
+    __slots__ = ("asked", "bar", "on_node", "pattern", "priority")
+
+    def __init__(self, pattern: Pattern, priority: int, bar: Left | None) -> None:
+        self.pattern, self.priority, self.bar = pattern, priority, bar
+        self.asked = [what for what, amount in pattern.shape.requests.items() if amount]
+        self.on_node: dict[str, Left | None] = {}
+
+
+class _Anywhere:
+    """Pods that may be assumed on any node: each of them counts on every one."""
+
+    __slots__ = ("planned", "sum", "with_ports")
+
+    def __init__(self) -> None:
+        self.sum: Resources = {}
+        """What those ask for that have no planned room."""
+        self.planned: list[PodInfo] = []
+        self.with_ports: list[PodInfo] = []
+
+
+class MembersAhead:
+    """Looks at members of a group one after the other; what it has found is good until a change."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        group: str,
+        *,
+        schedulers: Collection[str],
+        proven: Container[str],
+        in_hand: PodsInHand,
+    ) -> None:
+        self._view, self._group, self._schedulers = view, group, schedulers
+        self._proven, self._in_hand = proven, in_hand
+        self._others = view.nodes_of_others(proven)
+        self._kinds: dict[tuple[Pattern, int], _Kind] = {}
+        self._anywhere: _Anywhere | None = None
+
+    def bar_of(self, pod: PodInfo, node: str) -> Left | None:
+        """Return why a planned member may not be bound to its node, or None."""
+        bar, pattern = self._bar_of_pod(pod), pod.pattern
+        if bar is not None or pattern is None:
+            return bar or Left.CONSTRAINED
+        kind = self._kinds.get((pattern, pod.priority))
+        if kind is None:
+            kind = _Kind(pattern, pod.priority, self._bar_of_pattern(pattern))
+            self._kinds[pattern, pod.priority] = kind
+        if kind.bar is not None:
+            return kind.bar
+        bars = kind.on_node
+        bar = bars[node] if node in bars else bars.setdefault(node, self._bar_of_node(kind, node))
+        if bar is None and pod.shape.host_ports and self._ports_taken(pod, node):
+            return Left.NO_ROOM
+        return bar
+
+    def _bar_of_pod(self, pod: PodInfo) -> Left | None:
+        if pod.uid in self._in_hand:
+            return Left.IN_HAND
+        if pod.gates:
+            return Left.GATED
+        if pod.nominated:
+            return Left.NOMINATED
+        if pod.scheduler not in self._proven:
+            return Left.MANAGED
+        if pod.uid in self._view.seen:
+            return Left.UNCONFIRMED
+        return Left.NOT_ADMITTED if self._view.awaits_admission(pod) else None
+
+    def _bar_of_pattern(self, pattern: Pattern) -> Left | None:
+        seen = self._view.look(pattern)
+        if seen is None:
+            return Left.UNEQUAL
+        if not seen.agrees:
+            return Left.DISAGREES
+        return Left.NAMED if self._view.is_named(pattern) else None
+
+    def _bar_of_node(self, kind: _Kind, name: str) -> Left | None:
+        """Return why no member of a kind may be bound to a node, or None."""
+        view, node = self._view, self._view.nodes.get(name)
+        if node is None or not view.is_good(kind.pattern, name):
+            return Left.NOT_LOOKED_AT
+        if any(name in there for there in self._others):
+            return Left.OTHER_SCHEDULER
+        if not is_feasible(kind.pattern.shape, node):
+            return Left.NOT_FEASIBLE
+        if self._is_promised(kind.priority, name):
+            return Left.NOMINATED
+        return None if self._has_room(kind, node) else Left.NO_ROOM
+
+    def _is_promised(self, priority: int, node: str) -> bool:
+        """Return whether kube-scheduler counts another pod on a node before it is there."""
+        return any(
+            other.priority >= priority and other.scheduler in self._schedulers
+            for other in self._view.nominated_to(node)
+        )
+
+    def _has_room(self, kind: "_Kind", node: NodeInfo) -> bool:
+        """Return whether all that is planned on a node by a priority has room beside the rest.
+
+        The members of the kind are among it, so that nothing may be overdrawn that they ask for.
+        """
+        name, priority, anywhere = node.name, kind.priority, self._on_any_node()
+        free = self._view.free(node, priority=priority, group=self._group)
+        subtract(free, anywhere.sum)
+        for other in chain(self._assumed_on(name), anywhere.planned):
+            if not self._is_counted(other, name, priority):
+                subtract(free, other.shape.requests)
+        return all(free.get(what, 0) >= 0 for what in kind.asked)
+
+    def _ports_taken(self, pod: PodInfo, node: str) -> bool:
+        ports, anywhere = pod.shape.host_ports, self._on_any_node()
+        there = chain(self._view.shunning(node), self._assumed_on(node), anywhere.with_ports)
+        others = (each for each in there if each.uid != pod.uid)
+        return any(clashes(ports, other.shape.host_ports) for other in others)
+
+    def _assumed_on(self, node: str | None) -> Iterator[PodInfo]:
+        """Yield the pods that kube-scheduler may have assumed on a node unknown to our books."""
+        for uid in self._in_hand.assumed_on(node):
+            pod = self._view.pods.get(uid)
+            if pod is not None and not _is_used(pod, self._view):
+                yield pod
+
+    def _on_any_node(self) -> "_Anywhere":
+        """Return the pods that kube-scheduler may have assumed on any node, added up."""
+        if self._anywhere is None:
+            found = self._anywhere = _Anywhere()
+            for pod in self._assumed_on(None):
+                if self._view.planned_node(pod.uid) is None:
+                    add(found.sum, pod.shape.requests)
+                else:
+                    found.planned.append(pod)
+                if pod.shape.host_ports:
+                    found.with_ports.append(pod)
+        return self._anywhere
+
+    def _is_counted(self, pod: PodInfo, node: str, priority: int) -> bool:
+        """Return whether a plan keeps the room of a pod from members of a priority."""
+        kept = self._view.planned_node(pod.uid) == node
+        return kept and pod.priority >= priority

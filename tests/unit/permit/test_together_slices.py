@@ -1,0 +1,154 @@
+"""Large groups begin to be bound slice by slice; each is judged by the books of its moment."""
+
+import asyncio
+
+import pytest
+
+from extender.gang.verdicts import AnyNode
+from extender.permit import together
+from extender.permit.together import AT_ONCE
+from extender.state.cluster import events as ev
+from extender.state.cluster.store import Cluster
+from tests.makers import key, node, observe, pod, pod_group, pods, taint, until
+from tests.unit.permit.test_together import EQUAL, Play
+from tests.unit.server.scene import Scene
+
+pytestmark = pytest.mark.looptime
+
+GANG = key("gang")
+COUNT = 3 * AT_ONCE
+
+
+def play_of(cluster: Cluster) -> Play:
+    """Return the play of a gang of three slices, planned on n0, of which the last one is on n1."""
+    many = pods(COUNT, pattern=EQUAL)
+    facts = [node("n0", 2 * AT_ONCE, slots=999), node("n1", AT_ONCE, slots=999)]
+    observe(cluster, facts, *many, pod_group(min_member=COUNT))
+    # The last member begins first.
+    where = {each.uid: "n1" if n < AT_ONCE else "n0" for n, each in enumerate(many)}
+    cluster.apply(ev.Planned(where))
+    return Play(Scene(cluster, together=True))
+
+
+async def first_slice(cluster: Cluster) -> Play:
+    """Return the play when the first slice has begun, and no other."""
+    play = play_of(cluster)
+    play.start(play.scene.view.pods["gang-0"])
+    await until(lambda: play.scene.view.tally(GANG).binding)
+    assert len(play.scene.view.tally(GANG).binding) == AT_ONCE
+    return play
+
+
+async def test_room_that_another_pod_got_between_two_slices_is_not_taken(cluster: Cluster) -> None:
+    """A plan yields to a pod of higher priority."""
+    play = await first_slice(cluster)
+    observe(cluster, vip := pod("vip", priority=9))
+    assert isinstance(play.filter(vip, "n1"), AnyNode)
+    bound = play.scene.loop.create_task(play.scene.bind(vip, "n1"))
+    await asyncio.sleep(1)
+
+    assert await bound == ""
+    assert not play.scene.view.is_overcommitted("n1", ["cpu"]) or (
+        not play.scene.view.tally(GANG).binding
+    )
+    assert play.scene.binder.calls == [("vip", "n1")]
+
+
+async def test_a_pod_that_was_answered_between_two_slices_has_its_room(cluster: Cluster) -> None:
+    """kube-scheduler has assumed it, and asks for its Binding later."""
+    play = await first_slice(cluster)
+    observe(cluster, vip := pod("vip", priority=9))
+    assert isinstance(play.filter(vip, "n1"), AnyNode)
+    await asyncio.sleep(1)
+
+    assert play.scene.binder.calls == []
+    assert not play.scene.view.tally(GANG).binding
+
+
+async def test_a_node_that_changed_between_two_slices_is_not_used(cluster: Cluster) -> None:
+    play = await first_slice(cluster)
+    observe(cluster, node("n1", AT_ONCE, slots=999, taints=(taint(),)))
+    await asyncio.sleep(1)
+
+    assert play.scene.binder.calls == []
+    assert not play.scene.view.tally(GANG).binding
+
+
+async def test_kube_scheduler_that_is_found_behind_between_two_slices_judges_all(
+    cluster: Cluster,
+) -> None:
+    play = play_of(cluster)
+    assert play.scene.together is not None
+    behind = False
+    play.scene.together._behind = lambda: behind
+    play.start(play.scene.view.pods["gang-0"])
+    await until(lambda: play.scene.view.tally(GANG).binding)
+    behind = True
+    await asyncio.sleep(1)
+
+    assert play.scene.binder.calls == []
+    assert not play.scene.view.tally(GANG).binding
+
+
+# --- the look before it
+
+
+@pytest.fixture
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece of a look takes a turn of the event loop of its own."""
+    monkeypatch.setattr(together, "LOOK_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("in_pieces")
+async def test_a_look_at_a_large_group_takes_several_turns(cluster: Cluster) -> None:
+    play = play_of(cluster)
+    play.start(play.scene.view.pods["gang-0"])
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not play.scene.view.tally(GANG).binding
+    await until(lambda: len(play.scene.binder.calls) == COUNT)
+
+    assert play.ahead == COUNT - 1
+
+
+@pytest.mark.usefixtures("in_pieces")
+async def test_what_changes_during_the_look_counts(cluster: Cluster) -> None:
+    """The room of members that were looked at first is gone when the look ends."""
+    play = play_of(cluster)
+    play.start(play.scene.view.pods["gang-0"])
+    for _ in range(COUNT // 64 - 2):
+        await asyncio.sleep(0)
+    assert not play.scene.view.tally(GANG).binding
+    observe(cluster, pod("vip", 1, on="n0", priority=9))
+    await asyncio.sleep(1)
+
+    assert play.scene.binder.calls == []
+    assert not play.scene.view.tally(GANG).binding
+
+
+@pytest.mark.usefixtures("in_pieces")
+async def test_a_group_that_changes_during_a_look_in_vain_is_looked_at_again(
+    cluster: Cluster,
+) -> None:
+    play = play_of(cluster)
+    observe(cluster, vip := pod("vip", 1, on="n0", priority=9))
+    play.start(play.scene.view.pods["gang-0"])
+    for _ in range(COUNT // 64 - 2):
+        await asyncio.sleep(0)
+    cluster.apply(ev.PodDeleted(vip.uid))
+    play.scene.waiting.decide(GANG)
+    await until(lambda: len(play.scene.binder.calls) == COUNT)
+
+
+@pytest.mark.usefixtures("in_pieces")
+async def test_nothing_begins_when_the_process_is_about_to_stop_during_a_look(
+    cluster: Cluster,
+) -> None:
+    play = play_of(cluster)
+    play.start(play.scene.view.pods["gang-0"])
+    await asyncio.sleep(0)
+    play.scene.waiting.refuse_all()
+    await asyncio.sleep(1)
+
+    assert play.scene.binder.calls == []
+    assert not play.scene.view.tally(GANG).binding
