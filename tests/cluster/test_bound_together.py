@@ -1,10 +1,14 @@
 """Members that are bound together with one that kube-scheduler has asked for."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
+from uuid import uuid4
 
 import pytest
 
+from extender.permit.together import PARALLEL
 from tests.cluster import faults
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import RESERVED, Gangs, message
@@ -14,8 +18,12 @@ from tests.harness.gang_scheduler import GangScheduler
 
 TOGETHER = "together"
 SLOW = "slow-together"
-AHEAD = 'gang_extender_bindings_total{path="ahead",result="ok"}'
 UNSEEN = "gang_extender_unseen_pods"
+SECONDS = 120
+"""For a gang to run: more than the longest pause of a kube-scheduler, on a slow machine."""
+BEGUN = re.compile(r"members are bound together +group=(\S+) pods=(\d+)")
+
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +41,7 @@ def pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
 
 @pytest.fixture(scope="module")
 def slow_pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
-    """The same; its kube-scheduler brings a refused pod again after 20 seconds, and not before.
+    """The same; its kube-scheduler brings a refused pod again after a minute, and not before.
 
     It has looked at each member, and refused all but the last one, when the gang is complete.
     """
@@ -43,8 +51,8 @@ def slow_pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
         settings={"gang": {"bindTogether": "equal"}},
         scheduler={
             "profiles": [{"schedulerName": SLOW}],
-            "podInitialBackoffSeconds": 20,
-            "podMaxBackoffSeconds": 20,
+            "podInitialBackoffSeconds": 60,
+            "podMaxBackoffSeconds": 60,
         },
         # An idle one would take pods from its backoff queue at once.
         scheduler_args=("--feature-gates=SchedulerPopFromBackoffQ=false",),
@@ -63,12 +71,21 @@ def together(pair: GangScheduler) -> Iterator[GangScheduler]:
     pair.wait_ready()
 
 
-@pytest.mark.collisions(3)
+@pytest.fixture
+def new_nodes(nodes: NodeFactory) -> NodeFactory:
+    """Nodes of names that no other test has used.
+
+    For some seconds it counts for nothing what kube-scheduler says of a node that is made anew, and
+    for a minute nothing is bound ahead to where a scheduler of another test had a pod.
+    """
+    return partial(nodes, prefix=f"node-{uuid4().hex[:8]}")
+
+
+@pytest.mark.collisions(3 * PARALLEL)
 def test_gangs_start_whole_and_many_members_are_bound_ahead(
-    slow_pair: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+    slow_pair: GangScheduler, api: Api, gangs: Gangs, new_nodes: NodeFactory
 ) -> None:
-    nodes(20, cpu="8")
-    before = slow_pair.metric(AHEAD)
+    new_nodes(20, cpu="8")
     for name in ("a", "b", "c"):
         gangs.create(name, 49, min_member=50, cpu="1", scheduler_name=SLOW)
     for name in ("a", "b", "c"):
@@ -76,16 +93,18 @@ def test_gangs_start_whole_and_many_members_are_bound_ahead(
     for name in ("a", "b", "c"):
         gangs.add(name, 1, start=49, cpu="1", scheduler_name=SLOW)
     for name in ("a", "b", "c"):
-        gangs.await_phases(name, Running=50, timeout=60)
+        gangs.await_phases(name, Running=50, timeout=SECONDS)
 
-    assert slow_pair.metric(AHEAD) - before > 75
+    # kube-scheduler tries members whose pause ends just then, where all of this takes a minute.
+    begun = begun_together(slow_pair, gangs)
+    assert min(begun["a"], begun["b"], begun["c"]) > 25
     assert len(gangs.placements()) == 150
     # kube-scheduler may have a pod in the middle of its cycle when it sees it on a node, and says
     # that it is not scheduled; a kubelet mends that.
     scheduled = [condition(pod, "PodScheduled") for pod in api.list("pods", gangs.namespace)]
     assert len(scheduled) == 150
-    assert scheduled.count(True) >= 147
-    api.wait_for("each has its Event", lambda: len(events(api, gangs)) == 150)
+    assert scheduled.count(True) >= 150 - 3 * PARALLEL
+    api.wait_for("each has its Event", lambda: len(events(api, gangs)) == 150, SECONDS)
     assert set(events(api, gangs).values()) == {1}
 
 
@@ -95,7 +114,21 @@ def await_all_refused(api: Api, gangs: Gangs, group: str, count: int) -> None:
     def refused() -> bool:
         return len([pod for pod in gangs.members(group) if message(pod)]) == count
 
-    api.wait_for(f"all of {group} are refused", refused)
+    api.wait_for(f"all of {group} are refused", refused, SECONDS)
+
+
+def begun_together(pair: GangScheduler, gangs: Gangs) -> Counter[str]:
+    """Return how many members of each group the extender began to bind ahead.
+
+    How many of them it has bound then depends on how fast the API server is: what is left of them
+    comes by kube-scheduler.
+    """
+    begun = Counter[str]()
+    for group, pods in BEGUN.findall(pair.extender.log_path.read_text()):
+        namespace, _, name = group.partition("/")
+        if namespace == gangs.namespace:
+            begun[name] += int(pods)
+    return begun
 
 
 def events(api: Api, gangs: Gangs) -> Counter[str]:
@@ -104,68 +137,64 @@ def events(api: Api, gangs: Gangs) -> Counter[str]:
     return Counter(each["regarding"]["uid"] for each in found if each["reason"] == "Scheduled")
 
 
-@pytest.mark.collisions(1)
+@pytest.mark.collisions(PARALLEL)
 def test_a_launcher_starts_with_its_workers(
-    slow_pair: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+    slow_pair: GangScheduler, api: Api, gangs: Gangs, new_nodes: NodeFactory
 ) -> None:
-    """kube-scheduler has looked at the workers when it brings the launcher, which has no equal.
-
-    What it says of a node counts only some seconds after another one of that name went.
-    """
-    nodes(4, cpu="8", prefix="launcher")
-    before = slow_pair.metric(AHEAD)
+    """kube-scheduler has looked at the workers when it brings the launcher, which has no equal."""
+    new_nodes(4, cpu="8")
     gangs.create_group("g", 20)
     gangs.add("g", 19, start=1, cpu="1", scheduler_name=SLOW)
     await_all_refused(api, gangs, "g", 19)
     gangs.add("g", 1, cpu="2", scheduler_name=SLOW)
-    gangs.await_phases("g", Running=20, timeout=60)
+    gangs.await_phases("g", Running=20, timeout=SECONDS)
 
-    assert slow_pair.metric(AHEAD) > before
+    assert begun_together(slow_pair, gangs)["g"] > 10
 
 
-@pytest.mark.collisions(1)
+@pytest.mark.collisions(PARALLEL)
 def test_a_member_whose_binding_is_refused_follows_its_gang(
-    together: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+    together: GangScheduler, api: Api, gangs: Gangs, new_nodes: NodeFactory
 ) -> None:
-    nodes(4, cpu="8")
+    new_nodes(4, cpu="8")
     with faults.refused(api, gangs.namespace, "g-7", "Forbidden"):
         gangs.create("g", 20, cpu="1", scheduler_name=TOGETHER)
-        api.wait_for("the others are bound", lambda: len(gangs.bound("g")) == 19, 60)
-    gangs.await_phases("g", Running=20, timeout=60)
+        api.wait_for("the others are bound", lambda: len(gangs.bound("g")) == 19, SECONDS)
+    gangs.await_phases("g", Running=20, timeout=SECONDS)
 
     assert together.metric(UNSEEN) <= 19
 
 
 @pytest.mark.collisions(80)  # bind requests break off, whose Bindings are written
 def test_a_gang_completes_though_the_extender_is_killed_in_the_middle(
-    together: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+    together: GangScheduler, api: Api, gangs: Gangs, new_nodes: NodeFactory
 ) -> None:
     """Plain pods that would take the room of its other members are there too."""
-    nodes(10, cpu="8")
+    new_nodes(10, cpu="8")
     gangs.create("g", 80, cpu="1", scheduler_name=TOGETHER)
-    api.wait_for("it has begun", lambda: gangs.bound("g"), 60)
+    api.wait_for("it has begun", lambda: gangs.bound("g"), SECONDS)
     together.extender.kill()
     api.create(*(gangs.pod(f"plain-{n}", cpu="1", scheduler_name=TOGETHER) for n in range(5)))
     together.extender.start()
     together.wait_ready()
 
-    gangs.await_phases("g", Running=80, timeout=120)
+    gangs.await_phases("g", Running=80, timeout=SECONDS)
     assert len([each for each in gangs.placements() if each.group == "g"]) == 80
 
 
-@pytest.mark.collisions(2)
+@pytest.mark.collisions(2 * PARALLEL)
 def test_no_member_is_bound_long_after_kube_scheduler_has_gone(
-    together: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+    together: GangScheduler, api: Api, gangs: Gangs, new_nodes: NodeFactory
 ) -> None:
-    nodes(20, cpu="8")
+    new_nodes(20, cpu="8")
     gangs.create("g", 160, cpu="1", scheduler_name=TOGETHER)
-    api.wait_for("it has begun", lambda: gangs.bound("g"), 60)
+    api.wait_for("it has begun", lambda: gangs.bound("g"), SECONDS)
     together.scheduler.kill()
 
     def is_over() -> bool:
         return len(gangs.bound("g")) + together.metric(RESERVED) == 160
 
-    api.wait_for("nothing is being written", is_over, 30)
+    api.wait_for("nothing is being written", is_over, SECONDS)
     together.scheduler.start()
-    gangs.await_phases("g", Running=160, timeout=120)
+    gangs.await_phases("g", Running=160, timeout=SECONDS)
     assert len(gangs.placements()) == 160
