@@ -39,9 +39,11 @@ class AnyNode:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Only these nodes, all of them among those that were sent."""
+    """Only these nodes, all of them among those that were sent: plans keep room on the others."""
 
     nodes: tuple[str, ...]
+    not_seen: frozenset[str] = frozenset()
+    """Those of the others that have no room beside pods that kube-scheduler may not have seen."""
 
 
 @dataclass(frozen=True, slots=True)

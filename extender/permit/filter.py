@@ -103,7 +103,10 @@ class PodFilter:
         short = len(usable) < len(sent)
         sampled = short and len(sent) >= pre_filter.MIN_SAMPLE
         verdict = self._decide(pod, group, usable, sampled=sampled)
-        return OneOf(tuple(usable)) if short and isinstance(verdict, AnyNode) else verdict
+        if not short or not isinstance(verdict, AnyNode | OneOf):
+            return verdict
+        left = usable if isinstance(verdict, AnyNode) else verdict.nodes
+        return OneOf(tuple(left), not_seen=frozenset(sent).difference(usable))
 
     def _decide(
         self, pod: PodInfo, group: str | None, sent: Sequence[str], *, sampled: bool

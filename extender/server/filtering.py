@@ -18,7 +18,7 @@ from extender.api.extender_v1 import (
     PreemptionArgs,
     PreemptionResult,
 )
-from extender.gang import pre_filter, preemption
+from extender.gang import pre_filter, preemption, unseen
 from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse
 from extender.kube.decode import Decoder, group_of
@@ -84,8 +84,9 @@ def _result(verdict: FilterVerdict, sent: Sequence[str], args: ExtenderArgs) -> 
     match verdict:
         case AnyNode():
             return FilterResult(node_names=args.node_names, nodes=args.nodes)
-        case OneOf(nodes):
+        case OneOf(nodes, not_seen):
             refusal = dict.fromkeys(set(sent).difference(nodes), pre_filter.KEPT_FOR_GANG)
+            refusal.update(dict.fromkeys(not_seen, unseen.NOT_SEEN))
             return _only(nodes, args, refusal)
         case OneNode(node):
             return _only((node,), args, {})

@@ -141,6 +141,24 @@ async def test_filter_keeps_others_off_a_plan(service: Service, form: str) -> No
 
 
 @pytest.mark.parametrize("form", FORMS)
+async def test_filter_says_of_a_node_that_kube_scheduler_has_not_seen_all_pods(
+    service: Service, form: str
+) -> None:
+    learn(service, form)
+    rival = pod("rival-0", 1, group="rival")
+    observe(service.scene.cluster, pod_group("rival", 1), rival, planned(rival_0="node-1"))
+    observe(service.scene.cluster, ev.BoundAhead({"rival-0": "node-1"}))
+    request = recorded(form, "filter")
+    del request["Pod"]["metadata"]["labels"]
+
+    answer = await service.ask("filter", request)
+
+    assert answered_nodes(answer) == ["node-0"]
+    text = "kube-scheduler has not seen all pods on the nodes to choose from"
+    assert answer["FailedAndUnresolvableNodes"] == {"node-1": text}
+
+
+@pytest.mark.parametrize("form", FORMS)
 async def test_prioritize_has_nothing_to_say_where_all_nodes_are_equal(
     service: Service, form: str
 ) -> None:

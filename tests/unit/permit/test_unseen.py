@@ -11,7 +11,7 @@ from extender.permit.sight import FIRST_PAUSE
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
-from tests.makers import node, nodes, planned, pod, pod_group, pods
+from tests.makers import node, nodes, observe, planned, pod, pod_group, pods
 from tests.unit.server.scene import Scene
 
 pytestmark = pytest.mark.looptime
@@ -34,8 +34,17 @@ def ask(scene: Scene, subject: PodInfo, sent: tuple[str, ...] = SENT) -> FilterV
 async def test_a_pod_passes_over_what_kube_scheduler_has_not_seen(cluster: Cluster) -> None:
     scene = Scene(cluster, AHEAD)
 
-    assert ask(scene, PLAIN) == OneOf(("n2",))
+    assert ask(scene, PLAIN) == OneOf(("n2",), not_seen=frozenset({"n0", "n1"}))
     assert ask(scene, pod("small", 1)) == AnyNode()
+
+
+async def test_what_is_unseen_and_what_plans_keep_have_texts_of_their_own(cluster: Cluster) -> None:
+    other = pods(1, 3, group="other")
+    scene = Scene(cluster, AHEAD, node("n3", 4), pod_group("other", 1), other)
+    observe(cluster, planned(other_0="n2"))
+
+    sent = (*SENT, "n3")
+    assert ask(scene, PLAIN, sent) == OneOf(("n3",), not_seen=frozenset({"n0", "n1"}))
 
 
 async def test_a_pod_that_finds_no_other_node_is_refused_and_woken(cluster: Cluster) -> None:
