@@ -6,8 +6,6 @@ watcher and closes the watch of one that is late (the bench may well wait for a 
 continued where it ended.
 """
 
-import asyncio
-import threading
 import time
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +15,7 @@ import aiohttp
 import msgspec
 
 from tests.bench.load import NAMESPACE, fits
+from tests.harness.background import Background
 from tests.harness.sessions import session
 
 _PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -51,17 +50,10 @@ class Arrivals:
         self._kubeconfig = kubeconfig
         self._seen: dict[str, float] = {}
         self._strays: dict[str, float] = {}  # of gangs that cannot fit
-        self._error: BaseException | None = None
-        self._connected = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._task = self._loop.create_task(self._watch())
-        self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
+        self._background = Background("the watch of pods", self._watch)
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        if not self._connected.wait(_CONNECT_SECONDS):
-            raise RuntimeError("the watch of pods did not begin")
-        self.count()
+        self._background.start(_CONNECT_SECONDS)
         return self
 
     def __exit__(
@@ -70,14 +62,11 @@ class Arrivals:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join()
-        self._loop.close()
+        self._background.stop()
 
     def count(self) -> int:
         """Return how many pods of gangs that fit have a node; RuntimeError when the watch broke."""
-        if self._error:
-            raise RuntimeError(f"the watch of pods ended: {self._error!r}") from self._error
+        self._background.check()
         return len(self._seen)
 
     def times(self) -> dict[str, float]:
@@ -87,16 +76,6 @@ class Arrivals:
     def strays(self) -> set[str]:
         """Return the pods that got a node although their gangs cannot fit."""
         return set(self._strays)
-
-    def _run(self) -> None:
-        try:
-            self._loop.run_until_complete(self._task)
-        except asyncio.CancelledError:
-            return
-        except BaseException as error:  # noqa: BLE001  # raised by the next count()
-            self._error = error
-        finally:
-            self._connected.set()
 
     async def _watch(self) -> None:
         async with session(self._kubeconfig) as http:
@@ -116,7 +95,7 @@ class Arrivals:
         decoder = msgspec.json.Decoder(_Event)
         async with http.get(_PATH, params=params, headers=_HEADERS) as answer:
             answer.raise_for_status()
-            self._connected.set()
+            self._background.began()
             async for line in answer.content:
                 now = time.monotonic()
                 event = decoder.decode(line)

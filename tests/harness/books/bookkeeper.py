@@ -1,9 +1,6 @@
 """Keeps the ledger of one control plane: watches of pods and nodes, in a thread of its own."""
 
 import asyncio
-import contextlib
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +9,7 @@ from typing import Final, Generic, Self, TypeVar
 import aiohttp
 import msgspec
 
+from tests.harness.background import Background
 from tests.harness.books.ledger import Findings, Ledger, Metadata, Node, Pod
 from tests.harness.client import Api
 from tests.harness.sessions import session
@@ -20,11 +18,9 @@ _ON_NODES: Final = "spec.nodeName!="
 _PAUSE_SECONDS: Final = 0.1
 _START_SECONDS: Final = 60.0
 _SETTLE_SECONDS: Final = 60.0
-_ANSWER_SECONDS: Final = 30.0
 _GONE: Final = 410
 
 T = TypeVar("T", bound=Pod | Node)
-R = TypeVar("R")
 
 
 class _List(msgspec.Struct, Generic[T]):
@@ -136,17 +132,10 @@ class Bookkeeper:
         self._pods = _Watch(
             "/api/v1/pods", Pod, fields=_ON_NODES, listed=ledger.listed, changed=ledger.pod
         )
-        self._error: BaseException | None = None
-        self._began = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._task = self._loop.create_task(self._run())
-        self._thread = threading.Thread(target=self._work, name="bookkeeper", daemon=True)
+        self._background = Background("the watch of the books", self._run)
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        self._began.wait(_START_SECONDS)
-        if self._error or not self._began.is_set():
-            raise RuntimeError("the books did not begin") from self._error
+        self._background.start(_START_SECONDS)
         return self
 
     def __exit__(
@@ -155,18 +144,12 @@ class Bookkeeper:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended with an error
-            self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join()
-        self._loop.close()
+        self._background.stop()
 
     @property
     def cpu_seconds(self) -> float:
         """CPU that the books took."""
-        ident = self._thread.ident
-        if ident is None or not self._thread.is_alive():
-            return 0.0
-        return time.clock_gettime(time.pthread_getcpuclockid(ident))
+        return self._background.cpu_seconds
 
     @property
     def gaps(self) -> int:
@@ -186,42 +169,21 @@ class Bookkeeper:
                 pod["metadata"]["uid"]: int(pod["metadata"]["resourceVersion"])
                 for pod in api.list("pods", fields=_ON_NODES)
             }
-            return there == self._answer(self._ledger.versions)
+            return there == self._background.answer(self._ledger.versions)
 
         api.wait_for("the books show all pods", settled, _SETTLE_SECONDS)
 
     def ask(self) -> Findings:
         """Return what was found since this was asked last."""
-        return self._answer(self._ledger.ask)
+        return self._background.answer(self._ledger.ask)
 
     def partial(self, sizes: Mapping[str, int]) -> list[str]:
         """Return the groups, as NAMESPACE/NAME, with members on nodes but fewer than they need."""
-        return self._answer(lambda: self._ledger.partial(sizes))
-
-    def _answer(self, question: Callable[[], R]) -> R:
-        """Return what the ledger answers between two events."""
-        if self._error:
-            raise RuntimeError(f"the books ended: {self._error!r}") from self._error
-
-        async def answer() -> R:
-            return question()
-
-        return asyncio.run_coroutine_threadsafe(answer(), self._loop).result(_ANSWER_SECONDS)
-
-    def _work(self) -> None:
-        try:
-            self._loop.run_until_complete(self._task)
-        except asyncio.CancelledError:
-            return
-        except BaseException as error:  # noqa: BLE001  # raised by the next question
-            self._error = error
-        finally:
-            self._loop.run_until_complete(asyncio.sleep(0))  # the sockets of what was aborted
-            self._began.set()
+        return self._background.answer(lambda: self._ledger.partial(sizes))
 
     async def _run(self) -> None:
         async with session(self._kubeconfig, connections=2) as http, asyncio.TaskGroup() as tasks:
             known = asyncio.Event()
             tasks.create_task(self._nodes.run(http, known.set))
             await known.wait()  # pods are judged by what their nodes have
-            tasks.create_task(self._pods.run(http, self._began.set))
+            tasks.create_task(self._pods.run(http, self._background.began))
