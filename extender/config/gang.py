@@ -1,0 +1,130 @@
+"""The section `gang`."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, Self, TypeVar
+
+from pydantic import Field, field_validator, model_validator
+
+from extender.api.scheduler_config import (
+    SchedulerConfigError,
+    ignored_resources,
+    judges_equals_differently,
+)
+from extender.config.files import SettingsError, read_yaml
+from extender.config.sections import Percentage, Positive, Seconds, Section
+from extender.gang.options import GangOptions
+from extender.gang.partial import OnPartial, OnPartialOverrides
+from extender.resources.ignored import IgnoredResources, ResourceNames
+
+_Found = TypeVar("_Found")
+
+
+class Gang(Section):
+    """How gangs start, wait and fail. Give both processes the same section."""
+
+    schedule_timeout_seconds: float = Field(default=60, ge=1, allow_inf_nan=False)
+    """how long members wait for each other where the PodGroup sets no time"""
+    max_schedule_timeout_seconds: float = Field(default=900, ge=1, allow_inf_nan=False)
+    """cap of the wait, also of a PodGroup's; keep it ten seconds below `httpTimeout` of
+    kube-scheduler's bind entry"""
+    denied_seconds: Seconds = 3
+    """how long a group that failed is refused; 0: not at all"""
+    reject_percentage: Percentage = 10
+    """share of minMember that may have no node while the other members go on waiting; a larger gap
+    refuses them all"""
+    aging_seconds: Seconds = 300
+    """how long a group waits for room before nodes are set aside for it; only higher priority may
+    use these then; 0: never"""
+    claims_per_namespace: int = Field(default=5, ge=0)
+    """groups of one namespace that may have nodes set aside at the same time"""
+    claim_nodes_percentage: Percentage = 50
+    """share of all nodes that may be set aside for the groups of one namespace; a group that needs
+    more waits without"""
+    strict_order: bool = False
+    """whether no group may pass a group that waits for room, although it would fit"""
+    ungate_when: Literal["complete", "fits"] = "complete"
+    """when the gate scheduling.x-k8s.io/gang is removed from a group's pods: when the group has its
+    pods, or when it also has room; a cluster autoscaler sees no gated pods"""
+    evict_after_seconds: Seconds = 60
+    """how long a gang must be partial, at least, before `onPartial: evict` evicts it"""
+    bind_together: Literal["equal", "off"] = "off"
+    """which members are bound as soon as their gang can start, and not one by one as kube-scheduler
+    asks for them: those equal to a member that it has just found nodes for, or none"""
+    retry_grace_seconds: Positive = 3
+    """how long the plan of a gang waits for a member that kube-scheduler had refused before;
+    counted from the last member that came"""
+    on_partial_overrides: OnPartialOverrides = "evict"
+    """which values of a PodGroup's annotation scheduling.x-k8s.io/on-partial count"""
+    on_partial: OnPartial = OnPartial.KEEP
+    """what the reconciler does with a gang that started and has been without its quorum for longer
+    than its schedule time-out"""
+    ignored_resources: list[str] = Field(default_factory=list)
+    """extended resources that kube-scheduler ignores on nodes, as `example.com/name` or
+    `example.com/*`"""
+    scheduler_configuration: Path | None = None
+    """the KubeSchedulerConfiguration that kube-scheduler runs with; at start the ignored resources
+    are read from it, and whether anything of it may judge equal members differently: none are bound
+    together then"""
+
+    @field_validator("ignored_resources")
+    @classmethod
+    def _are_resources(cls, patterns: list[str]) -> list[str]:
+        ResourceNames.parse(patterns)
+        return patterns
+
+    @model_validator(mode="after")
+    def _below_the_cap(self) -> Self:
+        default, cap = self.schedule_timeout_seconds, self.max_schedule_timeout_seconds
+        if "schedule_timeout_seconds" in self.model_fields_set and default > cap:
+            raise ValueError(
+                f"scheduleTimeoutSeconds ({default:g}) is above maxScheduleTimeoutSeconds "
+                f"({cap:g}): raise that too, and httpTimeout of kube-scheduler's bind entry"
+            )
+        return self
+
+    def ignored(self) -> IgnoredResources:
+        """Return the resources that kube-scheduler ignores, by the list and by its own file.
+
+        Raises SettingsError where that file cannot be used.
+        """
+        listed, path = ResourceNames.parse(self.ignored_resources), self.scheduler_configuration
+        if path is None:
+            return IgnoredResources(listed)
+        found = self._of_scheduler(path, ignored_resources)
+        return replace(found, everywhere=found.everywhere | listed)
+
+    def not_together(self) -> str | None:
+        """Return why no members are bound together although they should be, or None.
+
+        Raises SettingsError where kube-scheduler's file cannot be used.
+        """
+        path = self.scheduler_configuration
+        if path is None or self.bind_together == "off":
+            return None
+        return self._of_scheduler(path, judges_equals_differently)
+
+    def _of_scheduler(self, path: Path, read: Callable[[object], _Found]) -> _Found:
+        try:
+            return read(read_yaml(path))
+        except SchedulerConfigError as error:
+            raise SettingsError(f"gang.schedulerConfiguration: {path}: {error}") from error
+
+    def options(self) -> GangOptions:
+        """Return the options that decisions use."""
+        return GangOptions(
+            schedule_timeout=self.schedule_timeout_seconds,
+            max_schedule_timeout=self.max_schedule_timeout_seconds,
+            denied=self.denied_seconds,
+            reject_percentage=self.reject_percentage,
+            evict_after=self.evict_after_seconds,
+            on_partial_overrides=self.on_partial_overrides,
+            aging=self.aging_seconds,
+            claims_per_namespace=self.claims_per_namespace,
+            claim_nodes_percentage=self.claim_nodes_percentage,
+            strict_order=self.strict_order,
+            gate_until_fit=self.ungate_when == "fits",
+            retry_grace=self.retry_grace_seconds,
+            bind_equal=self.bind_together == "equal" and self.not_together() is None,
+        )

@@ -1,0 +1,107 @@
+"""The section `queue`."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from extender.api import core_v1, job_overrides
+from extender.config.pods_ready import PodsReadySection, WaitForPodsReady
+from extender.config.sections import Section
+from extender.jobs.context import ReleaseQuota
+from extender.queueing import options as queueing
+
+
+class SelectorRequirement(Section):
+    """One requirement of a label selector."""
+
+    key: str
+    """label"""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    """comparison"""
+    values: list[str] | None = None
+    """values for In and NotIn"""
+
+
+class NamespaceSelector(Section):
+    """A Kubernetes label selector."""
+
+    match_labels: dict[str, str] | None = None
+    """labels with their values"""
+    match_expressions: list[SelectorRequirement] | None = None
+    """requirements of `key`, `operator` and `values`, all of which must hold"""
+
+
+def _all_but_system() -> NamespaceSelector:
+    return NamespaceSelector(
+        match_expressions=[
+            SelectorRequirement(
+                key="kubernetes.io/metadata.name",
+                operator="NotIn",
+                values=["kube-system", "gang-extender-system"],
+            )
+        ]
+    )
+
+
+def _off(value: object) -> object:
+    """Return `Off` for the boolean that YAML reads it as."""
+    return "Off" if value is False else value
+
+
+def _overrides(text: str) -> str:
+    problems = job_overrides.parsed(text)[1]
+    if problems:
+        raise ValueError("; ".join(problems))
+    return text
+
+
+class Queue(Section):
+    """Which jobs the reconciler admits, and on what conditions."""
+
+    enabled: bool = True
+    """whether the reconciler admits jobs"""
+    integrations: list[str] | None = None
+    """kinds of jobs to manage, such as `batch/job`; null: all built-in kinds"""
+    external_integrations: list[str] = Field(default_factory=list)
+    """kinds of your own, as `module:Class`"""
+    manage_jobs_without_queue_name: bool = False
+    """whether jobs without a queue name are held back too"""
+    managed_jobs_namespace_selector: NamespaceSelector = Field(default_factory=_all_but_system)
+    """namespaces in which jobs without a queue name are held back"""
+    heads_per_queue: int = Field(default=16, ge=1)
+    """workloads of one ClusterQueue that one admission cycle considers"""
+    require_room: bool = False
+    """whether a workload is admitted only when its pods fit on nodes now; the annotation
+    scheduling.x-k8s.io/require-room of a ClusterQueue overrides it"""
+    pod_groups: Annotated[Literal["Auto", "Off"], BeforeValidator(_off)] = "Auto"
+    """Auto: a job that is admitted by room gets a PodGroup unless it brings one"""
+    release_quota: ReleaseQuota = "OnTerminating"
+    """when a pod that is being deleted releases its quota: at once, or when it has ended; the
+    annotation scheduling.x-k8s.io/release-quota of a ClusterQueue or Job overrides it"""
+    ignore_undeclared_resources: bool = False
+    """whether a workload may ask for resources that its ClusterQueue does not cover"""
+    job_overrides: Annotated[str, AfterValidator(_overrides)] = ""
+    """settings that a job may override, such as `pods-ready-timeout<=2h, release-quota`; `*`: all,
+    `none`: nothing; a setting that is not named may only be made stricter; the annotation
+    scheduling.x-k8s.io/job-overrides of a ClusterQueue overrides it"""
+    wait_for_pods_ready: PodsReadySection = WaitForPodsReady()
+    """what happens when pods are not ready in time"""
+
+    def options(self) -> queueing.AdmissionOptions:
+        """Return the options that decisions about admission use."""
+        return queueing.AdmissionOptions(
+            pods_ready=self.wait_for_pods_ready.policy(),
+            requeuing_timestamp=self.wait_for_pods_ready.requeuing_strategy.timestamp,
+            heads_per_queue=self.heads_per_queue,
+            require_room=self.require_room,
+            job_overrides=job_overrides.parsed(self.job_overrides)[0],
+            quota_check="IgnoreUndeclared"
+            if self.ignore_undeclared_resources
+            else "BlockUndeclared",
+        )
+
+    def selector(self) -> core_v1.LabelSelector:
+        """Return the selector that decisions use."""
+        wanted = self.managed_jobs_namespace_selector.model_dump(by_alias=True)
+        return msgspec.convert(wanted, core_v1.LabelSelector)

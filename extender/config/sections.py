@@ -1,0 +1,65 @@
+"""What the sections have in common: strict models, and kinds of values."""
+
+import ipaddress
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from extender.api.values import LONGEST, seconds
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Section(BaseModel):
+    """A mapping of settings: an unknown field is refused, and nothing changes after the start."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_seconds(cls, given: object) -> object:
+        """Convert durations such as `5m` to seconds; pydantic refuses other text."""
+        if not isinstance(given, dict):
+            return given
+        return {name: _read_seconds(name, value) for name, value in given.items()}
+
+
+def _read_seconds(name: object, value: object) -> object:
+    if not (isinstance(name, str) and name.endswith("Seconds") and isinstance(value, str)):
+        return value
+    found = seconds(value)
+    return value if found is None else found
+
+
+def _duration(value: object) -> object:
+    """Read a duration such as `5m`, or seconds."""
+    found = seconds(value) if isinstance(value, str) else value
+    if found is None or isinstance(found, bool):
+        raise ValueError(
+            f"{value!r:.40} should be seconds, or a duration such as 5m or 1h30m, of ten years at "
+            "most"
+        )
+    return found
+
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Duration = Annotated[Seconds, Field(le=LONGEST), BeforeValidator(_duration)]
+Percentage = Annotated[int, Field(ge=0, le=100)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+Name = Annotated[str, Field(min_length=1)]
