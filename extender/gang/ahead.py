@@ -38,7 +38,6 @@ class PodsInHand(Protocol):
 class Left(StrEnum):
     """Why a member is left to kube-scheduler."""
 
-    OFF = "off"
     BEHIND = "behind"
     """kube-scheduler has not seen what was bound without it, or our own watch is stale."""
     PRIORITY = "priority"

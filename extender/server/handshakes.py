@@ -115,10 +115,6 @@ class TlsListener:
         for each in self.sockets:
             self._loop.add_reader(each, self._accept, each)
 
-    def is_serving(self) -> bool:
-        """Return whether new connections are taken."""
-        return self._listening
-
     def close(self) -> None:
         """Accept no more connections, and cut off those in their handshake."""
         if not self._listening:

@@ -19,7 +19,6 @@ from tests.harness.objects import Object
 from tests.job_rules import CREATED, MAX_SECONDS, QUEUE, RUNNING, SUSPENDED, Said
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
-LOCAL_QUEUES = "kueue.x-k8s.io/v1beta2/localqueues"
 GATE = {"name": "kueue.x-k8s.io/admission"}
 SECONDS = 60.0
 

@@ -383,7 +383,7 @@ def test_a_member_whose_bind_request_is_due_counts_for_the_quorum() -> None:
 def test_a_gang_without_a_plan_is_not_looked_at() -> None:
     scene = Scene()
     scene.change(ev.Unreserved([*ALL]))
-    scene.barred = Left.OFF
+    scene.barred = Left.BEHIND
     assert scene.decide() == Together()
 
 
