@@ -9,7 +9,7 @@ from extender.permit import together
 from extender.permit.together import AT_ONCE
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
-from tests.makers import key, node, observe, pod, pod_group, pods, taint, until
+from tests.makers import key, node, nodes, observe, pod, pod_group, pods, taint, until
 from tests.unit.permit.test_together import EQUAL, Play
 from tests.unit.server.scene import Scene
 
@@ -20,13 +20,11 @@ COUNT = 3 * AT_ONCE
 
 
 def play_of(cluster: Cluster) -> Play:
-    """Return the play of a gang of three slices, planned on n0, of which the last one is on n1."""
+    """Return the play of a gang of three slices: the first one on n2, the last one on n0."""
     many = pods(COUNT, pattern=EQUAL)
-    facts = [node("n0", 2 * AT_ONCE, slots=999), node("n1", AT_ONCE, slots=999)]
-    observe(cluster, facts, *many, pod_group(min_member=COUNT))
+    observe(cluster, *nodes(*[AT_ONCE] * 3, slots=999), *many, pod_group(min_member=COUNT))
     # The last member begins first.
-    where = {each.uid: "n1" if n < AT_ONCE else "n0" for n, each in enumerate(many)}
-    cluster.apply(ev.Planned(where))
+    cluster.apply(ev.Planned({each.uid: f"n{n // AT_ONCE}" for n, each in enumerate(many)}))
     return Play(Scene(cluster, together=True))
 
 
@@ -43,22 +41,22 @@ async def test_room_that_another_pod_got_between_two_slices_is_not_taken(cluster
     """A plan yields to a pod of higher priority."""
     play = await first_slice(cluster)
     observe(cluster, vip := pod("vip", priority=9))
-    assert isinstance(play.filter(vip, "n1"), AnyNode)
-    bound = play.scene.loop.create_task(play.scene.bind(vip, "n1"))
+    assert isinstance(play.filter(vip, "n0"), AnyNode)
+    bound = play.scene.loop.create_task(play.scene.bind(vip, "n0"))
     await asyncio.sleep(1)
 
     assert await bound == ""
-    assert not play.scene.view.is_overcommitted("n1", ["cpu"]) or (
+    assert not play.scene.view.is_overcommitted("n0", ["cpu"]) or (
         not play.scene.view.tally(GANG).binding
     )
-    assert play.scene.binder.calls == [("vip", "n1")]
+    assert play.scene.binder.calls == [("vip", "n0")]
 
 
 async def test_a_pod_that_was_answered_between_two_slices_has_its_room(cluster: Cluster) -> None:
     """kube-scheduler has assumed it, and asks for its Binding later."""
     play = await first_slice(cluster)
     observe(cluster, vip := pod("vip", priority=9))
-    assert isinstance(play.filter(vip, "n1"), AnyNode)
+    assert isinstance(play.filter(vip, "n0"), AnyNode)
     await asyncio.sleep(1)
 
     assert play.scene.binder.calls == []
@@ -67,7 +65,7 @@ async def test_a_pod_that_was_answered_between_two_slices_has_its_room(cluster: 
 
 async def test_a_node_that_changed_between_two_slices_is_not_used(cluster: Cluster) -> None:
     play = await first_slice(cluster)
-    observe(cluster, node("n1", AT_ONCE, slots=999, taints=(taint(),)))
+    observe(cluster, node("n0", AT_ONCE, slots=999, taints=(taint(),)))
     await asyncio.sleep(1)
 
     assert play.scene.binder.calls == []
@@ -119,7 +117,7 @@ async def test_what_changes_during_the_look_counts(cluster: Cluster) -> None:
     for _ in range(COUNT // 64 - 2):
         await asyncio.sleep(0)
     assert not play.scene.view.tally(GANG).binding
-    observe(cluster, pod("vip", 1, on="n0", priority=9))
+    observe(cluster, pod("vip", 1, on="n2", priority=9))
     await asyncio.sleep(1)
 
     assert play.scene.binder.calls == []
@@ -131,7 +129,7 @@ async def test_a_group_that_changes_during_a_look_in_vain_is_looked_at_again(
     cluster: Cluster,
 ) -> None:
     play = play_of(cluster)
-    observe(cluster, vip := pod("vip", 1, on="n0", priority=9))
+    observe(cluster, vip := pod("vip", 1, on="n2", priority=9))
     play.start(play.scene.view.pods["gang-0"])
     for _ in range(COUNT // 64 - 2):
         await asyncio.sleep(0)
