@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from extender.kube.client import KubeClient
-from extender.kube.errors import ApiError, ConflictError
+from extender.kube.errors import ApiError, ConflictError, UnavailableError
 from extender.kube.set_aside import Aside
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
@@ -67,19 +67,23 @@ class Limit:
 class EventLimits:
     """How many Events there may be of each object and of all, and how many may wait.
 
-    What is too much for all is dropped, or `waits` until it is not.
+    What is too much for all is dropped, or `waits` until it is not. `pauses` are those before other
+    attempts where the API server is not there, in seconds.
     """
 
     per_object: Limit | None = None
     overall: Limit
     waiting: int
     waits: bool = False
+    pauses: tuple[float, ...] = ()
 
 
 PER_OBJECT: Final = Limit(10, 30.0)
 NOTICES: Final = EventLimits(per_object=PER_OBJECT, overall=Limit(500, 0.02), waiting=1000)
 """Of those that are about the same objects again and again."""
-ONE_OF_EACH: Final = EventLimits(overall=Limit(100, 0.01), waiting=20_000, waits=True)
+ONE_OF_EACH: Final = EventLimits(
+    overall=Limit(100, 0.01), waiting=20_000, waits=True, pauses=(1.0, 2.0, 4.0, 8.0, 16.0)
+)
 """Of those of which each object has one."""
 
 
@@ -166,9 +170,8 @@ class Recorder:
         return bucket
 
     async def _write(self, event: Event) -> None:
-        path = f"/apis/events.k8s.io/v1/namespaces/{_namespace(event)}/events"
         try:
-            await self._client.request("POST", path, body=_encode(self._body(event)))
+            await self._post(event)
         except ConflictError:
             self._count("known")
             return
@@ -177,6 +180,19 @@ class Recorder:
             _log.warning("could not write an Event", about=event.about.name, error=str(error))
             return
         self._count("written")
+
+    async def _post(self, event: Event) -> None:
+        path = f"/apis/events.k8s.io/v1/namespaces/{_namespace(event)}/events"
+        body = _encode(self._body(event))
+        for pause in self._limits.pauses:
+            try:
+                await self._client.request("POST", path, body=body)
+            except UnavailableError as error:
+                _log.debug("event not written yet", about=event.about.name, error=str(error))
+                await asyncio.sleep(pause)
+            else:
+                return
+        await self._client.request("POST", path, body=body)
 
     def _body(self, event: Event) -> dict[str, object]:
         about = event.about

@@ -127,7 +127,10 @@ class BindTogether:
         """Until when the members of a group are not woken."""
         self._left: dict[str, Counter[Left]] = {}
         """What the last decision about a group left to kube-scheduler, until it starts."""
+        self._answered: set[str] = set()
+        """Members whose bind requests were answered while their Bindings were being written."""
         waiting.bind_together(self)
+        writer.on_failure(announcer.unsure)
 
     @property
     def writing(self) -> AbstractSet[str]:
@@ -148,6 +151,8 @@ class BindTogether:
     def answered(self, uid: str) -> None:
         """Leave the Event of a pod to kube-scheduler, which was answered that the pod is bound."""
         self._announcer.asked(uid)
+        if uid in self._writing:
+            self._answered.add(uid)
 
     async def hold_answer(self, uid: str, gone: Gone, *, until: float) -> None:
         """Return when all is sent, or the caller of a bind request for a member has hung up.
@@ -297,13 +302,14 @@ class BindTogether:
         self._writing.add(pod.uid)
         try:
             error = await self._writer.write_ahead(pod, ahead.node, seconds=seconds)
-            if not error:
+            if not error and pod.uid not in self._answered:
                 self._announcer.bound(pod, ahead.node)
         except Exception:
             self._cluster.apply(ev.Unreserved((pod.uid,)))
             raise
         finally:
             self._writing.discard(pod.uid)
+            self._answered.discard(pod.uid)
             self._end(ahead, error)
 
     def _look_at_others(self) -> None:

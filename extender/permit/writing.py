@@ -4,6 +4,7 @@ There is one way, whether kube-scheduler asked for the pod or its group is bound
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Literal, Protocol
 
 import structlog
@@ -55,6 +56,11 @@ class BindingWriter:
         self._binder = binder
         self.metrics = metrics
         self._retry = retry
+        self._failed: Callable[[PodInfo, str], None] | None = None
+
+    def on_failure(self, listener: Callable[[PodInfo, str], None]) -> None:
+        """Call `listener` with a pod and a node where a Binding failed, or has no answer."""
+        self._failed = listener
 
     async def write(self, pod: PodInfo, node: str, *, latest: float, gone: Gone) -> str:
         """Return the error, empty where the pod is on the node; no attempt begins after `latest`.
@@ -86,6 +92,8 @@ class BindingWriter:
         if error is None:
             return ""
         _log.warning("binding failed", pod=pod.key, path=path, error=str(error))
+        if self._failed is not None:
+            self._failed(pod, node)
         if pod.group is None or isinstance(error, NotFoundError):
             if pod.group is not None:
                 self._waiting.lose(pod.group)

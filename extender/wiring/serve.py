@@ -138,7 +138,9 @@ class Extender:
             limits=ONE_OF_EACH,
         )
         in_hand = plans.verdicts.in_hand
-        self.announcer = Announcer(self.recorder.record, clock=plans.clock, in_hand=in_hand)
+        self.announcer = Announcer(
+            self.recorder.record, clock=plans.clock, in_hand=in_hand, view=self._cluster.view()
+        )
         return BindTogether(
             *(self._cluster, self.waiting, bindings),
             plans=plans,

@@ -144,7 +144,12 @@ class World:
         writer = BindingWriter(self.cluster, self.waiting, self, metrics=metrics, retry=retry)
         self.bind_together: BindTogether | None = None
         if self.together:
-            announcer = Announcer(self.announced.append, clock=clock, in_hand=verdicts.in_hand)
+            announcer = Announcer(
+                self.announced.append,
+                clock=clock,
+                in_hand=verdicts.in_hand,
+                view=self.cluster.view(),
+            )
             self.bind_together = BindTogether(
                 *(self.cluster, self.waiting, writer), plans=plans, announcer=announcer
             )

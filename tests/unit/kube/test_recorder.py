@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from extender.kube.client import JSON
-from extender.kube.errors import ApiError, ConflictError, ForbiddenError
+from extender.kube.errors import ApiError, ConflictError, ForbiddenError, UnavailableError
 from extender.kube.recorder import (
     LONGEST_NOTE,
     NOTICES,
+    ONE_OF_EACH,
     PER_OBJECT,
     Event,
     EventLimits,
@@ -22,6 +23,7 @@ from extender.kube.recorder import (
 )
 from tests.makers import LoopClock, ManualClock, until
 
+DOWN = UnavailableError("down", status=503)
 ABOUT = ObjectRef("scheduling.x-k8s.io/v1alpha1", "PodGroup", "ns", "g", "u-g")
 EVENT = Event(ABOUT, "Gated", "3 of 4", "Scheduling", warning=True, occasion="1")
 
@@ -177,3 +179,37 @@ async def test_what_is_too_much_for_a_moment_may_wait_until_later() -> None:
 
     assert first == 3
     assert bench.counts == {"written": 10, "dropped": 4}
+
+
+DOWN = UnavailableError("down", status=503)
+
+
+async def in_a_minute(limits: EventLimits, errors: list[ApiError], *events: Event) -> Bench:
+    """Return a bench that has had Events for a minute, of which the first requests failed."""
+    bench = Bench(limits)
+    bench.client.errors = errors
+    running = asyncio.ensure_future(bench.recorder.run())
+    for event in events:
+        bench.recorder.record(event)
+    await asyncio.sleep(60)
+    running.cancel()
+    return bench
+
+
+@pytest.mark.looptime
+async def test_an_event_of_which_each_object_has_one_is_written_when_trouble_has_passed() -> None:
+    """An answer that was lost may have been a yes."""
+    errors = [DOWN, DOWN, ConflictError("there", status=409)]
+    bench = await in_a_minute(ONE_OF_EACH, errors, EVENT, replace(EVENT, occasion="2"))
+
+    assert bench.counts == {"known": 1, "written": 1}
+    assert len(bench.client.bodies) == 4
+
+
+@pytest.mark.looptime
+async def test_trouble_that_lasts_ends_an_event() -> None:
+    for limits in (NOTICES, ONE_OF_EACH):
+        bench = await in_a_minute(limits, [DOWN] * 99, EVENT)
+
+        assert bench.counts == {"failed": 1}
+        assert len(bench.client.bodies) == 1 + len(limits.pauses)

@@ -1,11 +1,15 @@
 """A pod that is bound ahead has one Event `Scheduled`: ours, or kube-scheduler's."""
 
+from dataclasses import replace
+
 import pytest
 
 from extender.kube.recorder import Event, ObjectRef
 from extender.permit.announcing import PATIENCE_SECONDS, Announcer
 from extender.permit.in_hand import InHand
-from tests.makers import ManualClock, pods
+from extender.state.cluster import events as ev
+from extender.state.cluster.store import Cluster
+from tests.makers import ManualClock, nodes, observe, pods
 
 A, B = pods(2)
 
@@ -15,7 +19,11 @@ class Scene:
         self.clock = ManualClock()
         self.in_hand = InHand(self.clock)
         self.events: list[Event] = []
-        self.announcer = Announcer(self.events.append, clock=self.clock, in_hand=self.in_hand)
+        self.cluster = Cluster()
+        observe(self.cluster, *nodes(4, 4), A, B)
+        self.announcer = Announcer(
+            self.events.append, clock=self.clock, in_hand=self.in_hand, view=self.cluster.view()
+        )
 
     def later(self, seconds: float = PATIENCE_SECONDS) -> list[str]:
         """Return the pods that have Events after some time."""
@@ -57,3 +65,41 @@ def test_a_pod_that_kube_scheduler_has_in_hand_is_waited_for(scene: Scene) -> No
     assert scene.later() == ["gang-1"]
     scene.in_hand.end(A.uid)
     assert scene.later() == ["gang-1", "gang-0"]
+
+
+def test_a_pod_whose_binding_was_made_without_an_answer_has_its_event(scene: Scene) -> None:
+    scene.announcer.unsure(A, "n0")
+    scene.announcer.unsure(B, "n0")
+    assert scene.later() == []
+    observe(scene.cluster, replace(A, node="n0"))
+    assert scene.later(0) == []
+
+    assert scene.later() == ["gang-0"]
+    assert scene.later() == ["gang-0"]
+
+
+def test_a_pod_that_is_bound_later_has_one_event(scene: Scene) -> None:
+    scene.announcer.unsure(A, "n0")
+    scene.announcer.bound(A, "n0")
+    observe(scene.cluster, replace(A, node="n0"))
+
+    assert scene.later() == ["gang-0"]
+    assert scene.later() == ["gang-0"]
+
+
+def test_a_pod_that_kube_scheduler_brings_again_has_its_event_from_there(scene: Scene) -> None:
+    scene.announcer.unsure(A, "n0")
+    scene.announcer.asked(A.uid)
+    observe(scene.cluster, replace(A, node="n0"))
+
+    assert scene.later() == []
+
+
+def test_a_pod_that_goes_or_is_bound_elsewhere_has_no_event_of_ours(scene: Scene) -> None:
+    scene.announcer.unsure(A, "n0")
+    scene.announcer.unsure(B, "n0")
+    observe(scene.cluster, ev.PodDeleted(A.uid), replace(B, node="n1"))
+
+    assert scene.later() == []
+    observe(scene.cluster, replace(A, uid="again", node="n0"), replace(B, node="n0"))
+    assert scene.later() == []

@@ -94,7 +94,9 @@ class Scene:
         )
         self.sight = self.pod_filter.sight
         self.events: list[Event] = []
-        self.announcer = Announcer(self.events.append, clock=LoopClock(), in_hand=verdicts.in_hand)
+        self.announcer = Announcer(
+            self.events.append, clock=LoopClock(), in_hand=verdicts.in_hand, view=cluster.view()
+        )
         self.together: BindTogether | None = None
         if together:
             self.together = BindTogether(
