@@ -14,7 +14,9 @@ def serve(
     kubeconfig: Kubeconfig = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="YAML settings: sections listen, gang, kube and log. Flags win over it."),
+        typer.Option(
+            help="YAML settings: sections listen, gang, kube, health and log. Flags win over it."
+        ),
     ] = None,
     host: Annotated[
         str | None,

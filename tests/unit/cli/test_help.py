@@ -1,0 +1,20 @@
+"""What `--help` says of the settings file is what the model of the settings says."""
+
+import re
+
+import pytest
+from typer.main import get_command
+
+from extender.cli.main import app
+from extender.config import Settings
+
+
+@pytest.mark.parametrize("command", ["serve", "reconcile"])
+def test_the_help_names_the_sections_that_a_command_reads(command: str) -> None:
+    commands = getattr(get_command(app), "commands")  # noqa: B009 - typer has a type of its own
+    (text,) = (each.help for each in commands[command].params if each.name == "config")
+    named = re.search(r"sections ([a-z, ]+) and ([a-z]+)\.", text)
+    assert named is not None
+    fields = Settings.model_fields.items()
+    read = {name for name, field in fields if f"`{command}`" in (field.description or "")}
+    assert {*named[1].split(", "), named[2]} == read
