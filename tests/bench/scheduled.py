@@ -21,12 +21,13 @@ from tests.harness.sessions import session
 _PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
 _FIELDS: Final = "reason=Scheduled"
 _PAGE: Final = 1000
-_QUIET_SECONDS: Final = 4.0
+QUIET_SECONDS: Final = 4.0
 """Without one more Event after which no more come: some are written late on purpose."""
-_LONG_QUIET_SECONDS: Final = 12.0
+LONG_QUIET_SECONDS: Final = 15.0
 """The same where pods have none yet: kube-scheduler may be about to bind them, and then is waited
 for."""
-_MOST_SECONDS: Final = 150.0
+MOST_LATE_SECONDS: Final = 150.0
+"""After so long it is waited no more, whatever comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,23 +73,23 @@ async def _await_written(kubeconfig: Path, pods: int) -> Written:
         params = {"watch": "true", "fieldSelector": _FIELDS, "resourceVersion": version}
         async with http.get(_PATH, params=params) as answer:
             answer.raise_for_status()
-            last = await _last(answer, _QUIET_SECONDS, began)
+            last = await _last(answer, QUIET_SECONDS, began)
             found = await _by_pod(http)
             if len(found) < pods:
-                last = await _last(answer, _LONG_QUIET_SECONDS, last)
+                last = await _last(answer, LONG_QUIET_SECONDS, last)
                 found = await _by_pod(http)
     # Quiet, and not closed by the API server, which closes the watch of one that is late.
     return Written(
         count=found.total(),
         repeated=sum(count > 1 for count in found.values()),
         ended=last,
-        in_time=time.monotonic() - last >= _QUIET_SECONDS,
+        in_time=time.monotonic() - last >= QUIET_SECONDS,
     )
 
 
 async def _last(answer: aiohttp.ClientResponse, quiet: float, last: float) -> float:
     """Return when the last Event came before none came for so long; `last` without any."""
-    until = time.monotonic() + _MOST_SECONDS
+    until = time.monotonic() + MOST_LATE_SECONDS
     while await _next(answer, quiet) and time.monotonic() < until:
         last = time.monotonic()
     return last

@@ -18,6 +18,7 @@ from tests.bench.extender import api_server, scheduler
 from tests.bench.extender.scene import Scene
 from tests.bench.meter import Meter
 from tests.bench.progress import Progress
+from tests.bench.scheduled import LONG_QUIET_SECONDS, MOST_LATE_SECONDS, QUIET_SECONDS
 from tests.harness.certificates import Authority
 from tests.harness.kubeconfig import Kubeconfig
 from tests.harness.process import Component, free_port
@@ -27,12 +28,6 @@ EXTENDER: Final = "extender"
 SCHEDULER: Final = "kube-scheduler's stand-in"
 API_SERVER: Final = "API server's stand-in"
 _POLL_SECONDS: Final = 0.2
-_QUIET_SECONDS: Final = 4.0
-"""Without an Event after which no more come: some are written late on purpose."""
-_LONG_QUIET_SECONDS: Final = 15.0
-"""The same where pods have none yet: kube-scheduler may be about to bind them, and then is waited
-for."""
-_MOST_LATE_SECONDS: Final = 150.0
 _QUIET_LOOKS: Final = 10
 """In a row: the extender has read what there is when it wants no processor so many times."""
 
@@ -262,12 +257,12 @@ def measure(
 
 def _await_events(processes: Processes) -> dict[str, Any]:
     """Return the state once no more Events come."""
-    until = time.monotonic() + _MOST_LATE_SECONDS
+    until = time.monotonic() + MOST_LATE_SECONDS
     while True:
         time.sleep(_POLL_SECONDS)
         state = processes.state()
         now, last = time.monotonic(), max(state["last_bound"], state["last_event"])
-        quiet = _LONG_QUIET_SECONDS if state["unannounced"] else _QUIET_SECONDS
+        quiet = LONG_QUIET_SECONDS if state["unannounced"] else QUIET_SECONDS
         if now - last > quiet or now > until:
             return state
 
