@@ -9,12 +9,12 @@ from typing import Final
 from extender.jobs.job import GenericJob
 from extender.jobs.readiness import JobProgress
 
-RECOVERS: Final = 5.0
-"""Seconds that pods may be missing, while none completes, before that is reported."""
+RECOVER_SECONDS: Final = 5.0
+"""How long pods may be missing, while none completes, before that is reported."""
 
-ENDS: Final = 2.0
-"""Seconds that all pods of a job may be done, while it has not ended, before their quota is given
-back: a job mostly ends at once, and its end gives back all quota in one write."""
+END_SECONDS: Final = 2.0
+"""How long all pods of a job may be done, while it has not ended, before their quota is given back:
+a job mostly ends at once, and its end gives back all quota in one write."""
 
 Key = tuple[str, str]
 
@@ -65,7 +65,7 @@ class ProgressTable:
         job_progress = self._jobs.setdefault(key, _Observed(0, 0, 0))
         if job_progress.since is None or job_progress.done > job_progress.missed:
             job_progress.since, job_progress.missed = now, job_progress.done
-        return max(0.0, job_progress.since + RECOVERS - now)
+        return max(0.0, job_progress.since + RECOVER_SECONDS - now)
 
     def complete(self, key: Key) -> None:
         """Record that no pods are missing, or that the loss was reported."""
@@ -77,7 +77,7 @@ class ProgressTable:
         job_progress = self._jobs.setdefault(key, _Observed(0, 0, 0))
         if job_progress.done_since is None:
             job_progress.done_since = now
-        return max(0.0, job_progress.done_since + ENDS - now)
+        return max(0.0, job_progress.done_since + END_SECONDS - now)
 
     def forget(self, key: Key) -> None:
         """Forget a job that has no quota or is gone."""

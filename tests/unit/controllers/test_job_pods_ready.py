@@ -10,7 +10,7 @@ import pytest
 from extender.api.core_v1 import LabelSelector
 from extender.controllers.job import JobController
 from extender.controllers.job_context import JobOptions
-from extender.controllers.progress import ENDS, RECOVERS
+from extender.controllers.progress import END_SECONDS, RECOVER_SECONDS
 from extender.controllers.workload_writer import Workloads
 from extender.jobs.registry import builtin
 from extender.kube.recorder import Event
@@ -100,13 +100,13 @@ async def test_pods_that_are_replaced_at_once_are_not_missed() -> None:
     assert await scene.look() == (None, "Started")
 
     scene.status(BEHIND)
-    assert await scene.look() == (RECOVERS, "Started")
-    scene.now += RECOVERS - 1
+    assert await scene.look() == (RECOVER_SECONDS, "Started")
+    scene.now += RECOVER_SECONDS - 1
     assert await scene.look() == (1, "Started")
     scene.status(READY)
     assert await scene.look() == (None, "Started")
     scene.status(BEHIND)
-    assert await scene.look() == (RECOVERS, "Started")
+    assert await scene.look() == (RECOVER_SECONDS, "Started")
 
 
 async def test_pods_that_stay_away_are_reported() -> None:
@@ -115,7 +115,7 @@ async def test_pods_that_stay_away_are_reported() -> None:
     scene.status(BEHIND)
     await scene.look()
 
-    scene.now += RECOVERS
+    scene.now += RECOVER_SECONDS
     assert await scene.look() == (None, "WaitForRecovery")
     scene.status(READY)
     assert await scene.look() == (None, "Recovered")
@@ -190,10 +190,10 @@ async def test_the_end_of_a_job_gives_back_the_quota_of_its_last_pods() -> None:
     scene.status({"succeeded": 1, "ready": 1, "active": 1})
     assert (await scene.look(), done(scene)) == ((None, "Started"), {"main": 1})
     scene.status({"succeeded": 2})
-    assert (await scene.look())[0] == ENDS
+    assert (await scene.look())[0] == END_SECONDS
     assert done(scene) == {"main": 1}
 
-    scene.now += ENDS / 2
+    scene.now += END_SECONDS / 2
     [found] = scene.queues.view().workloads.values()
     free = replace(found.meta, finalizers=(), version=found.meta.version + 1)
     scene.queues.apply(ev.Applied(replace(found, meta=free)))
@@ -211,7 +211,7 @@ async def test_the_quota_of_all_pods_is_given_back_where_the_job_does_not_end() 
     await scene.look()
     assert done(scene) == {}
 
-    scene.now += ENDS
+    scene.now += END_SECONDS
     assert (await scene.look())[0] is None
     assert done(scene) == {"main": 2}
 
@@ -262,13 +262,13 @@ async def test_while_pods_succeed_those_that_follow_are_not_missed() -> None:
     for done in range(1, 20):
         assert await reported(scene, through(done)) == "Started"
 
-    scene.now += RECOVERS - 1
+    scene.now += RECOVER_SECONDS - 1
     assert await scene.look() == (1, "Started")
     scene.now += 1
     assert await scene.look() == (None, "WaitForRecovery")
     assert await reported(scene, through(19)) == "WaitForRecovery"
     assert await reported(scene, through(20)) == "Recovered"
-    assert await scene.look() == (RECOVERS, "Recovered")
+    assert await scene.look() == (RECOVER_SECONDS, "Recovered")
 
 
 async def test_a_deadline_is_asked_about_in_the_same_way() -> None:
@@ -288,5 +288,5 @@ async def test_a_job_whose_end_is_decided_misses_no_pods(ending: str) -> None:
     assert await reported(scene, READY) == "Started"
     decided = {"ready": 0, "conditions": [{"type": ending, "status": "True"}]}
     scene.status(decided)
-    scene.now += 2 * RECOVERS
+    scene.now += 2 * RECOVER_SECONDS
     assert await scene.look() == (None, "Started")
