@@ -32,7 +32,7 @@ hypothesis.settings.load_profile("patient")
 
 HERE = Path(__file__).parent
 CLUSTER = {HERE / "cluster", HERE / "bench" / "tests" / "cluster"}
-CLUSTER_TIMEOUT_SECONDS = 180
+CLUSTER_TIMEOUT_SECONDS = 600
 PROPERTIES = HERE / "properties"
 PROPERTIES_TIMEOUT_SECONDS = 600
 

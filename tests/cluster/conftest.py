@@ -1,6 +1,7 @@
 """One real control plane for the session; a namespace and nodes for each test."""
 
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -173,6 +174,16 @@ def nodes(api: Api) -> Iterator[NodeFactory]:
     api.wait_for("nothing is left on the nodes", lambda: emptied(api, made), LONG)
     for name in made:
         api.delete("nodes", name)
+
+
+@pytest.fixture
+def new_nodes(nodes: NodeFactory) -> NodeFactory:
+    """Nodes of names that no other test has used.
+
+    For some seconds it counts for nothing what kube-scheduler says of a node that is made anew, and
+    for a minute nothing is bound ahead to where a scheduler of another test had a pod.
+    """
+    return partial(nodes, prefix=f"node-{uuid4().hex[:8]}")
 
 
 @pytest.fixture

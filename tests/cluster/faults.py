@@ -71,7 +71,7 @@ def hanging(
     what it accepts is such a Binding.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(30)
+        listener.settimeout(120)
         port = listener.getsockname()[1]
         webhook = _webhook(namespace, pod, port, user=user, seconds=seconds, policy=policy)
         with _webhooks(api, namespace, webhook):

@@ -2,13 +2,15 @@
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tests.harness import objects
-from tests.harness.client import Api
+from tests.harness.client import PATIENCE_SECONDS, Api, ApiError
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.objects import Object
 
@@ -27,6 +29,9 @@ _NEAR_ANCHOR = {
     }
 }
 _END = "end-of-history"
+_LOOK_AGAIN = "harness/look-again"
+_FORGOTTEN_SECONDS = 20.0
+"""After how long a pod that has a node and does not run is shown to kwok once more."""
 
 
 class Placement(NamedTuple):
@@ -76,8 +81,11 @@ class Gangs:
         self.api.create(*(self.pod(name, group=group, **pod) for name in names))
         return names
 
-    def hold(self, group: str, timeout: int | None = None, cpu: str = "1") -> None:
-        """Make a gang of three of which two are held, until there is an anchor, by the patient."""
+    def hold(self, group: str, timeout: int = 600, cpu: str = "1") -> None:
+        """Make a gang of three of which two are held, until there is an anchor, by the patient.
+
+        After `timeout` seconds they are sent away: by default that is in no test.
+        """
         self.create_group(group, 3, timeout=timeout)
         self.add(group, 2, cpu=cpu, scheduler_name=PATIENT)
         last = f"{group}-2"
@@ -111,14 +119,18 @@ class Gangs:
         """Return the phases of the pods of a group, sorted: Pending before Running."""
         return sorted(pod["status"]["phase"] for pod in self.members(group))
 
-    def await_phases(self, group: str, timeout: float = 30, **phases: int) -> None:
+    def await_phases(self, group: str, timeout: float = PATIENCE_SECONDS, **phases: int) -> None:
         """Wait until so many pods of a group are in each phase, and none in another."""
         want = {phase: count for phase, count in phases.items() if count}
         last: Counter[str] = Counter()
+        nudge = time.monotonic() + _FORGOTTEN_SECONDS
 
         def reached() -> bool:
-            nonlocal last
+            nonlocal last, nudge
             last = Counter(self.phases(group))
+            if last != want and time.monotonic() > nudge:
+                self._show_again(group)
+                nudge = time.monotonic() + _FORGOTTEN_SECONDS
             return last == want
 
         try:
@@ -127,7 +139,21 @@ class Gangs:
             rest = Counter(_state(pod) for pod in self.members(group))
             raise AssertionError(f"{group} is {dict(last)}, not {want}: {dict(rest)}") from None
 
-    def await_refused(self, group: str, text: str, *, count: int = 1, timeout: float = 30) -> None:
+    def _show_again(self, group: str) -> None:
+        """Have kwok look once more at the pods that have a node and do not run.
+
+        Where the answer to one of its writes is lost, or is an error of most kinds, it does not
+        try again, as a kubelet would.
+        """
+        for pod in self.members(group):
+            if pod["spec"].get("nodeName") and pod["status"]["phase"] == "Pending":
+                body = {"metadata": {"annotations": {_LOOK_AGAIN: str(time.monotonic())}}}
+                with suppress(ApiError):  # it may be gone by now
+                    self.api.patch("pods", _name(pod), self.namespace, body=body)
+
+    def await_refused(
+        self, group: str, text: str, *, count: int = 1, timeout: float = PATIENCE_SECONDS
+    ) -> None:
         """Wait until that many pods of a group have a condition that begins with our sentence."""
         reported: list[str] = []
 
@@ -255,7 +281,9 @@ def bind_requests(api: Api) -> float:
     )
 
 
-def await_held(api: Api, scheduler: GangScheduler, count: int, timeout: float = 30) -> None:
+def await_held(
+    api: Api, scheduler: GangScheduler, count: int, timeout: float = PATIENCE_SECONDS
+) -> None:
     """Wait until the extender holds that many bind requests."""
     api.wait_for(f"{count} are held", lambda: scheduler.metric(HELD) == count, timeout)
 

@@ -6,7 +6,7 @@ from tests.cluster.gangs import POD_GROUPS
 from tests.harness.client import Api
 from tests.harness.objects import Object
 
-SECONDS = 30
+SECONDS = 120
 
 
 class Groups:

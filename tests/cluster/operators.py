@@ -27,7 +27,7 @@ class Kind:
     """Of the replicas."""
 
 
-SECONDS = 60
+SECONDS = 120
 _POLICY = ("spec", "runPolicy", "suspend")
 KINDS = {
     "JobSet": Kind("jobset.x-k8s.io/v1alpha2/jobsets", ("spec", "suspend"), "jobs"),

@@ -8,7 +8,7 @@ from tests.cluster.queues import Queues
 OWN: Final = "scheduling.x-k8s.io"
 TIMEOUT: Final = f"{OWN}/pods-ready-timeout"
 BASE: Final = f"{OWN}/pods-ready-backoff-base"
-SECONDS: Final = 60
+SECONDS: Final = 120
 
 
 def status_of(queues: Queues, job: str) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.harness import objects
-from tests.harness.client import Api, Object
+from tests.harness.client import PATIENCE_SECONDS, Api, Object
 from tests.harness.objects import RUN_FOR
 
 API = "kueue.x-k8s.io/v1beta2"
@@ -101,7 +101,7 @@ class Queues:
         status: str = "True",
         *,
         reason: str | None = None,
-        timeout: float = 30,
+        timeout: float = PATIENCE_SECONDS,
     ) -> Mapping[str, Any]:
         """Wait for a condition of a job's workload and return it."""
 
@@ -127,7 +127,7 @@ class Queues:
             self.await_admitted(job)
             self.api.wait_for(f"{job} is started", partial(self.has_started, job))
 
-    def await_finished(self, *jobs: str, timeout: float = 30) -> None:
+    def await_finished(self, *jobs: str, timeout: float = PATIENCE_SECONDS) -> None:
         """Wait until all these jobs have ended."""
         for job in jobs:
             self.await_condition(job, "Finished", timeout=timeout)

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from tests.cluster.gangs import Gangs
 from tests.cluster.queues import JOBS, WORKLOADS, Queues
-from tests.harness.client import Api, ApiError, Object
+from tests.harness.client import PATIENCE_SECONDS, Api, ApiError, Object
 
 USER, ROLE = "tenant", "tenant-writes"
 EDIT = ("system:aggregate-to-edit", "system:aggregate-to-view", "gang-queue-viewer", ROLE)
@@ -78,7 +78,9 @@ class Others:
     queues: Queues
     gangs: Gangs
 
-    def start(self, *, scheduler_name: str | None = None, timeout: float = 30) -> None:
+    def start(
+        self, *, scheduler_name: str | None = None, timeout: float = PATIENCE_SECONDS
+    ) -> None:
         """Have a gang and a Job start, and end; AssertionError where they do not."""
         name = f"proof-{uuid4().hex[:6]}"
         self.gangs.create(name, 3, cpu="1", run_for="1h", scheduler_name=scheduler_name)

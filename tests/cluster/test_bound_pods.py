@@ -27,7 +27,7 @@ def alone(patient_gang: GangScheduler) -> Iterator[GangScheduler]:
 
 
 def ask(extender: GangScheduler, verb: str, request: Object) -> Any:
-    answer = httpx.post(f"{extender.url}/{verb}", json=request, timeout=30)
+    answer = httpx.post(f"{extender.url}/{verb}", json=request, timeout=120)
     answer.raise_for_status()
     return answer.json()
 
@@ -60,6 +60,6 @@ def test_a_gang_that_has_begun_has_its_room_from_the_first_answer_on(
     assert ask(alone, "bind", {**request, "Node": names[1]})["Error"]
 
     alone.scheduler.start()
-    gangs.await_phases("g", Running=3, timeout=60)
+    gangs.await_phases("g", Running=3, timeout=120)
     assert sorted(placement.pod for placement in gangs.placements()) == NAMES
     assert bind_requests(api) == before + 2

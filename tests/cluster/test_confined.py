@@ -33,7 +33,7 @@ GANG, ADMISSION = "scheduling.x-k8s.io/gang", "kueue.x-k8s.io/admission"
 POD_GROUPS = "scheduling.x-k8s.io/v1alpha1/podgroups"
 QUEUES = "kueue.x-k8s.io/v1beta2/clusterqueues"
 READY = "scheduling.x-k8s.io/gang-ready"
-SECONDS = 60.0
+SECONDS = 120
 
 control_plane, api = alone()
 

@@ -20,7 +20,7 @@ CRDS = Path(__file__).parents[1] / "harness" / "crds"
 NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
 NODES, CPU = 3, 2
 WORKERS = 3
-SECONDS = 60
+SECONDS = 120
 
 
 class Training:

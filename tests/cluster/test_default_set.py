@@ -20,7 +20,7 @@ from tests.harness.reconciler import Reconciler
 
 ROOT = Path(__file__).parents[2]
 FLOWS = "flowcontrol.apiserver.k8s.io/v1"
-SECONDS = 60.0
+SECONDS = 120
 
 control_plane, api = alone()
 

@@ -20,7 +20,7 @@ from tests.tiers import long_but_for
 
 LEASES = "coordination.k8s.io/v1/leases"
 LEASE = "gang-extender-reconciler"
-QUICK = {"reconcile": {"leaseSeconds": 6, "renewSeconds": 4, "retrySeconds": 0.3}}
+QUICK = {"reconcile": {"leaseSeconds": 15, "renewSeconds": 10, "retrySeconds": 0.3}}
 
 
 @pytest.fixture(scope="module")

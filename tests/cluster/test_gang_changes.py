@@ -14,7 +14,7 @@ from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
 from tests.tiers import long_but_for
 
-WOKEN_SECONDS = 30
+WOKEN_SECONDS = 120
 """Far below the long window and time-outs here, and kube-scheduler's own five minutes."""
 FOREIGN_GATE = "example.com/not-ours"
 RESENTFUL = "resentful"

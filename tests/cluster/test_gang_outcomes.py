@@ -45,7 +45,7 @@ def test_a_deployment_without_room_for_min_member_pods_runs_with_none_until_ther
     assert gangs.phases("g") == ["Pending"] * 6
     assert gangs.placements() == []
     # kube-scheduler writes its Events at its own pace, after those of earlier tests.
-    api.wait_for("the Event says so", lambda: gangs.said("g", text), 60)
+    api.wait_for("the Event says so", lambda: gangs.said("g", text), 120)
 
     nodes(1, "4", prefix="new")
     gangs.await_phases("g", Running=4, Pending=2)
@@ -64,10 +64,11 @@ def test_of_two_gangs_for_the_same_room_the_second_starts_when_the_first_ends(
         for group in ("a", "b"):
             gangs.add(group, 1, start=number, cpu="3", run_for=run_for)
 
-    winner = api.wait_for(
+    api.wait_for(
         "one gang is whole",
-        lambda: next((group for group in ("a", "b") if len(gangs.bound(group)) == 3), None),
+        lambda: any(len(gangs.bound(group)) == 3 for group in ("a", "b")),
     )
+    winner = gangs.placements()[0].group
     loser = "b" if winner == "a" else "a"
     if end == "is deleted":
         gangs.await_refused(loser, "2 of the 3 pods that it still needs fit")
@@ -93,7 +94,7 @@ def test_ten_gangs_take_turns_in_room_for_one_and_are_never_mixed(
             gangs.add(group, 1, start=number, cpu="3", run_for="300ms")
 
     for group in groups:
-        gangs.await_phases(group, Succeeded=3, timeout=90)
+        gangs.await_phases(group, Succeeded=3, timeout=120)
         gangs.catch_up()
     turns = [
         (group, len(list(placements)))

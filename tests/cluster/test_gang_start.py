@@ -8,7 +8,7 @@ from tests.harness import objects
 from tests.harness.client import Api, condition
 from tests.harness.gang_scheduler import GangScheduler
 
-WOKEN_SECONDS = 15
+WOKEN_SECONDS = 120
 """Far below the five minutes after which kube-scheduler tries every pod again by itself."""
 LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
 API_VERSIONS = ("scheduling.x-k8s.io/v1alpha1", "scheduling.sigs.k8s.io/v1alpha1")
@@ -75,7 +75,7 @@ def test_either_label_goes_with_either_api_group(
 
     api.create(*pods[:2])
     text = gangs.sentence("g", "2 of the 3 pods that it needs exist")
-    api.wait_for("we refused", lambda: any(text in failure for failure in gangs.failures()), 60)
+    api.wait_for("we refused", lambda: any(text in failure for failure in gangs.failures()), 120)
     assert bound() == 0
     api.create(pods[2])
     api.wait_for("all three are bound", lambda: bound() == 3)

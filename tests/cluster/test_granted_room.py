@@ -16,7 +16,7 @@ from tests.harness.objects import pod_group
 RBAC = "rbac.authorization.k8s.io"
 GROUPS = ["scheduling.x-k8s.io", "scheduling.sigs.k8s.io"]
 UNTIL = "2999-01-01T00:00:00Z"
-SECONDS = 60
+SECONDS = 120
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ SAMPLE = Path(__file__).parents[2] / "manifests" / "samples" / "indexed-job.yaml
 SLICES = "discovery.k8s.io/v1/endpointslices"
 CLUSTER_WIDE = {"ResourceFlavor": "resourceflavors", "ClusterQueue": "clusterqueues"}
 NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
-PATIENT = 60
+PATIENT = 120
 
 
 def pods_of(queues: Queues, job: str) -> list[Object]:

@@ -28,7 +28,7 @@ CRDS = REPO / "tests" / "harness" / "crds"
 WORKLOADS = REPO / "manifests" / "crds" / "kueue.x-k8s.io_workloads.yaml"
 TIER = {"test/tier": "spot"}
 TOLERATION = {"key": "test/spot", "operator": "Exists", "effect": "NoSchedule"}
-SECONDS = 60
+SECONDS = 120
 
 
 @pytest.fixture(scope="module")

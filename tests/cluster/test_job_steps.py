@@ -17,7 +17,7 @@ from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
 from tests.harness.objects import Object
 
-SECONDS = 60
+SECONDS = 120
 TIER = {"test/tier": "spot"}
 TOLERATION = {"key": "test/spot", "operator": "Exists", "effect": "NoSchedule"}
 

@@ -28,7 +28,7 @@ from tests.tiers import long_but_for
 
 REPO = Path(__file__).parents[2]
 NEWER = "kueue.x-k8s.io/v1beta2"
-SECONDS = 60.0
+SECONDS = 120
 POOL = {"example.com/pool": "batch"}
 
 SINGLE = """

@@ -20,7 +20,7 @@ from tests.harness.started import fetch
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 NEWER = "kueue.x-k8s.io/v1beta2"
 NAME = "clusterqueues.kueue.x-k8s.io"
-SECONDS = 60.0
+SECONDS = 120
 
 control_plane, api = alone()
 

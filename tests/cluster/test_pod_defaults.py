@@ -11,7 +11,7 @@ from tests.harness.client import Api
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
 CONTAINER = {"name": "main", "image": "example.invalid/nothing"}
-SECONDS = 60
+SECONDS = 120
 
 
 @pytest.fixture(autouse=True)

@@ -351,12 +351,17 @@ def test_what_the_extender_says_and_what_we_say_stand_side_by_side(
 
 
 @pytest.mark.usefixtures("gang", "reconciler")
-def test_members_that_were_left_behind_at_a_start_follow(gangs: Gangs, nodes: NodeFactory) -> None:
+def test_members_that_were_left_behind_at_a_start_follow(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
     """As after a crash between two Bindings of a gang, whose first members end before long."""
     [node] = nodes(1, "2")
     gangs.create_group("g", 4)
-    gangs.add("g", 2, cpu="1", node_name=node, run_for="8s")
+    first = gangs.add("g", 2, cpu="1", node_name=node, run_for="1h")
     gangs.add("g", 2, start=2, cpu="1")
     gangs.await_phases("g", Running=2, Pending=2)
+    for name in first:
+        body = {"metadata": {"annotations": {objects.RUN_FOR: "1ms"}}}
+        api.patch("pods", name, gangs.namespace, body=body)
 
-    gangs.await_phases("g", Running=2, Succeeded=2, timeout=60)
+    gangs.await_phases("g", Running=2, Succeeded=2, timeout=120)

@@ -158,13 +158,13 @@ def test_a_job_whose_pods_are_ready_one_after_the_other_stays(
     """There is a node for one of two: there is never a moment at which both are ready."""
     nodes(1, "1")
     queues.simple(cpu=2)
-    short = {TIMEOUT: "10", RECOVERY: "10", BASE: "600"}
+    short = {TIMEOUT: "20", RECOVERY: "20", BASE: "600"}
     queues.job("job", 2, completions=100, run_for="1s", labels=short)
 
     queues.await_condition("job", "PodsReady", reason="Started")
     queues.api.wait_for(
-        "more are done than can be in ten seconds",
-        lambda: queues.api.get(JOBS, "job", queues.namespace)["status"].get("succeeded", 0) >= 15,
+        "more are done than can be in twenty seconds",
+        lambda: queues.api.get(JOBS, "job", queues.namespace)["status"].get("succeeded", 0) >= 25,
         timeout=2 * SECONDS,
     )
     assert counts(queues, "job") == {}
@@ -175,7 +175,8 @@ def test_a_job_whose_pods_are_ready_one_after_the_other_stays(
 def test_an_index_that_failed_for_good_is_not_missed(queues: Queues, nodes: NodeFactory) -> None:
     nodes(1, "4")
     queues.simple(cpu=3)
-    short = {RECOVERY: "2", BASE: "600"}
+    # The Job controller has as long to say that the index has failed.
+    short = {RECOVERY: "10", BASE: "600"}
     queues.job("job", 2, indexed=True, backoffLimitPerIndex=0, run_for="1h", labels=short)
     queues.await_condition("job", "PodsReady", reason="Started")
 

@@ -41,7 +41,7 @@ def test_a_suspended_job_is_admitted_runs_and_ends(
         lambda: (
             api.get(f"{API}/clusterqueues", cluster_queue)["status"].get("admittedWorkloads") == 0
         ),
-        timeout=60,  # numbers pause for 40 times what the last write took, at most 30 s
+        timeout=120,  # numbers pause for 40 times what the last write took, at most 30 s
     )
 
 
@@ -100,7 +100,7 @@ def test_two_jobs_never_have_more_than_the_quota(
             for number in range(6)
         )
 
-    api.wait_for("all have ended", all_finished, timeout=60)
+    api.wait_for("all have ended", all_finished, timeout=120)
     assert 0 < most <= 4
 
 

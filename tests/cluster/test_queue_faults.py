@@ -15,11 +15,11 @@ from tests.harness.lossy_proxy import LossyProxy
 from tests.harness.reconciler import Reconciler
 from tests.tiers import LONG
 
-pytestmark = [pytest.mark.usefixtures("gang"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.usefixtures("gang")
 
 QUOTA = 3
-PATIENCE = 90.0
-ELECTED = {"reconcile": {"leaseSeconds": 3, "renewSeconds": 2, "retrySeconds": 0.3}}
+PATIENCE = 120.0
+ELECTED = {"reconcile": {"leaseSeconds": 15, "renewSeconds": 10, "retrySeconds": 0.3}}
 LEASES, LEASE = "coordination.k8s.io/v1/leases", "gang-extender-reconciler"
 
 
@@ -164,7 +164,7 @@ def proxy(control_plane: ControlPlane) -> Iterator[LossyProxy]:
 @pytest.fixture
 def lossy(control_plane: ControlPlane, proxy: LossyProxy, _quiet: None) -> Iterator[Reconciler]:
     """A reconciler that may never hear what became of a write."""
-    settings = {"reconcile": {"leaderElect": False}, "kube": {"timeoutSeconds": 1}}
+    settings = {"reconcile": {"leaderElect": False}, "kube": {"timeoutSeconds": 3}}
     lossy = Reconciler(control_plane, name="faults-lossy", settings=settings, api_port=proxy.port)
     lossy.wait_leading()
     yield lossy

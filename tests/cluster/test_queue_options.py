@@ -27,7 +27,7 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 RENDERS = "example.com/v1/renders"
 UNMANAGED = {"example.com/queued": "no"}
 RUNS = {"example.com/pool": "batch"}
-SECONDS = 60.0
+SECONDS = 120
 
 
 @pytest.fixture(scope="module")

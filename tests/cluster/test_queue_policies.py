@@ -20,7 +20,7 @@ from tests.job_rules import CREATED, MAX_SECONDS, QUEUE, RUNNING, SUSPENDED, Sai
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 GATE = {"name": "kueue.x-k8s.io/admission"}
-SECONDS = 60.0
+SECONDS = 120
 
 KINDS = {
     "JobSet": ("jobset.x-k8s.io", "v1alpha2", "jobsets"),

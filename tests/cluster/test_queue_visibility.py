@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.harness import objects
 from tests.harness.client import Api, Object
 from tests.harness.control_plane import ControlPlane
 from tests.harness.reconciler import Reconciler
+from tests.harness.started import metrics
 
 LONG = "10m"
 VISIBILITY = "/apis/visibility.kueue.x-k8s.io/v1beta2"
@@ -23,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
 
 def get(reconciler: Reconciler, path: str, **params: int) -> tuple[int, Object]:
-    answer = httpx.get(f"{reconciler.url}{path}", params=params, trust_env=False)
+    answer = httpx.get(f"{reconciler.url}{path}", params=params, trust_env=False, timeout=60)
     return answer.status_code, answer.json()
 
 
@@ -31,7 +33,7 @@ def explain(control_plane: ControlPlane, *words: str) -> subprocess.CompletedPro
     command = [sys.executable, "-m", "extender", "explain", *words]
     kubeconfig = str(control_plane.admin_kubeconfig)
     return subprocess.run(
-        [*command, "--kubeconfig", kubeconfig], capture_output=True, text=True, timeout=60
+        [*command, "--kubeconfig", kubeconfig], capture_output=True, text=True, timeout=120
     )
 
 
@@ -197,10 +199,18 @@ def test_what_the_command_and_the_reconciler_say_is_the_same(
     queues.await_condition("first", "PodsReady")
     for job in ("first", "second"):
         name = name_of(queues, job)
-        _, served = get(reconciler, f"/workloads/{queues.namespace}/{name}/explanation")
-        read = explain(control_plane, "workload", name, "-n", queues.namespace, "-o", "json")
+        both: list[Object] = []
 
-        assert json.loads(read.stdout) == served
+        def is_the_same(name: str = name, both: list[Object] = both) -> bool:
+            _, served = get(reconciler, f"/workloads/{queues.namespace}/{name}/explanation")
+            read = explain(control_plane, "workload", name, "-n", queues.namespace, "-o", "json")
+            both[:] = [json.loads(read.stdout), served]
+            return both[0] == both[1]
+
+        try:  # one of them may have seen more than the other
+            queues.api.wait_for("both say the same", is_the_same)
+        except AssertionError:
+            assert both[0] == both[1]
 
 
 def test_the_command_says_where_an_admitted_gang_runs(
@@ -219,7 +229,7 @@ def test_the_command_says_where_an_admitted_gang_runs(
         group = reported().get("podGroup") or {}
         return (group.get("scheduled"), group.get("running")) == (2, 2)
 
-    api.wait_for("the gang runs", runs, timeout=60)
+    api.wait_for("the gang runs", runs, timeout=120)
     document = reported()
     assert (document["state"], document["clusterQueue"]) == ("Admitted", cluster_queue)
     assert document["nodes"] == {"node-0": 2}
@@ -265,18 +275,27 @@ def test_the_numbers_are_in_the_metrics(
         f"kueue_local_queue_admitted_active_workloads{{{local}}}": 1,
     }
 
-    assert samples(reconciler, want) == want
+    await_samples(queues, reconciler, want)
 
     end(queues, "first")
     ended = f'kueue_finished_workloads_total{{{queue},priority_class=""}}'
     queues.await_admitted("second")
-    gone = {f'kueue_pending_workloads{{{queue},status="inadmissible"}}': 0.0}
-    assert samples(reconciler, gone) == gone
+    await_samples(
+        queues, reconciler, {f'kueue_pending_workloads{{{queue},status="inadmissible"}}': 0}
+    )
     queues.api.wait_for("its end is counted", lambda: reconciler.metric(ended) == 1)
 
 
+def await_samples(queues: Queues, reconciler: Reconciler, want: Mapping[str, float]) -> None:
+    """Wait until all samples are as wanted at one time."""
+    try:
+        queues.api.wait_for("the numbers", lambda: samples(reconciler, want) == want)
+    except AssertionError:
+        assert samples(reconciler, want) == want
+
+
 def samples(reconciler: Reconciler, names: Any) -> dict[str, float]:
-    page = httpx.get(f"{reconciler.url}/metrics", trust_env=False).text
+    page = metrics(reconciler.url)
     found = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
     return {name: float(found[name]) if name in found else -1.0 for name in names}
 
@@ -313,7 +332,7 @@ def test_the_columns_that_kubectl_shows(
             )
 
         # Numbers pause for 40 times what the last write took, at most 30 s.
-        api.wait_for(f"{path} shows {want}", reached, timeout=60)
+        api.wait_for(f"{path} shows {want}", reached, timeout=120)
 
     workloads = f"/apis/{API}/namespaces/{queues.namespace}/workloads"
     shows(

@@ -21,7 +21,7 @@ HOLD = "test.example/hold"
 REQUIRE_ROOM = "scheduling.x-k8s.io/require-room"
 RELEASE = "scheduling.x-k8s.io/release-quota"
 INDEX = "batch.kubernetes.io/job-completion-index"
-PATIENT = 60
+PATIENT = 120
 
 
 @pytest.fixture(autouse=True)

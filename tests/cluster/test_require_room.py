@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 NEEDS_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/require-room": "true"}}}
 HOLD = "test.example/hold"
-SECONDS = 60
+SECONDS = 120
 CRDS = Path(__file__).parents[1] / "harness" / "crds"
 
 

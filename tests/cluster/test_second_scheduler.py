@@ -75,7 +75,7 @@ def test_it_starts_gangs_and_preempts_with_the_rights_of_one_account(
     def bound() -> bool:
         return "nodeName" in api.get("pods", "urgent", gangs.namespace)["spec"]
 
-    api.wait_for("a victim has made way", bound, 60)
+    api.wait_for("a victim has made way", bound, 120)
 
 
 def test_its_account_is_confined_as_the_extender_is(api: Api, gangs: Gangs, account: Path) -> None:

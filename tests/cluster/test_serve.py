@@ -13,7 +13,7 @@ from tests.harness.gang_scheduler import NAMESPACE, ROOT, install
 from tests.harness.process import Component, free_port
 from tests.harness.started import is_ready
 
-SECONDS = 30
+SECONDS = 120
 
 
 ACCOUNTS = {"serve": "gang-extender", "reconcile": "gang-reconciler"}

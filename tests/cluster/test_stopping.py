@@ -25,6 +25,7 @@ from tests.tiers import LONG
 
 NAME = "ending"
 PODS_OF_A_NODE = 110
+SECONDS = 120
 CONNECTIONS_GET_SECONDS = 5
 """What the process leaves to connections once all is answered."""
 
@@ -122,12 +123,12 @@ def test_a_gang_whose_bindings_have_begun_is_completed_after_a_signal_to_stop(
         os.kill(ending.extender.pid, signal.SIGTERM)
         api.wait_for("it is not ready any more", lambda: readyz(ending).status_code == 503)
         assert "[-]shutdown" in readyz(ending).text
-        refused = httpx.post(f"{ending.url}/filter", json={"Pod": {}}, trust_env=False)
+        refused = httpx.post(f"{ending.url}/filter", json={"Pod": {}}, trust_env=False, timeout=60)
         assert refused.json() == {"Error": "filter: the extender is shutting down"}
         with pytest.raises(subprocess.TimeoutExpired):
             ending.extender.wait(CONNECTIONS_GET_SECONDS + 3)
         go_on()
-        assert ending.extender.wait(30) == 0
+        assert ending.extender.wait(SECONDS) == 0
 
     assert len(gangs.bound("g")) == 150
 
@@ -136,7 +137,6 @@ def readyz(scheduler: GangScheduler) -> httpx.Response:
     return fetch(f"{scheduler.url}/readyz")
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("members", [101, pytest.param(1001, marks=LONG)])
 def test_held_binds_end_at_a_signal_and_none_is_bound(
     members: int, ending: GangScheduler, gangs: Gangs, nodes: NodeFactory
@@ -145,7 +145,7 @@ def test_held_binds_end_at_a_signal_and_none_is_bound(
 
     os.kill(ending.extender.pid, signal.SIGTERM)
 
-    assert ending.extender.wait(20) == 0
+    assert ending.extender.wait(SECONDS) == 0
     assert gangs.bound("g") == set()
 
 
@@ -165,7 +165,7 @@ def test_bindings_end_soon_after_their_scheduler_is_gone(
     api.wait_for("the gang is released", lambda: is_released(ending))
     ending.scheduler.kill()
     # All but that of the test, which has not hung up.
-    api.wait_for("the bindings ended", lambda: ending.metric(failed) == count - 1, timeout=30)
+    api.wait_for("the bindings ended", lambda: ending.metric(failed) == count - 1, timeout=120)
     ending.extender.kill()
     control_plane.apiserver.start()
     control_plane.wait_ready()
@@ -174,6 +174,6 @@ def test_bindings_end_soon_after_their_scheduler_is_gone(
     ending.extender.start()
     ending.wait_ready()
     ending.scheduler.start()
-    await_held(api, ending, count - 1, timeout=60)
+    await_held(api, ending, count - 1, timeout=120)
     api.create(gangs.anchor(scheduler_name=NAME))
-    gangs.await_phases("g", Running=count, timeout=60)
+    gangs.await_phases("g", Running=count, timeout=120)

@@ -209,7 +209,7 @@ class Trial:
             return {*self.taken} - {*last} - self.incomplete
 
         try:
-            self.tenant.api.wait_for("each has an outcome", lambda: not missing(), 90)
+            self.tenant.api.wait_for("each has an outcome", lambda: not missing(), 120)
         except AssertionError:
             left = {name: self.taken[name] for name in missing()}
             raise AssertionError(f"nothing is said of {left}") from None
@@ -218,13 +218,13 @@ class Trial:
 
 def errors(reconciler: Reconciler) -> list[str]:
     """Return the samples of unexpected errors."""
-    page = httpx.get(f"{reconciler.url}/metrics", trust_env=False).text
+    page = httpx.get(f"{reconciler.url}/metrics", trust_env=False, timeout=60).text
     return [line for line in page.splitlines() if line.startswith("gang_extender_internal_errors_")]
 
 
 def below_zero(reconciler: Reconciler) -> list[str]:
     """Return the samples of queues that are below zero."""
-    page = httpx.get(f"{reconciler.url}/metrics", trust_env=False).text
+    page = httpx.get(f"{reconciler.url}/metrics", trust_env=False, timeout=60).text
     return [
         line
         for line in page.splitlines()

@@ -115,9 +115,9 @@ def samples(url: str, name: str) -> list[str]:
     Where it breaks the connection off, the AssertionError says what it has counted of that.
     """
     try:
-        page = httpx.get(f"{url}/metrics", trust_env=False).text
+        page = httpx.get(f"{url}/metrics", trust_env=False, timeout=60).text
     except httpx.RemoteProtocolError as error:
-        page = httpx.get(f"{url}/metrics", trust_env=False).text
+        page = httpx.get(f"{url}/metrics", trust_env=False, timeout=60).text
         cut = [line for line in page.splitlines() if "closed_connections" in line]
         raise AssertionError(f"{url}: {error}", cut) from error
     return [line for line in page.splitlines() if line.startswith(name)]

@@ -99,7 +99,7 @@ def await_event(api: Api, namespace: str, name: str, reason: str) -> str:
         )
         return next(found, "")
 
-    return api.wait_for(f"{reason} of {name}", note, 60)
+    return api.wait_for(f"{reason} of {name}", note, 120)
 
 
 @LONG
@@ -184,7 +184,7 @@ def await_running(api: Api, namespace: str, app: str, count: int) -> None:
         return [pod["status"]["phase"] for pod in pods]
 
     what = f"{app} runs on {count} nodes"
-    api.wait_for(what, lambda: phases() == ["Running"] * count, 60)
+    api.wait_for(what, lambda: phases() == ["Running"] * count, 120)
 
 
 def await_kept_from(api: Api, namespace: str, names: str, count: int) -> None:
@@ -197,7 +197,7 @@ def await_kept_from(api: Api, namespace: str, names: str, count: int) -> None:
         assert not [pod for pod in pods if pod["spec"].get("nodeName")], f"{names} has a node"
         return [KEPT in message(pod) for pod in pods] == [True] * count
 
-    api.wait_for(f"{names} is refused", refused, 60)
+    api.wait_for(f"{names} is refused", refused, 120)
 
 
 def test_the_clusters_own_pods_use_claimed_room_and_those_that_pretend_do_not(

@@ -99,7 +99,7 @@ def client(tls: TlsExtender, pair: KeyPair | None, authority: Authority) -> http
     context = ssl.create_default_context(cafile=authority.ca)
     if pair is not None:
         context.load_cert_chain(pair.certificate, pair.key)
-    return httpx.Client(verify=context, trust_env=False, base_url=tls.url)
+    return httpx.Client(verify=context, trust_env=False, base_url=tls.url, timeout=60)
 
 
 def get(
@@ -248,7 +248,7 @@ def test_handshakes_that_hang_take_few_files_and_other_clients_are_served(
     before = open_files(process)
     with ExitStack() as stack, client(tls, tls.client, tls.authority) as kept:
         for number in range(hanging):
-            connection = stack.enter_context(socket.create_connection(address, 10))
+            connection = stack.enter_context(socket.create_connection(address, 60))
             connection.sendall(b"\x16\x03\x01"[: number % 4])  # a handshake begins so
         # New connections, as kube-scheduler makes them for binds, and one that is kept.
         for verb in ("filter", "prioritize", "preempt", "bind"):

@@ -38,7 +38,7 @@ CONFIGURATIONS = [
     f"admissionregistration.k8s.io/v1/{kind}webhookconfigurations"
     for kind in ("mutating", "validating")
 ]
-SECONDS = 60.0
+SECONDS = 120
 DAY = 86400.0
 ELECTED = {
     "reconcile": {"leaseSeconds": 8, "renewSeconds": 6, "retrySeconds": 0.3},
@@ -102,7 +102,7 @@ def served(replica: Reconciler, authorities: bytes) -> bytes | None:
     context = ssl.create_default_context(cadata=authorities.decode())
     try:
         with (
-            socket.create_connection((host, int(port)), timeout=10) as plain,
+            socket.create_connection((host, int(port)), timeout=60) as plain,
             context.wrap_socket(plain, server_hostname=host) as secure,
         ):
             der = secure.getpeercert(binary_form=True)
@@ -191,7 +191,7 @@ def test_a_second_replica_serves_the_same_certificate_and_does_not_lead(
             },
         }
         context = ssl.create_default_context(cadata=found.authorities.decode())
-        with httpx.Client(verify=context, trust_env=False) as client:
+        with httpx.Client(verify=context, trust_env=False, timeout=60) as client:
             answer = client.post(f"{second.webhooks_url}/convert", json=review).json()
         assert answer["response"]["convertedObjects"] == [queue(NEWER, "q")]
         assert (replica.leads, second.leads) == (True, False)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-_ANSWER_SECONDS: Final = 30.0
+_ANSWER_SECONDS: Final = 120.0
 
 R = TypeVar("R")
 

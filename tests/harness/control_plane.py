@@ -38,7 +38,7 @@ CONTROLLERS = (
     "endpointslice-controller",
 )
 SCHEDULER_API = "kubescheduler.config.k8s.io/v1"
-_READY_SECONDS = 60.0
+_READY_SECONDS = 180.0
 _POLL_SECONDS = 0.03
 
 

@@ -23,7 +23,7 @@ from tests.harness.certificates import KeyPair
 from tests.harness.control_plane import ControlPlane
 
 _HOP_BY_HOP: Final = {"connection", "transfer-encoding", "content-length"}
-_START_SECONDS: Final = 30.0
+_START_SECONDS: Final = 120.0
 _LARGEST_BODY: Final = 16 * 2**20
 _LONG_SECONDS: Final = 3600.0
 """A request hangs for so long while the proxy is blocked; `unblock` breaks its connection."""

@@ -2,11 +2,13 @@
 
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import httpx
 
 from tests.harness.process import Component
+
+_ANSWER_SECONDS: Final = 60.0
 
 
 class Started:
@@ -45,7 +47,7 @@ def fetch(url: str) -> httpx.Response:
 
     To read the certificates of all authorities takes longer than the request, and tests ask often.
     """
-    return httpx.get(url, verify=False, trust_env=False)
+    return httpx.get(url, verify=False, trust_env=False, timeout=_ANSWER_SECONDS)
 
 
 def metrics(url: str) -> str:

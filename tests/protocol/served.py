@@ -33,12 +33,12 @@ def served(make: Callable[[], ASGIApp], limits: Limits | None = None) -> Iterato
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
-        assert started.wait(30)
+        assert started.wait(60)
         loop, server = found[0]
         (listener,) = server.servers[0].sockets
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         for loop, server in found:
             loop.call_soon_threadsafe(setattr, server, "should_exit", True)
-        thread.join(30)
+        thread.join(60)
     assert not thread.is_alive()

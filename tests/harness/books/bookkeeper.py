@@ -16,8 +16,8 @@ from tests.harness.sessions import session
 
 _ON_NODES: Final = "spec.nodeName!="
 _PAUSE_SECONDS: Final = 0.1
-_START_SECONDS: Final = 60.0
-_SETTLE_SECONDS: Final = 60.0
+_START_SECONDS: Final = 120.0
+_SETTLE_SECONDS: Final = 120.0
 _GONE: Final = 410
 
 T = TypeVar("T", bound=Pod | Node)

@@ -29,7 +29,7 @@ def _bench(*options: str, results: Path) -> tuple[str, list[dict[str, Any]]]:
     return done.stdout, json.loads(results.read_bytes())
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_tiny_benchmark_has_both_sides_and_whole_gangs(tmp_path: Path) -> None:
     output, (case,) = _bench("--shape", "3x4", results=tmp_path / "results.json")
 
@@ -52,7 +52,7 @@ def test_a_tiny_benchmark_has_both_sides_and_whole_gangs(tmp_path: Path) -> None
 
 
 @LONG
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_gangs_that_cannot_fit_are_tried_and_get_nothing(tmp_path: Path) -> None:
     output, (case,) = _bench("--shape", "churn:3x4", results=tmp_path / "results.json")
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[4]
 WORKLOADS = read(SMALL).workloads
 STAND_IN = shlex.join([sys.executable, "-m", "tests.bench.queue.stand_in"])
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 
 def _bench(results: Path, *, external: str = "") -> tuple[int, str, list[dict[str, Any]]]:
@@ -29,7 +29,7 @@ def _bench(results: Path, *, external: str = "") -> tuple[int, str, list[dict[st
     done = subprocess.run(
         [
             *(sys.executable, "-m", "tests.bench.queue", "--part", "quota"),
-            *("--config", SMALL, "--timeout", "120"),
+            *("--config", SMALL, "--timeout", "600"),
             *("--external", external, "--json", results),
         ],
         cwd=ROOT,
