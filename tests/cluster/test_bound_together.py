@@ -17,6 +17,8 @@ from tests.harness.gang_scheduler import GangScheduler
 TOGETHER = "together"
 SLOW = "slow-together"
 UNSEEN = "gang_extender_unseen_pods"
+EVENTS = 300.0
+"""Seconds: they are written one after the other, at the lowest priority."""
 BEGUN = re.compile(r"members are bound together +group=(\S+) pods=(\d+)")
 
 
@@ -96,7 +98,7 @@ def test_gangs_start_whole_and_many_members_are_bound_ahead(
         return [pod["name"] for pod in pods if pod["uid"] not in there]
 
     try:
-        api.wait_for("each has its Event", lambda: not without_event())
+        api.wait_for("each has its Event", lambda: not without_event(), EVENTS)
     except AssertionError:
         written = [line for line in slow_pair.metrics().splitlines() if "_total{" in line]
         raise AssertionError(f"no Event is about {without_event()}: {written}") from None
