@@ -28,6 +28,8 @@ class Load:
     """Of each ClusterQueue."""
     namespace: str = "chaos"
     seed: int = 0
+    together: bool = False
+    """Whether equal members are bound together (`gang.bindTogether`)."""
 
     def cluster(self) -> Iterator[Object]:
         """Yield what the load needs before it begins."""

@@ -198,10 +198,10 @@ def compaction(load: Load, rounds: int, say: Say) -> Outcome:
     return outcome
 
 
-def sigterm(count: int, say: Say) -> Outcome:
+def sigterm(count: int, say: Say, *, together: bool = False) -> Outcome:
     """Have many binds held for one gang and end the extender with SIGTERM."""
     outcome = Outcome("SIGTERM with held binds", gangs=1)
-    load = Load(gangs=0, jobs=0, nodes=4, node_cpu=64000)
+    load = Load(gangs=0, jobs=0, nodes=4, node_cpu=64000, together=together)
     with _clock(outcome), World(load, proxied=False) as world:
         api = world.api
         for number in range(-(-count // 100)):
@@ -237,11 +237,12 @@ def sigterm(count: int, say: Say) -> Outcome:
     return outcome
 
 
-def churn(seconds: float, say: Say, *, seed: int = 0) -> Outcome:
+def churn(seconds: float, say: Say, *, seed: int = 0, together: bool = False) -> Outcome:
     """Let gangs and Jobs come and go for so long and compare the memory at start and end."""
     outcome = Outcome("churn")
     namespace = "chaos"
-    with _clock(outcome), World(Load(gangs=0, jobs=0, seed=seed), proxied=False) as world:
+    empty = Load(gangs=0, jobs=0, seed=seed, together=together)
+    with _clock(outcome), World(empty, proxied=False) as world:
         memory = {name: _Memory(world.components[name]) for name in ("extender", "reconciler")}
         began, number = time.monotonic(), 0
         while time.monotonic() - began < seconds:

@@ -46,7 +46,8 @@ class World(Started):
         self.plane = self._stack.enter_context(ControlPlane())
         self.api = self._stack.enter_context(Api(self.plane.admin_kubeconfig))
         settings: dict[str, Any] = {"kube": {"timeoutSeconds": 3}} if self._proxied else {}
-        self.gang = GangScheduler(self.plane, settings=settings, api_port=self._port())
+        gang = {"gang": {"bindTogether": "equal"}} if self._load.together else {}
+        self.gang = GangScheduler(self.plane, settings={**settings, **gang}, api_port=self._port())
         for number in range(self._replicas):
             replica = Reconciler(
                 self.plane,

@@ -6,6 +6,7 @@ SIGTERM in `test_stopping`.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.tiers import LONG
 pytestmark = pytest.mark.timeout(900)
 
 LOAD = Load(gangs=8, jobs=30, seed=1)
+TOGETHER = replace(LOAD, together=True)
 SMALL = Load(gangs=3, jobs=9, seed=1)
 CHURN_SECONDS = 120.0
 
@@ -31,6 +33,14 @@ def _say(text: str) -> None:
         pytest.param(lambda: scenarios.kills(LOAD, 10, _say), id="kills", marks=LONG),
         pytest.param(
             lambda: scenarios.unreliable_api(LOAD, _say), id="unreliable API server", marks=LONG
+        ),
+        pytest.param(
+            lambda: scenarios.kills(TOGETHER, 10, _say), id="kills, bound together", marks=LONG
+        ),
+        pytest.param(
+            lambda: scenarios.unreliable_api(TOGETHER, _say),
+            id="unreliable API server, bound together",
+            marks=LONG,
         ),
         pytest.param(lambda: scenarios.leadership(LOAD, 3, _say), id="leadership", marks=LONG),
         pytest.param(lambda: scenarios.compaction(SMALL, 1, _say), id="one compaction"),

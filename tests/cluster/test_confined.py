@@ -18,7 +18,17 @@ from extender.kube.credentials import keyring
 from extender.kube.errors import InvalidError
 from extender.kube.pod_groups import PodGroupWriter
 from extender.kube.queues import JobWriter
-from extender.state.cluster.records import ConditionInfo, Grant, PodGroupInfo, PodGroupStatusInfo
+from extender.kube.recorder import ONE_OF_EACH, Recorder
+from extender.permit.announcing import scheduled as announced
+from extender.runtime.clock import SystemClock
+from extender.state.cluster.records import (
+    ConditionInfo,
+    Grant,
+    PodGroupInfo,
+    PodGroupStatusInfo,
+    PodInfo,
+    Shape,
+)
 from tests.cluster.alone import alone
 from tests.cluster.served import CRDS
 from tests.harness import objects
@@ -238,6 +248,89 @@ def test_the_extenders_bindings_bring_nothing_along(
 
     extender.request("POST", path, body=binding(pod, node))
     assert api.get("pods", "p", namespace)["spec"]["nodeName"] == node
+
+
+EVENTS = "events.k8s.io/v1/events"
+GANG_EXTENDER = "scheduling.x-k8s.io/gang-extender"
+JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "p", "uid": "u"}
+EVENT_CHANGES: dict[str, Object] = {
+    "another reason": {"reason": "Killing"},
+    "a warning": {"type": "Warning"},
+    "another author": {"reportingController": "default-scheduler"},
+    "about something else": {"regarding": JOB},
+}
+
+
+def scheduled(namespace: str, name: str = "p", **more: Any) -> Object:
+    """Return the body of an Event as the extender writes it, with changes."""
+    about = {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": namespace, "uid": "u"}
+    changed = {**more, "regarding": {**about, **more.get("regarding", {})}}
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": namespace},
+        "eventTime": "2026-11-22T00:00:00.000000Z",
+        "reportingController": GANG_EXTENDER,
+        "reportingInstance": "me",
+        "action": "Binding",
+        "reason": "Scheduled",
+        "type": "Normal",
+        "note": "Successfully assigned",
+        **changed,
+    }
+
+
+@pytest.mark.parametrize("change", EVENT_CHANGES.values(), ids=EVENT_CHANGES)
+def test_of_events_the_extender_says_that_a_pod_is_scheduled_and_nothing_else(
+    api: Api, extender: Api, namespace: str, change: Object
+) -> None:
+    with pytest.raises(
+        ApiError, match="of Events the extender only writes that a pod is Scheduled"
+    ):
+        extender.create(scheduled(namespace, **change))
+    assert api.list(EVENTS, namespace) == []
+
+
+def test_the_extender_writes_its_event_and_changes_none(
+    api: Api, extender: Api, namespace: str, as_extender: Write
+) -> None:
+    pod = PodInfo("u", namespace, "p", Shape({}))
+
+    async def write(client: KubeClient) -> None:
+        written: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        recorder = Recorder(
+            client,
+            clock=SystemClock(),
+            instance="me",
+            count=written.set_result,
+            limits=ONE_OF_EACH,
+        )
+        recorder.record(announced(pod, "n"))
+        async with asyncio.TaskGroup() as tasks:
+            work = tasks.create_task(recorder.run())
+            assert await written == "written"
+            work.cancel()
+
+    as_extender(write)
+    [event] = api.list(EVENTS, namespace)
+    assert (event["reason"], event["regarding"]["name"]) == ("Scheduled", "p")
+
+    name = event["metadata"]["name"]
+    note = "of Events the extender only writes"
+    assert note in refused(extender, EVENTS, name, namespace, put("/metadata/labels", {"a": "b"}))
+    with pytest.raises(ApiError, match=note):
+        extender.delete(EVENTS, name, namespace)
+    core = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "core", "namespace": namespace},
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": namespace},
+        "reason": "Killing",
+        "type": "Normal",
+        "message": "",
+    }
+    with pytest.raises(ApiError, match=note):
+        extender.create(core)
 
 
 @pytest.mark.parametrize("account", [EXTENDER, RECONCILER])
@@ -560,7 +653,17 @@ def room(api: Api) -> None:
 @pytest.fixture
 def as_reconciler(control_plane: ControlPlane, reconciler: Api) -> Write:
     """Have the code of the reconciler write with its account; raises what the code raises."""
-    kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, RECONCILER)
+    return writing_as(control_plane, RECONCILER)
+
+
+@pytest.fixture
+def as_extender(control_plane: ControlPlane, extender: Api) -> Write:
+    """Have the code of the extender write with its account; raises what the code raises."""
+    return writing_as(control_plane, EXTENDER)
+
+
+def writing_as(control_plane: ControlPlane, account: str) -> Write:
+    kubeconfig = control_plane.service_account_kubeconfig(NAMESPACE, account)
 
     def write(what: Callable[[KubeClient], Awaitable[None]]) -> None:
         async def run() -> None:

@@ -2,7 +2,8 @@
 
 It ends TLS with a certificate of the control plane's own authority and passes bearer tokens on,
 so it serves clients that have a token, or those whose certificate it is given. Which request gets
-which fault is drawn from a seed. Watches of one kind can be made to lag.
+which fault is drawn from a seed. Watches of one kind can be made to lag or to stand still, and
+requests of one kind can be held from a certain one on, so that a test has its moment.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import ssl
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from enum import Enum
 from types import TracebackType
 from typing import Final, Self
@@ -47,6 +49,35 @@ class Fault(Enum):
 _OF_WATCHES: Final = frozenset((Fault.CUT, Fault.EXPIRED))
 
 
+class Hold:
+    """Requests for paths with one ending, of which the first ones pass and the others are held.
+
+    With `answers` each of them is forwarded, and the answers are held. What was held goes on when
+    it is let go, if its client is still there.
+    """
+
+    def __init__(self, ending: str, *, after: int, answers: bool) -> None:
+        self.ending, self.after, self.answers = ending, after, answers
+        self.passed = 0
+        self.held = 0
+        """How many have been held so far."""
+        self._open = asyncio.Event()
+
+    async def wait(self, request: web.BaseRequest) -> None:
+        """Return when a request or its answer may go on; ConnectionResetError without a client."""
+        if self.passed < self.after or self._open.is_set():
+            self.passed += 1
+            return
+        self.held += 1
+        await self._open.wait()
+        if request.transport is None or request.transport.is_closing():
+            raise ConnectionResetError
+
+    def let_go(self) -> None:
+        """Let all go on, from the event loop of the proxy."""
+        self._open.set()
+
+
 class FaultyProxy:
     """Forwards requests to the API server of a control plane. Use as a context manager.
 
@@ -72,6 +103,12 @@ class FaultyProxy:
         self._lagging: tuple[str, float] | None = None
         self.lagged = 0
         """How many pieces of watches were held back."""
+        self._still: tuple[str, float] | None = None
+        """The path of watches that stand still, and since when by the loop's time."""
+        self._moved = asyncio.Event()
+        self.withheld = 0
+        """How many events watches that stand still have not shown."""
+        self._holding: Hold | None = None
         self._chances: Mapping[Fault, float] = {}
         self._blocked = False
         self._open: set[asyncio.Transport] = set()
@@ -105,6 +142,37 @@ class FaultyProxy:
     def set_lag(self, path: str, seconds: float) -> None:
         """Have watches of a path be behind by so many seconds from now on, those under way too."""
         self._lagging = path, seconds
+
+    def stand_still(self, path: str) -> None:
+        """Have watches of a path show what has come until now and nothing more, until `move`.
+
+        Called again, it has them show what has come since.
+        """
+        self._still = path, self._loop.time()
+        self._loop.call_soon_threadsafe(self._look_again)
+
+    def move(self) -> None:
+        """Have watches that stand still show everything that they have missed, and go on."""
+        self._still = None
+        self._loop.call_soon_threadsafe(self._look_again)
+
+    def _look_again(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    def hold(self, ending: str, *, after: int = 0, answers: bool = False) -> Hold:
+        """Hold requests for paths with an ending from now on, or their `answers`, until `let_go`.
+
+        The first ones pass, as many as `after` says.
+        """
+        self._holding = Hold(ending, after=after, answers=answers)
+        return self._holding
+
+    def let_go(self) -> None:
+        """Let what is held go on, and hold nothing more."""
+        holding, self._holding = self._holding, None
+        if holding is not None:
+            self._loop.call_soon_threadsafe(holding.let_go)
 
     def block(self) -> None:
         """Break all connections, and let every new request hang, until `unblock`."""
@@ -187,17 +255,16 @@ class FaultyProxy:
     async def _forward(
         self, request: web.BaseRequest, session: aiohttp.ClientSession, fault: Fault | None
     ) -> web.StreamResponse:
-        body = await request.content.read(_LARGEST_BODY) if request.can_read_body else None
-        if body is not None:
-            while more := await request.content.read(_LARGEST_BODY):
-                body += more
+        body = await _body(request)
         headers = {
             name: value
             for name, value in request.headers.items()
             if name.lower() not in _HOP_BY_HOP | {"host"}
         }
         url = self._upstream + request.raw_path
+        await self._held(request, answers=False)
         async with session.request(request.method, url, headers=headers, data=body) as answer:
+            await self._held(request, answers=True)
             if fault is Fault.LOST:
                 await answer.read()
                 return self._abort(request)
@@ -207,10 +274,32 @@ class FaultyProxy:
             seconds = self._random.uniform(0.2, 3.0) if fault is Fault.CUT else None
             chunks: AsyncIterator[bytes] = answer.content.iter_any()
             if "watch" in request.query:
+                chunks = self._moving(chunks, request.path)
                 chunks = lagging(chunks, lambda: self._lag_of(request.path))
             if await _copied(chunks, response, seconds):
                 return response
         return self._abort(request)
+
+    async def _held(self, request: web.BaseRequest, *, answers: bool) -> None:
+        """Return when a request, or its answer, may go on."""
+        holding = self._holding
+        if holding and holding.answers is answers and request.path.endswith(holding.ending):
+            await holding.wait(request)
+
+    async def _moving(self, chunks: AsyncIterator[bytes], path: str) -> AsyncGenerator[bytes, None]:
+        """Yield chunks; those that came while the watch stands still, when it moves."""
+
+        def came(chunk: bytes | None) -> float:
+            self.withheld += _events(chunk)
+            return self._loop.time()
+
+        async with aclosing(_at_once(chunks, came)) as coming:
+            async for at, chunk in coming:
+                while self._still is not None and self._still[0] == path and at > self._still[1]:
+                    await self._moved.wait()
+                self.withheld -= _events(chunk)
+                if chunk is not None:
+                    yield chunk
 
     def _lag_of(self, path: str) -> float:
         lagging = self._lagging
@@ -244,26 +333,53 @@ async def lagging(
     What comes is read at once, so that the sender notices nothing. The end lags too.
     """
     loop = asyncio.get_running_loop()
+    async with aclosing(_at_once(chunks, lambda _: loop.time() + lag())) as coming:
+        async for due, chunk in coming:
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            if chunk is not None:
+                yield chunk
+
+
+async def _at_once(
+    chunks: AsyncIterator[bytes], came: Callable[[bytes | None], float]
+) -> AsyncGenerator[tuple[float, bytes | None], None]:
+    """Yield each chunk with what `came` returned when it came; None when the sender has ended.
+
+    What is sent is read at once, however long the caller takes.
+    """
     waiting: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue()
 
     async def read() -> None:
         try:
             async for chunk in chunks:
-                waiting.put_nowait((loop.time() + lag(), chunk))
+                waiting.put_nowait((came(chunk), chunk))
         finally:
-            waiting.put_nowait((loop.time() + lag(), None))
+            waiting.put_nowait((came(None), None))
 
-    reading = loop.create_task(read())
+    reading = asyncio.get_running_loop().create_task(read())
     try:
         while True:
-            due, chunk = await waiting.get()
-            await asyncio.sleep(max(0.0, due - loop.time()))
-            if chunk is None:
+            found = await waiting.get()
+            yield found
+            if found[1] is None:
                 await reading  # raises what ended it
                 return
-            yield chunk
     finally:
         reading.cancel()
+
+
+def _events(chunk: bytes | None) -> int:
+    """Return how many events of a watch end in a chunk."""
+    return chunk.count(b"\n") if chunk is not None else 0
+
+
+async def _body(request: web.BaseRequest) -> bytes | None:
+    if not request.can_read_body:
+        return None
+    body = b""
+    while more := await request.content.read(_LARGEST_BODY):
+        body += more
+    return body
 
 
 async def _copied(

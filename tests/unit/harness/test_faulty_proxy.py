@@ -1,11 +1,11 @@
-"""The proxy that makes watches lag, by virtual time."""
+"""The proxy that makes watches lag and holds requests, by virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from tests.harness.faulty_proxy import lagging
+from tests.harness.faulty_proxy import Hold, lagging
 
 pytestmark = pytest.mark.looptime
 
@@ -69,3 +69,30 @@ async def test_a_reader_that_goes_away_ends_the_reading() -> None:
     await asyncio.sleep(0)
 
     assert asyncio.all_tasks() == before
+
+
+class Request:
+    """A request whose client may have gone."""
+
+    def __init__(self) -> None:
+        self.transport = self
+        self.gone = False
+
+    def is_closing(self) -> bool:
+        return self.gone
+
+
+async def test_requests_are_held_from_a_certain_one_on() -> None:
+    hold = Hold("/binding", after=2, answers=False)
+    requests = [Request() for _ in range(4)]
+    calls = [asyncio.ensure_future(hold.wait(each)) for each in requests]  # type: ignore[arg-type]
+    await asyncio.sleep(9)
+    assert [call.done() for call in calls] == [True, True, False, False]
+    assert (hold.passed, hold.held) == (2, 2)
+
+    requests[3].gone = True
+    hold.let_go()
+    await calls[2]
+    with pytest.raises(ConnectionResetError):
+        await calls[3]
+    await hold.wait(Request())  # type: ignore[arg-type]
