@@ -17,6 +17,7 @@ import yaml
 from rich.console import Console
 
 from tests.bench import report, shapes, sides, summary
+from tests.bench.creation import Pace, PaceError
 from tests.bench.load import GroupKind, Load
 from tests.bench.progress import Progress
 from tests.bench.report import Comparison
@@ -52,6 +53,14 @@ def main(
             help="QPS of the scheduler's client, `stock` or numbers; burst is twice that."
         ),
     ] = "stock,1000",
+    arrive: Annotated[
+        str,
+        typer.Option(
+            help="Create gangs as Jobs while the scheduler runs: `burst` (one after the other at "
+            "once), `next` (when the pods of the one before are there), or gangs a second. "
+            "Several with commas."
+        ),
+    ] = "",
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each side, in turn.")] = 1,
     node_cpu: Annotated[str, typer.Option(help="CPU of a node.")] = "8",
     pod_cpu: Annotated[str, typer.Option(help="CPU that a pod requests.")] = "100m",
@@ -119,10 +128,12 @@ def main(
                 each, nodes=count, node_cpu=node_cpu, pod_cpu=pod_cpu, interleave=interleave
             ),
             qps=rate,
+            pace=pace,
         )
         for rate in _qps(qps)
         for count in _numbers(nodes or _NODES[rate == STOCK])
         for each in _shapes(shape or [_SHAPES[rate == STOCK]])
+        for pace in _paces(arrive, plain=interleave or each.churn)
     ]
     ensure_binaries()
     bench = _Bench(compared, repeat=repeat, limits=Limits(run=limit), total=total)
@@ -146,6 +157,15 @@ def _shapes(texts: Sequence[str]) -> list[Shape]:
     try:
         return shapes.parse(texts)
     except shapes.ShapeError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _paces(text: str, *, plain: bool) -> list[Pace | None]:
+    if text and plain:
+        raise typer.BadParameter("--arrive goes neither with churn nor with --interleave")
+    try:
+        return [Pace.parse(each) for each in text.split(",")] if text else [None]
+    except PaceError as error:
         raise typer.BadParameter(str(error)) from error
 
 

@@ -1,6 +1,6 @@
-"""When each pod got its node, from the API server's side: one watch, in a thread of its own.
+"""When each pod got its node, or was there, by the API server: a watch in a thread of its own.
 
-The server filters (`spec.nodeName` is set) and sends metadata only, so that a pod costs the bench
+The server filters by `spec.nodeName` and sends metadata only, so that a pod costs the bench
 one small event, whatever else happens to it. A young API server has room for some ten events per
 watcher and closes the watch of one that is late (the bench may well wait for a core): it is then
 continued where it ended.
@@ -19,7 +19,8 @@ from tests.harness.background import Background
 from tests.harness.sessions import session
 
 _PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
-_FIELDS = "spec.nodeName!="
+ON_NODE = "spec.nodeName!="
+NEW = "spec.nodeName="
 _HEADERS = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 _CONNECT_SECONDS = 30.0
 
@@ -43,10 +44,14 @@ class _List(msgspec.Struct):
 
 
 class Arrivals:
-    """Monotonic times at which pods were first seen with a node, while the context is open."""
+    """Monotonic times at which pods were first seen, while the context is open.
 
-    def __init__(self, kubeconfig: Path) -> None:
+    With a node, or with other `fields`: a pod that is `NEW` has none.
+    """
+
+    def __init__(self, kubeconfig: Path, *, fields: str = ON_NODE) -> None:
         self.interruptions = 0
+        self._fields = fields
         self._kubeconfig = kubeconfig
         self._seen: dict[str, float] = {}
         self._strays: dict[str, float] = {}  # of gangs that cannot fit
@@ -65,7 +70,7 @@ class Arrivals:
         self._background.stop()
 
     def count(self) -> int:
-        """Return how many pods of gangs that fit have a node; RuntimeError when the watch broke."""
+        """Return how many pods of gangs that fit were seen; RuntimeError when the watch broke."""
         self._background.check()
         return len(self._seen)
 
@@ -91,7 +96,7 @@ class Arrivals:
 
     async def _watch_from(self, http: aiohttp.ClientSession, version: str) -> str:
         """Return the resourceVersion of the last event before the API server closed the watch."""
-        params = {"watch": "true", "fieldSelector": _FIELDS, "resourceVersion": version}
+        params = {"watch": "true", "fieldSelector": self._fields, "resourceVersion": version}
         decoder = msgspec.json.Decoder(_Event)
         async with http.get(_PATH, params=params, headers=_HEADERS) as answer:
             answer.raise_for_status()

@@ -24,7 +24,7 @@ from tests.harness.sessions import session
 NAMESPACE = "default"
 _CONNECTIONS = 32
 _NODE_MEMORY, _NODE_PODS = "64Gi", 110
-_POD_MEMORY = "64Mi"
+POD_MEMORY = "64Mi"
 _FITS, _IMPOSSIBLE = "gang-", "impossible-"
 
 Progress = Callable[[str], None]
@@ -52,7 +52,7 @@ class Load:
     def room(self) -> int:
         """Number of pods that all nodes but the large ones take."""
         by_cpu = amount(CPU, self.node_cpu) // max(1, amount(CPU, self.pod_cpu))
-        by_memory = amount(MEMORY, _NODE_MEMORY) // amount(MEMORY, _POD_MEMORY)
+        by_memory = amount(MEMORY, _NODE_MEMORY) // amount(MEMORY, POD_MEMORY)
         return self.nodes * min(by_cpu, by_memory, _NODE_PODS)
 
     @property
@@ -98,8 +98,8 @@ class GroupKind:
 
 
 def gang_of(pod: str) -> str:
-    """Return the gang of a pod of this load."""
-    return pod.rpartition("-")[0]
+    """Return the gang of a pod of this load: the first two words of its name."""
+    return "-".join(pod.split("-", 2)[:2])
 
 
 def fits(name: str) -> bool:
@@ -107,12 +107,16 @@ def fits(name: str) -> bool:
     return not name.startswith(_IMPOSSIBLE)
 
 
-def create(kubeconfig: Path, load: Load, kind: GroupKind, progress: Progress) -> None:
-    """Create nodes, then groups, then pods, many at a time."""
-    asyncio.run(_create(kubeconfig, load, kind, progress))
+def create(
+    kubeconfig: Path, load: Load, kind: GroupKind, progress: Progress, *, pods: bool = True
+) -> None:
+    """Create nodes, then groups, then pods, many at a time; without `pods` nodes alone."""
+    asyncio.run(_create(kubeconfig, load, kind, progress, pods=pods))
 
 
-async def _create(kubeconfig: Path, load: Load, kind: GroupKind, progress: Progress) -> None:
+async def _create(
+    kubeconfig: Path, load: Load, kind: GroupKind, progress: Progress, *, pods: bool
+) -> None:
     path = f"namespaces/{NAMESPACE}"
     parts = (
         ("nodes", "/api/v1/nodes", _nodes(load)),
@@ -120,7 +124,7 @@ async def _create(kubeconfig: Path, load: Load, kind: GroupKind, progress: Progr
         ("pods", f"/api/v1/{path}/pods", _pods(load, kind)),
     )
     async with session(kubeconfig, connections=_CONNECTIONS) as http:
-        for what, url, bodies in parts:
+        for what, url, bodies in parts if pods else parts[:1]:
             await _post_all(http, url, bodies, _counted(progress, what))
 
 
@@ -148,7 +152,7 @@ def _pods(load: Load, kind: GroupKind) -> Iterator[bytes]:
         pod = objects.pod(
             name,
             load.pod_cpu if fits(name) else load.impossible_cpu,
-            _POD_MEMORY,
+            POD_MEMORY,
             namespace=NAMESPACE,
             group=gang_of(name),
             label=kind.label,

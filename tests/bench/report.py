@@ -11,9 +11,10 @@ from rich.table import Table
 
 from tests.bench.runs import Case, Latency, Result
 from tests.bench.sides import OPEN, OURS, PLAIN, TOGETHER
+from tests.bench.waits import Quantiles, Waits
 
 _MOST_OVERCOMMITS = 10  # of a run that are printed
-_PROCESSES = ("scheduler", "extender", "apiserver", "etcd", "bench")
+_PROCESSES = ("scheduler", "extender", "controllers", "apiserver", "etcd", "bench")
 
 Value = Callable[[Result], float | None]
 
@@ -118,6 +119,8 @@ def title(case: Case) -> str:
         nodes += f" and {load.large_nodes} large ones"
     if load.impossible:
         gangs += " and as many that cannot fit"
+    if case.pace:
+        gangs += f" {case.pace}"
     return f"{nodes}, {gangs}, {qps}"
 
 
@@ -212,6 +215,9 @@ def _rows(comparison: Comparison) -> list[Row]:
         Row("collisions", lambda each: each.ledger.collisions),
         Row("Events Scheduled", lambda each: each.ledger.events),
         Row("gang, first to last pod, ms", _spread),
+        *_wait_rows(comparison, "last", lambda each: each.from_last),
+        *_wait_rows(comparison, "first", lambda each: each.from_first),
+        Row("pods created/s", lambda each: each.waits.created_per_second if each.waits else None),
         Row("filter calls per pod", _filter_calls, "{:.2f}"),
         *_latency_rows("filter", lambda each: each.filter),
         *_latency_rows("bind", lambda each: each.bind),
@@ -224,6 +230,19 @@ def _rows(comparison: Comparison) -> list[Row]:
         ),
         *(Row(f"peak MiB, {name}", _peak(name)) for name in _PROCESSES[:-1]),
     ]
+
+
+def _wait_rows(comparison: Comparison, since: str, of: Callable[[Waits], Quantiles]) -> list[Row]:
+    def row(name: str, quantile: Callable[[Quantiles], float]) -> list[Row]:
+        def milliseconds(result: Result) -> float | None:
+            return quantile(of(result.waits)) * 1000 if result.waits else None
+
+        return [
+            Row(f"{since} pod created to last on a node, {name}, ms", milliseconds),
+            Row("  ratio", lambda each: comparison.ratio(each, milliseconds), "{:.2f}"),
+        ]
+
+    return [*row("p50", lambda each: each.p50), *row("p99", lambda each: each.p99)]
 
 
 def _latency_rows(name: str, latency: Callable[[Result], Latency | None]) -> list[Row]:

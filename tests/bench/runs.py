@@ -5,6 +5,8 @@ two clocks. Both end with the last pod that gets a node. `ready_seconds` begins 
 says that it is ready, `seconds` when the first pod has a node. The second flatters gangs: a
 scheduler that starts does not take the pods it finds in the order of their creation, so all gangs
 fill at the same time, and the first one is whole when much of the work is done.
+
+With a pace gangs come while the scheduler runs. Then the first clock begins with the first one.
 """
 
 import dataclasses
@@ -20,11 +22,13 @@ from typing_extensions import override
 
 from tests.bench import histogram, load, scheduled
 from tests.bench.arrivals import Arrivals
+from tests.bench.creation import Creation, Pace
 from tests.bench.gangs import Gangs, at_the_end, judge
 from tests.bench.load import NAMESPACE, Load, Progress, fits
 from tests.bench.meter import Meter
 from tests.bench.scheduled import Written
 from tests.bench.sides import Pages, Running, Settings, Side
+from tests.bench.waits import Waits, waits
 from tests.harness.books.bookkeeper import Bookkeeper
 from tests.harness.client import Api, Object
 from tests.harness.control_plane import ControlPlane
@@ -47,10 +51,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One comparison: what to schedule, and at which QPS (`stock`, or a number)."""
+    """One comparison: what to schedule, and at which QPS (`stock`, or a number).
+
+    Without a pace all pods are there before the scheduler is.
+    """
 
     load: Load
     qps: str
+    pace: Pace | None = None
 
     def alone(self) -> Self:
         """Return the case without the gangs that cannot fit."""
@@ -109,6 +117,8 @@ class Result:
     filter: Latency | None
     bind: Latency | None
     notes: Sequence[str]
+    waits: Waits | None = None
+    """Of gangs that came while the scheduler ran."""
 
     @property
     def pods_per_second(self) -> float:
@@ -129,16 +139,24 @@ def measure(case: Case, side: Side, *, repeat: int, limits: Limits, progress: Pr
     if side.binary:
         binaries = dataclasses.replace(binaries, kube_scheduler=side.binary)
     progress("starts a control plane")
-    with _MeteredControlPlane(binaries, meter) as control_plane:
+    with _MeteredControlPlane(binaries, meter, controllers=bool(case.pace)) as control_plane:
         kubeconfig = control_plane.admin_kubeconfig
         with Api(kubeconfig) as api:
             api.apply(side.crds)
-            load.create(kubeconfig, case.load, side.kind, progress)
-            with Bookkeeper(kubeconfig) as books, Arrivals(kubeconfig) as arrivals, meter:
+            load.create(kubeconfig, case.load, side.kind, progress, pods=not case.pace)
+            with (
+                Bookkeeper(kubeconfig) as books,
+                Arrivals(kubeconfig) as arrivals,
+                Creation(kubeconfig, case.load, side.kind, case.pace) as creation,
+                meter,
+            ):
                 progress("starts the scheduler")
                 running = side.start(control_plane, _client(case.qps))
                 ready = time.monotonic()
-                ended = _wait(case.load.pods, arrivals, running, limits=limits, progress=progress)
+                creation.begin()
+                ended = _wait(
+                    case.load.pods, arrivals, creation, running, limits=limits, progress=progress
+                )
                 times = arrivals.times()
                 time.sleep(2 * _POLL_SECONDS)  # one more sample of the meter
                 pages = running.metrics()
@@ -155,6 +173,7 @@ def measure(case: Case, side: Side, *, repeat: int, limits: Limits, progress: Pr
         side,
         repeat=repeat,
         ready=ready,
+        created=creation.times(),
         times=times,
         strays=strays,
         refused=refused,
@@ -184,17 +203,20 @@ def _audit(load: Load, api: Api, books: Bookkeeper, written: Written, *, last: f
 
 
 class _MeteredControlPlane(ControlPlane):
-    """No kubelet, no controllers; every process is known to the meter as soon as it runs."""
+    """No kubelet; every process is known to the meter as soon as it runs."""
 
-    def __init__(self, binaries: Binaries, meter: Meter) -> None:
-        super().__init__(binaries, kubelet=False, controllers=False)
+    def __init__(self, binaries: Binaries, meter: Meter, *, controllers: bool) -> None:
+        super().__init__(binaries, kubelet=False, controllers=controllers)
         self._meter = meter
+        self._with_controllers = controllers
 
     @override
     def start(self) -> None:
         super().start()
         self._meter.add("apiserver", self.apiserver.pid)
         self._meter.add("etcd", self.etcd.pid)
+        if self._with_controllers:
+            self._meter.add("controllers", self.controller_manager.pid)
 
     @override
     def spawn(
@@ -216,12 +238,19 @@ def _client(qps: str) -> Settings:
 
 
 def _wait(
-    wanted: int, arrivals: Arrivals, running: Running, *, limits: Limits, progress: Progress
+    wanted: int,
+    arrivals: Arrivals,
+    creation: Creation,
+    running: Running,
+    *,
+    limits: Limits,
+    progress: Progress,
 ) -> str:
     """Return "" when all pods have a node, and otherwise why it is not waited any longer."""
     began = changed = time.monotonic()
     before = 0
     while (count := arrivals.count()) < wanted:
+        creation.check()
         now = time.monotonic()
         if count > before:
             before, changed = count, now
@@ -292,6 +321,7 @@ def _result(
     *,
     repeat: int,
     ready: float,
+    created: Mapping[str, float],
     times: Mapping[str, float],
     strays: Set[str],
     refused: int,
@@ -302,6 +332,8 @@ def _result(
     pages: Pages,
     notes: list[str],
 ) -> Result:
+    if created:
+        ready = min(created.values())
     first, last = (min(times.values()), max(times.values())) if times else (ready, ready)
     size = case.load.size
     condition_seconds = _condition_seconds(
@@ -330,6 +362,7 @@ def _result(
         filter=_latency(pages.extender, "gang_extender_request_duration_seconds", verb="filter"),
         bind=_latency(pages.extender, "gang_extender_binding_duration_seconds"),
         notes=tuple(notes),
+        waits=waits(created, times, size),
     )
 
 

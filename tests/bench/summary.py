@@ -16,6 +16,10 @@ from tests.bench.runs import Result
 from tests.bench.sides import OURS, PLAIN
 
 _CLOCKS = (("first to last", rate), ("ready to last", rate_from_ready))
+_WAITS: Sequence[tuple[str, Value]] = (
+    ("p50", lambda each: each.waits.from_last.p50 * 1000 if each.waits else None),
+    ("p99", lambda each: each.waits.from_last.p99 * 1000 if each.waits else None),
+)
 _CHURN_GOAL = 0.9
 _NO_PLAIN = "not kube-scheduler alone: it would place pods of gangs that cannot fit"
 
@@ -33,6 +37,8 @@ def line(comparison: Comparison) -> str:
         what = "kube-scheduler alone → with gang-extender"
         end = [outcome(ours), audited(ours)]
     clocks = [_clock(comparison, clock, before=before, after=after) for clock in _CLOCKS]
+    if comparison.case.pace:
+        clocks += [_wait(comparison, wait) for wait in _WAITS]
     return f"{title(comparison.case)}: {what}: " + "; ".join([*clocks, *end])
 
 
@@ -46,6 +52,14 @@ def _clock(
     name, value = clock
     ratio = _known([comparison.ratio(each, value) for each in after], "{:.2f}")
     return f"{name} {_rates(before, value)} → {_rates(after, value)} pods/s, ratio {ratio}"
+
+
+def _wait(comparison: Comparison, wait: tuple[str, Value]) -> str:
+    """Return how long gangs waited of all that were compared, ours and others alike."""
+    name, value = wait
+    columns = ((each[0].title, [*map(value, each)]) for each in comparison.columns())
+    texts = [f"{side} {_known(values, '{:.0f}')}" for side, values in columns]
+    return f"last pod created to last on a node, {name}, ms: {', '.join(texts)}"
 
 
 def _rates(results: Sequence[Result], value: Value) -> str:

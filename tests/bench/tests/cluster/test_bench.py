@@ -51,6 +51,25 @@ def test_a_tiny_benchmark_has_both_sides_and_whole_gangs(tmp_path: Path) -> None
     assert runs["ours"]["bind"]["count"] == 12
 
 
+@pytest.mark.timeout(900)
+def test_gangs_that_come_as_jobs_have_their_waits_in_the_report(tmp_path: Path) -> None:
+    options = ("--shape", "3x4", "--arrive", "next", "--together")
+    output, (case,) = _bench(*options, results=tmp_path / "results.json")
+
+    assert "3 gangs of 4 created one by one" in output
+    assert "last pod created to last on a node, p99, ms" in output
+    assert {run["side"] for run in case["runs"]} == {"plain", "ours", "together"}
+    for run in case["runs"]:
+        assert (run["gangs"]["whole"], run["gangs"]["partial"]) == (3, 0)
+        ledger = run["ledger"]
+        assert (ledger["overcommits"], ledger["partial"], ledger["repeated_events"]) == ([], 0, 0)
+        found = run["waits"]
+        assert 0 < found["from_last"]["p50"] <= found["from_last"]["p99"]
+        assert found["from_first"]["p50"] >= found["from_last"]["p50"]
+        assert found["created_per_second"] > 0
+        assert run["cpu_seconds"].keys() >= {"scheduler", "controllers", "apiserver", "etcd"}
+
+
 @LONG
 @pytest.mark.timeout(900)
 def test_gangs_that_cannot_fit_are_tried_and_get_nothing(tmp_path: Path) -> None:

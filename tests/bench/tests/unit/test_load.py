@@ -28,6 +28,10 @@ def test_every_pod_is_of_one_of_the_gangs() -> None:
     assert {gang_of(name) for name in load.pod_names()} == set(load.gang_names())
 
 
+def test_a_pod_that_the_job_controller_names_is_of_its_job() -> None:
+    assert gang_of("gang-00001-13-x7k2p") == "gang-00001"
+
+
 def test_gangs_that_cannot_fit_are_created_in_turn_with_the_others() -> None:
     load = Load(nodes=1, gangs=2, size=2).churned()
 

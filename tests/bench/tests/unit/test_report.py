@@ -7,9 +7,11 @@ import json
 import pytest
 from rich.console import Console
 
+from tests.bench.creation import Pace
 from tests.bench.gangs import Gangs
 from tests.bench.report import Comparison, as_json, audited, broken, cell, outcome, rate, show
 from tests.bench.tests.unit.results import AUDIT, CASE, CHURN, WHOLE, churn, result
+from tests.bench.waits import Quantiles, Waits
 
 
 @pytest.mark.parametrize(
@@ -151,6 +153,26 @@ def test_the_table_has_a_column_for_each_side_and_no_empty_lines() -> None:
     assert "0" in lines["overcommits"]
     assert "bind p50, ms" not in lines
     assert "kube-scheduler, repeat 1: stalled" in page
+
+
+def test_gangs_that_came_while_the_scheduler_ran_have_lines_of_their_own() -> None:
+    case = dataclasses.replace(CASE, pace=Pace(rate=2.0))
+    quick, slow = Quantiles(0.5, 1.0), Quantiles(2.0, 4.0)
+    runs = [
+        result("plain", waits=Waits(slow, slow, 100.0)),
+        result("ours", waits=Waits(quick, slow, 100.0)),
+        result("plain", 2, waits=Waits(slow, slow, 100.0)),
+        result("ours", 2, waits=Waits(slow, slow, 100.0)),
+    ]
+
+    page = _shown(Comparison(case, runs))
+    lines = [line.strip("│ ") for line in page.splitlines()]
+    at = next(i for i, line in enumerate(lines) if line.startswith("last pod created"))
+
+    assert "10 nodes, 2 gangs of 5 created 2 a second, stock QPS" in page
+    cells = [[each.strip() for each in line.split("│")[1:]] for line in lines[at : at + 2]]
+    assert cells == [["2000", "1250 (500..2000)"], ["1.00", "0.62 (0.25..1.00)"]]
+    assert any(line.startswith("pods created/s") and "100" in line for line in lines)
 
 
 def test_the_table_has_a_column_for_each_load() -> None:

@@ -1,0 +1,151 @@
+"""Gangs that come while the scheduler runs: Jobs, created one after the other.
+
+The job controller makes the pods, as it does in a cluster. Each PodGroup is there before its Job.
+"""
+
+import asyncio
+import json
+import re
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+from typing_extensions import override
+
+from tests.bench.arrivals import NEW, Arrivals
+from tests.bench.load import NAMESPACE, POD_MEMORY, GroupKind, Load
+from tests.harness import objects
+from tests.harness.background import Background
+from tests.harness.sessions import session
+
+_JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+_POLL_SECONDS: Final = 0.01
+_START_SECONDS: Final = 30.0
+_RATE = re.compile(r"\d+(\.\d+)?", re.ASCII)
+
+
+class Turn(StrEnum):
+    """When the next gang is created, where that is not so many times a second."""
+
+    BURST = "burst"
+    """As soon as the one before is stored: gangs queue up before the job controller, too."""
+    NEXT = "next"
+    """When all pods of the one before are there."""
+
+
+class PaceError(ValueError):
+    """The text is not a pace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How quickly gangs are created: in turns, or so many each second."""
+
+    turn: Turn | None = None
+    rate: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the pace of a text: a turn, or gangs a second. Raises PaceError."""
+        if text in list(Turn):
+            return cls(turn=Turn(text))
+        if _RATE.fullmatch(text) and float(text) > 0:
+            return cls(rate=float(text))
+        raise PaceError(f"{text!r} is neither {' nor '.join(Turn)} nor gangs a second")
+
+    @override
+    def __str__(self) -> str:
+        match self.turn:
+            case Turn.BURST:
+                return "created at once"
+            case Turn.NEXT:
+                return "created one by one"
+            case None:
+                return f"created {self.rate:g} a second"
+
+
+class Creation:
+    """Creates the gangs of a load from `begin` on, and sees when each pod is there.
+
+    Without a pace it does nothing: the pods are there before the scheduler is.
+    """
+
+    def __init__(self, kubeconfig: Path, load: Load, kind: GroupKind, pace: Pace | None) -> None:
+        self._kubeconfig = kubeconfig
+        self._load, self._kind, self._pace = load, kind, pace
+        self._made = Arrivals(kubeconfig, fields=NEW)
+        self._background = Background("the creation of gangs", self._run)
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        if self._pace is not None:
+            self._open.enter_context(self._made)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open.close()
+
+    def begin(self) -> None:
+        """Begin to create them; they come while other things are done."""
+        if self._pace is not None:
+            self._background.start(_START_SECONDS)
+            self._open.callback(self._background.stop)
+
+    def check(self) -> None:
+        """Raise RuntimeError where it broke."""
+        if self._pace is not None:
+            self._background.check()
+            self._made.count()
+
+    def times(self) -> dict[str, float]:
+        """Return the monotonic times at which pods were first seen."""
+        return self._made.times()
+
+    async def _run(self) -> None:
+        assert self._pace is not None
+        clock = asyncio.get_running_loop().time
+        async with session(self._kubeconfig, connections=2) as http:
+            self._background.began()
+            due = clock()
+            for number, gang in enumerate(self._load.gang_names(), start=1):
+                await asyncio.sleep(due - clock())
+                await _create(http, gang, self._load, self._kind)
+                if self._pace.turn is Turn.NEXT:
+                    await self._all_made(number * self._load.size)
+                elif self._pace.rate:
+                    due += 1 / self._pace.rate
+
+    async def _all_made(self, pods: int) -> None:
+        while self._made.count() < pods:  # noqa: ASYNC110  # counted in another thread
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _create(http: aiohttp.ClientSession, gang: str, load: Load, kind: GroupKind) -> None:
+    group = objects.pod_group(gang, load.size, namespace=NAMESPACE, api_version=kind.api_version)
+    job = objects.job(
+        gang,
+        load.size,
+        namespace=NAMESPACE,
+        indexed=True,
+        cpu=load.pod_cpu,
+        memory=POD_MEMORY,
+        group=gang,
+        label=kind.label,
+        pod_spec={"schedulingGates": [{"name": gate} for gate in kind.gates]},
+    )
+    groups = f"/apis/{kind.api_version}/namespaces/{NAMESPACE}/podgroups"
+    for url, body in ((groups, group), (_JOBS, job)):
+        headers = {"Content-Type": "application/json"}
+        async with http.post(url, data=json.dumps(body), headers=headers) as answer:
+            if not answer.ok:
+                raise RuntimeError(f"POST {url}: {answer.status} {await answer.text()}")
+            await answer.read()
