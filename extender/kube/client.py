@@ -14,11 +14,6 @@ from typing import Final, Self, TypeVar
 
 import aiohttp
 
-from extender.kube.binding_connections import (
-    BindingConnections,
-    UnsentError,
-    binding_connections,
-)
 from extender.kube.credentials import LOOK_SECONDS, Credentials, Keyring
 from extender.kube.errors import (
     ApiError,
@@ -28,6 +23,11 @@ from extender.kube.errors import (
     UnavailableError,
     UnknownOutcomeError,
     from_response,
+)
+from extender.kube.post_connections import (
+    PostConnections,
+    UnsentError,
+    post_connections,
 )
 from extender.runtime.faults import FAULTS
 
@@ -55,14 +55,14 @@ class _Connection:
 
     credentials: Credentials
     session: aiohttp.ClientSession
-    bindings: BindingConnections | None
+    posts: PostConnections | None
     users: int = 0
 
     async def close(self) -> None:
         """Close all of them."""
         await self.session.close()
-        if self.bindings is not None:
-            await self.bindings.close()
+        if self.posts is not None:
+            await self.posts.close()
 
 
 class KubeClient:
@@ -78,13 +78,13 @@ class KubeClient:
         keyring: Keyring,
         *,
         connections: int = 64,
-        bindings: int = 0,
+        posts: int = 0,
         timeout: float = 30.0,
     ) -> None:
-        """Keep at most `connections` open, of which so many are for `bind` alone."""
+        """Keep at most `connections` open, of which so many are for `post` alone."""
         self.keyring = keyring
         self._connections = connections
-        self._bindings = bindings
+        self._posts = posts
         self._seconds = timeout
         self._connection: _Connection | None = None
         self._retired: list[_Connection] = []
@@ -129,12 +129,13 @@ class KubeClient:
             )
         )
 
-    async def bind(self, path: str, body: bytes) -> None:
-        """POST a Binding. Raises what `request` does.
+    async def post(self, path: str, body: bytes) -> None:
+        """POST some JSON of whose answer only the status counts. Raises what `request` does.
 
-        It goes by connections of its own, where there are any: it is what is written most.
+        It goes by connections of its own, where there are any. Bindings and Events are what is
+        written most.
         """
-        await self._patiently(lambda seconds: self._bind(path, body, seconds))
+        await self._patiently(lambda seconds: self._post(path, body, seconds))
 
     async def _patiently(self, send: Callable[[float], Awaitable[T]]) -> T:
         """Return what `send` returns within the seconds that it is given.
@@ -181,14 +182,14 @@ class KubeClient:
             self.keyring.accepted(shown)
             return answer
 
-    async def _bind(self, path: str, body: bytes, seconds: float) -> None:
-        bindings = self._current().bindings
-        if bindings is None:
+    async def _post(self, path: str, body: bytes, seconds: float) -> None:
+        posts = self._current().posts
+        if posts is None:
             await self._once("POST", path, body=body, content_type=JSON, seconds=seconds)
             return
         doing = f"POST {path}"
         async with self._using(doing, writes=True) as (_, shown):
-            answer = await bindings.post(path, body, seconds=seconds)
+            answer = await posts.post(path, body, seconds=seconds)
             if answer.status >= 300:
                 raise from_response(answer.status, answer.body, doing=doing, headers=answer.headers)
             self.keyring.accepted(shown)
@@ -274,19 +275,19 @@ class KubeClient:
             await each.close()
 
     def _connected(self) -> _Connection:
-        credentials, bindings = self.keyring.current, None
-        if self._bindings:
-            bindings = binding_connections(
-                credentials, most=self._bindings, connect_seconds=_CONNECT_SECONDS
+        credentials, posts = self.keyring.current, None
+        if self._posts:
+            posts = post_connections(
+                credentials, most=self._posts, connect_seconds=_CONNECT_SECONDS
             )
-        limit = self._connections - (self._bindings if bindings else 0)
+        limit = self._connections - (self._posts if posts else 0)
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=limit, ssl=credentials.tls),
             read_bufsize=_READ_BUFFER,
             proxy=credentials.proxy,
             # Not trust_env: it looks for a netrc file before every single request.
         )
-        return _Connection(credentials, session, bindings)
+        return _Connection(credentials, session, posts)
 
 
 def _headers(credentials: Credentials, content_type: str) -> Mapping[str, str]:

@@ -58,7 +58,7 @@ class PodWriter:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         try:
-            await self._client.bind(f"{pod.path}/binding", _encode(binding))
+            await self._client.post(f"{pod.path}/binding", _encode(binding))
         except (ConflictError, UnknownOutcomeError) as error:
             found = await self._find(pod)
             if found is not None and found.spec.node_name == node:

@@ -26,6 +26,8 @@ from extender.runtime.faults import FAULTS
 
 CONTROLLER: Final = "scheduling.x-k8s.io/gang-extender"
 LONGEST_NOTE: Final = 1024
+REST_SECONDS: Final = 0.1
+"""How long Events wait at least that are too much: a process that wakes for each costs more."""
 _GROUPS_REMEMBERED: Final = 10_000
 
 _log = structlog.get_logger(__name__)
@@ -150,9 +152,8 @@ class Recorder:
         """Write what was recorded, until cancelled."""
         while True:
             while self._waiting:
-                if self._limits.waits and not self._all.take(self._clock.monotonic()):
-                    await asyncio.sleep(self._limits.overall.interval)
-                    self._all.take(self._clock.monotonic())
+                while self._limits.waits and not self._all.take(self._clock.monotonic()):
+                    await asyncio.sleep(max(REST_SECONDS, self._limits.overall.interval))
                 event = self._waiting.popleft()
                 try:
                     await self._write(event)
@@ -186,13 +187,13 @@ class Recorder:
         body = _encode(self._body(event))
         for pause in self._limits.pauses:
             try:
-                await self._client.request("POST", path, body=body)
+                await self._client.post(path, body)
             except UnavailableError as error:
                 _log.debug("event not written yet", about=event.about.name, error=str(error))
                 await asyncio.sleep(pause)
             else:
                 return
-        await self._client.request("POST", path, body=body)
+        await self._client.post(path, body)
 
     def _body(self, event: Event) -> dict[str, object]:
         about = event.about

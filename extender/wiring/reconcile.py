@@ -304,7 +304,10 @@ async def reconcile(settings: Settings, kubeconfig: Path | None) -> None:
     """
     kube, chosen = settings.kube, settings.reconcile
     async with KubeClient(
-        await keyring(kubeconfig), connections=kube.connections, timeout=kube.timeout_seconds
+        await keyring(kubeconfig),
+        connections=kube.connections,
+        posts=1,  # for Events, which are written one after the other
+        timeout=kube.timeout_seconds,
     ) as client:
         reconciler = Reconciler(settings, client)
         config = http.config(

@@ -242,7 +242,7 @@ async def serve(settings: Settings, kubeconfig: Path | None) -> None:
     async with KubeClient(
         await keyring(kubeconfig),
         connections=kube.connections,
-        bindings=kube.connections // 2,
+        posts=kube.connections // 2,
         timeout=kube.timeout_seconds,
     ) as client:
         extender = Extender(settings, client)

@@ -122,14 +122,14 @@ def credentials(url: str, token: str | None = None) -> Credentials:
 
 
 def client(
-    server: Server, given: Given | None = None, *, timeout: float = 5.0, bindings: int = 0
+    server: Server, given: Given | None = None, *, timeout: float = 5.0, posts: int = 0
 ) -> KubeClient:
     keyring = (given or Given(server.url)).keyring
-    return KubeClient(keyring, timeout=timeout, bindings=bindings)
+    return KubeClient(keyring, timeout=timeout, posts=posts)
 
 
 @pytest.fixture(params=[0, 4], ids=["by aiohttp", "by connections for Bindings"])
-def bindings(request: pytest.FixtureRequest) -> int:
+def posts(request: pytest.FixtureRequest) -> int:
     """How many connections are for Bindings alone; without any they go as all else."""
     count: int = request.param
     return count
@@ -160,13 +160,13 @@ ANSWERS: dict[str, tuple[Step, type[ApiError], type[ApiError]]] = {
 
 @pytest.mark.parametrize(("step", "write", "read"), ANSWERS.values(), ids=ANSWERS)
 async def test_what_an_answer_means(
-    step: Step, write: type[ApiError], read: type[ApiError], server: Server, bindings: int
+    step: Step, write: type[ApiError], read: type[ApiError], server: Server, posts: int
 ) -> None:
     raised = []
-    async with client(server, timeout=1.0, bindings=bindings) as asked:
+    async with client(server, timeout=1.0, posts=posts) as asked:
         for send in (
             lambda: asked.request("POST", "/x", body=b"{}"),
-            lambda: asked.bind("/x", b"{}"),
+            lambda: asked.post("/x", b"{}"),
             lambda: asked.request("GET", "/x"),
         ):
             server.steps = [step]
@@ -178,18 +178,18 @@ async def test_what_an_answer_means(
     assert [path for _, path in server.asked] == ["/x"] * 3, "each is sent once"
 
 
-async def test_what_an_error_says_is_the_same_by_either_way(server: Server, bindings: int) -> None:
+async def test_what_an_error_says_is_the_same_by_either_way(server: Server, posts: int) -> None:
     server.steps = [answer(404, {"kind": "Status", "message": "no such pod"}, Retry_After="7")]
-    async with client(server, bindings=bindings) as asked:
+    async with client(server, posts=posts) as asked:
         with pytest.raises(NotFoundError) as raised:
-            await asked.bind("/x", b"{}")
+            await asked.post("/x", b"{}")
 
     error = raised.value
     assert (str(error), error.status, error.retry_after) == ("POST /x: 404 no such pod", 404, 7)
 
 
 async def test_a_binding_carries_its_body_and_what_the_others_carry(
-    server: Server, bindings: int
+    server: Server, posts: int
 ) -> None:
     seen: list[tuple[Any, ...]] = []
 
@@ -201,9 +201,9 @@ async def test_a_binding_carries_its_body_and_what_the_others_carry(
 
     server.steps = [step, step]
     given = Given(f"{server.url}/prefix", "Bearer %d%s")
-    async with client(server, given, bindings=bindings) as asked:
-        await asked.bind("/a%2Fb", b'{"a": "%s"}')
-        await asked.bind("/c", b"")
+    async with client(server, given, posts=posts) as asked:
+        await asked.post("/a%2Fb", b'{"a": "%s"}')
+        await asked.post("/c", b"")
 
     host = server.url.removeprefix("http://")
     carried = (host, "gang-extender", "application/json", "Bearer %d%s")
@@ -213,9 +213,9 @@ async def test_a_binding_carries_its_body_and_what_the_others_carry(
     ]
 
 
-async def test_a_connection_that_is_not_made_has_carried_nothing(bindings: int) -> None:
-    async with KubeClient(Given("http://127.0.0.1:1").keyring, bindings=bindings) as asked:
-        for send in (asked.request("POST", "/x", body=b"{}"), asked.bind("/x", b"{}")):
+async def test_a_connection_that_is_not_made_has_carried_nothing(posts: int) -> None:
+    async with KubeClient(Given("http://127.0.0.1:1").keyring, posts=posts) as asked:
+        for send in (asked.request("POST", "/x", body=b"{}"), asked.post("/x", b"{}")):
             with pytest.raises(UnavailableError) as raised:
                 await send
             assert type(raised.value) is UnavailableError
@@ -230,19 +230,17 @@ async def test_a_busy_server_is_asked_again_when_it_said(method: str, server: Se
     assert server.asked == [(method, "/x")] * 3
 
 
-async def test_a_busy_server_is_asked_again_for_a_binding(server: Server, bindings: int) -> None:
+async def test_a_busy_server_is_asked_again_for_a_binding(server: Server, posts: int) -> None:
     server.steps = [answer(429, Retry_After="0"), answer(429, Retry_After="0"), answer(201)]
-    async with client(server, bindings=bindings) as asked:
-        await asked.bind("/x", b"{}")
+    async with client(server, posts=posts) as asked:
+        await asked.post("/x", b"{}")
 
     assert server.asked == [("POST", "/x")] * 3
 
 
-async def test_a_busy_server_that_names_no_pause_is_not_flooded(
-    server: Server, bindings: int
-) -> None:
-    async with client(server, timeout=1.0, bindings=bindings) as asked:
-        for send in (asked.request("GET", "/x"), asked.bind("/x", b"{}")):
+async def test_a_busy_server_that_names_no_pause_is_not_flooded(server: Server, posts: int) -> None:
+    async with client(server, timeout=1.0, posts=posts) as asked:
+        for send in (asked.request("GET", "/x"), asked.post("/x", b"{}")):
             server.steps, server.asked = [answer(429, Retry_After="0")] * 10_000, []
             with pytest.raises(ThrottledError):
                 await send
@@ -307,28 +305,28 @@ async def test_a_refused_token_is_read_again_and_the_request_goes_on(server: Ser
 
 
 async def test_a_refused_token_is_read_again_and_the_binding_goes_on(
-    server: Server, bindings: int
+    server: Server, posts: int
 ) -> None:
     server.good = "Bearer new"
     given = Given(server.url, "Bearer old")
     given.change("Bearer new")
-    async with client(server, given, bindings=bindings) as asked:
-        await asked.bind("/x", b"{}")
-        await asked.bind("/y", b"{}")
+    async with client(server, given, posts=posts) as asked:
+        await asked.post("/x", b"{}")
+        await asked.post("/y", b"{}")
         assert asked._retired == [], "the old connections went with their last user"
 
     assert server.tokens == ["Bearer old", "Bearer new", "Bearer new"]
     assert given.keyring.counts == {"renewed": 1}
 
 
-async def test_many_refusals_at_once_read_once(server: Server, bindings: int) -> None:
+async def test_many_refusals_at_once_read_once(server: Server, posts: int) -> None:
     server.good = "Bearer new"
     given = Given(server.url, "Bearer old")
     given.change("Bearer new")
-    async with client(server, given, bindings=bindings) as asked:
+    async with client(server, given, posts=posts) as asked:
         await asyncio.gather(
             *(asked.request("GET", "/x") for _ in range(20)),
-            *(asked.bind("/x", b"{}") for _ in range(20)),
+            *(asked.post("/x", b"{}") for _ in range(20)),
         )
 
     assert given.reads == 1
@@ -339,14 +337,14 @@ REFUSED = 10
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["the same", "unreadable"])
-async def test_in_vain_it_is_read_seldom(broken: bool, server: Server, bindings: int) -> None:
+async def test_in_vain_it_is_read_seldom(broken: bool, server: Server, posts: int) -> None:
     server.good = "Bearer new"
     given = Given(server.url, "Bearer old")
     given.broken = broken
-    async with client(server, given, bindings=bindings) as asked:
+    async with client(server, given, posts=posts) as asked:
         for _ in range(REFUSED):
             with pytest.raises(UnauthorizedError):
-                await asked.bind("/x", b"{}")
+                await asked.post("/x", b"{}")
 
     assert given.reads == 1
     assert len(server.asked) == REFUSED, "each request is sent once"
@@ -391,12 +389,12 @@ async def test_a_watch_under_way_outlives_new_credentials(server: Server) -> Non
     assert server.tokens == ["Bearer old", "Bearer new"]
 
 
-async def test_another_host_counts_from_the_next_request_on(server: Server, bindings: int) -> None:
+async def test_another_host_counts_from_the_next_request_on(server: Server, posts: int) -> None:
     given = Given("http://127.0.0.1:1")
-    async with client(server, given, bindings=bindings) as asked:
+    async with client(server, given, posts=posts) as asked:
         given.keyring.current = replace(given.now, host=server.url)
         assert await asked.request("GET", "/x") == b"{}"
-        await asked.bind("/x", b"{}")
+        await asked.post("/x", b"{}")
 
 
 # What a kubeconfig may have that connections for Bindings do not know, and the header it becomes.
@@ -415,16 +413,16 @@ async def test_a_roundabout_way_is_the_other_clients(
 ) -> None:
     given = Given(server.url)
     given.keyring.current = change(given.now)
-    async with client(server, given, bindings=4) as asked:
-        await asked.bind("/x", b"{}")
+    async with client(server, given, posts=4) as asked:
+        await asked.post("/x", b"{}")
 
     assert (server.asked, server.tokens) == ([("POST", "/x")], [token])
 
 
-async def test_a_header_that_would_be_two_is_not_sent(server: Server, bindings: int) -> None:
+async def test_a_header_that_would_be_two_is_not_sent(server: Server, posts: int) -> None:
     given = Given(server.url, "Bearer a\r\nX-Remote-User: admin")
-    async with client(server, given, bindings=bindings) as asked:
+    async with client(server, given, posts=posts) as asked:
         with pytest.raises(ValueError, match="header"):
-            await asked.bind("/x", b"{}")
+            await asked.post("/x", b"{}")
 
     assert server.asked == []

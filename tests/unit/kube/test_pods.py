@@ -42,7 +42,7 @@ class Recorded:
             raise answer
         return json.dumps(answer).encode()
 
-    async def bind(self, path: str, body: bytes) -> None:
+    async def post(self, path: str, body: bytes) -> None:
         await self.request("POST", path, body=body)
 
 

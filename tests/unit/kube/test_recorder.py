@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from extender.kube.client import JSON
 from extender.kube.errors import ApiError, ConflictError, ForbiddenError, UnavailableError
 from extender.kube.recorder import (
     LONGEST_NOTE,
@@ -35,16 +34,13 @@ class Client:
         self.blocked = asyncio.Event()
         self.blocked.set()
 
-    async def request(
-        self, method: str, path: str, *, body: bytes = b"", content_type: str = JSON
-    ) -> bytes:
+    async def post(self, path: str, body: bytes) -> None:
         await self.blocked.wait()
         self.bodies.append(json.loads(body))
         namespace = self.bodies[-1]["metadata"]["namespace"]
-        assert (method, path) == ("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
+        assert path == f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
         if self.errors:
             raise self.errors.pop(0)
-        return b"{}"
 
 
 class Bench:

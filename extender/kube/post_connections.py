@@ -1,4 +1,4 @@
-"""Connections for Bindings: a small POST, of whose answer only the status is read.
+"""Connections for Bindings and Events: small POSTs, of whose answers only the status is read.
 
 For each request the client for everything else makes a URL, headers, time-outs and a response
 object, which costs several times what the write itself does. Here the head of a request is made
@@ -146,7 +146,7 @@ class PostConnection(asyncio.Protocol):
             self._answer.exception()  # asyncio reports it if the request is just given up
 
 
-class BindingConnections:
+class PostConnections:
     """Connections to one server with the same credentials, at most `most` of them."""
 
     def __init__(
@@ -241,9 +241,9 @@ class BindingConnections:
         self._sweep = loop.call_later(IDLE_SECONDS, self._close_idle) if self._idle else None
 
 
-def binding_connections(
+def post_connections(
     credentials: Credentials, *, most: int, connect_seconds: float
-) -> BindingConnections | None:
+) -> PostConnections | None:
     """Return connections to the server of the credentials.
 
     Return None where an address alone is not enough: for a proxy, for a name that may stand for
@@ -260,7 +260,7 @@ def binding_connections(
     beside = "@" in url.netloc or url.query or url.fragment
     if credentials.proxy or beside or not (plain and port):
         return None
-    return BindingConnections(
+    return PostConnections(
         credentials, host=host, port=port, most=most, connect_seconds=connect_seconds
     )
 

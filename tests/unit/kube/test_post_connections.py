@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from extender.kube import binding_connections as module
-from extender.kube.binding_connections import (
-    BindingConnections,
-    UnsentError,
-    binding_connections,
-)
+from extender.kube import post_connections as module
 from extender.kube.client import KubeClient
 from extender.kube.credentials import Credentials, Keyring
 from extender.kube.errors import ApiError, UnauthorizedError, UnknownOutcomeError
 from extender.kube.pods import PodRef, PodWriter
+from extender.kube.post_connections import (
+    PostConnections,
+    UnsentError,
+    post_connections,
+)
 from tests.harness.certificates import Authority, KeyPair
 
 MADE = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}"
@@ -106,8 +106,8 @@ def credentials(url: str, tls: ssl.SSLContext | None = None) -> Credentials:
 
 
 @asynccontextmanager
-async def connections(server: RawServer, most: int = 4) -> AsyncIterator[BindingConnections]:
-    found = binding_connections(credentials(server.url), most=most, connect_seconds=5)
+async def connections(server: RawServer, most: int = 4) -> AsyncIterator[PostConnections]:
+    found = post_connections(credentials(server.url), most=most, connect_seconds=5)
     assert found is not None
     try:
         yield found
@@ -119,7 +119,7 @@ def kube_client(now: Credentials, *, timeout: float = 5.0) -> KubeClient:
     async def read() -> Credentials:
         return now
 
-    return KubeClient(Keyring(now, read), bindings=4, timeout=timeout)
+    return KubeClient(Keyring(now, read), posts=4, timeout=timeout)
 
 
 # By how an answer may come in pieces: the status, and what is kept of the body.
@@ -178,12 +178,12 @@ BROKEN: dict[str, list[bytes | None]] = {
 @pytest.mark.parametrize("pieces", BROKEN.values(), ids=BROKEN)
 async def test_without_a_whole_answer_the_outcome_is_unknown(pieces: list[bytes | None]) -> None:
     async with serving() as server, kube_client(credentials(server.url)) as asked:
-        await asked.bind("/before", b"{}")
+        await asked.post("/before", b"{}")
         server.answers = [pieces]
         with pytest.raises(UnknownOutcomeError):
-            await asked.bind("/x", b"{}")
+            await asked.post("/x", b"{}")
         assert len(server.requests) == 2, "it is not sent again unasked"
-        await asked.bind("/y", b"{}")
+        await asked.post("/y", b"{}")
 
     assert server.connections == 2, "the broken connection is not used again"
 
@@ -332,7 +332,7 @@ async def test_a_connection_that_was_unused_for_too_long_is_not_used_again() -> 
     ],
 )
 def test_a_server_with_a_name_may_have_several_addresses(server: str, is_used: bool) -> None:
-    found = binding_connections(credentials(server), most=1, connect_seconds=5)
+    found = post_connections(credentials(server), most=1, connect_seconds=5)
     assert (found is not None) is is_used
 
 
@@ -370,7 +370,7 @@ def server_side(pair: KeyPair, clients: Path | None = None) -> ssl.SSLContext:
 Send = Callable[[KubeClient], Awaitable[object]]
 SENDS: dict[str, Send] = {
     "by aiohttp": lambda asked: asked.request("POST", "/x", body=b"{}"),
-    "by connections for Bindings": lambda asked: asked.bind("/x", b"{}"),
+    "by connections for Bindings": lambda asked: asked.post("/x", b"{}"),
 }
 
 
@@ -443,6 +443,6 @@ async def test_a_server_that_shakes_no_hands_is_given_up(monkeypatch: pytest.Mon
         now = credentials(server.url.replace("http:", "https:"))
         async with kube_client(now) as asked:
             with pytest.raises(ApiError) as raised:
-                await asked.bind("/x", b"{}")
+                await asked.post("/x", b"{}")
 
     assert not isinstance(raised.value, UnknownOutcomeError), "nothing was sent"
