@@ -139,6 +139,45 @@ class Pod(Wire, frozen=True):
     status: PodStatus = PodStatus()
 
 
+class UnreadContainer(Wire, frozen=True):
+    """corev1.Container, as it is written where a Shape is made of it."""
+
+    resources: Raw = Raw()
+    restart_policy: str | None = None
+    restart_policy_rules: Raw = Raw()
+    ports: Raw = Raw()
+
+
+class UnreadSpec(Wire, frozen=True):
+    """corev1.PodSpec, as it is written where a Shape is made of it."""
+
+    node_name: str | None = None
+    priority: int | None = None
+    scheduler_name: str = "default-scheduler"
+    host_network: bool = False
+    host_users: bool | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
+    readiness_gates: list[ReadinessGate] | None = None
+    containers: list[UnreadContainer] = field(default_factory=list)
+    init_containers: list[UnreadContainer] | None = None
+    overhead: Raw = Raw()
+    resources: Raw = Raw()
+    node_selector: Raw = Raw()
+    affinity: Raw = Raw()
+    tolerations: Raw = Raw()
+    volumes: list[Volume] | None = None
+    resource_claims: Raw = Raw()
+    topology_spread_constraints: Raw = Raw()
+
+
+class UnreadPod(Wire, frozen=True):
+    """corev1.Pod: what is read of each of its events."""
+
+    metadata: PodMeta = PodMeta()
+    spec: UnreadSpec = UnreadSpec()
+    status: PodStatus = PodStatus()
+
+
 class NamedContainer(Wire, frozen=True):
     """corev1.Container, its name alone."""
 

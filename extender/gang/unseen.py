@@ -83,15 +83,14 @@ def _without_room(pod: PodInfo, names: Iterable[str], view: ClusterView) -> Iter
     """
     held = view.reservation(pod.uid)
     own = held.node if held is not None and held.kind is ReservationKind.WAITING else None
-    nodes, used_on, ports = view.nodes, view.used, bool(pod.shape.host_ports)
+    nodes, left_on, ports = view.nodes, view.left.all(), bool(pod.shape.host_ports)
     asked = [(resource, amount) for resource, amount in pod.shape.requests.items() if amount]
     for name in names:
-        node = nodes.get(name)
-        if node is None or name == own:  # its own room is taken for itself
+        left = left_on.get(name)
+        if left is None or name == own:  # its own room is taken for itself
             continue
-        used, whole = used_on(name), node.allocatable
         for resource, amount in asked:
-            if resource in whole and used.get(resource, 0) + amount > whole[resource]:
+            if left.get(resource, amount) < amount and resource in nodes[name].allocatable:
                 yield name
                 break
         else:

@@ -1,10 +1,8 @@
 """Raw JSON of the API server to the records of the state."""
 
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
-from itertools import chain
 from typing import Final, ParamSpec, TypeVar
 
 import msgspec
@@ -12,7 +10,6 @@ from msgspec import Raw
 
 from extender.api import core_v1 as core
 from extender.api.batch_v1 import count_below, pods_at_first, pods_left
-from extender.api.selectors import matches_selector
 from extender.api.values import whole
 from extender.api.wellknown import (
     DONE_ANNOTATION,
@@ -26,32 +23,24 @@ from extender.api.wellknown import (
 )
 from extender.kube import grants
 from extender.kube.patterns import Patterns
-from extender.kube.resizes import as_counted, is_sidecar, may_be_resized
+from extender.kube.shapes import Shapes
 from extender.resources.ignored import (
     IGNORE_NOTHING,
     IgnoredResources,
-    is_extended,
-    stands_for_device_class,
 )
-from extender.resources.pod_requests import ContainerRequests, pod_requests
-from extender.resources.quantity import QuantityError, Resources, parse_resources
+from extender.resources.quantity import parse_resources
 from extender.runtime.deep import deep_stack
 from extender.state.cluster.records import (
     ConditionInfo,
-    HostPort,
     JobInfo,
     NodeInfo,
     Pattern,
     PodGroupInfo,
     PodGroupStatusInfo,
     PodInfo,
-    PodTerm,
     Shape,
 )
 
-HOSTNAME_LABEL = "kubernetes.io/hostname"
-_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - no socket listens on it here
-_NO_FEATURES: Final[frozenset[str]] = frozenset()
 _TOO_MANY = 10**10
 """No index is so large."""
 _FINISHED = frozenset(("Succeeded", "Failed"))
@@ -104,13 +93,10 @@ def deeply(decode: Callable[[bytes | Raw], R], raw: bytes | Raw) -> R:
             return decode(raw)
 
 
-_decode_pod = msgspec.json.Decoder(core.Pod).decode
+_decode_pod = msgspec.json.Decoder(core.UnreadPod).decode
 _decode_node = msgspec.json.Decoder(core.Node).decode
 _decode_job = msgspec.json.Decoder(core.Job).decode
 _decode_pod_group = msgspec.json.Decoder(core.PodGroup).decode
-_decode_affinity = msgspec.json.Decoder(core.Affinity | None).decode
-_decode_spread = msgspec.json.Decoder(list[core.TopologySpreadConstraint] | None).decode
-_decode_tolerations = msgspec.json.Decoder(list[core.Toleration] | None).decode
 
 
 def group_of(namespace: str, labels: Mapping[str, str] | None) -> str | None:
@@ -133,15 +119,13 @@ class Decoder:
     ) -> None:
         self._ignored = ignored
         self._patterns = patterns
-        self._shapes: weakref.WeakValueDictionary[tuple[object, ...], Shape] = (
-            weakref.WeakValueDictionary()
-        )
+        self._shapes = Shapes(ignored)
 
     @readable("Pod")
     def pod(self, raw: bytes | Raw) -> PodInfo:
         """Return a pod. Raises DecodeError where the JSON is not one."""
         pod = _decode_pod(raw)
-        shape = self._shape(as_counted(pod, raw) if may_be_resized(pod) else pod)
+        shape = self._shapes.of(pod, raw)
         meta, spec = pod.metadata, pod.spec
         holding = {c.type for c in pod.status.conditions or () if c.status == "True"}
         group = group_of(meta.namespace, meta.labels)
@@ -241,57 +225,7 @@ class Decoder:
     @readable("pod template")
     def template(self, raw: bytes | Raw) -> Shape:
         """Return the shape of a pod template's pods. Raises DecodeError where it is none."""
-        return self._shape(_decode_pod(raw))
-
-    def _shape(self, pod: core.Pod) -> Shape:
-        spec = pod.spec
-        asked = _requests(spec)
-        beside = {
-            what: amount
-            for what, amount in asked.items()
-            if self._ignored.is_ignored(what, spec.scheduler_name)
-        }
-        affinity, tolerations = bytes(spec.affinity), bytes(spec.tolerations)
-        # Labels decide only where a pod's anti-affinity may be to itself.
-        whose = (pod.metadata.namespace, _frozen(pod.metadata.labels))
-        labels = whose if b"odAntiAffinity" in affinity else ()
-        ports = frozenset(_host_ports(spec))
-        selector, features = _frozen(spec.node_selector), _features(spec)
-        spread, extended = bytes(spec.topology_spread_constraints), _names_extended(spec)
-        constrained = _is_individually_constrained(spec, affinity) or any(
-            map(stands_for_device_class, beside)
-        )
-        key = (
-            _frozen(asked),
-            tuple(beside),
-            selector,
-            affinity,
-            tolerations,
-            labels,
-            ports,
-            features,
-            constrained,
-            spread,
-            extended,
-        )
-        shape = self._shapes.get(key)
-        if shape is None:
-            parsed = _decode_affinity(affinity) if affinity else None
-            shape = self._shapes[key] = Shape(
-                requests={what: n for what, n in asked.items() if what not in beside},
-                beside_nodes=beside,
-                node_selector=spec.node_selector or {},
-                affinity=parsed,
-                tolerations=tuple(_decode_tolerations(tolerations) or ()) if tolerations else (),
-                host_ports=ports,
-                shuns=tuple(_terms(parsed.pod_anti_affinity if parsed else None)),
-                seeks=tuple(chain(_terms(parsed.pod_affinity if parsed else None), _kept(spread))),
-                extended=extended,
-                features=features,
-                individually_constrained=constrained,
-                one_per_node=bool(ports) or _shuns_itself(parsed, pod.metadata),
-            )
-        return shape
+        return self._shapes.of(_decode_pod(raw), raw)
 
 
 def _pods_of(spec: core.JobSpec, status: core.JobStatus) -> tuple[int, int, int]:
@@ -306,114 +240,6 @@ def _pods_of(spec: core.JobSpec, status: core.JobStatus) -> tuple[int, int, int]
     done = (status.succeeded or 0) + failed
     left = pods_left(parallel, wanted, done=done, active=status.active or 0)
     return begun, begun - left, 0 if wanted is None else wanted - begun
-
-
-def _requests(spec: core.PodSpec) -> dict[str, int]:
-    """Return what a pod asks for. Raises QuantityError for an amount that no pod may have."""
-    return pod_requests(
-        _containers("containers", spec.containers),
-        _containers("initContainers", spec.init_containers or ()),
-        overhead=_amounts("spec.overhead", spec.overhead),
-        pod_level=_amounts("spec.resources.requests", spec.resources.requests)
-        if spec.resources
-        else None,
-    )
-
-
-def _amounts(field: str, raw: Mapping[str, core.Amount] | None) -> Resources:
-    found = parse_resources(raw)
-    for name, value in found.items():
-        if value < 0:
-            raise QuantityError(f"{field}[{name}] is below zero: use zero or more")
-    return found
-
-
-def _features(spec: core.PodSpec) -> frozenset[str]:
-    """Return what a node has to declare for a pod. Source: KEP-5328."""
-    found = []
-    if spec.host_network and spec.host_users is False:
-        found.append("UserNamespacesHostNetworkSupport")
-    containers = (*spec.containers, *(spec.init_containers or ()))
-    rules = [rule for each in containers for rule in each.restart_policy_rules or ()]
-    if rules and any(rule.action == "RestartAllContainers" for rule in rules):
-        found.append("RestartAllContainersOnContainerExits")
-    return frozenset(found) if found else _NO_FEATURES
-
-
-def _names_extended(spec: core.PodSpec) -> bool:
-    """Return whether a container names a resource that a `managedResources` may name."""
-    containers = chain(spec.containers, spec.init_containers or ())
-    return any(is_extended(name) for each in containers for name in each.resources.requests or ())
-
-
-def _terms(affinity: core.PodAffinity | None) -> Iterator[PodTerm]:
-    """Yield which pods the required terms are about."""
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    for term in required or ():
-        by_labels = term.namespace_selector is not None
-        yield PodTerm(term.label_selector, frozenset(term.namespaces or ()), by_labels)
-
-
-def _kept(spread: bytes) -> Iterator[PodTerm]:
-    """Yield which pods are counted for the spread constraints that must be kept."""
-    for each in (_decode_spread(spread) if spread else None) or ():
-        if each.when_unsatisfiable == "DoNotSchedule":
-            yield PodTerm(each.label_selector)
-
-
-def _host_ports(spec: core.PodSpec) -> Iterator[HostPort]:
-    """Yield the host ports that are taken for as long as the pod runs: of sidecars too."""
-    sidecars = (each for each in spec.init_containers or () if is_sidecar(each))
-    for container in chain(spec.containers, sidecars):
-        for port in container.ports or ():
-            if port.host_port:
-                address = "" if port.host_ip == _EVERY_ADDRESS else port.host_ip
-                yield port.protocol, port.host_port, address
-
-
-def _containers(field: str, found: Sequence[core.Container]) -> list[ContainerRequests]:
-    return [
-        ContainerRequests(
-            _amounts(f"spec.{field}[{index}].resources.requests", each.resources.requests),
-            sidecar=is_sidecar(each),
-        )
-        for index, each in enumerate(found)
-    ]
-
-
-def _is_individually_constrained(spec: core.PodSpec, affinity: bytes) -> bool:
-    claims = (v.persistent_volume_claim or v.ephemeral for v in spec.volumes or ())
-    return bool(
-        any(map(bytes, claims))
-        or bytes(spec.resource_claims)
-        or bytes(spec.topology_spread_constraints)
-        or b'"podAffinity"' in affinity
-        or b'"podAntiAffinity"' in affinity
-    )
-
-
-def _frozen(mapping: Mapping[str, object] | None) -> tuple[tuple[str, object], ...]:
-    return tuple(sorted(mapping.items())) if mapping else ()
-
-
-def _shuns_itself(affinity: core.Affinity | None, meta: core.ObjectMeta) -> bool:
-    """Return whether required anti-affinity keeps equal pods on different nodes."""
-    namespace, labels = meta.namespace, meta.labels or {}
-    anti = affinity.pod_anti_affinity if affinity else None
-    terms = anti.required_during_scheduling_ignored_during_execution if anti else None
-    return any(
-        term.topology_key == HOSTNAME_LABEL
-        and _covers(term, namespace)
-        and matches_selector(term.label_selector, labels)
-        for term in terms or ()
-    )
-
-
-def _covers(term: core.PodAffinityTerm, namespace: str) -> bool:
-    """Return whether a term certainly includes the pod's own namespace."""
-    everywhere = term.namespace_selector == core.LabelSelector()
-    here = not term.namespaces and term.namespace_selector is None
-    return everywhere or here or namespace in (term.namespaces or ())
 
 
 def _status(status: core.PodGroupStatus) -> PodGroupStatusInfo:

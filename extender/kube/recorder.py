@@ -152,8 +152,9 @@ class Recorder:
         """Write what was recorded, until cancelled."""
         while True:
             while self._waiting:
-                while self._limits.waits and not self._all.take(self._clock.monotonic()):
+                if self._limits.waits and not self._all.take(self._clock.monotonic()):
                     await asyncio.sleep(max(REST_SECONDS, self._limits.overall.interval))
+                    self._all.take(self._clock.monotonic())
                 event = self._waiting.popleft()
                 try:
                     await self._write(event)

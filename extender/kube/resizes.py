@@ -19,7 +19,7 @@ _decode = msgspec.json.Decoder(core.ResizedPod).decode
 _Amounts = Mapping[str, core.Amount] | None
 
 
-def may_be_resized(pod: core.Pod) -> bool:
+def may_be_resized(pod: core.Pod | core.UnreadPod) -> bool:
     """Return whether the spec of a pod on a node has changed; a resize is one of few reasons."""
     return pod.metadata.generation > 1 and bool(pod.spec.node_name)
 

@@ -1,0 +1,260 @@
+"""What of a pod decides where it fits: one Shape for all pods of a template.
+
+Reading amounts, terms and ports takes longer than everything else of a pod. Pods of one template
+say them in the same bytes, and so does one pod in all its events: what these bytes mean is read
+once.
+"""
+
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from extender.api import core_v1 as core
+from extender.api.selectors import matches_selector
+from extender.kube.resizes import as_counted, is_sidecar, may_be_resized
+from extender.resources.ignored import IgnoredResources, is_extended, stands_for_device_class
+from extender.resources.pod_requests import ContainerRequests, pod_requests
+from extender.resources.quantity import QuantityError, Resources, parse_resources
+from extender.state.cluster.records import HostPort, PodTerm, Shape
+
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+MOST: Final = 4096
+"""Texts of which it is known what they mean; with one more all are read anew."""
+_EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - no socket listens on it here
+_NO_FEATURES: Final[frozenset[str]] = frozenset()
+
+_decode_pod = msgspec.json.Decoder(core.Pod).decode
+_decode_affinity = msgspec.json.Decoder(core.Affinity | None).decode
+_decode_spread = msgspec.json.Decoder(list[core.TopologySpreadConstraint] | None).decode
+_decode_tolerations = msgspec.json.Decoder(list[core.Toleration] | None).decode
+
+
+class Shapes:
+    """Pods that are equal in what decides where they fit have one Shape.
+
+    One that no pod has is forgotten. Errors of `decode.UNREADABLE` are raised for what cannot be
+    read.
+    """
+
+    def __init__(self, ignored: IgnoredResources) -> None:
+        self._ignored = ignored
+        self._shapes: weakref.WeakValueDictionary[tuple[object, ...], Shape] = (
+            weakref.WeakValueDictionary()
+        )
+        self._known: weakref.WeakValueDictionary[tuple[object, ...], Shape] = (
+            weakref.WeakValueDictionary()
+        )
+        """By what pods say, unread."""
+
+    def __len__(self) -> int:
+        return len(self._shapes)
+
+    def of(self, pod: core.UnreadPod, raw: bytes | Raw) -> Shape:
+        """Return the shape of a pod that was decoded from some JSON."""
+        if may_be_resized(pod):  # its status counts too
+            return self._read(as_counted(_decode_pod(raw), raw))
+        text = _text(pod)
+        shape = self._known.get(text)
+        if shape is None:
+            if len(self._known) >= MOST:
+                self._known.clear()
+            shape = self._known[text] = self._read(_decode_pod(raw))
+        return shape
+
+    def _read(self, pod: core.Pod) -> Shape:
+        spec = pod.spec
+        asked = _requests(spec)
+        beside = {
+            what: amount
+            for what, amount in asked.items()
+            if self._ignored.is_ignored(what, spec.scheduler_name)
+        }
+        affinity, tolerations = bytes(spec.affinity), bytes(spec.tolerations)
+        labels = _whose(pod.metadata, affinity)
+        ports = frozenset(_host_ports(spec))
+        selector, features = _frozen(spec.node_selector), _features(spec)
+        spread, extended = bytes(spec.topology_spread_constraints), _names_extended(spec)
+        constrained = _is_individually_constrained(spec, affinity) or any(
+            map(stands_for_device_class, beside)
+        )
+        key = (
+            _frozen(asked),
+            tuple(beside),
+            selector,
+            affinity,
+            tolerations,
+            labels,
+            ports,
+            features,
+            constrained,
+            spread,
+            extended,
+        )
+        shape = self._shapes.get(key)
+        if shape is None:
+            parsed = _decode_affinity(affinity) if affinity else None
+            shape = self._shapes[key] = Shape(
+                requests={what: n for what, n in asked.items() if what not in beside},
+                beside_nodes=beside,
+                node_selector=spec.node_selector or {},
+                affinity=parsed,
+                tolerations=tuple(_decode_tolerations(tolerations) or ()) if tolerations else (),
+                host_ports=ports,
+                shuns=tuple(_terms(parsed.pod_anti_affinity if parsed else None)),
+                seeks=tuple(chain(_terms(parsed.pod_affinity if parsed else None), _kept(spread))),
+                extended=extended,
+                features=features,
+                individually_constrained=constrained,
+                one_per_node=bool(ports) or _shuns_itself(parsed, pod.metadata),
+            )
+        return shape
+
+
+def _text(pod: core.UnreadPod) -> tuple[object, ...]:
+    """Return all that `_read` reads of a pod, as it is written: equal texts have one meaning."""
+    spec, affinity = pod.spec, bytes(pod.spec.affinity)
+    return (
+        spec.scheduler_name,
+        spec.host_network,
+        spec.host_users,
+        tuple(map(_container_text, spec.containers)),
+        tuple(map(_container_text, spec.init_containers or ())),
+        bytes(spec.overhead),
+        bytes(spec.resources),
+        bytes(spec.node_selector),
+        affinity,
+        bytes(spec.tolerations),
+        bytes(spec.topology_spread_constraints),
+        _has_claims(spec),
+        _whose(pod.metadata, affinity),
+    )
+
+
+def _container_text(container: core.UnreadContainer) -> tuple[object, ...]:
+    return (
+        bytes(container.resources),
+        container.restart_policy,
+        bytes(container.restart_policy_rules),
+        bytes(container.ports),
+    )
+
+
+def _whose(meta: core.ObjectMeta, affinity: bytes) -> tuple[object, ...]:
+    """Return the labels of a pod where they count: where its anti-affinity may be to itself."""
+    return (meta.namespace, _frozen(meta.labels)) if b"odAntiAffinity" in affinity else ()
+
+
+def _has_claims(spec: core.PodSpec | core.UnreadSpec) -> bool:
+    """Return whether a pod has volumes or devices that it claims."""
+    claims = (v.persistent_volume_claim or v.ephemeral for v in spec.volumes or ())
+    return any(map(bytes, claims)) or bool(bytes(spec.resource_claims))
+
+
+def _requests(spec: core.PodSpec) -> dict[str, int]:
+    """Return what a pod asks for. Raises QuantityError for an amount that no pod may have."""
+    return pod_requests(
+        _containers("containers", spec.containers),
+        _containers("initContainers", spec.init_containers or ()),
+        overhead=_amounts("spec.overhead", spec.overhead),
+        pod_level=_amounts("spec.resources.requests", spec.resources.requests)
+        if spec.resources
+        else None,
+    )
+
+
+def _amounts(field: str, raw: Mapping[str, core.Amount] | None) -> Resources:
+    found = parse_resources(raw)
+    for name, value in found.items():
+        if value < 0:
+            raise QuantityError(f"{field}[{name}] is below zero: use zero or more")
+    return found
+
+
+def _features(spec: core.PodSpec) -> frozenset[str]:
+    """Return what a node has to declare for a pod. Source: KEP-5328."""
+    found = []
+    if spec.host_network and spec.host_users is False:
+        found.append("UserNamespacesHostNetworkSupport")
+    containers = (*spec.containers, *(spec.init_containers or ()))
+    rules = [rule for each in containers for rule in each.restart_policy_rules or ()]
+    if rules and any(rule.action == "RestartAllContainers" for rule in rules):
+        found.append("RestartAllContainersOnContainerExits")
+    return frozenset(found) if found else _NO_FEATURES
+
+
+def _names_extended(spec: core.PodSpec) -> bool:
+    """Return whether a container names a resource that a `managedResources` may name."""
+    containers = chain(spec.containers, spec.init_containers or ())
+    return any(is_extended(name) for each in containers for name in each.resources.requests or ())
+
+
+def _terms(affinity: core.PodAffinity | None) -> Iterator[PodTerm]:
+    """Yield which pods the required terms are about."""
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    for term in required or ():
+        by_labels = term.namespace_selector is not None
+        yield PodTerm(term.label_selector, frozenset(term.namespaces or ()), by_labels)
+
+
+def _kept(spread: bytes) -> Iterator[PodTerm]:
+    """Yield which pods are counted for the spread constraints that must be kept."""
+    for each in (_decode_spread(spread) if spread else None) or ():
+        if each.when_unsatisfiable == "DoNotSchedule":
+            yield PodTerm(each.label_selector)
+
+
+def _host_ports(spec: core.PodSpec) -> Iterator[HostPort]:
+    """Yield the host ports that are taken for as long as the pod runs: of sidecars too."""
+    sidecars = (each for each in spec.init_containers or () if is_sidecar(each))
+    for container in chain(spec.containers, sidecars):
+        for port in container.ports or ():
+            if port.host_port:
+                address = "" if port.host_ip == _EVERY_ADDRESS else port.host_ip
+                yield port.protocol, port.host_port, address
+
+
+def _containers(field: str, found: Sequence[core.Container]) -> list[ContainerRequests]:
+    return [
+        ContainerRequests(
+            _amounts(f"spec.{field}[{index}].resources.requests", each.resources.requests),
+            sidecar=is_sidecar(each),
+        )
+        for index, each in enumerate(found)
+    ]
+
+
+def _is_individually_constrained(spec: core.PodSpec, affinity: bytes) -> bool:
+    return bool(
+        _has_claims(spec)
+        or bytes(spec.topology_spread_constraints)
+        or b'"podAffinity"' in affinity
+        or b'"podAntiAffinity"' in affinity
+    )
+
+
+def _frozen(mapping: Mapping[str, object] | None) -> tuple[tuple[str, object], ...]:
+    return tuple(sorted(mapping.items())) if mapping else ()
+
+
+def _shuns_itself(affinity: core.Affinity | None, meta: core.ObjectMeta) -> bool:
+    """Return whether required anti-affinity keeps equal pods on different nodes."""
+    namespace, labels = meta.namespace, meta.labels or {}
+    anti = affinity.pod_anti_affinity if affinity else None
+    terms = anti.required_during_scheduling_ignored_during_execution if anti else None
+    return any(
+        term.topology_key == HOSTNAME_LABEL
+        and _covers(term, namespace)
+        and matches_selector(term.label_selector, labels)
+        for term in terms or ()
+    )
+
+
+def _covers(term: core.PodAffinityTerm, namespace: str) -> bool:
+    """Return whether a term certainly includes the pod's own namespace."""
+    everywhere = term.namespace_selector == core.LabelSelector()
+    here = not term.namespaces and term.namespace_selector is None
+    return everywhere or here or namespace in (term.namespaces or ())
