@@ -133,6 +133,9 @@ class Watcher:
         given = (selectors or {}).items()
         self._selector = "".join(f"&{name}={quote(text)}" for name, text in given if text)
         self._version = ""
+        """Where the watch goes on; none where it has to list first."""
+        self._latest: Raw | None = None
+        """The object of the last event since, which has a later version."""
         self._failures = 0
         self.freshness = Freshness()
 
@@ -146,7 +149,7 @@ class Watcher:
                 if not self._optional:
                     await self._interrupted(error)
                     continue
-                self._version = ""
+                self._go_on_from("")
                 self.freshness.heard()
                 yield Init()
                 yield InitDone()
@@ -157,7 +160,7 @@ class Watcher:
                 # began: without etcd's progress notices it sends no bookmarks for it either.
                 _log.info("watch starts over with a list", path=self._path, error=str(error))
                 self.freshness.failed(error)
-                self._version = ""
+                self._go_on_from("")
                 await self._sleep(self._backoff.next())
             except ApiError as error:
                 await self._interrupted(error)
@@ -170,7 +173,17 @@ class Watcher:
         )
         await self._sleep(pause)
 
+    def _go_on_from(self, version: str) -> None:
+        self._version, self._latest = version, None
+
+    def _read_version(self) -> None:
+        """Read where the last watch ended: of its events only the last one is read for that."""
+        latest, self._latest = self._latest, None
+        if latest is not None:
+            self._version = decoded(_decode_version, latest).metadata.resource_version
+
     async def _once(self) -> AsyncIterator[WatchEvent]:
+        self._read_version()
         if not self._version:
             async for event in self._list():
                 yield event
@@ -187,7 +200,7 @@ class Watcher:
             for item in page.items or ():
                 yield InitApply(bytes(item))
             version = page.metadata.resource_version
-        self._version = version
+        self._go_on_from(version)
         self._backoff.reset()
         yield InitDone(int(version) if version.isdecimal() else 0)
 
@@ -209,9 +222,10 @@ class Watcher:
             status = decoded(_decode_status, raw.object)
             self._failures += 1
             if self._failures >= _FAILURES:
-                self._version, self._failures = "", 0
+                self._go_on_from("")
+                self._failures = 0
             raise from_response(status.code, bytes(raw.object), doing=f"WATCH {self._path}")
-        self._version = decoded(_decode_version, raw.object).metadata.resource_version
+        self._latest = raw.object
         self._failures = 0
         self.freshness.heard()
         match raw.type:

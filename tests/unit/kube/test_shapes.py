@@ -8,6 +8,7 @@ import pytest
 
 from extender.kube import shapes
 from extender.kube.decode import DecodeError, Decoder
+from extender.resources.ignored import IgnoredResources, ResourceNames
 from extender.state.cluster.records import Shape
 
 CPU: dict[str, Any] = {"resources": {"requests": {"cpu": "1"}}}
@@ -21,6 +22,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "less": {"containers": [{"resources": {"requests": {"cpu": "500m"}}}]},
     "two containers": {"containers": [CPU, CPU]},
     "a sidecar": {"initContainers": [{**CPU, "restartPolicy": "Always"}]},
+    "an init container of the same amounts": {"initContainers": [CPU]},
     "an init container": {"initContainers": [{"resources": {"requests": {"cpu": "2"}}}]},
     "a host port": {"containers": [{**CPU, **PORT}]},
     "restarts": {"containers": [{**CPU, **RESTARTS}]},
@@ -28,11 +30,13 @@ SPECS: dict[str, dict[str, Any]] = {
     "of the pod as a whole": {"resources": {"requests": {"cpu": "3"}}},
     "a node selector": {"nodeSelector": {"a": "b"}},
     "anti-affinity": AWAY,
+    "node affinity": {"affinity": {"nodeAffinity": {}}},
     "tolerations": {"tolerations": [{"operator": "Exists"}]},
     "a spread constraint": {"topologySpreadConstraints": [SPREAD]},
     "a claim": {"resourceClaims": [{"name": "a"}]},
     "a volume claim": {"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "a"}}]},
     "users of its own on the host's network": {"hostNetwork": True, "hostUsers": False},
+    "users of its own": {"hostUsers": False},
     "the host's users": {"hostNetwork": True, "hostUsers": True},
     "another scheduler": {"schedulerName": "other"},
 }
@@ -80,6 +84,15 @@ def test_labels_count_where_a_pod_may_keep_others_of_its_kind_away() -> None:
     one, other = (decoder.pod(pod(AWAY, labels={"a": value})) for value in "bc")
 
     assert (one.shape.one_per_node, other.shape.one_per_node) == (True, False)
+
+
+def test_what_is_ignored_for_one_scheduler_counts_for_another() -> None:
+    ignored = {"other": ResourceNames.parse(["example.com/*"])}
+    decoder = Decoder(IgnoredResources(by_scheduler=ignored))
+    spec = {"containers": [{"resources": {"requests": {"example.com/plan": 1}}}]}
+    found = [decoder.pod(pod({**spec, "schedulerName": name})).shape for name in ("a", "other")]
+
+    assert ["example.com/plan" in each.requests for each in found] == [True, False]
 
 
 def test_other_texts_of_the_same_meaning_have_the_same_shape() -> None:

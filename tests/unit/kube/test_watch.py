@@ -319,6 +319,14 @@ async def test_a_line_that_cannot_be_read_is_trouble(chunk: bytes) -> None:
     assert script.versions()[1:3] == ["5", "5"]
 
 
+async def test_an_event_whose_version_cannot_be_read_comes_again() -> None:
+    odd = b'{"type": "ADDED", "object": {"metadata": {"name": "a", "resourceVersion": 6}}}\n'
+    script = Script(page(version=5), [odd], [line("ADDED", "a", 6)], [])
+
+    assert await script.run() == ["Init", "Done", "=a", "=a"]
+    assert script.versions()[1:4] == ["5", "5", "6"]
+
+
 async def test_a_list_that_cannot_be_read_is_trouble() -> None:
     script = Script(b"<html>", page(version=5), [])
 
