@@ -35,11 +35,14 @@ class Announcer:
         clock: Clock,
         in_hand: Container[str],
         view: ClusterView,
+        behind: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`behind` says that kube-scheduler may still ask for pods that have long been bound."""
         self._record = record
         self._view = view
         self._now = clock.monotonic
         self._in_hand = in_hand
+        self._behind = behind
         self._bound: dict[str, _Bound] = {}
         """By UID, the first to be due first."""
         self._unsure: dict[str, tuple[PodInfo, str]] = {}
@@ -79,7 +82,7 @@ class Announcer:
             if due > now:
                 return
             del self._bound[uid]
-            if uid in self._in_hand:
+            if uid in self._in_hand or (self._behind() and uid in self._view.unseen):
                 self.bound(pod, node)
             else:
                 self._record(scheduled(pod, node))

@@ -27,7 +27,12 @@ from extender.permit.announcing import Announcer
 from extender.permit.plans import Plans
 from extender.permit.waiting_pods import Gone, WaitingPods
 from extender.permit.waker import SPARED_SECONDS
-from extender.permit.writing import HUNG_UP, HUNG_UP_SECONDS, BindingWriter
+from extender.permit.writing import (
+    HUNG_UP,
+    HUNG_UP_ON_ANOTHER,
+    HUNG_UP_SECONDS,
+    BindingWriter,
+)
 from extender.runtime.budget import advance
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
@@ -38,6 +43,7 @@ from extender.steps import Steps
 _log = structlog.get_logger(__name__)
 
 _T = TypeVar("_T")
+_NEVER: Final = float("-inf")
 
 PARALLEL: Final = 16
 """Bindings that are written at a time."""
@@ -109,7 +115,8 @@ class BindTogether:
         self._plans = plans
         self._announcer = announcer
         self._behind = behind
-        self._called = float("-inf")
+        self._called = _NEVER
+        """When kube-scheduler last called; never, once it has hung up."""
         self._held_answer: asyncio.Future[None] | None = None
         """Ends the bind request whose answer is held back, as long as its caller is there."""
         self._searches: dict[str, _Search] = {}
@@ -117,7 +124,8 @@ class BindTogether:
         self._queue: asyncio.Queue[_Ahead] = asyncio.Queue()
         """Members in their order; those that are not in `_unsent` any more are passed over."""
         self._unsent: dict[str, _Ahead] = {}
-        self._writing: set[str] = set()
+        self._writing: dict[str, asyncio.Timeout] = {}
+        """What ends the writes that are on their way, by UID."""
         self._joined: dict[str, asyncio.Future[str]] = {}
         self._resting: dict[str, bool] = {}
         """Groups that are left alone for a moment; whether one is worth another look then."""
@@ -135,7 +143,7 @@ class BindTogether:
     @property
     def writing(self) -> AbstractSet[str]:
         """UIDs of the pods whose Bindings are being written."""
-        return self._writing
+        return self._writing.keys()
 
     # -- what kube-scheduler asks
 
@@ -148,6 +156,18 @@ class BindTogether:
         """Remember when kube-scheduler last called."""
         self._called = self._loop.time()
 
+    def hung_up(self) -> None:
+        """End what is to be written, and give up what is on its way: kube-scheduler may have ended.
+
+        One that is stopped in order gives its lease back before it hangs up: the next one may have
+        begun. If it is there all the same, its next call ends this, and it brings the members.
+        """
+        self._called = _NEVER
+        self._end_held_answer()
+        for limit in self._writing.values():
+            if not limit.expired():
+                limit.reschedule(self._loop.time())
+
     def answered(self, uid: str) -> None:
         """Leave the Event of a pod to kube-scheduler, which was answered that the pod is bound."""
         self._announcer.asked(uid)
@@ -157,24 +177,26 @@ class BindTogether:
     async def hold_answer(self, uid: str, gone: Gone, *, until: float) -> None:
         """Return when all is sent, or the caller of a bind request for a member has hung up.
 
+        `gone` says that to `hung_up` before it returns.
         kube-scheduler does not call while all its pods wait, and it hangs up when it ends: one open
         request says whether it is there. No other answer is held back meanwhile.
         """
         pod, now = self._view.pods.get(uid), self._loop.time()
         if self._held_answer is not None or not self._unsent or pod is None or pod.group is None:
             return
-        self._held_answer = self._loop.create_future()
+        held = self._held_answer = self._loop.create_future()
         caller = asyncio.ensure_future(gone())
         try:
             await asyncio.wait(
-                (self._held_answer, caller),
+                (held, caller),
                 timeout=min(ANSWER_HELD_SECONDS, until - now),
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
             caller.cancel()
-            self._held_answer = None
-            self.asked()
+            if self._held_answer is held:
+                self._held_answer = None
+                self.asked()
 
     def join(self, uid: str) -> "asyncio.Future[str] | None":
         """Return the error to come of a Binding that is to be written, or is being written."""
@@ -294,21 +316,27 @@ class BindTogether:
 
     def _all_sent(self) -> None:
         """Answer the request that was held back if nothing is to be sent any more."""
-        if self._held_answer is not None and not self._unsent and not self._held_answer.done():
-            self._held_answer.set_result(None)
+        if self._held_answer is not None and not self._unsent:
+            self.asked()
+            self._end_held_answer()
+
+    def _end_held_answer(self) -> None:
+        held, self._held_answer = self._held_answer, None
+        if held is not None:
+            held.set_result(None)
 
     async def _write(self, ahead: _Ahead, *, seconds: float) -> None:
         pod, error = ahead.pod, HUNG_UP
-        self._writing.add(pod.uid)
+        limit = self._writing[pod.uid] = asyncio.timeout(seconds)
         try:
-            error = await self._writer.write_ahead(pod, ahead.node, seconds=seconds)
+            error = await self._writer.write_ahead(pod, ahead.node, seconds=seconds, limit=limit)
             if not error and pod.uid not in self._answered:
                 self._announcer.bound(pod, ahead.node)
         except Exception:
             self._cluster.apply(ev.Unreserved((pod.uid,)))
             raise
         finally:
-            self._writing.discard(pod.uid)
+            del self._writing[pod.uid]
             self._answered.discard(pod.uid)
             self._end(ahead, error)
 
@@ -321,7 +349,13 @@ class BindTogether:
 
     def _begin_next(self, group: str) -> None:
         """Begin the next members; they are written as soon as the group has its quorum."""
-        start, view = self._starts[group], self._view
+        try:
+            self._begin_some(group, self._starts[group])
+        except Exception as fault:  # noqa: BLE001 - it harms this group alone
+            self._give_up(group, fault)
+
+    def _begin_some(self, group: str, start: _Start) -> None:
+        view = self._view
         if self._waiting.stopping:
             start.rest.clear()
         part = dict(islice(_popped(start.rest), AT_ONCE))
@@ -329,17 +363,17 @@ class BindTogether:
             part = self._still_able(group, part)
         start.is_judged = False
         ahead = [_Ahead(view.pods[uid], node) for uid, node in part.items()]
-        self._cluster.apply(ev.BoundAhead(part))
         start.begun += ahead
         self._unsent.update((each.pod.uid, each) for each in ahead)
+        self._cluster.apply(ev.BoundAhead(part))
         if self._waiting.holds(group):
             self.asked()  # its caller has not hung up
         if self._has_quorum(group, start) and not self._waiting.stopping and not self._is_silent():
             self._send(group, start)
         if start.rest:
             self._loop.call_soon(self._begin_next, group)
-            return
-        self._undo(group, start)
+        else:
+            self._undo_next(group)
 
     def _still_able(self, group: str, nodes: Mapping[str, str]) -> dict[str, str]:
         """Return the members that may be bound now, of those that were when the group was judged.
@@ -357,15 +391,36 @@ class BindTogether:
             in_hand=self._plans.verdicts.in_hand,
         )
 
-    def _undo(self, group: str, start: _Start) -> None:
+    def _undo_next(self, group: str) -> None:
         """Take back what was begun without a quorum, and look at the group again then."""
-        self._take_back(each.pod.uid for each in islice(_popped(start.begun), AT_ONCE))
+        start = self._starts[group]
+        try:
+            self._take_back(each.pod.uid for each in islice(_popped(start.begun), AT_ONCE))
+        except Exception as fault:  # noqa: BLE001 - it harms this group alone
+            self._give_up(group, fault)
+            return
         if start.begun:
-            self._loop.call_soon(self._undo, group, start)
+            self._loop.call_soon(self._undo_next, group)
             return
         del self._starts[group]
         self._later[group] = None
         self._loop.call_soon(self._look_at_others)
+
+    def _give_up(self, group: str, fault: Exception) -> None:
+        """Free the room of what was begun of a group and is not to be written, after a fault."""
+        FAULTS.report("bind-together", fault, key=group)
+        begun = self._starts.pop(group).begun
+        left = [each for each in begun if self._unsent.get(each.pod.uid) is each]
+        for each in left:
+            del self._unsent[each.pod.uid]
+        self._free(left)
+
+    def _free(self, left: Sequence[_Ahead]) -> None:
+        """Free the room of members that are to be written no more."""
+        self._cluster.apply(ev.Unreserved([each.pod.uid for each in left]))
+        for each in left:
+            self._end(each, HUNG_UP)
+        self._all_sent()
 
     def _has_quorum(self, group: str, start: _Start) -> bool:
         pod_group, tally = self._view.pod_group(group), self._view.tally(group)
@@ -377,10 +432,10 @@ class BindTogether:
     def _send(self, group: str, start: _Start) -> None:
         """Queue the Bindings of a group that has its quorum."""
         there = [each for each in start.begun if self._unsent.get(each.pod.uid) is each]
-        start.begun.clear()
         self._waiting.release(group, [each.pod.uid for each in there], start.coming)
         for each in there:
             self._queue.put_nowait(each)
+        start.begun.clear()  # only now: after a fault no writer has what is left
         _log.info("members are bound together", group=group, pods=len(there))
 
     def _rested(self, group: str) -> None:
@@ -390,6 +445,16 @@ class BindTogether:
     def _take_back(self, uids: Iterable[str]) -> None:
         """Keep the room of members for kube-scheduler, which brings them itself."""
         unsent = [ahead for uid in uids if (ahead := self._unsent.pop(uid, None)) is not None]
+        try:
+            self._keep(unsent)
+        except Exception:
+            self._free(unsent)
+            raise
+        for ahead in unsent:
+            self._end(ahead, HUNG_UP)
+        self._all_sent()
+
+    def _keep(self, unsent: Sequence[_Ahead]) -> None:
         kept = [each for each in unsent if together.has_room(each.pod, each.node, view=self._view)]
         for ahead in unsent:
             now = self._view.pods.get(ahead.pod.uid)
@@ -397,11 +462,10 @@ class BindTogether:
                 self._waiting.lose(ahead.pod.group or "")
         if kept:
             self._waiting.follow([(ahead.pod, ahead.node) for ahead in kept])
-        for ahead in unsent:
-            self._end(ahead, HUNG_UP)
-        self._all_sent()
 
     def _end(self, ahead: _Ahead, error: str) -> None:
+        if error == HUNG_UP and self._called == _NEVER:
+            error = HUNG_UP_ON_ANOTHER  # its own request has no attempt of its own, either
         joined = self._joined.pop(ahead.pod.uid, None)
         if joined is not None and not joined.done():
             joined.set_result(error)

@@ -26,6 +26,7 @@ HUNG_UP_SECONDS: Final = 3.0
 """How long a Binding is still tried after its caller hung up. A kube-scheduler that cannot renew
 its lease ends five seconds before another one may begin; that one gives the node to other pods."""
 HUNG_UP: Final = "kube-scheduler hung up before the Binding was written"
+HUNG_UP_ON_ANOTHER: Final = "kube-scheduler hung up while another member of the gang was bound"
 
 Path = Literal["asked", "ahead"]
 """Whether kube-scheduler asked for a Binding, or it is written ahead of that."""
@@ -73,11 +74,16 @@ class BindingWriter:
         error = await self._try_while_asked(pod, node, until=until, gone=gone)
         return self._ended(pod, node, error, began=began, path="asked")
 
-    async def write_ahead(self, pod: PodInfo, node: str, *, seconds: float) -> str:
-        """Return the error, empty where the pod is on the node, after so many seconds at most."""
+    async def write_ahead(
+        self, pod: PodInfo, node: str, *, seconds: float, limit: asyncio.Timeout
+    ) -> str:
+        """Return the error, empty where the pod is on the node.
+
+        No attempt begins after so many seconds, and one on its way ends with the `limit`.
+        """
         began, error = self.clock.monotonic(), None
         try:
-            async with asyncio.timeout(seconds):
+            async with limit:
                 error = await self._try_often(pod, node, until=began + seconds)
         except TimeoutError:
             error = UnavailableError(HUNG_UP)

@@ -65,6 +65,7 @@ class Binding:
         self._waiting.asked(args.pod_uid)
         if self._together is not None:
             self._together.asked()
+            gone = _noting(gone, self._together)
         try:
             error = await self._join(args, gone)
             if error is None:
@@ -143,6 +144,16 @@ class Binding:
                 return refusal.message
         latest = asked + self._longest_wait + MARGIN_SECONDS
         return await self._writer.write(pod, args.node, latest=latest, gone=gone)
+
+
+def _noting(gone: Gone, together: BindTogether) -> Gone:
+    """Return the same, which says that the caller has hung up before it returns."""
+
+    async def noted() -> None:
+        await gone()
+        together.hung_up()
+
+    return noted
 
 
 async def _unless_gone(first: "asyncio.Future[str]", gone: Gone) -> str:

@@ -139,7 +139,11 @@ class Extender:
         )
         in_hand = plans.verdicts.in_hand
         self.announcer = Announcer(
-            self.recorder.record, clock=plans.clock, in_hand=in_hand, view=self._cluster.view()
+            self.recorder.record,
+            clock=plans.clock,
+            in_hand=in_hand,
+            view=self._cluster.view(),
+            behind=lambda: self.sight.behind,
         )
         return BindTogether(
             *(self._cluster, self.waiting, bindings),

@@ -61,6 +61,8 @@ class Hold:
         self.passed = 0
         self.held = 0
         """How many have been held so far."""
+        self.resumed = 0
+        """How many of these went on."""
         self._open = asyncio.Event()
 
     async def wait(self, request: web.BaseRequest) -> None:
@@ -72,6 +74,7 @@ class Hold:
         await self._open.wait()
         if request.transport is None or request.transport.is_closing():
             raise ConnectionResetError
+        self.resumed += 1
 
     def let_go(self) -> None:
         """Let all go on, from the event loop of the proxy."""
@@ -169,10 +172,9 @@ class FaultyProxy:
         return self._holding
 
     def let_go(self) -> None:
-        """Let what is held go on, and hold nothing more."""
-        holding, self._holding = self._holding, None
-        if holding is not None:
-            self._loop.call_soon_threadsafe(holding.let_go)
+        """Let what is held go on, and hold nothing more; what passes is still counted."""
+        if self._holding is not None:
+            self._loop.call_soon_threadsafe(self._holding.let_go)
 
     def block(self) -> None:
         """Break all connections, and let every new request hang, until `unblock`."""

@@ -42,8 +42,9 @@ def scheduler_config(port: int, **settings: Any) -> dict[str, Any]:
         config[name] = {**before, **value} if isinstance(before, dict) else value
     for extender in config["extenders"]:
         extender["urlPrefix"] = f"http://127.0.0.1:{port}"
-    # One scheduler and no other: waiting for a lease only costs time.
-    config.setdefault("leaderElection", {})["leaderElect"] = False
+    if "leaderElection" not in settings:
+        # One scheduler and no other: waiting for a lease only costs time.
+        config.setdefault("leaderElection", {})["leaderElect"] = False
     return config
 
 

@@ -15,14 +15,19 @@ A, B = pods(2)
 
 
 class Scene:
-    def __init__(self) -> None:
+    def __init__(self, *, behind: bool = False) -> None:
+        self.behind = behind
         self.clock = ManualClock()
         self.in_hand = InHand(self.clock)
         self.events: list[Event] = []
         self.cluster = Cluster()
         observe(self.cluster, *nodes(4, 4), A, B)
         self.announcer = Announcer(
-            self.events.append, clock=self.clock, in_hand=self.in_hand, view=self.cluster.view()
+            self.events.append,
+            clock=self.clock,
+            in_hand=self.in_hand,
+            view=self.cluster.view(),
+            behind=lambda: self.behind,
         )
 
     def later(self, seconds: float = PATIENCE_SECONDS) -> list[str]:
@@ -103,3 +108,17 @@ def test_a_pod_that_goes_or_is_bound_elsewhere_has_no_event_of_ours(scene: Scene
     assert scene.later() == []
     observe(scene.cluster, replace(A, uid="again", node="n0"), replace(B, node="n0"))
     assert scene.later() == []
+
+
+def test_a_pod_that_kube_scheduler_has_not_seen_is_waited_for_while_it_is_behind() -> None:
+    """It may still bring it, and write an Event of its own."""
+    scene = Scene(behind=True)
+    scene.announcer.bound(A, "n0")
+    scene.cluster.apply(ev.Planned({A.uid: "n0"}))
+    scene.cluster.apply(ev.BoundAhead({A.uid: "n0"}))
+    assert scene.later() == []
+    scene.announcer.bound(B, "n0")  # which was seen
+    assert scene.later() == ["gang-1"]
+    scene.behind = False
+
+    assert scene.later() == ["gang-1", "gang-0"]

@@ -7,6 +7,7 @@ import pytest
 from extender.gang.verdicts import AnyNode
 from extender.permit import together
 from extender.permit.together import AT_ONCE
+from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import key, node, nodes, observe, pod, pod_group, pods, taint, until
@@ -150,3 +151,39 @@ async def test_nothing_begins_when_the_process_is_about_to_stop_during_a_look(
 
     assert play.scene.binder.calls == []
     assert not play.scene.view.tally(GANG).binding
+
+
+@pytest.mark.parametrize("where", ["judging", "releasing", "taking back"])
+async def test_a_fault_frees_what_was_begun_and_the_group_starts_later(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    play = await first_slice(cluster)
+    joined = play.scene.loop.create_task(
+        play.scene.bind(play.scene.view.pods[f"gang-{COUNT - 1}"], "n2")
+    )
+    faults = FAULTS.counts["bind-together"]
+
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patched:
+        if where == "judging":
+            patched.setattr("extender.gang.together.still_able", fails)
+        elif where == "releasing":
+            patched.setattr(play.scene.waiting, "release", fails)
+        else:
+            observe(cluster, node("n0", AT_ONCE, slots=999, taints=(taint(),)))
+            patched.setattr(play.scene.waiting, "follow", fails)
+        await until(lambda: FAULTS.counts["bind-together"] > faults)
+        await asyncio.sleep(0)
+        assert not play.scene.view.tally(GANG).binding
+        assert play.scene.binder.calls == []
+    observe(cluster, node("n0", AT_ONCE, slots=999))
+    nodes_of = {f"gang-{number}": f"n{number // AT_ONCE}" for number in range(COUNT)}
+    free = nodes_of.keys() - play.scene.view.tally(GANG).waiting
+    cluster.apply(ev.Planned({uid: nodes_of[uid] for uid in free}))
+    play.start(play.scene.view.pods["gang-1"])
+    await asyncio.sleep(2)
+
+    assert len(play.scene.binder.calls) == COUNT
+    assert joined.done()
