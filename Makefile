@@ -63,7 +63,7 @@ soak-properties: environment ## play 100 times as many examples of the property 
 bench: toolchain ## measure throughput and latency on a control plane of its own (ARGS=...)
 	$(BIN)/python -m tests.bench $(ARGS)
 
-bench-queue: toolchain ## measure admission under quota, then quota with room on nodes (ARGS=...)
+bench-queue: toolchain ## measure admission under quota, quota with room on nodes, real Jobs (ARGS=...)
 	$(BIN)/python -m tests.bench.queue $(ARGS)
 
 bench-indexed: environment ## measure what it costs when an index of a Job is done (ARGS=...)

@@ -2,32 +2,33 @@
 
 Part `quota`: a real API server and etcd, no nodes and no pods: an admitted Workload is finished
 after the runtime of its class, an evicted one lets its quota go. Part `room`: real Jobs on nodes
-that are partly used, with room asked for and with quota alone. Every run has a control plane of
-its own. Tables go to standard output, progress to standard error. Exit code 1 says that more
-quota was held than there is, that Workloads were not finished in time, that one which was
-admitted by room waited for it, or that a run failed.
+that are partly used, with room asked for and with quota alone. Part `jobs`: real Jobs from their
+creation to Complete, through our queue alone or another one beside a stock kube-scheduler, and
+through ours with gangs. Every run has a control plane of its own. Tables go to standard output,
+progress to standard error. Exit code 1 says that more quota was held than there is, that Workloads
+were not finished or Jobs not complete in time, that one which was admitted by room waited for it,
+or that a run failed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
-import httpx
 import msgspec
 import typer
 import yaml
 from rich.console import Console
 
-from tests.bench.progress import Progress
-from tests.bench.queue import controllers, report
+from tests.bench.jobs import sides
+from tests.bench.jobs.bench import Bench as JobsBench
+from tests.bench.jobs.load import Load as JobsLoad
+from tests.bench.queue import controllers
 from tests.bench.queue import load as loads
-from tests.bench.queue.controllers import Controller
-from tests.bench.queue.runs import Limits, Result, measure
+from tests.bench.queue.bench import Bench as QuotaBench
+from tests.bench.queue.runs import Limits
 from tests.bench.room import load as rooms
 from tests.bench.room.bench import Bench as RoomBench
-from tests.harness.client import ApiError
 from tests.harness.toolchain import ensure_binaries
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -39,7 +40,31 @@ class Part(StrEnum):
 
     QUOTA = "quota"
     ROOM = "room"
+    JOBS = "jobs"
     ALL = "all"
+
+
+class Bench(Protocol):
+    """One part: it measures, and shows what came of it."""
+
+    failures: list[str]
+
+    @property
+    def results(self) -> Sequence[object]:
+        """What was measured so far."""
+        ...
+
+    def run(self, save: Callable[[], None]) -> None:
+        """Measure all, and `save` after each run."""
+        ...
+
+    def show(self, console: Console) -> None:
+        """Print what was measured."""
+        ...
+
+    def as_builtins(self) -> dict[str, Any]:
+        """Return everything that was measured."""
+        ...
 
 
 @app.command(help=__doc__)
@@ -63,12 +88,21 @@ def main(
             "tests/bench/room/loads has some.",
         ),
     ] = rooms.FRAGMENTED,
+    jobs: Annotated[int, typer.Option(min=1, help="Part jobs: number of Jobs.")] = 2000,
+    jobs_pods: Annotated[int, typer.Option(min=1, help="Pods of each, all at once.")] = 3,
+    jobs_quota: Annotated[
+        int, typer.Option(min=1, help="Jobs for which each of its ten queues has quota.")
+    ] = 20,
+    jobs_runtime: Annotated[float, typer.Option(min=0, help="Seconds that each pod runs.")] = 1.0,
+    jobs_rate: Annotated[
+        float, typer.Option(min=0, help="Jobs created each second; 0: as fast as they are taken.")
+    ] = 0.0,
     external: Annotated[
         str,
         typer.Option(
-            help="Part quota: measure this command in place of ours. It gets KUBECONFIG, with all "
-            "rights, serves the same API, and is stopped by SIGTERM. No shell is between, and its "
-            "own process is measured: a script should end with `exec`."
+            help="Parts quota and jobs: measure this command in place of ours. It gets "
+            "KUBECONFIG, with all rights, serves the same API, and is stopped by SIGTERM. No shell "
+            "is between, and its own process is measured: a script should end with `exec`."
         ),
     ] = "",
     external_name: Annotated[str, typer.Option(help="What its column is called.")] = "external",
@@ -89,23 +123,28 @@ def main(
     json: Annotated[Path | None, typer.Option(help="Write all results there.")] = None,
 ) -> None:
     load, room_load = _load(config, loads.read), _load(room_config, rooms.read)
-    ours = controllers.ours(yaml.safe_load(settings.read_text()) if settings else None)
-    measured = [ours] if both or not external else []
-    if external:
-        measured.append(controllers.external(external, name=external_name, crds=external_crds))
+    given = yaml.safe_load(settings.read_text()) if settings else None
+    other = (
+        controllers.external(external, name=external_name, crds=external_crds) if external else None
+    )
+    real_jobs = JobsLoad(
+        jobs=jobs, pods=jobs_pods, quota=jobs_quota, runtime=jobs_runtime, rate=jobs_rate
+    )
+    limits = Limits(run=timeout)
+    benches: dict[Part, Bench] = {
+        Part.QUOTA: QuotaBench(
+            load, config, controllers.measured(given, other, both=both), limits, repeat
+        ),
+        Part.ROOM: RoomBench(room_load, room_config),
+        Part.JOBS: JobsBench(real_jobs, sides.measured(given, other, both=both), limits, repeat),
+    }
+    chosen = {each: bench for each, bench in benches.items() if part in {each, Part.ALL}}
     ensure_binaries()
     console = Console()
-    quota, room = _Bench(config, Limits(run=timeout)), RoomBench(room_load, room_config)
-    if part is not Part.ROOM:
-        for number, controller in product(range(1, repeat + 1), measured):
-            quota.run(controller, number, f"{number}/{repeat}")
-            _write(json, report.as_builtins(quota.results, load, config.stem))
-        _show(console, quota.results, load, config)
-    if part is not Part.QUOTA:
-        room.run()
-        _write(json, report.as_builtins(quota.results, load, config.stem), room.as_builtins())
-        room.show(console)
-    failures = quota.failures + room.failures
+    for bench in chosen.values():
+        bench.run(lambda: _write(json, benches))
+        bench.show(console)
+    failures = [sentence for bench in chosen.values() for sentence in bench.failures]
     for sentence in failures:
         console.print(f"FAILED: {sentence}", style="bold red", soft_wrap=True, highlight=False)
     raise typer.Exit(1 if failures else 0)
@@ -118,55 +157,15 @@ def _load(config: Path, read: Callable[[Path], L]) -> L:
         raise typer.BadParameter(f"{config}:\n{error}") from error
 
 
-def _write(file: Path | None, quota: dict[str, Any], room: dict[str, Any] | None = None) -> None:
-    if file:
-        document = quota if room is None else {**quota, "room": room}
-        file.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
-
-
-def _show(console: Console, results: Sequence[Result], load: loads.Load, config: Path) -> None:
-    if not results:
+def _write(file: Path | None, benches: Mapping[Part, Bench]) -> None:
+    """Write what was measured: the part of quota as the document, the others as keys of it."""
+    if file is None:
         return
-    console.print(report.table(results, load, config.stem))
-    lines = report.notes(results)
-    whole = [each for each in results if not each.faults]
-    if whole and load == loads.read(loads.BASELINE):
-        lines += report.compared(whole, report.KUEUE)
-    for line in lines:
-        console.print(f"  {line}", soft_wrap=True, highlight=False)
-
-
-class _Bench:
-    """Runs one after the other; a run that fails does not end it."""
-
-    def __init__(self, config: Path, limits: Limits) -> None:
-        self.results: list[Result] = []
-        self.failures: list[str] = []
-        self._config = config
-        self._limits = limits
-        self._progress = Progress()
-
-    def run(self, controller: Controller, repeat: int, number: str) -> None:
-        """Measure once."""
-        self._progress.title = f"{self._config.stem}, {controller.title} {number}"
-        try:
-            result = measure(
-                self._config,
-                controller,
-                repeat=repeat,
-                limits=self._limits,
-                progress=self._progress,
-            )
-        except (RuntimeError, ApiError, httpx.TransportError) as error:
-            self._progress.say(f"{self._progress.title}: failed: {error}")
-            self.failures.append(f"{self._progress.title}: the run failed")
-            return
-        self.results.append(result)
-        self.failures += [f"{self._progress.title}: {fault}" for fault in result.faults]
-        self._progress.say(
-            f"{self._progress.title}: {result.workloads_per_second:.1f} Workloads/s, "
-            f"{result.measures.finished} of {result.workloads} finished"
-        )
+    document = benches[Part.QUOTA].as_builtins()
+    for part in (Part.ROOM, Part.JOBS):
+        if benches[part].results:
+            document[part.value] = benches[part].as_builtins()
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
 
 
 if __name__ == "__main__":

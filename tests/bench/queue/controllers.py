@@ -60,6 +60,13 @@ def external(command: str, *, name: str = EXTERNAL, crds: Path = CRDS) -> Contro
     return Controller(key=EXTERNAL, title=name, start=start)
 
 
+def measured(
+    settings: Mapping[str, Any] | None, other: Controller | None, *, both: bool
+) -> list[Controller]:
+    """Return ours with these settings, or the other one in its place, or `both`."""
+    return [*([ours(settings)] if both or not other else []), *([other] if other else [])]
+
+
 def stop(component: Component) -> None:
     """Stop a program, and whatever it had started and left behind."""
     children: list[psutil.Process] = []

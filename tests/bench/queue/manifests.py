@@ -4,6 +4,7 @@ from typing import Any
 
 from extender.resources.quantity import CPU
 from tests.bench.queue.load import Load, Queue, WorkloadClass
+from tests.harness.client import Api, condition
 
 NAMESPACE = "bench"
 API_VERSION = "kueue.x-k8s.io/v1beta2"
@@ -26,6 +27,15 @@ def setting(load: Load) -> list[Object]:
         *(_cluster_queue(each) for each in queues),
         *(_local_queue(each) for each in queues),
     ]
+
+
+def are_active(api: Api) -> bool:
+    """Return whether the controller says of all queues that it serves them."""
+    queues = [
+        *api.list(f"{API_VERSION}/clusterqueues"),
+        *api.list(f"{API_VERSION}/localqueues", NAMESPACE),
+    ]
+    return all(condition(each, "Active") for each in queues)
 
 
 def workload(name: str, queue: str, kind: WorkloadClass) -> Object:

@@ -20,7 +20,7 @@ from tests.bench.queue.controllers import Controller, stop
 from tests.bench.queue.load import Load, read
 from tests.bench.queue.measures import Measures
 from tests.bench.queue.status import Status
-from tests.harness.client import Api, condition
+from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import ROOT
 from tests.harness.process import Component
@@ -28,7 +28,6 @@ from tests.harness.process import Component
 _POLL_SECONDS = 0.2
 _ACTIVE_SECONDS = 120.0
 _CHILD_SECONDS = 60.0
-_SETTLE_SECONDS, _QUIET_SECONDS = 15.0, 1.0
 _LATE_SECONDS = 1.0
 
 
@@ -98,10 +97,10 @@ def measure(
         run = _Run(control_plane, meter, file, record)
         try:
             run.prepare(load, controller, progress)
-            before = writes.parse(_metrics(control_plane))
+            before = writes.parse(writes.page(control_plane))
             ended = run.go(limits, progress)
             progress("waiting for the last writes")
-            after = _settled(control_plane)
+            after = writes.parse(writes.settled(control_plane))
         finally:
             run.stop()
         measured = measures.measure(history.read(record), load)
@@ -203,11 +202,7 @@ class _Run:
     def _active(self, api: Api) -> bool:
         if gone := self._gone():
             raise RuntimeError(f"{gone}\n{self._started['controller'].tail(40)}")
-        queues = [
-            *api.list(f"{manifests.API_VERSION}/clusterqueues"),
-            *api.list(f"{manifests.API_VERSION}/localqueues", manifests.NAMESPACE),
-        ]
-        return all(condition(each, "Active") for each in queues)
+        return manifests.are_active(api)
 
     def _look(self) -> None:
         self.generated = self._status("generator") or self.generated
@@ -224,21 +219,3 @@ class _Run:
             if code or (code == 0 and name == "controller"):
                 return f"the {name} ended with {code}"
         return ""
-
-
-def _metrics(control_plane: ControlPlane) -> str:
-    """Return the API server's page of metrics."""
-    with Api(control_plane.admin_kubeconfig) as api:
-        return api.request("GET", "/metrics").text
-
-
-def _settled(control_plane: ControlPlane) -> Counter[str]:
-    """Return the count of writes once there are no more, or after some seconds."""
-    deadline = time.monotonic() + _SETTLE_SECONDS
-    count = writes.parse(_metrics(control_plane))
-    while time.monotonic() < deadline:
-        time.sleep(_QUIET_SECONDS)
-        before, count = count, writes.parse(_metrics(control_plane))
-        if before == count:
-            break
-    return count

@@ -1,12 +1,18 @@
-"""How often the API server was asked to write, by its own count."""
+"""How often the API server was asked to write, or to read, by its own count."""
 
 import re
+import time
 from collections import Counter
 from collections.abc import Mapping
+from typing import Final
 
+from tests.harness.client import Api
+from tests.harness.control_plane import ControlPlane
+
+_SETTLE_SECONDS, _QUIET_SECONDS = 15.0, 1.0
 _LINE = re.compile(r"apiserver_request_total\{(?P<labels>.*)\} (?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
-_WRITE = {
+WRITES: Final = {
     "POST": "POST",
     "PUT": "PUT",
     "PATCH": "PATCH",
@@ -14,24 +20,45 @@ _WRITE = {
     "DELETE": "DELETE",
     "DELETECOLLECTION": "DELETE",
 }
+READS: Final = {"GET": "GET", "LIST": "LIST"}
+"""Without watches, of which each has as many events as its objects change."""
 # Renewed by the API server itself, and by each leader: they go with time and not with work.
 _NO_WORK = {"leases"}
 
 
-def parse(page: str) -> Counter[str]:
-    """Return the requests that write, refused ones too, of a page of metrics: by "VERB resource".
+def parse(page: str, verbs: Mapping[str, str] = WRITES) -> Counter[str]:
+    """Return the requests of these verbs, refused ones too, of a page of metrics.
 
-    The page has tens of thousands of lines, so only these few are looked at.
+    They are counted by "VERB resource". The page has tens of thousands of lines, so only these few
+    are looked at.
     """
     counts: Counter[str] = Counter()
     for found in _LINE.finditer(page):
         labels = dict(_LABEL.findall(found["labels"]))
-        verb = _WRITE.get(labels["verb"])
+        verb = verbs.get(labels["verb"])
         if verb is None or labels["resource"] in _NO_WORK or labels.get("dry_run"):
             continue
         resource = "/".join(filter(None, (labels["resource"], labels["subresource"])))
         counts[f"{verb} {resource}"] += round(float(found["value"]))
     return counts
+
+
+def page(control_plane: ControlPlane) -> str:
+    """Return the API server's page of metrics."""
+    with Api(control_plane.admin_kubeconfig) as api:
+        return api.request("GET", "/metrics").text
+
+
+def settled(control_plane: ControlPlane) -> str:
+    """Return the page once there are no more writes, or after some seconds."""
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    last = page(control_plane)
+    while time.monotonic() < deadline:
+        time.sleep(_QUIET_SECONDS)
+        before, last = last, page(control_plane)
+        if parse(before) == parse(last):
+            break
+    return last
 
 
 def between(before: Counter[str], after: Counter[str], own: Mapping[str, int]) -> dict[str, int]:

@@ -1,6 +1,8 @@
 """All modes, one after the other; one that fails does not end the others."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 from rich.console import Console
@@ -23,8 +25,8 @@ class Bench:
         self._name = file.stem
         self._progress = Progress()
 
-    def run(self) -> None:
-        """Measure once in each mode."""
+    def run(self, save: Callable[[], None]) -> None:
+        """Measure once in each mode, and `save`."""
         for number, mode in enumerate(MODES, 1):
             self._progress.title = f"{self._name}, {mode.title} {number}/{len(MODES)}"
             try:
@@ -36,6 +38,7 @@ class Bench:
             self.results.append(result)
             self._progress.say(f"{self._progress.title}: {result.jobs_per_second:.2f} Jobs/s")
         self.failures += report.faults(self.results)
+        save()
 
     def show(self, console: Console) -> None:
         """Print what was measured."""
@@ -45,6 +48,6 @@ class Bench:
         for line in report.notes(self._load):
             console.print(f"  {line}", soft_wrap=True, highlight=False)
 
-    def as_builtins(self) -> dict[str, object]:
+    def as_builtins(self) -> dict[str, Any]:
         """Return everything that was measured."""
         return report.as_builtins(self.results, self._load, self._name)

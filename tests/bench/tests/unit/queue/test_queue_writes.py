@@ -1,4 +1,4 @@
-"""The API server's own count of requests that write."""
+"""The API server's own count of requests."""
 
 from collections import Counter
 
@@ -35,6 +35,12 @@ PAGE = "\n".join(
 
 def test_only_what_writes_is_counted_refused_or_not() -> None:
     assert writes.parse(PAGE) == {"PATCH workloads/status": 7, "POST events": 3}
+
+
+def test_what_only_reads_is_counted_apart() -> None:
+    page = "\n".join([PAGE, _line("GET", "jobs", 4, code="404"), _line("WATCH", "jobs", 9)])
+
+    assert writes.parse(page, writes.READS) == {"LIST pods": 9, "GET jobs": 4}
 
 
 def test_what_the_benchmark_wrote_itself_is_taken_off() -> None:

@@ -1,0 +1,1 @@
+"""Real Jobs through a queue: from their creation to Complete, by the real job controller."""

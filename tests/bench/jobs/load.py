@@ -1,0 +1,66 @@
+"""The load: equal Jobs, in turn into queues that have quota for a part of them."""
+
+import math
+from dataclasses import dataclass
+
+from tests.bench.queue import load as queues
+
+_QUEUES_OF_COHORT = 5
+_CLASS = "job"
+_NODE_PODS = 110
+_ROOM = 2  # times the pods that have quota
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """How many of what."""
+
+    jobs: int
+    pods: int
+    """Of a Job, all at once."""
+    cohorts: int = 2
+    """Of five queues each, which lend each other their quota."""
+    quota: int = 20
+    """Of a queue, in Jobs."""
+    runtime: float = 1.0
+    """Seconds of a pod."""
+    rate: float = 0.0
+    """Jobs created each second; 0 is as fast as the API server takes them."""
+    cpu: int = 100
+    """Request of a pod, in thousandths of a core."""
+
+    @property
+    def request(self) -> int:
+        """Quota that a Job needs, in thousandths of a core."""
+        return self.pods * self.cpu
+
+    @property
+    def at_once(self) -> int:
+        """How many Jobs have quota at a time."""
+        return self.cohorts * _QUEUES_OF_COHORT * self.quota
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes: they have room for more than all that have quota at a time."""
+        return math.ceil(_ROOM * self.at_once * self.pods / _NODE_PODS)
+
+    @property
+    def node_cpu(self) -> int:
+        """CPU of a node, which as many pods fill as it takes at most."""
+        return self.cpu * _NODE_PODS
+
+    def quotas(self) -> queues.Load:
+        """Return the queues, in the terms of the load of Workloads."""
+        kind = {
+            "className": _CLASS,
+            "request": f"{self.request}m",
+            "runtimeMs": round(self.runtime * 1000),
+        }
+        of_cohort = {
+            "className": "queue",
+            "count": _QUEUES_OF_COHORT,
+            "nominalQuota": f"{self.quota * self.request}m",
+            "workloadsSets": [{"count": 1, "workloads": [kind]}],
+        }
+        cohorts = {"className": "team", "count": self.cohorts, "queuesSets": [of_cohort]}
+        return queues.parse({"cohorts": [cohorts]})
