@@ -317,7 +317,9 @@ class AdmissionLoop:
     async def _evict(self, victim: Victim, *, by: str) -> None:
         key = victim.workload
         before, queue = self._view.workloads.get(key), self.pending.cluster_queue_of(by)
-        if before is None or self._view.admission(key) is None or before.evicted:
+        if before is None or self._view.admission(key) is None:
+            return
+        if before.evicted and not self._view.is_assumed(key):  # else it is being admitted again
             return
         # Later in the cycle the preemptor may have got quota without this victim, may have been
         # deleted, or may have given up. Other preemptors may still count on the victim.

@@ -4,7 +4,9 @@ In each round every ClusterQueue sends its head. Each head is judged on the curr
 heads are served in order: those within their quota before those that borrow, then by priority and
 age. Quota that one head gets counts as used for the next, which is judged again where that matters.
 A few rounds make a cycle. So a ClusterQueue needs no cycle for each of its workloads, and the order
-among ClusterQueues is that of one head at a time. What waiting heads keep is in `provisional`.
+among ClusterQueues is that of one head at a time. A head that borrows waits for later rounds while
+a workload behind another head may have its own quota to use: it would reclaim it in a moment. What
+waiting heads keep is in `provisional`.
 
 The state may change between two pieces. Each head is served on a judgement of the state as it is
 then: what was judged before a change is judged again. A change of the structure ends the cycle.
@@ -124,6 +126,11 @@ class Cycle:
         self._roots: set[QuotaNode] = set()
         """The roots of the trees in which workloads are tried."""
         self._tried: set[str] = set()
+        self._behind: dict[QuotaNode, int] = {}
+        """By root: workloads come next in this round that may borrow from no farther up than this.
+        """
+        self._deferred: dict[str, _Judged] = {}
+        """Heads that would borrow from farther up than those that may come next."""
         self._await_pods: set[str] = set()
         """Workloads that wait for the pods of others with provisional quota: judged once."""
         self._admitted: list[tuple[QuotaNode, Mapping[FlavorResource, int]]] = []
@@ -196,18 +203,23 @@ class Cycle:
         roots = self._roots = {self._tree.queue(name).root for name in self._ready()}
         if not roots:
             return
-        blocking = self._kept.heads(roots)
+        waiting = self._kept.heads(roots)
         yield from self._round(self._in_flight(), as_given=True)
+        waiting += self._in_flight(chosen=False)
         for _ in range(self._rules.options.heads_per_queue):
-            heads = [*blocking, *self._heads()]
+            heads = self._heads()
+            heads += [key for key in [*waiting, *self._deferred] if key not in heads]
             again = [key for key in self._in_flight() if key in heads]
             if again:  # something has changed since they were tried at the beginning
                 yield from self._round(again, as_given=True)
                 continue
             if not heads:
                 break
+            yield from self._round([*heads, *self._kept.withdraw(heads)], may_defer=True)
+            waiting = []
+        if self._deferred:  # each cycle serves them, however many come before them
+            heads = [*self._deferred]
             yield from self._round([*heads, *self._kept.withdraw(heads)])
-            blocking = []
         for _ in range(self._rules.options.heads_per_queue):
             outdated = [key for key in self._kept.outdated() if self._stands(key)]
             if not outdated:
@@ -223,14 +235,19 @@ class Cycle:
         found = [self._pending.queue(name).head() for name in self._ready()]
         return [key for key in found if key is not None and key not in self._await_pods]
 
-    def _in_flight(self) -> list[str]:
+    def _in_flight(self, *, chosen: bool = True) -> list[str]:
         """Return the preemptors that wait for victims, in the order in which those were chosen.
 
         They get what their victims release before any other workload, and in that order. Otherwise
         a preemptor that borrows less would take the quota for which an earlier one has victims.
+
+        Not `chosen`: those that only hope for what victims of others leave. They have no claim to
+        it, and are tried in the order of the cycle.
         """
         found = []
         for key in self._pending.preemptors:
+            if self._pending.preemptors.has_chosen(key) is not chosen:
+                continue
             name = self._pending.cluster_queue_of(key) or ""
             if not self._tree.has(name):
                 continue
@@ -251,18 +268,47 @@ class Cycle:
 
     # -- one round: judge all heads, then serve each of them
 
-    def _round(self, keys: Collection[str], *, as_given: bool = False) -> Iterator[Outcome | None]:
-        """Judge workloads and serve them, in the order of the cycle, or of the keys `as_given`."""
+    def _round(
+        self, keys: Collection[str], *, as_given: bool = False, may_defer: bool = False
+    ) -> Iterator[Outcome | None]:
+        """Judge workloads and serve them, in the order of the cycle, or of the keys `as_given`.
+
+        With `may_defer` some of those that borrow are left for the next round.
+        """
         yield from self._look_at_nodes(keys)
         judged: list[_Judged] = []
         yield from self._judge_all(keys, judged)
         if not as_given:
-            judged.sort(key=lambda each: each[0])
-        for _, nomination, seen, standing in judged:
-            if self._stands(nomination.key):
-                outcome = yield from self._serve_again(nomination, seen, standing)
-                if outcome is not None:
-                    yield outcome
+            judged.sort(key=lambda each: (self._takes(each[1]), each[0]))
+        self._behind.clear()
+        for each in judged:
+            _, nomination, seen, standing = each
+            if not self._stands(nomination.key):
+                continue
+            if may_defer and self._has_to_wait(nomination):
+                self._deferred[nomination.key] = each
+                continue
+            outcome = yield from self._serve_again(nomination, seen, standing)
+            if outcome is not None:
+                yield outcome
+
+    def _takes(self, nomination: Nomination) -> bool:
+        """Return whether serving a head may take quota; others only make way for the next head."""
+        strict = nomination.queue.strategy == "StrictFIFO"
+        return _is_hopeful(nomination) or (strict and nomination.could_preempt)
+
+    def _has_to_wait(self, nomination: Nomination) -> bool:
+        """Return whether a head borrows from farther up than workloads that may come next."""
+        behind = self._behind.get(nomination.node.root)
+        return _is_hopeful(nomination) and behind is not None and nomination.borrow > behind
+
+    def _make_way(self, nomination: Nomination) -> None:
+        """Note that the workload behind a head is the next of its ClusterQueue."""
+        following = self._pending.queue(nomination.queue.name).head()
+        if following is None or following in self._await_pods:
+            return
+        root, borrow = nomination.node.root, nomination.borrow if _is_hopeful(nomination) else 0
+        self._behind[root] = min(borrow, self._behind.get(root, borrow))
 
     def _look_at_nodes(self, keys: Iterable[str]) -> Iterator[None]:
         """Read the nodes piece by piece, where some head needs room on them."""
@@ -273,7 +319,11 @@ class Cycle:
 
     def _judge_all(self, keys: Collection[str], judged: list[_Judged]) -> Iterator[Outcome | None]:
         for key in keys:
+            known = self._deferred.pop(key, None)
             if not self._stands(key):
+                continue
+            if known is not None and known[2][-1] == self._bases.seen(key)[-1]:
+                judged.append(known)
                 continue
             self._kept.release(key)
             try:
@@ -331,8 +381,7 @@ class Cycle:
         now, unless the state has changed.
         """
         now = self._bases.seen(nomination.key)
-        hopeful = nomination.fits or nomination.plan is not None
-        return seen == now if hopeful else seen[-1] == now[-1]
+        return seen == now if _is_hopeful(nomination) else seen[-1] == now[-1]
 
     def _mark(self) -> tuple[int, int]:
         """Return a mark to go back to."""
@@ -358,6 +407,7 @@ class Cycle:
         admitted = isinstance(outcome, Admit)
         if before and not admitted and before.exceeds(self._pending.provisional.get(key)):
             self._freed.add(before.cluster_queue)
+        self._make_way(nomination)
         return outcome
 
     def _outcome(self, nomination: Nomination, basis: Basis | None) -> Outcome:
@@ -412,10 +462,15 @@ class Cycle:
         self._kept.keep(nomination)
         self._kept.keep_room(nomination, workload)
         self._nominator.leaving.choose(victim.workload for victim in victims)
-        self._pending.preemptors.expect(key, nomination.victims)
+        self._pending.preemptors.expect(key, nomination.victims, chosen=bool(victims))
         if victims:
             return Preempt(key, victims, nomination.message)
         return NotAdmitted(key, Unadmitted.WAITING_FOR_PREEMPTED, nomination.message)
+
+
+def _is_hopeful(nomination: Nomination) -> bool:
+    """Return whether a head fits, or will once its victims are gone."""
+    return nomination.fits or nomination.plan is not None
 
 
 def _borrows(nomination: Nomination) -> bool:

@@ -64,9 +64,17 @@ class Holders:
             return Held()
         return Held(
             holders,
-            frozenset(key for key, each in holders.items() if each.workload.evicted),
+            frozenset(key for key, each in holders.items() if _leaves(each.workload)),
             min(each.workload.priority for each in holders.values()),
         )
+
+
+def _leaves(workload: WorkloadInfo) -> bool:
+    """Return whether a workload has to give its quota back.
+
+    One that was evicted before and is being admitted again has not: its status is not written yet.
+    """
+    return workload.evicted and workload.admission is not None
 
 
 def _holder(workload: WorkloadInfo, held: AdmissionInfo) -> QuotaHolder:

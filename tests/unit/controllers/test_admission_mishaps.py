@@ -111,6 +111,18 @@ async def test_no_workload_is_evicted_for_one_that_was_deleted_later_in_the_cycl
     assert not evicted(scene, "stays")
 
 
+async def test_one_that_is_being_admitted_again_after_an_eviction_is_a_victim_like_any_other() -> None:
+    once = replace(low("again"), admission=None, conditions=(condition("Evicted", "Preempted"),))
+    scene = preempting_scene(1, once)
+    scene.server.go_on.clear()
+    async with scene.running():
+        await scene.until(lambda: scene.server.writes)
+        scene.put(workload("a", 1, priority=100))
+        await asyncio.sleep(1)
+        scene.server.go_on.set()
+        await scene.until(lambda: scene.admitted() == {"a"})
+
+
 async def test_a_workload_that_counts_on_the_victim_of_a_deleted_one_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 
+from extender.api.reasons import Unadmitted
 from extender.queueing.cycle import Admit, NotAdmitted, Preempt
 from extender.state.queue import events as ev
-from extender.state.queue.records import AdmissionInfo, Assignment
+from extender.state.queue.records import AdmissionInfo, Assignment, WorkloadInfo
 from tests.makers import key
 from tests.queue_makers import (
     Admissions,
+    admission,
     cluster_queue,
+    condition,
     local_queue,
     pod_set,
     quota,
@@ -128,3 +131,86 @@ def test_a_workload_that_could_have_no_pods_has_no_quota() -> None:
 
     queues.put(replace(asked, pod_sets=(replace(asked.pod_sets[0], fault=""),)))
     assert queues.admitted() == ["w"]
+
+
+def cohort(**more: object) -> Admissions:
+    """Return two queues of four CPU each that share them."""
+    return Admissions(
+        cluster_queue("x", 4, "all", **more),  # type: ignore[arg-type]
+        cluster_queue("y", 4, "all"),
+        local_queue("x"),
+        local_queue("y"),
+    )
+
+
+def test_a_head_that_borrows_waits_for_those_that_would_reclaim_from_it() -> None:
+    queues = cohort(preemption={"reclaim_within_cohort": "Any"})
+    queues.put(workload("x1", 2, "x"), workload("x2", 2, "x"), workload("y1", 6, "y", 9))
+
+    outcomes = queues.run()
+    assert [(x.workload, type(x)) for x in outcomes] == [
+        (key("x1"), Admit),
+        (key("x2"), Admit),
+        (key("y1"), NotAdmitted),
+    ]
+
+
+def test_a_head_that_finds_nothing_keeps_none_behind_it_from_its_own_quota() -> None:
+    queues = cohort(preemption={"reclaim_within_cohort": "Any"})
+    queues.put(workload("large", 9, "x", 5), workload("x1", 4, "x"), workload("y1", 6, "y", 9))
+
+    outcomes = {x.workload: type(x) for x in queues.run()}
+    assert outcomes == {key("large"): NotAdmitted, key("x1"): Admit, key("y1"): NotAdmitted}
+
+
+def test_a_head_that_borrows_is_served_in_each_cycle() -> None:
+    queues = cohort()
+    queues.options = replace(queues.options, heads_per_queue=2)
+    queues.put(*(workload(f"x{i}", 1, "x") for i in range(4)), workload("y1", 6, "y"))
+
+    assert queues.admitted() == ["x0", "x1", "y1"]
+
+
+def test_what_borrows_is_admitted_in_the_cycle_in_which_nothing_else_is_left() -> None:
+    queues = cohort()
+    queues.put(workload("x1", 2, "x"), workload("y1", 5, "y"), workload("y2", 1, "y"))
+
+    assert queues.admitted() == ["x1", "y1", "y2"]
+
+
+def evicted(asked: WorkloadInfo, queue: str | None = None) -> WorkloadInfo:
+    """Return a workload that was evicted, and still has quota of a queue where one is named."""
+    held = admission(asked, queue) if queue else None
+    conditions = (condition("Evicted", "Preempted"), condition("QuotaReserved", true=bool(queue)))
+    meta = replace(asked.meta, version=asked.meta.version + 1000)
+    return replace(asked, admission=held, conditions=conditions, meta=meta)
+
+
+def held_and(*records: WorkloadInfo) -> Admissions:
+    """Return the two queues with other workloads, and with one in `x` that has half its quota."""
+    queues = cohort(preemption={"within_cluster_queue": "LowerPriority"})
+    holder = workload("holder", 2, "x")
+    queues.put(replace(holder, admission=admission(holder, "x")), *records)
+    return queues
+
+
+def test_one_that_was_evicted_and_is_being_admitted_again_does_not_leave() -> None:
+    queues = held_and(evicted(workload("again", 6, "y")))
+    assert queues.admitted() == ["again"]
+    assert queues.view.workloads[key("again")].evicted
+
+    queues.put(workload("x1", 4, "x"))
+    (outcome,) = queues.run()
+    assert isinstance(outcome, NotAdmitted)
+    assert outcome.reason == Unadmitted.WAITING_FOR_QUOTA
+
+
+def test_what_victims_of_others_leave_is_given_in_the_order_of_the_cycle() -> None:
+    queues = held_and(evicted(workload("leaving", 6, "y"), "y"), workload("x1", 4, "x"))
+    (outcome,) = queues.run()
+    assert isinstance(outcome, NotAdmitted)
+    assert outcome.reason == Unadmitted.WAITING_FOR_PREEMPTED
+
+    queues.put(workload("y1", 4, "y"))
+    queues.drop(queues.view.workloads[key("leaving")])
+    assert queues.admitted() == ["y1"]
