@@ -28,6 +28,8 @@ CONTROLLER: Final = "scheduling.x-k8s.io/gang-extender"
 LONGEST_NOTE: Final = 1024
 REST_SECONDS: Final = 0.1
 """How long Events wait at least that are too much: a process that wakes for each costs more."""
+LONGEST_REST: Final = 2.0
+"""Most seconds from one Event to the next that waits."""
 _GROUPS_REMEMBERED: Final = 10_000
 
 _log = structlog.get_logger(__name__)
@@ -69,19 +71,23 @@ class Limit:
 class EventLimits:
     """How many Events there may be of each object and of all, and how many may wait.
 
-    What is too much for all is dropped, or `waits` until it is not. `pauses` are those before other
-    attempts where the API server is not there, in seconds.
+    What is too much for all is dropped, or `waits` until it is not. Writing takes no more than
+    `share` of the time: a slow API server has more important things to write. `pauses` are those
+    before other attempts where the API server is not there, in seconds.
     """
 
     per_object: Limit | None = None
     overall: Limit
     waiting: int
+    share: float = 1.0
     waits: bool = False
     pauses: tuple[float, ...] = ()
 
 
 PER_OBJECT: Final = Limit(10, 30.0)
-NOTICES: Final = EventLimits(per_object=PER_OBJECT, overall=Limit(500, 0.02), waiting=1000)
+NOTICES: Final = EventLimits(
+    per_object=PER_OBJECT, overall=Limit(250, 0.02), waiting=250, share=0.2
+)
 """Of those that are about the same objects again and again."""
 ONE_OF_EACH: Final = EventLimits(
     overall=Limit(100, 0.01), waiting=20_000, waits=True, pauses=(1.0, 2.0, 4.0, 8.0, 16.0)
@@ -126,7 +132,8 @@ class Recorder:
         self._limits = limits
         self._all = _Bucket(limits.overall, limits.overall.burst, clock.monotonic())
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
-        self._waiting: deque[Event] = deque()
+        self._waiting: deque[tuple[float, Event]] = deque()
+        """With the time of each, in seconds since the epoch."""
         self._wakeup = asyncio.Event()
 
     def record(self, event: Event) -> None:
@@ -135,7 +142,7 @@ class Recorder:
             self._count("dropped")
             _log.debug("event dropped", about=event.about.name, reason=event.reason)
             return
-        self._waiting.append(event)
+        self._waiting.append((self._clock.wall(), event))
         self._wakeup.set()
 
     def _is_within_limits(self, event: Event) -> bool:
@@ -155,12 +162,16 @@ class Recorder:
                 if self._limits.waits and not self._all.take(self._clock.monotonic()):
                     await asyncio.sleep(max(REST_SECONDS, self._limits.overall.interval))
                     self._all.take(self._clock.monotonic())
-                event = self._waiting.popleft()
+                at, event = self._waiting.popleft()
+                began = self._clock.monotonic()
                 try:
-                    await self._write(event)
+                    await self._write(event, at)
                 except Exception as error:  # noqa: BLE001 - an Event decides nothing
                     self._count("failed")
                     FAULTS.report("recorder", error, key=event.about.name)
+                took = self._clock.monotonic() - began
+                if self._limits.share < 1:
+                    await asyncio.sleep(min(LONGEST_REST, took * (1 / self._limits.share - 1)))
             self._wakeup.clear()
             await self._wakeup.wait()
 
@@ -171,9 +182,9 @@ class Recorder:
             self._buckets.popitem(last=False)
         return bucket
 
-    async def _write(self, event: Event) -> None:
+    async def _write(self, event: Event, at: float) -> None:
         try:
-            await self._post(event)
+            await self._post(event, at)
         except ConflictError:
             self._count("known")
             return
@@ -183,9 +194,9 @@ class Recorder:
             return
         self._count("written")
 
-    async def _post(self, event: Event) -> None:
+    async def _post(self, event: Event, at: float) -> None:
         path = f"/apis/events.k8s.io/v1/namespaces/{_namespace(event)}/events"
-        body = _encode(self._body(event))
+        body = _encode(self._body(event, at))
         for pause in self._limits.pauses:
             try:
                 await self._client.post(path, body)
@@ -196,14 +207,13 @@ class Recorder:
                 return
         await self._client.post(path, body)
 
-    def _body(self, event: Event) -> dict[str, object]:
+    def _body(self, event: Event, at: float) -> dict[str, object]:
         about = event.about
-        at = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": _name(event), "namespace": _namespace(event)},
-            "eventTime": at,
+            "eventTime": datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance[:128],
             "action": event.action,

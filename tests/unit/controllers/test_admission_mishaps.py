@@ -111,7 +111,7 @@ async def test_no_workload_is_evicted_for_one_that_was_deleted_later_in_the_cycl
     assert not evicted(scene, "stays")
 
 
-async def test_one_that_is_being_admitted_again_after_an_eviction_is_a_victim_like_any_other() -> None:
+async def test_one_that_is_being_admitted_again_is_a_victim_like_any_other() -> None:
     once = replace(low("again"), admission=None, conditions=(condition("Evicted", "Preempted"),))
     scene = preempting_scene(1, once)
     scene.server.go_on.clear()

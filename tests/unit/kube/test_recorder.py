@@ -31,11 +31,14 @@ class Client:
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.errors: list[ApiError] = []
+        self.seconds = 0.0
         self.blocked = asyncio.Event()
         self.blocked.set()
 
     async def post(self, path: str, body: bytes) -> None:
         await self.blocked.wait()
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
         self.bodies.append(json.loads(body))
         namespace = self.bodies[-1]["metadata"]["namespace"]
         assert path == f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
@@ -44,11 +47,11 @@ class Client:
 
 
 class Bench:
-    def __init__(self, limits: EventLimits = NOTICES) -> None:
+    def __init__(self, limits: EventLimits = NOTICES, *, looptime: bool = False) -> None:
         self.client, self.clock, self.counts = Client(), ManualClock(), Counter[str]()
         self.recorder = Recorder(
             self.client,  # type: ignore[arg-type]
-            clock=LoopClock() if limits.waits else self.clock,
+            clock=LoopClock() if limits.waits or looptime else self.clock,
             instance="me",
             count=lambda result: self.counts.update([result]),
             limits=limits,
@@ -149,7 +152,24 @@ async def test_all_together_get_so_many_while_the_server_is_slow(bench: Bench) -
     for number in range(3000):
         bench.recorder.record(replace(EVENT, about=replace(ABOUT, uid=str(number))))
 
-    assert bench.counts == {"dropped": 2500}
+    assert bench.counts == {"dropped": 2750}
+
+
+@pytest.mark.looptime
+async def test_writing_takes_a_part_of_the_time_and_each_event_has_its_own_time() -> None:
+    """The slower the API server, the fewer Events."""
+    limits = EventLimits(overall=Limit(100, 0.01), waiting=5, share=0.25)
+    bench = Bench(limits, looptime=True)
+    bench.client.seconds = 0.2
+    running = asyncio.ensure_future(bench.recorder.run())
+    for number in range(8):
+        bench.recorder.record(replace(EVENT, occasion=str(number)))
+    await asyncio.sleep(2.3)  # three of 0.2 s, each with a rest of 0.6 s behind it
+    written = [*bench.client.bodies]
+    running.cancel()
+
+    assert bench.counts == {"written": 3, "dropped": 3}
+    assert len({each["eventTime"] for each in written}) == 1
 
 
 async def test_a_long_note_is_cut(bench: Bench) -> None:

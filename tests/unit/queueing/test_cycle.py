@@ -136,7 +136,7 @@ def test_a_workload_that_could_have_no_pods_has_no_quota() -> None:
 def cohort(**more: object) -> Admissions:
     """Return two queues of four CPU each that share them."""
     return Admissions(
-        cluster_queue("x", 4, "all", **more),  # type: ignore[arg-type]
+        cluster_queue("x", 4, "all", **more),
         cluster_queue("y", 4, "all"),
         local_queue("x"),
         local_queue("y"),
