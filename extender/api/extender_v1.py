@@ -54,7 +54,7 @@ class FilterResult(_Wire, frozen=True):
     nodes: NodeItems | None = None
     failed_nodes: dict[str, str] = {}
     failed_and_unresolvable_nodes: Annotated[
-        dict[str, str],
+        dict[str, str] | Raw,
         Meta(description="Nodes refused, with the reason; preemption would not help."),
     ] = {}
     error: str = ""

@@ -1,6 +1,6 @@
 """The nodes that pods may use, room aside; a node is read once for equal pods until it changes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from extender.fit.feasibility import is_feasible
@@ -30,6 +30,12 @@ class FeasibleNodes:
         if found is None:
             found = self._read[node.name] = is_feasible(self._asks, node)
         return found
+
+    def allows_all(self, names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> bool:
+        """Return whether the pods may use all of these; an unknown node they may not."""
+        if all(map(self._read.get, names)):
+            return True
+        return all(name in nodes and self.allows(nodes[name]) for name in names)
 
     def would_allow(self, node: NodeInfo) -> bool:
         """Return the same; what is not known is not kept."""

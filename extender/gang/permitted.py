@@ -2,7 +2,7 @@
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import ConditionType
-from extender.gang.pre_filter import check_group, failed_recently
+from extender.gang.pre_filter import check_group
 from extender.gang.verdicts import Refuse, about
 from extender.state.cluster.records import ConditionInfo
 from extender.state.cluster.view import ClusterView
@@ -31,7 +31,7 @@ def decide(
         text = f"{tally.assigned}/{quorum} pods have a node and wait for the others"
         said = ("False", Reason.WAITING_FOR_BIND, text)
     elif denied is not None and check_group(group, view=view) is None:
-        text = failed_recently(group, denied).removeprefix(about(group))
+        text = f"failed recently, {denied.message.removeprefix(about(group))}"
         said = ("False", Reason.RECENTLY_DENIED, text)
     elif asked and stored is not None and stored.status == "False":
         said = ("Unknown", Reason.NOT_TRIED, "no pod waits with a node now")

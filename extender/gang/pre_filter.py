@@ -54,7 +54,8 @@ def decide(
     if missing <= 0:
         return beside_plans(pod, sent, view=view)
     if denied is not None:
-        refusal = Refuse(Reason.RECENTLY_DENIED, failed_recently(group, denied))
+        # In the words of the failure: each new sentence is written to the pod (decision 69).
+        refusal = Refuse(Reason.RECENTLY_DENIED, denied.message)
         return unless_behind(refusal, pod, sent, view=view)
     return Offer(sent, complete=_is_complete(pod, sent))
 
@@ -80,11 +81,6 @@ def of_bound(pod: PodInfo, node: str, sent: Sequence[str]) -> FilterVerdict:
         return OneNode(node)
     prefix = about(pod.group) if pod.group else ""
     return Refuse(Reason.ALREADY_BOUND, prefix + ALREADY_BOUND)
-
-
-def failed_recently(group: str, denied: Refuse) -> str:
-    """Return the sentence about a group that is not looked at again so soon, and why it failed."""
-    return f"{about(group)}failed recently, {denied.message.removeprefix(about(group))}"
 
 
 def check_group(group: str, *, view: ClusterView) -> Refuse | None:

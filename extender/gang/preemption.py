@@ -23,7 +23,7 @@ def decide(
     """
     if pod is not None and view.bound_node(pod) is not None:
         return ()
-    if pod is not None and pod.group is not None and not _may_start(pod, pod.group, view):
+    if pod is not None and is_in_vain(pod, view=view):
         return ()
     if pod is not None and view.unseen.exist:
         victims = {
@@ -33,6 +33,11 @@ def decide(
         }
     harmless = [node for node, uids in victims.items() if not _breaks_gang(uids, view)]
     return harmless or victims.keys()
+
+
+def is_in_vain(pod: PodInfo, *, view: ClusterView) -> bool:
+    """Return whether room on one node would not help a pod: its gang cannot start with it alone."""
+    return pod.group is not None and not _may_start(pod, pod.group, view)
 
 
 def _may_start(pod: PodInfo, group: str, view: ClusterView) -> bool:

@@ -43,15 +43,14 @@ def without_room(shape: Shape, names: Iterable[str], view: ClusterView) -> Itera
 
     A group that is denied is asked about often, and hundreds of nodes may be sent each time.
     """
-    nodes, used_on = view.nodes, view.used
+    left = view.left.all()
     asked = [(resource, amount) for resource, amount in shape.requests.items() if amount]
     for name in names:
-        node = nodes.get(name)
-        if node is None:
+        there = left.get(name)
+        if there is None:
             yield name
             continue
-        used, whole = used_on(name), node.allocatable
         for resource, amount in asked:
-            if used.get(resource, 0) + amount > whole.get(resource, 0):
+            if there.get(resource, 0) < amount:
                 yield name
                 break

@@ -19,7 +19,7 @@ class Refuse:
     `reserve` is room to be kept all the same: the plan stands, the nodes sent just lack its node.
     `lost` says the opposite: what the plan kept for this pod is not to be had any more. `offered`
     are all nodes that kube-scheduler knew for the pod, where it sent all: with another one it may
-    fit.
+    fit. `again` says that this was found out before, and is still so.
     """
 
     reason: Reason
@@ -28,6 +28,7 @@ class Refuse:
     reserve: Mapping[str, str] = field(default_factory=dict)
     lost: bool = False
     offered: frozenset[str] = field(default=frozenset(), compare=False)
+    again: bool = field(default=False, compare=False)
     lack: Lack | None = field(default=None, compare=False)
     """What a node must gain before another look is worth its time, where that is known."""
 

@@ -5,6 +5,7 @@ after another, so the latency here divides the throughput of the whole cluster.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from extender.api.reasons import Reason
@@ -87,7 +88,7 @@ class PodFilter:
             verdict = not_admitted(held) if held else self._decide_seen(pod, group, sent)
         verdict = self.lags.unless_it_lasts(verdict, pod, sent)
         self._remember(pod, group, verdict)
-        return verdict
+        return self._in_same_words(group, verdict)
 
     @property
     def _is_judged(self) -> bool:
@@ -122,7 +123,7 @@ class PodFilter:
             text = f"{about(group)}the extender has not heard of {stale} for too long"
             return Refuse(Reason.CACHE_STALE, text)
         verdicts.offered(group, pod.shape, sent)
-        refusal = self._turns.refusal(pod, group)
+        refusal = self._known(pod, group, sent) or self._turns.refusal(pod, group)
         if refusal is not None:
             return pre_filter.unless_behind(refusal, pod, sent, view=view)
         denied = verdicts.denied(group)
@@ -134,6 +135,17 @@ class PodFilter:
         if not isinstance(verdict, Offer):
             return verdict
         return pre_filter.placed(self.plan(pod, group, verdict), pod, sent, view=view)
+
+    def _known(self, pod: PodInfo, group: str, sent: Sequence[str]) -> Refuse | None:
+        """Return the refusal of a group that has had no room since its last plan.
+
+        Nothing is planned for it, nor for those that go first: each of these has its own turn.
+        """
+        view = self._view
+        waits = group in view.queue and view.planned_node(pod.uid) is None
+        if not waits or self._verdicts.options.strict_order:
+            return None
+        return self._plans.standing(pod, group, sent)
 
     def plan(self, pod: PodInfo, group: str, offer: Offer) -> Fit | Refuse:
         """Return where a pod and its siblings go, or why they cannot.
@@ -148,6 +160,17 @@ class PodFilter:
         permitted = self._verdicts.is_permitted(group)
         steps = plan.making(pod, pod_group, view=self._view, offer=offer, permitted=permitted)
         return self._plans.work_out(group, steps, pod.shape)
+
+    def _in_same_words(self, group: str | None, verdict: FilterVerdict) -> FilterVerdict:
+        """Return a verdict with the words of the group's last failure while it is planned anew.
+
+        kube-scheduler writes each new sentence to the pod, and tries a pod that was written to once
+        more (decision 69).
+        """
+        if isinstance(verdict, Refuse) and verdict.reason is Reason.PLANNING:
+            last = self._verdicts.last_failure(group) if group is not None else None
+            return verdict if last is None else replace(verdict, message=last.message)
+        return verdict
 
     def _remember(self, pod: PodInfo, group: str | None, verdict: FilterVerdict) -> None:
         refusal = verdict if isinstance(verdict, Refuse) else None
@@ -171,6 +194,6 @@ class PodFilter:
             return
         if refusal.lost:
             self._no_node(pod.uid)
-        if refusal.deny:
+        if refusal.deny and not refusal.again:
             self._verdicts.failed(group, refusal, shape=pod.shape)
-        self._times.set(pod, group, refusal.reason)
+        self._times.set(pod, group, refusal)

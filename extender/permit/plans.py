@@ -1,12 +1,12 @@
 """Plans of groups: made within the time that one call has or in slices, and their room kept."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 from extender.api.reasons import Reason
-from extender.fit.feasibility import is_feasible
+from extender.fit.feasible_nodes import Feasibility
 from extender.gang import keep, plan
 from extender.gang.fit import Fit, Offer
 from extender.gang.verdicts import Refuse, about
@@ -37,28 +37,37 @@ class Plans:
         """Names of the schedulers that ask us."""
         self._cluster = cluster
         self._view = cluster.view()
+        self._feasible = Feasibility(self._view)
 
     def known(self, pod: PodInfo, group: str, offer: Offer) -> Refuse | None:
-        """Return the answer to a member for which no plan is made now; None where one is due.
-
-        The last refusal is the answer where another plan would come to the same. Nodes that
-        kube-scheduler has found and that our reading would pass over are news.
-        """
-        verdicts, view = self.verdicts, self._view
+        """Return the answer to a member for which no plan is made now; None where one is due."""
+        verdicts = self.verdicts
         if self.planner.is_busy(group):
             return _is_being_planned(group)
-        last, rests = verdicts.last_failure(group), verdicts.rest_left(group) > 0
+        if not verdicts.rest_left(group):
+            return self.standing(pod, group, offer.nodes)
+        last = verdicts.last_failure(group)
         if last is not None and last.lack is not None and pod.shape in last.lack.shapes:
-            if rests:
-                return last
-            nodes = (view.nodes.get(name) for name in offer.nodes)
-            if all(node is not None and is_feasible(pod.shape, node) for node in nodes):
-                stands = verdicts.no_room(group)
-                return replace(last, lack=stands.lack) if stands is not None else None
-        elif rests:
-            text = f"{about(group)}no plan was found in time; another one is made later"
-            return Refuse(Reason.PLANNING, text)
-        return None
+            return last
+        text = f"{about(group)}no plan was found in time; another one is made later"
+        return Refuse(Reason.PLANNING, text)
+
+    def standing(self, pod: PodInfo, group: str, sent: Sequence[str]) -> Refuse | None:
+        """Return the refusal of a group where another plan would come to the same, in its words.
+
+        Nodes that kube-scheduler has found and that our reading would pass over are news.
+        """
+        stands = self.verdicts.no_room(group)
+        if stands is None:
+            return None
+        if stands.reason is Reason.NEVER_FITS:
+            return replace(stands, again=True)
+        last = self.verdicts.last_failure(group)
+        if last is None or last.lack is None or pod.shape not in last.lack.shapes:
+            return None
+        if not self._feasible.of(pod.shape).allows_all(sent, self._view.nodes):
+            return None
+        return replace(last, lack=stands.lack, again=True)
 
     def work_out(self, group: str, steps: Steps[Fit | Refuse], shape: Shape) -> Fit | Refuse:
         """Return the plan of a group, or why it has none, when a pod of that shape is tried.

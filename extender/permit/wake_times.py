@@ -6,8 +6,12 @@ That is when a window ends, another sample is drawn, or another group was planne
 from collections.abc import Callable
 from typing import Final
 
+from cachetools import LRUCache
+
 from extender.api.reasons import Reason
+from extender.gang.verdicts import Refuse
 from extender.permit.plans import Plans
+from extender.permit.verdicts import MAX_GROUPS
 from extender.permit.waker import ROOM
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.view import ClusterView
@@ -36,10 +40,13 @@ class WakeTimes:
         self._wake_after = wake_after
         self._behind_plans: set[str] = set()
         """Groups that wait for the plan of a group that goes first."""
+        self._mixed: LRUCache[str, None] = LRUCache(MAX_GROUPS)
+        """Groups that never fit, some of whose members were refused for another reason before."""
         plans.planner.on_end(self._plan_ended)
 
-    def set(self, pod: PodInfo, group: str, reason: Reason) -> None:
-        """Set when a group is woken for a member that was refused with this reason."""
+    def set(self, pod: PodInfo, group: str, refusal: Refuse) -> None:
+        """Set when a group is woken for a member that was refused."""
+        reason = refusal.reason
         rest = self._verdicts.rest_left(group)
         if rest:
             self._wake_after(group, rest)
@@ -52,7 +59,7 @@ class WakeTimes:
                 self._wake_after(group, STALE_SECONDS)
             case Reason.RECENTLY_DENIED:
                 self._wake_after(group, self._verdicts.options.denied)
-            case Reason.NEVER_FITS:
+            case Reason.NEVER_FITS if not refusal.again or group in self._mixed:
                 self._pass_on(group)
             case _:
                 pass
@@ -77,8 +84,10 @@ class WakeTimes:
     def _pass_on(self, group: str) -> None:
         """Wake the siblings of a gang that never fits; in strict order also the next gang."""
         refused = self._view.refused
-        siblings = (refused.get(uid) for uid in self._view.tally(group).members)
-        if any(each is not None and each.reason != Reason.NEVER_FITS for each in siblings):
+        if any(refused[uid].reason != Reason.NEVER_FITS for uid in self._view.refused_of(group)):
+            self._mixed[group] = None
             self._wake_after(group, RESAMPLE_SECONDS)
+        else:
+            self._mixed.pop(group, None)
         if self._verdicts.options.strict_order:
             self._wake_after(ROOM, RESAMPLE_SECONDS)

@@ -18,12 +18,18 @@ from extender.api.extender_v1 import (
     PreemptionArgs,
     PreemptionResult,
 )
+from extender.api.reasons import Reason
 from extender.gang import pre_filter, preemption, unseen
 from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse
 from extender.kube.decode import Decoder, group_of
 from extender.permit.filter import PodFilter
+from extender.server.refusing import AllNodes, said_once
+from extender.state.cluster.records import PodInfo
 from extender.state.cluster.view import ClusterView
+
+Refused = dict[str, str] | msgspec.Raw
+"""Texts by node."""
 
 _decode_args = msgspec.json.Decoder(ExtenderArgs).decode
 _decode_preemption = msgspec.json.Decoder(PreemptionArgs).decode
@@ -39,6 +45,7 @@ class Filtering:
         self._view = view
         self._decoder = decoder
         self._filter = pod_filter
+        self._all_nodes = AllNodes(view)
 
     def filter(self, body: bytes) -> bytes:
         """Return the nodes that the pod may use, or one text for why there is none."""
@@ -49,7 +56,16 @@ class Filtering:
         pod = self._view.pods.get(head.uid) or self._decoder.pod(args.pod).as_requested()
         sent = _names(args)
         verdict = self._filter.decide(pod, group_of(head.namespace, head.labels), sent)
+        if isinstance(verdict, Refuse) and self._is_in_vain(pod, verdict):
+            return _encode(_only((), args, self._all_nodes.refused(verdict.message)))
         return _encode(_result(verdict, sent, args))
+
+    def _is_in_vain(self, pod: PodInfo, refusal: Refuse) -> bool:
+        """Return whether a refused pod could start on no node, whatever kube-scheduler evicts."""
+        if refusal.reason is Reason.ALREADY_BOUND or not self._all_nodes.are_known:
+            return False  # a pod that is bound is not tried again
+        not_admitted = refusal.reason is Reason.NOT_ADMITTED
+        return not_admitted or preemption.is_in_vain(pod, view=self._view)
 
     def prioritize(self, body: bytes) -> bytes:
         """Return points by node."""
@@ -85,19 +101,20 @@ def _result(verdict: FilterVerdict, sent: Sequence[str], args: ExtenderArgs) -> 
         case AnyNode():
             return FilterResult(node_names=args.node_names, nodes=args.nodes)
         case OneOf(nodes, not_seen):
-            refusal = dict.fromkeys(set(sent).difference(nodes), pre_filter.KEPT_FOR_GANG)
-            refusal.update(dict.fromkeys(not_seen, unseen.NOT_SEEN))
-            return _only(nodes, args, refusal)
+            left = {*nodes, *not_seen}
+            kept = (name for name in sent if name not in left)
+            refused = said_once(kept, pre_filter.KEPT_FOR_GANG)
+            return _only(nodes, args, refused | said_once(not_seen, unseen.NOT_SEEN))
         case OneNode(node):
             return _only((node,), args, {})
         case Refuse(_, message):
-            return _only((), args, dict.fromkeys(sent, message))
+            return _only((), args, said_once(sent, message))
 
 
-def _only(nodes: Sequence[str], args: ExtenderArgs, refused: dict[str, str]) -> FilterResult:
+def _only(nodes: Sequence[str], args: ExtenderArgs, refused: Refused) -> FilterResult:
     """Return an answer in the form of the request: names, or the nodes as they were sent.
 
-    Refused nodes are unresolvable: an eviction does not make a gang complete.
+    Other nodes are unresolvable: an eviction does not make a gang complete.
     """
     if args.nodes is None:
         return FilterResult(node_names=list(nodes), failed_and_unresolvable_nodes=refused)

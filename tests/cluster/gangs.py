@@ -171,9 +171,8 @@ class Gangs:
         return f"gang {self.namespace}/{group}: {text}"
 
     def says(self, group: str, text: str, message: str) -> bool:
-        """Return whether a message has our sentence about a group, said now or not long ago."""
-        again = self.sentence(group, f"failed recently, {text}")
-        return self.sentence(group, text) in message or again in message
+        """Return whether a message has our sentence about a group."""
+        return self.sentence(group, text) in message
 
     def said(self, group: str, text: str) -> bool:
         """Return whether a FailedScheduling Event has our sentence about a group."""

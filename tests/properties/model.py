@@ -34,6 +34,7 @@ from extender.runtime.backoff import Backoff
 from extender.runtime.retry import Retry
 from extender.server.binding import Binding
 from extender.server.filtering import Filtering
+from extender.server.refusing import LIKEWISE
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
@@ -298,7 +299,7 @@ class World:
         assert set(left) <= set(sent)
         assert set(left).isdisjoint(answer["FailedAndUnresolvableNodes"])
         if not left:
-            (text,) = set(answer["FailedAndUnresolvableNodes"].values())
+            (text,) = {*answer["FailedAndUnresolvableNodes"].values()} - {LIKEWISE}
             self._no_node(pod, f"0/{len(self.nodes)} nodes are available: {text}.")
             return
         self.assumed[uid] = left[choose % len(left)]

@@ -8,6 +8,7 @@ import pytest
 
 from extender.api.wellknown import GROUP_X, POD_GROUP_LABEL
 from extender.kube.pods import PodRef
+from extender.server.refusing import LIKEWISE
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo
 from tests.makers import observe, planned, pod, pod_group, until
@@ -107,7 +108,7 @@ async def test_filter_plans_a_gang_and_answers_with_one_node_of_those_sent(
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("min_member", [None, 3, 1000])
-async def test_filter_refuses_with_one_text_for_all_nodes(
+async def test_filter_refuses_all_nodes_and_says_once_why(
     service: Service, form: str, min_member: int | None
 ) -> None:
     learn(service, form, min_member=min_member)
@@ -119,7 +120,8 @@ async def test_filter_refuses_with_one_text_for_all_nodes(
     assert answered_nodes(answer) == []
     refused = answer["FailedAndUnresolvableNodes"]
     assert sorted(refused) == NODE_NAMES
-    (text,) = set(refused.values())
+    text, likewise = sorted(refused.values())
+    assert likewise == LIKEWISE
     assert text.startswith(f"gang recorded-{form}/gang: ")
     assert "%" not in text
     assert (answer["FailedNodes"], answer["Error"]) == ({}, "")

@@ -81,7 +81,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     ),
     "fourth: denied just now": (
         Ask([pod_group(min_resources={"cpu": 99000}), B, C, ROOM], denied=EARLIER),
-        refuse(Reason.RECENTLY_DENIED, "failed recently, it failed before"),
+        refuse(Reason.RECENTLY_DENIED, "it failed before"),
     ),
     "fifth: minResources are not there": (
         Ask([pod_group(min_resources={"cpu": 9000, "memory": 0}), B, C, nodes(4, 3)], sent=("n0",)),
@@ -148,7 +148,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     ),
     "denied before, and a plan keeps the room: that is no lag": (
         Ask([pod_group(), B, C, ROOM, RIVALS, planned(rival_0="n2")], denied=EARLIER),
-        refuse(Reason.RECENTLY_DENIED, "failed recently, it failed before"),
+        refuse(Reason.RECENTLY_DENIED, "it failed before"),
     ),
     "no room on a node that we do not know yet": (
         Ask([pod_group(), B, C, nodes(4, 4)]),

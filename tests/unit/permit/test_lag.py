@@ -11,6 +11,7 @@ from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
 from tests.makers import key, node, nodes, observe, pod, pod_group, pods, shape
 from tests.unit.server.scene import Scene
+from tests.unit.server.scene import said as text_of
 
 pytestmark = pytest.mark.looptime
 
@@ -23,8 +24,7 @@ ABOUT = "gang ns/gang: kube-scheduler and the extender disagree about "
 
 def said(scene: Scene, name: str, sent: list[str], **fields: Any) -> str:
     """Return the one refusal of a filter request; nothing where a node was chosen."""
-    answer = scene.filter(name, sent, **fields)
-    return next(iter(answer["FailedAndUnresolvableNodes"].values()), "")
+    return text_of(scene.filter(name, sent, **fields))
 
 
 async def tried_as_woken(scene: Scene, name: str, sent: list[str], seconds: float) -> list[str]:

@@ -21,7 +21,7 @@ from extender.state.cluster.store import Cluster
 from extender.steps import Steps
 from tests.makers import cluster_of, key, node, nodes, observe, pod, pod_group, pods, shape
 from tests.unit.permit.test_plans import Ticking
-from tests.unit.server.scene import Scene
+from tests.unit.server.scene import Scene, said
 
 pytestmark = pytest.mark.looptime
 
@@ -44,8 +44,20 @@ def reported(scene: Scene, name: str, sent: list[str], **fields: Any) -> str:
     if answer["NodeNames"]:
         (chosen,) = answer["NodeNames"]
         return str(chosen)
-    (text,) = set(answer["FailedAndUnresolvableNodes"].values())
-    return str(text)
+    return said(answer)
+
+
+def reason(scene: Scene, name: str, sent: list[str], **fields: Any) -> str:
+    """Return with which reason a filter request is refused, or what was answered."""
+    before = _decisions(scene)
+    scene.filter(name, sent, **fields)
+    (found,) = (word for word, count in _decisions(scene).items() if count > before.get(word, 0.0))
+    return found
+
+
+def _decisions(scene: Scene) -> dict[str, float]:
+    samples = (each for family in scene.metrics.decisions.collect() for each in family.samples)
+    return {each.labels["reason"]: each.value for each in samples if each.name.endswith("_total")}
 
 
 FIRST: dict[str, tuple[list[Any], list[Any]]] = {
@@ -297,7 +309,7 @@ async def test_room_that_is_news_is_asked_for_again_though_the_group_failed_befo
     """kube-scheduler has tried it for the news, and will not when our watch brings them."""
     scene = Scene(cluster, nodes(4, 4), pod("old", 2, on="n0"), group("a", 1.0, size=2, cpu=4))
     assert "2 pods that it still needs fit" in reported(scene, "a-0", ["n1"], group="a")
-    assert "failed recently" in reported(scene, "a-1", ["n1"], group="a")
+    assert reason(scene, "a-1", ["n1"], group="a") == Reason.RECENTLY_DENIED
     scene.woken.clear()
 
     assert "is news here" in reported(scene, "a-0", ["n0", "n1"], group="a")
@@ -311,7 +323,7 @@ async def test_room_that_was_news_to_kube_scheduler_counts_when_it_knows(cluster
     assert "2 of the 3 pods that it still needs fit" in reported(
         scene, "a-0", ["n1", "n2"], group="a"
     )
-    assert "failed recently" in reported(scene, "a-1", ["n1", "n2"], group="a")
+    assert reason(scene, "a-1", ["n1", "n2"], group="a") == Reason.RECENTLY_DENIED
 
     assert reported(scene, "a-1", ["n0", "n1", "n2"], group="a") == "n0"
 
@@ -324,8 +336,8 @@ async def test_nodes_that_are_for_another_shape_alone_are_no_news(cluster: Clust
     scene = Scene(cluster, [node(name, 2) for name in "xyvw"], group, *members, *more)
     assert "no node has room for another" in reported(scene, "a-0", ["x"], group="g")
     for _ in range(2):
-        assert "failed recently" in reported(scene, "b-0", ["y"], group="g")
-        assert "failed recently" in reported(scene, "a-0", ["x"], group="g")
+        assert reason(scene, "b-0", ["y"], group="g") == Reason.RECENTLY_DENIED
+        assert reason(scene, "a-0", ["x"], group="g") == Reason.RECENTLY_DENIED
 
 
 async def test_a_node_that_is_news_is_asked_for_again_though_the_group_fits_on_no_other(

@@ -23,6 +23,7 @@ from extender.runtime.backoff import Backoff
 from extender.runtime.retry import Retry
 from extender.server.binding import Binding
 from extender.server.filtering import Filtering
+from extender.server.refusing import LIKEWISE
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
@@ -30,6 +31,12 @@ from tests.makers import NAMESPACE, LoopClock, ManualClock, never, observe, pod_
 
 Call = tuple[str, str]
 """A pod's name and its node."""
+
+
+def said(answer: dict[str, Any]) -> str:
+    """Return the one text of a filter answer about nodes that are refused; "" where none is."""
+    (text,) = {*answer["FailedAndUnresolvableNodes"].values()} - {LIKEWISE} or {""}
+    return str(text)
 
 
 class ScriptedBinder:

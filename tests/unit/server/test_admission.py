@@ -4,7 +4,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import NAMESPACE, node, pod
-from tests.unit.server.scene import Scene
+from tests.unit.server.scene import Scene, said
 
 KEY = f"{NAMESPACE}/job"
 QUEUED = JobInfo("j", held_by_queue=KEY)
@@ -14,8 +14,7 @@ REFUSAL = f"job {KEY} has a queue and is not admitted"
 async def _refusal(scene: Scene, name: str = "p") -> str:
     answer = scene.filter(name, ["n"])
     assert answer["Error"] == ""
-    refused: dict[str, str] = answer["FailedAndUnresolvableNodes"] or {}
-    return refused.get("n", "")
+    return said(answer)
 
 
 async def test_pods_of_a_job_that_is_not_admitted_are_refused(cluster: Cluster) -> None:
