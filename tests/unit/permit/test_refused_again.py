@@ -62,6 +62,7 @@ async def test_a_group_without_room_is_planned_once_and_refused_in_the_same_word
     assert {refused_with(scene, uid) for uid in (first, second, third)} == {
         Reason.NOT_ENOUGH_RESOURCES
     }
+    assert scene.verdicts.failed_within_window(key("gang")) is None  # it has not failed anew
     assert scene.woken == []  # the end of no window would change anything
 
 
