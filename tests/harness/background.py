@@ -19,11 +19,11 @@ class Background:
     """
 
     def __init__(self, what: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._what = what
+        self._what, self._work = what, work
         self._error: BaseException | None = None
         self._began = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._task = self._loop.create_task(work())
+        self._loop: asyncio.AbstractEventLoop
+        self._task: asyncio.Task[None]
         self._thread = threading.Thread(target=self._run, name=what, daemon=True)
 
     def began(self) -> None:
@@ -32,6 +32,8 @@ class Background:
 
     def start(self, seconds: float) -> None:
         """Return when the work has begun. RuntimeError where it has not within `seconds`."""
+        self._loop = asyncio.new_event_loop()
+        self._task = self._loop.create_task(self._work())
         self._thread.start()
         self._began.wait(seconds)
         if self._error or not self._began.is_set():

@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -69,3 +71,15 @@ def test_work_that_fails_later_fails_the_next_question() -> None:
     with pytest.raises(RuntimeError, match="the work ended"):
         background.check()
     background.stop()
+
+
+def test_work_that_is_never_started_leaves_nothing_behind() -> None:
+    begun = []
+
+    def work() -> Coroutine[Any, Any, None]:
+        begun.append(1)
+        return asyncio.sleep(0)
+
+    Background("the work", work)
+
+    assert not begun
