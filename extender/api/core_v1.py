@@ -100,7 +100,9 @@ class Volume(Wire, frozen=True):
     ephemeral: Raw = Raw()
 
 
-class PodSpec(Wire, frozen=True):
+class PodSpecHead(Wire, frozen=True):
+    """The fields of corev1.PodSpec that are read in one form only."""
+
     node_name: str | None = None
     priority: int | None = None
     scheduler_name: str = "default-scheduler"
@@ -108,16 +110,19 @@ class PodSpec(Wire, frozen=True):
     host_users: bool | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     readiness_gates: list[ReadinessGate] | None = None
-    containers: list[Container] = field(default_factory=list)
-    init_containers: list[Container] | None = None
-    overhead: dict[str, Amount] | None = None
-    resources: ResourceRequirements | None = None
-    node_selector: dict[str, str] | None = None
     affinity: Raw = Raw()
     tolerations: Raw = Raw()
     volumes: list[Volume] | None = None
     resource_claims: Raw = Raw()
     topology_spread_constraints: Raw = Raw()
+
+
+class PodSpec(PodSpecHead, frozen=True):
+    containers: list[Container] = field(default_factory=list)
+    init_containers: list[Container] | None = None
+    overhead: dict[str, Amount] | None = None
+    resources: ResourceRequirements | None = None
+    node_selector: dict[str, str] | None = None
 
 
 class PodCondition(Wire, frozen=True):
@@ -148,26 +153,14 @@ class UnreadContainer(Wire, frozen=True):
     ports: Raw = Raw()
 
 
-class UnreadSpec(Wire, frozen=True):
+class UnreadSpec(PodSpecHead, frozen=True):
     """corev1.PodSpec, as it is written where a Shape is made of it."""
 
-    node_name: str | None = None
-    priority: int | None = None
-    scheduler_name: str = "default-scheduler"
-    host_network: bool = False
-    host_users: bool | None = None
-    scheduling_gates: list[SchedulingGate] | None = None
-    readiness_gates: list[ReadinessGate] | None = None
     containers: list[UnreadContainer] = field(default_factory=list)
     init_containers: list[UnreadContainer] | None = None
     overhead: Raw = Raw()
     resources: Raw = Raw()
     node_selector: Raw = Raw()
-    affinity: Raw = Raw()
-    tolerations: Raw = Raw()
-    volumes: list[Volume] | None = None
-    resource_claims: Raw = Raw()
-    topology_spread_constraints: Raw = Raw()
 
 
 class UnreadPod(Wire, frozen=True):

@@ -148,7 +148,7 @@ def _whose(meta: core.ObjectMeta, affinity: bytes) -> tuple[object, ...]:
     return (meta.namespace, _frozen(meta.labels)) if b"odAntiAffinity" in affinity else ()
 
 
-def _has_claims(spec: core.PodSpec | core.UnreadSpec) -> bool:
+def _has_claims(spec: core.PodSpecHead) -> bool:
     """Return whether a pod has volumes or devices that it claims."""
     claims = (v.persistent_volume_claim or v.ephemeral for v in spec.volumes or ())
     return any(map(bytes, claims)) or bool(bytes(spec.resource_claims))

@@ -1,11 +1,11 @@
 """How long gangs waited that came while the scheduler ran."""
 
-import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.bench.load import gang_of
+from tests.bench.percentiles import percentile
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,13 @@ def waits(created: Mapping[str, float], bound: Mapping[str, float], size: int) -
     made = [[created[pod] for pod in pods] for pods in whole]
     span = max(created.values()) - min(created.values())
     return Waits(
-        _quantiles([end - max(times) for end, times in zip(ends, made, strict=True)]),
-        _quantiles([end - min(times) for end, times in zip(ends, made, strict=True)]),
+        _quantiles(map(max, made), ends),
+        _quantiles(map(min, made), ends),
         len(created) / span if span else 0.0,
     )
 
 
-def _quantiles(values: Sequence[float]) -> Quantiles:
-    ordered = sorted(values)
-    return Quantiles(*(ordered[math.ceil(q * len(ordered)) - 1] for q in (0.5, 0.99)))
+def _quantiles(begins: Iterable[float], ends: Sequence[float]) -> Quantiles:
+    # The two watches may show what follows a little before what it follows from.
+    values = [max(end - begin, 0.0) for begin, end in zip(begins, ends, strict=True)]
+    return Quantiles(percentile(values, 0.5), percentile(values, 0.99))

@@ -7,7 +7,7 @@ from statistics import median
 from tests.bench.jobs.history import JobSeen, Seen
 from tests.bench.jobs.ledger import Ledger
 from tests.bench.jobs.load import Load
-from tests.bench.queue.measures import percentile
+from tests.bench.percentiles import percentile
 
 
 @dataclass(frozen=True, slots=True)

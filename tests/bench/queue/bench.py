@@ -1,23 +1,21 @@
-"""All controllers, one after the other; a run that fails does not end the others."""
+"""Workloads under quota, by every controller."""
 
-from collections.abc import Callable, Sequence
-from itertools import product
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
 from rich.console import Console
+from typing_extensions import override
 
-from tests.bench.progress import Progress
 from tests.bench.queue import load as loads
 from tests.bench.queue import report
 from tests.bench.queue.controllers import Controller
 from tests.bench.queue.load import Load
 from tests.bench.queue.runs import Limits, Result, measure
-from tests.harness.client import ApiError
+from tests.bench.series import Series
 
 
-class Bench:
+class Bench(Series[Controller, Result]):
     """Runs the load of a file through every controller, `repeat` times."""
 
     def __init__(
@@ -28,26 +26,27 @@ class Bench:
         limits: Limits,
         repeat: int,
     ) -> None:
-        self.results: list[Result] = []
-        self.failures: list[str] = []
+        super().__init__(file.stem, controllers, repeat)
         self._load = load
         self._file = file
-        self._controllers = controllers
         self._limits = limits
-        self._repeat = repeat
-        self._progress = Progress()
 
-    def run(self, save: Callable[[], None]) -> None:
-        """Measure all of them in turn; `save` is called after each run."""
-        for number, controller in product(range(1, self._repeat + 1), self._controllers):
-            self._run(controller, number)
-            save()
+    @override
+    def measure(self, side: Controller, repeat: int) -> Result:
+        return measure(
+            self._file, side, repeat=repeat, limits=self._limits, progress=self._progress
+        )
+
+    @override
+    def summary(self, result: Result) -> str:
+        done = f"{result.measures.finished} of {result.workloads} finished"
+        return f"{result.workloads_per_second:.1f} Workloads/s, {done}"
 
     def show(self, console: Console) -> None:
         """Print what was measured."""
         if not self.results:
             return
-        console.print(report.table(self.results, self._load, self._file.stem))
+        console.print(report.table(self.results, self._load, self._name))
         lines = report.notes(self.results)
         whole = [each for each in self.results if not each.faults]
         if whole and self._load == loads.read(loads.BASELINE):
@@ -57,26 +56,4 @@ class Bench:
 
     def as_builtins(self) -> dict[str, Any]:
         """Return everything that was measured."""
-        return report.as_builtins(self.results, self._load, self._file.stem)
-
-    def _run(self, controller: Controller, repeat: int) -> None:
-        name = f"{self._file.stem}, {controller.title} {repeat}/{self._repeat}"
-        self._progress.title = name
-        try:
-            result = measure(
-                self._file,
-                controller,
-                repeat=repeat,
-                limits=self._limits,
-                progress=self._progress,
-            )
-        except (RuntimeError, ApiError, httpx.TransportError) as error:
-            self._progress.say(f"{name}: failed: {error}")
-            self.failures.append(f"{name}: the run failed")
-            return
-        self.results.append(result)
-        self.failures += [f"{name}: {fault}" for fault in result.faults]
-        self._progress.say(
-            f"{name}: {result.workloads_per_second:.1f} Workloads/s, "
-            f"{result.measures.finished} of {result.workloads} finished"
-        )
+        return report.as_builtins(self.results, self._load, self._name)

@@ -1,10 +1,10 @@
 """What a history comes to."""
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.bench.percentiles import percentile
 from tests.bench.queue.history import Seen
 from tests.bench.queue.ledger import Ledger
 from tests.bench.queue.load import Load
@@ -86,12 +86,6 @@ def _waits(lives: Mapping[str, _Life], load: Load) -> dict[str, Wait]:
         for kind in load.classes()
         if (each := seconds[kind])
     }
-
-
-def percentile(values: Sequence[float], q: float) -> float:
-    """Return the smallest of the values that at least the share `q` of them does not exceed."""
-    ordered = sorted(values)
-    return ordered[max(math.ceil(q * len(ordered)) - 1, 0)]
 
 
 def _usage(history: Sequence[Seen], lives: Mapping[str, _Life], load: Load) -> float:

@@ -64,8 +64,8 @@ def test_gangs_that_come_as_jobs_have_their_waits_in_the_report(tmp_path: Path) 
         ledger = run["ledger"]
         assert (ledger["overcommits"], ledger["partial"], ledger["repeated_events"]) == ([], 0, 0)
         found = run["waits"]
-        assert 0 < found["from_last"]["p50"] <= found["from_last"]["p99"]
-        assert found["from_first"]["p50"] >= found["from_last"]["p50"]
+        assert 0 <= found["from_last"]["p50"] <= found["from_last"]["p99"]
+        assert 0 < found["from_first"]["p99"] >= found["from_last"]["p99"]
         assert found["created_per_second"] > 0
         assert run["cpu_seconds"].keys() >= {"scheduler", "controllers", "apiserver", "etcd"}
 

@@ -23,6 +23,14 @@ def test_quantiles_are_values_that_were_measured() -> None:
     assert found.from_last == Quantiles(100.0, 198.0)
 
 
+def test_a_pod_that_is_seen_on_its_node_before_it_is_seen_waited_for_nothing() -> None:
+    found = waits({"gang-0-0": 1.0, "gang-0-1": 2.0}, {"gang-0-0": 1.5, "gang-0-1": 1.9}, 2)
+
+    assert found is not None
+    assert found.from_last == Quantiles(0.0, 0.0)
+    assert found.from_first.p99 == pytest.approx(0.9)
+
+
 def test_a_gang_that_is_not_whole_does_not_count() -> None:
     created = {"gang-0-0": 0.0, "gang-0-1": 0.0, "gang-1-0": 0.0, "gang-1-1": 0.5}
 

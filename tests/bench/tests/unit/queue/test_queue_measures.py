@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.bench.queue.measures import Wait, measure, percentile
+from tests.bench.percentiles import percentile
+from tests.bench.queue.measures import Wait, measure
 from tests.bench.tests.unit.queue.makers import admitted, finished, load, seen
 
 LARGE: dict[str, Any] = {"kind": "large", "held": 4000}
