@@ -45,8 +45,10 @@ _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 _NEVER: Final = float("-inf")
 
-PARALLEL: Final = 16
-"""Bindings that are written at a time."""
+PARALLEL: Final = 64
+"""Bindings that are on their way at a time, more than the client has connections for them. A member
+whose Binding is on its way is not taken back when kube-scheduler tries it: with fewer,
+kube-scheduler brings more members itself (decision 65)."""
 LOOK_SECONDS: Final = 0.005
 """How long members are looked at in one step of the event loop."""
 AT_ONCE: Final = 250

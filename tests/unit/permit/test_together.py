@@ -37,6 +37,8 @@ from tests.unit.server.scene import Scene
 pytestmark = pytest.mark.looptime
 
 GANG = key("gang")
+MANY = 2 * PARALLEL + 8
+"""Members of a gang of which some are still to be written."""
 EQUAL = Pattern(shape(1), NAMESPACE, {}, frozenset())
 A, B, C, D = FOUR = pods(4, pattern=EQUAL)
 PLACED = [("gang-0", "n0"), ("gang-1", "n0"), ("gang-2", "n1"), ("gang-3", "n1")]
@@ -242,8 +244,10 @@ async def test_a_member_that_is_gone_lets_its_gang_begin_with_a_quorum_again(pla
 
 async def test_nothing_begins_once_kube_scheduler_is_silent(cluster: Cluster) -> None:
     """Its next one may begin five seconds after it has lost its lease."""
-    many = pods(40, pattern=EQUAL)
-    scene = Scene(cluster, [*nodes(40), *many, pod_group(min_member=40)], together=True)
+    many = pods(MANY, pattern=EQUAL)
+    scene = Scene(
+        cluster, [*nodes(MANY, slots=MANY), *many, pod_group(min_member=MANY)], together=True
+    )
     play = Play(scene)
     play.may.clear()
     play.start(many[0])
@@ -254,7 +258,7 @@ async def test_nothing_begins_once_kube_scheduler_is_silent(cluster: Cluster) ->
     await asyncio.sleep(HUNG_UP_SECONDS)
 
     assert len(scene.binder.calls) == begun
-    assert len(scene.view.planned) == 40 - begun
+    assert len(scene.view.planned) == MANY - begun
 
 
 @dataclass
@@ -268,7 +272,7 @@ class Caller:
 
 
 async def slow(_: PodRef) -> None:
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.8)
 
 
 @pytest.mark.parametrize("hangs_up", [False, True])
@@ -385,8 +389,10 @@ async def test_a_write_ends_soon_after_the_last_call_of_kube_scheduler(play: Pla
 
 
 async def test_a_stop_waits_for_what_is_on_its_way_and_begins_nothing(cluster: Cluster) -> None:
-    many = pods(40, pattern=EQUAL)
-    scene = Scene(cluster, [*nodes(40), *many, pod_group(min_member=40)], together=True)
+    many = pods(MANY, pattern=EQUAL)
+    scene = Scene(
+        cluster, [*nodes(MANY, slots=MANY), *many, pod_group(min_member=MANY)], together=True
+    )
     play = Play(scene)
     play.may.clear()
     first = play.begin(many[0])
@@ -597,26 +603,26 @@ async def begun(cluster: Cluster, *counts: int) -> Play:
 
 
 async def test_no_member_is_bound_to_a_node_that_has_changed_meanwhile(cluster: Cluster) -> None:
-    play = await begun(cluster, 40)
+    play = await begun(cluster, MANY)
     calls = len(play.scene.binder.calls)
-    observe(cluster, node("n0", 40, slots=40, taints=(taint(),)))
+    observe(cluster, node("n0", MANY, slots=MANY, taints=(taint(),)))
     play.may.set()
     await asyncio.sleep(1)
 
     assert len(play.scene.binder.calls) == calls
-    assert len(play.scene.view.planned) == 40 - calls
+    assert len(play.scene.view.planned) == MANY - calls
 
 
 @pytest.mark.parametrize("change", ["deleted", "cordoned", "shunned"])
 async def test_no_member_is_bound_where_it_may_not_be_any_more(
     cluster: Cluster, change: str
 ) -> None:
-    play = await begun(cluster, 40)
+    play = await begun(cluster, MANY)
     calls = len(play.scene.binder.calls)
     term = PodTerm(LabelSelector())
     facts: dict[str, object] = {
         "deleted": ev.NodeDeleted("n0"),
-        "cordoned": node("n0", 40, slots=40, unschedulable=True),
+        "cordoned": node("n0", MANY, slots=MANY, unschedulable=True),
         "shunned": pod("shy", Shape(requests(0), shuns=(term,)), on="n1"),
     }
     observe(cluster, facts[change])
@@ -631,7 +637,7 @@ async def test_no_member_is_bound_where_it_may_not_be_any_more(
 async def test_a_member_that_was_changed_meanwhile_is_not_bound(
     cluster: Cluster, group: str | None
 ) -> None:
-    play = await begun(cluster, 40)
+    play = await begun(cluster, MANY)
     written = {name for name, _ in play.scene.binder.calls}
     changed = next(each for each in play.scene.view.unseen.pods if each.name not in written)
     uid = changed.uid
@@ -645,7 +651,7 @@ async def test_a_member_that_was_changed_meanwhile_is_not_bound(
 
 
 async def test_no_member_that_is_gone_is_bound(cluster: Cluster) -> None:
-    play = await begun(cluster, 40)
+    play = await begun(cluster, MANY)
     waits = next(
         each.uid
         for each in play.scene.view.unseen.pods
@@ -655,7 +661,7 @@ async def test_no_member_that_is_gone_is_bound(cluster: Cluster) -> None:
     play.may.set()
     await asyncio.sleep(1)
 
-    assert len(play.scene.binder.calls) == 39
+    assert len(play.scene.binder.calls) == MANY - 1
 
 
 async def test_a_gang_is_held_while_many_bindings_are_to_be_written(cluster: Cluster) -> None:
