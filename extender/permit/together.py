@@ -27,12 +27,7 @@ from extender.permit.announcing import Announcer
 from extender.permit.plans import Plans
 from extender.permit.waiting_pods import Gone, WaitingPods
 from extender.permit.waker import SPARED_SECONDS
-from extender.permit.writing import (
-    HUNG_UP,
-    HUNG_UP_ON_ANOTHER,
-    HUNG_UP_SECONDS,
-    BindingWriter,
-)
+from extender.permit.writing import HUNG_UP, HUNG_UP_ON_ANOTHER, BindingWriter
 from extender.runtime.budget import advance
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
@@ -58,8 +53,11 @@ BACKLOG: Final = 500
 as long, and kube-scheduler may as well bring its members."""
 REST: Final = 9
 """How much longer a group is left alone than a decision took that came to nothing."""
-SILENT_SECONDS: Final = HUNG_UP_SECONDS - 1
-"""After so long without a call of kube-scheduler no write begins: it may be another one's turn."""
+AHEAD_SECONDS: Final = 3.0
+"""After so long without a call of kube-scheduler a write ends. One that cannot renew its lease ends
+five seconds before another one may begin, which gives the nodes to other pods."""
+SILENT_SECONDS: Final = AHEAD_SECONDS - 1
+"""After so long without a call of kube-scheduler no write begins."""
 ANSWER_HELD_SECONDS: Final = 60.0
 """How long the answer to a bind request is held back, at most, while others are to be written."""
 
@@ -307,7 +305,7 @@ class BindTogether:
         else:
             del self._unsent[uid]
             self._all_sent()
-            left = self._called + HUNG_UP_SECONDS - self._loop.time()
+            left = self._called + AHEAD_SECONDS - self._loop.time()
             await self._write(ahead, seconds=left)
 
     def _is_silent(self) -> bool:

@@ -9,7 +9,12 @@ from typing import Final, Literal, Protocol
 
 import structlog
 
-from extender.kube.errors import ApiError, NotFoundError, UnavailableError
+from extender.kube.errors import (
+    ApiError,
+    NotFoundError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
 from extender.kube.pods import PodRef
 from extender.permit.waiting_pods import Gone, WaitingPods
 from extender.runtime.retry import Retry
@@ -22,9 +27,9 @@ _log = structlog.get_logger(__name__)
 
 PATIENCE_SECONDS: Final = 60.0
 """How long an API server that does not answer is tried again once a gang has its quorum."""
-HUNG_UP_SECONDS: Final = 3.0
-"""How long a Binding is still tried after its caller hung up. A kube-scheduler that cannot renew
-its lease ends five seconds before another one may begin; that one gives the node to other pods."""
+UNSURE_SECONDS: Final = 15.0
+"""How long the room of a pod without a group is kept after a write of which it is not known what
+became. etcd answers or gives up after seven seconds, and the watch may be late."""
 HUNG_UP: Final = "kube-scheduler hung up before the Binding was written"
 HUNG_UP_ON_ANOTHER: Final = "kube-scheduler hung up while another member of the gang was bound"
 
@@ -53,10 +58,13 @@ class BindingWriter:
     ) -> None:
         self.clock = retry.clock
         self._cluster = cluster
+        self._view = cluster.view()
         self._waiting = waiting
         self._binder = binder
         self.metrics = metrics
         self._retry = retry
+        self._unsure: dict[str, asyncio.TimerHandle] = {}
+        """By UID: what ends the room of pods that may be bound, or not."""
         self._failed: Callable[[PodInfo, str], None] | None = None
 
     def on_failure(self, listener: Callable[[PodInfo, str], None]) -> None:
@@ -66,8 +74,9 @@ class BindingWriter:
     async def write(self, pod: PodInfo, node: str, *, latest: float, gone: Gone) -> str:
         """Return the error, empty where the pod is on the node; no attempt begins after `latest`.
 
-        Soon after the caller has `gone` an attempt on its way is given up too. Whether that has
-        reached the API server all the same, the watch will say.
+        It ends with its caller: a kube-scheduler that is stopped gives its lease back before it
+        hangs up, so the next one may have begun. Once the caller has `gone` no attempt begins, and
+        one on its way is given up. Whether that one is carried out, the watch will say.
         """
         began = self.clock.monotonic()
         until = min(began + PATIENCE_SECONDS, latest)
@@ -86,7 +95,7 @@ class BindingWriter:
             async with limit:
                 error = await self._try_often(pod, node, until=began + seconds)
         except TimeoutError:
-            error = UnavailableError(HUNG_UP)
+            error = UnknownOutcomeError(HUNG_UP)
         return self._ended(pod, node, error, began=began, path="ahead")
 
     def _ended(
@@ -100,26 +109,51 @@ class BindingWriter:
         _log.warning("binding failed", pod=pod.key, path=path, error=str(error))
         if self._failed is not None:
             self._failed(pod, node)
-        if pod.group is None or isinstance(error, NotFoundError):
+        self._keep_or_free(pod, node, error)
+        return str(error)
+
+    def _keep_or_free(self, pod: PodInfo, node: str, error: ApiError) -> None:
+        """Keep the room of a pod that may be bound all the same, or comes again; else free it."""
+        if isinstance(error, NotFoundError):
             if pod.group is not None:
                 self._waiting.lose(pod.group)
             self._cluster.apply(ev.Unreserved((pod.uid,)))
-        else:
+        elif pod.group is not None:
             # The others are bound or about to be, and kube-scheduler brings it again.
             self._waiting.keep(pod, node)
-        return str(error)
+        elif isinstance(error, UnknownOutcomeError):
+            self._keep_for_now(pod, node)
+        else:
+            self._cluster.apply(ev.Unreserved((pod.uid,)))
+
+    def _keep_for_now(self, pod: PodInfo, node: str) -> None:
+        """Keep the room of a pod until it is known whether it is bound, or must be."""
+        before = self._unsure.pop(pod.uid, None)
+        if before is not None:
+            before.cancel()
+        self._cluster.apply(ev.Planned({pod.uid: node}))
+        loop = asyncio.get_running_loop()
+        self._unsure[pod.uid] = loop.call_later(UNSURE_SECONDS, self._free_unsure, pod.uid)
+
+    def _free_unsure(self, uid: str) -> None:
+        del self._unsure[uid]
+        if self._view.planned_node(uid) is not None:
+            self._cluster.apply(ev.Unreserved((uid,)))
 
     async def _try_while_asked(
         self, pod: PodInfo, node: str, *, until: float, gone: Gone
     ) -> ApiError | None:
-        try:
-            async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as tasks:
-                watch = tasks.create_task(_end_after(gone, limit))
-                error = await self._try_often(pod, node, until=until)
-                watch.cancel()
-        except TimeoutError:
-            return UnavailableError(HUNG_UP)
-        return error
+        async def end_with_caller() -> None:
+            await gone()
+            tries.cancel()
+
+        async with asyncio.TaskGroup() as tasks:
+            # This begins before the tries do: of a caller that has gone already nothing is sent.
+            caller = tasks.create_task(end_with_caller())
+            tries = tasks.create_task(self._try_often(pod, node, until=until))
+            await asyncio.wait((tries,))
+            caller.cancel()
+        return UnknownOutcomeError(HUNG_UP) if tries.cancelled() else tries.result()
 
     async def _try_often(self, pod: PodInfo, node: str, *, until: float) -> ApiError | None:
         """Write the Binding; passing trouble is waited out, for quorum has been reached."""
@@ -137,8 +171,3 @@ class BindingWriter:
         except ApiError as error:
             return error
         return None
-
-
-async def _end_after(gone: Gone, limit: asyncio.Timeout) -> None:
-    await gone()
-    limit.reschedule(asyncio.get_running_loop().time() + HUNG_UP_SECONDS)

@@ -11,9 +11,15 @@ from extender.gang.verdicts import FilterVerdict, OneNode
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError, UnavailableError
 from extender.kube.pods import PodRef
 from extender.permit.in_hand import COMING_SECONDS
-from extender.permit.together import AT_ONCE, BACKLOG, PARALLEL, SILENT_SECONDS
+from extender.permit.together import (
+    AHEAD_SECONDS,
+    AT_ONCE,
+    BACKLOG,
+    PARALLEL,
+    SILENT_SECONDS,
+)
 from extender.permit.waker import SPARED_SECONDS
-from extender.permit.writing import HUNG_UP_ON_ANOTHER, HUNG_UP_SECONDS
+from extender.permit.writing import HUNG_UP, HUNG_UP_ON_ANOTHER
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import Pattern, PodInfo, PodTerm, Shape
@@ -225,7 +231,7 @@ async def test_the_room_of_a_member_that_was_not_bound_is_kept_and_it_follows_al
 ) -> None:
     play.scene.binder.script["gang-3"] = [error] * 99
     assert await play.begin(A) == ""
-    await asyncio.sleep(HUNG_UP_SECONDS + 0.1)
+    await asyncio.sleep(AHEAD_SECONDS + 0.1)
     assert play.scene.view.planned_node(D.uid) == "n1"
     play.scene.binder.script["gang-3"] = []
 
@@ -255,7 +261,7 @@ async def test_nothing_begins_once_kube_scheduler_is_silent(cluster: Cluster) ->
     begun = len(scene.binder.calls)
     await asyncio.sleep(SILENT_SECONDS + 0.1)
     play.may.set()
-    await asyncio.sleep(HUNG_UP_SECONDS)
+    await asyncio.sleep(AHEAD_SECONDS)
 
     assert len(scene.binder.calls) == begun
     assert len(scene.view.planned) == MANY - begun
@@ -316,11 +322,11 @@ async def test_what_a_caller_left_when_it_hung_up_goes_on_with_the_next_call(pla
     await until(lambda: len(play.scene.binder.calls) == 4)
     caller.gone.set()
     await asyncio.sleep(0.01)
-    assert play.scene.view.tally(GANG).planned == {B.uid, C.uid, D.uid}
+    assert await first == HUNG_UP
+    assert play.scene.view.tally(GANG).planned == {each.uid for each in FOUR}
     play.may.set()
 
-    assert await first == ""
-    assert [await play.begin(each) for each in (B, C, D)] == [""] * 3
+    assert [await play.begin(each) for each in FOUR] == [""] * 4
     assert sorted(set(play.scene.binder.calls)) == PLACED
     play.scene.idle()
 
@@ -339,7 +345,7 @@ async def test_a_request_that_waits_for_a_write_does_not_begin_one_after_a_hang_
     caller.gone.set()
 
     assert await later == HUNG_UP_ON_ANOTHER
-    await asyncio.sleep(HUNG_UP_SECONDS + 1)
+    await asyncio.sleep(AHEAD_SECONDS + 1)
     assert len(play.scene.binder.calls) == 4
 
 
@@ -382,7 +388,7 @@ async def test_a_write_ends_soon_after_the_last_call_of_kube_scheduler(play: Pla
     play.may.clear()
     play.start(A)
     await until(lambda: len(play.scene.binder.calls) == 4)
-    await asyncio.sleep(HUNG_UP_SECONDS + 0.1)
+    await asyncio.sleep(AHEAD_SECONDS + 0.1)
 
     assert play.scene.view.tally(GANG).binding == {A.uid}
     assert play.scene.view.tally(GANG).planned == {B.uid, C.uid, D.uid}

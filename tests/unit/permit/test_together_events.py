@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from extender.permit.announcing import PATIENCE_SECONDS
-from extender.permit.writing import HUNG_UP_SECONDS
+from extender.permit.together import AHEAD_SECONDS
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import nodes, observe, pod_group, until
@@ -45,7 +45,7 @@ async def test_members_that_were_bound_without_an_answer_have_their_events(
 ) -> None:
     """The API server made the Bindings, and its answers were lost or came too late."""
     play = await begun(cluster)
-    await asyncio.sleep(HUNG_UP_SECONDS + 0.1)
+    await asyncio.sleep(AHEAD_SECONDS + 0.1)
     assert len(play.scene.view.tally(GANG).planned) == 3
     shown(play, *FOUR)
 
@@ -55,14 +55,14 @@ async def test_members_that_were_bound_without_an_answer_have_their_events(
 async def test_it_is_the_same_where_the_watch_was_quicker(cluster: Cluster) -> None:
     play = await begun(cluster)
     shown(play, *FOUR)
-    await asyncio.sleep(HUNG_UP_SECONDS + 0.1)
+    await asyncio.sleep(AHEAD_SECONDS + 0.1)
 
     assert await announced(play) == ["gang-1", "gang-2", "gang-3"]
 
 
 async def test_members_that_were_not_bound_have_none(cluster: Cluster) -> None:
     play = await begun(cluster)
-    await asyncio.sleep(HUNG_UP_SECONDS + 0.1)
+    await asyncio.sleep(AHEAD_SECONDS + 0.1)
 
     assert await announced(play) == []
 
