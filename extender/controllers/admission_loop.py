@@ -34,6 +34,8 @@ SLICE: Final = 0.01
 """Seconds that a cycle works before the event loop goes on to other tasks."""
 SETTLE: Final = 0.005
 """Seconds to wait for more changes before a cycle begins."""
+LONGEST_LEAD: Final = 1.0
+"""Most seconds to wait until earlier admissions are sent: what is decided is written after them."""
 FIRST_BACKOFF: Final = 0.5
 LONGEST_BACKOFF: Final = 60.0
 """Seconds before a workload is queued again after its admission failed."""
@@ -76,6 +78,7 @@ class AdmissionLoop:
         self.reasons = PendingReasons(
             workloads, view, self.pending, record=record, clock=clock, pacer=self._pacer
         )
+        self.reasons.admissions_wait = self._writer.has_waiting
         self._room_retry = RoomRetry(self.pending, self._wakeup.set)
         self._released: set[str] = set()
         """ClusterQueues whose provisional quota was released, until their workloads are tried."""
@@ -132,6 +135,7 @@ class AdmissionLoop:
             while True:
                 await self._wakeup.wait()
                 await asyncio.sleep(SETTLE)
+                await self._writer.catch_up(LONGEST_LEAD)
                 self._wakeup.clear()
                 await self._guarded_cycle(tasks)
                 self._room_retry.try_within()
@@ -270,6 +274,7 @@ class AdmissionLoop:
     # -- after a decision
 
     async def _admit(self, before: WorkloadInfo, admission: AdmissionInfo) -> None:
+        before = await self.reasons.after_reason(before)
         result = await self._writer.admit(before, admission)
         if result is AdmissionResult.STORED:
             self._failures.pop(before.key, None)
@@ -316,6 +321,7 @@ class AdmissionLoop:
 
     async def _evict(self, victim: Victim, *, by: str) -> None:
         key = victim.workload
+        await self._writer.after_admission(key, LONGEST_LEAD)
         before, queue = self._view.workloads.get(key), self.pending.cluster_queue_of(by)
         if before is None or self._view.admission(key) is None:
             return

@@ -7,6 +7,7 @@ version of the workload only.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum, auto
 from typing import Final
 
@@ -65,9 +66,38 @@ class AdmissionWriter:
         self._record, self._clock = record, clock
         self._options, self._metrics = options, metrics
         self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
+        self._admitting: dict[str, asyncio.Event] = {}
+        """Workloads whose admission is being written, each with the end of that."""
+
+    def has_waiting(self) -> bool:
+        """Return whether a write would have to wait for others."""
+        return self._slots.locked()
+
+    async def catch_up(self, seconds: float) -> None:
+        """Wait until all writes that wait now are under way, for so many seconds at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._slots:
+                pass
+
+    async def after_admission(self, key: str, seconds: float) -> None:
+        """Wait while the admission of a workload is being written, for so many seconds at most."""
+        under_way = self._admitting.get(key)
+        if under_way is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await under_way.wait()
 
     async def admit(self, before: WorkloadInfo, admission: AdmissionInfo) -> AdmissionResult:
         """Write an admission and return whether it is stored."""
+        self._admitting[before.key] = ended = asyncio.Event()
+        try:
+            return await self._admit(before, admission)
+        finally:
+            ended.set()
+            if self._admitting.get(before.key) is ended:
+                del self._admitting[before.key]
+
+    async def _admit(self, before: WorkloadInfo, admission: AdmissionInfo) -> AdmissionResult:
         now = self._clock.wall()
         try:
             policy = readiness.policy_of(before, self._view, self._options)
@@ -95,7 +125,9 @@ class AdmissionWriter:
         """Write the eviction of a victim for a ClusterQueue; return whether it is stored."""
         try:
             async with self._slots:
-                now = self._clock.wall()
+                now, found = self._clock.wall(), self._view.workloads.get(before.key)
+                if found is None or found.finished:
+                    return False  # it has left by itself
                 after = to.preempted(before, victim.reason, victim.message, now=now)
                 await self._workloads.write_status(before, after)
         except ApiError as error:

@@ -1,7 +1,8 @@
 """Writes to each waiting workload why it waits.
 
 These writes matter least, so they come last: one at a time, at a pace, and only when the reason
-has changed.
+has changed. A workload may be admitted while its reason is being written, most of all the next one
+of its queue: its admission is then written behind the reason, and not for a version that is gone.
 """
 
 import asyncio
@@ -38,7 +39,10 @@ FOLLOWERS_PERIOD: Final = 2.0
 """Seconds between two searches for workloads that have no reason yet."""
 PAUSE: Final = 0.01
 LONGEST_PAUSE: Final = 1.0
-"""Seconds between two writes: four times what the last one took, between these limits."""
+"""Seconds between two writes: four times what the last one took, between these limits.
+
+The longest while admissions wait to be written.
+"""
 
 
 class PendingReasons:
@@ -56,6 +60,10 @@ class PendingReasons:
     ) -> None:
         self._workloads, self._view, self._pending = workloads, view, pending
         self._record, self._clock, self._pacer = record, clock, pacer
+        self.admissions_wait: Callable[[], bool] = lambda: False
+        """Whether admissions wait to be written."""
+        self._under_way: dict[str, asyncio.Event] = {}
+        """The workload whose reason is being written, with the end of that."""
         self._waits: dict[str, NotAdmitted] = {}
         self._unwritten: WorkQueue[str] = WorkQueue()
 
@@ -75,6 +83,17 @@ class PendingReasons:
         """Forget a workload that is admitted or gone."""
         self._waits.pop(key, None)
 
+    async def after_reason(self, workload: WorkloadInfo) -> WorkloadInfo:
+        """Return a workload as it is once its reason is written, if that is under way.
+
+        As it was given where anything else has changed.
+        """
+        under_way = self._under_way.get(workload.key)
+        if under_way is not None:
+            await under_way.wait()
+        found = self._view.workloads.get(workload.key)
+        return found if found is not None and _waits_as_before(workload, found) else workload
+
     async def run(self) -> None:
         """Write reasons until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -88,7 +107,8 @@ class PendingReasons:
             if await self._write_guarded(key):
                 # A slow API server has more important things to write.
                 took = self._clock.monotonic() - began
-                await asyncio.sleep(min(LONGEST_PAUSE, max(PAUSE, 4 * took)))
+                pause = min(LONGEST_PAUSE, max(PAUSE, 4 * took))
+                await asyncio.sleep(LONGEST_PAUSE if self.admissions_wait() else pause)
 
     async def _write_guarded(self, key: str) -> bool:
         try:
@@ -107,12 +127,16 @@ class PendingReasons:
         if written and not _has_new_numbers(before, wait):
             return False
         after = to.waiting(before, wait.reason, wait.message, now=self._clock.wall())
+        self._under_way[key] = written_or_not = asyncio.Event()
         try:
             await self._workloads.write_status(before, after)
         except ApiError as error:
             _log.debug("could not write why it waits", workload=key, error=str(error))
             self._unwritten.add_after(key, RETRY_DELAY)
             return True
+        finally:
+            del self._under_way[key]
+            written_or_not.set()
         if not written:
             self._record(event(before, wait.reason, wait.message, warning=True))
         return True
@@ -133,6 +157,19 @@ class PendingReasons:
                 self.note(replace(self._waits[tried], workload=key))
             if self._pacer.is_due:
                 await self._pacer.rest()
+
+
+def _waits_as_before(before: WorkloadInfo, now: WorkloadInfo) -> bool:
+    """Return whether nothing has changed but why a workload waits."""
+    one, other = ({each.type: each for each in workload.conditions} for workload in (before, now))
+    for conditions in (one, other):
+        said = conditions.pop(WorkloadCondition.QUOTA_RESERVED, None)
+        if said is not None and said.status == "True":
+            return False
+    version = before.meta.version
+    return one == other and before == replace(
+        now, meta=replace(now.meta, version=version), conditions=before.conditions
+    )
 
 
 def _is_written(workload: WorkloadInfo | None, reason: str) -> bool:

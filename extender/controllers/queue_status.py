@@ -42,6 +42,8 @@ Json = dict[str, Any]
 PAUSE: Final = 5.0
 """Seconds between two writes of a queue's status: the numbers change with every workload."""
 LONGEST_PAUSE: Final = 30.0
+_SHARE: Final = 100
+"""A pause is so many times as long as the last write took, between these limits."""
 
 
 class QueueStatusController:
@@ -157,7 +159,7 @@ class QueueStatusController:
         began = loop.time()
         await self._writer.write_status(key[0], queue.meta, wanted)
         # A slow API server has more important things to write.
-        pause = min(LONGEST_PAUSE, max(PAUSE, 40 * (loop.time() - began)))
+        pause = min(LONGEST_PAUSE, max(PAUSE, _SHARE * (loop.time() - began)))
         self._written[key] = (loop.time() + pause, active)
         return None
 

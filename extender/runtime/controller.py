@@ -55,9 +55,9 @@ class Controller(Generic[K]):
         self._busy: set[K] = set()
         self._again: set[K] = set()
 
-    def notice(self, key: K) -> None:
-        """Reconcile a key soon."""
-        settle = self._settle
+    def notice(self, key: K, *, within: float | None = None) -> None:
+        """Reconcile a key soon, or `within` so many seconds: what is asked for earlier counts."""
+        settle = self._settle if within is None else within
         self._queue.add_after(key, settle(key) if callable(settle) else settle)
 
     async def run(self) -> None:

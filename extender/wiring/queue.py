@@ -53,6 +53,8 @@ PER_OBJECT: Final = 0.0002
 """Seconds for each object of a job: a look at a group of pods is a look at each of them, and each
 of them changes several times, so a large group is looked at less often."""
 STATUS_SETTLE: Final = 0.1
+NUMBERS_SETTLE: Final = 0.5
+"""The same where workloads of a queue have changed: numbers are written every few seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +243,14 @@ class QueueControllers:
         self._notice_grants(self._keeper.backed_by(change.workloads))
         for job in change.jobs:
             self._notice_job(job)
+        numbers = NUMBERS_SETTLE if change.workloads and not change.structure else None
         for plural, names in (
             ("clusterqueues", change.cluster_queues),
             ("localqueues", change.local_queues),
             ("resourceflavors", change.flavors),
         ):
             for name in names:
-                self._status.notice((plural, name))
+                self._status.notice((plural, name), within=numbers)
         self._later.note(change)
         if change.namespaces:
             self._notice_namespaces(change.namespaces)

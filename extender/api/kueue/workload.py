@@ -31,11 +31,11 @@ CORE_PRIORITY_GROUP: Final = "scheduling.k8s.io"
 
 
 # The API server bounds the cost of a rule before it takes it, and knows the size of a list only
-# where it is named by its path: hence `has` where an optional would be shorter. Every rule below
-# `spec` and `status` is evaluated at every write, also where its part has not changed, and each
-# field that a rule names costs as much as its object has fields. So there are few rules, they begin
-# with what is cheap and mostly true, and all that look at the spec are left out at once where a
-# write changes the status.
+# where it is named by its path: hence `has` where an optional would be shorter, but where no more
+# than the size is asked for. Every rule below `spec` and `status` is evaluated at every write, also
+# where its part has not changed, and each field that a rule names costs as much as its object has
+# fields. So there are few rules, they begin with what is cheap and mostly true, and all that look
+# at the spec are left out at once where a write changes the status.
 
 
 def _holds(condition: str, status: str = "self.status") -> str:
@@ -63,10 +63,16 @@ UNRESERVED: Final = f"!has(self.status) || !{_holds('QuotaReserved')}"
 _UNADMITTED: Final = f"!has(self.status) || !{_holds('Admitted')}"
 _SAME_SETS: Final = f"{_SETS} == oldSelf.spec.podSets"
 _SAME_SPEC: Final = (
-    "(has(self.status) && (!has(oldSelf.status) || self.status != oldSelf.status)) "
+    "(!has(oldSelf.status) && has(self.status)) "
+    "|| size(self.?status.?conditions.orValue([])) "
+    "!= size(oldSelf.?status.?conditions.orValue([])) "
+    "|| (has(self.status) && has(oldSelf.status) && self.status != oldSelf.status) "
     "|| self.spec == oldSelf.spec"
 )
-"""Holds where the spec is what it was. A write that changes the status cannot change the spec."""
+"""Holds where the spec is what it was. A write that changes the status cannot change the spec.
+
+Most writes of a status add a condition, and two numbers of conditions are quickly compared.
+"""
 
 STAYING_RULES: Final = {
     "podSets cannot be changed while quota is reserved": f"{UNRESERVED} || {_SAME_SETS}",
@@ -102,41 +108,53 @@ _REF_RULES: Final = {
 
 
 def _counted_by_itself(containers: str) -> str:
-    """Return the CEL expression for: no container asks for the resource pods."""
+    """Return the CEL expression for: no container of a pod set asks for the resource pods."""
     amounts = " && ".join(
         f"(!has(c.resources.{each}) || !('pods' in c.resources.{each}))"
         for each in ("requests", "limits")
     )
     return (
-        f"{_SETS}.all(p, !has(p.template.spec.{containers}) || "
+        f"(!has(p.template.spec.{containers}) || "
         f"p.template.spec.{containers}.all(c, !has(c.resources) || ({amounts})))"
     )
 
 
-_SET_RULES: Final = {
-    "only one pod set has a minCount": (
-        f"size({_SETS}) == 1 || {_SETS}.filter(p, has(p.minCount)).size() <= 1"
-    ),
-    "minCount is at most count": f"{_SETS}.all(p, !has(p.minCount) || p.minCount <= p.count)",
+_EACH_SET: Final = {
+    "minCount is at most count": "(!has(p.minCount) || p.minCount <= p.count)",
     "requests and limits cannot be for the resource pods, which is counted by itself": (
         f"{_counted_by_itself('containers')} && {_counted_by_itself('initContainers')}"
     ),
 }
+_SET_RULES: Final = {
+    "only one pod set has a minCount": (
+        f"size({_SETS}) == 1 || {_SETS}.filter(p, has(p.minCount)).size() <= 1"
+    ),
+    **{text: f"{_SETS}.all(p, {rule})" for text, rule in _EACH_SET.items()},
+}
 
+_PLACED: Final = (
+    "QuotaReserved needs status.admission, and "
+    "admission is for each of the pod sets, and for nothing else"
+)
 _PLACE_RULES: Final = {
-    "admission is for each of the pod sets, and for nothing else": (
-        f"!has(self.status.admission) || (has({_ASSIGNED}) "
-        f"&& ({_ASSIGNED}.map(a, a.name) == {_SETS}.map(p, p.name) "
-        f"|| (size({_ASSIGNED}) == size({_SETS}) "
-        f"&& {_ASSIGNED}.all(a, {_SETS}.exists(p, p.name == a.name))))) "
-        f"|| !{_holds('QuotaReserved')}"
+    _PLACED: (
+        f"{_ASSIGNED}.map(a, a.name) == {_SETS}.map(p, p.name) "
+        f"|| !{_holds('QuotaReserved')} "
+        f"|| (has(self.status.admission) && has({_ASSIGNED}) "
+        f"&& size({_ASSIGNED}) == size({_SETS}) "
+        f"&& {_ASSIGNED}.all(a, {_SETS}.exists(p, p.name == a.name)))"
     ),
     "reclaimablePods are of pod sets, and not more than those have": (
         "!has(self.status.reclaimablePods) || self.status.reclaimablePods.all(r, "
         f"{_SETS}.exists(p, p.name == r.name && r.count <= p.count))"
     ),
 }
-"""The rules of a status that look at the spec."""
+"""The rules of a status that look at the spec.
+
+The first one begins with what nearly every admission fulfils, and asks nowhere else whether there
+is one: without an admission the comparison is an error, and an error does not count where another
+side of `||` is true. Where none is, the status is refused with the error and the rule's message.
+"""
 
 
 def workload_rules(staying: Mapping[str, str], of_spec: Mapping[str, str]) -> ConfigDict:
@@ -148,7 +166,7 @@ def workload_rules(staying: Mapping[str, str], of_spec: Mapping[str, str]) -> Co
     of_sets = {text: f"({rule}) || {_SAME_SETS}" for text, rule in _SET_RULES.items()}
     made = one_rule({**_SET_RULES, **of_spec}, unless="oldSelf.hasValue()")
     changed = one_rule({**staying, **of_spec, **of_sets}, unless=_SAME_SPEC)
-    placed = one_rule(_PLACE_RULES, unless="!has(self.status)")
+    placed = one_rule(_PLACE_RULES, unless="!has(self.status)") | {"message": _PLACED}
     whole: dict[str, Any] = {
         "x-kubernetes-validations": [{**made, "optionalOldSelf": True}, changed, placed]
     }
@@ -156,9 +174,6 @@ def workload_rules(staying: Mapping[str, str], of_spec: Mapping[str, str]) -> Co
 
 
 STATUS_RULES: Final = {
-    "QuotaReserved needs status.admission": (
-        f"has(self.admission) || !{_holds('QuotaReserved', 'self')}"
-    ),
     "clusterName and nominatedClusterNames exclude each other": (
         "!has(self.clusterName) || !has(self.nominatedClusterNames) "
         "|| size(self.nominatedClusterNames) == 0"

@@ -68,8 +68,9 @@ class Scene:
         options: AdmissionOptions | None = None,
         cpu: int = 1,
         clock: ManualClock | None = None,
+        server: Server | None = None,
     ) -> None:
-        self.queues, self.server = Queues(), Server()
+        self.queues, self.server = Queues(), server or Server()
         self.metrics = Counting()
         self.view = self.queues.view()
         self.events: list[Event] = []

@@ -98,6 +98,16 @@ async def test_what_is_asked_for_later_comes_earlier_when_something_happens(benc
     assert await bench.run(20) == [("a", 0.1), ("a", 3.1)]
 
 
+@pytest.mark.parametrize(("pauses", "wanted"), [([5], 5), ([5, None], 0.1), ([None, 5], 0.1)])
+async def test_of_two_notices_the_earlier_counts(
+    bench: Bench, pauses: list[float | None], wanted: float
+) -> None:
+    for within in pauses:
+        bench.controller.notice("a", within=within)
+
+    assert await bench.run(10) == [("a", wanted)]
+
+
 async def test_trouble_is_waited_out_with_growing_pauses_until_it_ends(bench: Bench) -> None:
     bench.errors = [Trouble("1"), Trouble("2")]
     bench.controller.notice("a")

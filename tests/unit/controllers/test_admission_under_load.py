@@ -1,0 +1,160 @@
+"""While the API server is slow admissions come first, and in the order of what has come by then."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from typing_extensions import override
+
+from extender.controllers.admission_loop import LONGEST_LEAD
+from extender.controllers.admission_writer import CONCURRENT_WRITES
+from extender.controllers.pending_reasons import FIRST_DELAY, LONGEST_PAUSE
+from extender.state.queue.records import WorkloadInfo
+from tests.makers import key
+from tests.queue_makers import cluster_queue, condition, workload
+from tests.unit.controllers.queue_server import Server
+from tests.unit.controllers.test_admission import Scene, holder
+
+pytestmark = pytest.mark.looptime
+
+
+class SlowServer(Server):
+    """Takes its time for reasons, and counts what it refuses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reasons, self.refused = 0, 0
+        self.reasons_go_on = asyncio.Event()
+
+    @override
+    async def write_status(self, before: WorkloadInfo, after: WorkloadInfo) -> WorkloadInfo:
+        if before.admission == after.admission:
+            self.reasons += 1
+            await self.reasons_go_on.wait()
+        try:
+            return await super().write_status(before, after)
+        except Exception:
+            self.refused += 1
+            raise
+
+
+class SlowScene(Scene):
+    """A ClusterQueue on such a server."""
+
+    def __init__(self, cpu: int = 1) -> None:
+        self.slow = SlowServer()
+        super().__init__(cpu=cpu, server=self.slow)
+
+    def finish(self, name: str) -> None:
+        found = self.server.stored[key(name)]
+        self.server.touch(key(name), conditions=(*found.conditions, condition("Finished")))
+        self.watch(name)
+
+
+async def test_an_admission_is_written_behind_the_reason_that_is_under_way() -> None:
+    scene = SlowScene()
+    scene.put(holder("runs", 1, "cq"), workload("next", 1))
+    async with scene.running():
+        await scene.until(lambda: scene.slow.reasons)
+        scene.finish("runs")
+        await scene.until(lambda: scene.view.is_assumed(key("next")))
+        scene.slow.reasons_go_on.set()
+        await scene.until(lambda: scene.admitted() == {"next"})
+    assert (scene.slow.refused, scene.server.writes) == (0, 1)
+
+
+async def test_what_changes_while_a_reason_is_written_is_decided_on_again() -> None:
+    scene = SlowScene()
+    scene.put(holder("runs", 1, "cq"), workload("next", 1))
+    async with scene.running():
+        await scene.until(lambda: scene.slow.reasons)
+        scene.finish("runs")
+        await scene.until(lambda: scene.view.is_assumed(key("next")))
+        scene.server.touch(key("next"), active=False)
+        scene.watch("next")
+        scene.slow.reasons_go_on.set()
+        await scene.until(lambda: not scene.view.is_assumed(key("next")))
+        await asyncio.sleep(10)
+        assert scene.admitted() == set()
+
+
+async def test_reasons_are_written_slowly_while_admissions_wait() -> None:
+    scene = SlowScene(cpu=CONCURRENT_WRITES)
+    scene.slow.reasons_go_on.set()
+    scene.server.go_on.clear()
+    scene.put(*(workload(f"runs-{number}", 1) for number in range(CONCURRENT_WRITES)))
+    scene.put(*(workload(f"waits-{number}", 1, priority=-number) for number in range(50)))
+    async with scene.running():
+        await asyncio.sleep(FIRST_DELAY + 3.5 * LONGEST_PAUSE)
+        assert 1 < scene.slow.reasons < 6
+        scene.server.go_on.set()
+        await asyncio.sleep(3 * LONGEST_PAUSE)
+        assert scene.slow.reasons == 50
+
+
+async def test_what_goes_first_may_come_while_earlier_admissions_wait_to_be_written() -> None:
+    """A cycle decides when its decisions can be written, or after a second."""
+    scene = Scene(cpu=CONCURRENT_WRITES + 3)
+    scene.server.go_on.clear()
+    names = [f"early-{number}" for number in range(CONCURRENT_WRITES + 2)]
+    scene.put(*(workload(name, 1) for name in names))
+    async with scene.running():
+        await scene.until(lambda: all(scene.view.is_assumed(key(name)) for name in names))
+        scene.put(workload("late", 1))
+        await asyncio.sleep(LONGEST_LEAD / 2)
+        scene.put(workload("urgent", 1, priority=1))
+        await asyncio.sleep(LONGEST_LEAD / 4)
+        assert not scene.view.is_assumed(key("late"))
+        await asyncio.sleep(LONGEST_LEAD)
+        assert scene.view.is_assumed(key("urgent"))
+        assert not scene.view.is_assumed(key("late"))
+
+
+async def test_a_victim_is_evicted_once_its_own_admission_is_written() -> None:
+    scene = SlowScene()
+    scene.slow.reasons_go_on.set()
+    lower = {"within_cluster_queue": "LowerPriority"}
+    scene.put(cluster_queue("cq", 1, preemption=lower), workload("low", 1))
+    scene.server.go_on.clear()
+    async with scene.running():
+        await scene.until(lambda: scene.view.is_assumed(key("low")))
+        scene.put(workload("high", 1, priority=1))
+        await asyncio.sleep(LONGEST_LEAD / 2)
+        scene.server.go_on.set()
+        await scene.until(lambda: scene.server.stored[key("low")].evicted)
+        await asyncio.sleep(LONGEST_LEAD)
+    assert scene.slow.refused == 0
+
+
+async def test_a_victim_that_ends_while_others_are_written_is_not_evicted() -> None:
+    scene = SlowScene()
+    scene.slow.reasons_go_on.set()
+    lower = {"within_cluster_queue": "LowerPriority"}
+    low = replace(holder("low", 1, "cq"), priority=-1)
+    scene.put(cluster_queue("cq", CONCURRENT_WRITES + 1, preemption=lower), low)
+    scene.put(*(workload(f"runs-{number}", 1) for number in range(CONCURRENT_WRITES)))
+    scene.server.go_on.clear()
+    async with scene.running():
+        await asyncio.sleep(LONGEST_LEAD)
+        scene.put(workload("high", 1, priority=1))
+        await asyncio.sleep(2 * LONGEST_LEAD)
+        assert scene.admission.pending.preemptors.victims(key("high")) == {key("low")}
+        scene.finish("low")
+        scene.server.go_on.set()
+        await asyncio.sleep(LONGEST_LEAD)
+    assert scene.slow.refused == 0
+    assert not scene.server.stored[key("low")].evicted
+    assert "high" in scene.admitted()
+
+
+async def test_a_victim_whose_admission_gets_no_answer_is_not_waited_for_without_end() -> None:
+    scene = SlowScene()
+    scene.slow.reasons_go_on.set()
+    lower = {"within_cluster_queue": "LowerPriority"}
+    scene.put(cluster_queue("cq", 1, preemption=lower), workload("low", 1))
+    scene.server.go_on.clear()
+    async with scene.running():
+        await scene.until(lambda: scene.view.is_assumed(key("low")))
+        scene.put(workload("high", 1, priority=1))
+        await asyncio.sleep(2 * LONGEST_LEAD)
+        assert scene.server.stored[key("low")].evicted
