@@ -4,8 +4,9 @@ kube-scheduler brings pods one after the other, and each takes it a whole cycle.
 an equal member, the Bindings of the others are written at once: ahead of its own requests. Its
 queue drops a pod that it sees on a node.
 
-It may ask for a member all the same, before or after the Binding is made. A filter request for a
-member whose Binding is not on its way takes that back: kube-scheduler would see it appear on a node
+It may ask for a member all the same, before or after the Binding is made, though it has to pause
+for a moment meanwhile (`permit.pause`). A filter request for a member whose Binding is not on its
+way takes that back: kube-scheduler would see it appear on a node
 in the middle of its cycle, and call that an error. A bind request waits for the write, and has the
 same answer.
 """
@@ -24,6 +25,7 @@ from extender.gang import together, wake
 from extender.gang.ahead import Left
 from extender.gang.together import Together
 from extender.permit.announcing import Announcer
+from extender.permit.pause import Pauses
 from extender.permit.plans import Plans
 from extender.permit.waiting_pods import Gone, WaitingPods
 from extender.permit.waker import SPARED_SECONDS
@@ -137,6 +139,7 @@ class BindTogether:
         """What the last decision about a group left to kube-scheduler, until it starts."""
         self._answered: set[str] = set()
         """Members whose bind requests were answered while their Bindings were being written."""
+        self.pauses = Pauses(self, metrics=writer.metrics)
         waiting.bind_together(self)
         writer.on_failure(announcer.unsure)
 
@@ -144,6 +147,15 @@ class BindTogether:
     def writing(self) -> AbstractSet[str]:
         """UIDs of the pods whose Bindings are being written."""
         return self._writing.keys()
+
+    @property
+    def going_out(self) -> int:
+        """How many Bindings are to be written ahead, or are being written."""
+        return len(self._unsent) + len(self._writing)
+
+    def binds(self, uid: str) -> bool:
+        """Return whether that of a member is one of them."""
+        return uid in self._unsent or uid in self._writing
 
     # -- what kube-scheduler asks
 
@@ -164,6 +176,7 @@ class BindTogether:
         """
         self._called = _NEVER
         self._end_held_answer()
+        self.pauses.hung_up()
         for limit in self._writing.values():
             if not limit.expired():
                 limit.reschedule(self._loop.time())
@@ -273,6 +286,7 @@ class BindTogether:
 
     def stop(self) -> None:
         """Give back what is not on its way: this process is about to stop."""
+        self.pauses.stop()
         self._take_back(list(self._unsent))
 
     # -- the work
@@ -469,6 +483,7 @@ class BindTogether:
         joined = self._joined.pop(ahead.pod.uid, None)
         if joined is not None and not joined.done():
             joined.set_result(error)
+        self.pauses.ended(made=not error)
 
 
 def _popped(rest: deque[_T]) -> Iterable[_T]:

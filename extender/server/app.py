@@ -72,7 +72,11 @@ def create_app(
     }
     for name, answer in answers.items():
         app.verbs[f"/{name}"] = Verb(
-            name, answer, metrics=metrics, unready=probes.unready, max_body_bytes=max_body_bytes
+            *(name, answer),
+            metrics=metrics,
+            unready=probes.unready,
+            max_body_bytes=max_body_bytes,
+            pause=filtering.pause if name == "filter" else None,
         )
         _document(app, name)
 

@@ -1,6 +1,7 @@
 """The verbs that kube-scheduler's scheduling loop waits for: filter, prioritize, preempt.
 
-They decode a request, ask, and encode the answer, without an await.
+They decode a request, ask, and encode the answer, without an await. A filter request may have to
+pause before that.
 """
 
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse
 from extender.kube.decode import Decoder, group_of
 from extender.permit.filter import PodFilter
+from extender.permit.pause import Pauses
+from extender.permit.waiting_pods import Gone
 from extender.server.refusing import AllNodes, said_once
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.view import ClusterView
@@ -41,11 +44,34 @@ _encode = msgspec.json.Encoder().encode
 class Filtering:
     """Answers in bytes to requests in bytes; raises ValueError for what cannot be read."""
 
-    def __init__(self, view: ClusterView, decoder: Decoder, pod_filter: PodFilter) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        decoder: Decoder,
+        pod_filter: PodFilter,
+        *,
+        pauses: Pauses | None = None,
+    ) -> None:
         self._view = view
         self._decoder = decoder
         self._filter = pod_filter
+        self._pauses = pauses
         self._all_nodes = AllNodes(view)
+
+    async def pause(self, body: bytes, gone: Gone) -> float:
+        """Return when a filter request may be answered, with the seconds for which it was held.
+
+        Raises ValueError for what cannot be read, and where kube-scheduler hung up meanwhile.
+        """
+        if self._pauses is None or not self._pauses.are_due:
+            return 0.0
+        head = _decode_head(_decode_args(body).pod).metadata
+        if group_of(head.namespace, head.labels) is None:
+            return 0.0
+        held = await self._pauses.hold(head.uid, gone)
+        if held is None:
+            raise ValueError("kube-scheduler hung up")
+        return held
 
     def filter(self, body: bytes) -> bytes:
         """Return the nodes that the pod may use, or one text for why there is none."""

@@ -19,6 +19,8 @@ _log = structlog.get_logger(__name__)
 
 Answer = Callable[[bytes, Gone], Awaitable[bytes]]
 """Takes a body and a way to wait for the client to hang up; ValueError for what it cannot read."""
+Pause = Callable[[bytes, Gone], Awaitable[float]]
+"""Takes the same, and returns when the request may be answered, with the seconds that this took."""
 
 
 class BodyTooLargeError(ValueError):
@@ -36,12 +38,14 @@ class Verb:
         metrics: Metrics,
         unready: Callable[[], str],
         max_body_bytes: int,
+        pause: Pause | None = None,
     ) -> None:
         """`unready` returns why the verb answers with an Error now, or nothing."""
         self.name = name
         self._answer = answer
         self._unready = unready
         self._max_body_bytes = max_body_bytes
+        self._pause = pause
         self._seconds = metrics.request_seconds.labels(name)
         self._errors = metrics.decisions.labels(name, "Error")
         # Bind is mostly waiting, and is measured where it waits.
@@ -50,25 +54,30 @@ class Verb:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         began = time.perf_counter()
-        content = await self._serve(scope, receive)
+        content, held = await self._serve(scope, receive)
         await send(_start(len(content)))
         await send({"type": "http.response.body", "body": content})
         if self._measured:
-            self._seconds.observe(time.perf_counter() - began)
+            self._seconds.observe(time.perf_counter() - began - held)
 
-    async def _serve(self, scope: Scope, receive: Receive) -> bytes:
+    async def _serve(self, scope: Scope, receive: Receive) -> tuple[bytes, float]:
+        """Return the answer, and for how many seconds it was held back."""
+        held = 0.0
         try:
             body = await _read(scope, receive, self._max_body_bytes)
+            if self._pause is not None:
+                held = await self._pause(body, lambda: _disconnected(receive))
             if why := self._unready():
-                return self._problem(why)
-            return await self._answer(body, lambda: _disconnected(receive))
+                return self._problem(why), held
+            return await self._answer(body, lambda: _disconnected(receive)), held
         except ValueError as error:
-            return self._problem(str(error))
+            text = str(error)
         except RecursionError:
-            return self._problem("the request is nested too deeply")
+            text = "the request is nested too deeply"
         except Exception as error:  # noqa: BLE001 - kube-scheduler must get an answer
             FAULTS.report("verb", error, key=self.name)
-            return self._problem("internal error, see the log of gang-extender")
+            text = "internal error, see the log of gang-extender"
+        return self._problem(text), held
 
     def _problem(self, text: str) -> bytes:
         self._errors.inc()

@@ -50,7 +50,7 @@ class Metrics(ProcessMetrics):
         gauge = partial(Gauge, registry=self.registry)
         self.request_seconds = histogram(
             "gang_extender_request_duration_seconds",
-            "Time to answer a request of kube-scheduler, without the time a bind is held.",
+            "Time to answer a request of kube-scheduler, without the time that it is held.",
             ["verb"],
             buckets=_FAST,
         )
@@ -75,6 +75,12 @@ class Metrics(ProcessMetrics):
             "gang_extender_bindings_total",
             "Bindings that were written or failed, asked for by kube-scheduler or ahead of that.",
             ["path", "result"],
+        )
+        self.pause_seconds = histogram(
+            "gang_extender_pause_duration_seconds",
+            "Time that filter's answer about a member was held back while Bindings went out.",
+            ["end"],
+            buckets=_FAST,
         )
         self.ahead_skipped = counter(
             "gang_extender_ahead_skipped_total",

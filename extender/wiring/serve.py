@@ -122,7 +122,12 @@ class Extender:
         view = cluster.view()
         self._show(view, pod_filter)
         self.app: FastAPI = create_app(
-            Filtering(view, decoder, pod_filter),
+            Filtering(
+                view,
+                decoder,
+                pod_filter,
+                pauses=self.together.pauses if self.together is not None else None,
+            ),
             self.binding,
             metrics=metrics,
             probes=Probes(self.ready, self._loop.trouble, self.unready),

@@ -56,6 +56,7 @@ class GangScheduler:
     With `api_port` the extender reaches the API server through that port of 127.0.0.1, with
     `scheduler_api_port` kube-scheduler does.
     Without `policies` nothing but roles limits what the extender writes.
+    `program` is the module that is run as the extender.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class GangScheduler:
         scheduler_api_port: int | None = None,
         kubeconfig: Path | None = None,
         policies: bool = True,
+        program: str = "extender",
     ) -> None:
         self._control_plane = control_plane
         account = install(control_plane, policies=policies)
@@ -84,7 +86,7 @@ class GangScheduler:
         self.extender = control_plane.spawn(
             f"{name}-extender",
             [
-                *(sys.executable, "-m", "extender", "serve"),
+                *(sys.executable, "-m", program, "serve"),
                 *("--kubeconfig", own, "--config", config, "--port", str(self.port)),
                 *args,
             ],

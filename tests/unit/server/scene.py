@@ -119,7 +119,8 @@ class Scene:
             longest_wait=self.options.max_schedule_timeout,
             bind_together=self.together,
         )
-        self.filtering = Filtering(self.view, Decoder(), self.pod_filter)
+        pauses = self.together.pauses if self.together is not None else None
+        self.filtering = Filtering(self.view, Decoder(), self.pod_filter, pauses=pauses)
 
     def _wake_after(self, key: str, seconds: float) -> None:
         self.woken.append((key, seconds))
@@ -156,6 +157,16 @@ class Scene:
             self.filtering.filter(msgspec.json.encode(request))
         )
         return answer
+
+    async def ask_filter(
+        self, pod: PodInfo, gone: Callable[[], Awaitable[None]] = never
+    ) -> list[str]:
+        """Return the nodes that a pod may use, of all; the answer may be held back for a moment."""
+        group = pod.group.rpartition("/")[2] if pod.group else None
+        request = {"Pod": pod_json(pod.name, group=group), "NodeNames": [*self.view.nodes]}
+        body = msgspec.json.encode(request)
+        await self.filtering.pause(body, gone)
+        return list(msgspec.json.decode(self.filtering.filter(body))["NodeNames"])
 
     def idle(self) -> None:
         """Assert that nothing is held or counted as waiting."""

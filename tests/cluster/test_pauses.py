@@ -1,0 +1,128 @@
+"""kube-scheduler waits while members are bound ahead of it, and does not bring them itself.
+
+A proxy holds the Bindings, and the pauses of this extender last until they have a reason to end:
+what is counted does not depend on how fast the machine is.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import yaml
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import RESERVED, Gangs
+from tests.harness import long_pauses
+from tests.harness.client import Api
+from tests.harness.control_plane import ControlPlane
+from tests.harness.faulty_proxy import FaultyProxy
+from tests.harness.gang_scheduler import ROOT, GangScheduler
+
+PAUSING = "pausing"
+SIZE = 100
+PATIENCE = 300.0
+AHEAD = 'gang_extender_bindings_total{path="ahead",result="ok"}'
+PLACED = 'gang_extender_decisions_total{reason="Place",verb="filter"}'
+PAUSES = "gang_extender_pause_duration_seconds_count"
+pytestmark = [pytest.mark.collisions(SIZE), pytest.mark.timeout(900)]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A pair that binds members together, and the proxy between the extender and the API server."""
+
+    gang: GangScheduler
+    proxy: FaultyProxy
+
+    @property
+    def began(self) -> int:
+        """How many pauses have begun."""
+        return self.gang.extender.log_path.read_text().count(long_pauses.BEGINS)
+
+    def ended(self, end: str) -> float:
+        """Return how many pauses had that end."""
+        return self.gang.metric(f'{PAUSES}{{end="{end}"}}')
+
+
+@dataclass(frozen=True)
+class Paused:
+    """A gang whose Bindings are held, and kube-scheduler in a pause."""
+
+    ahead: float
+    """How many members had been bound ahead before."""
+    written: float
+    """How many pauses had ended because what was to be written was."""
+    hung_up: float
+    """How many had ended because kube-scheduler had."""
+    answered: float
+    """How many of this gang filter has answered until now."""
+
+
+@pytest.fixture(scope="module")
+def running(control_plane: ControlPlane) -> Iterator[Pair]:
+    """The pair of this module, for pods with schedulerName `pausing`."""
+    shipped = yaml.safe_load((ROOT / "scheduler-config" / "kube-scheduler.yaml").read_text())
+    patient = [{**each, "httpTimeout": "910s"} for each in shipped["extenders"]]
+    with FaultyProxy(control_plane, seed=1) as proxy:
+        gang = GangScheduler(
+            control_plane,
+            name=PAUSING,
+            settings={"gang": {"bindTogether": "equal"}},
+            scheduler={"profiles": [{"schedulerName": PAUSING}], "extenders": patient},
+            api_port=proxy.port,
+            program=long_pauses.__name__,
+        )
+        yield Pair(gang, proxy)
+        gang.stop()
+
+
+@pytest.fixture
+def pair(running: Pair) -> Iterator[Pair]:
+    """The same, whole again after the test."""
+    yield running
+    running.proxy.let_go()
+    if not running.gang.scheduler.running:
+        running.gang.scheduler.start()
+
+
+@pytest.fixture
+def paused(pair: Pair, api: Api, gangs: Gangs, new_nodes: NodeFactory) -> Paused:
+    """A gang of which one member was asked for."""
+    new_nodes(SIZE // 10, cpu="10")
+    pair.proxy.hold("/binding")
+    began, placed = pair.began, pair.gang.metric(PLACED)
+    ahead, written = pair.gang.metric(AHEAD), pair.ended("written")
+    gangs.create("g", SIZE, cpu="1", scheduler_name=PAUSING)
+    api.wait_for("a pause has begun", lambda: pair.began == began + 1, PATIENCE)
+    assert gangs.bound("g") == set()
+    return Paused(ahead, written, pair.ended("hung_up"), pair.gang.metric(PLACED) - placed)
+
+
+def test_kube_scheduler_waits_until_all_members_are_bound(
+    pair: Pair, gangs: Gangs, paused: Paused
+) -> None:
+    """All are bound ahead but those that were filtered before the pause."""
+    pair.proxy.let_go()
+    gangs.await_phases("g", Running=SIZE, timeout=PATIENCE)
+
+    assert pair.gang.metric(AHEAD) - paused.ahead >= SIZE - paused.answered
+    assert pair.ended("written") > paused.written
+    assert pair.ended("time") == 0
+
+
+def test_a_kube_scheduler_that_is_stopped_in_a_pause_ends_it(
+    pair: Pair, api: Api, gangs: Gangs, paused: Paused
+) -> None:
+    """What is written ahead ends with it, and the next one brings the members."""
+    pair.gang.scheduler.stop()
+    api.wait_for(
+        "the pause has ended", lambda: pair.ended("hung_up") == paused.hung_up + 1, PATIENCE
+    )
+
+    def is_over() -> bool:
+        return len(gangs.bound("g")) + pair.gang.metric(RESERVED) >= SIZE
+
+    api.wait_for("nothing is being written", is_over, PATIENCE)
+    pair.proxy.let_go()
+    pair.gang.scheduler.start()
+    gangs.await_phases("g", Running=SIZE, timeout=PATIENCE)

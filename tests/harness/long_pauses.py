@@ -1,0 +1,31 @@
+"""The extender with pauses that last until what they wait for has happened.
+
+`python -m tests.harness.long_pauses serve ...` in place of `python -m extender serve ...`. A common
+pause ends with its time, and so does what is written while kube-scheduler does not call: what a
+test sees would depend on how fast the machine is. The log says when a pause begins.
+"""
+
+import structlog
+
+from extender.cli.main import main
+from extender.permit import pause, together
+from extender.permit.waiting_pods import Gone
+
+SECONDS = 300.0
+BEGINS = "a pause begins"
+
+_log = structlog.get_logger(__name__)
+_hold = pause.Pauses.hold
+
+
+async def _logged(self: pause.Pauses, uid: str, gone: Gone) -> float | None:
+    if self.delays(uid):
+        _log.info(BEGINS)
+    return await _hold(self, uid, gone)
+
+
+if __name__ == "__main__":
+    vars(pause)["PAUSE_SECONDS"] = SECONDS
+    vars(together).update(AHEAD_SECONDS=SECONDS, SILENT_SECONDS=SECONDS)
+    pause.Pauses.hold = _logged  # type: ignore[method-assign]
+    main()
