@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from extender.kube.errors import ForbiddenError
 from extender.kube.pods import PodRef
 from extender.permit import together
 from extender.permit.pause import FEW, PAUSE_SECONDS, REST_SECONDS, WORTH, PauseEnd
@@ -175,6 +176,15 @@ async def test_a_pause_with_fewer_bindings_than_make_it_worth_it_is_the_last_one
     play.slow(60, after=WORTH - 1, before=0.05)
     play.start(MEMBERS[0])
     await until(lambda: len(play.scene.binder.calls) == 1 + WRITERS)
+    assert (await play.ask(NEXT))[1] == PAUSE_SECONDS
+    assert (await play.ask(MEMBERS[2]))[1] == 0.0
+
+
+async def test_bindings_that_fail_do_not_make_a_pause_worth_it(play: Pausing) -> None:
+    for member in MEMBERS:
+        play.scene.binder.script[member.name] = [ForbiddenError("a policy", status=403)]
+    await play.go(PAUSE_SECONDS * 0.9)
+
     assert (await play.ask(NEXT))[1] == PAUSE_SECONDS
     assert (await play.ask(MEMBERS[2]))[1] == 0.0
 
