@@ -51,7 +51,8 @@ class Gang(Section):
     """how long a gang must be partial, at least, before `onPartial: evict` evicts it"""
     bind_together: Literal["equal", "off"] = "off"
     """which members are bound as soon as their gang can start, and not one by one as kube-scheduler
-    asks for them: those equal to a member that it has just found nodes for, or none"""
+    asks for them: those equal to a pod that it has just found nodes for, of this gang or another
+    one, or none"""
     retry_grace_seconds: Positive = 3
     """how long the plan of a gang waits for a member that kube-scheduler had refused before;
     counted from the last member that came"""

@@ -119,8 +119,8 @@ class MembersAhead:
         self._kinds: dict[tuple[Pattern, int], _Kind] = {}
         self._anywhere: _Anywhere | None = None
 
-    def bar_of(self, pod: PodInfo, node: str) -> Left | None:
-        """Return why a planned member may not be bound to its node, or None."""
+    def bar_anywhere(self, pod: PodInfo) -> Left | None:
+        """Return why a member may not be bound, whatever its node, or None."""
         bar, pattern = self._bar_of_pod(pod), pod.pattern
         if bar is not None or pattern is None:
             return bar or Left.CONSTRAINED
@@ -128,8 +128,14 @@ class MembersAhead:
         if kind is None:
             kind = _Kind(pattern, pod.priority, self._bar_of_pattern(pattern))
             self._kinds[pattern, pod.priority] = kind
-        if kind.bar is not None:
-            return kind.bar
+        return kind.bar
+
+    def bar_of(self, pod: PodInfo, node: str) -> Left | None:
+        """Return why a planned member may not be bound to its node, or None."""
+        bar = self.bar_anywhere(pod)
+        if bar is not None or pod.pattern is None:
+            return bar
+        kind = self._kinds[pod.pattern, pod.priority]
         bars = kind.on_node
         bar = bars[node] if node in bars else bars.setdefault(node, self._bar_of_node(kind, node))
         if bar is None and pod.shape.host_ports and self._ports_taken(pod, node):

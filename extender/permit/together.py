@@ -53,6 +53,8 @@ AT_ONCE: Final = 250
 BACKLOG: Final = 500
 """While so many Bindings are still to be written no further group begins: it would be partial for
 as long, and kube-scheduler may as well bring its members."""
+FEW: Final = 32
+"""While so many Bindings are still to be written no group begins that nothing waits for."""
 REST: Final = 9
 """How much longer a group is left alone than a decision took that came to nothing."""
 AHEAD_SECONDS: Final = 3.0
@@ -117,6 +119,7 @@ class BindTogether:
         self._plans = plans
         self._announcer = announcer
         self._behind = behind
+        self._is_there: Callable[[], bool] = lambda: True
         self._called = _NEVER
         """When kube-scheduler last called; never, once it has hung up."""
         self._held_answer: asyncio.Future[None] | None = None
@@ -181,6 +184,14 @@ class BindTogether:
             if not limit.expired():
                 limit.reschedule(self._loop.time())
 
+    def lost(self) -> None:
+        """Count kube-scheduler as gone if no bind request of its is open.
+
+        The connection has ended by which it called filter. A process that stops ends it itself.
+        """
+        if not self._is_asking and not self._waiting.stopping:
+            self.hung_up()
+
     def answered(self, uid: str) -> None:
         """Leave the Event of a pod to kube-scheduler, which was answered that the pod is bound."""
         self._announcer.asked(uid)
@@ -216,6 +227,34 @@ class BindTogether:
         if uid not in self._unsent and uid not in self._writing:
             return None
         return self._joined.setdefault(uid, self._loop.create_future())
+
+    # -- what groups ask that begin in their turn
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a group may begin of which no bind request is open.
+
+        kube-scheduler is there, and sees what was bound. Few Bindings are still to be written.
+        """
+        able = len(self._unsent) < FEW and not self._waiting.stopping and not self._behind()
+        if not able or self._called == _NEVER:
+            return False
+        if self._is_asking:
+            self.asked()  # the callers have not hung up
+            return True
+        return self._is_there() and not self._is_silent()
+
+    @property
+    def _is_asking(self) -> bool:
+        """Whether a bind request is held, or its answer."""
+        return self._held_answer is not None or self._waiting.held_groups > 0
+
+    def while_there(self, is_there: Callable[[], bool]) -> None:
+        """Begin no group without a request unless `is_there`.
+
+        It says whether the connection is open by which filter was called last.
+        """
+        self._is_there = is_there
 
     # -- what permit asks
 
@@ -446,6 +485,8 @@ class BindTogether:
     def _send(self, group: str, start: _Start) -> None:
         """Queue the Bindings of a group that has its quorum."""
         there = [each for each in start.begun if self._unsent.get(each.pod.uid) is each]
+        by = "request" if self._waiting.holds(group) else "turn"
+        self._writer.metrics.groups_begun.labels(by).inc()
         self._waiting.release(group, [each.pod.uid for each in there], start.coming)
         for each in there:
             self._queue.put_nowait(each)

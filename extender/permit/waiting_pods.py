@@ -183,6 +183,11 @@ class WaitingPods:
         """How many requests are held."""
         return sum(map(len, self._holds.values()))
 
+    @property
+    def held_groups(self) -> int:
+        """Of how many groups requests are held."""
+        return len(self._holds)
+
     def holds(self, group: str) -> bool:
         """Return whether a request of a group is held: its caller is there."""
         return group in self._holds

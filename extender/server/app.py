@@ -17,6 +17,7 @@ from extender.api import extender_v1 as wire
 from extender.permit.waiting_pods import Gone
 from extender.server import openapi
 from extender.server.binding import Binding
+from extender.server.caller import Caller
 from extender.server.filtering import Filtering
 from extender.server.health import Probes, add_health
 from extender.server.verb import Answer, Verb
@@ -29,12 +30,15 @@ class ExtenderApp(FastAPI):
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - those of FastAPI
         super().__init__(**options)
         self.verbs: dict[str, Verb] = {}
+        self.caller: Caller | None = None
 
     @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan."""
         verb = self.verbs.get(scope["path"]) if scope["type"] == "http" else None
         if verb is not None and scope["method"] == "POST":
+            if self.caller is not None and verb.name == "filter":
+                self.caller.called(scope)
             await verb(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
@@ -51,9 +55,15 @@ class ExtenderApp(FastAPI):
 
 
 def create_app(
-    filtering: Filtering, binding: Binding, *, metrics: Metrics, probes: Probes, max_body_bytes: int
+    filtering: Filtering,
+    binding: Binding,
+    *,
+    metrics: Metrics,
+    probes: Probes,
+    max_body_bytes: int,
+    caller: Caller | None = None,
 ) -> ExtenderApp:
-    """Return the application.
+    """Return the application; `caller` takes note of calls of filter.
 
     Verbs are answered with an Error for less than what makes a process not ready, because with an
     Error kube-scheduler schedules nothing at all: `probes.unready` returns why.
@@ -64,6 +74,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    app.caller = caller
     answers: dict[str, Answer] = {
         "filter": _at_once(filtering.filter),
         "prioritize": _at_once(filtering.prioritize),

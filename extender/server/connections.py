@@ -22,6 +22,7 @@ from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from extender.server.caller import STATE
 from extender.server.clients import names_of
 
 _PIPELINED: Final = 8
@@ -51,13 +52,20 @@ class Connections:
     """The connections of one server: counts them, and closes one where there are too many."""
 
     def __init__(
-        self, limits: Limits, closed: Counter | None = None, handshakes: Gauge | None = None
+        self,
+        limits: Limits,
+        closed: Counter | None = None,
+        handshakes: Gauge | None = None,
+        *,
+        on_gone: Callable[["Connection"], None] | None = None,
     ) -> None:
         """Count in `closed`, by reason, the connections that are cut off.
 
-        `handshakes` shows how many TLS handshakes are under way.
+        `handshakes` shows how many TLS handshakes are under way. `on_gone` takes each connection
+        that has ended, or is about to.
         """
         self.limits = limits
+        self._on_gone = on_gone
         self._closed = closed
         self._handshakes = handshakes
         self._all: set[Connection] = set()
@@ -87,6 +95,8 @@ class Connections:
         self._all.discard(connection)
         self.reading.pop(connection, None)
         self.idle.pop(connection, None)
+        if self._on_gone is not None:
+            self._on_gone(connection)
 
     def count(self, reason: str) -> None:
         """Count a connection that is cut off."""
@@ -128,7 +138,8 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         # uvicorn gives each request a copy of it.
-        self.app_state = {"client_names": names_of(transport.get_extra_info("peercert"))}
+        names = names_of(transport.get_extra_info("peercert"))
+        self.app_state = {"client_names": names, STATE: self}
         self._look()
         self._connections.opened(self)
 

@@ -87,6 +87,11 @@ class Metrics(ProcessMetrics):
             "Members that could not be bound together with their gang, by why.",
             ["why"],
         )
+        self.groups_begun = counter(
+            "gang_extender_groups_begun_total",
+            "Groups whose members began to be bound together, by what began them.",
+            ["by"],
+        )
         self.events = counter(
             "gang_extender_events_total",
             "Events about pods, by what became of them: written, known, dropped or failed.",

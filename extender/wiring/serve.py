@@ -32,6 +32,7 @@ from extender.permit.begun import BegunGroups
 from extender.permit.condition import ConditionReporter
 from extender.permit.filter import PodFilter
 from extender.permit.gatekeeper import Gatekeeper
+from extender.permit.next_groups import NextGroups
 from extender.permit.plans import Plans
 from extender.permit.together import BindTogether
 from extender.permit.unconfirmed import Unconfirmed
@@ -43,6 +44,7 @@ from extender.runtime.clock import SystemClock
 from extender.runtime.retry import Retry
 from extender.server.app import create_app
 from extender.server.binding import Binding
+from extender.server.caller import Caller
 from extender.server.clients import NamedClients
 from extender.server.connections import Connections, Limits
 from extender.server.filtering import Filtering
@@ -85,7 +87,7 @@ class Extender:
             self.reflectors, client, metrics.registry, stale_seconds=settings.kube.stale_seconds
         )
         limits, held = _capacity(settings.listen)
-        self.connections = Connections(limits, metrics.closed_connections, metrics.handshakes)
+        self.connections = self._connections(limits)
         self.waiting = WaitingPods(cluster, verdicts, metrics=metrics, max_held=held)
         self.waker = Waker(cluster, writer, clock=clock, metrics=metrics, options=options)
         self.gatekeeper = Gatekeeper(cluster, plans, options=options, clock=clock)
@@ -112,7 +114,7 @@ class Extender:
         self.together = self._together(client, bindings, plans) if options.bind_equal else None
         if self.together is not None:
             pod_filter.on_look(self.together.filtered)
-            self.waker.spare(self.together.to_wake)
+            pod_filter.on_look(self.next_groups.looked)
         self.binding = Binding(
             *(cluster, self.waiting, bindings),
             sight=self.sight,
@@ -132,6 +134,17 @@ class Extender:
             metrics=metrics,
             probes=Probes(self.ready, self._loop.trouble, self.unready),
             max_body_bytes=settings.listen.max_body_bytes,
+            caller=self.caller,
+        )
+
+    def _connections(self, limits: Limits) -> Connections:
+        def lost() -> None:
+            if self.together is not None:
+                self.together.lost()
+
+        self.caller, metrics = Caller(lost), self.metrics
+        return Connections(
+            *(limits, metrics.closed_connections, metrics.handshakes), on_gone=self.caller.gone
         )
 
     def _together(self, client: KubeClient, bindings: BindingWriter, plans: Plans) -> BindTogether:
@@ -150,12 +163,16 @@ class Extender:
             view=self._cluster.view(),
             behind=lambda: self.sight.behind,
         )
-        return BindTogether(
+        together = BindTogether(
             *(self._cluster, self.waiting, bindings),
             plans=plans,
             announcer=self.announcer,
             behind=self._is_behind,
         )
+        together.while_there(lambda: self.caller.is_there)
+        self.next_groups = NextGroups(self._cluster, plans, together)
+        self.waker.spare(together.to_wake)
+        return together
 
     def _show(self, view: ClusterView, pod_filter: PodFilter) -> None:
         """Connect the gauges to what they read."""
@@ -218,7 +235,7 @@ class Extender:
             ):
                 tasks.create_task(each.run())
             if self.together is not None:
-                for work in (self.together, self.announcer, self.recorder):
+                for work in (self.together, self.next_groups, self.announcer, self.recorder):
                     tasks.create_task(work.run())
 
     async def run(

@@ -84,15 +84,18 @@ def create_all(pair: Lagging, api: Api, gangs: Gangs, names: Sequence[str]) -> i
     """Create all that the nodes have room for, unseen by kube-scheduler; return how many pods.
 
     Of each gang the first member comes before plain pods, and the others after them. The extender
-    has planned both gangs, so that no plain pod has the room of one.
+    has planned both gangs, so that no plain pod has the room of one. Gangs of one are equal to the
+    members of the small one, and may begin in their turn.
     """
-    sizes = {"large": (6, "5"), "small": (16, "1")}
+    sizes = {"large": (6, "5"), "small": (8, "1")}
     pair.proxy.stand_still(PODS)
     for name, (size, cpu) in sizes.items():
         gangs.create_group(name, size)
         gangs.add(name, 1, cpu=cpu, scheduler_name=NAME)
     plain = (f"plain-{number}" for number in range(18))
     api.create(*(gangs.pod(each, cpu="1", scheduler_name=NAME) for each in plain))
+    for number in range(8):
+        gangs.create(f"one-{number}", 1, cpu="1", scheduler_name=NAME)
     for name, (size, cpu) in sizes.items():
         gangs.add(name, size - 1, start=1, cpu=cpu, scheduler_name=NAME)
     for name in sizes:

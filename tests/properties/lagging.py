@@ -17,6 +17,7 @@ from extender.gang.options import GangOptions
 from extender.gang.verdicts import AnyNode, OneNode, OneOf, Refuse
 from extender.gang.wake import decide_group, deciding_room
 from extender.permit.filter import PodFilter
+from extender.permit.next_groups import NextGroups
 from extender.permit.plans import Plans
 from extender.permit.verdicts import Verdicts
 from extender.resources.quantity import Resources, add
@@ -39,6 +40,8 @@ SHAPES: Final = {
     for port in (False, True)
 }
 PATTERNS: Final = {each: Pattern(each, NAMESPACE, {}, frozenset()) for each in SHAPES.values()}
+FEW: Final = 8
+"""While so many Bindings are on their way no group begins in its turn."""
 Call = tuple[str, str]
 """A pod's UID and a node."""
 
@@ -124,6 +127,11 @@ class World:
             no_node=self._no_node,
         )
         self.sight = self.filter.sight
+        self.next_groups = NextGroups(self.cluster, self.plans, self, largest=1000)
+        self.sent: dict[Pattern, set[str]] = {}
+        """Nodes that kube-scheduler has sent for each pattern."""
+        self.in_turn = 0
+        """How many groups began without a request."""
         self.pods: dict[str, PodInfo] = {}
         self.log: list[ev.Event] = []
         self.read = 0
@@ -234,6 +242,8 @@ class World:
 
     def _filtered(self, each: PodInfo, sent: Sequence[str]) -> Sequence[str]:
         known = self.view.pods.get(each.uid) or each.as_requested()
+        if known.pattern is not None:
+            self.sent.setdefault(known.pattern, set()).update(sent)
         match self.filter.decide(known, each.group, sent):
             case AnyNode():
                 return sent
@@ -296,6 +306,34 @@ class World:
                 assert held is not None
                 self.cluster.apply(ev.PodBinding(self.view.pods[uid], held.node))
                 self.writes.append((uid, held.node))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a group may begin in its turn."""
+        return not self.sight.behind and len(self.writes) < FEW
+
+    def ask(self, group: str) -> None:
+        """Begin a group in its turn: no pod of higher priority waits, and no node is unproven."""
+        priority, there = self.view.tally(group).priority, len(self.writes)
+        self.bind_ahead(group)
+        begun = self.writes[there:]
+        self.in_turn += bool(begun)
+        for uid, name in begun:
+            pattern = self.view.pods[uid].pattern
+            assert pattern is not None
+            assert name in self.sent.get(pattern, ()), f"{name} was not sent for {uid}"
+            higher = [
+                p for p in self.view.pods.values() if p.group is None and p.priority > priority
+            ]
+            waits = [p.uid for p in higher if p.only_node is None and self._waits(p)]
+            assert not waits, f"{group} passes {waits}"
+
+    def _waits(self, each: PodInfo) -> bool:
+        return each.node is None and self.view.reservation(each.uid) is None
+
+    def begin_in_turn(self) -> None:
+        """Begin the groups whose turn it is."""
+        at_once(self.next_groups.looking())
 
     def end_waits(self, groups: Iterable[str]) -> None:
         """Refuse all members of gangs that wait."""
@@ -370,6 +408,7 @@ class World:
                     self.cycle(uid, 0)
             while self.calls:
                 self.bind(0)
+            self.begin_in_turn()
             while self.writes:
                 self.write(0)
             quiet = quiet + 1 if before == len(self.log) else 0

@@ -25,6 +25,7 @@ from extender.kube.recorder import Event
 from extender.permit.aging import Aging
 from extender.permit.announcing import Announcer
 from extender.permit.filter import PodFilter
+from extender.permit.next_groups import NextGroups
 from extender.permit.plans import Plans
 from extender.permit.together import BindTogether
 from extender.permit.verdicts import Verdicts
@@ -92,6 +93,8 @@ class World:
 
     together: bool = False
     """Whether equal members are bound together."""
+    in_turn: bool = False
+    """Whether groups begin without a request too."""
     loop: Any = field(default_factory=lambda: looptime.new_event_loop(start=0))
     cluster: Cluster = field(default_factory=Cluster)
     decoder: Decoder = field(default_factory=lambda: Decoder(patterns=Patterns()))
@@ -156,6 +159,10 @@ class World:
             )
             pod_filter.on_look(self.bind_together.filtered)
             self.work = self.loop.create_task(self.bind_together.run())
+        if self.bind_together is not None and self.in_turn:
+            next_groups = NextGroups(self.cluster, plans, self.bind_together, largest=1000)
+            pod_filter.on_look(next_groups.looked)
+            self.turns = self.loop.create_task(next_groups.run())
         self.binding = Binding(
             *(self.cluster, self.waiting, writer),
             sight=pod_filter.sight,

@@ -28,10 +28,11 @@ class Gangs(RuleBasedStateMachine):
     """Two gangs, plain pods and a few nodes, in any order of events."""
 
     together = False
+    in_turn = False
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(together=self.together)
+        self.world = World(together=self.together, in_turn=self.in_turn)
 
     @initialize(
         cpus=st.lists(st.sampled_from([6, 4, 3, 2, 1]), min_size=2, max_size=4),
@@ -187,7 +188,23 @@ class GangsTogether(Gangs):
     together = True
 
 
-@pytest.mark.parametrize(("machine", "count"), [(Gangs, 80), (GangsTogether, 40)])
+class GangsInTurn(GangsTogether):
+    """The same where groups begin without a request too."""
+
+    in_turn = True
+
+    @precondition(lambda self: self.world.unplaced())
+    @rule(index=INDEX, deliver=st.booleans())
+    def schedule_one_and_pause(self, index: int, deliver: bool) -> None:
+        self.world.schedule(pick(self.world.unplaced(), index), 0, bind=True)
+        self.world.deliver(100 * deliver)
+        self.world.advance(0.02)
+
+
+MACHINES = [(Gangs, 80), (GangsTogether, 40), (GangsInTurn, 80)]
+
+
+@pytest.mark.parametrize(("machine", "count"), MACHINES)
 def test_no_order_of_events_breaks_a_gang(machine: type[Gangs], count: int) -> None:
     run_state_machine_as_test(
         machine,

@@ -1,4 +1,4 @@
-"""Pending pods of which kube-scheduler has said nothing yet."""
+"""Pending pods that kube-scheduler is to place: those it has not judged yet, and plain ones."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -12,8 +12,17 @@ def is_fresh(pod: PodInfo) -> bool:
     return not (judged or pod.gates or pod.terminating)
 
 
-class FreshPods:
-    """Such pods, counted by scheduler and priority."""
+def is_plain(pod: PodInfo) -> bool:
+    """Return whether a pod without a group waits for a node.
+
+    One of a DaemonSet that found no room waits for its own node alone.
+    """
+    waits = pod.node is None and not (pod.gates or pod.terminating)
+    return waits and pod.group is None and not (pod.only_node and pod.unschedulable is not None)
+
+
+class PodsByPriority:
+    """Pods, counted by scheduler and priority."""
 
     def __init__(self) -> None:
         self.of: dict[str, tuple[str, int]] = {}

@@ -19,7 +19,7 @@ from extender.resources.quantity import CPU
 from extender.state.cluster import events as ev
 from extender.state.cluster import pod_changes, relist
 from extender.state.cluster.events import ClusterChange, Event, Listed
-from extender.state.cluster.fresh import is_fresh
+from extender.state.cluster.fresh import is_fresh, is_plain
 from extender.state.cluster.group_tally import GroupTally
 from extender.state.cluster.records import JobInfo, PodGroupInfo, PodInfo, Refusal
 from extender.state.cluster.reservations import NEVER, YIELDS, Reservation, ReservationKind
@@ -462,7 +462,7 @@ class Cluster:
     def _tried(self, uid: str) -> None:
         refusal = self._tables.refused.pop(uid, None)
         if refusal is not None and uid in self._tables.pods:
-            self._look_whether_fresh(self._tables.pods[uid])
+            self._look_whether_it_waits(self._tables.pods[uid])
         group = refusal.pod.group if refusal is not None else None
         if group is not None:
             there = self._tables.refused_of[group]
@@ -504,6 +504,7 @@ class Cluster:
         amounts = {node: known.shape.requests}
         tables.reservations.put(Reservation(known.uid, known.priority, amounts, kind))
         tables.fresh.drop(known.uid)
+        tables.plain.drop(known.uid)
         if YIELDS[kind] is NEVER:
             tables.left.note(node)
         tally = self._tally_of(known)
@@ -517,19 +518,19 @@ class Cluster:
         if YIELDS[kind] is NEVER:
             tables.left.note(reservation.node)
         pod = tables.pods[reservation.owner]
-        self._look_whether_fresh(pod)
+        self._look_whether_it_waits(pod)
         tally = self._tally_of(pod)
         if tally is not None:
             tally.release(pod, kind)
 
-    def _look_whether_fresh(self, pod: PodInfo) -> None:
-        """Count a pod where neither kube-scheduler nor we have said something of it yet."""
+    def _look_whether_it_waits(self, pod: PodInfo) -> None:
+        """Count a pod that waits: without a group, or before anything was said of it."""
         tables = self._tables
-        if (
-            is_fresh(pod)
-            and pod.uid not in tables.reservations.pods
-            and pod.uid not in tables.refused
-        ):
+        if pod.uid in tables.reservations.pods:
+            return
+        if is_plain(pod):
+            tables.plain.put(pod)
+        if is_fresh(pod) and pod.uid not in tables.refused:
             tables.fresh.put(pod)
 
     def _count(self, pod: PodInfo) -> None:
@@ -541,7 +542,7 @@ class Cluster:
             tables.schedulers.count(pod.scheduler, pod.node)
         if pod.shape.shuns or pod.shape.seeks:
             tables.shunned.add(pod)
-        self._look_whether_fresh(pod)
+        self._look_whether_it_waits(pod)
         for index, name in _indexes(tables, pod):
             index.setdefault(name, set()).add(pod.uid)
         if pod.group is None:
@@ -563,6 +564,7 @@ class Cluster:
         if pod.shape.shuns or pod.shape.seeks:
             tables.shunned.remove(pod)
         tables.fresh.drop(pod.uid)
+        tables.plain.drop(pod.uid)
         for index, name in _indexes(tables, pod):
             _discard(index, name, pod.uid)
         tally = self._tally_of(pod)
@@ -643,6 +645,8 @@ class Cluster:
         assert by_group == {(g, uid) for g, uids in self._tables.refused_of.items() for uid in uids}
         assert self._tables.fresh.of == fresh.fresh.of, "fresh pods are not the recount"
         assert self._tables.fresh.counts == fresh.fresh.counts
+        assert self._tables.plain.of == fresh.plain.of, "plain pods are not the recount"
+        assert self._tables.plain.counts == fresh.plain.counts
         assert self._tables.shunned.counts == fresh.shunned.counts, "terms are not the recount"
         assert self._tables.schedulers.as_counted() == fresh.schedulers.as_counted()
         for look in self._tables.looks:

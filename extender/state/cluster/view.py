@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from extender.api.wellknown import POD_GROUP_GROUPS
 from extender.resources.quantity import Resources
-from extender.state.cluster.fresh import FreshPods
+from extender.state.cluster.fresh import PodsByPriority
 from extender.state.cluster.gains import Gains
 from extender.state.cluster.group_queue import GroupQueue, Turn
 from extender.state.cluster.group_tally import GroupTally
@@ -72,7 +72,10 @@ class ClusterTables:
     looks: Looks = field(default_factory=Looks)
     shunned: Shunned = field(default_factory=Shunned)
     """Pods whose terms may be about others."""
-    fresh: FreshPods = field(default_factory=FreshPods)
+    fresh: PodsByPriority = field(default_factory=PodsByPriority)
+    """Of which nothing has been said yet."""
+    plain: PodsByPriority = field(default_factory=PodsByPriority)
+    """Without a group, that wait for a node."""
     schedulers: SchedulersOnNodes = field(default_factory=SchedulersOnNodes)
     version: int = 0
     ended: dict[str, PodInfo] = field(default_factory=dict)
@@ -340,6 +343,13 @@ class ClusterView:
         Pods behind gates, pods with a reservation and those that filter has refused are none.
         """
         return self._tables.fresh.highest(schedulers)
+
+    def highest_plain(self, schedulers: Collection[str]) -> int | None:
+        """Return the highest priority of the pods of schedulers that wait and have no group.
+
+        They may have been judged; those behind gates and those with a reservation are none.
+        """
+        return self._tables.plain.highest(schedulers)
 
     def nodes_of_others(self, schedulers: Container[str]) -> list[Collection[str]]:
         """Return the nodes of each other scheduler: those with its pods, now or a minute ago."""

@@ -14,6 +14,7 @@ from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
 from extender.permit.announcing import Announcer
 from extender.permit.filter import PodFilter
+from extender.permit.next_groups import NextGroups
 from extender.permit.plans import Plans
 from extender.permit.together import BindTogether
 from extender.permit.verdicts import Verdicts
@@ -67,10 +68,11 @@ class Scene:
         patient: bool = False,
         max_held: int = 20_000,
         together: bool = False,
+        in_turn: bool = False,
     ) -> None:
         """Take facts; where it is `patient`, pauses between attempts take the loop's time.
 
-        Equal members are bound `together`.
+        Equal members are bound `together`; groups begin `in_turn`, without a request too.
         """
         observe(cluster, *facts)
         self.loop = asyncio.get_running_loop()
@@ -113,6 +115,8 @@ class Scene:
             )
             self.pod_filter.on_look(self.together.filtered)
             self.work = self.loop.create_task(self.together.run())
+        if in_turn:
+            self._begin_in_turn()
         self.binding = Binding(
             *(cluster, self.waiting, self.writer),
             sight=self.sight,
@@ -121,6 +125,15 @@ class Scene:
         )
         pauses = self.together.pauses if self.together is not None else None
         self.filtering = Filtering(self.view, Decoder(), self.pod_filter, pauses=pauses)
+
+    largest = 1000
+    """How many pods a group may need that begins in its turn."""
+
+    def _begin_in_turn(self) -> None:
+        assert self.together is not None
+        next_groups = NextGroups(self.cluster, self.plans, self.together, largest=self.largest)
+        self.pod_filter.on_look(next_groups.looked)
+        self.turns = self.loop.create_task(next_groups.run())
 
     def _wake_after(self, key: str, seconds: float) -> None:
         self.woken.append((key, seconds))

@@ -338,3 +338,28 @@ def test_another_pod_may_come_meanwhile() -> None:
     cluster = cluster_of(nodes(4), pod("a", **foreign), ev.PodDeleted("a"), looked(0, of))
     observe(cluster, pod("b", **foreign), looked(100, of))
     assert has_others(cluster.view(), "n0", ("default-scheduler",))
+
+
+# --- pods without a group that wait
+
+
+def highest_plain(cluster: Cluster) -> int | None:
+    cluster.validate()
+    return cluster.view().highest_plain(("default-scheduler",))
+
+
+def test_a_plain_pod_waits_until_it_has_a_node_or_its_binding_is_on_its_way() -> None:
+    plain = pod("a", priority=3)
+    cluster = cluster_of(nodes(4), plain, pod("m", group="gang", priority=9))
+    assert highest_plain(cluster) == 3
+    observe(cluster, pod("a", priority=3, unschedulable=NO_NODE))
+    observe(cluster, ev.PodRefused(pod("a", priority=3, unschedulable=NO_NODE), "r"))
+    assert highest_plain(cluster) == 3
+    observe(cluster, ev.PodBinding(plain, "n0"))
+    assert highest_plain(cluster) is None
+    observe(cluster, ev.Unreserved(("a",)))
+    assert highest_plain(cluster) == 3
+    observe(cluster, pod("a", priority=3, on="n0"))
+    assert highest_plain(cluster) is None
+    observe(cluster, ev.PodDeleted("a"))
+    assert highest_plain(cluster) is None

@@ -1,0 +1,101 @@
+"""Whether a group may begin in its turn, before kube-scheduler asks for one of its members.
+
+What kube-scheduler has said of nodes for a pod is good for its equals in other groups. Where all
+that a group needs has been said, its turn is enough. Where something has not, kube-scheduler goes
+first, and the groups behind wait for that.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Container
+from enum import StrEnum
+from itertools import islice
+
+from extender.gang import plan
+from extender.gang.ahead import Left, MembersAhead, PodsInHand
+from extender.gang.post_filter import is_ours
+from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.reservations import ReservationKind
+from extender.state.cluster.view import ClusterView
+from extender.steps import PIECE, Steps
+
+
+class Prospect(StrEnum):
+    """What becomes of a group whose turn it is."""
+
+    BEGINS = "begins"
+    """kube-scheduler has judged equals of as many members as it needs."""
+    IN_HAND = "in hand"
+    """kube-scheduler is about to ask for the Binding of a member."""
+    ASKED_FOR = "asked for"
+    """kube-scheduler has yet to judge a member that is needed, or the group is large."""
+    LACKS_NODES = "lacks nodes"
+    """kube-scheduler found no room for its members. Whether there is some by now a plan says."""
+    STANDS_ASIDE = "stands aside"
+    """It cannot start, whatever room there is: the groups behind it need not wait."""
+
+
+def is_outranked(priority: int, *, view: ClusterView, schedulers: Collection[str]) -> bool:
+    """Return whether a pod of higher priority waits that kube-scheduler is to place first.
+
+    kube-scheduler tries pods by priority. It has said nothing yet of such a pod, or it found no
+    node for a plain one: that one may stand in its queue again, as soon as there is room.
+    """
+    waiting = (view.highest_fresh(schedulers), view.highest_plain(schedulers))
+    return any(each is not None and each > priority for each in waiting)
+
+
+def judging(
+    pod_group: PodGroupInfo,
+    *,
+    view: ClusterView,
+    schedulers: Collection[str],
+    proven: Container[str],
+    in_hand: PodsInHand,
+    largest: int,
+) -> Steps[Prospect]:
+    """Return whether enough members of a group may be bound, their nodes and room aside.
+
+    `schedulers` are the names of those that ask us, `proven` those of them all of whose pods pass
+    our filter. A group that needs more pods than the `largest` that begins so is asked for.
+    """
+    is_small = view.quorum(pod_group) <= largest
+    group, found = pod_group.key, Counter[Prospect]()
+    members = MembersAhead(view, group, schedulers=schedulers, proven=proven, in_hand=in_hand)
+    uids = iter([*view.tally(group).members])
+    while part := [*islice(uids, PIECE)]:
+        pods = (view.pods.get(uid) for uid in part)
+        waiting = (pod for pod in pods if pod is not None and _has_no_node(pod, view))
+        found.update(_by_member(pod, members, schedulers, is_small=is_small) for pod in waiting)
+        if len(part) == PIECE:
+            yield
+    for decisive in (Prospect.STANDS_ASIDE, Prospect.IN_HAND):
+        if found[decisive]:
+            return decisive
+    if found[Prospect.BEGINS] >= view.quorum(pod_group) - view.tally(group).assigned:
+        return Prospect.BEGINS
+    return Prospect.ASKED_FOR if found[Prospect.ASKED_FOR] else Prospect.LACKS_NODES
+
+
+def _has_no_node(pod: PodInfo, view: ClusterView) -> bool:
+    """Return whether a member waits, with room that a plan keeps for it or without."""
+    there = pod.node is not None or pod.terminating
+    kept = view.reservation(pod.uid)
+    return not there and (kept is None or kept.kind is ReservationKind.PLANNED)
+
+
+def _by_member(
+    pod: PodInfo, members: MembersAhead, schedulers: Collection[str], *, is_small: bool
+) -> Prospect:
+    """Return what one member says of its group: with enough that may begin it does."""
+    group = pod.group or ""
+    if pod.scheduler not in schedulers or plan.finds_no_node(pod, group):
+        return Prospect.STANDS_ASIDE
+    bar = members.bar_anywhere(pod)
+    if bar is None and is_small:
+        return Prospect.BEGINS
+    if bar is Left.NOT_ADMITTED:
+        return Prospect.STANDS_ASIDE
+    if bar is Left.IN_HAND:
+        return Prospect.IN_HAND
+    judged = pod.unschedulable is not None and not is_ours(pod.unschedulable, group)
+    return Prospect.LACKS_NODES if judged else Prospect.ASKED_FOR

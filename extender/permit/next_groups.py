@@ -1,0 +1,194 @@
+"""Groups that begin in their turn, before kube-scheduler asks for one of their members.
+
+The first groups of the queue are looked at after a change: room came, a group became complete,
+Bindings were made, kube-scheduler has judged a pod. Those whose members all have an equal that it
+has judged are planned, and bound together. The look ends at the first group that kube-scheduler is
+to try itself.
+
+kube-scheduler goes through its own queue meanwhile, in nearly the same order, and takes members
+back that it comes across. So few groups begin at a time, and the last of them is written first.
+"""
+
+import asyncio
+from itertools import islice
+from typing import Final, Protocol
+
+from cachetools import TTLCache
+
+from extender.gang import next_group
+from extender.gang.next_group import Prospect
+from extender.permit.plans import Plans
+from extender.runtime.budget import advance
+from extender.runtime.faults import FAULTS
+from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.store import Cluster
+from extender.steps import Steps
+
+SETTLE_SECONDS: Final = 0.005
+"""Between two looks: what comes together is one."""
+AT_ONCE_SECONDS: Final = 0.01
+"""How long one step may take: filter waits meanwhile."""
+PAUSE: Final = 9
+"""How much longer a pause is than a look before it that came to nothing."""
+MOST_GROUPS: Final = 256
+"""So many groups of the queue are looked at, at most."""
+PODS_AT_ONCE: Final = 64
+"""For so many pods groups are planned in one look; a larger group is planned alone."""
+LARGEST: Final = 1
+"""Of so many pods a group may be, at most. For a larger one a request of kube-scheduler costs
+little beside its Bindings (decision 68)."""
+ONCE_IN_SECONDS: Final = 10.0
+"""A group that was begun so, and waits again, is left to kube-scheduler for so long."""
+_REMEMBERED: Final = 10_000
+_KUBE_SCHEDULER_FIRST: Final = frozenset((Prospect.ASKED_FOR, Prospect.IN_HAND))
+
+
+class Starter(Protocol):
+    """Binds members of a group together."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a group may begin of which no bind request is open."""
+
+    def ask(self, group: str) -> None:
+        """Begin to bind what can be of a group that has room."""
+
+
+class NextGroups:
+    """Begins groups whose turn it is, as long as kube-scheduler is there."""
+
+    def __init__(
+        self, cluster: Cluster, plans: Plans, starter: Starter, *, largest: int = LARGEST
+    ) -> None:
+        """`largest` is how many pods a group may need that begins so; a larger one is asked for."""
+        self._largest = largest
+        self._view = cluster.view()
+        self._plans = plans
+        self._verdicts = plans.verdicts
+        self._starter = starter
+        self._clock = plans.clock
+        self._changed = asyncio.Event()
+        self._planned: dict[str, None] = {}
+        """Groups that have room, of which no member may have begun."""
+        self._begun: TTLCache[str, None] = TTLCache(
+            _REMEMBERED, ONCE_IN_SECONDS, plans.clock.monotonic
+        )
+        cluster.subscribe(self.on_change)
+
+    def on_change(self, change: ClusterChange) -> None:
+        """Look at the queue soon, and at groups that were planned before their turn."""
+        for group in change.groups:
+            tally = self._view.tally(group)
+            if tally.planned and not tally.assigned:
+                self._planned[group] = None
+        self._changed.set()
+
+    def looked(self, _: PodInfo) -> None:
+        """Look at the queue soon: kube-scheduler has judged a pod."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                in_vain = await self._look()
+            except Exception as error:  # noqa: BLE001 - the next look begins anew
+                FAULTS.report("next-groups", error)
+                in_vain = 0.0
+            await asyncio.sleep(max(SETTLE_SECONDS, in_vain * PAUSE))
+
+    async def _look(self) -> float:
+        """Begin the groups whose turn it is; return how many seconds were spent in vain."""
+        steps, spent = self.looking(), 0.0
+        while True:
+            began = self._clock.monotonic()
+            found = advance(steps, self._clock, seconds=AT_ONCE_SECONDS)
+            spent += self._clock.monotonic() - began
+            if found is not None:
+                return 0.0 if found.value else spent
+            await asyncio.sleep(AT_ONCE_SECONDS)
+
+    def looking(self) -> Steps[int]:
+        """Begin the groups whose turn it is; return how many."""
+        ready: list[str] = []
+        yield from self._find_planned(ready)
+        yield from self._find_in_queue(ready)
+        # kube-scheduler comes across the first ones first: they are written last.
+        for group in reversed(ready):
+            self._begun[group] = None
+            self._starter.ask(group)
+            yield
+        return len(ready)
+
+    def _find_planned(self, ready: list[str]) -> Steps[None]:
+        """Add the groups that can begin and have had room before their turn."""
+        while self._planned and self._starter.is_open:
+            group = next(iter(self._planned))
+            del self._planned[group]
+            pod_group, tally = self._view.pod_group(group), self._view.tally(group)
+            if pod_group is None or not tally.planned or tally.assigned or group in self._begun:
+                continue
+            yield
+            if not self._is_outranked(group):
+                prospect = yield from self._judging(pod_group)
+                if prospect is Prospect.BEGINS:
+                    ready.append(group)
+
+    def _find_in_queue(self, ready: list[str]) -> Steps[None]:
+        """Plan the first groups of the queue, and add those that can begin."""
+        pods = 0
+        for group in [*islice(self._view.queue, MOST_GROUPS)]:
+            yield
+            pod_group = self._view.pod_group(group)
+            if pod_group is None or group not in self._view.queue:
+                continue
+            pods += self._view.quorum(pod_group)
+            if not self._starter.is_open or (ready and pods > PODS_AT_ONCE):
+                return
+            # Those behind it have no higher priority.
+            if self._is_outranked(group) or not (yield from self._serving(pod_group, ready)):
+                return
+
+    def _serving(self, pod_group: PodGroupInfo, ready: list[str]) -> Steps[bool]:
+        """Give a group its turn; return whether those behind it may have theirs."""
+        group, plans = pod_group.key, self._plans
+        if plans.planner.is_busy(group):
+            return False
+        if plans.had_no_room(pod_group):
+            return self._may_pass(pod_group)
+        prospect = yield from self._judging(pod_group)
+        if prospect is Prospect.STANDS_ASIDE:
+            return self._may_pass(pod_group)
+        if prospect in _KUBE_SCHEDULER_FIRST or group in self._begun:
+            return False
+        plans.plan_ahead(pod_group, schedulers=plans.schedulers, seconds=AT_ONCE_SECONDS)
+        has_room = group not in self._view.queue
+        if has_room and prospect is Prospect.BEGINS:
+            ready.append(group)
+        return has_room or (not plans.planner.is_busy(group) and self._may_pass(pod_group))
+
+    def _may_pass(self, pod_group: PodGroupInfo) -> bool:
+        """Return whether others may have their turn while a group cannot start."""
+        schedulers = self._plans.schedulers
+        return (
+            not self._verdicts.options.strict_order
+            or all(pod.scheduler not in schedulers for pod in self._view.members(pod_group.key))
+            or self._plans.is_oversized(pod_group)
+        )
+
+    def _is_outranked(self, group: str) -> bool:
+        priority, schedulers = self._view.tally(group).priority, self._plans.schedulers
+        return next_group.is_outranked(priority, view=self._view, schedulers=schedulers)
+
+    def _judging(self, pod_group: PodGroupInfo) -> Steps[Prospect]:
+        return next_group.judging(
+            pod_group,
+            view=self._view,
+            schedulers=self._plans.schedulers,
+            proven=self._verdicts.proven,
+            in_hand=self._verdicts.in_hand,
+            largest=self._largest,
+        )

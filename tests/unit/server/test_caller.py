@@ -1,0 +1,98 @@
+"""Whether the kube-scheduler that called filter last is still there: its connection says so."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from extender.server.app import ExtenderApp
+from extender.server.caller import Caller
+from extender.server.connections import Connections, Limits
+from extender.server.verb import Verb
+from extender.telemetry.metrics import Metrics
+from tests.makers import until
+from tests.unit.server.test_connections import Wire
+
+pytestmark = pytest.mark.looptime
+
+
+class Net:
+    """The verbs behind real connections; `lost` counts how often the caller went."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self.caller = Caller(self._count)
+        app, metrics = ExtenderApp(), Metrics()
+        app.caller = self.caller
+
+        async def answered(_body: bytes, _gone: Any) -> bytes:
+            return b"{}"
+
+        for name in ("filter", "bind"):
+            app.verbs[f"/{name}"] = Verb(
+                name, answered, metrics=metrics, unready=lambda: "", max_body_bytes=100
+            )
+        connections = Connections(Limits(), on_gone=self.caller.gone)
+        config = uvicorn.Config(
+            *(app,), http="httptools", ws="none", lifespan="off", log_config=None, interface="asgi3"
+        )
+        config.load()
+        self._new = connections.protocol(config, ServerState())
+
+    def _count(self) -> None:
+        self.lost += 1
+
+    async def call(self, verb: str, wire: Wire | None = None) -> Wire:
+        """Return the connection by which a verb was called, a new one if there is none."""
+        if wire is None:
+            wire = Wire()
+            wire.protocol = self._new()
+            wire.protocol.connection_made(wire)
+        assert wire.protocol is not None
+        before = len(wire.written)
+        wire.protocol.data_received(
+            b"POST /%b HTTP/1.1\r\nContent-Length: 0\r\n\r\n" % verb.encode()
+        )
+        await until(lambda: len(wire.written) > before)
+        return wire
+
+
+async def test_the_caller_is_there_as_long_as_the_connection_of_its_last_filter_call() -> None:
+    net = Net()
+    assert not net.caller.is_there
+    first = await net.call("filter")
+    second = await net.call("filter")
+    first.close()
+    await asyncio.sleep(1)
+    assert (net.caller.is_there, net.lost) == (True, 0)
+    second.close()
+    await asyncio.sleep(1)
+    assert (net.caller.is_there, net.lost) == (False, 1)
+    await net.call("filter")
+    assert net.caller.is_there
+
+
+async def test_a_connection_of_another_verb_says_nothing() -> None:
+    net = Net()
+    other = await net.call("bind")
+    assert not net.caller.is_there
+    await net.call("filter")
+    other.close()
+    await asyncio.sleep(1)
+    assert (net.caller.is_there, net.lost) == (True, 0)
+
+
+async def test_a_connection_that_is_cut_has_ended_too() -> None:
+    net = Net()
+    wire = await net.call("filter")
+    wire.abort()
+    await asyncio.sleep(1)
+    assert (net.caller.is_there, net.lost) == (False, 1)
+
+
+def test_a_request_without_a_connection_shows_no_caller() -> None:
+    caller = Caller(lambda: None)
+    caller.called({"type": "http"})
+    assert not caller.is_there
