@@ -1,4 +1,8 @@
-"""Keeps the status of each PodGroup in line with its pods, and acts on partial gangs."""
+"""Keeps the status of each PodGroup in line with its pods, and acts on partial gangs.
+
+A status in which nothing but counts moved is written a second after the last one, so that what
+comes meanwhile is one write. Everything else is written at once.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -27,15 +31,19 @@ _log = structlog.get_logger(__name__)
 
 WATCH_LAG: Final = 10.0
 """Seconds after a write in which the cache may still show the state before it."""
+COUNTS_SECONDS: Final = 1.0
+"""Seconds after a write before another one has nothing but other counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class _WrittenStatus:
+@dataclass(slots=True)
+class _StatusSoFar:
     """The last status that we wrote, and when, by the monotonic clock."""
 
     uid: str
-    status: PodGroupStatusInfo
+    written: PodGroupStatusInfo
     at: float
+    decided: PodGroupStatusInfo
+    """What is to be written: it may have other counts."""
 
 
 class PodGroupController:
@@ -57,13 +65,13 @@ class PodGroupController:
         self._clock = clock
         self._options = options
         self._on_partial = on_partial
-        self._written: dict[str, _WrittenStatus] = {}
+        self._known: dict[str, _StatusSoFar] = {}
         self._reported: dict[str, tuple[str, frozenset[str]]] = {}
         self._bound: dict[str, tuple[frozenset[str], float]] = {}
 
     def phases(self) -> Counter[str]:
         """Return how many groups are in each phase, as last written by this process."""
-        return Counter(written.status.phase for written in self._written.values())
+        return Counter(known.written.phase for known in self._known.values())
 
     async def reconcile(self, group: str) -> float | None:
         """Bring one group up to date; return in how many seconds to look again.
@@ -73,7 +81,7 @@ class PodGroupController:
         why = await self._why(group)
         pod_group = self._view.pod_group(group)
         if pod_group is None:
-            self._written.pop(group, None)
+            self._known.pop(group, None)
             self._reported.pop(group, None)
             self._bound.pop(group, None)
             return None
@@ -89,12 +97,12 @@ class PodGroupController:
             ),
         )
         await self._evict(found)
-        await self._write(pod_group, found.status, changed=found.status != stored)
+        pause = await self._write(pod_group, found.status)
         self._report(pod_group, found)
         await self._write_readiness(found)
-        if ours(pod_group.status) == found.status:
-            return found.look_again
-        return min(found.look_again or WATCH_LAG, WATCH_LAG)
+        if pause is None and ours(pod_group.status) != found.status:
+            pause = WATCH_LAG
+        return min((each for each in (pause, found.look_again) if each is not None), default=None)
 
     async def _why(self, group: str) -> Pending | None:
         """Return what a group without room waits for: this searches all nodes."""
@@ -104,31 +112,37 @@ class PodGroupController:
         steps = pending.deciding(group, view=self._view, options=self._options)
         return await in_turns(steps, self._clock)
 
-    async def _write(
-        self, pod_group: PodGroupInfo, status: PodGroupStatusInfo, *, changed: bool
-    ) -> None:
-        if changed or self._is_lost(pod_group):
+    async def _write(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> float | None:
+        """Write a status that differs; return in how many seconds, where it is to wait."""
+        known, now = self._known_of(pod_group), self._clock.monotonic()
+        before = known.written if known is not None else ours(pod_group.status)
+        lost = known is not None and self._is_lost(pod_group, known)
+        if known is not None and not lost:
+            left = known.at + COUNTS_SECONDS - now
+            waits = status != before and left > 0 and report.counts_alone(before, status)
+            if waits or status == before:
+                known.decided = status
+                return left if waits else None
+        if status != before or lost:
             await self._writer.apply_status(pod_group, status)
             _log.debug("status written", group=pod_group.key, phase=status.phase)
-        elif pod_group.key in self._written:
-            return
         at = self._clock.monotonic()
-        self._written[pod_group.key] = _WrittenStatus(pod_group.uid, status, at)
+        self._known[pod_group.key] = _StatusSoFar(pod_group.uid, status, at, decided=status)
+        return None
+
+    def _known_of(self, pod_group: PodGroupInfo) -> _StatusSoFar | None:
+        known = self._known.get(pod_group.key)
+        return known if known is not None and known.uid == pod_group.uid else None
 
     def _stored(self, pod_group: PodGroupInfo) -> PodGroupStatusInfo:
-        written = self._written.get(pod_group.key)
-        if written is not None and written.uid == pod_group.uid:
-            return written.status
-        return ours(pod_group.status)
+        known = self._known_of(pod_group)
+        return known.decided if known is not None else ours(pod_group.status)
 
-    def _is_lost(self, pod_group: PodGroupInfo) -> bool:
+    def _is_lost(self, pod_group: PodGroupInfo, known: _StatusSoFar) -> bool:
         """Return whether another writer has overwritten what we wrote a while ago."""
-        written = self._written.get(pod_group.key)
         return (
-            written is not None
-            and written.uid == pod_group.uid
-            and ours(pod_group.status) != written.status
-            and self._clock.monotonic() >= written.at + WATCH_LAG
+            ours(pod_group.status) != known.written
+            and self._clock.monotonic() >= known.at + WATCH_LAG
         )
 
     def _report(self, pod_group: PodGroupInfo, found: Report) -> None:

@@ -141,6 +141,16 @@ def decide(
     )
 
 
+def counts_alone(before: PodGroupStatusInfo, after: PodGroupStatusInfo) -> bool:
+    """Return whether nothing differs but counts, and texts of conditions, which have counts."""
+    return _without_counts(before) == _without_counts(after)
+
+
+def _without_counts(status: PodGroupStatusInfo) -> PodGroupStatusInfo:
+    silent = tuple(replace(each, message="") for each in status.conditions)
+    return replace(status, scheduled=0, running=0, succeeded=0, failed=0, conditions=silent)
+
+
 def _jobs(pod_group: PodGroupInfo, pods: Iterable[PodInfo], view: ClusterView) -> phase.Jobs | None:
     if not view.has_unfinished_jobs(pod_group.key):
         return None

@@ -15,21 +15,22 @@ def versions(api: Api, namespace: str) -> list[Object]:
     The API server still has what etcd has not compacted: some minutes. All kinds share the order.
     """
     found = [
-        version
-        for resource in (WORKLOADS, JOBS)
+        {**version, "kind": kind}
+        for resource, kind in ((WORKLOADS, "Workload"), (JOBS, "Job"))
         for each in api.list(resource, namespace)
-        for version in _versions_of(api, resource, each)
+        for version in versions_of(api, resource, each)
     ]
     return sorted(found, key=_version)
 
 
-def _versions_of(api: Api, resource: str, last: Object) -> Iterator[Object]:
+def versions_of(api: Api, resource: str, last: Object) -> Iterator[Object]:
+    """Yield the last version of an object, and then each that was stored before it."""
     *group_version, plural = resource.split("/")
     meta = last["metadata"]
     path = f"/apis/{'/'.join(group_version)}/namespaces/{meta['namespace']}/{plural}"
-    kind, found = ("Job" if resource == JOBS else "Workload"), [last]
+    found = [last]
     while found:
-        yield {**found[0], "kind": kind}
+        yield found[0]
         before = {
             "resourceVersion": str(_version(found[0]) - 1),
             "resourceVersionMatch": "Exact",

@@ -1,13 +1,17 @@
 """What the status and the Events of a group say, from its creation to its end."""
 
 from collections import Counter
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from extender.kube.pod_groups import FIELD_MANAGER
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import PATIENT, POD_GROUPS, Gangs, await_held
 from tests.cluster.groups import SECONDS, Groups
+from tests.cluster.history import versions_of
 from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.gang_scheduler import GangScheduler
@@ -115,6 +119,56 @@ def test_a_gang_that_has_some_nodes_and_then_all_but_does_not_run(
     reconciler.restart()
     reconciler.await_looks()
     rest_stays(enough, groups.status())
+
+
+def test_counts_alone_are_written_once_a_second_and_are_right_in_the_end(
+    api: Api, gangs: Gangs, groups: Groups, nodes: NodeFactory
+) -> None:
+    nodes(1)
+    names = gangs.create("g", 12, min_member=2, run_for="1h")
+    groups.await_status(phase="Running", running=12)
+    body = {"metadata": {"annotations": {objects.RUN_FOR: "1ms"}}}
+    for count, name in enumerate(names[:10], 1):
+        api.patch("pods", name, gangs.namespace, body=body)
+        want = ["Running"] * (12 - count) + ["Succeeded"] * count
+        api.wait_for("it is done", partial(has_phases, gangs, want), SECONDS)
+    groups.await_status(phase="Running", scheduled=12, running=2, succeeded=10)
+
+    last = api.get(POD_GROUPS, "g", gangs.namespace)
+    stored = [each for each in versions_of(api, POD_GROUPS, last) if reported(each)]
+    counted = 0
+    for after, before in pairwise(stored):
+        if counts(after) != counts(before) and reported(after) == reported(before):
+            counted += 1
+            # Whole seconds, of the API server.
+            assert written_at(after) > written_at(before), (before, after)
+    assert counted > 0
+
+
+def has_phases(gangs: Gangs, want: list[str]) -> bool:
+    return gangs.phases("g") == want
+
+
+def counts(found: Object) -> list[int]:
+    """Return what a version of a PodGroup counts."""
+    return [found["status"][name] for name in ("scheduled", "running", "succeeded", "failed")]
+
+
+def reported(found: Object) -> list[str]:
+    """Return what a version of a PodGroup says beside counts; nothing before its first status."""
+    status = found.get("status") or {}
+    told = [{**each, "message": ""} for each in status.get("conditions", ())]
+    return [status["phase"], *reported_by_us({"conditions": told})] if "phase" in status else []
+
+
+def written_at(found: Object) -> str:
+    """Return when the reconciler had last written the status by a version of a PodGroup."""
+    [at] = [
+        each["time"]
+        for each in found["metadata"]["managedFields"]
+        if each["manager"] == FIELD_MANAGER and each.get("subresource") == "status"
+    ]
+    return str(at)
 
 
 def test_groups_of_one_name_in_two_namespaces_have_nothing_to_do_with_each_other(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from extender.controllers.pod_group import WATCH_LAG, PodGroupController
+from extender.controllers.pod_group import COUNTS_SECONDS, WATCH_LAG, PodGroupController
 from extender.gang.options import GangOptions
 from extender.gang.partial import OnPartial
 from extender.kube.errors import ApiError, UnavailableError
@@ -20,6 +20,7 @@ from tests.makers import ManualClock, key, node, observe, pod, pod_group, pods
 
 GROUP = key("gang")
 RUNS: dict[str, Any] = {"on": "n0", "phase": "Running", "ready": True, "owners": ("ns/job",)}
+DONE: dict[str, Any] = RUNS | {"phase": "Succeeded", "ready": False, "finished": True}
 
 
 class Writer(PodGroupWriter):
@@ -140,6 +141,70 @@ async def test_a_status_that_could_not_be_written_gets_its_event_when_it_is(benc
 
     await bench.look()
     assert (len(bench.writer.statuses), bench.reasons) == (1, ["NotEnoughPods"])
+
+
+async def test_counts_alone_are_written_a_second_after_the_last_write(bench: Bench) -> None:
+    await bench.look(pods(3, **RUNS))
+    bench.clock.now += 0.4
+    assert await bench.look(pods(4, **RUNS)) == pytest.approx(COUNTS_SECONDS - 0.4)
+    bench.clock.now += 0.4
+    assert await bench.look(pods(5, **RUNS)) == pytest.approx(COUNTS_SECONDS - 0.8)
+    assert [status.running for status in bench.writer.statuses] == [3]
+    bench.clock.now += 0.2
+    await bench.look()
+    bench.clock.now += COUNTS_SECONDS
+    await bench.look(pods(6, **RUNS))
+
+    assert [status.running for status in bench.writer.statuses] == [3, 5, 6]
+    texts = [condition.message for condition in bench.writer.statuses[1].conditions]
+    assert "5 of 3 pods run, 0 are done" in texts
+
+
+async def test_counts_that_wait_are_written_with_what_does_not_wait(bench: Bench) -> None:
+    await bench.look(pods(3, **RUNS))
+    await bench.look(pods(5, **RUNS))
+    await bench.look(pods(5, **DONE))
+
+    want = [("Running", 0), ("Finished", 5)]
+    assert [(status.phase, status.succeeded) for status in bench.writer.statuses] == want
+
+
+async def test_counts_that_go_back_before_they_are_written_are_no_write(bench: Bench) -> None:
+    await bench.look(pods(4, **RUNS))
+    bench.seen()
+    await bench.look(ev.PodDeleted("gang-3"))
+    assert await bench.look(pods(4, **RUNS)) is None
+
+    bench.clock.now += COUNTS_SECONDS
+    await bench.look()
+    assert len(bench.writer.statuses) == 1
+
+
+async def test_counts_that_wait_are_not_forgotten_with_the_pods_that_they_came_from(
+    bench: Bench,
+) -> None:
+    """The counts of a Finished group do not fall: a Job's time-to-live deletes its pods."""
+    await bench.look(pods(3, **DONE))
+    await bench.look(pods(4, **DONE))
+    await bench.look([ev.PodDeleted(each.uid) for each in pods(4)])
+    bench.clock.now += COUNTS_SECONDS
+    await bench.look()
+
+    assert [status.succeeded for status in bench.writer.statuses] == [3, 4]
+
+
+async def test_a_status_that_could_not_be_written_while_counts_wait_gets_its_event(
+    bench: Bench,
+) -> None:
+    await bench.look(pods(1))
+    await bench.look(pods(2))
+    bench.writer.errors = [UnavailableError("down")]
+    with pytest.raises(UnavailableError):
+        await bench.look(pods(3))
+    await bench.look()
+
+    assert [status.phase for status in bench.writer.statuses] == ["Pending", "PreScheduling"]
+    assert bench.reasons == ["NotEnoughPods", "WaitingForBind"]
 
 
 async def test_a_new_group_of_the_same_name_starts_anew(bench: Bench) -> None:
