@@ -1,6 +1,6 @@
 """What is read of a KubeSchedulerConfiguration.
 
-These are the resources that kube-scheduler ignores, and what may judge equal pods differently.
+These are the resources that kube-scheduler ignores, and why equal members cannot be bound together.
 
 Source: https://kubernetes.io/docs/reference/config-api/kube-scheduler-config.v1/
 """
@@ -139,11 +139,13 @@ def _of_profile(profile: _Profile, managed: frozenset[str]) -> ResourceNames:
     return NO_NAMES
 
 
-def judges_equals_differently(document: object) -> str | None:
-    """Return what a kube-scheduler with this configuration may judge equal pods by, or None.
+def speaks_against_together(document: object) -> str | None:
+    """Return why equal members cannot be bound together by such a kube-scheduler, or None.
 
-    That is a plugin that the stock one has not, default constraints that must be kept, or a filter
-    extender that sees the nodes only after this one. Raises SchedulerConfigError.
+    It may judge them differently by a plugin that the stock one has not, by default constraints
+    that must be kept, or by a filter extender that sees the nodes only after this one. And where
+    `managedResources` keep pods from this one, it knows nothing of what they take.
+    Raises SchedulerConfigError.
     """
     found = _read(document)
     for profile in found.profiles or ():
@@ -155,12 +157,15 @@ def judges_equals_differently(document: object) -> str | None:
                 return f"the plugin {name} is not one of the stock kube-scheduler"
         if any(map(_spreads, profile.plugin_config or ())):
             return f"{SPREAD} has defaultConstraints that say DoNotSchedule"
-    return _later_filter(found.extenders or ())
+    return _of_extenders(found.extenders or ())
 
 
-def _later_filter(extenders: Sequence[_Extender]) -> str | None:
-    """Return which filter extender comes after this one, whose service is the one that binds."""
+def _of_extenders(extenders: Sequence[_Extender]) -> str | None:
+    """Return what speaks against it in the entries; ours is the service that binds."""
     ours = {_address(each) for each in extenders if each.bind_verb}
+    for each in extenders:
+        if _address(each) in ours and each.managed_resources:
+            return f"{each.url_prefix} is asked only about pods that request its managedResources"
     filters = [each for each in extenders if each.filter_verb]
     while filters and _address(filters[0]) not in ours:
         filters.pop(0)

@@ -17,7 +17,8 @@ Kubeconfig = Annotated[
 SchedulerConfig = Annotated[
     Path | None,
     typer.Option(
-        help="The KubeSchedulerConfiguration of kube-scheduler, for the resources it ignores."
+        help="The KubeSchedulerConfiguration of kube-scheduler: the resources that it ignores, and "
+        "whether equal members can be bound together."
     ),
 ]
 LogLevel = Annotated[

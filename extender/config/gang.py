@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from extender.api.scheduler_config import (
     SchedulerConfigError,
     ignored_resources,
-    judges_equals_differently,
+    speaks_against_together,
 )
 from extender.config.files import SettingsError, read_yaml
 from extender.config.sections import Percentage, Positive, Seconds, Section
@@ -49,10 +49,11 @@ class Gang(Section):
     pods, or when it also has room; a cluster autoscaler sees no gated pods"""
     evict_after_seconds: Seconds = 60
     """how long a gang must be partial, at least, before `onPartial: evict` evicts it"""
-    bind_together: Literal["equal", "off"] = "off"
+    bind_together: Literal["equal", "off"] = "equal"
     """which members are bound as soon as their gang can start, and not one by one as kube-scheduler
     asks for them: those equal to a pod that it has just found nodes for, of this gang or another
-    one, or none"""
+    one, or none. Choose `off` where kube-scheduler may judge equal pods differently and
+    `schedulerConfiguration` does not show it (docs/limits.md)"""
     retry_grace_seconds: Positive = 3
     """how long the plan of a gang waits for a member that kube-scheduler had refused before;
     counted from the last member that came"""
@@ -97,14 +98,14 @@ class Gang(Section):
         return replace(found, everywhere=found.everywhere | listed)
 
     def not_together(self) -> str | None:
-        """Return why no members are bound together although they should be, or None.
+        """Return why no members are bound together although the setting says so, or None.
 
         Raises SettingsError where kube-scheduler's file cannot be used.
         """
         path = self.scheduler_configuration
         if path is None or self.bind_together == "off":
             return None
-        return self._of_scheduler(path, judges_equals_differently)
+        return self._of_scheduler(path, speaks_against_together)
 
     def _of_scheduler(self, path: Path, read: Callable[[object], _Found]) -> _Found:
         try:

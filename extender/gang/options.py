@@ -36,7 +36,7 @@ class GangOptions:
     gate_until_fit: bool = False
     """Whether pods behind our gate stay there until their group fits, and not only until it has all
     of its pods. An autoscaler does not see them meanwhile."""
-    bind_equal: bool = False
+    bind_equal: bool = True
     """Whether members are bound together with an equal one that kube-scheduler has asked for."""
     retry_grace: float = 3.0
     """How long a planned member that kube-scheduler had found no node for may take to be tried

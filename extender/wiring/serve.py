@@ -16,7 +16,7 @@ import structlog
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
-from extender.config import Listen, Settings, Tls
+from extender.config import Gang, Listen, Settings, Tls
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
@@ -287,11 +287,17 @@ async def serve(settings: Settings, kubeconfig: Path | None) -> None:
             patience=listen.shutdown_seconds,
         )
         _log.info("serving", host=listen.host, port=listen.port, api_server=client.host)
-        not_together = settings.gang.not_together()
-        if not_together is not None:
-            _log.warning("equal members are not bound together", why=not_together)
+        say_if_not_together(settings.gang)
         await extender.run(server.serve, tls, listen.tls.check_seconds if listen.tls else 0.0)
     _log.info("stopped")
+
+
+def say_if_not_together(gang: Gang) -> None:
+    """Log why members are bound one by one: a warning where the setting asks for more."""
+    why = gang.not_together()
+    if why is not None:
+        log = _log.warning if "bind_together" in gang.model_fields_set else _log.info
+        log("equal members are not bound together", why=why)
 
 
 def _tls(section: Tls | None) -> ServingTls | None:

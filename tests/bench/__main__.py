@@ -79,13 +79,11 @@ def main(
             "--without-policies", help="One more column: ours without the admission policies."
         ),
     ] = False,
-    together: Annotated[
+    both_ways: Annotated[
         bool,
-        typer.Option("--together", help="One more column: ours with gang.bindTogether: equal."),
+        typer.Option("--both-ways", help="One more column: ours with gang.bindTogether: off."),
     ] = False,
-    only: Annotated[
-        str, typer.Option(help="Only these sides: plain, ours, open, together, peer.")
-    ] = "",
+    only: Annotated[str, typer.Option(help="Only these sides: plain, ours, open, off, peer.")] = "",
     limit: Annotated[float, typer.Option(help="Most seconds of scheduling in a run.")] = 300,
     total: Annotated[float, typer.Option(help="No run begins after so many seconds.")] = 3600,
     json: Annotated[Path | None, typer.Option(help="Write all results there.")] = None,
@@ -113,8 +111,8 @@ def main(
     compared = [sides.plain(), sides.ours(settings, gated=gated)]
     if without_policies:
         compared.append(sides.ours(settings, gated=gated, policies=False))
-    if together:
-        compared.append(sides.ours(settings, gated=gated, together=True))
+    if both_ways:
+        compared.append(sides.ours(settings, gated=gated, together=False))
     if peer:
         if peer_config is None:
             raise typer.BadParameter("--peer needs --peer-config")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.runs import Case, Latency, Result
-from tests.bench.sides import OPEN, OURS, PLAIN, TOGETHER
+from tests.bench.sides import OFF, OPEN, OURS, PLAIN
 from tests.bench.waits import Quantiles, Waits
 
 _MOST_OVERCOMMITS = 10  # of a run that are printed
@@ -69,7 +69,7 @@ def broken(comparison: Comparison) -> list[str]:
     gangs = [
         f"{title(comparison.case)}: {result.gangs.whole} of {wanted} gangs are whole, "
         f"{outcome([result])} (repeat {result.repeat})"
-        for side in (OURS, TOGETHER)
+        for side in (OURS, OFF)
         for result in comparison.of(side)
         if result.gangs.whole < wanted
         or result.gangs.partial
@@ -85,7 +85,7 @@ def _faults(comparison: Comparison, result: Result) -> list[str]:
     found = [f"{run}: {each}" for each in overcommits[:_MOST_OVERCOMMITS]]
     if len(overcommits) > len(found):
         found.append(f"{run}: {len(overcommits) - len(found)} more overcommits")
-    if result.side in {OURS, OPEN, TOGETHER} and result.ledger.repeated_events:
+    if result.side in {OURS, OPEN, OFF} and result.ledger.repeated_events:
         found.append(f"{run}: pods with two Events: {result.ledger.repeated_events}")
     return found
 

@@ -18,7 +18,7 @@ from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import ROOT, GangScheduler
 from tests.harness.process import Component
 
-PLAIN, OURS, OPEN, TOGETHER, PEER = "plain", "ours", "open", "together", "peer"
+PLAIN, OURS, OPEN, OFF, PEER = "plain", "ours", "open", "off", "peer"
 CRDS = ROOT / "manifests" / "crds"
 
 Settings = dict[str, Any]
@@ -76,19 +76,19 @@ def ours(
     *,
     gated: bool = False,
     policies: bool = True,
-    together: bool = False,
+    together: bool = True,
 ) -> Side:
     """Return kube-scheduler with our extender, which gets `settings` as its configuration.
 
     `gated` pods are created behind our scheduling gate, and stay there until their gang fits.
-    Without `policies` the API server evaluates none for what the extender writes. Equal members may
-    be bound `together`.
+    Without `policies` the API server evaluates none for what the extender writes. Where equal
+    members are not bound `together`, kube-scheduler asks for each of them.
     """
     settings = dict(settings or {})
     if gated:
         settings["gang"] = {**settings.get("gang", {}), "ungateWhen": "fits"}
-    if together:
-        settings["gang"] = {**settings.get("gang", {}), "bindTogether": "equal"}
+    if not together:
+        settings["gang"] = {**settings.get("gang", {}), "bindTogether": "off"}
 
     def start(control_plane: ControlPlane, client: Settings) -> Running:
         gang_scheduler = GangScheduler(
@@ -102,10 +102,10 @@ def ours(
     kinds = (
         ", gated" if gated else "",
         "" if policies else ", no policies",
-        ", together" if together else "",
+        "" if together else ", one by one",
     )
     kind = GroupKind(gates=(GANG_GATE,) if gated else ())
-    key = TOGETHER if together else OURS if policies else OPEN
+    key = OFF if not together else OURS if policies else OPEN
     return Side(key=key, title="".join(("gang-extender", *kinds)), start=start, kind=kind)
 
 

@@ -33,9 +33,7 @@ def main(
     jobs: Annotated[int, typer.Option(min=1, help="Queued Jobs in a load.")] = 200,
     held: Annotated[int, typer.Option(min=2, help="Binds that are held at SIGTERM.")] = 1000,
     churn: Annotated[float, typer.Option(min=30, help="Seconds of churn.")] = 1800,
-    together: Annotated[
-        bool, typer.Option("--together", help="With gang.bindTogether: equal.")
-    ] = False,
+    off: Annotated[bool, typer.Option("--off", help="With gang.bindTogether: off.")] = False,
     seed: Annotated[
         int | None, typer.Option(help="Of everything that is random; drawn if not given.")
     ] = None,
@@ -45,14 +43,14 @@ def main(
     unknown = set(wanted) - set(scenarios.SCENARIOS)
     if unknown:
         raise typer.BadParameter(f"there is no scenario {', '.join(sorted(unknown))}")
-    load = Load(gangs=gangs, jobs=jobs, seed=chosen, together=together)
+    load = Load(gangs=gangs, jobs=jobs, seed=chosen, together=not off)
     runs = {
         "kills": lambda: scenarios.kills(load, kills, _say),
         "api": lambda: scenarios.unreliable_api(load, _say),
         "leadership": lambda: scenarios.leadership(load, 5, _say),
         "compaction": lambda: scenarios.compaction(load, 5, _say),
-        "sigterm": lambda: scenarios.sigterm(held, _say, together=together),
-        "churn": lambda: scenarios.churn(churn, _say, seed=chosen, together=together),
+        "sigterm": lambda: scenarios.sigterm(held, _say, together=not off),
+        "churn": lambda: scenarios.churn(churn, _say, seed=chosen, together=not off),
     }
     print(f"seed {chosen}", flush=True)
     outcomes = []

@@ -28,7 +28,7 @@ class Load:
     """Of each ClusterQueue."""
     namespace: str = "chaos"
     seed: int = 0
-    together: bool = False
+    together: bool = True
     """Whether equal members are bound together (`gang.bindTogether`)."""
 
     def cluster(self) -> Iterator[Object]:

@@ -198,7 +198,7 @@ def compaction(load: Load, rounds: int, say: Say) -> Outcome:
     return outcome
 
 
-def sigterm(count: int, say: Say, *, together: bool = False) -> Outcome:
+def sigterm(count: int, say: Say, *, together: bool = True) -> Outcome:
     """Have many binds held for one gang and end the extender with SIGTERM."""
     outcome = Outcome("SIGTERM with held binds", gangs=1)
     load = Load(gangs=0, jobs=0, nodes=4, node_cpu=64000, together=together)
@@ -237,7 +237,7 @@ def sigterm(count: int, say: Say, *, together: bool = False) -> Outcome:
     return outcome
 
 
-def churn(seconds: float, say: Say, *, seed: int = 0, together: bool = False) -> Outcome:
+def churn(seconds: float, say: Say, *, seed: int = 0, together: bool = True) -> Outcome:
     """Let gangs and Jobs come and go for so long and compare the memory at start and end."""
     outcome = Outcome("churn")
     namespace = "chaos"

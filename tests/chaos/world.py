@@ -46,7 +46,7 @@ class World(Started):
         self.plane = self._stack.enter_context(ControlPlane())
         self.api = self._stack.enter_context(Api(self.plane.admin_kubeconfig))
         settings: dict[str, Any] = {"kube": {"timeoutSeconds": 3}} if self._proxied else {}
-        gang = {"gang": {"bindTogether": "equal"}} if self._load.together else {}
+        gang = {} if self._load.together else {"gang": {"bindTogether": "off"}}
         self.gang = GangScheduler(self.plane, settings={**settings, **gang}, api_port=self._port())
         for number in range(self._replicas):
             replica = Reconciler(

@@ -73,10 +73,11 @@ def may_list(api: Api, namespace: str) -> bool:
 
 @dataclass(frozen=True)
 class Others:
-    """Another namespace, with a queue of its own."""
+    """Another namespace with a queue of its own, and the nodes."""
 
     queues: Queues
     gangs: Gangs
+    nodes: list[str]
 
     def start(
         self, *, scheduler_name: str | None = None, timeout: float = PATIENCE_SECONDS

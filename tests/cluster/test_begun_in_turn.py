@@ -28,7 +28,6 @@ def pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
     scheduler = GangScheduler(
         control_plane,
         name=NAME,
-        settings={"gang": {"bindTogether": "equal"}},
         scheduler={
             "profiles": [{"schedulerName": NAME}],
             "podInitialBackoffSeconds": BACKOFF,
@@ -71,10 +70,10 @@ def is_caller(pod: Object) -> bool:
 
 @pytest.mark.collisions(PARALLEL)
 def test_gangs_of_one_begin_without_being_tried_once_more(
-    pair: GangScheduler, api: Api, gangs: Gangs, new_nodes: NodeFactory
+    pair: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     """kube-scheduler has tried each of them, and looks again at none when they can start."""
-    new_nodes(4, cpu="16")
+    nodes(4, cpu="16")
     names = [f"one-{number}" for number in range(GANGS)]
     for name in names:
         gangs.add(name, 1, cpu="1", scheduler_name=NAME)
@@ -100,10 +99,10 @@ def test_gangs_of_one_begin_without_being_tried_once_more(
 
 @pytest.mark.collisions(PARALLEL)
 def test_a_plain_pod_of_higher_priority_goes_first(
-    pair: GangScheduler, api: Api, gangs: Gangs, new_nodes: NodeFactory
+    pair: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     """kube-scheduler found no room for it, and tries it again some time after there is some."""
-    new_nodes(1, cpu="4")
+    nodes(1, cpu="4")
     first = f"{gangs.namespace}-first"
     kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
     api.create({**kind, "metadata": {"name": first}, "preemptionPolicy": "Never"})

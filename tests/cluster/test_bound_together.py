@@ -29,7 +29,6 @@ def pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
     scheduler = GangScheduler(
         control_plane,
         name=TOGETHER,
-        settings={"gang": {"bindTogether": "equal"}},
         scheduler={"profiles": [{"schedulerName": TOGETHER}]},
     )
     yield scheduler
@@ -46,7 +45,7 @@ def slow_pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
         control_plane,
         name=SLOW,
         # A member that is left to kube-scheduler comes within the time.
-        settings={"gang": {"bindTogether": "equal", "scheduleTimeoutSeconds": 600}},
+        settings={"gang": {"scheduleTimeoutSeconds": 600}},
         scheduler={
             "profiles": [{"schedulerName": SLOW}],
             "podInitialBackoffSeconds": 60,
@@ -71,9 +70,9 @@ def together(pair: GangScheduler) -> Iterator[GangScheduler]:
 
 @pytest.mark.collisions(3 * SOME)
 def test_gangs_start_whole_and_many_members_are_bound_ahead(
-    slow_pair: GangScheduler, api: Api, gangs: Gangs, new_nodes: NodeFactory
+    slow_pair: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    new_nodes(20, cpu="8")
+    nodes(20, cpu="8")
     for name in ("a", "b", "c"):
         gangs.create(name, 49, min_member=50, cpu="1", scheduler_name=SLOW)
     for name in ("a", "b", "c"):
@@ -137,10 +136,10 @@ def events(api: Api, gangs: Gangs) -> Counter[str]:
 
 @pytest.mark.collisions(SOME)
 def test_a_launcher_starts_with_its_workers(
-    slow_pair: GangScheduler, api: Api, gangs: Gangs, new_nodes: NodeFactory
+    slow_pair: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     """kube-scheduler has looked at the workers when it brings the launcher, which has no equal."""
-    new_nodes(4, cpu="8")
+    nodes(4, cpu="8")
     gangs.create_group("g", 20)
     gangs.add("g", 19, start=1, cpu="1", scheduler_name=SLOW)
     await_all_refused(api, gangs, "g", 19)
@@ -152,9 +151,9 @@ def test_a_launcher_starts_with_its_workers(
 
 @pytest.mark.collisions(SOME)
 def test_a_member_whose_binding_is_refused_follows_its_gang(
-    together: GangScheduler, api: Api, gangs: Gangs, new_nodes: NodeFactory
+    together: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    new_nodes(4, cpu="8")
+    nodes(4, cpu="8")
     with faults.refused(api, gangs.namespace, "g-7", "Forbidden"):
         gangs.create("g", 20, cpu="1", scheduler_name=TOGETHER)
         api.wait_for("the others are bound", lambda: len(gangs.bound("g")) == 19)
@@ -165,10 +164,10 @@ def test_a_member_whose_binding_is_refused_follows_its_gang(
 
 @pytest.mark.collisions(80)  # bind requests break off, whose Bindings are written
 def test_a_gang_completes_though_the_extender_is_killed_in_the_middle(
-    together: GangScheduler, api: Api, gangs: Gangs, new_nodes: NodeFactory
+    together: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     """Plain pods that would take the room of its other members are there too."""
-    new_nodes(10, cpu="8")
+    nodes(10, cpu="8")
     gangs.create("g", 80, cpu="1", scheduler_name=TOGETHER)
     api.wait_for("it has begun", lambda: gangs.bound("g"))
     together.extender.kill()
@@ -182,9 +181,9 @@ def test_a_gang_completes_though_the_extender_is_killed_in_the_middle(
 
 @pytest.mark.collisions(2 * SOME)
 def test_no_member_is_bound_long_after_kube_scheduler_has_gone(
-    together: GangScheduler, api: Api, gangs: Gangs, new_nodes: NodeFactory
+    together: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    new_nodes(20, cpu="8")
+    nodes(20, cpu="8")
     gangs.create("g", 160, cpu="1", scheduler_name=TOGETHER)
     api.wait_for("it has begun", lambda: gangs.bound("g"))
     together.scheduler.kill()

@@ -41,8 +41,7 @@ class Pair:
 def running(control_plane: ControlPlane) -> Iterator[Pair]:
     """The pair of this module."""
     with FaultyProxy(control_plane, seed=1) as proxy:
-        settings = {"gang": {"bindTogether": "equal"}}
-        gang = GangScheduler(control_plane, settings=settings, api_port=proxy.port)
+        gang = GangScheduler(control_plane, api_port=proxy.port)
         yield Pair(gang, proxy)
         gang.stop()
 

@@ -18,7 +18,7 @@ from tests.tiers import LONG
 pytestmark = pytest.mark.timeout(900)
 
 LOAD = Load(gangs=8, jobs=30, seed=1)
-TOGETHER = replace(LOAD, together=True)
+ONE_BY_ONE = replace(LOAD, together=False)
 SMALL = Load(gangs=3, jobs=9, seed=1)
 CHURN_SECONDS = 120.0
 
@@ -35,11 +35,11 @@ def _say(text: str) -> None:
             lambda: scenarios.unreliable_api(LOAD, _say), id="unreliable API server", marks=LONG
         ),
         pytest.param(
-            lambda: scenarios.kills(TOGETHER, 10, _say), id="kills, bound together", marks=LONG
+            lambda: scenarios.kills(ONE_BY_ONE, 10, _say), id="kills, bound one by one", marks=LONG
         ),
         pytest.param(
-            lambda: scenarios.unreliable_api(TOGETHER, _say),
-            id="unreliable API server, bound together",
+            lambda: scenarios.unreliable_api(ONE_BY_ONE, _say),
+            id="unreliable API server, bound one by one",
             marks=LONG,
         ),
         pytest.param(lambda: scenarios.leadership(LOAD, 3, _say), id="leadership", marks=LONG),

@@ -265,12 +265,13 @@ def test_short_min_resources_are_named_and_useless_nodes_do_not_count(
     nodes(2)
     match useless:
         case "cordoned":
-            nodes(1, "8", prefix="useless", memory="32Gi", unschedulable=True)
+            [found] = nodes(1, "8", prefix="useless", memory="32Gi", unschedulable=True)
         case "tainted":
             taint = {"key": "example.com/maintenance", "effect": "NoSchedule"}
-            nodes(1, "8", prefix="useless", memory="32Gi", taints=[taint])
+            [found] = nodes(1, "8", prefix="useless", memory="32Gi", taints=[taint])
         case _:
-            api.create(not_ready("useless-0"))
+            found = f"useless-{gangs.namespace}"
+            api.create(not_ready(found))
     try:
         gangs.create_group("g", 3, min_resources={"cpu": "10", "memory": "40Gi"})
         gangs.add("g", 3, cpu="1")
@@ -280,7 +281,7 @@ def test_short_min_resources_are_named_and_useless_nodes_do_not_count(
         nodes(1, "8", prefix="new", memory="32Gi")
         gangs.await_phases("g", Running=3, timeout=WOKEN_SECONDS)
     finally:
-        api.delete("nodes", "useless-0")
+        api.delete("nodes", found)
 
 
 @pytest.mark.usefixtures("gang")
@@ -288,12 +289,12 @@ def test_a_gang_short_of_min_resources_starts_when_a_node_is_uncordoned(
     api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     nodes(1)
-    nodes(1, prefix="cordoned", unschedulable=True)
+    [cordoned] = nodes(1, prefix="cordoned", unschedulable=True)
     gangs.create_group("g", 3, min_resources={"cpu": "6"})
     gangs.add("g", 3, cpu="1")
     gangs.await_refused("g", "its minResources are short of cpu 2", count=3)
 
-    api.patch("nodes", "cordoned-0", body={"spec": {"unschedulable": None}})
+    api.patch("nodes", cordoned, body={"spec": {"unschedulable": None}})
     gangs.await_phases("g", Running=3, timeout=WOKEN_SECONDS)
 
 

@@ -368,15 +368,15 @@ def test_a_member_that_another_client_binds_while_it_is_held_counts_where_it_is(
     gangs: Gangs,
     nodes: NodeFactory,
 ) -> None:
-    nodes(1, "1", prefix="other", unschedulable=True)
-    faults.bind(api, gangs.namespace, "g-1", "other-0")
+    [other] = nodes(1, "1", prefix="other", unschedulable=True)
+    faults.bind(api, gangs.namespace, "g-1", other)
     await_held(api, patient_gang, 1)
     api.wait_for("a plain pod has its room", lambda: node_of(gangs, "plain"))
     assert gangs.bound("g") == {"g-1"}
 
     complete()
     gangs.await_phases("g", Running=3)
-    assert [p.node for p in gangs.placements() if p.pod == "g-1"] == ["other-0"]
+    assert [p.node for p in gangs.placements() if p.pod == "g-1"] == [other]
 
 
 def test_a_member_that_another_client_binds_in_the_moment_of_its_release_stays_where_it_is(
@@ -386,20 +386,20 @@ def test_a_member_that_another_client_binds_in_the_moment_of_its_release_stays_w
     gangs: Gangs,
     nodes: NodeFactory,
 ) -> None:
-    nodes(1, "1", prefix="other", unschedulable=True)
+    [other] = nodes(1, "1", prefix="other", unschedulable=True)
     with faults.hanging(
         api, gangs.namespace, "g-1", user=EXTENDER, seconds=8, policy="Ignore"
     ) as listener:
         complete()
         asked, _ = listener.accept()
-        faults.bind(api, gangs.namespace, "g-1", "other-0")
+        faults.bind(api, gangs.namespace, "g-1", other)
         gangs.await_phases("g", Running=3)
         api.wait_for("409", lambda: tries(patient_gang, gangs, "binding: 409"))
         asked.close()
     # kube-scheduler does not try the one that waits: the room that it forgot is not where g-1 is.
     api.create(gangs.pod("new", cpu="1", scheduler_name=PATIENT))
     api.wait_for("a plain pod has its room", lambda: node_of(gangs, "new"))
-    assert [p.node for p in gangs.placements() if p.pod == "g-1"] == ["other-0"]
+    assert [p.node for p in gangs.placements() if p.pod == "g-1"] == [other]
 
 
 def test_a_member_that_is_deleted_in_the_moment_of_its_release_leaves_its_room(
@@ -434,7 +434,7 @@ def asking(scheduler: GangScheduler, request: Object) -> Iterator[None]:
 def test_a_bind_request_that_comes_twice_binds_once(
     patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    nodes(1, "3")
+    [node] = nodes(1, "3")
     gangs.hold("g", timeout=600)
     await_held(api, patient_gang, 2)
     before = bind_requests(api)
@@ -443,7 +443,7 @@ def test_a_bind_request_that_comes_twice_binds_once(
         "PodName": "g-0",
         "PodNamespace": gangs.namespace,
         "PodUID": held["metadata"]["uid"],
-        "Node": "node-0",
+        "Node": node,
     }
     ended = decisions(patient_gang, "bind", "Disconnected") + 2
     with asking(patient_gang, request):  # it takes the hold over, and then hangs up
@@ -455,7 +455,7 @@ def test_a_bind_request_that_comes_twice_binds_once(
 
     answer = httpx.post(f"{patient_gang.url}/bind", json=request, timeout=120, trust_env=False)
     assert answer.json()["Error"] == ""
-    elsewhere = {**request, "Node": "node-1"}
+    elsewhere = {**request, "Node": "elsewhere"}
     answer = httpx.post(f"{patient_gang.url}/bind", json=elsewhere, timeout=120, trust_env=False)
     assert "is bound to another node already" in answer.json()["Error"]
     assert bind_requests(api) == before + 4  # the anchor's is the fourth
@@ -465,7 +465,7 @@ def test_a_bind_request_that_comes_twice_binds_once(
 def test_bindings_whose_answers_are_lost_are_looked_up_and_made_once(
     lossy_gang: GangScheduler, proxy: LossyProxy, api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    nodes(1, "3")
+    [node] = nodes(1, "3")
     gangs.create_group("g", 3, timeout=600)
     gangs.add("g", 2, cpu="1", scheduler_name=LOSSY)
     api.create(gangs.late("g-2", group="g", cpu="1", scheduler_name=LOSSY))
@@ -473,7 +473,7 @@ def test_bindings_whose_answers_are_lost_are_looked_up_and_made_once(
     asked = bind_requests(api)
 
     proxy.lose(3)
-    api.create(gangs.anchor(cpu="0", node_name="node-0"))
+    api.create(gangs.anchor(cpu="0", node_name=node))
     gangs.await_phases("g", Running=3)
     api.wait_for("the pods were looked up", lambda: idle(lossy_gang))
     assert (bind_requests(api), proxy.lost) == (asked + 3, 3)

@@ -73,11 +73,11 @@ def test_a_gang_starts_when_a_node_is_uncordoned(
     api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     nodes(2)
-    nodes(1, prefix="cordoned", unschedulable=True)
+    [cordoned] = nodes(1, prefix="cordoned", unschedulable=True)
     gangs.create("g", 3, cpu="3")
     gangs.await_refused("g", "2 of the 3 pods that it still needs fit")
 
-    api.patch("nodes", "cordoned-0", body={"spec": {"unschedulable": None}})
+    api.patch("nodes", cordoned, body={"spec": {"unschedulable": None}})
     gangs.await_phases("g", Running=3)
 
 
@@ -93,9 +93,9 @@ def test_a_launcher_and_workers_of_another_size_start_together(
     gangs.await_refused("g", "3 of the 4 pods that it still needs fit")
     assert gangs.bound("g") == set()
 
-    nodes(1, "1", prefix="head", labels=head)
+    [found] = nodes(1, "1", prefix="head", labels=head)
     gangs.await_phases("g", Running=4)
-    assert {p.node for p in gangs.placements() if p.pod == "g-launcher"} == {"head-0"}
+    assert {p.node for p in gangs.placements() if p.pod == "g-launcher"} == {found}
 
 
 @pytest.mark.usefixtures("gang")

@@ -118,7 +118,9 @@ def test_a_group_of_pods_is_let_go_where_its_quota_is(
     api: Api, namespace: str, nodes: NodeFactory
 ) -> None:
     nodes(1, prefix="plain")
-    nodes(1, prefix="spot", labels=TIER, taints=[{"key": "test/spot", "effect": "NoSchedule"}])
+    [spot] = nodes(
+        1, prefix="spot", labels=TIER, taints=[{"key": "test/spot", "effect": "NoSchedule"}]
+    )
     integration = builtin()["pod"]
     for name, cpu in (("a", "1"), ("b", "1"), ("c", "2")):
         made = objects.pod(
@@ -149,7 +151,7 @@ def test_a_group_of_pods_is_let_go_where_its_quota_is(
     nodes_of = {
         pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in api.list("pods", namespace)
     }
-    assert nodes_of == dict.fromkeys("abc", "spot-0")
+    assert nodes_of == dict.fromkeys("abc", spot)
     assert [(each.name, each.count) for each in read().pod_sets()] == [
         (each.name, each.count) for each in pod_sets
     ]

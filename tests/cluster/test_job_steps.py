@@ -34,8 +34,12 @@ def scheduler(control_plane: ControlPlane) -> Iterator[None]:
 class Bench:
     """One Job in a namespace."""
 
-    def __init__(self, api: Api, namespace: str, integration: Integration) -> None:
+    def __init__(
+        self, api: Api, namespace: str, integration: Integration, *, plain: str, spot: str
+    ) -> None:
+        """`plain` and `spot` are the nodes."""
         self.api = api
+        self.plain, self.spot = plain, spot
         self.namespace = namespace
         self._integration = integration
         self._resource = f"{integration.api_version}/{integration.plural}"
@@ -110,10 +114,10 @@ class Bench:
 
 @pytest.fixture
 def bench(api: Api, namespace: str, nodes: NodeFactory) -> Bench:
-    nodes(1, prefix="plain")
+    [plain] = nodes(1, prefix="plain")
     taint = {"key": "test/spot", "value": "", "effect": "NoSchedule"}
-    nodes(1, prefix="spot", labels=TIER, taints=[taint])
-    return Bench(api, namespace, builtin()["batch/job"])
+    [spot] = nodes(1, prefix="spot", labels=TIER, taints=[taint])
+    return Bench(api, namespace, builtin()["batch/job"], plain=plain, spot=spot)
 
 
 def spec_of(job: Object) -> Object:
@@ -129,7 +133,7 @@ def test_a_job_starts_where_it_is_placed_stops_and_starts_again(
     for _ in range(2):
         bench.start()
         for pod in bench.await_running():
-            assert pod["spec"]["nodeName"] == "spot-0"
+            assert pod["spec"]["nodeName"] == bench.spot
             assert pod["metadata"]["labels"]["kueue.x-k8s.io/podset"] == "main"
         assert bench.job().pods_ready()
 
@@ -158,7 +162,7 @@ def test_a_stop_ends_after_a_crash(bench: Bench) -> None:
     assert spec_of(bench.read()) == before
     assert bench.job().stop_steps(pod_sets) == []
     bench.start()
-    assert {pod["spec"]["nodeName"] for pod in bench.await_running()} == {"spot-0"}
+    assert {pod["spec"]["nodeName"] for pod in bench.await_running()} == {bench.spot}
 
 
 def test_a_job_with_less_quota_runs_with_fewer_pods(bench: Bench) -> None:
@@ -176,7 +180,7 @@ def test_a_job_with_less_quota_runs_with_fewer_pods(bench: Bench) -> None:
 
 def test_a_job_that_was_never_held_is_stopped_before_it_is_started(bench: Bench) -> None:
     pod_sets = bench.create(
-        suspend=False, pod_spec={"nodeSelector": {"kubernetes.io/hostname": "plain-0"}}
+        suspend=False, pod_spec={"nodeSelector": {"kubernetes.io/hostname": bench.plain}}
     )
     bench.await_running()
     bench.stop(pod_sets)

@@ -67,7 +67,6 @@ def running(control_plane: ControlPlane) -> Iterator[Pair]:
         gang = GangScheduler(
             control_plane,
             name=PAUSING,
-            settings={"gang": {"bindTogether": "equal"}},
             scheduler={"profiles": [{"schedulerName": PAUSING}], "extenders": patient},
             api_port=proxy.port,
             program=long_pauses.__name__,
@@ -86,9 +85,9 @@ def pair(running: Pair) -> Iterator[Pair]:
 
 
 @pytest.fixture
-def paused(pair: Pair, api: Api, gangs: Gangs, new_nodes: NodeFactory) -> Paused:
+def paused(pair: Pair, api: Api, gangs: Gangs, nodes: NodeFactory) -> Paused:
     """A gang of which one member was asked for."""
-    new_nodes(SIZE // 10, cpu="10")
+    nodes(SIZE // 10, cpu="10")
     pair.proxy.hold("/binding")
     began, placed = pair.began, pair.gang.metric(PLACED)
     ahead, written = pair.gang.metric(AHEAD), pair.ended("written")

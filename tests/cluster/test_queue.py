@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 def test_a_suspended_job_is_admitted_runs_and_ends(
     api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
-    nodes(1, "4", labels={"disk": "ssd"})
+    [ssd] = nodes(1, "4", labels={"disk": "ssd"})
     nodes(1, "4", prefix="other")
     flavor = queues.flavor("ssd", nodeLabels={"disk": "ssd"})
     cluster_queue, _ = queues.simple(cpu=4, flavor=flavor)
@@ -34,7 +34,7 @@ def test_a_suspended_job_is_admitted_runs_and_ends(
     }
     assert condition(workload, "Finished")["reason"] == "Succeeded"
     pods = api.list("pods", queues.namespace)
-    assert {pod["spec"]["nodeName"] for pod in pods} == {"node-0"}
+    assert {pod["spec"]["nodeName"] for pod in pods} == {ssd}
     assert condition(api.get(JOBS, "job", queues.namespace), "Complete")["status"] == "True"
     api.wait_for(
         "the numbers are written",

@@ -216,7 +216,7 @@ def test_what_the_command_and_the_reconciler_say_is_the_same(
 def test_the_command_says_where_an_admitted_gang_runs(
     control_plane: ControlPlane, api: Api, queues: Queues, nodes: NodeFactory
 ) -> None:
-    nodes(1, "4")
+    [node] = nodes(1, "4")
     cluster_queue, _ = queues.simple(cpu=3)
     api.create(objects.pod_group("gang", 2, namespace=queues.namespace))
     queues.job("job", 2, group="gang", run_for=LONG)
@@ -232,7 +232,7 @@ def test_the_command_says_where_an_admitted_gang_runs(
     api.wait_for("the gang runs", runs, timeout=120)
     document = reported()
     assert (document["state"], document["clusterQueue"]) == ("Admitted", cluster_queue)
-    assert document["nodes"] == {"node-0": 2}
+    assert document["nodes"] == {node: 2}
     assert document["podGroup"]["minMember"] == 2
     [cpu] = [row for row in document["quotas"] if row["resource"] == "cpu"]
     assert (cpu["asked"], cpu["used"], cpu["missing"]) == ("2", "2", "0")

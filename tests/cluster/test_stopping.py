@@ -70,7 +70,9 @@ def paused(component: Component) -> Iterator[Callable[[], None]]:
 class LastMember:
     """The member that the test binds itself, as kube-scheduler would."""
 
-    def __init__(self, scheduler: GangScheduler, gangs: Gangs, group: str, number: int) -> None:
+    def __init__(
+        self, scheduler: GangScheduler, gangs: Gangs, group: str, number: int, node: str
+    ) -> None:
         name = f"{group}-{number}"
         asks = {"cpu": "1m", "memory": "1Mi", "scheduler_name": NAME}
         gangs.api.create(gangs.late(name, group=group, **asks))
@@ -80,7 +82,7 @@ class LastMember:
             "PodName": name,
             "PodNamespace": gangs.namespace,
             "PodUID": pod["metadata"]["uid"],
-            "Node": "node-0",
+            "Node": node,
         }
 
     def bind(self) -> None:
@@ -96,9 +98,9 @@ def all_but_one_held(
     scheduler: GangScheduler, gangs: Gangs, nodes: NodeFactory, count: int
 ) -> LastMember:
     """Return the member that completes a gang of which all others are held."""
-    nodes(count // PODS_OF_A_NODE + 1, "4", pods=PODS_OF_A_NODE)
+    node, *_ = nodes(count // PODS_OF_A_NODE + 1, "4", pods=PODS_OF_A_NODE)
     gangs.create_group("g", count)
-    last = LastMember(scheduler, gangs, "g", count - 1)
+    last = LastMember(scheduler, gangs, "g", count - 1, node)
     gangs.add("g", count - 1, cpu="1m", memory="1Mi", scheduler_name=NAME)
     await_held(gangs.api, scheduler, count - 1, timeout=120)
     return last

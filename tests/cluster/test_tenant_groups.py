@@ -277,7 +277,7 @@ def test_a_status_is_not_the_tenants_to_write(
 ) -> None:
     """With the rights of `edit` none; with more than that, what it writes harms itself alone."""
     plural = f"{version}/podgroups"
-    amounts = {f"node-{number}": {"cpu": "4"} for number in range(4)}
+    amounts = {name: {"cpu": "4"} for name in others.nodes}
     granted = {"grantedRoom": {"until": "2099-01-01T00:00:00Z", "nodes": amounts}}
     for number, status in enumerate([granted, *odd_statuses()]):
         body = group(tenant.namespace, f"g-{number}", {"minMember": 2}, version)

@@ -60,7 +60,7 @@ def quick_reconciler(control_plane: ControlPlane, reconciler: Reconciler) -> Ite
 @pytest.fixture
 def busy(tenant: Tenant, others: Others, nodes: NodeFactory) -> list[str]:
     """Fourteen nodes of four CPUs, on each of which the tenant's pods leave 1.1 CPU."""
-    names = [f"node-{number}" for number in range(4)]
+    names = [*others.nodes]
     names += nodes(NODES - len(names), "4", prefix="more")
     for name in names:
         tenant.api.create(tenant.gangs.pod(f"busy-{name}", cpu="2900m", node_name=name))
@@ -210,7 +210,8 @@ def test_the_clusters_own_pods_use_claimed_room_and_those_that_pretend_do_not(
 ) -> None:
     """Two nodes, wholly claimed; of each of them 1.1 CPU are free."""
     own = tenant.namespace
-    for name in nodes(2, "4"):
+    names = nodes(2, "4")
+    for name in names:
         api.create(gangs.pod(f"busy-{name}", cpu="2900m", node_name=name))
     capped.restart_with({"gang": {**AGING, "claimNodesPercentage": 100}})
     gangs.create("claims", 6, cpu="1200m", scheduler_name=CAPPED)
@@ -238,11 +239,11 @@ def test_the_clusters_own_pods_use_claimed_room_and_those_that_pretend_do_not(
     # What only looks like it. The garbage collector deletes pods of owners that it cannot find.
     for number in range(3):
         name = f"forged-{number}"
-        tenant.api.create(pretending(tenant.gangs, name, "150m", "node-1", "apps/v1"))
+        tenant.api.create(pretending(tenant.gangs, name, "150m", names[1], "apps/v1"))
     for name, version in (("other", "example.com/v1"), ("older", "extensions/v1beta1")):
-        tenant.api.create(pretending(tenant.gangs, name, "10m", "node-1", version))
+        tenant.api.create(pretending(tenant.gangs, name, "10m", names[1], version))
         await_kept_from(api, own, name, 1)
-    tolerates = {"tolerations": [{"operator": "Exists"}], "affinity": on("node-1")}
+    tolerates = {"tolerations": [{"operator": "Exists"}], "affinity": on(names[1])}
     tenant.api.create(tenant.gangs.pod("tolerates", cpu="10m", scheduler_name=CAPPED, **tolerates))
     await_kept_from(api, own, "tolerates", 1)
     assert not [

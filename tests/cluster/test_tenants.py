@@ -36,11 +36,11 @@ GRANT = f"{OWN}/granted-room"
 
 @pytest.mark.usefixtures("gang", "reconciler")
 def test_a_tenant_keeps_no_room(tenant: Tenant, others: Others) -> None:
-    room = ",".join(f'"node-{n}":{{"cpu":"1000000"}}' for n in range(4))
+    room = ",".join(f'"{name}":{{"cpu":"1000000"}}' for name in others.nodes)
     group = objects.pod_group("greedy", 1, namespace=tenant.namespace)
     said = f'{{"until":"2099-01-01T00:00:00Z","nodes":{{{room}}}}}'
     group["metadata"]["annotations"] = {GRANT: said}
-    amounts = {f"node-{n}": {"cpu": "1000000"} for n in range(4)}
+    amounts = {name: {"cpu": "1000000"} for name in others.nodes}
     group["status"] = {"grantedRoom": {"until": "2099-01-01T00:00:00Z", "nodes": amounts}}
     tenant.api.create(group)
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import pytest
@@ -48,7 +47,6 @@ def running(control_plane: ControlPlane) -> Iterator[Lagging]:
         gang = GangScheduler(
             control_plane,
             name=NAME,
-            settings={"gang": {"bindTogether": "equal"}},
             scheduler={"profiles": [{"schedulerName": NAME}]},
             scheduler_api_port=proxy.port,
         )
@@ -74,10 +72,8 @@ def make_nodes(nodes: NodeFactory, **options: Any) -> list[str]:
     Only the large one has room for members of the gang `large`, and for few other pods beside
     them. kube-scheduler would put more there if it did not see them.
     """
-    # What is said of a node does not count for seconds after another one of that name went.
-    which = uuid4().hex[:8]
-    large = nodes(1, "32", prefix=f"large-{which}", **options)
-    return large + nodes(8, "4", prefix=f"small-{which}", **options)
+    large = nodes(1, "32", prefix="large", **options)
+    return large + nodes(8, "4", prefix="small", **options)
 
 
 def create_all(pair: Lagging, api: Api, gangs: Gangs, names: Sequence[str]) -> int:

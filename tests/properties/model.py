@@ -91,7 +91,7 @@ class Request:
 class World:
     """The API server, kube-scheduler and the extender."""
 
-    together: bool = False
+    together: bool = True
     """Whether equal members are bound together."""
     in_turn: bool = False
     """Whether groups begin without a request too."""

@@ -27,7 +27,7 @@ INDEX = st.integers(0, 30)
 class Gangs(RuleBasedStateMachine):
     """Two gangs, plain pods and a few nodes, in any order of events."""
 
-    together = False
+    together = True
     in_turn = False
 
     def __init__(self) -> None:
@@ -182,13 +182,13 @@ def pick(options: list[T], index: int) -> T:
 PHASES = tuple(Phase)
 
 
-class GangsTogether(Gangs):
-    """The same where equal members are bound together."""
+class GangsOneByOne(Gangs):
+    """The same where equal members are not bound together."""
 
-    together = True
+    together = False
 
 
-class GangsInTurn(GangsTogether):
+class GangsInTurn(Gangs):
     """The same where groups begin without a request too."""
 
     in_turn = True
@@ -201,7 +201,7 @@ class GangsInTurn(GangsTogether):
         self.world.advance(0.02)
 
 
-MACHINES = [(Gangs, 80), (GangsTogether, 40), (GangsInTurn, 80)]
+MACHINES = [(Gangs, 80), (GangsOneByOne, 40), (GangsInTurn, 80)]
 
 
 @pytest.mark.parametrize(("machine", "count"), MACHINES)
@@ -235,8 +235,11 @@ def lose(world: World, what: str | None, member: str) -> None:
     "lost",
     ["bound member", "unbound member", "member that is being bound", "PodGroup", "quorum", None],
 )
-def test_a_member_whose_binding_failed_follows_a_gang_that_lost_nothing(lost: str | None) -> None:
-    world = World()
+@pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
+def test_a_member_whose_binding_failed_follows_a_gang_that_lost_nothing(
+    lost: str | None, together: bool
+) -> None:
+    world = World(together=together)
     try:
         world.put_node("n0", 6)
         world.put_pod_group("blue", 3)

@@ -10,7 +10,7 @@ import yaml
 from extender.api.scheduler_config import (
     SchedulerConfigError,
     ignored_resources,
-    judges_equals_differently,
+    speaks_against_together,
 )
 from extender.resources.ignored import IGNORE_NOTHING, IgnoredResources, ResourceNames
 
@@ -124,15 +124,21 @@ DIFFERENT: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
     "a plugin of another": (OURS, [{}, enabled("filter", "Coscheduling")], "the plugin Cosch"),
     "at any point": (OURS, [enabled("multiPoint", "Coscheduling")], "the plugin Coscheduling"),
     "configured": (OURS, [{"pluginConfig": [{"name": "Mine"}]}], "the plugin Mine"),
+    "not all pods": ([{**OURS[0], **managed("a.com/b")}, OURS[1]], [], "http://127.0.0.1:8888 is"),
+    "not all binds": (
+        [OURS[0], {**OURS[1], **managed("a.com/b")}],
+        [],
+        "http://127.0.0.1:8888/ is",
+    ),
     "constraints": (OURS, [{}, spread("DoNotSchedule")], "PodTopologySpread has default"),
 }
 
 
 @pytest.mark.parametrize(("extenders", "profiles", "why"), DIFFERENT.values(), ids=DIFFERENT)
-def test_what_may_judge_equal_pods_differently_is_named(
+def test_what_speaks_against_binding_equal_members_together_is_named(
     extenders: list[dict[str, Any]], profiles: list[dict[str, Any]], why: str
 ) -> None:
-    found = judges_equals_differently({**HEAD, "extenders": extenders, "profiles": profiles})
+    found = speaks_against_together({**HEAD, "extenders": extenders, "profiles": profiles})
     assert found is not None
     assert found.startswith(why)
 
@@ -142,6 +148,7 @@ def test_what_may_judge_equal_pods_differently_is_named(
     [
         (OURS, None),
         ([OTHER, *OURS], [{}]),
+        ([{**OTHER, **managed("a.com/b")}, *OURS], [{}]),
         ([*OURS, SCORES], [spread("ScheduleAnyway")]),
         (OURS, [enabled("multiPoint", "NodeResourcesFit"), enabled("score", "*")]),
     ],
@@ -150,8 +157,8 @@ def test_the_stock_kube_scheduler_judges_equal_pods_alike(
     extenders: list[dict[str, Any]], profiles: list[dict[str, Any]] | None
 ) -> None:
     config = {**HEAD, "extenders": extenders, "profiles": profiles}
-    assert judges_equals_differently(config) is None
+    assert speaks_against_together(config) is None
 
 
 def test_the_shipped_file_lets_equal_members_be_bound_together() -> None:
-    assert judges_equals_differently(yaml.safe_load(SHIPPED.read_text())) is None
+    assert speaks_against_together(yaml.safe_load(SHIPPED.read_text())) is None

@@ -90,14 +90,15 @@ def test_ignored_resources_are_those_of_the_list_and_of_kube_schedulers_file(
     assert [ignored.is_ignored(name, "any") for name in names] == [True, True, False]
 
 
+@pytest.mark.parametrize("asked", [{}, {"bindTogether": "equal"}], ids=["default", "asked for"])
 @pytest.mark.parametrize("mine", [True, False])
 def test_members_are_not_bound_together_where_kube_schedulers_file_speaks_against_it(
-    tmp_path: Path, mine: bool
+    tmp_path: Path, asked: dict[str, str], mine: bool
 ) -> None:
     scheduler = tmp_path / "kube-scheduler.yaml"
     ours = "  - {urlPrefix: a, filterVerb: filter, bindVerb: bind}\n"
     scheduler.write_text(SCHEDULER + (ours if mine else ""))
-    gang = {"bindTogether": "equal", "schedulerConfiguration": str(scheduler)}
+    gang = {**asked, "schedulerConfiguration": str(scheduler)}
     found = load(written(tmp_path, {"gang": gang}), {}).gang
 
     assert found.options().bind_equal is mine

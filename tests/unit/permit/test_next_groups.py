@@ -46,9 +46,7 @@ class Play:
 
     def __init__(self, cluster: Cluster, *facts: Any, options: GangOptions | None = None) -> None:
         options = options or GangOptions(bind_equal=True)
-        self.scene = Scene(
-            cluster, *facts, options=options, together=True, in_turn=True, patient=True
-        )
+        self.scene = Scene(cluster, *facts, options=options, in_turn=True, patient=True)
 
     @property
     def together(self) -> BindTogether:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from extender.api.core_v1 import LabelSelector
-from extender.gang.options import GangOptions
 from extender.gang.verdicts import FilterVerdict, OneNode
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError, UnavailableError
 from extender.kube.pods import PodRef
@@ -88,8 +87,7 @@ class Play:
 @pytest.fixture
 async def play(cluster: Cluster) -> Play:
     facts = [*nodes(2, 2), *FOUR, pod_group(min_member=4)]
-    options = GangOptions(bind_equal=True)
-    return Play(Scene(cluster, facts, options=options, together=True, patient=True))
+    return Play(Scene(cluster, facts, patient=True))
 
 
 async def test_the_first_member_starts_all(play: Play) -> None:
@@ -103,7 +101,7 @@ async def test_the_first_member_starts_all(play: Play) -> None:
 
 
 async def test_without_the_setting_each_is_asked_for(cluster: Cluster) -> None:
-    play = Play(Scene(cluster, [*nodes(2, 2), *FOUR, pod_group(min_member=4)]))
+    play = Play(Scene(cluster, [*nodes(2, 2), *FOUR, pod_group(min_member=4)], together=False))
     requests = [play.begin(each) for each in (A, B, C)]
     await asyncio.sleep(1)
     assert play.scene.binder.calls == []
@@ -117,7 +115,7 @@ async def test_unequal_members_are_waited_for(cluster: Cluster) -> None:
     """Three of four are equal: with the fourth the gang is whole."""
     launcher = replace(A, pattern=Pattern(A.shape, NAMESPACE, {"role": "launcher"}, frozenset()))
     facts = [*nodes(2, 2), launcher, B, C, D, pod_group(min_member=4)]
-    play = Play(Scene(cluster, facts, together=True))
+    play = Play(Scene(cluster, facts))
     first = play.begin(B)
     await asyncio.sleep(1)
     assert play.scene.binder.calls == []
@@ -132,7 +130,7 @@ async def test_a_member_that_may_wait_for_its_volumes_is_waited_for(cluster: Clu
     """Between its filter and its bind kube-scheduler may provision volumes, for minutes."""
     launcher = replace(A, pattern=None)
     facts = [*nodes(2, 2), launcher, B, C, D, pod_group(min_member=4)]
-    play = Play(Scene(cluster, facts, together=True))
+    play = Play(Scene(cluster, facts))
     assert isinstance(play.filter(launcher), OneNode)
     second = play.begin(B)
     await asyncio.sleep(1)
@@ -251,9 +249,7 @@ async def test_a_member_that_is_gone_lets_its_gang_begin_with_a_quorum_again(pla
 async def test_nothing_begins_once_kube_scheduler_is_silent(cluster: Cluster) -> None:
     """Its next one may begin five seconds after it has lost its lease."""
     many = pods(MANY, pattern=EQUAL)
-    scene = Scene(
-        cluster, [*nodes(MANY, slots=MANY), *many, pod_group(min_member=MANY)], together=True
-    )
+    scene = Scene(cluster, [*nodes(MANY, slots=MANY), *many, pod_group(min_member=MANY)])
     play = Play(scene)
     play.may.clear()
     play.start(many[0])
@@ -289,7 +285,7 @@ async def test_an_open_bind_request_shows_that_kube_scheduler_is_there(
     many = pods(600, pattern=EQUAL)
     observe(cluster, *nodes(600, slots=600), *many, pod_group(min_member=600))
     cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
-    scene, caller = Scene(cluster, together=True), Caller()
+    scene, caller = Scene(cluster), Caller()
     assert isinstance(Play(scene).filter(many[0]), OneNode)
     scene.binder.before = slow
     request = scene.loop.create_task(scene.bind(many[0], "n0", caller.until_gone))
@@ -357,7 +353,7 @@ async def test_a_gang_does_not_start_whose_caller_hung_up_between_two_slices(
     many = pods(count, pattern=EQUAL)
     observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count - 1))
     cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
-    play, caller = Play(Scene(cluster, together=True)), Caller()
+    play, caller = Play(Scene(cluster)), Caller()
     assert isinstance(play.filter(many[0]), OneNode)
     caller.gone.set()
     request = play.scene.loop.create_task(play.scene.bind(many[0], "n0", caller.until_gone))
@@ -372,7 +368,7 @@ async def test_a_gang_that_waited_long_is_not_partial(cluster: Cluster) -> None:
     """kube-scheduler was silent meanwhile, and its request was open."""
     fresh = pod("vip", priority=9)
     facts = [*nodes(2, 2, 2), *FOUR, pod_group(min_member=4), fresh]
-    play = Play(Scene(cluster, facts, together=True, patient=True))
+    play = Play(Scene(cluster, facts, patient=True))
     first = play.begin(A)
     await asyncio.sleep(SILENT_SECONDS + 1)
     assert play.scene.binder.calls == []
@@ -396,9 +392,7 @@ async def test_a_write_ends_soon_after_the_last_call_of_kube_scheduler(play: Pla
 
 async def test_a_stop_waits_for_what_is_on_its_way_and_begins_nothing(cluster: Cluster) -> None:
     many = pods(MANY, pattern=EQUAL)
-    scene = Scene(
-        cluster, [*nodes(MANY, slots=MANY), *many, pod_group(min_member=MANY)], together=True
-    )
+    scene = Scene(cluster, [*nodes(MANY, slots=MANY), *many, pod_group(min_member=MANY)])
     play = Play(scene)
     play.may.clear()
     first = play.begin(many[0])
@@ -422,7 +416,7 @@ async def test_a_large_gang_begins_in_slices_and_is_written_with_its_quorum(
     many = pods(count, pattern=EQUAL)
     observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
     cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
-    scene = Scene(cluster, together=True)
+    scene = Scene(cluster)
     play = Play(scene)
     first = play.begin(many[0])
     await asyncio.sleep(0)
@@ -440,7 +434,7 @@ async def test_a_large_gang_that_loses_a_member_meanwhile_does_not_start(cluster
     many = pods(count, pattern=EQUAL)
     observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
     cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
-    scene = Scene(cluster, together=True)
+    scene = Scene(cluster)
     play = Play(scene)
     play.start(many[0])
     await asyncio.sleep(0)
@@ -456,7 +450,7 @@ async def sliced(cluster: Cluster, count: int) -> Play:
     many = pods(count, pattern=EQUAL)
     observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
     cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
-    play = Play(Scene(cluster, together=True))
+    play = Play(Scene(cluster))
     play.start(many[0])
     await asyncio.sleep(0)
     assert play.scene.view.tally(GANG).binding
@@ -554,7 +548,7 @@ async def test_a_large_gang_does_not_start_when_the_process_is_about_to_stop(
     many = pods(count, pattern=EQUAL)
     observe(cluster, *nodes(count, slots=count), *many, pod_group(min_member=count))
     cluster.apply(ev.Planned({each.uid: "n0" for each in many}))
-    scene = Scene(cluster, together=True)
+    scene = Scene(cluster)
     play = Play(scene)
     play.start(many[0])
     await asyncio.sleep(0)
@@ -584,7 +578,7 @@ async def test_an_unexpected_error_harms_one_member_alone(play: Play) -> None:
 async def test_what_was_left_to_kube_scheduler_is_counted_by_why(cluster: Cluster) -> None:
     launcher = replace(A, pattern=None)
     facts = [*nodes(2, 2), launcher, B, C, D, pod("gang-4", group="gang"), pod_group(min_member=4)]
-    play = Play(Scene(cluster, facts, together=True))
+    play = Play(Scene(cluster, facts))
     requests = [play.begin(B), play.begin(launcher)]
 
     assert await asyncio.gather(*requests) == ["", ""]
@@ -594,7 +588,7 @@ async def test_what_was_left_to_kube_scheduler_is_counted_by_why(cluster: Cluste
 
 async def begun(cluster: Cluster, *counts: int) -> Play:
     """Return the play of gangs of so many on a node each, of which the first is being bound."""
-    scene = Scene(cluster, together=True)
+    scene = Scene(cluster)
     for number, count in enumerate(counts):
         name = f"gang{number}" if number else "gang"
         observe(cluster, node(f"n{number}", count, slots=count), pod_group(name, count))

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.looptime
 
 async def begun(cluster: Cluster) -> Play:
     """Return the play when all four Bindings are on their way."""
-    play = Play(Scene(cluster, [*nodes(2, 2), *FOUR, pod_group(min_member=4)], together=True))
+    play = Play(Scene(cluster, [*nodes(2, 2), *FOUR, pod_group(min_member=4)]))
     play.may.clear()
     play.start(A)
     await until(lambda: len(play.scene.binder.calls) == 4)

@@ -26,7 +26,7 @@ def play_of(cluster: Cluster) -> Play:
     observe(cluster, *nodes(*[AT_ONCE] * 3, slots=999), *many, pod_group(min_member=COUNT))
     # The last member begins first.
     cluster.apply(ev.Planned({each.uid: f"n{n // AT_ONCE}" for n, each in enumerate(many)}))
-    return Play(Scene(cluster, together=True))
+    return Play(Scene(cluster))
 
 
 async def first_slice(cluster: Cluster) -> Play:

@@ -67,12 +67,13 @@ class Scene:
         options: GangOptions | None = None,
         patient: bool = False,
         max_held: int = 20_000,
-        together: bool = False,
+        together: bool = True,
         in_turn: bool = False,
     ) -> None:
         """Take facts; where it is `patient`, pauses between attempts take the loop's time.
 
-        Equal members are bound `together`; groups begin `in_turn`, without a request too.
+        Equal members are bound `together`: those that have a pattern. Groups begin `in_turn`,
+        without a request too.
         """
         observe(cluster, *facts)
         self.loop = asyncio.get_running_loop()

@@ -44,7 +44,9 @@ def test_plain_pods_come_beside_gangs_to_a_scheduler_that_lags() -> None:
         lag=0.05,
     )
     assert (found.faults, found.bound) == ([], 16)
-    assert found.events["kube-scheduler: Scheduled"] == 16
+    # Which of them kube-scheduler asks for depends on how far it is behind.
+    assert found.unannounced == 0
+    assert sum(n for what, n in found.events.items() if what.endswith(": Scheduled")) == 16
 
 
 RESULT = Result(
