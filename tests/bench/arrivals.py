@@ -8,7 +8,6 @@ continued where it ended.
 
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import aiohttp
@@ -61,12 +60,7 @@ class Arrivals:
         self._background.start(_CONNECT_SECONDS)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._background.stop()
 
     def count(self) -> int:

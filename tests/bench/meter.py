@@ -4,7 +4,6 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 import psutil
@@ -29,12 +28,7 @@ class Meter:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
 

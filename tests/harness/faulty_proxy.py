@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from enum import Enum
-from types import TracebackType
 from typing import Final, Self
 
 import aiohttp
@@ -129,12 +128,7 @@ class FaultyProxy:
             raise RuntimeError("the proxy did not start")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(_START_SECONDS)
 

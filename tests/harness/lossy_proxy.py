@@ -4,7 +4,6 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Self
 
 _CHUNK = 2**16
@@ -31,12 +30,7 @@ class LossyProxy:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._to_lose = 0
         for each in (self._listener, *self._open):
             with contextlib.suppress(OSError):

@@ -1,7 +1,6 @@
 """What several processes have in common: how they start and end together, and what they serve."""
 
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Final, Self
 
 import httpx
@@ -29,12 +28,7 @@ class Started:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def _start(self) -> None:

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import httpx
@@ -40,12 +39,7 @@ class Follower(ABC):
         self._followed.add_done_callback(lambda _: self._print())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Nothing waits for it: it notices at its next look.
         self._ending.set()
         self._pool.shutdown(wait=False)
