@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from tests.bench import over_time
 from tests.bench.jobs.history import JobSeen, Seen
 from tests.bench.jobs.ledger import Ledger
 from tests.bench.jobs.load import Load
@@ -101,15 +102,5 @@ def _times(pairs: Iterable[tuple[float | None, float | None]]) -> Times | None:
 
 
 def _usage(history: Sequence[Seen], load: Load, start: float, end: float) -> float:
-    if end <= start:
-        return 0.0
-    used: dict[str, int] = {}
-    total, area, before = 0, 0.0, start
-    for seen in history:
-        if not isinstance(seen, JobSeen) or seen.time > end:
-            continue
-        area += total * (seen.time - before)
-        before = seen.time
-        total += seen.used - used.get(seen.job, 0)
-        used[seen.job] = seen.used
-    return (area + total * (end - before)) / (end - start) / (load.at_once * load.request)
+    used = ((seen.time, seen.job, seen.used) for seen in history if isinstance(seen, JobSeen))
+    return over_time.mean(used, start=start, end=end) / (load.at_once * load.request)

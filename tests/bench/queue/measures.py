@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.bench import over_time
 from tests.bench.percentiles import percentile
 from tests.bench.queue.history import Seen
 from tests.bench.queue.ledger import Ledger
@@ -91,17 +92,7 @@ def _waits(lives: Mapping[str, _Life], load: Load) -> dict[str, Wait]:
 def _usage(history: Sequence[Seen], lives: Mapping[str, _Life], load: Load) -> float:
     """Return the mean share of quota in use, from the first creation to the last admission."""
     admissions = [life.admitted for life in lives.values() if life.admitted is not None]
-    if not admissions or max(admissions) == history[0].time:
+    if not admissions:
         return 0.0
-    start, end = history[0].time, max(admissions)
-    used: dict[str, int] = {}
-    total, area, before = 0, 0.0, start
-    for seen in history:
-        if seen.time > end:
-            break
-        area += total * (seen.time - before)
-        before = seen.time
-        now = seen.held if seen.admitted else 0
-        total += now - used.get(seen.name, 0)
-        used[seen.name] = now
-    return area / (end - start) / load.nominal
+    used = ((seen.time, seen.name, seen.held if seen.admitted else 0) for seen in history)
+    return over_time.mean(used, start=history[0].time, end=max(admissions)) / load.nominal
