@@ -2,30 +2,22 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench import tables
 from tests.bench.runs import Case, Latency, Result
 from tests.bench.sides import OFF, OPEN, OURS, PLAIN
+from tests.bench.tables import Row
 from tests.bench.waits import Quantiles, Waits
 
 _MOST_OVERCOMMITS = 10  # of a run that are printed
 _PROCESSES = ("scheduler", "extender", "controllers", "apiserver", "etcd", "bench")
 
 Value = Callable[[Result], float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of a table: a number of every run, and how it is written."""
-
-    name: str
-    value: Value
-    form: str = "{:.0f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +33,7 @@ class Comparison:
 
     def columns(self) -> list[list[Result]]:
         """Return the runs of each side on each load, in the order of the first ones."""
-        columns: dict[tuple[str, bool], list[Result]] = {}
-        for result in self.results:
-            columns.setdefault((result.side, result.impossible), []).append(result)
-        return list(columns.values())
+        return tables.columns(self.results, lambda each: (each.side, each.impossible))
 
     def ratio(self, result: Result, value: Value) -> float | None:
         """Return `value` relative to its baseline of the same repeat.
@@ -133,17 +122,13 @@ def show(comparison: Comparison, console: Console) -> None:
 
 
 def table(comparison: Comparison) -> Table:
-    """Return measures as lines and sides as columns: medians, and the spread of repeats."""
-    columns = comparison.columns()
-    made = Table(title=title(comparison.case), title_justify="left")
-    made.add_column("")
-    for column in columns:
-        made.add_column(_heading(comparison, column[0]), justify="right")
-    for row in _rows(comparison):
-        cells = [cell([row.value(each) for each in column], row.form) for column in columns]
-        if any(cells):
-            made.add_row(row.name, *cells)
-    return made
+    """Return measures as lines and sides as columns."""
+    return tables.table(
+        title(comparison.case),
+        comparison.columns(),
+        _rows(comparison),
+        heading=lambda each: _heading(comparison, each),
+    )
 
 
 def _heading(comparison: Comparison, result: Result) -> str:
@@ -160,15 +145,6 @@ def rate(result: Result) -> float:
 def rate_from_ready(result: Result) -> float:
     """Return pods a second by the clock that begins when the scheduler is ready."""
     return result.pods_per_second_from_ready
-
-
-def cell(values: Sequence[float | None], form: str) -> str:
-    """Return the median, with lowest and highest where they differ from it; "" without any."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return ""
-    text, low, high = (form.format(value) for value in (median(known), min(known), max(known)))
-    return text if low == text == high else f"{text} ({low}..{high})"
 
 
 def as_json(comparisons: Sequence[Comparison]) -> bytes:
@@ -196,7 +172,7 @@ def _run(comparison: Comparison, result: Result) -> dict[str, Any]:
     return run
 
 
-def _rows(comparison: Comparison) -> list[Row]:
+def _rows(comparison: Comparison) -> list[Row[Result]]:
     return [
         Row("pods/s, scheduler ready to last", rate_from_ready),
         Row("  ratio", lambda each: comparison.ratio(each, rate_from_ready), "{:.2f}"),
@@ -232,8 +208,10 @@ def _rows(comparison: Comparison) -> list[Row]:
     ]
 
 
-def _wait_rows(comparison: Comparison, since: str, of: Callable[[Waits], Quantiles]) -> list[Row]:
-    def row(name: str, quantile: Callable[[Quantiles], float]) -> list[Row]:
+def _wait_rows(
+    comparison: Comparison, since: str, of: Callable[[Waits], Quantiles]
+) -> list[Row[Result]]:
+    def row(name: str, quantile: Callable[[Quantiles], float]) -> list[Row[Result]]:
         def milliseconds(result: Result) -> float | None:
             return quantile(of(result.waits)) * 1000 if result.waits else None
 
@@ -245,7 +223,7 @@ def _wait_rows(comparison: Comparison, since: str, of: Callable[[Waits], Quantil
     return [*row("p50", lambda each: each.p50), *row("p99", lambda each: each.p99)]
 
 
-def _latency_rows(name: str, latency: Callable[[Result], Latency | None]) -> list[Row]:
+def _latency_rows(name: str, latency: Callable[[Result], Latency | None]) -> list[Row[Result]]:
     def at(quantile: Callable[[Latency], float | None]) -> Value:
         def milliseconds(result: Result) -> float | None:
             found = latency(result)

@@ -6,7 +6,6 @@ from tests.bench.report import (
     Comparison,
     Value,
     audited,
-    cell,
     outcome,
     rate,
     rate_from_ready,
@@ -14,6 +13,7 @@ from tests.bench.report import (
 )
 from tests.bench.runs import Result
 from tests.bench.sides import OURS, PLAIN
+from tests.bench.tables import cell
 
 _CLOCKS = (("first to last", rate), ("ready to last", rate_from_ready))
 _WAITS: Sequence[tuple[str, Value]] = (

@@ -7,20 +7,21 @@ from typing import Any
 import msgspec
 from rich.table import Table
 
+from tests.bench import tables
 from tests.bench.extender.runs import API_SERVER, EXTENDER, SCHEDULER, Result
-from tests.bench.report import cell
+from tests.bench.tables import Row
 
 Value = Callable[[Result], float | None]
 
 
 def table(results: Sequence[Result]) -> Table:
-    """Return measures as lines and numbers of nodes as columns: medians, and their spread."""
-    columns = _columns(results)
-    made = Table("", title="The extender alone, with stand-ins around it", title_justify="left")
-    for runs in columns:
-        made.add_column(f"{runs[0].scene.nodes} nodes", justify="right")
-    for name, value, form in _ROWS:
-        made.add_row(name, *(cell([value(each) for each in runs], form) for runs in columns))
+    """Return measures as lines and numbers of nodes as columns."""
+    made = tables.table(
+        "The extender alone, with stand-ins around it",
+        _columns(results),
+        _ROWS,
+        heading=lambda each: f"{each.scene.nodes} nodes",
+    )
     ratios = growth(results)
     made.add_row("  ratio to the first column", *(f"{ratio:.2f}" for ratio in ratios))
     return made
@@ -56,10 +57,7 @@ def as_json(results: Sequence[Result]) -> bytes:
 
 
 def _columns(results: Sequence[Result]) -> list[list[Result]]:
-    columns: dict[int, list[Result]] = {}
-    for result in results:
-        columns.setdefault(result.scene.nodes, []).append(result)
-    return list(columns.values())
+    return tables.columns(results, lambda each: each.scene.nodes)
 
 
 def _cpu(process: str) -> Value:
@@ -74,27 +72,31 @@ def _events(what: str) -> Value:
     return lambda each: each.events_of(what)
 
 
-_ROWS: Sequence[tuple[str, Value, str]] = (
-    ("running pods", lambda each: each.scene.running, "{:.0f}"),
-    ("pods that came", lambda each: each.scene.pods, "{:.0f}"),
-    ("pods with a node", lambda each: each.bound, "{:.0f}"),
-    ("pods/s, first filter to last binding", lambda each: each.pods_per_second, "{:.0f}"),
-    ("the extender's share of a processor", lambda each: each.busy, "{:.2f}"),
-    ("pods for each second of its CPU", lambda each: each.alone, "{:.0f}"),
-    ("filter calls a pod", _a_pod("filters"), "{:.2f}"),
-    ("of them refused", _a_pod("refused"), "{:.2f}"),
-    ("prioritize calls a pod", _a_pod("prioritizes"), "{:.2f}"),
-    ("bind calls a pod", _a_pod("binds"), "{:.2f}"),
-    ("writes beside bindings, a pod", lambda each: each.other_writes, "{:.2f}"),
-    ("cycles of pods with a node, a pod", _a_pod("in_vain"), "{:.3f}"),
-    ("collisions", lambda each: each.counts.get("collisions"), "{:.0f}"),
-    ("Events Scheduled a pod, kube-scheduler", _events("kube-scheduler: Scheduled"), "{:.2f}"),
-    ("Events Scheduled a pod, extender", _events("extender: Scheduled"), "{:.2f}"),
-    ("pods without an Event Scheduled", lambda each: each.unannounced, "{:.0f}"),
-    ("gangs partial at once, at most", lambda each: each.partial_peak, "{:.0f}"),
-    ("peak MiB, extender", lambda each: each.peak_mib, "{:.0f}"),
-    (f"CPU ms a pod, {API_SERVER}", _cpu(API_SERVER), "{:.3f}"),
-    (f"CPU ms a pod, {SCHEDULER}", _cpu(SCHEDULER), "{:.3f}"),
-    ("CPU ms a pod, extender, until the last Event", lambda each: each.late_milliseconds, "{:.3f}"),
-    (f"CPU ms a pod, {EXTENDER}", _cpu(EXTENDER), "{:.3f}"),
+_ROWS: Sequence[Row[Result]] = (
+    Row("running pods", lambda each: each.scene.running),
+    Row("pods that came", lambda each: each.scene.pods),
+    Row("pods with a node", lambda each: each.bound),
+    Row("pods/s, first filter to last binding", lambda each: each.pods_per_second),
+    Row("the extender's share of a processor", lambda each: each.busy, "{:.2f}"),
+    Row("pods for each second of its CPU", lambda each: each.alone),
+    Row("filter calls a pod", _a_pod("filters"), "{:.2f}"),
+    Row("of them refused", _a_pod("refused"), "{:.2f}"),
+    Row("prioritize calls a pod", _a_pod("prioritizes"), "{:.2f}"),
+    Row("bind calls a pod", _a_pod("binds"), "{:.2f}"),
+    Row("writes beside bindings, a pod", lambda each: each.other_writes, "{:.2f}"),
+    Row("cycles of pods with a node, a pod", _a_pod("in_vain"), "{:.3f}"),
+    Row("collisions", lambda each: each.counts.get("collisions")),
+    Row("Events Scheduled a pod, kube-scheduler", _events("kube-scheduler: Scheduled"), "{:.2f}"),
+    Row("Events Scheduled a pod, extender", _events("extender: Scheduled"), "{:.2f}"),
+    Row("pods without an Event Scheduled", lambda each: each.unannounced),
+    Row("gangs partial at once, at most", lambda each: each.partial_peak),
+    Row("peak MiB, extender", lambda each: each.peak_mib),
+    Row(f"CPU ms a pod, {API_SERVER}", _cpu(API_SERVER), "{:.3f}"),
+    Row(f"CPU ms a pod, {SCHEDULER}", _cpu(SCHEDULER), "{:.3f}"),
+    Row(
+        "CPU ms a pod, extender, until the last Event",
+        lambda each: each.late_milliseconds,
+        "{:.3f}",
+    ),
+    Row(f"CPU ms a pod, {EXTENDER}", _cpu(EXTENDER), "{:.3f}"),
 )

@@ -1,4 +1,4 @@
-"""The results as a table: measures as lines, sides as columns, ratios to the other queue."""
+"""The results, for people as a table and for machines as JSON."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 from rich.table import Table
 
+from tests.bench import tables
 from tests.bench.jobs.load import Load
 from tests.bench.jobs.measures import Times
 from tests.bench.jobs.runs import Result
-from tests.bench.report import cell
+from tests.bench.tables import Row
 
 _PROCESSES = (
     "controller",
@@ -37,19 +38,9 @@ def title(load: Load) -> str:
 
 
 def table(results: Sequence[Result], load: Load) -> Table:
-    """Return measures as lines and sides as columns: medians, and the spread of repeats."""
-    columns: dict[str, list[Result]] = {}
-    for result in results:
-        columns.setdefault(result.side, []).append(result)
-    made = Table(title=title(load), title_justify="left")
-    made.add_column("")
-    for column in columns.values():
-        made.add_column(column[0].title, justify="right")
-    for text, form, value in _rows():
-        cells = [cell([value(each) for each in column], form) for column in columns.values()]
-        if any(cells):
-            made.add_row(text, *cells)
-    return made
+    """Return measures as lines and sides as columns."""
+    columns = tables.columns(results, lambda each: each.side)
+    return tables.table(title(load), columns, _rows(), heading=lambda each: each.title)
 
 
 def notes(results: Sequence[Result]) -> list[str]:
@@ -87,31 +78,31 @@ def as_builtins(results: Sequence[Result], load: Load) -> dict[str, Any]:
     }
 
 
-def _rows() -> list[tuple[str, str, Value]]:
+def _rows() -> list[Row[Result]]:
     return [
-        ("Jobs/s, first created to last Complete", "{:.2f}", lambda each: each.jobs_per_second),
-        ("seconds, first created to last Complete", "{:.1f}", lambda each: each.seconds),
-        ("Jobs complete", "{:.0f}", lambda each: each.measures.complete),
+        Row("Jobs/s, first created to last Complete", lambda each: each.jobs_per_second, "{:.2f}"),
+        Row("seconds, first created to last Complete", lambda each: each.seconds, "{:.1f}"),
+        Row("Jobs complete", lambda each: each.measures.complete),
         *_times("created to admitted", lambda each: each.measures.to_admission),
         *_times("created to Complete", lambda each: each.measures.to_complete),
         *_times("admitted to Complete", lambda each: each.measures.running),
-        ("mean use of the quota, %", "{:.1f}", lambda each: each.measures.usage * 100),
-        ("evictions", "{:.0f}", lambda each: each.measures.evictions),
-        ("events with more than the quota", "{:.0f}", lambda each: each.measures.broken),
-        ("API writes for each Job", "{:.2f}", lambda each: each.for_each(each.writes)),
-        ("API reads for each Job", "{:.2f}", lambda each: each.for_each(each.reads)),
-        *((f"CPU s, {name}", "{:.1f}", _cpu(name)) for name in _PROCESSES),
-        *((f"peak MiB, {name}", "{:.0f}", _peak(name)) for name in _MEASURED),
+        Row("mean use of the quota, %", lambda each: each.measures.usage * 100, "{:.1f}"),
+        Row("evictions", lambda each: each.measures.evictions),
+        Row("events with more than the quota", lambda each: each.measures.broken),
+        Row("API writes for each Job", lambda each: each.for_each(each.writes), "{:.2f}"),
+        Row("API reads for each Job", lambda each: each.for_each(each.reads), "{:.2f}"),
+        *(Row(f"CPU s, {name}", _cpu(name), "{:.1f}") for name in _PROCESSES),
+        *(Row(f"peak MiB, {name}", _peak(name)) for name in _MEASURED),
     ]
 
 
-def _times(text: str, times: Callable[[Result], Times | None]) -> list[tuple[str, str, Value]]:
+def _times(text: str, times: Callable[[Result], Times | None]) -> list[Row[Result]]:
     def of(field: str) -> Value:
         return lambda each: getattr(times(each), field, None)
 
     return [
-        (f"seconds, {text}, median", "{:.2f}", of("median")),
-        (f"seconds, {text}, p99", "{:.2f}", of("p99")),
+        Row(f"seconds, {text}, median", of("median"), "{:.2f}"),
+        Row(f"seconds, {text}, p99", of("p99"), "{:.2f}"),
     ]
 
 

@@ -135,7 +135,7 @@ def main(
         Part.QUOTA: QuotaBench(
             load, config, controllers.measured(given, other, both=both), limits, repeat
         ),
-        Part.ROOM: RoomBench(room_load, room_config),
+        Part.ROOM: RoomBench(room_load, room_config, repeat),
         Part.JOBS: JobsBench(real_jobs, sides.measured(given, other, both=both), limits, repeat),
     }
     chosen = {each: bench for each, bench in benches.items() if part in {each, Part.ALL}}

@@ -1,6 +1,6 @@
 """The results, for people as a table and for machines as JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -8,11 +8,14 @@ from typing import Any
 import msgspec
 from rich.table import Table
 
+from tests.bench import tables
 from tests.bench.queue.load import Load
 from tests.bench.queue.runs import Result
-from tests.bench.report import cell
+from tests.bench.tables import Row
 
 _PROCESSES = ("controller", "apiserver", "etcd", "generator", "runner")
+
+Value = Callable[[Result], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,47 +46,34 @@ def title(load: Load, name: str) -> str:
 
 
 def table(results: Sequence[Result], load: Load, name: str) -> Table:
-    """Return measures as lines and controllers as columns: medians, and the spread of repeats."""
-    columns: dict[str, list[Result]] = {}
-    for result in results:
-        columns.setdefault(result.controller, []).append(result)
-    made = Table(title=title(load, name), title_justify="left")
-    made.add_column("")
-    for column in columns.values():
-        made.add_column(column[0].title, justify="right")
-    for text, form, values in _rows(load):
-        cells = [cell([values(each) for each in column], form) for column in columns.values()]
-        if any(cells):
-            made.add_row(text, *cells)
-    return made
+    """Return measures as lines and controllers as columns."""
+    columns = tables.columns(results, lambda each: each.controller)
+    return tables.table(title(load, name), columns, _rows(load), heading=lambda each: each.title)
 
 
-def _rows(load: Load) -> list[tuple[str, str, Any]]:
+def _rows(load: Load) -> list[Row[Result]]:
     return [
-        ("Workloads/s, first created to last finished", "{:.1f}", _rate),
-        ("seconds, first created to last finished", "{:.1f}", lambda each: each.seconds),
-        ("Workloads finished", "{:.0f}", lambda each: each.measures.finished),
+        Row("Workloads/s, first created to last finished", _rate, "{:.1f}"),
+        Row("seconds, first created to last finished", lambda each: each.seconds, "{:.1f}"),
+        Row("Workloads finished", lambda each: each.measures.finished),
         *(row for kind in load.classes() for row in _wait_rows(kind)),
-        ("mean use of the quota, %", "{:.1f}", lambda each: each.measures.usage * 100),
-        ("evictions", "{:.0f}", lambda each: each.measures.evictions),
-        ("API writes per Workload", "{:.2f}", lambda each: each.writes_per_workload),
-        ("events with more than the quota", "{:.0f}", lambda each: each.measures.broken),
-        *((f"CPU s, {name}", "{:.1f}", _of("cpu_seconds", name)) for name in _PROCESSES),
-        *((f"peak MiB, {name}", "{:.0f}", _of("peak_mib", name)) for name in _PROCESSES),
-        ("seconds of creating", "{:.1f}", lambda each: each.generation_seconds),
+        Row("mean use of the quota, %", lambda each: each.measures.usage * 100, "{:.1f}"),
+        Row("evictions", lambda each: each.measures.evictions),
+        Row("API writes per Workload", lambda each: each.writes_per_workload, "{:.2f}"),
+        Row("events with more than the quota", lambda each: each.measures.broken),
+        *(Row(f"CPU s, {name}", _of("cpu_seconds", name), "{:.1f}") for name in _PROCESSES),
+        *(Row(f"peak MiB, {name}", _of("peak_mib", name)) for name in _PROCESSES),
+        Row("seconds of creating", lambda each: each.generation_seconds, "{:.1f}"),
     ]
 
 
-def _wait_rows(kind: str) -> list[tuple[str, str, Any]]:
-    def of(field: str) -> Any:
-        def value(result: Result) -> float | None:
-            return getattr(result.measures.waits.get(kind), field, None)
-
-        return value
+def _wait_rows(kind: str) -> list[Row[Result]]:
+    def of(field: str) -> Value:
+        return lambda each: getattr(each.measures.waits.get(kind), field, None)
 
     return [
-        (f"seconds to admission, {kind}, mean", "{:.2f}", of("mean")),
-        (f"seconds to admission, {kind}, p99", "{:.2f}", of("p99")),
+        Row(f"seconds to admission, {kind}, mean", of("mean"), "{:.2f}"),
+        Row(f"seconds to admission, {kind}, p99", of("p99"), "{:.2f}"),
     ]
 
 

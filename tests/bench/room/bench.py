@@ -1,44 +1,32 @@
-"""All modes, one after the other; one that fails does not end the others."""
+"""Real Jobs on nodes that are partly used, in every mode."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 from rich.console import Console
+from typing_extensions import override
 
-from tests.bench.progress import Progress
 from tests.bench.room import report
 from tests.bench.room.load import Load
-from tests.bench.room.modes import MODES
+from tests.bench.room.modes import MODES, Mode
 from tests.bench.room.runs import Result, run
-from tests.harness.client import ApiError
+from tests.bench.series import Series
 
 
-class Bench:
-    """Runs a load in every mode."""
+class Bench(Series[Mode, Result]):
+    """Runs a load in every mode, `repeat` times."""
 
-    def __init__(self, load: Load, file: Path) -> None:
-        self.results: list[Result] = []
-        self.failures: list[str] = []
+    def __init__(self, load: Load, file: Path, repeat: int) -> None:
+        super().__init__(file.stem, MODES, repeat)
         self._load = load
-        self._name = file.stem
-        self._progress = Progress()
 
-    def run(self, save: Callable[[], None]) -> None:
-        """Measure once in each mode, and `save`."""
-        for number, mode in enumerate(MODES, 1):
-            self._progress.title = f"{self._name}, {mode.title} {number}/{len(MODES)}"
-            try:
-                result = run(self._load, mode, self._progress)
-            except (RuntimeError, ApiError, httpx.TransportError) as error:
-                self._progress.say(f"{self._progress.title}: failed: {error}")
-                self.failures.append(f"{self._progress.title}: the run failed")
-                continue
-            self.results.append(result)
-            self._progress.say(f"{self._progress.title}: {result.jobs_per_second:.2f} Jobs/s")
-        self.failures += report.faults(self.results)
-        save()
+    @override
+    def measure(self, side: Mode, repeat: int) -> Result:
+        return run(self._load, side, repeat=repeat, progress=self._progress)
+
+    @override
+    def summary(self, result: Result) -> str:
+        return f"{result.jobs_per_second:.2f} Jobs/s"
 
     def show(self, console: Console) -> None:
         """Print what was measured."""

@@ -1,14 +1,17 @@
 """The results as a table: measures as lines, modes as columns, ratios to quota alone."""
 
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any
 
 import msgspec
 from rich.table import Table
 
+from tests.bench import tables
 from tests.bench.room.load import Load
-from tests.bench.room.modes import QUOTA, ROOM
+from tests.bench.room.modes import QUOTA
 from tests.bench.room.runs import Result
+from tests.bench.tables import Row, cell
 
 _GOAL = 1.5
 _PROCESSES = (
@@ -35,25 +38,16 @@ def title(load: Load, name: str) -> str:
 
 
 def table(results: Sequence[Result], load: Load, name: str) -> Table:
-    """Return the measures of the modes; beside a value its ratio to quota alone."""
+    """Return measures as lines and modes as columns; beside a value its ratio to quota alone."""
+    columns = tables.columns(results, lambda each: each.mode)
+    base = next((runs for runs in columns if runs[0].mode == QUOTA), None)
     made = Table(title=title(load, name), title_justify="left")
     made.add_column("")
-    for each in results:
-        made.add_column(each.title, justify="right")
-    base = next((each for each in results if each.mode == QUOTA), None)
-    for text, form, value in _rows(load):
-        made.add_row(text, *(_cell(each, base, form, value) for each in results))
+    for runs in columns:
+        made.add_column(runs[0].title, justify="right")
+    for row in _rows(load):
+        made.add_row(row.name, *(_cell(runs, base, row) for runs in columns))
     return made
-
-
-def faults(results: Sequence[Result]) -> list[str]:
-    """Return, as sentences, the Jobs that were admitted by room and waited for it."""
-    return [
-        f"{each.title}: {each.measures.waited} of {each.measures.admitted} admissions waited for "
-        "room"
-        for each in results
-        if each.mode == ROOM and each.measures.waited
-    ]
 
 
 def notes(load: Load) -> list[str]:
@@ -73,42 +67,50 @@ def as_builtins(results: Sequence[Result], load: Load, name: str) -> dict[str, A
         "title": title(load, name),
         "load": load.model_dump(mode="json", by_alias=True),
         "runs": [
-            {**msgspec.to_builtins(each), "jobs_per_second": each.jobs_per_second}
+            {
+                **msgspec.to_builtins(each),
+                "jobs_per_second": each.jobs_per_second,
+                "faults": each.faults,
+            }
             for each in results
         ],
-        "faults": faults(results),
     }
 
 
-def _rows(load: Load) -> list[tuple[str, str, Value]]:
+def _rows(load: Load) -> list[Row[Result]]:
     classes = [each.class_name for each in load.classes]
     return [
-        ("Jobs finished/s", "{:.2f}", lambda each: each.jobs_per_second),
-        *((f"  {kind}", "{:.2f}", _rate(kind)) for kind in classes),
-        ("finished work, % of free CPU", "{:.1f}", lambda e: e.measures.useful * 100),
-        ("node usage, % of free CPU", "{:.1f}", lambda e: e.measures.usage.used * 100),
-        ("  by Jobs not all on nodes", "{:.1f}", lambda e: e.measures.usage.idle * 100),
-        ("Workloads", "{:.0f}", lambda each: each.measures.made),
-        ("  waited: quota and no room", "{:.0f}", lambda e: e.measures.without_room),
-        ("admissions", "{:.0f}", lambda each: each.measures.admitted),
-        *((f"  {kind}", "{:.0f}", _of_class(kind, "admitted")) for kind in classes),
-        ("then waited for room", "{:.0f}", lambda e: e.measures.waited),
-        *((f"  {kind}", "{:.0f}", _of_class(kind, "waited")) for kind in classes),
-        ("  sent back for that", "{:.0f}", lambda each: each.measures.timeouts),
-        ("s until all are made, median", "{:.2f}", lambda e: e.measures.median_made_seconds),
-        ("s until all on nodes, median", "{:.2f}", lambda e: e.measures.median_seconds),
-        ("s until all on nodes, most", "{:.2f}", _most_seconds),
-        *((f"CPU s, {name}", "{:.1f}", _cpu(name)) for name in _PROCESSES),
+        Row("Jobs finished/s", lambda each: each.jobs_per_second, "{:.2f}"),
+        *(Row(f"  {kind}", _rate(kind), "{:.2f}") for kind in classes),
+        Row("finished work, % of free CPU", lambda e: e.measures.useful * 100, "{:.1f}"),
+        Row("node usage, % of free CPU", lambda e: e.measures.usage.used * 100, "{:.1f}"),
+        Row("  by Jobs not all on nodes", lambda e: e.measures.usage.idle * 100, "{:.1f}"),
+        Row("Workloads", lambda each: each.measures.made),
+        Row("  waited: quota and no room", lambda each: each.measures.without_room),
+        Row("admissions", lambda each: each.measures.admitted),
+        *(Row(f"  {kind}", _of_class(kind, "admitted")) for kind in classes),
+        Row("then waited for room", lambda each: each.measures.waited),
+        *(Row(f"  {kind}", _of_class(kind, "waited")) for kind in classes),
+        Row("  sent back for that", lambda each: each.measures.timeouts),
+        Row("s until all are made, median", lambda e: e.measures.median_made_seconds, "{:.2f}"),
+        Row("s until all on nodes, median", lambda e: e.measures.median_seconds, "{:.2f}"),
+        Row("s until all on nodes, most", _most_seconds, "{:.2f}"),
+        *(Row(f"CPU s, {name}", _cpu(name), "{:.1f}") for name in _PROCESSES),
     ]
 
 
-def _cell(result: Result, base: Result | None, form: str, value: Value) -> str:
-    found = value(result)
-    if found is None:
-        return ""
-    text = form.format(found)
-    before = value(base) if base is not None and base is not result else None
-    return f"{text}  x{found / before:.2f}" if before else text
+def _cell(runs: Sequence[Result], base: Sequence[Result] | None, row: Row[Result]) -> str:
+    """Return the median of the runs and its ratio to that of the base."""
+    text = cell([row.value(each) for each in runs], row.form)
+    if base is None or base is runs:
+        return text
+    found, before = _median(runs, row.value), _median(base, row.value)
+    return text if found is None or not before else f"{text}  x{found / before:.2f}"
+
+
+def _median(runs: Sequence[Result], value: Value) -> float | None:
+    known = [found for each in runs if (found := value(each)) is not None]
+    return median(known) if known else None
 
 
 def _rate(kind: str) -> Value:

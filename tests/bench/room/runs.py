@@ -10,7 +10,7 @@ from tests.bench.room import manifests
 from tests.bench.room.driver import drive
 from tests.bench.room.load import Load
 from tests.bench.room.measures import Measures, measure
-from tests.bench.room.modes import Mode
+from tests.bench.room.modes import ROOM, Mode
 from tests.harness.client import Api, condition
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import GangScheduler
@@ -26,6 +26,7 @@ class Result:
 
     mode: str
     title: str
+    repeat: int
     measures: Measures
     cpu_seconds: Mapping[str, float]
 
@@ -38,8 +39,16 @@ class Result:
         """Rate of finished Jobs of a class."""
         return self.measures.classes[name].finished / self.measures.window
 
+    @property
+    def faults(self) -> list[str]:
+        """What must not be, as sentences: Jobs that were admitted by room and waited for it."""
+        found = self.measures
+        if self.mode != ROOM or not found.waited:
+            return []
+        return [f"{found.waited} of {found.admitted} admissions waited for room"]
 
-def run(load: Load, mode: Mode, progress: Progress) -> Result:
+
+def run(load: Load, mode: Mode, *, repeat: int, progress: Progress) -> Result:
     """Return what became of the load. RuntimeError when it never began or could not go on."""
     progress("starting a control plane")
     with ControlPlane() as plane, Meter() as meter:
@@ -68,6 +77,7 @@ def run(load: Load, mode: Mode, progress: Progress) -> Result:
     return Result(
         mode=mode.key,
         title=mode.title,
+        repeat=repeat,
         measures=measured,
         cpu_seconds=meter.cpu_seconds(measured.start, measured.end),
     )

@@ -9,24 +9,9 @@ from rich.console import Console
 
 from tests.bench.creation import Pace
 from tests.bench.gangs import Gangs
-from tests.bench.report import Comparison, as_json, audited, broken, cell, outcome, rate, show
+from tests.bench.report import Comparison, as_json, audited, broken, outcome, rate, show
 from tests.bench.tests.unit.results import AUDIT, CASE, CHURN, WHOLE, churn, result
 from tests.bench.waits import Quantiles, Waits
-
-
-@pytest.mark.parametrize(
-    ("values", "want"),
-    [
-        pytest.param([], "", id="no runs"),
-        pytest.param([None, None], "", id="not measured"),
-        pytest.param([2.0], "2.0", id="one run"),
-        pytest.param([None, 2.0], "2.0", id="measured once"),
-        pytest.param([2.0, 2.0], "2.0", id="always the same"),
-        pytest.param([3.0, 1.0, 2.5], "2.5 (1.0..3.0)", id="several runs"),
-    ],
-)
-def test_a_cell_shows_all_values(values: list[float | None], want: str) -> None:
-    assert cell(values, "{:.1f}") == want
 
 
 def test_ratio_is_to_the_plain_run_of_the_same_repeat() -> None:

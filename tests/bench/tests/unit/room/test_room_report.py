@@ -35,11 +35,12 @@ def _measures(finished: int, waited: int) -> Measures:
     )
 
 
-def _result(mode: str, finished: int = 8, waited: int = 0) -> Result:
+def _result(mode: str, finished: int = 8, waited: int = 0, repeat: int = 1) -> Result:
     title = next(each.title for each in MODES if each.key == mode)
     return Result(
         mode=mode,
         title=title,
+        repeat=repeat,
         measures=_measures(finished, waited),
         cpu_seconds={"reconciler": 1.5},
     )
@@ -65,6 +66,15 @@ def test_the_table_has_a_column_for_each_mode_and_ratios_to_quota_alone() -> Non
     assert rows["CPU s, reconciler"] == ["1.5  x1.00", "1.5"]
 
 
+def test_repeats_are_reported_as_median_and_spread_and_the_ratio_of_medians() -> None:
+    rows = _rows(
+        *(_result(ROOM), _result(QUOTA, finished=3)),
+        *(_result(ROOM, finished=18, repeat=2), _result(QUOTA, finished=13, repeat=2)),
+    )
+
+    assert rows["Jobs finished/s"] == ["1.50 (1.00..2.00)  x1.50", "1.00 (0.50..1.50)"]
+
+
 def test_classes_are_reported_one_by_one() -> None:
     table = report.table([_result(ROOM)], load(), "test")
     names, values = ([str(each) for each in column.cells] for column in table.columns)
@@ -75,10 +85,9 @@ def test_classes_are_reported_one_by_one() -> None:
 
 
 def test_only_workloads_admitted_by_room_must_not_wait_for_it() -> None:
-    assert report.faults([_result(ROOM), _result(QUOTA, waited=2)]) == []
-    assert report.faults([_result(ROOM, waited=1)]) == [
-        "quota and room: 1 of 11 admissions waited for room"
-    ]
+    assert _result(ROOM).faults == []
+    assert _result(QUOTA, waited=2).faults == []
+    assert _result(ROOM, waited=1).faults == ["1 of 11 admissions waited for room"]
 
 
 def test_json_has_all_of_it() -> None:
@@ -86,6 +95,7 @@ def test_json_has_all_of_it() -> None:
 
     (run,) = document["runs"]
     assert run["jobs_per_second"] == 1.0
+    assert run["faults"] == []
     assert run["measures"]["classes"]["wide"]["seconds"] == [0.5, 1.5]
     assert document["load"]["quota"] == "16000m"
     assert document["title"] == "test: 12 CPU free on 4 nodes, quota 16, 10 s"
