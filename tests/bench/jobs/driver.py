@@ -51,13 +51,14 @@ class Driver:
         """Create all Jobs, each when it is due. RuntimeError when the API server refuses one."""
         # Encoded before the first: the bench shares its cores with what it measures.
         bodies = [json.dumps(job).encode() for job in manifests.jobs(load)]
-        began = time.monotonic()
+        clock = asyncio.get_running_loop().time
+        began = clock()
         waiting = iter(enumerate(bodies))
 
         async def worker() -> None:
             for number, body in waiting:
                 if load.rate:
-                    await asyncio.sleep(max(began + number / load.rate - time.monotonic(), 0.0))
+                    await asyncio.sleep(max(began + number / load.rate - clock(), 0.0))
                 await _post(http, body)
                 self._created += 1
 

@@ -64,6 +64,7 @@ def test_gangs_that_come_as_jobs_have_their_waits_in_the_report(tmp_path: Path) 
     assert {run["side"] for run in case["runs"]} == {"plain", "ours"}
     for run in case["runs"]:
         assert (run["gangs"]["whole"], run["gangs"]["partial"]) == (3, 0)
+        assert run["scheduled"] == 12
         ledger = run["ledger"]
         assert (ledger["overcommits"], ledger["partial"], ledger["repeated_events"]) == ([], 0, 0)
         found = run["waits"]

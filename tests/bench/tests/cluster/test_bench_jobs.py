@@ -49,7 +49,7 @@ def _reconciler(folder: Path) -> str:
 
 
 def test_all_jobs_are_complete_within_the_quota(tmp_path: Path) -> None:
-    code, output, runs = _bench(tmp_path)
+    code, output, runs = _bench(tmp_path, "--jobs-rate", "15")
 
     assert code == 0, output
     assert runs.keys() == {"ours", "whole"}
@@ -66,6 +66,7 @@ def test_all_jobs_are_complete_within_the_quota(tmp_path: Path) -> None:
         assert run["cpu_seconds"].keys() >= {"controller", "controller-manager", "apiserver"}
     assert "extender" in runs["whole"]["cpu_seconds"]
     assert "extender" not in runs["ours"]["cpu_seconds"]
+    assert "15 created each second" in output
     for line in ("Jobs/s", "seconds, created to Complete, p99", "API writes for each Job"):
         assert line in output
 
