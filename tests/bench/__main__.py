@@ -21,7 +21,8 @@ from tests.bench.creation import Pace, PaceError
 from tests.bench.load import GroupKind, Load
 from tests.bench.progress import Progress
 from tests.bench.report import Comparison
-from tests.bench.runs import STOCK, Case, Limits, Result, measure
+from tests.bench.results import STOCK, Case, Result
+from tests.bench.runs import Limits, measure
 from tests.bench.shapes import Shape
 from tests.bench.sides import PLAIN, Side
 from tests.harness import objects
@@ -119,7 +120,7 @@ def main(
         kind = GroupKind(peer_label, peer_pod_group_api)
         compared.append(sides.peer(peer, peer_config, name=peer_name, kind=kind, crds=peer_crd))
     if only:
-        compared = [side for side in compared if side.key in only.split(",")]
+        compared = _chosen(compared, only.split(","))
     cases = [
         Case(
             load=_load(
@@ -141,6 +142,13 @@ def main(
             json.write_bytes(report.as_json(bench.comparisons))
     bench.show(Console())
     raise typer.Exit(1 if bench.failures else 0)
+
+
+def _chosen(compared: Sequence[Side], keys: Sequence[str]) -> list[Side]:
+    there = [side.key for side in compared]
+    if unknown := [key for key in keys if key not in there]:
+        raise typer.BadParameter(f"--only: {', '.join(unknown)} is not among {', '.join(there)}")
+    return [side for side in compared if side.key in keys]
 
 
 def _qps(text: str) -> list[str]:

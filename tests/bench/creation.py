@@ -15,8 +15,8 @@ from typing import Final, Self
 import aiohttp
 from typing_extensions import override
 
-from tests.bench.arrivals import NEW, Arrivals
 from tests.bench.load import NAMESPACE, POD_MEMORY, GroupKind, Load
+from tests.bench.sightings import NEW, Sightings
 from tests.harness import objects
 from tests.harness.background import Background
 from tests.harness.sessions import session
@@ -76,7 +76,7 @@ class Creation:
     def __init__(self, kubeconfig: Path, load: Load, kind: GroupKind, pace: Pace | None) -> None:
         self._kubeconfig = kubeconfig
         self._load, self._kind, self._pace = load, kind, pace
-        self._made = Arrivals(kubeconfig, fields=NEW)
+        self._made = Sightings(kubeconfig, fields=NEW)
         self._background = Background("the creation of gangs", self._run)
         self._open = ExitStack()
 

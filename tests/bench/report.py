@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench import tables
-from tests.bench.runs import Case, Latency, Result
+from tests.bench.results import Case, Latency, Result
 from tests.bench.sides import OFF, OPEN, OURS, PLAIN
 from tests.bench.tables import Row
 from tests.bench.waits import Quantiles, Waits

@@ -16,26 +16,26 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from typing_extensions import override
 
 from tests.bench import histogram, load, scheduled
-from tests.bench.arrivals import Arrivals
-from tests.bench.creation import Creation, Pace
-from tests.bench.gangs import Gangs, at_the_end, judge
-from tests.bench.load import NAMESPACE, Load, Progress, fits
+from tests.bench.creation import Creation
+from tests.bench.gangs import at_the_end, judge
+from tests.bench.load import NAMESPACE, Progress, fits
 from tests.bench.meter import Meter
+from tests.bench.results import STOCK, Audit, Case, Latency, Result
 from tests.bench.scheduled import Written
 from tests.bench.sides import Pages, Running, Settings, Side
-from tests.bench.waits import Waits, waits
+from tests.bench.sightings import NEW, ON_NODE, Sightings
+from tests.bench.waits import waits
 from tests.harness.books.bookkeeper import Bookkeeper
 from tests.harness.client import Api, Object
 from tests.harness.control_plane import ControlPlane
 from tests.harness.process import Component
 from tests.harness.toolchain import Binaries, ensure_binaries
 
-STOCK = "stock"
 _POLL_SECONDS = 0.1
 _SETTLE_SECONDS = 5.0
 _CLOCK_TOLERANCE_SECONDS = 2.0  # the conditions have whole seconds at both ends
@@ -50,85 +50,25 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One comparison: what to schedule, and at which QPS (`stock`, or a number).
+class Seen:
+    """What was seen of a run; times are of the monotonic clock, and by name of the pod."""
 
-    Without a pace all pods are there before the scheduler is.
-    """
-
-    load: Load
-    qps: str
-    pace: Pace | None = None
-
-    def alone(self) -> Self:
-        """Return the case without the gangs that cannot fit."""
-        return dataclasses.replace(self, load=self.load.alone())
-
-
-@dataclass(frozen=True, slots=True)
-class Latency:
-    """Seconds."""
-
-    count: int
-    p50: float | None
-    p99: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audit:
-    """What the books of a run say, and what was written about its pods."""
-
-    overcommits: Sequence[str]
-    """Sentences: each names the pods and their versions."""
-    collisions: int
-    """Pods with a node on which kube-scheduler wrote that it failed to place them."""
-    partial: int
-    """Gangs with some members on nodes at the end."""
-    events: int
-    """Those of the reason Scheduled."""
-    repeated_events: int
-    """Pods with more than one of them."""
-    late_seconds: float
-    """From the last pod to the last of these Events."""
-    cpu_seconds: float
-    """Of the books, in the bench's process."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What one run gave; CPU seconds and MiB by process, times in seconds."""
-
-    side: str
-    title: str
-    repeat: int
-    impossible: bool  # whether there were gangs that cannot fit
-    refused: int  # pods of those that were tried and refused before the run ended
-    scheduled: int  # pods of the gangs that fit, as are all times
-    seconds: float
-    ready_seconds: float
-    condition_seconds: float
-    gangs: Gangs
-    cpu_seconds: Mapping[str, float]
-    peak_mib: Mapping[str, float]
-    late_cpu_seconds: Mapping[str, float]
-    """The same until the last Event was written."""
-    ledger: Audit
-    attempts: float
-    filter: Latency | None
-    bind: Latency | None
+    ready: float
+    """When the scheduler was."""
+    created: Mapping[str, float]
+    """When each pod was there, of gangs that came while the scheduler ran."""
+    bound: Mapping[str, float]
+    """When each pod of a gang that fits had a node."""
+    strays: Set[str]
+    """Pods that had a node although their gangs cannot fit."""
+    refused: int
+    """Pods of these gangs that were tried in vain."""
+    pods: Sequence[Object]
+    """Those that have a node at the end."""
+    written: Written
+    audit: Audit
+    pages: Pages
     notes: Sequence[str]
-    waits: Waits | None = None
-    """Of gangs that came while the scheduler ran."""
-
-    @property
-    def pods_per_second(self) -> float:
-        """Rate between the first and the last pod."""
-        return self.scheduled / self.seconds if self.seconds else 0.0
-
-    @property
-    def pods_per_second_from_ready(self) -> float:
-        """Rate between the scheduler's readiness and the last pod."""
-        return self.scheduled / self.ready_seconds if self.ready_seconds else 0.0
 
 
 def measure(case: Case, side: Side, *, repeat: int, limits: Limits, progress: Progress) -> Result:
@@ -144,62 +84,9 @@ def measure(case: Case, side: Side, *, repeat: int, limits: Limits, progress: Pr
         with Api(kubeconfig) as api:
             api.apply(side.crds)
             load.create(kubeconfig, case.load, side.kind, progress, pods=not case.pace)
-            with (
-                Bookkeeper(kubeconfig) as books,
-                Arrivals(kubeconfig) as arrivals,
-                Creation(kubeconfig, case.load, side.kind, case.pace) as creation,
-                meter,
-            ):
-                progress("starts the scheduler")
-                running = side.start(control_plane, _client(case.qps))
-                ready = time.monotonic()
-                creation.begin()
-                ended = _wait(
-                    case.load.pods, arrivals, creation, running, limits=limits, progress=progress
-                )
-                times = arrivals.times()
-                time.sleep(2 * _POLL_SECONDS)  # one more sample of the meter
-                pages = running.metrics()
-                written = scheduled.await_written(kubeconfig, len(times))
-                notes = _notes(ended, arrivals, books, written)
-                refused = 0 if ended else _refused(api, case.load, limits, progress)
-                pods = _pods_at_the_end(api, case.load, running, early=bool(ended))
-                strays = arrivals.strays()
-                audit = _audit(case.load, api, books, written, last=max(times.values(), default=0))
-        if ended:
-            progress(f"{ended}\n{control_plane.tails()}")
-    return _result(
-        case,
-        side,
-        repeat=repeat,
-        ready=ready,
-        created=creation.times(),
-        times=times,
-        strays=strays,
-        refused=refused,
-        pods=pods,
-        meter=meter,
-        written=written,
-        audit=audit,
-        pages=pages,
-        notes=notes,
-    )
-
-
-def _audit(load: Load, api: Api, books: Bookkeeper, written: Written, *, last: float) -> Audit:
-    cpu = books.cpu_seconds
-    books.settle(api)
-    found = books.ask()
-    sizes = {f"{NAMESPACE}/{gang}": load.size for gang in load.gang_names()}
-    return Audit(
-        overcommits=found.breaches,
-        collisions=len(found.collisions),
-        partial=len(books.partial(sizes)),
-        events=written.count,
-        repeated_events=written.repeated,
-        late_seconds=max(0.0, written.ended - last) if last else 0.0,
-        cpu_seconds=cpu,
-    )
+            run = _Run(control_plane, api, case, side, limits=limits, progress=progress)
+            seen = run.go(meter)
+    return result(case, side, seen, meter, repeat=repeat)
 
 
 class _MeteredControlPlane(ControlPlane):
@@ -233,64 +120,139 @@ class _MeteredControlPlane(ControlPlane):
         return component
 
 
+class _Run:
+    """From the start of the scheduler until nothing more is written."""
+
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        api: Api,
+        case: Case,
+        side: Side,
+        *,
+        limits: Limits,
+        progress: Progress,
+    ) -> None:
+        self._control_plane, self._api = control_plane, api
+        self._case, self._side = case, side
+        self._limits, self._progress = limits, progress
+
+    def go(self, meter: Meter) -> Seen:
+        """Return what was seen while the meter ran."""
+        kubeconfig = self._control_plane.admin_kubeconfig
+        with (
+            Bookkeeper(kubeconfig) as books,
+            Sightings(kubeconfig, fields=ON_NODE) as on_nodes,
+            Creation(kubeconfig, self._case.load, self._side.kind, self._case.pace) as creation,
+            meter,
+        ):
+            self._progress("starts the scheduler")
+            running = self._side.start(self._control_plane, _client(self._case.qps))
+            ready = time.monotonic()
+            creation.begin()
+            ended = self._wait(on_nodes, creation, running)
+            bound = on_nodes.times()
+            time.sleep(2 * _POLL_SECONDS)  # one more sample of the meter
+            pages = running.metrics()
+            written = scheduled.await_written(kubeconfig, len(bound))
+            notes = _notes(ended, on_nodes, books, written)
+            refused = 0 if ended else self._refused()
+            pods = self._pods_at_the_end(running, early=bool(ended))
+            strays = on_nodes.strays()
+            audit = self._audit(books, written, last=max(bound.values(), default=0))
+        if ended:
+            self._progress(f"{ended}\n{self._control_plane.tails()}")
+        return Seen(
+            ready=ready,
+            created=creation.times(),
+            bound=bound,
+            strays=strays,
+            refused=refused,
+            pods=pods,
+            written=written,
+            audit=audit,
+            pages=pages,
+            notes=notes,
+        )
+
+    def _wait(self, on_nodes: Sightings, creation: Creation, running: Running) -> str:
+        """Return "" when all pods have a node, otherwise why it is not waited any longer."""
+        began = changed = time.monotonic()
+        wanted, limits, before = self._case.load.pods, self._limits, 0
+        while (count := on_nodes.count()) < wanted:
+            creation.check()
+            now = time.monotonic()
+            if count > before:
+                before, changed = count, now
+            self._progress(f"{count} of {wanted} pods scheduled in {now - began:.0f} s")
+            if not running.scheduler.running:
+                code = running.scheduler.exit_code
+                return f"the scheduler ended with {code}, {count} pods scheduled"
+            if now - began > limits.run:
+                limit = f"{limits.run:g} s"
+                return f"ended at the limit of {limit} with {count} of {wanted} pods scheduled"
+            if now - changed > limits.stall:
+                return f"stalled for {limits.stall:g} s at {count} of {wanted} pods"
+            time.sleep(_POLL_SECONDS)
+        return ""
+
+    def _refused(self) -> int:
+        """Return how many pods of gangs that cannot fit are refused: all, or no more come.
+
+        Only what was tried in vain shows that nothing of such a gang starts.
+        """
+        wanted = self._case.load.pods if self._case.load.impossible else 0
+        before, changed = 0, time.monotonic()
+        while before < wanted and time.monotonic() - changed < self._limits.stall:
+            time.sleep(_POLL_SECONDS)
+            waiting = self._api.list("pods", NAMESPACE, fields=NEW)
+            count = sum(not fits(pod["metadata"]["name"]) and _is_refused(pod) for pod in waiting)
+            self._progress(f"{count} of {wanted} pods that cannot fit are refused")
+            if count > before:
+                before, changed = count, time.monotonic()
+        return before
+
+    def _pods_at_the_end(self, running: Running, *, early: bool) -> list[Object]:
+        """Return the pods that have a node; after an early end once what is under way has ended."""
+        if early:
+            running.scheduler.stop()
+        deadline = time.monotonic() + (_SETTLE_SECONDS if early else 0)
+        while True:
+            pods = self._api.list("pods", NAMESPACE, fields=ON_NODE)
+            found = judge(dict.fromkeys(_names(pods), 0.0), self._case.load.size)
+            if not found.partial or time.monotonic() > deadline:
+                return pods
+            time.sleep(_POLL_SECONDS)
+
+    def _audit(self, books: Bookkeeper, written: Written, *, last: float) -> Audit:
+        cpu = books.cpu_seconds
+        books.settle(self._api)
+        found = books.ask()
+        gangs, size = self._case.load.gang_names(), self._case.load.size
+        return Audit(
+            overcommits=found.breaches,
+            collisions=len(found.collisions),
+            partial=len(books.partial({f"{NAMESPACE}/{gang}": size for gang in gangs})),
+            events=written.count,
+            repeated_events=written.repeated,
+            late_seconds=max(0.0, written.ended - last) if last else 0.0,
+            cpu_seconds=cpu,
+        )
+
+
 def _client(qps: str) -> Settings:
     return {} if qps == STOCK else {"qps": float(qps), "burst": 2 * int(float(qps))}
 
 
-def _wait(
-    wanted: int,
-    arrivals: Arrivals,
-    creation: Creation,
-    running: Running,
-    *,
-    limits: Limits,
-    progress: Progress,
-) -> str:
-    """Return "" when all pods have a node, and otherwise why it is not waited any longer."""
-    began = changed = time.monotonic()
-    before = 0
-    while (count := arrivals.count()) < wanted:
-        creation.check()
-        now = time.monotonic()
-        if count > before:
-            before, changed = count, now
-        progress(f"{count} of {wanted} pods scheduled in {now - began:.0f} s")
-        if not running.scheduler.running:
-            return f"the scheduler ended with {running.scheduler.exit_code}, {count} pods scheduled"
-        if now - began > limits.run:
-            return f"ended at the limit of {limits.run:g} s with {count} of {wanted} pods scheduled"
-        if now - changed > limits.stall:
-            return f"stalled for {limits.stall:g} s at {count} of {wanted} pods"
-        time.sleep(_POLL_SECONDS)
-    return ""
-
-
-def _notes(ended: str, arrivals: Arrivals, books: Bookkeeper, written: Written) -> list[str]:
+def _notes(ended: str, on_nodes: Sightings, books: Bookkeeper, written: Written) -> list[str]:
     notes = [ended] if ended else []
     if books.gaps:
         notes.append(f"the books missed events, {books.gaps} times")
     if not written.in_time:
         notes.append("Events were still being written when it was waited no longer")
-    if arrivals.interruptions:
-        notes.append(f"interruptions of the watch: {arrivals.interruptions}")
+    if on_nodes.interruptions:
+        notes.append(f"interruptions of the watch: {on_nodes.interruptions}")
     return notes
-
-
-def _refused(api: Api, load: Load, limits: Limits, progress: Progress) -> int:
-    """Return how many pods of gangs that cannot fit are refused, once all are or no more come.
-
-    Only what was tried in vain shows that nothing of such a gang starts.
-    """
-    wanted = load.pods if load.impossible else 0
-    before, changed = 0, time.monotonic()
-    while before < wanted and time.monotonic() - changed < limits.stall:
-        time.sleep(_POLL_SECONDS)
-        waiting = api.list("pods", NAMESPACE, fields="spec.nodeName=")
-        count = sum(not fits(pod["metadata"]["name"]) and _is_refused(pod) for pod in waiting)
-        progress(f"{count} of {wanted} pods that cannot fit are refused")
-        if count > before:
-            before, changed = count, time.monotonic()
-    return before
 
 
 def _is_refused(pod: Object) -> bool:
@@ -298,47 +260,20 @@ def _is_refused(pod: Object) -> bool:
     return any(each["type"] == "PodScheduled" and each["status"] == "False" for each in conditions)
 
 
-def _pods_at_the_end(api: Api, load: Load, running: Running, *, early: bool) -> list[Object]:
-    """Return the pods that have a node; after an early end once what is under way has ended."""
-    if early:
-        running.scheduler.stop()
-    deadline = time.monotonic() + (_SETTLE_SECONDS if early else 0)
-    while True:
-        pods = api.list("pods", NAMESPACE, fields="spec.nodeName!=")
-        found = judge(dict.fromkeys(_names(pods), 0.0), load.size)
-        if not found.partial or time.monotonic() > deadline:
-            return pods
-        time.sleep(_POLL_SECONDS)
-
-
 def _names(pods: Sequence[Object]) -> set[str]:
     return {pod["metadata"]["name"] for pod in pods}
 
 
-def _result(
-    case: Case,
-    side: Side,
-    *,
-    repeat: int,
-    ready: float,
-    created: Mapping[str, float],
-    times: Mapping[str, float],
-    strays: Set[str],
-    refused: int,
-    pods: Sequence[Object],
-    meter: Meter,
-    written: Written,
-    audit: Audit,
-    pages: Pages,
-    notes: list[str],
-) -> Result:
-    if created:
-        ready = min(created.values())
-    first, last = (min(times.values()), max(times.values())) if times else (ready, ready)
-    size = case.load.size
+def result(case: Case, side: Side, seen: Seen, meter: Meter, *, repeat: int) -> Result:
+    """Return what the times and counts of a run come to."""
+    bound, size = seen.bound, case.load.size
+    ready = min(seen.created.values(), default=seen.ready)
+    first, last = min(bound.values(), default=ready), max(bound.values(), default=ready)
+    start, end = min(ready, first), max(last, seen.written.ended)
     condition_seconds = _condition_seconds(
-        [pod for pod in pods if pod["metadata"]["name"] in times]
+        [pod for pod in seen.pods if pod["metadata"]["name"] in bound]
     )
+    notes = [*seen.notes]
     if abs(condition_seconds - (last - first)) > _CLOCK_TOLERANCE_SECONDS:
         notes.append(f"by the pods' conditions it took {condition_seconds:g} s")
     return Result(
@@ -346,23 +281,25 @@ def _result(
         title=side.title,
         repeat=repeat,
         impossible=case.load.impossible,
-        refused=refused,
-        scheduled=len(times),
+        refused=seen.refused,
+        scheduled=len(bound),
         seconds=last - first,
-        ready_seconds=last - min(ready, first),
+        ready_seconds=last - start,
         condition_seconds=condition_seconds,
         gangs=at_the_end(
-            judge(times, size), bound=_names(pods), seen=times.keys() | strays, size=size
+            judge(bound, size), bound=_names(seen.pods), seen=bound.keys() | seen.strays, size=size
         ),
-        cpu_seconds=meter.cpu_seconds(min(ready, first), last),
-        late_cpu_seconds=meter.cpu_seconds(min(ready, first), max(last, written.ended)),
-        ledger=audit,
+        cpu_seconds=meter.cpu_seconds(start, last),
+        late_cpu_seconds=meter.cpu_seconds(start, end),
+        ledger=seen.audit,
         peak_mib=meter.peak_mib(),
-        attempts=histogram.total(pages.scheduler, "scheduler_schedule_attempts_total"),
-        filter=_latency(pages.extender, "gang_extender_request_duration_seconds", verb="filter"),
-        bind=_latency(pages.extender, "gang_extender_binding_duration_seconds"),
+        attempts=histogram.total(seen.pages.scheduler, "scheduler_schedule_attempts_total"),
+        filter=_latency(
+            seen.pages.extender, "gang_extender_request_duration_seconds", verb="filter"
+        ),
+        bind=_latency(seen.pages.extender, "gang_extender_binding_duration_seconds"),
         notes=tuple(notes),
-        waits=waits(created, times, size),
+        waits=waits(seen.created, bound, size),
     )
 
 

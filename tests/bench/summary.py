@@ -11,7 +11,7 @@ from tests.bench.report import (
     rate_from_ready,
     title,
 )
-from tests.bench.runs import Result
+from tests.bench.results import Result
 from tests.bench.sides import OURS, PLAIN
 from tests.bench.tables import cell
 

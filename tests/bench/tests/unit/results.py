@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.bench.gangs import Gangs
 from tests.bench.load import Load
-from tests.bench.runs import Audit, Case, Latency, Result
+from tests.bench.results import Audit, Case, Latency, Result
 
 CASE = Case(load=Load(nodes=10, gangs=2, size=5), qps="stock")
 CHURN = Case(load=CASE.load.churned(), qps="stock")

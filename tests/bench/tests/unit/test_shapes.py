@@ -1,4 +1,4 @@
-"""Shapes as they are written on the command line, and what the nodes cannot take."""
+"""Shapes as they are written on the command line, and what is wrong use of it."""
 
 import pytest
 from typer.testing import CliRunner
@@ -37,14 +37,19 @@ def test_what_is_no_shape_is_an_error(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "want"),
+    ("options", "want"),
     [
-        pytest.param("1x81", "take 80 pods, not 81", id="too many pods"),
-        pytest.param("churn:1x1", "a gang of one", id="no shape"),
+        pytest.param("--shape 1x81", "take 80 pods, not 81", id="too many pods"),
+        pytest.param("--shape churn:1x1", "a gang of one", id="no shape"),
+        pytest.param("--shape 1x1 --arrive soon", "'soon' is neither", id="no pace"),
+        pytest.param(
+            "--shape churn:1x2 --arrive 1", "--arrive goes neither", id="no churn of Jobs"
+        ),
+        pytest.param("--shape 1x1 --only ours,mine", "mine is not among plain, ours", id="no side"),
     ],
 )
-def test_wrong_use_is_an_error_before_anything_runs(shape: str, want: str) -> None:
-    ran = CliRunner().invoke(app, ["--nodes", "1", "--shape", shape], env={"COLUMNS": "200"})
+def test_wrong_use_is_an_error_before_anything_runs(options: str, want: str) -> None:
+    ran = CliRunner().invoke(app, ["--nodes", "1", *options.split()], env={"COLUMNS": "200"})
 
     assert ran.exit_code == 2
     assert want in ran.output

@@ -20,6 +20,7 @@ from tests.harness.sessions import session
 _PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 ON_NODE = "spec.nodeName!="
 NEW = "spec.nodeName="
+"""Without a node: as a pod is when it is created."""
 _HEADERS = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 _CONNECT_SECONDS = 30.0
 
@@ -42,13 +43,13 @@ class _List(msgspec.Struct):
     metadata: _Metadata
 
 
-class Arrivals:
-    """Monotonic times at which pods were first seen, while the context is open.
+class Sightings:
+    """Monotonic times at which pods were first seen `ON_NODE`, or `NEW`.
 
-    With a node, or with other `fields`: a pod that is `NEW` has none.
+    Use as a context manager: it looks while that is open.
     """
 
-    def __init__(self, kubeconfig: Path, *, fields: str = ON_NODE) -> None:
+    def __init__(self, kubeconfig: Path, *, fields: str) -> None:
         self.interruptions = 0
         self._fields = fields
         self._kubeconfig = kubeconfig
