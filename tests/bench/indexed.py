@@ -3,7 +3,8 @@
 No API server and no pods: a Job's status as the job controller would write it is decoded, decided
 about and answered, and the CPU of that is measured. One Job of 10^4 indexes stands against a
 thousand Jobs of ten. Its indexes end in order, which keeps the list of them short, or every second
-one first, which makes it as long as it can be.
+one first, which makes it as long as it can be. Exit code 1 says that pods were done whose quota was
+not given back.
 """
 
 import asyncio

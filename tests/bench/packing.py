@@ -4,6 +4,7 @@ No API server: nodes and pods are made up, and the CPU time of the questions is 
 `serve` asks for gangs, and `reconcile` for workloads with `requireRoom`. The same questions go to
 another tree of the project that has this file, such as a worktree of an earlier commit: in one run,
 in turn, in a process for each tree, so that whatever else the machine does is the same for both.
+What is printed can go into docs/benchmarks.md as it is.
 """
 
 import json
@@ -14,7 +15,19 @@ from pathlib import Path
 from random import Random
 from statistics import median
 from time import thread_time
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import typer
+
+from extender.gang.fit import fitting
+from extender.room.nodes import NodeRoom
+from extender.state.cluster.events import PodApplied
+from extender.state.cluster.records import NodeInfo, Shape
+from extender.state.cluster.store import Cluster
+from extender.state.queue.store import Queues
+from extender.steps import at_once
+from tests.makers import event_of, pod, requests, shape
+from tests.queue_makers import admission, pod_set, workload
 
 HERE: Final = Path(__file__).parents[2]
 NODES: Final = (1000, 5000)
@@ -22,11 +35,8 @@ ROUNDS: Final = 5
 MIXED: Final = 3000
 
 
-def scene(count: int) -> Any:
+def scene(count: int) -> Cluster:
     """Return nodes, half of them with eight GPUs, and on each a pod that takes a part of it."""
-    from extender.state.cluster.records import NodeInfo
-    from tests.makers import pod, requests
-
     rng, facts = Random(7), list[Any]()
     for number in range(count):
         labels = {"pool": str(number % 5), "zone": "abc"[number % 3]}
@@ -36,24 +46,19 @@ def scene(count: int) -> Any:
         facts.append(NodeInfo(name, has, labels))
         cpu, gpu = rng.choice((1, 8, 32, 48, 60, 63)), rng.choice((0, 4, 8))
         facts.append(pod(f"on-{name}", shape_of(cpu, gpu=min(gpu, gpus)), on=name))
-    from extender.state.cluster.store import Cluster
-    from tests.makers import event_of
-
     cluster = Cluster()
     for fact in facts:
         cluster.apply(event_of(fact))
     return cluster
 
 
-def shape_of(cpu: int, *, gpu: int = 0, **more: Any) -> Any:
+def shape_of(cpu: int, *, gpu: int = 0, **more: Any) -> Shape:
     """Return a shape with four GiB for each CPU."""
-    from tests.makers import shape
-
     gpus: dict[str, Any] = {"gpu": gpu} if gpu else {}
     return shape(cpu, memory=f"{4 * cpu}Gi", **gpus, **more)
 
 
-def kinds(name: str) -> Iterator[list[tuple[Any, int]]]:
+def kinds(name: str) -> Iterator[list[tuple[Shape, int]]]:
     """Yield the pods of each gang or workload of a load: shapes, and how many."""
     rng = Random(11)
     if name == "equal":
@@ -86,18 +91,13 @@ LOADS: Final = {
 
 def gangs(name: str, nodes: int) -> tuple[float, int]:
     """Return the CPU seconds of the plans of gangs that start one after the other, and how many."""
-    from extender.gang.fit import fitting
-    from extender.state.cluster.events import PodApplied
-    from extender.steps import at_once
-    from tests.makers import pod
-
     cluster, spent, fitted = scene(nodes), 0.0, 0
     view = cluster.view()
     at_once(fitting([pod("warm", shape_of(1))], 1, group="ns/warm", view=view))
     for number, some in enumerate(kinds(name)):
         members = [
-            pod(f"g{number}-{kind}-{n}", shape, group=f"g{number}")
-            for kind, (shape, count) in enumerate(some)
+            pod(f"g{number}-{kind}-{n}", asks, group=f"g{number}")
+            for kind, (asks, count) in enumerate(some)
             for n in range(count)
         ]
         began = thread_time()
@@ -114,11 +114,6 @@ def gangs(name: str, nodes: int) -> tuple[float, int]:
 
 def queue(name: str, nodes: int) -> tuple[float, int]:
     """Return the CPU seconds of the questions of a later cycle for workloads, and how many fit."""
-    from extender.room.nodes import NodeRoom
-    from extender.state.queue.store import Queues
-    from extender.steps import at_once
-    from tests.queue_makers import admission, pod_set, workload
-
     view, spent, fitted = scene(nodes).view(), 0.0, 0
     room = NodeRoom(Queues().view(), view)
     asks = workload("of an earlier cycle", pod_set(shape_of(1)))
@@ -127,7 +122,7 @@ def queue(name: str, nodes: int) -> tuple[float, int]:
     for _ in room.prepare():
         pass
     for number, some in enumerate(kinds(name)):
-        sets = [pod_set(shape, count, name=f"s{n}") for n, (shape, count) in enumerate(some)]
+        sets = [pod_set(each, count, name=f"s{n}") for n, (each, count) in enumerate(some)]
         asks = workload(f"w{number}", tuple(sets))
         given = admission(asks).assignments
         began = thread_time()
@@ -149,7 +144,7 @@ def answer() -> None:
         print(json.dumps(SIDES[side](name, nodes)), flush=True)
 
 
-def start(tree: Path) -> Any:
+def start(tree: Path) -> "subprocess.Popen[str]":
     """Return a process that measures a tree by that tree's own copy of this file."""
     code = f"import sys; sys.path.insert(0, {str(tree)!r})\n"
     code += "from tests.bench.packing import answer; answer()"
@@ -162,17 +157,40 @@ def start(tree: Path) -> Any:
     )
 
 
-def ask(process: Any, *question: Any) -> tuple[float, int]:
+def ask(process: "subprocess.Popen[str]", *question: str | int) -> tuple[float, int]:
     """Return what a process measured."""
+    assert process.stdin is not None
+    assert process.stdout is not None
     process.stdin.write(json.dumps(question) + "\n")
     process.stdin.flush()
     seconds, fitted = json.loads(process.stdout.readline())
     return seconds, fitted
 
 
-def main(before: Path, rounds: int = ROUNDS, only: str = "", side: str = "") -> None:
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command(help=__doc__)
+def main(
+    tree: Annotated[
+        Path, typer.Argument(exists=True, file_okay=False, help="The earlier tree: `before`.")
+    ],
+    rounds: Annotated[
+        int, typer.Option(min=1, help="How often all is asked; the row has the medians.")
+    ] = ROUNDS,
+    only: Annotated[
+        str, typer.Option(help=f"Only these loads, with commas: {', '.join(LOADS)}.")
+    ] = "",
+    side: Annotated[
+        str, typer.Option(help=f"Only what is asked by this: {' or '.join(SIDES)}.")
+    ] = "",
+) -> None:
     """Print a row for each load: CPU ms before and now, by the median of all rounds."""
-    trees = [start(before.resolve()), start(HERE)]
+    if unknown := set(filter(None, only.split(","))) - LOADS.keys():
+        raise typer.BadParameter(f"no load {sorted(unknown)}; there are {[*LOADS]}")
+    if side and side not in SIDES:
+        raise typer.BadParameter(f"{side!r} is none of {[*SIDES]}")
+    trees = [start(tree.resolve()), start(HERE)]
     print("| load | nodes | asked by | before, ms | now, ms | ratio | fitted before, now |")
     print("|---|---|---|---|---|---|---|")
     for name, text in LOADS.items():
@@ -187,11 +205,8 @@ def main(before: Path, rounds: int = ROUNDS, only: str = "", side: str = "") -> 
                 row = (text, nodes, asked_by, f"{old:.1f}", f"{new:.1f}", f"{ratio:.2f}", fits)
                 print(f"| {' | '.join(map(str, row))} |", flush=True)
     for each in trees:
-        each.stdin.close()
-        each.wait()
+        each.communicate()
 
 
 if __name__ == "__main__":
-    import typer
-
-    typer.run(main)
+    app()

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.extender.api_server ASKED`: a stand-in for the API server.
+"""`python -m tests.bench.extender.api_server ARGUMENTS`: a stand-in for the API server.
 
 It lists and watches what `serve` reads, takes what is written, and answers at once. It proves
 nothing about behaviour, for which there is a real one: here one process is measured alone, and
@@ -35,8 +35,8 @@ _DONE: Final = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Succ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What the process is started with."""
+class Arguments:
+    """What the process is started with, as JSON."""
 
     scene: Scene
     tls_port: int
@@ -99,12 +99,19 @@ class StandIn:
     def answer(self, client: Connection, method: str, target: str, body: bytes) -> None:
         """Answer a request."""
         path, _, query = target.partition("?")
-        if path.startswith("/bench/"):
-            getattr(self, f"_do_{path.removeprefix('/bench/')}")(client, body)
-        elif method == "GET":
-            self._read(client, path, query)
-        else:
-            self._write(client, method, path, body)
+        match path:
+            case "/bench/begin":
+                self._begin(client)
+            case "/bench/watch":
+                self._follow(client)
+            case "/bench/ended":
+                self._keep(client, body)
+            case "/bench/state":
+                self._say_state(client)
+            case _ if method == "GET":
+                self._read(client, path, query)
+            case _:
+                self._write(client, method, path, body)
 
     def bookmarks(self) -> None:
         """Send every watch the version that it is at, as an API server does once a minute."""
@@ -260,29 +267,26 @@ class StandIn:
 
     # -- what the benchmark and the stand-in for kube-scheduler ask for
 
-    def _do_begin(self, client: Connection, body: bytes) -> None:
+    def _begin(self, client: Connection) -> None:
         """Have the first gangs come."""
-        del body
         self._began = time.monotonic()
         self._create()
         client.send(b"{}")
 
-    def _do_watch(self, client: Connection, body: bytes) -> None:
+    def _follow(self, client: Connection) -> None:
         """Stream gangs that come, and pods that get a node or are touched, a line for each."""
-        del body
         client.stream()
         self._schedulers = [each for each in self._schedulers if each.is_open] + [client]
         for gang in range(len(self._created)):
             client.chunk(b"gang %d\n" % gang)
 
-    def _do_ended(self, client: Connection, body: bytes) -> None:
+    def _keep(self, client: Connection, body: bytes) -> None:
         """Keep what the stand-in for kube-scheduler counted."""
         self._counts = json.loads(body)
         client.send(b"{}")
 
-    def _do_state(self, client: Connection, body: bytes) -> None:
-        """Return how far it is."""
-        del body
+    def _say_state(self, client: Connection) -> None:
+        """Say how far it is."""
         twice = sum(count > 1 for count in self._scheduled.values())
         events = [f"{twice} pods have two Events Scheduled"] if twice else []
         found = {
@@ -308,21 +312,21 @@ def _kind(method: str, path: str) -> str:
     return f"{method} {'/'.join(part for n, part in enumerate(parts[at:]) if n != 1)}"
 
 
-async def main(asked: Asked) -> None:
+async def main(arguments: Arguments) -> None:
     """Serve until the process is ended."""
-    loop, stand_in = asyncio.get_running_loop(), StandIn(asked.scene)
+    loop, stand_in = asyncio.get_running_loop(), StandIn(arguments.scene)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(asked.certificate, asked.key)
+    tls.load_cert_chain(arguments.certificate, arguments.key)
 
     def connection() -> Connection:
         return Connection(stand_in.answer)
 
-    await loop.create_server(connection, "127.0.0.1", asked.tls_port, ssl=tls, backlog=1024)
-    await loop.create_server(connection, "127.0.0.1", asked.port, backlog=1024)
+    await loop.create_server(connection, "127.0.0.1", arguments.tls_port, ssl=tls, backlog=1024)
+    await loop.create_server(connection, "127.0.0.1", arguments.port, backlog=1024)
     while True:
         await asyncio.sleep(_BOOKMARK_SECONDS)
         stand_in.bookmarks()
 
 
 if __name__ == "__main__":
-    uvloop.run(main(msgspec.json.decode(sys.argv[1], type=Asked)))
+    uvloop.run(main(msgspec.json.decode(sys.argv[1], type=Arguments)))

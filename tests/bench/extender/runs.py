@@ -133,7 +133,7 @@ class Processes(Started):
         pair = authority.serving("api-server")
         port, tls_port, self._port = free_port(), free_port(), free_port()
         self._api_port = port
-        asked = api_server.Asked(
+        arguments = api_server.Arguments(
             scene=self._scene,
             tls_port=tls_port,
             port=port,
@@ -143,7 +143,7 @@ class Processes(Started):
         self._http = self._stack.enter_context(
             httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=30.0)
         )
-        server = self._spawn(API_SERVER, _stand_in(api_server.__name__, asked))
+        server = self._spawn(API_SERVER, _stand_in(api_server.__name__, arguments))
         self._wait("the API server's stand-in serves", server, self._serves)
         kubeconfig = Kubeconfig(f"https://127.0.0.1:{tls_port}", authority.ca, token="none").write(
             self._folder / "kubeconfig", user="bench"
@@ -183,10 +183,10 @@ class Processes(Started):
 
     def schedule(self) -> Component:
         """Start the stand-in for kube-scheduler, and return it."""
-        asked = scheduler.Asked(
+        arguments = scheduler.Arguments(
             scene=self._scene, extender_port=self._port, api_port=self._api_port, lag=self._lag
         )
-        return self._spawn(SCHEDULER, _stand_in(scheduler.__name__, asked))
+        return self._spawn(SCHEDULER, _stand_in(scheduler.__name__, arguments))
 
     def state(self) -> dict[str, Any]:
         """Return what the stand-in for the API server says of the run."""
@@ -208,8 +208,8 @@ class Processes(Started):
             time.sleep(_POLL_SECONDS)
 
 
-def _stand_in(module: str, asked: msgspec.Struct | Any) -> list[str]:
-    return [sys.executable, "-m", module, msgspec.json.encode(asked).decode()]
+def _stand_in(module: str, arguments: api_server.Arguments | scheduler.Arguments) -> list[str]:
+    return [sys.executable, "-m", module, msgspec.json.encode(arguments).decode()]
 
 
 def measure(

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.extender.scheduler ASKED`: a stand-in for kube-scheduler.
+"""`python -m tests.bench.extender.scheduler ARGUMENTS`: a stand-in for kube-scheduler.
 
 It asks the extender as kube-scheduler does: filter with the names of a sample of nodes, prioritize
 where more than one is left, and bind, which runs beside the next scheduling cycle. Pods that it
@@ -38,8 +38,8 @@ _TOP_POINTS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What the process is started with."""
+class Arguments:
+    """What the process is started with, as JSON."""
 
     scene: Scene
     extender_port: int
@@ -92,18 +92,18 @@ _decode_bind = msgspec.json.Decoder(_BindingResult).decode
 class Scheduler:
     """One scheduling cycle after the other, until all pods have nodes."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._scene = scene = asked.scene
+    def __init__(self, arguments: Arguments) -> None:
+        self._scene = scene = arguments.scene
         self._objects, self._nodes = Objects(scene), Nodes(scene)
         self._queue = SchedulingQueue(time.monotonic)
         self._assumed: dict[int, int] = {}
         """Nodes of pods whose bind is on its way."""
         self._bound: set[int] = set()
-        self._cycles = Pool(asked.extender_port)
-        self._bindings = Pool(asked.extender_port)
-        self._api = Pool(asked.api_port)
+        self._cycles = Pool(arguments.extender_port)
+        self._bindings = Pool(arguments.extender_port)
+        self._api = Pool(arguments.api_port)
         self._news = asyncio.Event()
-        self._lag = asked.lag
+        self._lag = arguments.lag
         self._late: deque[tuple[float, bytes]] = deque()
         """Lines that are not heard yet, and when they are."""
         self._listed: set[int] = set()
@@ -142,11 +142,22 @@ class Scheduler:
         """Do what kube-scheduler does about what happened, when its time has come."""
         now = time.monotonic()
         while self._late and self._late[0][0] <= now:
-            what, *numbers = self._late.popleft()[1].split()
-            getattr(self, f"_heard_{what.decode()}")(*map(int, numbers))
+            self._take(*self._late.popleft()[1].split())
             self._news.set()
         if self._late:
             asyncio.get_running_loop().call_later(self._late[0][0] - now, self._handle)
+
+    def _take(self, *words: bytes) -> None:
+        """Take the words of a line: a gang came, a pod has a node, or a pod was touched."""
+        match words:
+            case b"gang", gang:
+                self._heard_gang(int(gang))
+            case b"bound", number, node:
+                self._heard_bound(int(number), int(node))
+            case b"touched", number:
+                self._queue.wake(int(number))
+            case _:
+                raise ValueError(words)
 
     def _heard_gang(self, gang: int) -> None:
         for number in self._scene.of(gang):
@@ -161,9 +172,6 @@ class Scheduler:
         self._bound.add(number)
         self._queue.remove(number)
         self._queue.move()
-
-    def _heard_touched(self, number: int) -> None:
-        self._queue.wake(number)
 
     async def _wait(self) -> None:
         """Return when there is news, or a pod has waited for its backoff."""
@@ -294,14 +302,16 @@ def _args(pod: bytes, names: bytes) -> bytes:
     return b'{"Pod":%s,"Nodes":null,"NodeNames":[%s]}' % (pod, names)
 
 
-async def main(asked: Asked) -> None:
+async def main(arguments: Arguments) -> None:
     """Schedule all pods and say what that took."""
-    scheduler = Scheduler(asked)
-    watch = await connect(asked.api_port, scheduler.heard)
+    scheduler = Scheduler(arguments)
+    watch = await connect(arguments.api_port, scheduler.heard)
     watch.send(request("GET", "/bench/watch"))
     await scheduler.run()
-    await Pool(asked.api_port).post("/bench/ended", json.dumps(asdict(scheduler.counts)).encode())
+    await Pool(arguments.api_port).post(
+        "/bench/ended", json.dumps(asdict(scheduler.counts)).encode()
+    )
 
 
 if __name__ == "__main__":
-    uvloop.run(main(msgspec.json.decode(sys.argv[1], type=Asked)))
+    uvloop.run(main(msgspec.json.decode(sys.argv[1], type=Arguments)))

@@ -19,6 +19,7 @@ from tests.bench.loop.scenes import SCENES, Row, Sizes, run
 from tests.bench.progress import Progress
 
 DEFAULT: Final = Sizes()
+KNOWN: Final = [scene.name for scene in SCENES]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -27,7 +28,8 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def main(
     *,
     only: Annotated[
-        list[str] | None, typer.Option(help="Scenes to play, by name; all without it.")
+        list[str] | None,
+        typer.Option(help=f"One scene, once for each: {', '.join(KNOWN)}. Default all."),
     ] = None,
     nodes: Annotated[int, typer.Option(min=100, help="Nodes.")] = DEFAULT.nodes,
     pods: Annotated[int, typer.Option(min=1000, help="Pods on them.")] = DEFAULT.pods,
@@ -42,10 +44,9 @@ def main(
     how: Annotated[str, typer.Option(help="How they were measured, for that file.")] = "",
 ) -> None:
     """Play the scenes and print the table."""
-    known = [scene.name for scene in SCENES]
-    unknown = set(only or ()) - set(known)
+    unknown = set(only or ()) - set(KNOWN)
     if unknown:
-        raise typer.BadParameter(f"no scene {sorted(unknown)}; there are {known}")
+        raise typer.BadParameter(f"no scene {sorted(unknown)}; there are {KNOWN}")
     sizes = Sizes(nodes=nodes, pods=pods, queues=queues, seconds=seconds)
     sizes = replace(sizes, zone=min(sizes.zone, nodes // 5))
     progress, rows = Progress(), list[Row]()

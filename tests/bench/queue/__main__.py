@@ -69,14 +69,20 @@ class Bench(Protocol):
 
 @app.command(help=__doc__)
 def main(
-    part: Annotated[Part, typer.Option(help="Which part.")] = Part.ALL,
+    part: Annotated[
+        Part,
+        typer.Option(
+            help="`quota`: Workloads without pods; `room`: Jobs on nodes that are partly used; "
+            "`jobs`: Jobs from their creation to Complete; `all`: one after the other."
+        ),
+    ] = Part.ALL,
     config: Annotated[
         Path,
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="The load: cohorts, queues, and classes of Workloads with count, interval, "
-            "runtime, priority and request. tests/bench/queue/loads has two.",
+            help="Part quota: the load, which has cohorts, queues, and classes of Workloads with "
+            "count, interval, runtime, priority and request. tests/bench/queue/loads has two.",
         ),
     ] = loads.BASELINE,
     room_config: Annotated[
@@ -84,18 +90,27 @@ def main(
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="The load of part room: nodes, quota, classes of Jobs, times. "
+            help="Part room: the load, which has nodes, quota, classes of Jobs and times. "
             "tests/bench/room/loads has some.",
         ),
     ] = rooms.FRAGMENTED,
     jobs: Annotated[int, typer.Option(min=1, help="Part jobs: number of Jobs.")] = 2000,
-    jobs_pods: Annotated[int, typer.Option(min=1, help="Pods of each, all at once.")] = 3,
+    jobs_pods: Annotated[
+        int, typer.Option(min=1, help="Part jobs: pods of a Job, all at once.")
+    ] = 3,
     jobs_quota: Annotated[
-        int, typer.Option(min=1, help="Jobs for which each of its ten queues has quota.")
+        int,
+        typer.Option(min=1, help="Part jobs: for how many Jobs each of the ten queues has quota."),
     ] = 20,
-    jobs_runtime: Annotated[float, typer.Option(min=0, help="Seconds that each pod runs.")] = 1.0,
+    jobs_runtime: Annotated[
+        float, typer.Option(min=0, help="Part jobs: seconds that each pod runs.")
+    ] = 1.0,
     jobs_rate: Annotated[
-        float, typer.Option(min=0, help="Jobs created each second; 0: as fast as they are taken.")
+        float,
+        typer.Option(
+            min=0,
+            help="Part jobs: Jobs created each second; 0: as fast as the API server takes them.",
+        ),
     ] = 0.0,
     external: Annotated[
         str,
@@ -114,11 +129,12 @@ def main(
         bool, typer.Option("--both", help="With --external: measure ours too, in turn.")
     ] = False,
     settings: Annotated[
-        Path | None, typer.Option(exists=True, help="Configuration of our reconciler.")
+        Path | None,
+        typer.Option(exists=True, help="Parts quota and jobs: configuration of our reconciler."),
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 1,
     timeout: Annotated[
-        float, typer.Option(min=1, help="Most seconds of a run, from its first Workload.")
+        float, typer.Option(min=1, help="Parts quota and jobs: most seconds of a run.")
     ] = 900,
     json: Annotated[Path | None, typer.Option(help="Write all results there.")] = None,
 ) -> None:
@@ -142,7 +158,7 @@ def main(
     ensure_binaries()
     console = Console()
     for bench in chosen.values():
-        bench.run(lambda: _write(json, benches))
+        bench.run(lambda: _write(json, chosen))
         bench.show(console)
     failures = [sentence for bench in chosen.values() for sentence in bench.failures]
     for sentence in failures:
@@ -158,13 +174,10 @@ def _load(config: Path, read: Callable[[Path], L]) -> L:
 
 
 def _write(file: Path | None, benches: Mapping[Part, Bench]) -> None:
-    """Write what was measured: the part of quota as the document, the others as keys of it."""
+    """Write what was measured of each part."""
     if file is None:
         return
-    document = benches[Part.QUOTA].as_builtins()
-    for part in (Part.ROOM, Part.JOBS):
-        if benches[part].results:
-            document[part.value] = benches[part].as_builtins()
+    document = {part.value: each.as_builtins() for part, each in benches.items() if each.results}
     file.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.bench.extender.scene import Scene, pod_name
-from tests.bench.extender.scheduler import Asked, Scheduler
+from tests.bench.extender.scheduler import Arguments, Scheduler
 
 SCENE = Scene(nodes=10, running=0, gangs=1, size=2)
 NODE = "node-00004"
@@ -35,7 +35,7 @@ def place(path: str, asked: dict[str, Any]) -> Any:
 
 
 def scheduler(answer: Answer, lag: float = 0.0) -> tuple[Scheduler, Server]:
-    made = Scheduler(Asked(scene=SCENE, extender_port=1, api_port=1, lag=lag))
+    made = Scheduler(Arguments(scene=SCENE, extender_port=1, api_port=1, lag=lag))
     extender, api = Server(answer), Server(lambda *_: {})
     made._cycles = made._bindings = extender  # type: ignore[assignment]
     made._api = api  # type: ignore[assignment]
