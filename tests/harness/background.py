@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 _ANSWER_SECONDS: Final = 120.0
+_CLOSE_SECONDS: Final = 2.0
+"""How long the sockets may take to be closed that the work has left: TLS says goodbye."""
 
 R = TypeVar("R")
 
@@ -76,5 +78,13 @@ class Background:
         except BaseException as error:  # noqa: BLE001  # raised by the next check()
             self._error = error
         finally:
-            self._loop.run_until_complete(asyncio.sleep(0))  # the sockets of what was aborted
+            self._loop.run_until_complete(self._sockets_closed())
             self._began.set()
+
+    async def _sockets_closed(self) -> None:
+        """Return when the loop waits for nothing but its own wake-up call."""
+        until = self._loop.time() + _CLOSE_SECONDS
+        selector: Any = getattr(self._loop, "_selector")  # noqa: B009  # a loop has no other list
+        await asyncio.sleep(0)
+        while len(selector.get_map()) > 1 and self._loop.time() < until:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
