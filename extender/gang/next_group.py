@@ -27,7 +27,7 @@ class Prospect(StrEnum):
     IN_HAND = "in hand"
     """kube-scheduler is about to ask for the Binding of a member."""
     ASKED_FOR = "asked for"
-    """kube-scheduler has yet to judge a member that is needed, or the group is large."""
+    """kube-scheduler has yet to judge a member that is needed."""
     LACKS_NODES = "lacks nodes"
     """kube-scheduler found no room for its members. Whether there is some by now a plan says."""
     STANDS_ASIDE = "stands aside"
@@ -51,21 +51,19 @@ def judging(
     schedulers: Collection[str],
     proven: Container[str],
     in_hand: PodsInHand,
-    largest: int,
 ) -> Steps[Prospect]:
     """Return whether enough members of a group may be bound, their nodes and room aside.
 
     `schedulers` are the names of those that ask us, `proven` those of them all of whose pods pass
-    our filter. A group that needs more pods than the `largest` that begins so is asked for.
+    our filter.
     """
-    is_small = view.quorum(pod_group) <= largest
     group, found = pod_group.key, Counter[Prospect]()
     members = MembersAhead(view, group, schedulers=schedulers, proven=proven, in_hand=in_hand)
     uids = iter([*view.tally(group).members])
     while part := [*islice(uids, PIECE)]:
         pods = (view.pods.get(uid) for uid in part)
         waiting = (pod for pod in pods if pod is not None and _has_no_node(pod, view))
-        found.update(_by_member(pod, members, schedulers, is_small=is_small) for pod in waiting)
+        found.update(_by_member(pod, members, schedulers) for pod in waiting)
         if len(part) == PIECE:
             yield
     for decisive in (Prospect.STANDS_ASIDE, Prospect.IN_HAND):
@@ -83,15 +81,13 @@ def _has_no_node(pod: PodInfo, view: ClusterView) -> bool:
     return not there and (kept is None or kept.kind is ReservationKind.PLANNED)
 
 
-def _by_member(
-    pod: PodInfo, members: MembersAhead, schedulers: Collection[str], *, is_small: bool
-) -> Prospect:
+def _by_member(pod: PodInfo, members: MembersAhead, schedulers: Collection[str]) -> Prospect:
     """Return what one member says of its group: with enough that may begin it does."""
     group = pod.group or ""
     if pod.scheduler not in schedulers or plan.finds_no_node(pod, group):
         return Prospect.STANDS_ASIDE
     bar = members.bar_anywhere(pod)
-    if bar is None and is_small:
+    if bar is None:
         return Prospect.BEGINS
     if bar is Left.NOT_ADMITTED:
         return Prospect.STANDS_ASIDE

@@ -35,9 +35,6 @@ MOST_GROUPS: Final = 256
 """So many groups of the queue are looked at, at most."""
 PODS_AT_ONCE: Final = 64
 """For so many pods groups are planned in one look; a larger group is planned alone."""
-LARGEST: Final = 1
-"""Of so many pods a group may be, at most. For a larger one a request of kube-scheduler costs
-little beside its Bindings (decision 68)."""
 ONCE_IN_SECONDS: Final = 10.0
 """A group that was begun so, and waits again, is left to kube-scheduler for so long."""
 _REMEMBERED: Final = 10_000
@@ -58,11 +55,7 @@ class Starter(Protocol):
 class NextGroups:
     """Begins groups whose turn it is, as long as kube-scheduler is there."""
 
-    def __init__(
-        self, cluster: Cluster, plans: Plans, starter: Starter, *, largest: int = LARGEST
-    ) -> None:
-        """`largest` is how many pods a group may need that begins so; a larger one is asked for."""
-        self._largest = largest
+    def __init__(self, cluster: Cluster, plans: Plans, starter: Starter) -> None:
         self._view = cluster.view()
         self._plans = plans
         self._verdicts = plans.verdicts
@@ -190,5 +183,4 @@ class NextGroups:
             schedulers=self._plans.schedulers,
             proven=self._verdicts.proven,
             in_hand=self._verdicts.in_hand,
-            largest=self._largest,
         )

@@ -127,7 +127,7 @@ class World:
             no_node=self._no_node,
         )
         self.sight = self.filter.sight
-        self.next_groups = NextGroups(self.cluster, self.plans, self, largest=1000)
+        self.next_groups = NextGroups(self.cluster, self.plans, self)
         self.sent: dict[Pattern, set[str]] = {}
         """Nodes that kube-scheduler has sent for each pattern."""
         self.in_turn = 0

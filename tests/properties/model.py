@@ -160,7 +160,7 @@ class World:
             pod_filter.on_look(self.bind_together.filtered)
             self.work = self.loop.create_task(self.bind_together.run())
         if self.bind_together is not None and self.in_turn:
-            next_groups = NextGroups(self.cluster, plans, self.bind_together, largest=1000)
+            next_groups = NextGroups(self.cluster, plans, self.bind_together)
             pod_filter.on_look(next_groups.looked)
             self.turns = self.loop.create_task(next_groups.run())
         self.binding = Binding(

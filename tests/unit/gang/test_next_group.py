@@ -44,7 +44,6 @@ class Scene:
     min_member: int = 3
     in_hand: InHand = field(default_factory=lambda: InHand(ManualClock()))
     proven: tuple[str, ...] = (OURS,)
-    largest: int = 1000
     cluster: Cluster = field(default_factory=Cluster)
 
     def __post_init__(self) -> None:
@@ -70,7 +69,6 @@ class Scene:
                 schedulers=(OURS,),
                 proven=self.proven,
                 in_hand=self.in_hand,
-                largest=self.largest,
             )
         )
 
@@ -160,14 +158,6 @@ def test_a_gang_for_which_kube_scheduler_found_no_room_is_a_question_for_a_plan(
     assert scene.judge() is Prospect.LACKS_NODES
     scene.change(0, pattern=OTHER, unschedulable=REFUSED)
     assert scene.judge() is Prospect.ASKED_FOR
-
-
-def test_a_large_gang_is_asked_for_as_long_as_kube_scheduler_may_find_room() -> None:
-    assert Scene(largest=3).judge() is Prospect.BEGINS
-    scene = Scene(largest=2)
-    assert scene.judge() is Prospect.ASKED_FOR
-    scene.change_all(unschedulable=NO_CPU)
-    assert scene.judge() is Prospect.LACKS_NODES
 
 
 # --- pods of higher priority

@@ -14,7 +14,7 @@ from extender.gang.verdicts import OneNode, Refuse
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
 from extender.kube.pods import PodRef
 from extender.permit import next_groups, plans, turns
-from extender.permit.next_groups import LARGEST, ONCE_IN_SECONDS, PODS_AT_ONCE
+from extender.permit.next_groups import ONCE_IN_SECONDS, PODS_AT_ONCE
 from extender.permit.together import FEW, PARALLEL, SILENT_SECONDS, BindTogether
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, Pattern, PodInfo
@@ -457,30 +457,14 @@ async def test_the_last_gang_is_written_first(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("pattern", [EQUAL, OTHER])
 async def test_a_large_gang_that_found_no_room_holds_up_none(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, pattern: Pattern
+    cluster: Cluster, pattern: Pattern
 ) -> None:
-    monkeypatch.setattr(Scene, "largest", LARGEST)
     play = Play(cluster, nodes(8))
     await play.judge()
     observe(cluster, gang("a", 20, pattern=pattern, unschedulable=NO_CPU), gang("b", 1, created=1))
     await asyncio.sleep(0.5)
 
     assert play.written("a", "b") == ["b-0"]
-
-
-@pytest.mark.parametrize("planned", [False, True])
-async def test_a_large_gang_begins_with_a_request(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *, planned: bool
-) -> None:
-    monkeypatch.setattr(Scene, "largest", LARGEST)
-    play = Play(cluster, nodes(8))
-    await play.judge()
-    observe(cluster, gang("b", 1, created=-1), gang("a", LARGEST + 1), gang("c", 1, created=1))
-    if planned:
-        cluster.apply(ev.Planned({"a-0": "n0", "a-1": "n0"}))
-    await asyncio.sleep(0.5)
-
-    assert sorted(play.written("a", "b", "c")) == ["b-0", "c-0"][: 1 + planned]
 
 
 async def test_few_begin_at_a_time(cluster: Cluster) -> None:

@@ -127,12 +127,9 @@ class Scene:
         pauses = self.together.pauses if self.together is not None else None
         self.filtering = Filtering(self.view, Decoder(), self.pod_filter, pauses=pauses)
 
-    largest = 1000
-    """How many pods a group may need that begins in its turn."""
-
     def _begin_in_turn(self) -> None:
         assert self.together is not None
-        next_groups = NextGroups(self.cluster, self.plans, self.together, largest=self.largest)
+        next_groups = NextGroups(self.cluster, self.plans, self.together)
         self.pod_filter.on_look(next_groups.looked)
         self.turns = self.loop.create_task(next_groups.run())
 
