@@ -50,9 +50,8 @@ class Gang(Section):
     evict_after_seconds: Seconds = 60
     """how long a gang must be partial, at least, before `onPartial: evict` evicts it"""
     bind_together: Literal["equal", "off"] = "equal"
-    """which members are bound as soon as their gang can start, and not one by one as kube-scheduler
-    asks for them: those equal to a pod that it has just found nodes for, of this gang or another
-    one, or none. Choose `off` where kube-scheduler may judge equal pods differently and
+    """`equal`: members equal to a pod, of any gang, for which kube-scheduler found nodes are bound as
+    soon as their gang can start; `off`: each member is bound when kube-scheduler asks for it. Choose `off` where kube-scheduler may judge equal pods differently and
     `schedulerConfiguration` does not show it (docs/limits.md)"""
     retry_grace_seconds: Positive = 3
     """how long the plan of a gang waits for a member that kube-scheduler had refused before;
@@ -67,8 +66,7 @@ class Gang(Section):
     `example.com/*`"""
     scheduler_configuration: Path | None = None
     """the KubeSchedulerConfiguration that kube-scheduler runs with; at start the ignored resources
-    are read from it, and whether anything of it may judge equal members differently: none are bound
-    together then"""
+    are read from it, and whether anything in it speaks against binding equal members together"""
 
     @field_validator("ignored_resources")
     @classmethod

@@ -84,7 +84,12 @@ def main(
         bool,
         typer.Option("--both-ways", help="One more column: ours with gang.bindTogether: off."),
     ] = False,
-    only: Annotated[str, typer.Option(help="Only these sides: plain, ours, open, off, peer.")] = "",
+    only: Annotated[
+        str,
+        typer.Option(
+            help="Only these sides: plain, ours; and open, off, peer with their own options."
+        ),
+    ] = "",
     limit: Annotated[float, typer.Option(help="Most seconds of scheduling in a run.")] = 300,
     total: Annotated[float, typer.Option(help="No run begins after so many seconds.")] = 3600,
     json: Annotated[Path | None, typer.Option(help="Write all results there.")] = None,
