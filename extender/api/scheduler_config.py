@@ -143,7 +143,7 @@ def speaks_against_together(document: object) -> str | None:
     """Return why equal members cannot be bound together by such a kube-scheduler, or None.
 
     It may judge them differently by a plugin that the stock one has not, by default constraints
-    that must be kept, or by a filter extender that sees the nodes only after this one. And where
+    that must be kept, or by another extender that filters nodes. And where
     `managedResources` keep pods from this one, it knows nothing of what they take.
     Raises SchedulerConfigError.
     """
@@ -167,12 +167,12 @@ def _of_extenders(extenders: Sequence[_Extender]) -> str | None:
         if _address(each) in ours and each.managed_resources:
             return f"{each.url_prefix} is asked only about pods that request its managedResources"
     filters = [each for each in extenders if each.filter_verb]
-    while filters and _address(filters[0]) not in ours:
-        filters.pop(0)
+    if all(_address(each) not in ours for each in filters):
+        return "no extender with a filterVerb has the urlPrefix of a bindVerb"
     for each in filters:
-        if _address(each) not in ours:
-            return f"the extender {each.url_prefix} filters nodes after this one"
-    return None if filters else "no extender with a filterVerb has the urlPrefix of a bindVerb"
+        if _address(each) not in ours:  # it may say something else for the next equal pod
+            return f"the extender {each.url_prefix} filters nodes too"
+    return None
 
 
 def _address(extender: _Extender) -> str:

@@ -50,9 +50,10 @@ class Gang(Section):
     evict_after_seconds: Seconds = 60
     """how long a gang must be partial, at least, before `onPartial: evict` evicts it"""
     bind_together: Literal["equal", "off"] = "equal"
-    """`equal`: members equal to a pod, of any gang, for which kube-scheduler found nodes are bound as
-    soon as their gang can start; `off`: each member is bound when kube-scheduler asks for it. Choose `off` where kube-scheduler may judge equal pods differently and
-    `schedulerConfiguration` does not show it (docs/limits.md)"""
+    """`equal`: members equal to a pod, of any gang, for which kube-scheduler found nodes are bound
+    as soon as their gang can start; `off`: each member is bound when kube-scheduler asks for it.
+    Choose `off` where kube-scheduler may judge equal pods differently and `schedulerConfiguration`
+    does not show it (docs/limits.md)"""
     retry_grace_seconds: Positive = 3
     """how long the plan of a gang waits for a member that kube-scheduler had refused before;
     counted from the last member that came"""

@@ -30,6 +30,9 @@ class Prospect(StrEnum):
     """kube-scheduler has yet to judge a member that is needed."""
     LACKS_NODES = "lacks nodes"
     """kube-scheduler found no room for its members. Whether there is some by now a plan says."""
+    UNREADABLE = "unreadable"
+    """kube-scheduler found no node for it, and our own reading does not say when there is one. It
+    may start at any time, so the groups of lower priority are kube-scheduler's to try as well."""
     STANDS_ASIDE = "stands aside"
     """It cannot start, whatever room there is: the groups behind it need not wait."""
 
@@ -66,12 +69,14 @@ def judging(
         found.update(_by_member(pod, members, schedulers) for pod in waiting)
         if len(part) == PIECE:
             yield
-    for decisive in (Prospect.STANDS_ASIDE, Prospect.IN_HAND):
+    for decisive in (Prospect.STANDS_ASIDE, Prospect.UNREADABLE, Prospect.IN_HAND):
         if found[decisive]:
             return decisive
     if found[Prospect.BEGINS] >= view.quorum(pod_group) - view.tally(group).assigned:
         return Prospect.BEGINS
-    return Prospect.ASKED_FOR if found[Prospect.ASKED_FOR] else Prospect.LACKS_NODES
+    if found[Prospect.ASKED_FOR]:
+        return Prospect.ASKED_FOR
+    return Prospect.LACKS_NODES if plan.is_readable(group, view=view) else Prospect.UNREADABLE
 
 
 def _has_no_node(pod: PodInfo, view: ClusterView) -> bool:
@@ -84,8 +89,10 @@ def _has_no_node(pod: PodInfo, view: ClusterView) -> bool:
 def _by_member(pod: PodInfo, members: MembersAhead, schedulers: Collection[str]) -> Prospect:
     """Return what one member says of its group: with enough that may begin it does."""
     group = pod.group or ""
-    if pod.scheduler not in schedulers or plan.finds_no_node(pod, group):
+    if pod.scheduler not in schedulers:
         return Prospect.STANDS_ASIDE
+    if plan.finds_no_node(pod, group):
+        return Prospect.UNREADABLE
     bar = members.bar_anywhere(pod)
     if bar is None:
         return Prospect.BEGINS

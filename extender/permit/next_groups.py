@@ -10,6 +10,7 @@ back that it comes across. So few groups begin at a time, and the last of them i
 """
 
 import asyncio
+from enum import IntEnum
 from itertools import islice
 from typing import Final, Protocol
 
@@ -41,6 +42,15 @@ _REMEMBERED: Final = 10_000
 _KUBE_SCHEDULER_FIRST: Final = frozenset((Prospect.ASKED_FOR, Prospect.IN_HAND))
 
 
+class Behind(IntEnum):
+    """Which groups that are behind another one may have their turn."""
+
+    NONE = 0
+    EQUALS = 1
+    """Those of its priority."""
+    ALL = 2
+
+
 class Starter(Protocol):
     """Binds members of a group together."""
 
@@ -64,6 +74,8 @@ class NextGroups:
         self._changed = asyncio.Event()
         self._planned: dict[str, None] = {}
         """Groups that have room, of which no member may have begun."""
+        self._kept: dict[str, int] = {}
+        """How many pods groups need that have room by a look before, until they begin."""
         self._begun: TTLCache[str, None] = TTLCache(
             _REMEMBERED, ONCE_IN_SECONDS, plans.clock.monotonic
         )
@@ -75,6 +87,8 @@ class NextGroups:
             tally = self._view.tally(group)
             if tally.planned and not tally.assigned:
                 self._planned[group] = None
+            else:
+                self._planned.pop(group, None)
         self._changed.set()
 
     def looked(self, _: PodInfo) -> None:
@@ -111,16 +125,23 @@ class NextGroups:
         yield from self._find_in_queue(ready)
         # kube-scheduler comes across the first ones first: they are written last.
         for group in reversed(ready):
-            self._begun[group] = None
-            self._starter.ask(group)
+            pod_group = self._view.pod_group(group)
+            if pod_group is not None:
+                self._begun[group] = None
+                self._kept[group] = self._view.quorum(pod_group)
+                self._starter.ask(group)
             yield
         return len(ready)
 
     def _find_planned(self, ready: list[str]) -> Steps[None]:
         """Add the groups that can begin and have had room before their turn."""
-        while self._planned and self._starter.is_open:
-            group = next(iter(self._planned))
-            del self._planned[group]
+        pods = 0
+        for group in [*self._planned]:
+            if not self._starter.is_open or (ready and pods > PODS_AT_ONCE):
+                return
+            if self._plans.planner.is_busy(group):
+                continue  # it has a part of its room
+            self._planned.pop(group, None)
             pod_group, tally = self._view.pod_group(group), self._view.tally(group)
             if pod_group is None or not tally.planned or tally.assigned or group in self._begun:
                 continue
@@ -129,48 +150,80 @@ class NextGroups:
                 prospect = yield from self._judging(pod_group)
                 if prospect is Prospect.BEGINS:
                     ready.append(group)
+                    pods += self._view.quorum(pod_group)
 
     def _find_in_queue(self, ready: list[str]) -> Steps[None]:
-        """Plan the first groups of the queue, and add those that can begin."""
-        pods = 0
+        """Plan the first groups of the queue, and add those that can begin.
+
+        A group that has room and does not begin is kube-scheduler's to try, and loses its room when
+        that takes long: few may wait so.
+        """
+        self._forget_begun()
+        pods, lowest = 0, None
         for group in [*islice(self._view.queue, MOST_GROUPS)]:
             yield
-            pod_group = self._view.pod_group(group)
+            pod_group, priority = self._view.pod_group(group), self._view.tally(group).priority
             if pod_group is None or group not in self._view.queue:
                 continue
             pods += self._view.quorum(pod_group)
             if not self._starter.is_open or (ready and pods > PODS_AT_ONCE):
                 return
-            # Those behind it have no higher priority.
-            if self._is_outranked(group) or not (yield from self._serving(pod_group, ready)):
+            if sum(self._kept.values()) >= PODS_AT_ONCE:
                 return
+            # Those behind it have no higher priority.
+            if self._is_outranked(group) or (lowest is not None and priority < lowest):
+                return
+            behind = yield from self._serving(pod_group, ready)
+            if behind is Behind.NONE:
+                return
+            if behind is Behind.EQUALS:
+                lowest = priority
 
-    def _serving(self, pod_group: PodGroupInfo, ready: list[str]) -> Steps[bool]:
-        """Give a group its turn; return whether those behind it may have theirs."""
-        group, plans = pod_group.key, self._plans
-        if plans.planner.is_busy(group):
-            return False
-        if plans.had_no_room(pod_group):
-            return self._may_pass(pod_group)
+    def _serving(self, pod_group: PodGroupInfo, ready: list[str]) -> Steps[Behind]:
+        """Give a group its turn; return which of those behind it may have theirs."""
+        if self._plans.planner.is_busy(pod_group.key):
+            return Behind.NONE
+        if self._plans.had_no_room(pod_group):
+            return self._past(pod_group)
         prospect = yield from self._judging(pod_group)
         if prospect is Prospect.STANDS_ASIDE:
-            return self._may_pass(pod_group)
-        if prospect in _KUBE_SCHEDULER_FIRST or group in self._begun:
-            return False
-        plans.plan_ahead(pod_group, schedulers=plans.schedulers, seconds=AT_ONCE_SECONDS)
-        has_room = group not in self._view.queue
-        if has_room and prospect is Prospect.BEGINS:
-            ready.append(group)
-        return has_room or (not plans.planner.is_busy(group) and self._may_pass(pod_group))
+            return self._past(pod_group)
+        if prospect is Prospect.UNREADABLE:
+            return min(Behind.EQUALS, self._past(pod_group))
+        return self._planned_room(pod_group, prospect, ready)
 
-    def _may_pass(self, pod_group: PodGroupInfo) -> bool:
-        """Return whether others may have their turn while a group cannot start."""
+    def _planned_room(
+        self, pod_group: PodGroupInfo, prospect: Prospect, ready: list[str]
+    ) -> Behind:
+        """Plan a group that may start; return which of those behind it may have their turn."""
+        group, plans = pod_group.key, self._plans
+        came_between = self._view.pod_group(group) != pod_group or self._is_outranked(group)
+        if came_between or prospect in _KUBE_SCHEDULER_FIRST or group in self._begun:
+            return Behind.NONE
+        plans.plan_ahead(pod_group, schedulers=plans.schedulers, seconds=AT_ONCE_SECONDS)
+        if group in self._view.queue:
+            return Behind.NONE if plans.planner.is_busy(group) else self._past(pod_group)
+        if prospect is Prospect.BEGINS:
+            ready.append(group)
+        else:
+            self._kept[group] = self._view.quorum(pod_group)
+        return Behind.ALL
+
+    def _forget_begun(self) -> None:
+        for group in [*self._kept]:
+            tally = self._view.tally(group)
+            if tally.assigned or not tally.planned:
+                del self._kept[group]
+
+    def _past(self, pod_group: PodGroupInfo) -> Behind:
+        """Return which groups may pass one that cannot start."""
         schedulers = self._plans.schedulers
-        return (
+        may = (
             not self._verdicts.options.strict_order
             or all(pod.scheduler not in schedulers for pod in self._view.members(pod_group.key))
             or self._plans.is_oversized(pod_group)
         )
+        return Behind.ALL if may else Behind.NONE
 
     def _is_outranked(self, group: str) -> bool:
         priority, schedulers = self._view.tally(group).priority, self._plans.schedulers

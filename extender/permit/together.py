@@ -62,6 +62,9 @@ AHEAD_SECONDS: Final = 3.0
 five seconds before another one may begin, which gives the nodes to other pods."""
 SILENT_SECONDS: Final = AHEAD_SECONDS - 1
 """After so long without a call of kube-scheduler no write begins."""
+STOPPED_SECONDS: Final = 8.0
+"""So long after a call open requests say nothing of kube-scheduler: where its process stands still
+it loses its lease in 13 seconds, and they stay open. One that runs calls for the pods that came."""
 ANSWER_HELD_SECONDS: Final = 60.0
 """How long the answer to a bind request is held back, at most, while others are to be written."""
 
@@ -95,6 +98,8 @@ class _Start:
     is_judged: bool
     """Whether the next members have been judged by the books as they are now."""
     begun: deque[_Ahead] = field(default_factory=deque)
+    is_sent: bool = False
+    """Whether the first of its Bindings are on their way."""
 
 
 class BindTogether:
@@ -120,8 +125,9 @@ class BindTogether:
         self._announcer = announcer
         self._behind = behind
         self._is_there: Callable[[], bool] = lambda: True
-        self._called = _NEVER
-        """When kube-scheduler last called; never, once it has hung up."""
+        self._called = self._heard = _NEVER
+        """When kube-scheduler last called or had a request open (never, once it has hung up), and
+        when it last called."""
         self._held_answer: asyncio.Future[None] | None = None
         """Ends the bind request whose answer is held back, as long as its caller is there."""
         self._searches: dict[str, _Search] = {}
@@ -164,12 +170,12 @@ class BindTogether:
 
     def filtered(self, pod: PodInfo) -> None:
         """Leave a pod to kube-scheduler that filter is asked about, if it can still be left."""
-        self._called = self._loop.time()
+        self.asked()
         self._take_back((pod.uid,))
 
     def asked(self) -> None:
         """Remember when kube-scheduler last called."""
-        self._called = self._loop.time()
+        self._called = self._heard = self._loop.time()
 
     def hung_up(self) -> None:
         """End what is to be written, and give up what is on its way: kube-scheduler may have ended.
@@ -220,7 +226,7 @@ class BindTogether:
             caller.cancel()
             if self._held_answer is held:
                 self._held_answer = None
-                self.asked()
+                self._still_asks()
 
     def join(self, uid: str) -> "asyncio.Future[str] | None":
         """Return the error to come of a Binding that is to be written, or is being written."""
@@ -240,8 +246,8 @@ class BindTogether:
         if not able or self._called == _NEVER:
             return False
         if self._is_asking:
-            self.asked()  # the callers have not hung up
-            return True
+            self._still_asks()  # the callers have not hung up
+            return self._loop.time() <= self._heard + STOPPED_SECONDS
         return self._is_there() and not self._is_silent()
 
     @property
@@ -292,7 +298,8 @@ class BindTogether:
             self._searches[group] = search
             self._loop.call_soon(self._go_on, group)
             return
-        self._left[group] = Counter(found.value.left)
+        if self._view.tally(group).members:
+            self._left[group] = Counter(found.value.left)
         if found.value.nodes and not self._waiting.stopping:
             nodes = deque(found.value.nodes.items())
             self._starts[group] = _Start(nodes, found.value.coming, is_judged=not search.turns)
@@ -344,6 +351,8 @@ class BindTogether:
                 self._look_at_others()
             except Exception as fault:  # noqa: BLE001 - it harms this pod alone
                 FAULTS.report("bind-together", fault, key=ahead.pod.uid)
+                if self._unsent.get(ahead.pod.uid) is ahead:
+                    self._take_back((ahead.pod.uid,))
 
     async def _bind(self, ahead: _Ahead) -> None:
         """Write the Binding of a member, or leave it to kube-scheduler after all."""
@@ -361,16 +370,20 @@ class BindTogether:
             left = self._called + AHEAD_SECONDS - self._loop.time()
             await self._write(ahead, seconds=left)
 
+    def _still_asks(self) -> None:
+        """Count a request that is open as a call."""
+        self._called = self._loop.time()
+
     def _is_silent(self) -> bool:
         """Return whether kube-scheduler has not called for so long that it may be there no more."""
         if self._held_answer is not None:
-            self.asked()
+            self._still_asks()
         return self._loop.time() > self._called + SILENT_SECONDS
 
     def _all_sent(self) -> None:
         """Answer the request that was held back if nothing is to be sent any more."""
         if self._held_answer is not None and not self._unsent:
-            self.asked()
+            self._still_asks()
             self._end_held_answer()
 
     def _end_held_answer(self) -> None:
@@ -420,7 +433,7 @@ class BindTogether:
         self._unsent.update((each.pod.uid, each) for each in ahead)
         self._cluster.apply(ev.BoundAhead(part))
         if self._waiting.holds(group):
-            self.asked()  # its caller has not hung up
+            self._still_asks()  # its caller has not hung up
         if self._has_quorum(group, start) and not self._waiting.stopping and not self._is_silent():
             self._send(group, start)
         if start.rest:
@@ -485,8 +498,10 @@ class BindTogether:
     def _send(self, group: str, start: _Start) -> None:
         """Queue the Bindings of a group that has its quorum."""
         there = [each for each in start.begun if self._unsent.get(each.pod.uid) is each]
-        by = "request" if self._waiting.holds(group) else "turn"
-        self._writer.metrics.groups_begun.labels(by).inc()
+        if not start.is_sent:
+            by = "request" if self._waiting.holds(group) else "turn"
+            self._writer.metrics.groups_begun.labels(by).inc()
+        start.is_sent = True
         self._waiting.release(group, [each.pod.uid for each in there], start.coming)
         for each in there:
             self._queue.put_nowait(each)

@@ -118,6 +118,12 @@ def enabled(point: str, name: str) -> dict[str, Any]:
 
 DIFFERENT: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], str]] = {
     "filters after ours": ([*OURS, OTHER], [], "the extender https://other filters"),
+    "filters before ours": ([OTHER, *OURS], [], "the extender https://other filters"),
+    "before ours, some pods": (
+        [{**OTHER, **managed("a.com/b")}, *OURS],
+        [],
+        "the extender https://other filters",
+    ),
     "between ours": ([OURS[0], OTHER, OURS[1]], [], "the extender https://other filters"),
     "ours is not there": ([OTHER], [], "no extender with a filterVerb"),
     "ours does not filter": ([OTHER, OURS[1]], [], "no extender with a filterVerb"),
@@ -147,8 +153,6 @@ def test_what_speaks_against_binding_equal_members_together_is_named(
     ("extenders", "profiles"),
     [
         (OURS, None),
-        ([OTHER, *OURS], [{}]),
-        ([{**OTHER, **managed("a.com/b")}, *OURS], [{}]),
         ([*OURS, SCORES], [spread("ScheduleAnyway")]),
         (OURS, [enabled("multiPoint", "NodeResourcesFit"), enabled("score", "*")]),
     ],

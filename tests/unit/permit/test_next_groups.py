@@ -15,7 +15,7 @@ from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
 from extender.kube.pods import PodRef
 from extender.permit import next_groups, plans, turns
 from extender.permit.next_groups import ONCE_IN_SECONDS, PODS_AT_ONCE
-from extender.permit.together import FEW, PARALLEL, SILENT_SECONDS, BindTogether
+from extender.permit.together import FEW, PARALLEL, SILENT_SECONDS, STOPPED_SECONDS, BindTogether
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, Pattern, PodInfo
 from extender.state.cluster.store import Cluster
@@ -227,6 +227,37 @@ async def test_none_passes_a_pod_of_higher_priority(cluster: Cluster, first: Pod
     assert play.written("a", "b") == ["b-0", "a-0"]
 
 
+SPREAD = replace(shape(1), individually_constrained=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"unschedulable": NO_MATCH},
+        {"unschedulable": NO_CPU, "shape": SPREAD, "pattern": OTHER},
+    ],
+    ids=["no node", "no room by its own terms"],
+)
+async def test_a_gang_that_only_kube_scheduler_can_read_is_passed_by_its_priority_alone(
+    cluster: Cluster, change: dict[str, Any]
+) -> None:
+    """A place for it may come at any time, and kube-scheduler gives it to that one first."""
+    play = Play(cluster, nodes(4), pod("old", 3, on="n0"))
+    await play.judge()
+    first, members = gang("first", 1, priority=5)
+    unreadable = [replace(each, **change) for each in members]
+    observe(cluster, first, unreadable, gang("a", 1), gang("b", 1, priority=5, created=1))
+    play.together.asked()
+    observe(cluster, ev.PodDeleted("old"))
+    await asyncio.sleep(0.5)
+    assert play.written("first", "a", "b") == ["b-0"]
+    play.together.asked()
+    observe(cluster, ev.PodDeleted("first-0"))
+    await asyncio.sleep(0.5)
+
+    assert play.written("first", "a", "b") == ["b-0", "a-0"]
+
+
 async def test_a_pod_of_a_daemon_set_that_found_its_node_full_holds_up_none(
     cluster: Cluster,
 ) -> None:
@@ -332,6 +363,28 @@ async def test_an_open_request_says_more_than_the_connection_of_filter(cluster: 
     await asyncio.sleep(0.5)
 
     assert play.written("a") == ["a-0"]
+    waits.cancel()
+
+
+async def test_an_open_request_says_little_of_a_kube_scheduler_that_is_silent(
+    cluster: Cluster,
+) -> None:
+    """Its process may stand still, and lose its lease."""
+    launcher = replace(pods(1, group="c")[0], pattern=OTHER)
+    play = Play(cluster, nodes(8), pod_group("c", 2), launcher, pod("c-1", group="c"))
+    await play.judge()
+    verdict = play.filter(launcher)
+    assert isinstance(verdict, OneNode)
+    waits = play.scene.loop.create_task(play.scene.bind(launcher, verdict.node))
+    await asyncio.sleep(STOPPED_SECONDS + 0.5)
+    observe(cluster, gang("a", 1))
+    await asyncio.sleep(0.5)
+    assert play.written("a") == []
+    play.together.asked()
+    observe(cluster, gang("b", 1, created=1))
+    await asyncio.sleep(0.5)
+
+    assert sorted(play.written("a", "b")) == ["a-0", "b-0"]
     waits.cancel()
 
 
@@ -444,6 +497,24 @@ async def test_a_gang_that_was_found_too_large_keeps_room_when_there_is_some(
 
     assert sorted(play.written("a", "b")) == ["b-0", "b-1"]
     assert len(play.scene.view.tally(key("a")).planned) == 2
+
+
+async def test_few_gangs_keep_room_that_kube_scheduler_is_to_try(cluster: Cluster) -> None:
+    """They lose it when kube-scheduler does not come to them soon, and count as failed then."""
+    size = PODS_AT_ONCE // 2
+    play = Play(cluster, nodes(400, slots=400))
+    await play.judge()
+    waiting = [gang(n, size, pattern=OTHER, unschedulable=NO_CPU) for n in "abcd"]
+    observe(cluster, *waiting, gang("z", 1, created=1))
+    await asyncio.sleep(0.5)
+    view = play.scene.view
+    kept = [each for each in "abcd" if view.tally(key(each)).planned]
+    assert (kept, play.written("z")) == (["a", "b"], [])
+    play.together.asked()
+    observe(cluster, *(ev.PodDeleted(f"a-{n}") for n in range(size)))
+    await asyncio.sleep(0.5)
+
+    assert view.tally(key("c")).planned
 
 
 async def test_the_last_gang_is_written_first(cluster: Cluster) -> None:
