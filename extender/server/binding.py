@@ -14,9 +14,9 @@ from extender.api.extender_v1 import BindingArgs, BindingResult, error_text
 from extender.gang import unseen
 from extender.gang.verdicts import Refuse
 from extender.permit.sight import Sight
-from extender.permit.together import BindTogether
 from extender.permit.waiting_pods import Gone, WaitingPods
 from extender.permit.writing import HUNG_UP, BindingWriter
+from extender.permit.writing_ahead import AheadWriter
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 
@@ -39,7 +39,7 @@ class Binding:
         *,
         sight: Sight,
         longest_wait: float,
-        bind_together: BindTogether | None = None,
+        ahead: AheadWriter | None = None,
     ) -> None:
         self._cluster = cluster
         self._view = cluster.view()
@@ -47,7 +47,7 @@ class Binding:
         self._writer = writer
         self._sight = sight
         self._longest_wait = longest_wait
-        self._together = bind_together
+        self._ahead = ahead
         self._unfinished = 0
         self._requests: dict[str, asyncio.Future[str]] = {}
         """By UID of the pod: the error of the latest request that writes its Binding, or may."""
@@ -55,7 +55,7 @@ class Binding:
     @property
     def unfinished(self) -> int:
         """How many requests are held or being written, and Bindings ahead of requests."""
-        return self._unfinished + (len(self._together.writing) if self._together is not None else 0)
+        return self._unfinished + (len(self._ahead.writing) if self._ahead is not None else 0)
 
     async def bind(self, body: bytes, gone: Gone) -> bytes:
         """Bind a pod; the answer's error is empty when the pod is on the node."""
@@ -63,18 +63,18 @@ class Binding:
         until = asyncio.get_running_loop().time() + self._longest_wait
         self._unfinished += 1
         self._waiting.asked(args.pod_uid)
-        if self._together is not None:
-            self._together.asked()
-            gone = _noting(gone, self._together)
+        if self._ahead is not None:
+            self._ahead.asked()
+            gone = _noting(gone, self._ahead)
         try:
             error = await self._join(args, gone)
             if error is None:
                 error = await self._bind_alone(args, gone)
             if not error:
                 self._sight.bound(args.pod_uid)
-                if self._together is not None:
-                    self._together.answered(args.pod_uid)
-                    await self._together.hold_answer(args.pod_uid, gone, until=until)
+                if self._ahead is not None:
+                    self._ahead.answered(args.pod_uid)
+                    await self._ahead.hold_answer(args.pod_uid, gone, until=until)
             return _encode(BindingResult(error_text(error)))
         finally:
             self._unfinished -= 1
@@ -101,7 +101,7 @@ class Binding:
         return None
 
     def _written_ahead(self, uid: str) -> "asyncio.Future[str] | None":
-        return self._together.join(uid) if self._together is not None else None
+        return self._ahead.join(uid) if self._ahead is not None else None
 
     async def _bind_alone(self, args: BindingArgs, gone: Gone) -> str:
         """Bind a pod that is not being bound, and return the error to all that wait for it."""
@@ -146,12 +146,12 @@ class Binding:
         return await self._writer.write(pod, args.node, latest=latest, gone=gone)
 
 
-def _noting(gone: Gone, together: BindTogether) -> Gone:
+def _noting(gone: Gone, ahead: AheadWriter) -> Gone:
     """Return the same, which says that the caller has hung up before it returns."""
 
     async def noted() -> None:
         await gone()
-        together.hung_up()
+        ahead.hung_up()
 
     return noted
 

@@ -40,6 +40,7 @@ from extender.permit.verdicts import Verdicts
 from extender.permit.waiting_pods import WaitingPods
 from extender.permit.waker import Waker
 from extender.permit.writing import BindingWriter
+from extender.permit.writing_ahead import AheadWriter
 from extender.runtime.clock import SystemClock
 from extender.runtime.retry import Retry
 from extender.server.app import create_app
@@ -111,15 +112,15 @@ class Extender:
         )
         self.sight = pod_filter.sight
         bindings = BindingWriter(cluster, self.waiting, writer, metrics=metrics, retry=retry)
-        self.together = self._together(client, bindings, plans) if options.bind_equal else None
-        if self.together is not None:
-            pod_filter.on_look(self.together.filtered)
+        self.ahead = self._together(client, bindings, plans) if options.bind_equal else None
+        if self.ahead is not None:
+            pod_filter.on_look(self.ahead.filtered)
             pod_filter.on_look(self.next_groups.looked)
         self.binding = Binding(
             *(cluster, self.waiting, bindings),
             sight=self.sight,
             longest_wait=options.max_schedule_timeout,
-            bind_together=self.together,
+            ahead=self.ahead,
         )
         view = cluster.view()
         self._show(view, pod_filter)
@@ -128,7 +129,7 @@ class Extender:
                 view,
                 decoder,
                 pod_filter,
-                pauses=self.together.pauses if self.together is not None else None,
+                pauses=self.ahead.pauses if self.ahead is not None else None,
             ),
             self.binding,
             metrics=metrics,
@@ -139,15 +140,15 @@ class Extender:
 
     def _connections(self, limits: Limits) -> Connections:
         def lost() -> None:
-            if self.together is not None:
-                self.together.lost()
+            if self.ahead is not None:
+                self.ahead.lost()
 
         self.caller, metrics = Caller(lost), self.metrics
         return Connections(
             *(limits, metrics.closed_connections, metrics.handshakes), on_gone=self.caller.gone
         )
 
-    def _together(self, client: KubeClient, bindings: BindingWriter, plans: Plans) -> BindTogether:
+    def _together(self, client: KubeClient, bindings: BindingWriter, plans: Plans) -> AheadWriter:
         self.recorder = Recorder(
             client,
             clock=plans.clock,
@@ -163,16 +164,17 @@ class Extender:
             view=self._cluster.view(),
             behind=lambda: self.sight.behind,
         )
+        ahead = AheadWriter(self._cluster, self.waiting, bindings, announcer=self.announcer)
+        ahead.while_there(lambda: self.caller.is_there)
         together = BindTogether(
-            *(self._cluster, self.waiting, bindings),
+            *(self._cluster, self.waiting, ahead),
             plans=plans,
-            announcer=self.announcer,
+            metrics=self.metrics,
             behind=self._is_behind,
         )
-        together.while_there(lambda: self.caller.is_there)
         self.next_groups = NextGroups(self._cluster, plans, together)
         self.waker.spare(together.to_wake)
-        return together
+        return ahead
 
     def _show(self, view: ClusterView, pod_filter: PodFilter) -> None:
         """Connect the gauges to what they read."""
@@ -209,8 +211,8 @@ class Extender:
     def end(self) -> None:
         """End what is held, and begin nothing more: this process is about to stop."""
         self.waiting.refuse_all()
-        if self.together is not None:
-            self.together.stop()
+        if self.ahead is not None:
+            self.ahead.stop()
 
     async def _when_synced(self) -> None:
         for reflector in self.reflectors:
@@ -218,7 +220,7 @@ class Extender:
         self._loop.garbage.freeze()
         # Not before: a part of the cluster has room where the whole of it has none.
         await self._loop.pacer.go_through(self.begun.recover())
-        if self.together is not None:
+        if self.ahead is not None:
             self.sight.restarted()
         self._recovered = True
         await self._loop.pacer.go_through(self.waker.recover())
@@ -234,8 +236,8 @@ class Extender:
                 self.sight,
             ):
                 tasks.create_task(each.run())
-            if self.together is not None:
-                for work in (self.together, self.next_groups, self.announcer, self.recorder):
+            if self.ahead is not None:
+                for work in (self.ahead, self.next_groups, self.announcer, self.recorder):
                     tasks.create_task(work.run())
 
     async def run(

@@ -31,6 +31,7 @@ from extender.permit.together import BindTogether
 from extender.permit.verdicts import Verdicts
 from extender.permit.waiting_pods import WaitingPods
 from extender.permit.writing import BindingWriter
+from extender.permit.writing_ahead import AheadWriter
 from extender.runtime.backoff import Backoff
 from extender.runtime.retry import Retry
 from extender.server.binding import Binding
@@ -146,7 +147,7 @@ class World:
         self.filtering = Filtering(self.cluster.view(), self.decoder, pod_filter)
         retry = Retry(lambda: Backoff(1.0, 4.0, jitter=lambda: 1.0), asyncio.sleep, clock)
         writer = BindingWriter(self.cluster, self.waiting, self, metrics=metrics, retry=retry)
-        self.bind_together: BindTogether | None = None
+        self.ahead: AheadWriter | None = None
         if self.together:
             announcer = Announcer(
                 self.announced.append,
@@ -154,20 +155,22 @@ class World:
                 in_hand=verdicts.in_hand,
                 view=self.cluster.view(),
             )
-            self.bind_together = BindTogether(
-                *(self.cluster, self.waiting, writer), plans=plans, announcer=announcer
+            ahead = AheadWriter(self.cluster, self.waiting, writer, announcer=announcer)
+            bind_together = BindTogether(
+                *(self.cluster, self.waiting, ahead), plans=plans, metrics=metrics
             )
-            pod_filter.on_look(self.bind_together.filtered)
-            self.work = self.loop.create_task(self.bind_together.run())
-        if self.bind_together is not None and self.in_turn:
-            next_groups = NextGroups(self.cluster, plans, self.bind_together)
-            pod_filter.on_look(next_groups.looked)
-            self.turns = self.loop.create_task(next_groups.run())
+            self.ahead = ahead
+            pod_filter.on_look(ahead.filtered)
+            self.work = self.loop.create_task(ahead.run())
+            if self.in_turn:
+                next_groups = NextGroups(self.cluster, plans, bind_together)
+                pod_filter.on_look(next_groups.looked)
+                self.turns = self.loop.create_task(next_groups.run())
         self.binding = Binding(
             *(self.cluster, self.waiting, writer),
             sight=pod_filter.sight,
             longest_wait=TIMEOUT,
-            bind_together=self.bind_together,
+            ahead=self.ahead,
         )
         self.aging = Aging(self.cluster, options=options, clock=clock)
 
@@ -429,8 +432,8 @@ class World:
                 assert pod.node == request.node
         self.orphans = [request for request in self.orphans if not request.task.done()]
         alive = {request.pod for request in (*self.requests, *self.orphans)}
-        if self.bind_together is not None:
-            alive |= self.bind_together.writing
+        if self.ahead is not None:
+            alive |= self.ahead.writing
         for uid in [uid for uid in self.writing if uid not in alive]:
             del self.writing[uid]
 

@@ -94,10 +94,10 @@ class Play:
 
     async def _end(self, scene: Scene, requests: list["asyncio.Task[str]"]) -> None:
         """Stop the process, and assert that nothing waits for anything in the end."""
-        assert scene.together is not None
+        assert scene.ahead is not None
         scene.waiting.refuse_all()
-        scene.together.stop()
-        assert not scene.together.pauses.are_due
+        scene.ahead.stop()
+        assert not scene.ahead.pauses.are_due
         await asyncio.sleep(300)
         assert all(each.done() for each in requests)
         assert scene.binding.unfinished == 0

@@ -15,7 +15,13 @@ from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
 from extender.kube.pods import PodRef
 from extender.permit import next_groups, plans, turns
 from extender.permit.next_groups import ONCE_IN_SECONDS, PODS_AT_ONCE
-from extender.permit.together import FEW, PARALLEL, SILENT_SECONDS, STOPPED_SECONDS, BindTogether
+from extender.permit.together import FEW
+from extender.permit.writing_ahead import (
+    PARALLEL,
+    SILENT_SECONDS,
+    STOPPED_SECONDS,
+    AheadWriter,
+)
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import JobInfo, Pattern, PodInfo
 from extender.state.cluster.store import Cluster
@@ -49,9 +55,9 @@ class Play:
         self.scene = Scene(cluster, *facts, options=options, in_turn=True, patient=True)
 
     @property
-    def together(self) -> BindTogether:
-        assert self.scene.together is not None
-        return self.scene.together
+    def ahead(self) -> AheadWriter:
+        assert self.scene.ahead is not None
+        return self.scene.ahead
 
     @property
     def calls(self) -> list[Call]:
@@ -118,7 +124,7 @@ async def test_a_gang_begins_when_there_is_room_again(cluster: Cluster) -> None:
     observe(cluster, gang("a", 3))
     await asyncio.sleep(0.5)
     assert play.calls == []
-    play.together.asked()
+    play.ahead.asked()
     observe(cluster, ev.PodDeleted("old"))
     await asyncio.sleep(0.5)
 
@@ -216,11 +222,11 @@ async def test_none_passes_a_pod_of_higher_priority(cluster: Cluster, first: Pod
     play = Play(cluster, nodes(4), pod("old", 3, on="n0"), pod_group("late", 5))
     await play.judge()
     observe(cluster, first, gang("a", 1), gang("b", 1, priority=9))
-    play.together.asked()
+    play.ahead.asked()
     observe(cluster, ev.PodDeleted("old"))
     await asyncio.sleep(0.5)
     assert play.written("a", "b") == ["b-0"]
-    play.together.asked()
+    play.ahead.asked()
     observe(cluster, ev.PodDeleted("vip"))
     await asyncio.sleep(0.5)
 
@@ -247,11 +253,11 @@ async def test_a_gang_that_only_kube_scheduler_can_read_is_passed_by_its_priorit
     first, members = gang("first", 1, priority=5)
     unreadable = [replace(each, **change) for each in members]
     observe(cluster, first, unreadable, gang("a", 1), gang("b", 1, priority=5, created=1))
-    play.together.asked()
+    play.ahead.asked()
     observe(cluster, ev.PodDeleted("old"))
     await asyncio.sleep(0.5)
     assert play.written("first", "a", "b") == ["b-0"]
-    play.together.asked()
+    play.ahead.asked()
     observe(cluster, ev.PodDeleted("first-0"))
     await asyncio.sleep(0.5)
 
@@ -293,7 +299,7 @@ async def test_an_open_request_says_that_kube_scheduler_is_there(cluster: Cluste
     observe(cluster, gang("a", 1))
     await asyncio.sleep(0.5)
     assert play.written("a") == ["a-0"]
-    play.together.hung_up()
+    play.ahead.hung_up()
     observe(cluster, gang("b", 1))
     await asyncio.sleep(0.5)
 
@@ -304,7 +310,7 @@ async def test_an_open_request_says_that_kube_scheduler_is_there(cluster: Cluste
 async def test_none_begins_once_the_connection_of_filter_has_ended(cluster: Cluster) -> None:
     """A kube-scheduler that is stopped gives its lease back: the next one may begin at once."""
     play = Play(cluster, nodes(8))
-    play.together.while_there(lambda: False)
+    play.ahead.while_there(lambda: False)
     await play.judge()
     observe(cluster, gang("a", 1))
     await asyncio.sleep(0.5)
@@ -321,7 +327,7 @@ async def test_what_began_ends_with_the_connection_of_filter(cluster: Cluster) -
     await asyncio.sleep(0.1)
     begun = len(play.calls)
     assert begun == PARALLEL
-    play.together.lost()
+    play.ahead.lost()
     may.set()
     await asyncio.sleep(1)
 
@@ -339,8 +345,8 @@ async def test_a_process_that_stops_finishes_what_is_on_its_way(cluster: Cluster
     observe(cluster, gang("a", 2 * PARALLEL))
     await asyncio.sleep(0.1)
     play.scene.waiting.refuse_all()
-    play.together.stop()
-    play.together.lost()
+    play.ahead.stop()
+    play.ahead.lost()
     await asyncio.sleep(0.1)
     may.set()
     await asyncio.sleep(0.1)
@@ -352,13 +358,13 @@ async def test_a_process_that_stops_finishes_what_is_on_its_way(cluster: Cluster
 async def test_an_open_request_says_more_than_the_connection_of_filter(cluster: Cluster) -> None:
     launcher = replace(pods(1, group="c")[0], pattern=OTHER)
     play = Play(cluster, nodes(8), pod_group("c", 2), launcher, pod("c-1", group="c"))
-    play.together.while_there(lambda: False)
+    play.ahead.while_there(lambda: False)
     await play.judge()
     verdict = play.filter(launcher)
     assert isinstance(verdict, OneNode)
     waits = play.scene.loop.create_task(play.scene.bind(launcher, verdict.node))
     await asyncio.sleep(0)
-    play.together.lost()
+    play.ahead.lost()
     observe(cluster, gang("a", 1))
     await asyncio.sleep(0.5)
 
@@ -380,7 +386,7 @@ async def test_an_open_request_says_little_of_a_kube_scheduler_that_is_silent(
     observe(cluster, gang("a", 1))
     await asyncio.sleep(0.5)
     assert play.written("a") == []
-    play.together.asked()
+    play.ahead.asked()
     observe(cluster, gang("b", 1, created=1))
     await asyncio.sleep(0.5)
 
@@ -402,7 +408,7 @@ async def test_an_answer_that_is_held_says_more_than_the_connection_of_filter(
     request = play.scene.loop.create_task(play.bind(play.scene.view.pods["a-0"]))
     await asyncio.sleep(0.1)
     assert 0 < len(play.calls) < 2 * PARALLEL
-    play.together.lost()
+    play.ahead.lost()
     may.set()
     await request
 
@@ -510,7 +516,7 @@ async def test_few_gangs_keep_room_that_kube_scheduler_is_to_try(cluster: Cluste
     view = play.scene.view
     kept = [each for each in "abcd" if view.tally(key(each)).planned]
     assert (kept, play.written("z")) == (["a", "b"], [])
-    play.together.asked()
+    play.ahead.asked()
     observe(cluster, *(ev.PodDeleted(f"a-{n}") for n in range(size)))
     await asyncio.sleep(0.5)
 
@@ -554,10 +560,10 @@ async def test_few_begin_at_a_time(cluster: Cluster) -> None:
     begun = binding - {key("judged")}
     assert PODS_AT_ONCE <= len(begun) < PARALLEL + FEW + PODS_AT_ONCE
     assert begun == {key(f"g{n:03}") for n in range(len(begun))}
-    play.together.asked()
+    play.ahead.asked()
     may.set()
     for _ in range(400):
-        play.together.asked()
+        play.ahead.asked()
         for name, where in play.calls:
             each = play.scene.view.pods[name]
             if each.node is None:
@@ -577,7 +583,7 @@ async def test_a_gang_whose_binding_fails_is_left_to_kube_scheduler(
     await play.judge()
     observe(cluster, gang("a", 1))
     for second in range(int(ONCE_IN_SECONDS) - 1):
-        play.together.asked()
+        play.ahead.asked()
         observe(cluster, ev.PodApplied(pod("plain", unschedulable=f"{second} Insufficient cpu")))
         await asyncio.sleep(1)
 

@@ -7,7 +7,7 @@ import pytest
 
 from extender.kube.errors import ForbiddenError
 from extender.kube.pods import PodRef
-from extender.permit import together
+from extender.permit import writing_ahead
 from extender.permit.pause import FEW, PAUSE_SECONDS, REST_SECONDS, WORTH, PauseEnd
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
@@ -63,7 +63,7 @@ class Pausing(Play):
 
 @pytest.fixture
 async def play(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Pausing:
-    monkeypatch.setattr(together, "PARALLEL", WRITERS)
+    monkeypatch.setattr(writing_ahead, "PARALLEL", WRITERS)
     facts = [
         node("n0", 2 * SIZE, slots=2 * SIZE),
         *(MEMBERS, pod_group(min_member=SIZE)),
@@ -88,8 +88,8 @@ async def test_a_member_of_another_gang_waits_until_few_bindings_are_left(play: 
     """Its gang can begin while these are being written."""
     await play.go(0.01)
     assert (await play.ask(OTHER))[1] == pytest.approx(0.03)
-    assert play.scene.together is not None
-    assert 0 < play.scene.together.going_out <= FEW
+    assert play.scene.ahead is not None
+    assert 0 < play.scene.ahead.going_out <= FEW
 
 
 async def test_a_member_that_is_being_bound_waits_for_its_own_binding_alone(
@@ -105,10 +105,10 @@ async def test_a_member_that_is_being_bound_waits_for_its_own_binding_alone(
 async def test_a_member_waits_while_its_gang_begins(play: Pausing) -> None:
     """No Binding is on its way yet."""
     play.slow(0.01)
-    assert play.scene.together is not None
+    assert play.scene.ahead is not None
     play.start(MEMBERS[0])
     await until(lambda: play.scene.view.tally(GANG).binding)
-    assert not play.scene.together.writing
+    assert not play.scene.ahead.writing
 
     assert (await play.ask(NEXT))[1] == pytest.approx(0.04)
     assert play.ahead == SIZE - 1
@@ -229,9 +229,9 @@ async def test_the_end_of_the_process_ends_a_pause(play: Pausing) -> None:
     await play.go(2)
     held = asyncio.ensure_future(play.ask(NEXT))
     await asyncio.sleep(0.05)
-    assert play.scene.together is not None
+    assert play.scene.ahead is not None
     play.scene.waiting.refuse_all()
-    play.scene.together.stop()
+    play.scene.ahead.stop()
 
     assert (await held)[1] == pytest.approx(0.05)
     assert play.pauses(PauseEnd.STOPPED) == 1
@@ -240,9 +240,9 @@ async def test_the_end_of_the_process_ends_a_pause(play: Pausing) -> None:
 
 async def test_a_held_call_shows_that_kube_scheduler_is_there(play: Pausing) -> None:
     """The first call after a hang-up does, before it is answered."""
-    assert play.scene.together is not None
+    assert play.scene.ahead is not None
     await play.go(0.09)
-    play.scene.together.hung_up()
+    play.scene.ahead.hung_up()
     await play.ask(NEXT)
 
     assert play.ahead == WRITERS

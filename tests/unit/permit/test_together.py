@@ -10,15 +10,10 @@ from extender.gang.verdicts import FilterVerdict, OneNode
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError, UnavailableError
 from extender.kube.pods import PodRef
 from extender.permit.in_hand import COMING_SECONDS
-from extender.permit.together import (
-    AHEAD_SECONDS,
-    AT_ONCE,
-    BACKLOG,
-    PARALLEL,
-    SILENT_SECONDS,
-)
+from extender.permit.together import BACKLOG
 from extender.permit.waker import SPARED_SECONDS
 from extender.permit.writing import HUNG_UP, HUNG_UP_ON_ANOTHER
+from extender.permit.writing_ahead import AHEAD_SECONDS, AT_ONCE, PARALLEL, SILENT_SECONDS
 from extender.state.cluster import events as ev
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import Pattern, PodInfo, PodTerm, Shape
@@ -399,8 +394,8 @@ async def test_a_stop_waits_for_what_is_on_its_way_and_begins_nothing(cluster: C
     await until(lambda: len(scene.binder.calls) > 10)
     begun = len(scene.binder.calls)
     scene.waiting.refuse_all()
-    assert scene.together is not None
-    scene.together.stop()
+    assert scene.ahead is not None
+    scene.ahead.stop()
     assert scene.binding.unfinished == begun
     play.may.set()
 
@@ -507,8 +502,8 @@ async def test_a_member_that_begins_anew_is_not_written_before_its_quorum(
     play.may.clear()
     await until(lambda: len(play.scene.binder.calls) > PARALLEL)
     calls = len(play.scene.binder.calls)
-    assert play.scene.together is not None
-    play.scene.together.stop()
+    assert play.scene.ahead is not None
+    play.scene.ahead.stop()
     play.scene.waiting.lose(GANG)
     again, *_, last = (play.scene.view.pods[uid] for uid in play.scene.view.planned)
     play.start(again)
@@ -554,8 +549,8 @@ async def test_a_large_gang_does_not_start_when_the_process_is_about_to_stop(
     await asyncio.sleep(0)
     assert scene.view.tally(GANG).binding
     scene.waiting.refuse_all()
-    assert scene.together is not None
-    scene.together.stop()
+    assert scene.ahead is not None
+    scene.ahead.stop()
     await asyncio.sleep(1)
 
     assert scene.binder.calls == []

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from extender.permit.announcing import PATIENCE_SECONDS
-from extender.permit.together import AHEAD_SECONDS
+from extender.permit.writing_ahead import AHEAD_SECONDS
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import nodes, observe, pod_group, until

@@ -1,12 +1,13 @@
 """Large groups begin to be bound slice by slice; each is judged by the books of its moment."""
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
 from extender.gang.verdicts import AnyNode
 from extender.permit import together
-from extender.permit.together import AT_ONCE
+from extender.permit.writing_ahead import AT_ONCE
 from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
@@ -151,6 +152,25 @@ async def test_nothing_begins_when_the_process_is_about_to_stop_during_a_look(
 
     assert play.scene.binder.calls == []
     assert not play.scene.view.tally(GANG).binding
+
+
+@pytest.mark.usefixtures("in_pieces")
+async def test_a_fault_in_the_look_leaves_the_group_to_the_next_one(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play, faults = play_of(cluster), FAULTS.counts["bind-together"]
+
+    def fails(*_: object, **__: object) -> Iterator[None]:
+        yield
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("extender.gang.together.deciding", fails)
+        play.start(play.scene.view.pods["gang-0"])
+        await until(lambda: FAULTS.counts["bind-together"] > faults)
+    play.scene.waiting.decide(GANG)
+
+    await until(lambda: len(play.scene.binder.calls) == COUNT)
 
 
 @pytest.mark.parametrize("where", ["judging", "releasing", "taking back"])

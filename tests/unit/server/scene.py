@@ -20,6 +20,7 @@ from extender.permit.together import BindTogether
 from extender.permit.verdicts import Verdicts
 from extender.permit.waiting_pods import WaitingPods
 from extender.permit.writing import BindingWriter
+from extender.permit.writing_ahead import AheadWriter
 from extender.runtime.backoff import Backoff
 from extender.runtime.retry import Retry
 from extender.server.binding import Binding
@@ -108,23 +109,23 @@ class Scene:
             self.events.append, clock=LoopClock(), in_hand=verdicts.in_hand, view=cluster.view()
         )
         self.together: BindTogether | None = None
+        self.ahead: AheadWriter | None = None
         if together:
+            self.ahead = AheadWriter(cluster, self.waiting, self.writer, announcer=self.announcer)
             self.together = BindTogether(
-                *(cluster, self.waiting, self.writer),
-                plans=self.plans,
-                announcer=self.announcer,
+                *(cluster, self.waiting, self.ahead), plans=self.plans, metrics=self.metrics
             )
-            self.pod_filter.on_look(self.together.filtered)
-            self.work = self.loop.create_task(self.together.run())
+            self.pod_filter.on_look(self.ahead.filtered)
+            self.work = self.loop.create_task(self.ahead.run())
         if in_turn:
             self._begin_in_turn()
         self.binding = Binding(
             *(cluster, self.waiting, self.writer),
             sight=self.sight,
             longest_wait=self.options.max_schedule_timeout,
-            bind_together=self.together,
+            ahead=self.ahead,
         )
-        pauses = self.together.pauses if self.together is not None else None
+        pauses = self.ahead.pauses if self.ahead is not None else None
         self.filtering = Filtering(self.view, Decoder(), self.pod_filter, pauses=pauses)
 
     def _begin_in_turn(self) -> None:

@@ -1,0 +1,340 @@
+"""The Bindings of members that are written ahead of kube-scheduler's requests for them.
+
+Members that are to be bound together wait here in their order, and some are written at a time.
+kube-scheduler may ask for one of them all the same, before or after its Binding is made, though it
+has to pause for a moment meanwhile (`permit.pause`). A filter request for a member whose Binding is
+not on its way takes that back: kube-scheduler would see it appear on a node in the middle of its
+cycle, and call that an error. A bind request waits for the write, and has the same answer.
+
+Nothing is written for a kube-scheduler that may be there no more: the next one may give the nodes
+to other pods. It is there while it calls, or has a request open.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from extender.gang import together
+from extender.permit.announcing import Announcer
+from extender.permit.pause import Pauses
+from extender.permit.waiting_pods import Gone, WaitingPods
+from extender.permit.writing import HUNG_UP, HUNG_UP_ON_ANOTHER, BindingWriter
+from extender.runtime.faults import FAULTS
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.store import Cluster
+
+_NEVER: Final = float("-inf")
+
+PARALLEL: Final = 64
+"""Bindings that are on their way at a time, more than the client has connections for them. A member
+whose Binding is on its way is not taken back when kube-scheduler tries it: with fewer,
+kube-scheduler brings more members itself (decision 65)."""
+AT_ONCE: Final = 250
+"""So many members begin, or are taken back, in one step of the event loop."""
+AHEAD_SECONDS: Final = 3.0
+"""After so long without a call of kube-scheduler a write ends. One that cannot renew its lease ends
+five seconds before another one may begin, which gives the nodes to other pods."""
+SILENT_SECONDS: Final = AHEAD_SECONDS - 1
+"""After so long without a call of kube-scheduler no write begins."""
+STOPPED_SECONDS: Final = 8.0
+"""So long after a call open requests say nothing of kube-scheduler: where its process stands still
+it loses its lease in 13 seconds, and they stay open. One that runs calls for the pods that came."""
+ANSWER_HELD_SECONDS: Final = 60.0
+"""How long the answer to a bind request is held back, at most, while others are to be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member whose Binding is to be written."""
+
+    pod: PodInfo
+    node: str
+
+
+class AheadWriter:
+    """Writes what begins, and stands aside for kube-scheduler's own requests."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        waiting: WaitingPods,
+        writer: BindingWriter,
+        *,
+        announcer: Announcer,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._cluster = cluster
+        self._view = cluster.view()
+        self._waiting = waiting
+        self._writer = writer
+        self._announcer = announcer
+        self._on_less: Callable[[], None] = lambda: None
+        self._is_connected: Callable[[], bool] = lambda: True
+        self._called = self._heard = _NEVER
+        """When kube-scheduler last called or had a request open (never, once it has hung up), and
+        when it last called."""
+        self._held_answer: asyncio.Future[None] | None = None
+        """Ends the bind request whose answer is held back, as long as its caller is there."""
+        self._queue: asyncio.Queue[Member] = asyncio.Queue()
+        """Members in their order; those that are not in `_unsent` any more are passed over."""
+        self._unsent: dict[str, Member] = {}
+        self._writing: dict[str, asyncio.Timeout] = {}
+        """What ends the writes that are on their way, by UID."""
+        self._joined: dict[str, asyncio.Future[str]] = {}
+        self._answered: set[str] = set()
+        """Members whose bind requests were answered while their Bindings were being written."""
+        self.pauses = Pauses(self, metrics=writer.metrics)
+        writer.on_failure(announcer.unsure)
+
+    @property
+    def writing(self) -> AbstractSet[str]:
+        """UIDs of the pods whose Bindings are being written."""
+        return self._writing.keys()
+
+    @property
+    def going_out(self) -> int:
+        """How many Bindings are to be written ahead, or are being written."""
+        return len(self._unsent) + len(self._writing)
+
+    def binds(self, uid: str) -> bool:
+        """Return whether that of a member is one of them."""
+        return uid in self._unsent or uid in self._writing
+
+    # -- what kube-scheduler asks
+
+    def filtered(self, pod: PodInfo) -> None:
+        """Leave a pod to kube-scheduler that filter is asked about, if it can still be left."""
+        self.asked()
+        self.take_back((pod.uid,))
+
+    def asked(self) -> None:
+        """Remember when kube-scheduler last called."""
+        self._called = self._heard = self._loop.time()
+
+    def hung_up(self) -> None:
+        """End what is to be written, and give up what is on its way: kube-scheduler may have ended.
+
+        One that is stopped in order gives its lease back before it hangs up: the next one may have
+        begun. If it is there all the same, its next call ends this, and it brings the members.
+        """
+        self._called = _NEVER
+        self._end_held_answer()
+        self.pauses.hung_up()
+        for limit in self._writing.values():
+            if not limit.expired():
+                limit.reschedule(self._loop.time())
+
+    def lost(self) -> None:
+        """Count kube-scheduler as gone if no bind request of its is open.
+
+        The connection has ended by which it called filter. A process that stops ends it itself.
+        """
+        if not self._is_asking and not self._waiting.stopping:
+            self.hung_up()
+
+    def answered(self, uid: str) -> None:
+        """Leave the Event of a pod to kube-scheduler, which was answered that the pod is bound."""
+        self._announcer.asked(uid)
+        if uid in self._writing:
+            self._answered.add(uid)
+
+    async def hold_answer(self, uid: str, gone: Gone, *, until: float) -> None:
+        """Return when all is sent, or the caller of a bind request for a member has hung up.
+
+        `gone` says that to `hung_up` before it returns.
+        kube-scheduler does not call while all its pods wait, and it hangs up when it ends: one open
+        request says whether it is there. No other answer is held back meanwhile.
+        """
+        pod, now = self._view.pods.get(uid), self._loop.time()
+        if self._held_answer is not None or not self._unsent or pod is None or pod.group is None:
+            return
+        held = self._held_answer = self._loop.create_future()
+        caller = asyncio.ensure_future(gone())
+        try:
+            await asyncio.wait(
+                (held, caller),
+                timeout=min(ANSWER_HELD_SECONDS, until - now),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            caller.cancel()
+            if self._held_answer is held:
+                self._held_answer = None
+                self.still_asks()
+
+    def join(self, uid: str) -> "asyncio.Future[str] | None":
+        """Return the error to come of a Binding that is to be written, or is being written."""
+        if uid not in self._unsent and uid not in self._writing:
+            return None
+        return self._joined.setdefault(uid, self._loop.create_future())
+
+    # -- whether kube-scheduler is there
+
+    def is_there(self) -> bool:
+        """Return whether kube-scheduler is there, by what it asks and by its connection."""
+        if self._called == _NEVER:
+            return False
+        if self._is_asking:
+            self.still_asks()  # the callers have not hung up
+            return self._loop.time() <= self._heard + STOPPED_SECONDS
+        return self._is_connected() and not self.is_silent()
+
+    @property
+    def _is_asking(self) -> bool:
+        """Whether a bind request is held, or its answer."""
+        return self._held_answer is not None or self._waiting.held_groups > 0
+
+    def while_there(self, is_connected: Callable[[], bool]) -> None:
+        """Count kube-scheduler as there without a request only while it `is_connected`.
+
+        It says whether the connection is open by which filter was called last.
+        """
+        self._is_connected = is_connected
+
+    def still_asks(self) -> None:
+        """Count a request that is open as a call."""
+        self._called = self._loop.time()
+
+    def is_silent(self) -> bool:
+        """Return whether kube-scheduler has not called for so long that it may be there no more."""
+        if self._held_answer is not None:
+            self.still_asks()
+        return self._loop.time() > self._called + SILENT_SECONDS
+
+    # -- what groups ask that begin
+
+    @property
+    def unsent(self) -> int:
+        """How many Bindings are still to be written, and are not on their way."""
+        return len(self._unsent)
+
+    def on_less(self, look: Callable[[], None]) -> None:
+        """Call `look` whenever fewer Bindings are to be written."""
+        self._on_less = look
+
+    def begin(self, members: Sequence[Member]) -> None:
+        """Take the room of members; their Bindings are written once they are sent."""
+        self._unsent.update((each.pod.uid, each) for each in members)
+        self._cluster.apply(ev.BoundAhead({each.pod.uid: each.node for each in members}))
+
+    def still_begun(self, members: Iterable[Member]) -> list[Member]:
+        """Return those that have not been taken back."""
+        return [each for each in members if self._unsent.get(each.pod.uid) is each]
+
+    def send(self, members: Iterable[Member]) -> None:
+        """Write the Bindings of members in this order."""
+        for each in members:
+            self._queue.put_nowait(each)
+
+    def drop(self, members: Iterable[Member]) -> None:
+        """Free the room of members that have begun and are not to be written, after a fault."""
+        left = self.still_begun(members)
+        for each in left:
+            del self._unsent[each.pod.uid]
+        self._free(left)
+
+    def take_back(self, uids: Iterable[str]) -> None:
+        """Keep the room of members for kube-scheduler, which brings them itself."""
+        unsent = [ahead for uid in uids if (ahead := self._unsent.pop(uid, None)) is not None]
+        try:
+            self._keep(unsent)
+        except Exception:
+            self._free(unsent)
+            raise
+        for ahead in unsent:
+            self._end(ahead, HUNG_UP)
+        self._all_sent()
+
+    def _keep(self, unsent: Sequence[Member]) -> None:
+        kept = [each for each in unsent if together.has_room(each.pod, each.node, view=self._view)]
+        for ahead in unsent:
+            now = self._view.pods.get(ahead.pod.uid)
+            if now is None or now.group != ahead.pod.group:
+                self._waiting.lose(ahead.pod.group or "")
+        if kept:
+            self._waiting.follow([(ahead.pod, ahead.node) for ahead in kept])
+
+    def _free(self, left: Sequence[Member]) -> None:
+        """Free the room of members that are to be written no more."""
+        self._cluster.apply(ev.Unreserved([each.pod.uid for each in left]))
+        for each in left:
+            self._end(each, HUNG_UP)
+        self._all_sent()
+
+    def stop(self) -> None:
+        """Give back what is not on its way: this process is about to stop."""
+        self.pauses.stop()
+        self.take_back(list(self._unsent))
+
+    # -- the work
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(PARALLEL):
+                tasks.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            ahead = await self._queue.get()
+            try:
+                await self._bind(ahead)
+                self._on_less()
+            except Exception as fault:  # noqa: BLE001 - it harms this pod alone
+                FAULTS.report("bind-together", fault, key=ahead.pod.uid)
+                if self._unsent.get(ahead.pod.uid) is ahead:
+                    self.take_back((ahead.pod.uid,))
+
+    async def _bind(self, ahead: Member) -> None:
+        """Write the Binding of a member, or leave it to kube-scheduler after all."""
+        uid = ahead.pod.uid
+        if self._unsent.get(uid) is not ahead:
+            return  # taken back; it may have begun anew since, without a quorum yet
+        if self.is_silent():
+            self.take_back({uid, *islice(self._unsent, AT_ONCE)})
+            await asyncio.sleep(0)
+        elif not together.still_holds(ahead.pod, ahead.node, view=self._view):
+            self.take_back((uid,))
+        else:
+            del self._unsent[uid]
+            self._all_sent()
+            left = self._called + AHEAD_SECONDS - self._loop.time()
+            await self._write(ahead, seconds=left)
+
+    def _all_sent(self) -> None:
+        """Answer the request that was held back if nothing is to be sent any more."""
+        if self._held_answer is not None and not self._unsent:
+            self.still_asks()
+            self._end_held_answer()
+
+    def _end_held_answer(self) -> None:
+        held, self._held_answer = self._held_answer, None
+        if held is not None:
+            held.set_result(None)
+
+    async def _write(self, ahead: Member, *, seconds: float) -> None:
+        pod, error = ahead.pod, HUNG_UP
+        limit = self._writing[pod.uid] = asyncio.timeout(seconds)
+        try:
+            error = await self._writer.write_ahead(pod, ahead.node, seconds=seconds, limit=limit)
+            if not error and pod.uid not in self._answered:
+                self._announcer.bound(pod, ahead.node)
+        except Exception:
+            self._cluster.apply(ev.Unreserved((pod.uid,)))
+            raise
+        finally:
+            del self._writing[pod.uid]
+            self._answered.discard(pod.uid)
+            self._end(ahead, error)
+
+    def _end(self, ahead: Member, error: str) -> None:
+        if error == HUNG_UP and self._called == _NEVER:
+            error = HUNG_UP_ON_ANOTHER  # its own request has no attempt of its own, either
+        joined = self._joined.pop(ahead.pod.uid, None)
+        if joined is not None and not joined.done():
+            joined.set_result(error)
+        self.pauses.ended(made=not error)
