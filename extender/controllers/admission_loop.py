@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from typing import Final
 
+import structlog
+
 from extender.api.reasons import Unadmitted
 from extender.controllers.admission_writer import AdmissionResult, AdmissionWriter
 from extender.controllers.pending_reasons import PendingReasons
@@ -30,12 +32,17 @@ from extender.state.queue.records import AdmissionInfo, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.telemetry.queue import QueueMetrics
 
+_log = structlog.get_logger(__name__)
+
 SLICE: Final = 0.01
 """Seconds that a cycle works before the event loop goes on to other tasks."""
 SETTLE: Final = 0.005
 """Seconds to wait for more changes before a cycle begins."""
 LONGEST_LEAD: Final = 1.0
 """Most seconds to wait until earlier admissions are sent: what is decided is written after them."""
+LONGEST_REASON: Final = 3.0
+"""Most seconds for which an admission waits behind the write of why its workload waited. It is
+decided anew then: the quota may be of use to another one."""
 FIRST_BACKOFF: Final = 0.5
 LONGEST_BACKOFF: Final = 60.0
 """Seconds before a workload is queued again after its admission failed."""
@@ -268,20 +275,38 @@ class AdmissionLoop:
 
     def _release(self) -> None:
         released, self._released = self._released, set()
-        self.pending.requeue_sharing(released, self._view, self._clock.wall())
+        try:
+            self.pending.requeue_sharing(released, self._view, self._clock.wall())
+        except Exception as error:  # noqa: BLE001 - all workloads are tried then
+            FAULTS.report("admission", error)
+            self._requeue_all = True
         self._wakeup.set()
 
     # -- after a decision
 
-    async def _admit(self, before: WorkloadInfo, admission: AdmissionInfo) -> None:
-        before = await self.reasons.after_reason(before)
-        result = await self._writer.admit(before, admission)
+    async def _admit(self, decided_on: WorkloadInfo, admission: AdmissionInfo) -> None:
+        key = decided_on.key
+        try:
+            result = await self._written(decided_on, admission)
+        except Exception as error:  # noqa: BLE001 - it harms this workload alone
+            FAULTS.report("admission", error, key=key)
+            result = AdmissionResult.FAILED
         if result is AdmissionResult.STORED:
-            self._failures.pop(before.key, None)
+            self._failures.pop(key, None)
             return
         if result is AdmissionResult.FAILED:
-            self._back_off(before.key)
-        self._queues.apply(ev.Forgotten(before.key, admission))
+            self._back_off(key)
+        self._queues.apply(ev.Forgotten(key, admission))
+
+    async def _written(self, decided_on: WorkloadInfo, admission: AdmissionInfo) -> AdmissionResult:
+        """Write an admission behind the reason of its workload, if that does not take too long."""
+        try:
+            async with asyncio.timeout(LONGEST_REASON):
+                before = await self.reasons.after_reason(decided_on)
+        except TimeoutError:
+            _log.info("the reason of a workload is still being written", workload=decided_on.key)
+            return AdmissionResult.LATE
+        return await self._writer.admit(before, admission)
 
     def _back_off(self, key: str) -> None:
         """Keep a workload out of the queues for a while, longer after each failure."""

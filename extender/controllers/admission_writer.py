@@ -47,6 +47,8 @@ class AdmissionResult(Enum):
     """The workload has a newer version: decide again."""
     FAILED = auto()
     """The API server refused it: try again after a back-off."""
+    LATE = auto()
+    """Nothing was written, because an earlier write takes long: decide again."""
 
 
 class AdmissionWriter:

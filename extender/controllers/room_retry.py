@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from extender.queueing.pending import PendingQueues
+from extender.runtime.faults import FAULTS
 
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 2.0
@@ -48,8 +49,11 @@ class RoomRetry:
 
     def _try(self) -> None:
         self._timer = None
-        if self._pending.sweep():
-            self._sweep_seconds = 0.0
-        else:
-            self.on_change()
+        try:
+            if self._pending.sweep():
+                self._sweep_seconds = 0.0
+            else:
+                self.on_change()
+        except Exception as error:  # noqa: BLE001 - the cycle sets the next time to try
+            FAULTS.report("room-retry", error)
         self._wake()

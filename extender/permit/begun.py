@@ -65,17 +65,18 @@ class BegunGroups:
         return group in self._view.queue and bool(tally.bound or tally.binding)
 
     def _plan(self, group: str) -> None:
-        """Keep room for the members that a group lacks, if it has begun and did not just fail.
+        """Keep room for the members that a group lacks, if it has begun and did not just fail."""
+        try:
+            self._plan_begun(group)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this group's alone
+            FAULTS.report("begun-groups", error, key=group)
 
-        Before the first call it is not known which schedulers ask us: those of bound members count.
-        """
+    def _plan_begun(self, group: str) -> None:
+        """Do so; before the first call the schedulers of bound members count as those that ask."""
         pod_group = self._view.pod_group(group)
         if pod_group is None or not self._has_begun(group):
             return
         bound = (self._view.pods[uid] for uid in self._view.tally(group).bound)
         schedulers = self._plans.schedulers or {pod.scheduler for pod in bound}
-        try:
-            if not self._plans.had_no_room(pod_group):
-                self._plans.plan_ahead(pod_group, schedulers=schedulers)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this group's alone
-            FAULTS.report("begun-groups", error, key=group)
+        if not self._plans.had_no_room(pod_group):
+            self._plans.plan_ahead(pod_group, schedulers=schedulers)

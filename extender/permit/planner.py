@@ -98,6 +98,9 @@ class Planner:
         if rest:
             self._rest(group, rest)
         for listener in self._listeners:
-            listener(group, 0.0)
-            if rest:
-                listener(group, rest)
+            try:
+                listener(group, 0.0)
+                if rest:
+                    listener(group, rest)
+            except Exception as error:  # noqa: BLE001 - other plans go on
+                FAULTS.report("planner", error, key=group)

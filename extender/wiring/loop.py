@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from extender.config import Health
 from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
 from extender.runtime.garbage import Garbage
 from extender.runtime.loop_lag import WINDOW_SECONDS, LoopLag
 from extender.runtime.pacer import Pacer
@@ -27,6 +28,7 @@ class Loop:
         self, serve: Callable[[], Awaitable[None]], works: Sequence[Coroutine[Any, Any, None]]
     ) -> None:
         """Run `serve` and the works; cancel the works when `serve` returns."""
+        asyncio.get_running_loop().set_exception_handler(report_unhandled)
         with self.garbage:
             async with asyncio.TaskGroup() as tasks:
                 background = [tasks.create_task(each) for each in works]
@@ -43,3 +45,15 @@ class Loop:
             f"the event loop was late for {behind:.0f} of the last {WINDOW_SECONDS:.0f} seconds, "
             f"{self._limit:g} are too many (health.maxLoopLagSeconds)"
         )
+
+
+def report_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Count an error of a timer, or of a task that no code awaits, among the internal errors.
+
+    A connection that breaks is none.
+    """
+    error = context.get("exception")
+    if isinstance(error, Exception) and not isinstance(error, OSError):
+        FAULTS.report("event-loop", error, key=context.get("message", ""))
+    else:
+        loop.default_exception_handler(context)

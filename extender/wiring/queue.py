@@ -267,9 +267,12 @@ class QueueControllers:
         """Reconcile all that a changed setting may concern, until cancelled."""
         while True:
             queues, classes = await self._later.take()
-            names = self.admission.pending.cohorts.sharing_with(queues, self._view)
-            await self._pacer.go_through(map(self._notice_queue, names))
-            await self._pacer.go_through(self._notice_classes(classes))
+            try:
+                await self._pacer.go_through(self._notice_classes(classes))
+                names = self.admission.pending.cohorts.sharing_with(queues, self._view)
+                await self._pacer.go_through(map(self._notice_queue, names))
+            except Exception as error:  # noqa: BLE001 - what changes next is still followed
+                FAULTS.report("queue-settings", error)
 
     def _notice_classes(self, classes: Collection[str]) -> Iterator[None]:
         """Look at the workloads of WorkloadPriorityClasses, one a step."""

@@ -9,9 +9,11 @@ import pytest
 
 from extender.controllers.admission_loop import FAULT_PAUSE
 from extender.controllers.pending_reasons import FOLLOWERS_PERIOD
+from extender.controllers.room_retry import PERIOD
 from extender.kube.errors import UnknownOutcomeError
 from extender.queueing.cycle import Admit, Cycle, NotAdmitted, Outcome, Preempt
 from extender.queueing.pending import PendingQueues
+from extender.runtime.faults import FAULTS
 from extender.runtime.workqueue import WorkQueue
 from extender.state.queue import events as ev
 from extender.state.queue.records import WorkloadInfo
@@ -281,9 +283,28 @@ async def test_an_error_while_workloads_are_requeued_does_not_keep_later_ones_ou
             raise RuntimeError("a bug")
 
     monkeypatch.setattr(PendingQueues, "requeue_sharing", requeue)
-    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    before = FAULTS.counts.get("admission", 0)
     for name in ("a", "b"):
         scene.admission._release_later({name})
         await asyncio.sleep(1)
 
     assert requeued == [{"a"}, {"b"}]
+    assert FAULTS.counts["admission"] == before + 1
+    assert scene.admission._requeue_all  # with those that were to be tried
+
+
+async def test_an_error_while_what_lacks_room_is_requeued_is_not_the_last_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene, tries = Scene(cpu=1), list[float]()
+
+    def sweep(_: PendingQueues) -> bool:
+        tries.append(asyncio.get_running_loop().time())
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(PendingQueues, "sweep", sweep)
+    monkeypatch.setattr(PendingQueues, "lacks_capacity", True)
+    async with scene.running():
+        scene.admission.on_room()
+        await asyncio.sleep(3.5 * PERIOD)
+    assert 3 <= len(tries) <= 5

@@ -8,6 +8,7 @@ import pytest
 from extender.gang.options import GangOptions
 from extender.gang.verdicts import AnyNode, OneNode
 from extender.permit.begun import BegunGroups
+from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import LoopClock, key, nodes, observe, pod, pod_group, pods, until
@@ -130,3 +131,24 @@ async def test_plans_of_many_groups_leave_time_to_others(
     task.cancel()
 
     assert [round(at - began[0], 6) for at in began] == [0.0, 0.06, 0.12]
+
+
+async def test_a_group_that_causes_an_error_is_no_end_of_the_work(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, begun = begin(cluster, A, BOUND, B)
+    scene.plans.schedulers.add(A.scheduler)
+    work, before = asyncio.create_task(begun.run()), FAULTS.counts.get("begun-groups", 0)
+
+    def fails(_: str) -> bool:
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(begun, "_has_begun", fails)
+        begun._touched[GANG] = None
+        begun._changed.set()
+        await until(lambda: FAULTS.counts.get("begun-groups", 0) > before)
+    observe(cluster, C)
+    await until(lambda: scene.view.tally(GANG).planned == {B.uid, C.uid})
+
+    work.cancel()

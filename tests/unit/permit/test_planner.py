@@ -13,6 +13,7 @@ from extender.permit import planner as module
 from extender.permit.filter import PodFilter
 from extender.permit.plans import KEPT_AT_ONCE, PLAN_SECONDS, Plans
 from extender.permit.verdicts import Verdicts
+from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
@@ -296,3 +297,18 @@ def test_the_time_to_keep_room_does_not_count_as_time_to_find_it() -> None:
     scene.clock.step = SLOW
     scene.work()
     assert scene.planned == MANY
+
+
+def test_a_listener_that_fails_keeps_no_plan_from_the_others() -> None:
+    scene, before = Scene(), FAULTS.counts.get("planner", 0)
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    scene.plans.planner._listeners.insert(0, fails)
+    scene.plan()
+    scene.work()
+
+    assert scene.planned == MANY
+    assert scene.called == [(key("gang"), 0.0)]
+    assert FAULTS.counts["planner"] == before + 1
