@@ -29,6 +29,12 @@ DONE_ANNOTATION: Final = "scheduling.x-k8s.io/done-pods"
 ON_PARTIAL_ANNOTATION: Final = "scheduling.x-k8s.io/on-partial"
 """On a PodGroup: what becomes of a gang that has started and lost its quorum, keep or evict."""
 
+REQUIRED_TOPOLOGY: Final = "scheduling.x-k8s.io/required-topology"
+"""On a PodGroup: the label of nodes of which all nodes of the gang have the same value."""
+PREFERRED_TOPOLOGY: Final = "scheduling.x-k8s.io/preferred-topology"
+"""On a PodGroup: the label of nodes of which the gang's nodes have as few values as possible."""
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+
 
 class Phase(StrEnum):
     """Where a group is in its life; every word of the first PodGroup API, for its readers."""

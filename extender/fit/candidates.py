@@ -63,7 +63,10 @@ class Candidates:
         *,
         unbound: bool = False,
         emptiest_first: bool = False,
+        within: Collection[str] | None = None,
     ) -> None:
+        """`within` are the only nodes that there are."""
+        self._within = None if within is None else frozenset(within)
         self.feasible, self.order = feasible, order
         self._unbound, self._emptiest_first = unbound, emptiest_first
         self.nodes, self._whole = feasible.cluster.nodes, feasible.cluster.whole
@@ -83,17 +86,22 @@ class Candidates:
         return candidates
 
     def feasible_of(self, pod: PodShape) -> FeasibleNodes | None:
-        """Return which nodes are feasible; None where an offer decides that too."""
-        return None if pod in self._offers else self.feasible.of(pod.shape)
+        """Return which nodes are feasible; None where an offer or a domain decides that too."""
+        limited = pod in self._offers or self._within is not None
+        return None if limited else self.feasible.of(pod.shape)
 
     def allows(self, pod: PodShape, node: NodeInfo) -> bool:
         """Return whether pods may use a node."""
         sent, only = self._offers.get(pod, _NO_OFFER)
+        if self._within is not None and node.name not in self._within:
+            return False
         return node.name in sent or (not only and self.feasible.of(pod.shape).allows(node))
 
     def offer(self, pod: PodShape, names: Collection[str], *, only: bool) -> None:
         """Put these nodes first for pods, whatever they ask of nodes; or allow no others."""
-        self._offers[pod] = dict.fromkeys(names), only
+        within = self._within
+        there = names if within is None else (name for name in names if name in within)
+        self._offers[pod] = dict.fromkeys(there), only
         self._by_shape.pop(pod, None)
 
     def prefer(self, pod: PodShape, names: Collection[str]) -> None:
@@ -111,6 +119,9 @@ class Candidates:
 
     def richest_first(self, resource: str, amount: int) -> Iterator[str]:
         """Yield the names of the nodes that may have so much of a resource."""
+        if self._within is not None:
+            yield from self._within
+            return
         yield from self._raised
         for most, name in reversed(self.order.by(resource)):
             if most < amount and not self._unbound:
@@ -194,6 +205,8 @@ class Candidates:
     def _entries(self, resource: str, asked: Sequence[tuple[str, int]]) -> Iterator[Entry]:
         """Yield the nodes that may have room, in their order."""
         order = self.order.by(resource)
+        if self._within is not None:
+            order = self._sorted(self._within, resource)
         if self._emptiest_first:
             for _, equal in groupby(reversed(order), itemgetter(0)):
                 yield from reversed([*equal])

@@ -19,13 +19,14 @@ from itertools import islice
 from types import MappingProxyType
 
 from extender.api.reasons import Reason
+from extender.fit import domains
 from extender.fit.candidates import Candidates
 from extender.fit.conflicts import Conflicts, PodShape
 from extender.fit.feasibility import is_feasible
 from extender.fit.feasible_nodes import Feasibility
-from extender.fit.packer import Packer
+from extender.fit.packer import Packer, Wanted
 from extender.fit.room_left import Placed, RoomLeft
-from extender.gang import plan
+from extender.gang import plan, topology
 from extender.gang.fit import fitting, pod_shape
 from extender.gang.lack import lack_of
 from extender.gang.options import GangOptions
@@ -179,7 +180,10 @@ def deciding(
             continue
         looked_at += 1
         taken = len(earlier.nodes.get(namespace, ()))
-        look = _Look(aged, earlier, nodes, memory, view, most_nodes, most_nodes - taken)
+        in_one = _domains(aged.pod_group, view)
+        usable = None if in_one is None else frozenset[str]().union(*in_one.values())
+        allowed = most_nodes - taken
+        look = _Look(aged, earlier, nodes, memory, view, most_nodes, allowed, in_one, usable)
         claim = yield from look.claim(now)
         if claim is not None:
             earlier.put(namespace, claim)
@@ -222,6 +226,20 @@ def _aged(key: str, since: float, *, view: ClusterView, now: float, aging: float
     return _Aged(pod_group, tally.priority, since, periods, pods, missing, shapes)
 
 
+def _domains(pod_group: PodGroupInfo, view: ClusterView) -> Mapping[str, frozenset[str]] | None:
+    """Return the nodes of each domain that may have all pods of a group; None where any may."""
+    asked = topology.of(pod_group)
+    if asked is None or not asked.required:
+        return None
+    pinned = {*topology.standing(pod_group.key, asked, view=view)}
+    there = domains.by_label(view.nodes.values(), asked.label)
+    return {
+        value: frozenset(node.name for node in nodes)
+        for value, nodes in there.items()
+        if not pinned or pinned == {value}
+    }
+
+
 def _asks(pods: Sequence[PodInfo], schedulers: Collection[str] | None) -> bool:
     return schedulers is None or all(p.scheduler in schedulers or p.is_gated_by_us for p in pods)
 
@@ -239,6 +257,10 @@ class _Look:
     """On how many nodes a namespace may have claims."""
     allowed: int
     """How many more nodes its namespace may claim."""
+    domains: Mapping[str, frozenset[str]] | None
+    """The nodes of each domain that may have the group; None where it needs no single one."""
+    usable: frozenset[str] | None
+    """All of these nodes."""
 
     def claim(self, now: float) -> Steps[Claim | None]:
         """Return a group's claim; None where it lacks no room, or does not start though it fits.
@@ -281,6 +303,10 @@ class _Look:
         if claim.made_for != self.aged.asks or len(claim.amounts) > self.allowed:
             return False
         changed = claim.amounts.keys() & self.nodes.changed
+        if self.domains is not None and changed:
+            within = (nodes for nodes in self.domains.values() if claim.amounts.keys() <= nodes)
+            if not any(True for _ in within):
+                return False
         return all(all(self._may_use(name)) for name in changed) and all(
             self._has_left(name, amounts) for name, amounts in claim.amounts.items()
         )
@@ -303,6 +329,8 @@ class _Look:
     def _may_use(self, name: str) -> Iterator[bool]:
         """Yield for each shape of the group whether its pods may go to a node."""
         node = self.view.nodes.get(name)
+        if self.usable is not None and name not in self.usable:
+            return iter(())
         return (node is not None and is_feasible(shape, node) for shape in self.aged.shapes)
 
     def _new(self) -> Steps[Claim]:
@@ -313,12 +341,18 @@ class _Look:
         no node.
         """
         aged, rooms = self.aged, dict[str, Resources]()
-        packer, wanted = self._packer(), Counter(map(pod_shape, aged.pods)).items()
-        for period in range(aged.periods):
+        wanted = Counter(map(pod_shape, aged.pods)).items()
+        for nodes in (yield from self._in_order([*wanted])):
+            packer = self._packer(nodes)
             found = yield from packer.fill(wanted)
+            if not found.missing:
+                break
+        else:
+            return (yield from self._in_vain())
+        for period in range(aged.periods):
+            if period:
+                found = yield from packer.fill(wanted)
             within = self._add(found.placed, rooms)
-            if not period and found.missing:
-                return (yield from self._in_vain())
             if not period and not within:
                 asks = (*aged.asks, self.earlier.places)
                 return Claim(aged.pod_group.key, aged.priority, {}, made_for=asks, limit=self.limit)
@@ -335,7 +369,23 @@ class _Look:
             add(rooms.setdefault(name, {}), each.amounts)
         return True
 
-    def _packer(self) -> Packer:
+    def _in_order(self, wanted: Sequence[Wanted]) -> Steps[Sequence[Collection[str] | None]]:
+        """Return the nodes of one domain after the other, of which pods leave the most first."""
+        view = self.view
+        if self.domains is None:
+            return [None]
+        there = {value: [view.nodes[n] for n in names] for value, names in self.domains.items()}
+        left, feasible = view.left.all(), Feasibility(view)
+        counts = yield from domains.counting(
+            there,
+            wanted,
+            amounts=lambda node: left.get(node.name, {}),
+            allows=lambda pod, node: feasible.of(pod.shape).allows(node),
+        )
+        order = sorted(there, key=lambda value: (-counts[value], -len(there[value]), value))
+        return [self.domains[value] for value in order]
+
+    def _packer(self, within: Collection[str] | None) -> Packer:
         """Return the nodes with what earlier claims leave of them, the least busy ones first."""
         view, earlier, group = self.view, self.earlier, self.aged.pod_group.key
 
@@ -346,7 +396,9 @@ class _Look:
             return (pod_shape(pod) for pod in view.shunning(node) if pod.group == group)
 
         order = earlier.order(view) if earlier.taken else view.left
-        candidates = Candidates(Feasibility(view), order, unbound=True, emptiest_first=True)
+        candidates = Candidates(
+            Feasibility(view), order, unbound=True, emptiest_first=True, within=within
+        )
         return Packer(candidates, RoomLeft(room, Conflicts(siblings)))
 
     def _in_vain(self) -> Steps[Claim]:

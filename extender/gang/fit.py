@@ -5,20 +5,22 @@ ones, and the nodes that it finds are given to them in their order.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Final
 
+from extender.fit import domains
 from extender.fit.candidates import Candidates
 from extender.fit.conflicts import Conflicts, PodShape
 from extender.fit.feasible_nodes import Feasibility
 from extender.fit.packer import Packer, Promised, Wanted
 from extender.fit.room_left import RoomLeft
+from extender.gang import ranks, topology
 from extender.gang.room import Room, room_on
+from extender.gang.topology import Topology
 from extender.resources.quantity import Resources, show
-from extender.state.cluster.records import PodInfo, Shape
+from extender.state.cluster.records import NodeInfo, PodInfo, Shape
 from extender.state.cluster.view import ClusterView
 from extender.steps import Steps
 
@@ -32,11 +34,18 @@ class Fit:
     short: Mapping[str, int] = field(default_factory=dict)
     shortage: Callable[[], Steps[Resources]] | None = field(default=None, compare=False)
     """Adds up `short`, which most plans that fail are not asked for."""
+    where: str = ""
+    """Of what the nodes are a part, as the end of a sentence."""
 
     @property
     def complete(self) -> bool:
         """Whether as many fit as were wanted."""
         return len(self.placements) >= self.wanted
+
+    @property
+    def count(self) -> int:
+        """How many fit."""
+        return len(self.placements)
 
     @property
     def missing(self) -> int:
@@ -46,13 +55,15 @@ class Fit:
     def explained(self) -> "Steps[Fit]":
         """Return the same with what the nodes lack."""
         short = (yield from self.shortage()) if self.shortage is not None else self.short
-        return Fit(self.placements, self.wanted, short)
+        return Fit(self.placements, self.wanted, short, where=self.where)
 
     def sentence(self) -> str:
         """Return what is missing, with numbers."""
-        fits = f"{len(self.placements)} of the {self.wanted} pods that it still needs fit"
+        fits = (
+            f"{len(self.placements)} of the {self.wanted} pods that it still needs fit{self.where}"
+        )
         if not self.short:
-            return f"{fits}, no node has room for another"
+            return f"{fits}, no node {'there ' if self.where else ''}has room for another"
         short = ", ".join(f"{name} {show(name, n)}" for name, n in sorted(self.short.items()))
         return f"{fits}, short of {short}"
 
@@ -87,51 +98,145 @@ def fitting(
     The nodes that kube-scheduler offers for the first pod are good for every pod of its shape. They
     come first; where the offer is complete they are all there is for that shape. Then come those
     that it found good for an equal pod before: on these, members may be bound together.
+    Where the group asks for a topology, they go to one domain, or to as few as possible.
     """
-    there: dict[Shape, list[PodInfo]] = {}
-    for pod in pods:
-        there.setdefault(pod.shape, []).append(pod)
-    shapes = {shape: pod_shape(alike[0]) for shape, alike in there.items()}
-    packer, lead = packer_of(group, view=view, room=room), shapes[pods[0].shape]
-    if offer.nodes and room is not Room.EMPTY:
-        packer.offer(lead, offer.nodes, only=offer.complete)
-    for shape, alike in there.items() if room is Room.FREE else ():
-        pattern = alike[0].pattern
-        good = view.good_nodes(pattern) if pattern is not None else ()
-        if good:
-            packer.prefer(shapes[shape], good)
-    found = yield from packer.fill(
-        [(shapes[shape], len(alike)) for shape, alike in there.items()],
-        first=_granted(group, room, view=view, offer=offer),
-        most=wanted,
-        lead=lead,
-    )
-    names = {shape: (pod.uid for pod in alike) for shape, alike in there.items()}
-    placements = {
-        uid: each.node.name
-        for each in found.placed
-        for uid in islice(names[each.pod.shape], each.count)
-    }
-    if pods[0].uid not in placements:
-        placements = {}
-    missing = wanted - len(placements)
-    # Without the first of them those are short that would have come with it, not the hardest.
-    lacking = (
-        found.missing if placements else Counter(shapes[p.shape] for p in pods[:missing]).items()
-    )
-    short = partial(packer.short, [*_first(missing, lacking)]) if missing > 0 else None
-    return Fit(placements, wanted, shortage=short)
+    asked = topology.of(view.pod_group(group))
+    places = _Places(pods, wanted, group, view, offer, room, asked)
+    return (yield from places.on(None) if asked is None else _in_domains(places, asked))
 
 
-def packer_of(group: str, *, view: ClusterView, room: Room) -> Packer:
-    """Return the nodes with the room that there is for a group, of that kind."""
+def _in_domains(places: "_Places", asked: Topology) -> Steps[Fit]:
+    """Place pods in one domain of the topology that their group asks for, or in few."""
+    pods, wanted, group, view = places.pods, places.wanted, places.group, places.view
+    offer, room = places.offer, places.room
+    there = domains.by_label(view.nodes.values(), asked.label)
+    pinned = [*dict.fromkeys(filter(None, topology.standing(group, asked, view=view)))]
+    if asked.required and pinned:
+        there = {value: nodes for value, nodes in there.items() if value in pinned}
+    counts = Counter(pod_shape(pod) for pod in pods)
+    counting = partial(
+        domains.counting,
+        there,
+        [*counts.items()],
+        allows=_allowing(pods[0], view=view, offer=offer, room=room),
+    )
+    order = (view.whole if room is Room.EMPTY else view.left).all()
+    at_most = yield from counting(amounts=lambda node: order.get(node.name, {}))
+    sent = frozenset(offer.nodes)
+    has_sent = {value for value, nodes in there.items() if any(n.name in sent for n in nodes)}
+    first = has_sent.__contains__ if asked.required or not pinned else pinned.__contains__
+    if not asked.required:
+        at_most = {value: count for value, count in at_most.items() if count >= wanted}
+    fill = places.on
+    found = yield from domains.in_one(there, wanted, at_most=at_most, first=first, fill=fill)
+    if found.complete or asked.required:
+        return found
+    priority = view.tally(group).priority
+    on = partial(room_on, room=room, view=view, priority=priority, group=group)
+    capacity = yield from counting(amounts=on)
+    return (yield from domains.in_few(there, wanted, pinned=pinned, capacity=capacity, fill=fill))
+
+
+def _allowing(
+    pod: PodInfo, *, view: ClusterView, offer: Offer, room: Room
+) -> Callable[[PodShape, NodeInfo], bool]:
+    """Return whether pods may use a node: what is offered for the first pod decides for it."""
+    feasible, lead = Feasibility(view), pod_shape(pod)
+    sent = frozenset(offer.nodes if room is not Room.EMPTY else ())
+
+    def allows(asked: PodShape, node: NodeInfo) -> bool:
+        if asked == lead and sent:
+            if node.name in sent:
+                return True
+            if offer.complete:
+                return False
+        return feasible.of(asked.shape).allows(node)
+
+    return allows
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Places for pods of a group: the fields are the arguments of `fitting`."""
+
+    pods: Sequence[PodInfo]
+    wanted: int
+    group: str
+    view: ClusterView
+    offer: Offer
+    room: Room
+    asked: Topology | None
+
+    def on(self, among: Sequence[NodeInfo] | None) -> Steps[Fit]:
+        """Place the pods on these nodes, or on all."""
+        within = None if among is None else [node.name for node in among]
+        there: dict[Shape, list[PodInfo]] = {}
+        for pod in self.pods:
+            there.setdefault(pod.shape, []).append(pod)
+        shapes = {shape: pod_shape(alike[0]) for shape, alike in there.items()}
+        packer, lead = (
+            packer_of(self.group, view=self.view, room=self.room, within=within),
+            shapes[self.pods[0].shape],
+        )
+        if self.offer.nodes and self.room is not Room.EMPTY:
+            packer.offer(lead, self.offer.nodes, only=self.offer.complete)
+        for shape, alike in there.items() if self.room is Room.FREE else ():
+            pattern = alike[0].pattern
+            good = self.view.good_nodes(pattern) if pattern is not None else ()
+            if good:
+                packer.prefer(shapes[shape], good)
+        found = yield from packer.fill(
+            [(shapes[shape], len(alike)) for shape, alike in there.items()],
+            first=_granted(self.group, self.room, view=self.view, offer=self.offer),
+            most=self.wanted,
+            lead=lead,
+        )
+        places: dict[Shape, list[NodeInfo]] = {}
+        for each in found.placed:
+            places.setdefault(each.pod.shape, []).extend([each.node] * each.count)
+        label, placements = self.asked.label if self.asked is not None else None, dict[str, str]()
+        for shape, nodes in places.items():
+            some = there[shape][: len(nodes)]
+            placements |= ranks.assigned(some, nodes, label=label, sent=self.offer.nodes)
+        if self.pods[0].uid not in placements:
+            placements = {}
+        missing = self.wanted - len(placements)
+        # Without the first of them those are short that would have come with it, not the hardest.
+        lacking = (
+            found.missing
+            if placements
+            else Counter(shapes[p.shape] for p in self.pods[:missing]).items()
+        )
+        short = partial(packer.short, [*_first(missing, lacking)]) if missing > 0 else None
+        where = _where(self.asked, self.group, view=self.view) if within is not None else ""
+        return Fit(placements, self.wanted, shortage=short, where=where)
+
+
+def _where(asked: Topology | None, group: str, *, view: ClusterView) -> str:
+    if asked is None or not asked.required:
+        return ""
+    has_some = any(True for _ in topology.standing(group, asked, view=view))
+    return f" in {'its' if has_some else 'one'} domain of '{asked.label}'"
+
+
+def packer_of(
+    group: str, *, view: ClusterView, room: Room, within: Collection[str] | None = None
+) -> Packer:
+    """Return the nodes with the room that there is for a group, of that kind.
+
+    `within` are the only nodes that count.
+    """
     # A gang of mixed priorities is worth its lowest: it must not start on room that is not its own.
     priority = view.tally(group).priority
     on = partial(room_on, room=room, view=view, priority=priority, group=group)
     if room is Room.EMPTY:
-        return Packer(Candidates(Feasibility(view), view.whole), RoomLeft(on, Conflicts()))
+        return Packer(
+            Candidates(Feasibility(view), view.whole, within=within), RoomLeft(on, Conflicts())
+        )
     beside = partial(_beside, room=room, view=view, priority=priority, group=group)
-    return Packer(Candidates(Feasibility(view), view.left), RoomLeft(on, Conflicts(beside)))
+    return Packer(
+        Candidates(Feasibility(view), view.left, within=within), RoomLeft(on, Conflicts(beside))
+    )
 
 
 def _beside(

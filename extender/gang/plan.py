@@ -6,11 +6,11 @@ for gangs that are ahead (WaitingForTurn), or for nodes that do not exist yet (N
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from extender.api.reasons import Reason
-from extender.gang import min_resources
+from extender.gang import min_resources, topology
 from extender.gang.fit import NO_OFFER, Fit, Offer, fitting
 from extender.gang.lack import Lack, lack_of
 from extender.gang.post_filter import is_ours
@@ -46,7 +46,9 @@ def making(
     missing = view.quorum(pod_group) - view.tally(pod_group.key).committed
     attempt = _Attempt(pod_group, [pod, *siblings], missing, offer, view)
     yield
-    refusal = None if permitted else (yield from attempt.lacks_min_resources())
+    refusal = attempt.lacks_topology()
+    if refusal is None and not permitted:
+        refusal = yield from attempt.lacks_min_resources()
     refusal = refusal or attempt.lacks_pods()
     if refusal is not None:
         return refusal
@@ -70,7 +72,8 @@ def making_ahead(
     missing = view.quorum(pod_group) - view.tally(group).committed
     attempt = _Attempt(pod_group, pods, missing, NO_OFFER, view)
     yield
-    refusal = (yield from attempt.lacks_min_resources()) or attempt.lacks_pods()
+    refusal = attempt.lacks_topology() or (yield from attempt.lacks_min_resources())
+    refusal = refusal or attempt.lacks_pods()
     return refusal if refusal is not None else (yield from attempt.placed(explain=False))
 
 
@@ -83,7 +86,11 @@ def never_fitting(pod_group: PodGroupInfo, *, view: ClusterView) -> Steps[Refuse
     missing = view.quorum(pod_group)
     if view.tally(pod_group.key).committed or len(pods) < missing:
         return None
-    return (yield from _Attempt(pod_group, pods, missing, NO_OFFER, view).never_fits())
+    attempt = _Attempt(pod_group, pods, missing, NO_OFFER, view)
+    refusal = attempt.lacks_topology()
+    if refusal is not None and refusal.reason is Reason.NEVER_FITS:
+        return refusal
+    return (yield from attempt.never_fits())
 
 
 def finds_no_node(pod: PodInfo, group: str) -> bool:
@@ -153,6 +160,16 @@ class _Attempt:
     def about(self) -> str:
         return about(self.pod_group.key)
 
+    def lacks_topology(self) -> Refuse | None:
+        refusal = topology.impossible(self.pod_group, view=self.view)
+        if refusal is None or not refusal.deny:
+            return refusal
+        # A node that gets the label may be enough for another look.
+        group = self.pod_group.key
+        return replace(
+            refusal, lack=lack_of(self.pods, 1, group=group, room=Room.EMPTY, view=self.view)
+        )
+
     def lacks_min_resources(self) -> Steps[Refuse | None]:
         view, names = self.view, len(self.pod_group.min_resources)
         if names > min_resources.MOST:
@@ -212,7 +229,7 @@ class _Attempt:
         if view.keeps_room and (yield from self._fit(Room.UNKEPT)).complete:
             text = (
                 f"{self.about}{len(found.placements)} of the {self.missing} pods that it still "
-                "needs fit beside gangs that go first"
+                f"needs fit{found.where} beside gangs that go first"
             )
             return Refuse(Reason.WAITING_FOR_TURN, text, deny=True, lack=lack)
         never = None if view.tally(group).committed else (yield from self.never_fits())

@@ -11,6 +11,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender.api.reasons import Reason
+from extender.gang import topology
 from extender.gang.exempt import is_exempt
 from extender.gang.fit import Fit, Offer, fits
 from extender.gang.room import without_room
@@ -23,6 +24,7 @@ MIN_SAMPLE = 100
 
 
 ELSEWHERE = "the room planned for this pod is not on the nodes to choose from"
+OUTSIDE = "none of the nodes to choose from is in the domain where the gang is"
 BEHIND = "kube-scheduler sees room that is news here"
 FIRST_ONES = "room is left only for the pods that it starts with"
 KEPT_FOR_GANG = "room is kept for a gang that goes first"
@@ -52,7 +54,7 @@ def decide(
     assert pod_group is not None
     missing = view.quorum(pod_group) - view.tally(group).committed
     if missing <= 0:
-        return beside_plans(pod, sent, view=view)
+        return beside_siblings(pod, group, sent, view=view)
     if denied is not None:
         # In the words of the failure: each new sentence is written to the pod (decision 69).
         refusal = Refuse(Reason.RECENTLY_DENIED, denied.message)
@@ -92,6 +94,9 @@ def check_group(group: str, *, view: ClusterView) -> Refuse | None:
     pod_group = view.pod_group(group)
     if pod_group is None:
         return Refuse(Reason.POD_GROUP_NOT_FOUND, f"{about(group)}there is no such PodGroup")
+    refusal = topology.contradiction(pod_group)
+    if refusal is not None:
+        return refusal
     tally, need = view.tally(group), view.quorum(pod_group)
     pods = len(tally.members)
     if pods < need:
@@ -124,14 +129,28 @@ def follow_plan(
     assert planned is not None
     if planned in sent and not _is_outbid(pod, planned, view):
         return OneNode(planned)
-    node = _first_with_room(pod, sent, view)
+    near = topology.within(group, sent, view=view)
+    node = _first_with_room(pod, near, view)
     if node is not None:
         return OneNode(node, reserve={pod.uid: node})
-    for theirs in sent:
+    for theirs in near:
         uid = _sibling_planned_on(theirs, pod, view=view, in_hand=in_hand)
         if uid is not None:
             return OneNode(theirs, reserve={pod.uid: theirs, uid: planned})
     return Refuse(Reason.RESERVED, about(group) + ELSEWHERE, lost=_is_complete(pod, sent))
+
+
+def beside_siblings(
+    pod: PodInfo, group: str, sent: Sequence[str], *, view: ClusterView
+) -> FilterVerdict:
+    """Return the nodes for a member that the gang can do without, in the gang's domain."""
+    near = topology.within(group, sent, view=view)
+    if not near:
+        return Refuse(Reason.OUTSIDE_TOPOLOGY, about(group) + OUTSIDE)
+    verdict = beside_plans(pod, near, view=view)
+    if len(near) < len(sent) and isinstance(verdict, AnyNode):
+        return OneOf(tuple(near))
+    return verdict
 
 
 def beside_plans(pod: PodInfo, sent: Sequence[str], *, view: ClusterView) -> FilterVerdict:

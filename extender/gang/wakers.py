@@ -39,6 +39,8 @@ WOKEN_BY: Final[Mapping[str, frozenset[Occasion]]] = {
     Reason.ALREADY_BOUND: _GROUP,
     Reason.NOT_SEEN_YET: frozenset((Occasion.GROUP, Occasion.SIGHT, Occasion.TIME)),
     Reason.WAITING_FOR_TURN: _ROOM,
+    Reason.INVALID_TOPOLOGY: _GROUP,
+    Reason.OUTSIDE_TOPOLOGY: frozenset((Occasion.GROUP, Occasion.ROOM, Occasion.TIME)),
     Reason.NOT_ADMITTED: frozenset((Occasion.GROUP, Occasion.ROOM)),
     Reason.PLANNING: frozenset((Occasion.GROUP, Occasion.PLAN, Occasion.TIME)),
     Reason.RECENTLY_DENIED: _LATER,

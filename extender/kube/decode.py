@@ -19,7 +19,9 @@ from extender.api.wellknown import (
     POD_GROUP_LABEL,
     POD_GROUP_LABEL_SIGS,
     PODSET_LABEL,
+    PREFERRED_TOPOLOGY,
     QUEUE_LABEL,
+    REQUIRED_TOPOLOGY,
 )
 from extender.kube import grants
 from extender.kube.patterns import Patterns
@@ -213,6 +215,8 @@ class Decoder:
             schedule_timeout=float(timeout) if timeout and timeout > 0 else None,
             created=seconds_of(found.metadata.creation_timestamp),
             on_partial=said.get(ON_PARTIAL_ANNOTATION),
+            required_topology=said.get(REQUIRED_TOPOLOGY),
+            preferred_topology=said.get(PREFERRED_TOPOLOGY),
             grant=grants.read(found.status.granted_room),
             done=_count(said.get(DONE_ANNOTATION)) or 0,
             started=status.started,

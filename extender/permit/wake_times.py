@@ -55,6 +55,8 @@ class WakeTimes:
         match reason:
             case Reason.PLANNING if not rest:
                 self._when_planned(group)
+            case Reason.OUTSIDE_TOPOLOGY:
+                self._wake_after(group, RESAMPLE_SECONDS)
             case Reason.CACHE_STALE:
                 self._wake_after(group, STALE_SECONDS)
             case Reason.RECENTLY_DENIED:

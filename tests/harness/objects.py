@@ -164,12 +164,13 @@ def pod_group(
     timeout: int | None = None,
     api_version: str = POD_GROUP_V1ALPHA1,
     min_resources: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
 ) -> Object:
     """Return a PodGroup; `timeout` is scheduleTimeoutSeconds."""
     return {
         "apiVersion": api_version,
         "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": _present(name=name, namespace=namespace, annotations=annotations),
         "spec": {
             "minMember": min_member,
             **_present(scheduleTimeoutSeconds=timeout, minResources=min_resources),

@@ -231,6 +231,10 @@ class PodGroupInfo:
     created: float = 0.0
     on_partial: str | None = None
     """What its annotation says is to become of it when it has lost its quorum."""
+    required_topology: str | None = None
+    """The label of which all nodes of its pods have the same value."""
+    preferred_topology: str | None = None
+    """The label of which the nodes of its pods have as few values as possible."""
     grant: Grant | None = None
     done: int = 0
     """How many of `min_member` are done for good and are not waited for, its Jobs' pods aside."""

@@ -262,7 +262,7 @@ WANT: dict[str, tuple[Ask, FilterVerdict]] = {
     ),
     "a lower index is no reason to leave anybody out of a gang that needs all": (
         Ask([pod_group(), indexed(1), indexed(0), ROOM], indexed(2)),
-        OneNode("n0", {"i2": "n0", "i0": "n1", "i1": "n2"}),
+        OneNode("n2", {"i0": "n0", "i1": "n1", "i2": "n2"}),
     ),
     "a lower index that no node will take goes behind": (
         Ask(

@@ -1,0 +1,154 @@
+"""Domains: nodes by the value of one label, and how few of them take pods.
+
+Counts decide. For equal pods they are exact, because what one node takes does not depend on the
+others. For unlike pods they are bounds, and a packer has the last word.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from extender.fit.conflicts import PodShape
+from extender.fit.room_left import slots
+from extender.state.cluster.records import NodeInfo
+from extender.steps import PIECE, Steps
+
+Amounts = Callable[[NodeInfo], Mapping[str, int]]
+Allows = Callable[[PodShape, NodeInfo], bool]
+Domains = Mapping[str, Sequence[NodeInfo]]
+"""Nodes by the value of the label."""
+MOST_TRIES = 8
+"""How many domains are added one by one where unlike pods find too little room in the fewest."""
+
+
+class Placing(Protocol):
+    """Where pods went."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that were wanted found room."""
+
+    @property
+    def count(self) -> int:
+        """How many did."""
+
+
+P = TypeVar("P", bound=Placing)
+Fill = Callable[[Sequence[NodeInfo] | None], Steps[P]]
+"""Places the pods on these nodes alone, or on all."""
+
+
+def by_label(nodes: Iterable[NodeInfo], label: str) -> dict[str, list[NodeInfo]]:
+    """Return the nodes that have a label, by its value; nodes without it are in no domain."""
+    found: dict[str, list[NodeInfo]] = {}
+    for node in nodes:
+        value = node.labels.get(label)
+        if value is not None:
+            found.setdefault(value, []).append(node)
+    return found
+
+
+def counting(
+    domains: Domains, wanted: Sequence[tuple[PodShape, int]], *, amounts: Amounts, allows: Allows
+) -> Steps[dict[str, int]]:
+    """Return how many pods each domain takes at most, by these amounts.
+
+    Of equal pods also more than are wanted: so a domain of the right size is known from a larger
+    one. Of unlike pods no more than are wanted of each shape.
+    """
+    found: dict[str, int] = {}
+    looked, like = 0, len(wanted) == 1
+    for value, nodes in domains.items():
+        counts = [0] * len(wanted)
+        for node in nodes:
+            looked += 1
+            if looked % PIECE == 0:
+                yield
+            left = amounts(node)
+            there = (_slots(pod, left) if allows(pod, node) else 0 for pod, _ in wanted)
+            counts = [sum(each) for each in zip(counts, there, strict=True)]
+        most = zip(counts, wanted, strict=True)
+        found[value] = counts[0] if like else sum(min(n, asked) for n, (_, asked) in most)
+    return found
+
+
+def _slots(pod: PodShape, left: Mapping[str, int]) -> int:
+    there = slots(pod.shape, left)
+    return min(there, 1) if pod.shape.one_per_node else there
+
+
+def fewest(capacity: Mapping[str, int], wanted: int) -> list[str]:
+    """Return as few domains as take so many pods; none where all together take too few.
+
+    Those of the largest capacity come first. The last one is the smallest that takes the rest.
+    """
+    order = sorted(capacity, key=lambda value: (-capacity[value], value))
+    chosen: list[str] = []
+    for place, value in enumerate(order):
+        if wanted <= capacity[value]:
+            enough = [other for other in order[place:] if capacity[other] >= wanted]
+            return [*chosen, min(enough, key=lambda other: (capacity[other], other))]
+        chosen.append(value)
+        wanted -= capacity[value]
+    return [] if wanted > 0 else chosen
+
+
+def in_one(
+    domains: Domains,
+    wanted: int,
+    *,
+    at_most: Mapping[str, int],
+    first: Callable[[str], bool],
+    fill: Fill[P],
+) -> Steps[P]:
+    """Return where the pods go in one domain, or the most of them that one domain takes.
+
+    Of the domains that take all, the smallest is chosen, of those where `first` holds.
+    """
+    best: P | None = None
+    order = _in_order(at_most, wanted, first)
+    for value in order:
+        if best is not None and best.count >= min(at_most[value], wanted):
+            continue
+        found = yield from fill(domains[value])
+        if found.complete:
+            return found
+        best = found if best is None or found.count > best.count else best
+        yield
+    return best if best is not None else (yield from fill(()))
+
+
+def in_few(
+    domains: Domains,
+    wanted: int,
+    *,
+    pinned: Sequence[str],
+    capacity: Mapping[str, int],
+    fill: Fill[P],
+) -> Steps[P]:
+    """Return where the pods go in as few domains as possible; else on any nodes.
+
+    Domains that are `pinned` hold pods of the group already, and come first.
+    """
+    there = [value for value in pinned if value in domains]
+    rest = max(0, wanted - sum(capacity[value] for value in there))
+    others = {value: n for value, n in capacity.items() if value not in there and n}
+    chosen = [*there, *(fewest(others, rest) if rest else ())]
+    later = sorted(others.keys() - set(chosen), key=lambda value: (-others[value], value))
+    enough = sum(capacity[value] for value in chosen) >= wanted
+    for more in range(min(MOST_TRIES, len(later) + 1) if enough else 0):
+        values = [*chosen, *later[:more]]
+        found = yield from fill([node for value in values for node in domains[value]])
+        if found.complete:
+            return found
+        yield
+    return (yield from fill(None))
+
+
+def _in_order(
+    at_most: Mapping[str, int], wanted: int, first: Callable[[str], bool]
+) -> Iterator[str]:
+    """Yield the domains that may take all, the smallest first, and then the largest others."""
+    fits = [value for value, n in at_most.items() if n >= wanted]
+    yield from sorted(fits, key=lambda value: (not first(value), at_most[value], value))
+    others = [value for value, n in at_most.items() if 0 < n < wanted]
+    yield from sorted(others, key=lambda value: (-at_most[value], value))

@@ -1,0 +1,46 @@
+"""Rank order: pods of neighbouring index on neighbouring nodes."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from extender.api.wellknown import ZONE_LABEL
+from extender.state.cluster.records import NodeInfo, PodInfo
+
+_NUMBERS: Final = re.compile(r"(\d+)")
+
+
+def assigned(
+    pods: Sequence[PodInfo],
+    places: Sequence[NodeInfo],
+    *,
+    label: str | None,
+    sent: Collection[str] = (),
+) -> Mapping[str, str]:
+    """Return a node for each of these equal pods, by UID; there are as many places as pods.
+
+    Indexes of one owner follow the domains of a label, or zones, and then the names of nodes as
+    people count them. The first pod is the one that is tried: it gets a node that was `sent`, where
+    one of the places is there. Pods without an index keep their order, and so do the places.
+    """
+    if any(pod.index is None for pod in pods):
+        return {pod.uid: node.name for pod, node in zip(pods, places, strict=True)}
+    ranked = sorted(pods, key=lambda pod: (pod.controller or "", pod.index or 0))
+    by_name = sorted(places, key=lambda node: _place(node, label))
+    found = {pod.uid: node.name for pod, node in zip(ranked, by_name, strict=True)}
+    tried = pods[0].uid
+    if sent and found[tried] not in sent:
+        other = next((uid for uid, name in found.items() if name in sent), tried)
+        found[tried], found[other] = found[other], found[tried]
+    return found
+
+
+def _place(node: NodeInfo, label: str | None) -> tuple[object, ...]:
+    domain = node.labels.get(label if label is not None else ZONE_LABEL, "")
+    return _natural(domain), _natural(node.name)
+
+
+def _natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Return what makes `n2` come before `n10`."""
+    parts = _NUMBERS.split(text)
+    return tuple((1, int(p), "") if p.isdecimal() else (0, 0, p) for p in parts)

@@ -1,0 +1,222 @@
+"""A gang that is to be in one domain of a label, or in as few as possible."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.api.reasons import Reason
+from extender.gang import pending, pre_filter, topology
+from extender.gang.fit import Fit, Offer
+from extender.gang.options import GangOptions
+from extender.gang.verdicts import AnyNode, OneNode, OneOf, Refuse
+from extender.state.cluster.records import NodeInfo, PodInfo
+from extender.state.cluster.store import Cluster
+from tests.at_once import due_claims, make_plan
+from tests.makers import cluster_of, key, node, observe, planned, pod, pod_group, pods, shape
+
+RACK = "example.com/rack"
+GANG = key("gang")
+
+
+def racks(**cpus: tuple[int, ...]) -> list[NodeInfo]:
+    """Return nodes `RACK0`, `RACK1`... with so much CPU each."""
+    return [
+        node(f"{rack}{number}", cpu, labels={RACK: rack})
+        for rack, sizes in cpus.items()
+        for number, cpu in enumerate(sizes)
+    ]
+
+
+def required(min_member: int, label: str = RACK, **more: Any) -> Any:
+    return pod_group(min_member=min_member, required_topology=label, **more)
+
+
+def preferred(min_member: int, label: str = RACK) -> Any:
+    return pod_group(min_member=min_member, preferred_topology=label)
+
+
+def plan(cluster: Cluster, offer: tuple[str, ...] = (), *, complete: bool = False) -> Fit | Refuse:
+    view = cluster.view()
+    group = view.pod_group(GANG)
+    assert group is not None
+    waiting = next(each for each in view.members(GANG) if each.node is None)
+    return make_plan(waiting, group, view=view, offer=Offer(offer, complete))
+
+
+def used(found: Fit | Refuse) -> list[str]:
+    """Return the nodes of a plan."""
+    assert isinstance(found, Fit), found
+    assert found.complete
+    return sorted(found.placements.values())
+
+
+def test_one_domain_is_chosen_the_smallest_that_takes_all() -> None:
+    there = racks(a=(4, 4, 4), b=(2, 2), c=(4, 4), d=(3,))
+    found = plan(cluster_of(there, required(4), pods(4, 2)))
+    assert used(found) == ["c0", "c0", "c1", "c1"]
+
+
+def test_members_of_other_sizes_are_in_the_same_domain() -> None:
+    there = racks(a=(6,), b=(4, 2), c=(4, 1, 1))
+    launcher = pod("launcher", 4, group="gang")
+    workers = [pod(f"worker-{number}", 1, group="gang") for number in range(2)]
+    assert used(plan(cluster_of(there, required(3), launcher, workers)))[0][0] in "abc"
+    there = racks(a=(3, 3), b=(2, 2, 2), c=(4, 1, 1))
+    assert used(plan(cluster_of(there, required(3), launcher, workers))) == ["c0", "c1", "c2"]
+
+
+def test_what_one_domain_takes_is_said_and_no_node_is_named() -> None:
+    there = racks(a=(4,), b=(6,), c=(2, 2, 2, 2, 2))
+    cluster = cluster_of(there, required(6), pods(6, 2))
+    found = plan(cluster)
+    assert isinstance(found, Refuse)
+    assert found.reason is Reason.NEVER_FITS
+    assert found.message == (
+        "gang ns/gang: 5 of the 6 pods that it still needs fit in one domain of "
+        "'example.com/rack', short of cpu 2, even with all nodes empty"
+    )
+    observe(cluster, node("c9", 2, labels={RACK: "c"}), pod("plain", 2, on="c9"))
+    found = plan(cluster)
+    assert isinstance(found, Refuse)
+    assert found.reason is Reason.NOT_ENOUGH_RESOURCES
+    answer = pending.decide(GANG, view=cluster.view(), options=GangOptions())
+    assert "5 of the 6 pods that it still needs fit in one domain of" in answer.message
+
+
+@pytest.mark.parametrize("reserved", [False, True])
+def test_members_that_are_there_pin_the_domain(*, reserved: bool) -> None:
+    there = racks(a=(8,), b=(2, 2))
+    members = pods(3, 2)
+    if not reserved:
+        members[0] = replace(members[0], node="b0")
+    cluster = cluster_of(there, required(3), members)
+    if reserved:
+        observe(cluster, planned(gang_0="b0"))
+    found = plan(cluster)
+    assert isinstance(found, Refuse)
+    assert "1 of the 2 pods that it still needs fit in its domain of" in found.message
+    observe(cluster, node("b7", 2, labels={RACK: "b"}))
+    assert used(plan_of(cluster, "gang-1")) == ["b1", "b7"]
+
+
+def plan_of(cluster: Cluster, name: str) -> Fit | Refuse:
+    view = cluster.view()
+    group = view.pod_group(GANG)
+    assert group is not None
+    return make_plan(view.pods[name], group, view=view)
+
+
+def test_members_that_leave_pin_nothing() -> None:
+    leaving = pod("old", 2, group="gang", on="b0", terminating=True)
+    cluster = cluster_of(racks(a=(8,), b=(2, 2)), required(3), leaving, pods(3, 2))
+    assert used(plan_of(cluster, "gang-0")) == ["a0", "a0", "a0"]
+
+
+def test_members_in_two_domains_cannot_be_completed_in_one() -> None:
+    there = [pod("x", 1, group="gang", on="a0"), pod("y", 1, group="gang", on="b0")]
+    found = plan(cluster_of(racks(a=(8,), b=(2, 2)), required(3), there, pods(1, 1)))
+    assert isinstance(found, Refuse)
+    assert found.reason is Reason.INVALID_TOPOLOGY
+    assert "more than one domain of 'example.com/rack' already" in found.message
+
+
+@pytest.mark.parametrize("make", [required, preferred])
+def test_a_label_that_no_node_has_is_named_with_its_annotation(make: Any) -> None:
+    group = make(2, "no/such")
+    cluster = cluster_of(racks(a=(8,)), group, pods(2))
+    found = plan(cluster)
+    assert isinstance(found, Refuse)
+    assert found.reason is Reason.NEVER_FITS
+    annotation = topology.of(group)
+    assert annotation is not None
+    assert f"no node has the label 'no/such' that its annotation {annotation.annotation}" in (
+        found.message
+    )
+    assert "label the nodes, or correct the annotation" in found.message
+
+
+def test_both_annotations_are_refused() -> None:
+    group = required(2, preferred_topology=RACK)
+    view = cluster_of(racks(a=(8,)), group, pods(2)).view()
+    refusal = pre_filter.check_group(GANG, view=view)
+    assert refusal is not None
+    assert refusal.reason is Reason.INVALID_TOPOLOGY
+    assert refusal.message.endswith("remove one of them")
+    assert pending.decide(GANG, view=view, options=GangOptions()).reason is refusal.reason
+
+
+def test_as_few_domains_as_possible_the_last_the_smallest_that_takes_the_rest() -> None:
+    there = racks(a=(4, 4), b=(6,), c=(2,), d=(4,))
+    found = plan(cluster_of(there, preferred(5), pods(5, 2)))
+    assert used(found) == ["a0", "a0", "a1", "a1", "c0"]
+
+
+def test_nodes_without_the_label_are_used_where_domains_are_too_few() -> None:
+    there = [*racks(a=(2,), b=(2,)), node("none", 2)]
+    assert used(plan(cluster_of(there, preferred(3), pods(3, 2)))) == ["a0", "b0", "none"]
+
+
+def test_a_domain_with_nodes_that_were_sent_goes_first() -> None:
+    there = racks(a=(4,), b=(8,))
+    found = plan(cluster_of(there, required(2), pods(2, 2)), ("b0",))
+    assert used(found) == ["b0", "b0"]
+
+
+def test_a_complete_offer_is_all_there_is() -> None:
+    there = racks(a=(2, 2, 2), b=(8,))
+    found = plan(cluster_of(there, required(3), pods(3, 2)), ("a0", "a1"), complete=True)
+    assert isinstance(found, Refuse)
+    assert "2 of the 3" in found.message
+
+
+MEMBERS = pods(3, 2)
+STARTED: Mapping[str, PodInfo] = {
+    each.name: replace(each, node=on) for each, on in zip(MEMBERS, ("b0", "b1"), strict=False)
+}
+
+
+def beside(sent: tuple[str, ...]) -> object:
+    there = racks(a=(8,), b=(2, 2, 2))
+    cluster = cluster_of(there, required(2), [*STARTED.values()], MEMBERS[2])
+    return pre_filter.decide(MEMBERS[2], GANG, sent, view=cluster.view(), denied=None)
+
+
+def test_a_member_beyond_the_quorum_is_in_the_domain_of_the_others() -> None:
+    assert beside(("a0", "b2")) == OneOf(("b2",))
+    assert beside(("b2",)) == AnyNode()
+    refusal = beside(("a0",))
+    assert isinstance(refusal, Refuse)
+    assert refusal.reason is Reason.OUTSIDE_TOPOLOGY
+
+
+def test_a_planned_member_moves_within_its_domain_alone() -> None:
+    there = racks(a=(8,), b=(2, 2, 2, 2))
+    cluster = cluster_of(there, required(3), MEMBERS)
+    observe(cluster, planned(gang_0="b0", gang_1="b1", gang_2="b2"))
+    view = cluster.view()
+    moved = pre_filter.follow_plan(MEMBERS[0], GANG, ("a0", "b3"), view=view)
+    assert moved == OneNode("b3", {"gang-0": "b3"})
+    assert isinstance(pre_filter.follow_plan(MEMBERS[0], GANG, ("a0",), view=view), Refuse)
+
+
+def test_indexes_follow_domains_and_the_names_of_nodes() -> None:
+    names = ("n10", "n2", "n9", "n1")
+    there = [node(name, 2, labels={RACK: "a"}) for name in names]
+    members = [replace(each, index=number) for number, each in enumerate(pods(4, 2))]
+    found = plan(cluster_of(there, required(4), members))
+    assert isinstance(found, Fit)
+    assert [found.placements[f"gang-{n}"] for n in range(4)] == ["n1", "n2", "n9", "n10"]
+    found = plan(cluster_of(there, required(4), members), ("n9",))
+    assert isinstance(found, Fit)
+    assert [found.placements[f"gang-{n}"] for n in range(4)] == ["n9", "n2", "n1", "n10"]
+
+
+def test_a_claim_is_in_one_domain() -> None:
+    full = [pod(f"plain-{name}", 3, on=name) for name in ("a0", "a1", "b0", "b1", "c0")]
+    there = racks(a=(4, 4), b=(4, 4), c=(4,))
+    cluster = cluster_of(there, required(2, created=1.0), full, pods(2, shape(4), created=1.0))
+    options = GangOptions(aging=10.0, claim_nodes_percentage=100)
+    [claim] = due_claims(view=cluster.view(), now=12.0, options=options)
+    assert set(claim.amounts) in ({"a0", "a1"}, {"b0", "b1"})
