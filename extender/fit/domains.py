@@ -13,7 +13,8 @@ from extender.state.cluster.records import NodeInfo
 from extender.steps import PIECE, Steps
 
 Amounts = Callable[[NodeInfo], Mapping[str, int]]
-Allows = Callable[[PodShape, NodeInfo], bool]
+Allowing = Callable[[PodShape], Callable[[NodeInfo], bool]]
+"""Which nodes pods of a shape may use."""
 Domains = Mapping[str, Sequence[NodeInfo]]
 """Nodes by the value of the label."""
 MOST_TRIES = 8
@@ -48,26 +49,27 @@ def by_label(nodes: Iterable[NodeInfo], label: str) -> dict[str, list[NodeInfo]]
 
 
 def counting(
-    domains: Domains, wanted: Sequence[tuple[PodShape, int]], *, amounts: Amounts, allows: Allows
+    domains: Domains,
+    wanted: Sequence[tuple[PodShape, int]],
+    *,
+    amounts: Amounts,
+    allowing: Allowing,
 ) -> Steps[dict[str, int]]:
     """Return how many pods each domain takes at most, by these amounts.
 
     Of equal pods also more than are wanted: so a domain of the right size is known from a larger
     one. Of unlike pods no more than are wanted of each shape.
     """
-    found: dict[str, int] = {}
-    looked, like = 0, len(wanted) == 1
-    for value, nodes in domains.items():
-        counts = [0] * len(wanted)
-        for node in nodes:
-            looked += 1
-            if looked % PIECE == 0:
+    found = dict.fromkeys(domains, 0)
+    for pod, most in wanted:
+        allows, looked = allowing(pod), 0
+        for value, nodes in domains.items():
+            looked += len(nodes)
+            if looked > PIECE:
+                looked = 0
                 yield
-            left = amounts(node)
-            there = (_slots(pod, left) if allows(pod, node) else 0 for pod, _ in wanted)
-            counts = [sum(each) for each in zip(counts, there, strict=True)]
-        most = zip(counts, wanted, strict=True)
-        found[value] = counts[0] if like else sum(min(n, asked) for n, (_, asked) in most)
+            count = sum(_slots(pod, amounts(node)) for node in nodes if allows(node))
+            found[value] += count if len(wanted) == 1 else min(count, most)
     return found
 
 

@@ -374,13 +374,16 @@ class _Look:
         view = self.view
         if self.domains is None:
             return [None]
-        there = {value: [view.nodes[n] for n in names] for value, names in self.domains.items()}
+        there = {
+            value: [view.nodes[name] for name in names if name in view.nodes]
+            for value, names in self.domains.items()
+        }
         left, feasible = view.left.all(), Feasibility(view)
         counts = yield from domains.counting(
             there,
             wanted,
             amounts=lambda node: left.get(node.name, {}),
-            allows=lambda pod, node: feasible.of(pod.shape).allows(node),
+            allowing=lambda pod: feasible.of(pod.shape).allows,
         )
         order = sorted(there, key=lambda value: (-counts[value], -len(there[value]), value))
         return [self.domains[value] for value in order]

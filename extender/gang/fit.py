@@ -118,41 +118,43 @@ def _in_domains(places: "_Places", asked: Topology) -> Steps[Fit]:
         domains.counting,
         there,
         [*counts.items()],
-        allows=_allowing(pods[0], view=view, offer=offer, room=room),
+        allowing=_allowing(pods[0], view=view, offer=offer, room=room),
     )
     order = (view.whole if room is Room.EMPTY else view.left).all()
     at_most = yield from counting(amounts=lambda node: order.get(node.name, {}))
     sent = frozenset(offer.nodes)
     has_sent = {value for value, nodes in there.items() if any(n.name in sent for n in nodes)}
     first = has_sent.__contains__ if asked.required or not pinned else pinned.__contains__
+    capacity = at_most
     if not asked.required:
         at_most = {value: count for value, count in at_most.items() if count >= wanted}
     fill = places.on
     found = yield from domains.in_one(there, wanted, at_most=at_most, first=first, fill=fill)
     if found.complete or asked.required:
         return found
-    priority = view.tally(group).priority
-    on = partial(room_on, room=room, view=view, priority=priority, group=group)
-    capacity = yield from counting(amounts=on)
+    if view.keeps_room and room is not Room.EMPTY:
+        priority = view.tally(group).priority
+        on = partial(room_on, room=room, view=view, priority=priority, group=group)
+        capacity = yield from counting(amounts=on)
     return (yield from domains.in_few(there, wanted, pinned=pinned, capacity=capacity, fill=fill))
 
 
 def _allowing(
     pod: PodInfo, *, view: ClusterView, offer: Offer, room: Room
-) -> Callable[[PodShape, NodeInfo], bool]:
-    """Return whether pods may use a node: what is offered for the first pod decides for it."""
+) -> Callable[[PodShape], Callable[[NodeInfo], bool]]:
+    """Return which nodes pods may use: what is offered for the first pod decides for its equals."""
     feasible, lead = Feasibility(view), pod_shape(pod)
     sent = frozenset(offer.nodes if room is not Room.EMPTY else ())
 
-    def allows(asked: PodShape, node: NodeInfo) -> bool:
-        if asked == lead and sent:
-            if node.name in sent:
-                return True
-            if offer.complete:
-                return False
-        return feasible.of(asked.shape).allows(node)
+    def allowing(asked: PodShape) -> Callable[[NodeInfo], bool]:
+        allows = feasible.of(asked.shape).allows
+        if asked != lead or not sent:
+            return allows
+        if offer.complete:
+            return lambda node: node.name in sent
+        return lambda node: node.name in sent or allows(node)
 
-    return allows
+    return allowing
 
 
 @dataclass(frozen=True, slots=True)

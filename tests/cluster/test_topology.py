@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
-from tests.harness.client import Api, condition
+from tests.harness.client import Api
 from tests.harness.gang_scheduler import GangScheduler
 
 RACK = "example.com/rack"
@@ -127,8 +127,8 @@ def test_an_annotation_that_cannot_be_kept_is_named_on_the_pod_group(
     gangs.add("g", 2, cpu="1")
 
     def said() -> bool:
-        status = condition(api.get(POD_GROUPS, "g", gangs.namespace), "Scheduled", "False")
-        return status is not None and status["reason"] == reason and text in status["message"]
+        found = (api.get(POD_GROUPS, "g", gangs.namespace).get("status") or {}).get("conditions")
+        return any(each["reason"] == reason and text in each["message"] for each in found or ())
 
     api.wait_for("the PodGroup says why", said)
     assert gangs.bound("g") == set()
