@@ -10,6 +10,10 @@ back that it comes across. So few groups begin at a time, and the last of them i
 """
 
 import asyncio
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
 from typing import Final, Protocol
@@ -37,7 +41,10 @@ MOST_GROUPS: Final = 256
 PODS_AT_ONCE: Final = 64
 """For so many pods groups are planned in one look; a larger group is planned alone."""
 ONCE_IN_SECONDS: Final = 10.0
-"""A group that was begun so, and waits again, is left to kube-scheduler for so long."""
+"""A group that was begun so, and waits again, is left to kube-scheduler for so long, unless
+something has changed for it."""
+FIRST_PAUSE: Final = 0.25
+"""Before a group is asked for again of which no Binding was sent; twice as long each time."""
 _REMEMBERED: Final = 10_000
 _KUBE_SCHEDULER_FIRST: Final = frozenset((Prospect.ASKED_FOR, Prospect.IN_HAND))
 
@@ -61,6 +68,18 @@ class Starter(Protocol):
     def ask(self, group: str) -> None:
         """Begin to bind what can be of a group that has room."""
 
+    def on_begun(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with a group when the first of its Bindings are sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class _AsItBegan:
+    """What a group was that began; another one is no repetition."""
+
+    uid: str
+    generation: int
+    members: frozenset[str]
+
 
 class NextGroups:
     """Begins groups whose turn it is, as long as kube-scheduler is there."""
@@ -76,10 +95,18 @@ class NextGroups:
         """Groups that have room, of which no member may have begun."""
         self._kept: dict[str, int] = {}
         """How many pods groups need that have room by a look before, until they begin."""
-        self._begun: TTLCache[str, None] = TTLCache(
+        self._asked: dict[str, float] = {}
+        """Groups of which no member has begun since they were asked for, and when each is asked for
+        again."""
+        self._paused: TTLCache[str, float] = TTLCache(
+            _REMEMBERED, 2 * ONCE_IN_SECONDS, plans.clock.monotonic
+        )
+        """How long groups were left alone that did not begin."""
+        self._begun: TTLCache[str, _AsItBegan] = TTLCache(
             _REMEMBERED, ONCE_IN_SECONDS, plans.clock.monotonic
         )
         cluster.subscribe(self.on_change)
+        starter.on_begun(self._remember)
 
     def on_change(self, change: ClusterChange) -> None:
         """Look at the queue soon, and at groups that were planned before their turn."""
@@ -91,6 +118,54 @@ class NextGroups:
                 self._planned.pop(group, None)
         self._changed.set()
 
+    def _remember(self, group: str) -> None:
+        """Take note that Bindings of a group are sent; others than those asked for here are not."""
+        if group not in self._asked:
+            return
+        del self._asked[group]
+        self._paused.pop(group, None)
+        began = self._as_it_is(group)
+        if began is not None:
+            self._begun[group] = began
+
+    def _as_it_is(self, group: str) -> _AsItBegan | None:
+        pod_group = self._view.pod_group(group)
+        if pod_group is None:
+            return None
+        members = frozenset(self._view.tally(group).members)
+        return _AsItBegan(pod_group.uid, pod_group.generation, members)
+
+    def _rests(self, group: str) -> bool:
+        """Return whether a group is left to kube-scheduler, or to an earlier ask, for now."""
+        begun = self._begun.get(group)
+        return group in self._asked or (begun is not None and begun == self._as_it_is(group))
+
+    def _ask(self, group: str) -> None:
+        """Have a group begin; where nothing of it does it is asked for again after a pause.
+
+        An ask may come to nothing: the group was just looked at, or a member was taken back.
+        """
+        pause = min(ONCE_IN_SECONDS, self._paused.get(group, FIRST_PAUSE / 2) * 2)
+        self._paused[group] = pause
+        self._asked[group] = self._clock.monotonic() + pause
+        self._starter.ask(group)
+
+    def _end_pauses(self) -> None:
+        """Have groups asked for again whose pause is over."""
+        now = self._clock.monotonic()
+        for group in [group for group, until in self._asked.items() if now >= until]:
+            del self._asked[group]
+            if self._view.tally(group).planned:
+                self._planned[group] = None
+
+    async def _changed_or_due(self) -> None:
+        """Return when something has changed, or a pause is over."""
+        due = min(self._asked.values(), default=math.inf)
+        seconds = None if due == math.inf else max(0.0, due - self._clock.monotonic())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
     def looked(self, _: PodInfo) -> None:
         """Look at the queue soon: kube-scheduler has judged a pod."""
         self._changed.set()
@@ -98,7 +173,7 @@ class NextGroups:
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
-            await self._changed.wait()
+            await self._changed_or_due()
             self._changed.clear()
             try:
                 in_vain = await self._look()
@@ -121,15 +196,15 @@ class NextGroups:
     def looking(self) -> Steps[int]:
         """Begin the groups whose turn it is; return how many."""
         ready: list[str] = []
+        self._end_pauses()
         yield from self._find_planned(ready)
         yield from self._find_in_queue(ready)
         # kube-scheduler comes across the first ones first: they are written last.
         for group in reversed(ready):
             pod_group = self._view.pod_group(group)
             if pod_group is not None:
-                self._begun[group] = None
                 self._kept[group] = self._view.quorum(pod_group)
-                self._starter.ask(group)
+                self._ask(group)
             yield
         return len(ready)
 
@@ -141,9 +216,12 @@ class NextGroups:
                 return
             if self._plans.planner.is_busy(group):
                 continue  # it has a part of its room
-            self._planned.pop(group, None)
             pod_group, tally = self._view.pod_group(group), self._view.tally(group)
-            if pod_group is None or not tally.planned or tally.assigned or group in self._begun:
+            is_able = pod_group is not None and tally.planned and not tally.assigned
+            if is_able and self._rests(group):
+                continue
+            self._planned.pop(group, None)
+            if pod_group is None or not is_able:
                 continue
             yield
             if not self._is_outranked(group):
@@ -184,6 +262,8 @@ class NextGroups:
         if self._plans.planner.is_busy(pod_group.key):
             return Behind.NONE
         if self._plans.had_no_room(pod_group):
+            if self._verdicts.has_no_room(pod_group.key):
+                self._begun.pop(pod_group.key, None)  # the room that comes is news
             return self._past(pod_group)
         prospect = yield from self._judging(pod_group)
         if prospect is Prospect.STANDS_ASIDE:
@@ -198,7 +278,7 @@ class NextGroups:
         """Plan a group that may start; return which of those behind it may have their turn."""
         group, plans = pod_group.key, self._plans
         came_between = self._view.pod_group(group) != pod_group or self._is_outranked(group)
-        if came_between or prospect in _KUBE_SCHEDULER_FIRST or group in self._begun:
+        if came_between or prospect in _KUBE_SCHEDULER_FIRST or self._rests(group):
             return Behind.NONE
         plans.plan_ahead(pod_group, schedulers=plans.schedulers, seconds=AT_ONCE_SECONDS)
         if group in self._view.queue:

@@ -91,6 +91,7 @@ class BindTogether:
         self._plans = plans
         self._metrics = metrics
         self._behind = behind
+        self._on_begun: Callable[[str], None] = lambda _: None
         self._searches: dict[str, _Search] = {}
         self._starts: dict[str, _Start] = {}
         self._resting: dict[str, bool] = {}
@@ -112,6 +113,10 @@ class BindTogether:
         """
         able = self._ahead.unsent < FEW and not self._waiting.stopping and not self._behind()
         return able and self._ahead.is_there()
+
+    def on_begun(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with a group when the first of its Bindings are sent."""
+        self._on_begun = listener
 
     def ask(self, group: str) -> None:
         """Begin to bind what can be of a group that waits, and release it if that is enough."""
@@ -277,6 +282,7 @@ class BindTogether:
         if not start.is_sent:
             by = "request" if self._waiting.holds(group) else "turn"
             self._metrics.groups_begun.labels(by).inc()
+            self._on_begun(group)
         start.is_sent = True
         self._waiting.release(group, [each.pod.uid for each in there], start.coming)
         self._ahead.send(there)

@@ -6,7 +6,7 @@ that are bound ahead of it are news to it. Between the answer to filter and the 
 between a decision and its Binding, anything may happen.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -127,6 +127,7 @@ class World:
             no_node=self._no_node,
         )
         self.sight = self.filter.sight
+        self.begun: Callable[[str], None] = lambda _: None
         self.next_groups = NextGroups(self.cluster, self.plans, self)
         self.sent: dict[Pattern, set[str]] = {}
         """Nodes that kube-scheduler has sent for each pattern."""
@@ -299,6 +300,7 @@ class World:
             self.cluster.apply(ev.BoundAhead(found.nodes))
             self.ahead += len(found.nodes)
             self.writes.extend(found.nodes.items())
+            self.begun(group)
         known, tally = self.view.pod_group(group), self.view.tally(group)
         if known is not None and tally.assigned >= self.view.quorum(known):
             for uid in [*tally.waiting]:
@@ -311,6 +313,10 @@ class World:
     def is_open(self) -> bool:
         """Whether a group may begin in its turn."""
         return not self.sight.behind and len(self.writes) < FEW
+
+    def on_begun(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with each group that begins."""
+        self.begun = listener
 
     def ask(self, group: str) -> None:
         """Begin a group in its turn: no pod of higher priority waits, and no node is unproven."""

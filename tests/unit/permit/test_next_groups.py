@@ -590,6 +590,81 @@ async def test_a_gang_whose_binding_fails_is_left_to_kube_scheduler(
     assert len(play.calls) == 1
 
 
+async def test_other_pods_of_a_gang_whose_binding_failed_begin_at_once(cluster: Cluster) -> None:
+    """The pod was deleted before our watch showed it, and its controller has made another one."""
+    play = Play(cluster, nodes(8))
+    play.scene.binder.script["a-0"] = [NotFoundError("no", status=404)] * 100
+    await play.judge()
+    observe(cluster, gang("a", 1))
+    await asyncio.sleep(0.1)
+    assert play.written("a") == ["a-0"]
+    play.ahead.asked()
+    observe(cluster, ev.PodDeleted("a-0"), pod("a-1", group="a", pattern=EQUAL))
+    await asyncio.sleep(0.5)
+
+    assert play.written("a") == ["a-0", "a-1"]
+
+
+async def test_a_gang_whose_binding_failed_begins_when_there_is_room_again(
+    cluster: Cluster,
+) -> None:
+    play = Play(cluster, nodes(2, 2))
+    for name in ("a-0", "a-1"):
+        play.scene.binder.script[name] = [NotFoundError("no", status=404)]
+    await play.judge()
+    observe(cluster, gang("a", 2))
+    await asyncio.sleep(0.1)
+    assert sorted(play.written("a")) == ["a-0", "a-1"]
+    observe(cluster, pod("old", 2, on="n1"))
+    assert not isinstance(play.filter(play.scene.view.pods["a-0"], "n0"), OneNode)
+    await asyncio.sleep(0.1)
+    play.ahead.asked()
+    observe(cluster, ev.PodDeleted("old"))
+    await asyncio.sleep(0.5)
+
+    assert sorted(play.written("a")) == ["a-0", "a-0", "a-1", "a-1"]
+
+
+async def test_a_gang_that_was_asked_for_in_vain_is_asked_for_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it has begun, and nothing changes: it was looked at a moment ago, perhaps."""
+    play, asks = Play(cluster, nodes(8)), list[float]()
+    assert play.scene.together is not None
+    ask = play.scene.together.ask
+
+    def in_vain(group: str) -> None:
+        asks.append(play.scene.loop.time())
+        if len(asks) > 1:
+            ask(group)
+
+    monkeypatch.setattr(play.scene.together, "ask", in_vain)
+    await play.judge()
+    asks.clear()
+    observe(cluster, gang("a", 2))
+    await asyncio.sleep(1)
+
+    assert sorted(play.written("a")) == ["a-0", "a-1"]
+    assert len(asks) == 2
+
+
+async def test_a_gang_that_never_begins_is_asked_for_less_and_less_often(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play, asks = Play(cluster, nodes(8)), list[float]()
+    assert play.scene.together is not None
+    monkeypatch.setattr(play.scene.together, "ask", asks.append)
+    await play.judge()
+    asks.clear()
+    observe(cluster, gang("a", 2))
+    for second in range(60):
+        play.ahead.asked()
+        observe(cluster, ev.PodApplied(pod("plain", unschedulable=f"{second} Insufficient cpu")))
+        await asyncio.sleep(1)
+
+    assert 2 < len(asks) < 20
+
+
 async def test_a_recent_failure_counts(cluster: Cluster) -> None:
     play = Play(cluster, nodes(8))
     await play.judge()
