@@ -37,8 +37,8 @@ class ExtenderApp(FastAPI):
         """Serve one request, or the lifespan."""
         verb = self.verbs.get(scope["path"]) if scope["type"] == "http" else None
         if verb is not None and scope["method"] == "POST":
-            if self.caller is not None and verb.name == "filter":
-                self.caller.called(scope)
+            if self.caller is not None:
+                self.caller.called(scope, verb.name)
             await verb(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
@@ -63,7 +63,7 @@ def create_app(
     max_body_bytes: int,
     caller: Caller | None = None,
 ) -> ExtenderApp:
-    """Return the application; `caller` takes note of calls of filter.
+    """Return the application; `caller` takes note of calls of filter and bind.
 
     Verbs are answered with an Error for less than what makes a process not ready, because with an
     Error kube-scheduler schedules nothing at all: `probes.unready` returns why.

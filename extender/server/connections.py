@@ -210,6 +210,11 @@ class Connection(HttpToolsProtocol):
         else:
             super().send_400_response(msg)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection has not ended, and is not about to."""
+        return not self.transport.is_closing()
+
     def cut(self, reason: str) -> None:
         """Cut the connection off."""
         self._connections.count(reason)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from typing_extensions import override
 from uvicorn.server import ServerState
 
 from extender.server.app import ExtenderApp
@@ -16,6 +17,18 @@ from tests.makers import until
 from tests.unit.server.test_connections import Wire
 
 pytestmark = pytest.mark.looptime
+
+
+class WireFrom(Wire):
+    """A connection from an address."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__()
+        self._host = host
+
+    @override
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return (self._host, 1) if name == "peername" else default
 
 
 class Net:
@@ -44,10 +57,10 @@ class Net:
     def _count(self) -> None:
         self.lost += 1
 
-    async def call(self, verb: str, wire: Wire | None = None) -> Wire:
+    async def call(self, verb: str, wire: Wire | None = None, *, host: str = "10.0.0.1") -> Wire:
         """Return the connection by which a verb was called, a new one if there is none."""
         if wire is None:
-            wire = Wire()
+            wire = WireFrom(host)
             wire.protocol = self._new()
             wire.protocol.connection_made(wire)
         assert wire.protocol is not None
@@ -90,6 +103,61 @@ async def test_a_connection_that_is_cut_has_ended_too() -> None:
     wire.abort()
     await asyncio.sleep(1)
     assert (net.caller.is_there, net.lost) == (False, 1)
+
+
+async def test_the_end_of_a_surplus_connection_of_all_verbs_is_not_that_of_the_caller() -> None:
+    """kube-scheduler keeps two of them; filter was called by a third one while binds were open."""
+    net = Net()
+    kept = await net.call("filter")
+    await net.call("bind", kept)
+    other = await net.call("bind")
+    surplus = await net.call("filter")
+    surplus.close()
+    await asyncio.sleep(1)
+    assert (net.caller.is_there, net.lost) == (True, 0)
+    kept.close()
+    await asyncio.sleep(1)
+    assert (net.caller.is_there, net.lost) == (True, 0)
+    other.close()
+    await asyncio.sleep(1)
+    assert (net.caller.is_there, net.lost) == (False, 1)
+
+
+async def test_where_bind_has_connections_of_its_own_they_do_not_stand_for_that_of_filter() -> None:
+    net = Net()
+    await net.call("bind")
+    wire = await net.call("filter")
+    wire.close()
+    await asyncio.sleep(1)
+
+    assert (net.caller.is_there, net.lost) == (False, 1)
+
+
+async def test_connections_of_another_address_do_not_stand_for_those_of_the_caller() -> None:
+    net = Net()
+    other = await net.call("filter", host="10.0.0.2")
+    await net.call("bind", other)
+    mine = await net.call("filter")
+    await net.call("bind", mine)
+    await net.call("filter", mine)
+    mine.close()
+    await asyncio.sleep(1)
+
+    assert (net.caller.is_there, net.lost) == (False, 1)
+
+
+async def test_the_next_process_of_an_address_may_have_other_connections() -> None:
+    net = Net()
+    shared = await net.call("filter")
+    await net.call("bind", shared)
+    shared.close()
+    await asyncio.sleep(1)
+    await net.call("bind")
+    own = await net.call("filter")
+    own.close()
+    await asyncio.sleep(1)
+
+    assert (net.caller.is_there, net.lost) == (False, 2)
 
 
 def test_a_request_without_a_connection_shows_no_caller() -> None:
