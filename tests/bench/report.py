@@ -58,7 +58,7 @@ def broken(comparison: Comparison) -> list[str]:
     gangs = [
         f"{title(comparison.case)}: {result.gangs.whole} of {wanted} gangs are whole, "
         f"{outcome([result])} (repeat {result.repeat})"
-        for side in (OURS, OFF)
+        for side in (OURS, OPEN, OFF)
         for result in comparison.of(side)
         if result.gangs.whole < wanted
         or result.gangs.partial

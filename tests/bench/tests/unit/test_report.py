@@ -37,6 +37,13 @@ def test_only_our_gangs_must_be_whole() -> None:
     ]
 
 
+@pytest.mark.parametrize("side", ["ours", "open", "off"])
+def test_gangs_of_each_of_our_sides_must_be_whole(side: str) -> None:
+    partial = Gangs(whole=1, partial=1, partial_peak=1, spread_seconds=0.0)
+
+    assert broken(Comparison(CASE, [result("plain"), result(side, gangs=partial)]))
+
+
 def test_an_overcommit_of_any_side_is_named() -> None:
     over = dataclasses.replace(
         AUDIT, overcommits=[f"node-{number} is over" for number in range(12)]
