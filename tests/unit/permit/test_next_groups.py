@@ -13,7 +13,7 @@ from extender.gang.options import GangOptions
 from extender.gang.verdicts import OneNode, Refuse
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
 from extender.kube.pods import PodRef
-from extender.permit import next_groups, plans, turns
+from extender.permit import next_groups
 from extender.permit.next_groups import ONCE_IN_SECONDS, PODS_AT_ONCE
 from extender.permit.together import FEW
 from extender.permit.writing_ahead import (
@@ -28,7 +28,7 @@ from extender.state.cluster.store import Cluster
 from tests.makers import NAMESPACE, key, node, nodes, observe, pod, pod_group, pods, shape
 from tests.unit.server.scene import Call, Scene
 
-pytestmark = pytest.mark.looptime
+pytestmark = [pytest.mark.looptime, pytest.mark.usefixtures("patient")]
 
 EQUAL = Pattern(shape(1), NAMESPACE, {}, frozenset())
 OTHER = Pattern(shape(1), NAMESPACE, {"role": "other"}, frozenset())
@@ -36,15 +36,6 @@ MANY = 2 * PARALLEL + 8
 NO_CPU = "0/2 nodes are available: 2 Insufficient cpu."
 NO_MATCH = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
 JOB = JobInfo("job-uid", held_by_queue="job")
-
-
-@pytest.fixture(autouse=True)
-def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have no plan go on later because the machine is slow."""
-    monkeypatch.setattr(next_groups, "AT_ONCE_SECONDS", 60.0)
-    monkeypatch.setattr(plans, "PLAN_SECONDS", 60.0)
-    monkeypatch.setattr(turns, "PLAN_SECONDS", 60.0)
-    monkeypatch.setattr(turns, "AHEAD_SECONDS", 60.0)
 
 
 class Play:

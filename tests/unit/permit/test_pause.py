@@ -15,7 +15,7 @@ from tests.makers import key, never, node, pod, pod_group, pods, until
 from tests.unit.permit.test_together import EQUAL, Play
 from tests.unit.server.scene import Scene
 
-pytestmark = pytest.mark.looptime
+pytestmark = [pytest.mark.looptime, pytest.mark.usefixtures("patient")]
 
 GANG = key("gang")
 WRITERS = 16

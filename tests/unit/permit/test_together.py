@@ -34,7 +34,7 @@ from tests.makers import (
 )
 from tests.unit.server.scene import Scene
 
-pytestmark = pytest.mark.looptime
+pytestmark = [pytest.mark.looptime, pytest.mark.usefixtures("patient")]
 
 GANG = key("gang")
 MANY = 2 * PARALLEL + 8

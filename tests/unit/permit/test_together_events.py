@@ -13,7 +13,7 @@ from tests.makers import nodes, observe, pod_group, until
 from tests.unit.permit.test_together import FOUR, GANG, A, D, Play
 from tests.unit.server.scene import Scene
 
-pytestmark = pytest.mark.looptime
+pytestmark = [pytest.mark.looptime, pytest.mark.usefixtures("patient")]
 
 
 async def begun(cluster: Cluster) -> Play:

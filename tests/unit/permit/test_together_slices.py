@@ -15,7 +15,7 @@ from tests.makers import key, node, nodes, observe, pod, pod_group, pods, taint,
 from tests.unit.permit.test_together import EQUAL, Play
 from tests.unit.server.scene import Scene
 
-pytestmark = pytest.mark.looptime
+pytestmark = [pytest.mark.looptime, pytest.mark.usefixtures("patient")]
 
 GANG = key("gang")
 COUNT = 3 * AT_ONCE
