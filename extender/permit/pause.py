@@ -11,6 +11,7 @@ each pause has an end, and few are made where the API server is slow.
 """
 
 import asyncio
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -32,7 +33,7 @@ class PauseEnd(StrEnum):
     """What ended a pause."""
 
     WRITTEN = "written"
-    """Few Bindings are left, and that of the member is made if it has one."""
+    """Few Bindings are left, or that of the member is on its way after all."""
     TIME = "time"
     STOPPED = "stopped"
     """This process is about to stop."""
@@ -47,11 +48,12 @@ class Batch(Protocol):
     def going_out(self) -> int:
         """How many are to be written, or are being written."""
 
-    def binds(self, uid: str) -> bool:
-        """Return whether that of a member is one of them."""
+    @property
+    def writing(self) -> AbstractSet[str]:
+        """UIDs of the pods whose Bindings are being written."""
 
-    def asked(self) -> None:
-        """Take note of a call of kube-scheduler."""
+    def leave(self, uid: str) -> None:
+        """Leave a pod to kube-scheduler, which is calling for it, if it can still be left."""
 
     def hung_up(self) -> None:
         """End what is to be written: kube-scheduler may have ended."""
@@ -78,8 +80,12 @@ class Pauses:
         return rested and self._held is None and self._batch.going_out > 0
 
     def delays(self, uid: str) -> bool:
-        """Return whether the Bindings that go out are a reason to hold back a member's answer."""
-        return self._batch.going_out > FEW or self._batch.binds(uid)
+        """Return whether the Bindings that go out are a reason to hold back a member's answer.
+
+        Not one's own that is being written: kube-scheduler would see the pod on its node before it
+        has the answer, and call that an error.
+        """
+        return self._batch.going_out > FEW and uid not in self._batch.writing
 
     async def hold(self, uid: str, gone: Gone) -> float | None:
         """Return when a member may be answered, with the seconds for which that was held back.
@@ -89,7 +95,7 @@ class Pauses:
         """
         if not self.delays(uid):
             return 0.0
-        self._batch.asked()
+        self._batch.leave(uid)
         began, self._uid, self._made = self._loop.time(), uid, 0
         held = self._held = self._loop.create_future()
         caller = asyncio.ensure_future(gone())

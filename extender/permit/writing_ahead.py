@@ -100,16 +100,16 @@ class AheadWriter:
         """How many Bindings are to be written ahead, or are being written."""
         return len(self._unsent) + len(self._writing)
 
-    def binds(self, uid: str) -> bool:
-        """Return whether that of a member is one of them."""
-        return uid in self._unsent or uid in self._writing
-
     # -- what kube-scheduler asks
 
     def filtered(self, pod: PodInfo) -> None:
         """Leave a pod to kube-scheduler that filter is asked about, if it can still be left."""
+        self.leave(pod.uid)
+
+    def leave(self, uid: str) -> None:
+        """Leave a pod to kube-scheduler, which is calling for it, if it can still be left."""
         self.asked()
-        self.take_back((pod.uid,))
+        self.take_back((uid,))
 
     def asked(self) -> None:
         """Remember when kube-scheduler last called."""

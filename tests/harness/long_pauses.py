@@ -8,7 +8,7 @@ test sees would depend on how fast the machine is. The log says when a pause beg
 import structlog
 
 from extender.cli.main import main
-from extender.permit import pause, together
+from extender.permit import pause, writing_ahead
 from extender.permit.waiting_pods import Gone
 
 SECONDS = 300.0
@@ -26,6 +26,6 @@ async def _logged(self: pause.Pauses, uid: str, gone: Gone) -> float | None:
 
 if __name__ == "__main__":
     vars(pause)["PAUSE_SECONDS"] = SECONDS
-    vars(together).update(AHEAD_SECONDS=SECONDS, SILENT_SECONDS=SECONDS)
+    vars(writing_ahead).update(AHEAD_SECONDS=SECONDS, SILENT_SECONDS=SECONDS)
     pause.Pauses.hold = _logged  # type: ignore[method-assign]
     main()
