@@ -20,7 +20,7 @@ from tests.harness.reconciler import Reconciler
 LONG = 120.0
 """Seconds: a thousand pods take a slow machine long to delete."""
 
-MOST_COLLISIONS = 2
+MOST_COLLISIONS = 6
 """Pods of a test that may be bound while kube-scheduler tries them: the price of a gang that is
 bound together with others (docs/limits.md). Which of the two is first with a small gang that comes
 to a kube-scheduler without work is a race, so this is no measure: `make bench` counts them."""
