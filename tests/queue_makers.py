@@ -9,8 +9,10 @@ from itertools import count
 from typing import Any
 
 from extender.api.core_v1 import LabelSelector
+from extender.api.reasons import Unadmitted
 from extender.queueing import cycle
-from extender.queueing.cycle import Admit, Outcome
+from extender.queueing import transitions as to
+from extender.queueing.cycle import Admit, NotAdmitted, Outcome
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
@@ -195,7 +197,7 @@ class Admissions:
     @property
     def rules(self) -> AdmissionRules:
         """The rules of its cycles."""
-        return AdmissionRules(self.options, self.room)
+        return AdmissionRules(self.options, self.room, self.view.flavors)
 
     def put(self, *records: Record) -> None:
         """Take records in, and do what a shell does about them."""
@@ -247,6 +249,21 @@ class Admissions:
             if isinstance(outcome, Admit):
                 self.apply(ev.Assumed(outcome.workload, outcome.admission))
         return outcomes
+
+    def say(self) -> None:
+        """Write to the workloads that the last cycle left why they wait, and what is kept."""
+        said = {x.workload: x for x in self.last.outcomes if isinstance(x, NotAdmitted)}
+        said |= {key: said[tried] for key, tried in self.pending.followers() if tried in said}
+        for key, outcome in said.items():
+            waits = self.view.workloads.get(key)
+            if waits is None or self.view.admission(key) is not None:
+                continue
+            after = to.waiting(waits, outcome.reason, outcome.message, now=self.now)
+            kept = self.room.kept_for(waits.key) if self.room is not None else None
+            if kept is not None or outcome.reason == Unadmitted.WAITING_FOR_ROOM:
+                after = to.waiting_for_room(after, kept, now=self.now)
+            if after != waits:
+                self.apply(ev.Applied(after))
 
     def admitted(self) -> list[str]:
         """Run a cycle and return the names of those that it admits, in order."""

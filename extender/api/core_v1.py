@@ -12,7 +12,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Raw, Struct, field
 
-from extender.api.wellknown import INDEX_LABEL, WORKLOAD_ANNOTATION
+from extender.api.wellknown import (
+    INDEX_LABEL,
+    MIRROR_ANNOTATION,
+    PREEMPTION_COST,
+    WORKLOAD_ANNOTATION,
+)
 
 Amount = str | int | float
 
@@ -50,6 +55,8 @@ class PodAnnotations(Wire, frozen=True):
 
     workload: str = field(default="", name=WORKLOAD_ANNOTATION)
     completion_index: str | None = field(default=None, name=INDEX_LABEL)
+    preemption_cost: str | None = field(default=None, name=PREEMPTION_COST)
+    mirror: str | None = field(default=None, name=MIRROR_ANNOTATION)
 
 
 class PodMeta(ObjectMeta, frozen=True):
@@ -105,6 +112,7 @@ class PodSpecHead(Wire, frozen=True):
 
     node_name: str | None = None
     priority: int | None = None
+    preemption_policy: str = ""
     scheduler_name: str = "default-scheduler"
     host_network: bool = False
     host_users: bool | None = None
@@ -130,6 +138,8 @@ class PodCondition(Wire, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
+    last_transition_time: Raw = Raw()
+    """Read of one condition alone."""
 
 
 class PodStatus(Wire, frozen=True):
@@ -350,6 +360,28 @@ class PodGroupStatus(Wire, frozen=True):
     conditions: list[Condition] | None = None
     granted_room: Raw = Raw()
     """Read apart: one that cannot be read must not hide the PodGroup."""
+    preemption: Raw = Raw()
+    """The same."""
+
+
+class DisruptionBudgetSpec(Wire, frozen=True):
+    """policy/v1 PodDisruptionBudgetSpec."""
+
+    selector: LabelSelector | None = None
+
+
+class DisruptionBudgetStatus(Wire, frozen=True):
+    """policy/v1 PodDisruptionBudgetStatus."""
+
+    disruptions_allowed: int = 0
+
+
+class DisruptionBudget(Wire, frozen=True):
+    """policy/v1 PodDisruptionBudget."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
+    status: DisruptionBudgetStatus = DisruptionBudgetStatus()
 
 
 class Stored(Wire, frozen=True):

@@ -11,10 +11,8 @@ _NUMBER: Final = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
 _QUANTITY: Final = rf"^\+?{_NUMBER}([KMGTPE]i|[numkMGTPE]|[eE][+-]?{_NUMBER})?$"
 
 _DNS_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_QUALIFIED: Final = (
-    rf"^({_DNS_LABEL}(\.{_DNS_LABEL})*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
-)
-"""The form of a condition's type: the API conventions' qualified name."""
+QUALIFIED: Final = rf"^({_DNS_LABEL}(\.{_DNS_LABEL})*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+"""A qualified name of the API conventions: the type of a condition, the key of a label."""
 
 
 def _not_negative(quantity: int | str) -> int | str:
@@ -70,7 +68,7 @@ class Written(Read):
 class Condition(Read):
     """One aspect of the object's state, in the form that all Kubernetes conditions have."""
 
-    type: Annotated[str, Field(max_length=316, pattern=_QUALIFIED)]
+    type: Annotated[str, Field(max_length=316, pattern=QUALIFIED)]
     """Which aspect is meant, such as Scheduled; there is one condition of each type."""
     status: Literal["True", "False", "Unknown"]
     """Whether the condition holds: True, False or Unknown."""

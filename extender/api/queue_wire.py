@@ -46,6 +46,20 @@ class Flavor(OnlyMetadata, frozen=True):
     spec: FlavorSpec = FlavorSpec()
 
 
+class Level(Wire, frozen=True):
+    """TopologyLevel."""
+
+    node_label: str = ""
+
+
+class TopologySpec(Wire, frozen=True):
+    levels: list[Level] = field(default_factory=list)
+
+
+class Topology(OnlyMetadata, frozen=True):
+    spec: TopologySpec = TopologySpec()
+
+
 class ResourceQuota(Wire, frozen=True):
     """Quota of one resource."""
 
@@ -183,11 +197,27 @@ class Job(Wire, frozen=True):
     spec: JobSpec = JobSpec()
 
 
+class TopologyRequest(Wire, frozen=True):
+    """PodSetTopologyRequest."""
+
+    required: str | None = None
+    preferred: str | None = None
+    unconstrained: bool | None = None
+    pod_index_label: str | None = None
+    sub_group_index_label: str | None = None
+    sub_group_count: int | None = None
+    pod_set_group_name: str | None = None
+    pod_set_slice_required_topology: str | None = None
+    pod_set_slice_size: int | None = None
+    podset_slice_required_topology_constraints: list[Raw] | None = None
+
+
 class PodSet(Wire, frozen=True):
     name: str = "main"
     count: int = 1
     min_count: int | None = None
     template: Raw = Raw(b"{}")
+    topology_request: TopologyRequest | None = None
 
 
 class ClassRef(Wire, frozen=True):
@@ -212,6 +242,7 @@ class PodSetAssignment(Wire, frozen=True):
     flavors: dict[str, str] | None = None
     resource_usage: dict[str, Amount] | None = None
     count: int | None = None
+    topology_assignment: Raw = Raw()
 
 
 class WorkloadAdmission(Wire, frozen=True):

@@ -38,6 +38,8 @@ class Reason(StrEnum):
     """kube-scheduler has not seen all pods that are bound, and takes their room for free."""
     INVALID_TOPOLOGY = "InvalidTopology"
     """What its PodGroup says of topology cannot be kept."""
+    INVALID_PLACEMENT = "InvalidPlacement"
+    """What its PodGroup says of placement is none."""
     OUTSIDE_TOPOLOGY = "OutsideTopology"
     """None of the nodes to choose from is in the domain where its gang is."""
     NOT_ADMITTED = "NotAdmitted"
@@ -75,6 +77,27 @@ class EventReason(StrEnum):
     GANG_NOT_READY = "GangNotReady"
 
 
+class PreemptionReason(StrEnum):
+    """Reasons of the conditions `Preempting` and `Preempted` of a PodGroup, and of their Events."""
+
+    EVICTING = "Evicting"
+    """Victims of lower priority make room for it."""
+    STARTED = "Started"
+    """All pods that it needs have a node."""
+    VICTIMS_STAY = "VictimsStay"
+    """Victims have not gone in time, and it gives up."""
+    ROOM_LOST = "RoomLost"
+    """Its victims have gone, and it could not start on their room."""
+    NO_VICTIMS = "NoVictims"
+    """It fits without any, or not even with all that may make room for it. In metrics alone."""
+    NOT_NEEDED = "NotNeeded"
+    SWITCHED_OFF = "SwitchedOff"
+    TOO_MANY = "TooManyVictims"
+    """More victims than its status can hold."""
+    PREEMPTING = "Preempting"
+    PREEMPTED = "Preempted"
+
+
 # -- the queue
 
 
@@ -85,6 +108,8 @@ class Unadmitted(StrEnum):
     WAITING_FOR_QUOTA = "WaitingForQuota"
     WAITING_FOR_ROOM = "WaitingForRoom"
     """It has quota, and its pods do not fit on the nodes as they are now."""
+    TOPOLOGY_PLACEMENT_FAILED = "TopologyPlacementFailed"
+    """It has quota, and not enough of its pods fit in the domains where they are to be."""
     EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
     """More than its queue could have if no other workload had quota."""
     WAITING_FOR_PREEMPTED = "WaitingForPreemptedWorkloads"
@@ -99,6 +124,15 @@ class Unadmitted(StrEnum):
     """It has to wait before it may be tried again."""
     INTERNAL_ERROR = "InternalError"
     """It could not be judged because of a bug, and is tried again after a pause."""
+
+
+class RoomReason(StrEnum):
+    """Why `RoomReserved` is True or False."""
+
+    WAITED_LONG = "WaitedLong"
+    """It has waited for `queue.agingSeconds`, and room is kept for it."""
+    WAITING_FOR_ROOM = "WaitingForRoom"
+    """It waits for room, and none is kept for it."""
 
 
 class Active(StrEnum):
@@ -121,6 +155,10 @@ class Preempted(StrEnum):
     IN_CLUSTER_QUEUE = "InClusterQueue"
     RECLAMATION = "InCohortReclamation"
     RECLAIM_WHILE_BORROWING = "InCohortReclaimWhileBorrowing"
+    FOR_ROOM = "ForRoom"
+    """The other one had quota, and room on nodes only without it: no reason of Kueue's."""
+    FOR_GANG = "ForGangOfHigherPriority"
+    """Its pods make room on nodes for a gang: quota has nothing to do with it."""
 
 
 class EvictionReason(StrEnum):
@@ -188,6 +226,8 @@ class JobReason(StrEnum):
 
     INVALID = "Invalid"
     """The API server rejects what would be written for the job."""
+    INVALID_TOPOLOGY = "InvalidTopology"
+    """Annotations of a pod template about domains of nodes contradict each other."""
     OVERRIDE_LIMITED = "OverrideLimited"
     """The job asks for more than its ClusterQueue lets its jobs choose."""
     INVALID_QUEUE_NAME = "InvalidQueueName"

@@ -51,8 +51,41 @@ class GrantedRoom(Read):
     """What is kept: amount by resource name, by name of the node."""
 
 
+class NominatedNode(Read):
+    """A node on which room is kept for members of a group while its victims leave."""
+
+    name: str
+    """The name of the node."""
+    pods: list[str]
+    """Names of the members that are to go there."""
+    room: dict[str, Quantity]
+    """What is kept: amount by resource name."""
+
+
+class PodGroupVictim(Read):
+    """A PodGroup or a pod that leaves for a group of higher priority, by UID."""
+
+    kind: Literal["PodGroup", "Pod"]
+    """PodGroup: a whole gang. Pod: one that has no gang, or that its gang can do without."""
+    uid: str
+    """Its UID. It may be in a namespace of others, which the name would show."""
+    pods: list[str] | None = None
+    """Of a PodGroup: the UIDs of the pods that leave."""
+
+
+class PodGroupPreemption(Read):
+    """Victims that leave for this group, and where their room is kept for it."""
+
+    since: datetime
+    """When the victims were chosen."""
+    nodes: list[NominatedNode]
+    """Where room is kept until the group starts."""
+    victims: list[PodGroupVictim]
+    """What is evicted."""
+
+
 class PodGroupStatus(Read):
-    """What was last seen of the group. Written by gang-extender's reconciler only."""
+    """What was last seen of the group. Written by gang-extender only."""
 
     phase: Phase | None = None
     """Where the group is in its life."""
@@ -73,6 +106,10 @@ class PodGroupStatus(Read):
     granted_room: GrantedRoom | None = Field(default=None, json_schema_extra=ATOMIC)
     """Room on nodes that is kept for the pods of an admitted Workload until the group has its plan.
     Only gang-extender's reconciler writes it."""
+    preemption: PodGroupPreemption | None = Field(default=None, json_schema_extra=ATOMIC)
+    """What leaves for this group, which has a higher priority, and where the room is kept. It is
+    there from the choice of the victims until the group starts, or gives up. Only the extender
+    writes it."""
 
 
 class PodGroup(Read):

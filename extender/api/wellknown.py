@@ -29,11 +29,23 @@ DONE_ANNOTATION: Final = "scheduling.x-k8s.io/done-pods"
 ON_PARTIAL_ANNOTATION: Final = "scheduling.x-k8s.io/on-partial"
 """On a PodGroup: what becomes of a gang that has started and lost its quorum, keep or evict."""
 
+PREEMPTION_COST: Final = "scheduling.x-k8s.io/preemption-cost"
+"""On a PodGroup or a pod: of equal priority the one of lower cost makes room first."""
+MIN_RUN_SECONDS: Final = "scheduling.x-k8s.io/min-run-seconds"
+"""On a PodGroup: for how long it runs, at least, before it makes room for others."""
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+"""On the API's copy of a pod that a kubelet has from a file, and that no eviction ends."""
+
 REQUIRED_TOPOLOGY: Final = "scheduling.x-k8s.io/required-topology"
 """On a PodGroup: the label of nodes of which all nodes of the gang have the same value."""
 PREFERRED_TOPOLOGY: Final = "scheduling.x-k8s.io/preferred-topology"
 """On a PodGroup: the label of nodes of which the gang's nodes have as few values as possible."""
+PLACEMENT_ANNOTATION: Final = "scheduling.x-k8s.io/placement"
+"""On a PodGroup: whether its pods are on few nodes or on many, pack or spread."""
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+TOPOLOGY_ASSIGNMENT: Final = "scheduling.x-k8s.io/topology-assignment"
+"""On a PodGroup that a queue made: how many pods go to which domain of nodes, by pod set."""
 
 
 class Phase(StrEnum):
@@ -56,7 +68,11 @@ class ConditionType(StrEnum):
     RUNNING = "Running"
     PARTIAL = "Partial"
     PERMITTED = "Permitted"
-    """Written by the extender; the reconciler writes the others."""
+    """Written by the extender, as the next one; the reconciler writes the others."""
+    PREEMPTING = "Preempting"
+    """Whether victims make room for it."""
+    PREEMPTED = "Preempted"
+    """Whether it had to make room, and has not started again."""
 
 
 # -- the queue: names of kueue.x-k8s.io
@@ -82,6 +98,16 @@ PODSET_LABEL: Final = "kueue.x-k8s.io/podset"
 WORKLOAD_ANNOTATION: Final = "kueue.x-k8s.io/workload"
 """On the pods of an admitted job: the name of its Workload, which may be too long for a label."""
 ADMISSION_GATE: Final = "kueue.x-k8s.io/admission"
+PODSET_REQUIRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-required-topology"
+"""This and those that follow are annotations of a pod template: where its pods are to be."""
+PODSET_PREFERRED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-preferred-topology"
+PODSET_UNCONSTRAINED_TOPOLOGY: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
+PODSET_SLICE_TOPOLOGY: Final = "kueue.x-k8s.io/podset-slice-required-topology"
+PODSET_SLICE_SIZE: Final = "kueue.x-k8s.io/podset-slice-size"
+PODSET_SLICE_LAYERS: Final = "kueue.x-k8s.io/podset-slice-required-topology-constraints"
+PODSET_GROUP_NAME: Final = "kueue.x-k8s.io/podset-group-name"
+TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
+"""The scheduling gate of pods that get the domain that they go to as a node selector."""
 MANAGED_LABEL: Final = "kueue.x-k8s.io/managed"
 QUEUE_POD_GROUP_LABEL: Final = "kueue.x-k8s.io/pod-group-name"
 POD_GROUP_TOTAL_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
@@ -90,6 +116,9 @@ ROLE_HASH: Final = "kueue.x-k8s.io/role-hash"
 REQUIRE_ROOM_ANNOTATION: Final = "scheduling.x-k8s.io/require-room"
 """On a ClusterQueue: whether its workloads are admitted only when they fit on nodes, true or
 false; without it the settings decide."""
+PREEMPT_FOR_ROOM_ANNOTATION: Final = "scheduling.x-k8s.io/preempt-for-room"
+"""On a ClusterQueue: whether its workloads may have others stopped for room alone, Never or
+LowerPriority; without it the settings decide."""
 WORKLOAD_PRIORITY_CLASS: Final = (QUEUE_GROUP, "WorkloadPriorityClass")
 POD_PRIORITY_CLASS: Final = ("scheduling.k8s.io", "PriorityClass")
 IN_USE_FINALIZER: Final = "kueue.x-k8s.io/resource-in-use"
@@ -122,4 +151,6 @@ class WorkloadCondition(StrEnum):
     PREEMPTED = "Preempted"
     REQUEUED = "Requeued"
     DEACTIVATION_TARGET = "DeactivationTarget"
+    ROOM_RESERVED = "RoomReserved"
+    """Our own: False since it waits for room on nodes, True since room is kept for it."""
     FINISHED = "Finished"

@@ -14,6 +14,7 @@ from extender.api.scheduler_config import (
 )
 from extender.config.files import SettingsError, read_yaml
 from extender.config.sections import Percentage, Positive, Seconds, Section
+from extender.fit.placement import GangPlacement
 from extender.gang.options import GangOptions
 from extender.gang.partial import OnPartial, OnPartialOverrides
 from extender.resources.ignored import IgnoredResources, ResourceNames
@@ -54,6 +55,10 @@ class Gang(Section):
     as soon as their gang can start; `off`: each member is bound when kube-scheduler asks for it.
     Choose `off` where kube-scheduler may judge equal pods differently and `schedulerConfiguration`
     does not show it (docs/limits.md)"""
+    placement: GangPlacement | None = None
+    """how the pods of a gang stand to each other where its PodGroup has no annotation
+    scheduling.x-k8s.io/placement. `pack`: on as few nodes as possible; `spread`: as few on one node
+    as possible; unset: where least is left, on many nodes if need be"""
     retry_grace_seconds: Positive = 3
     """how long the plan of a gang waits for a member that kube-scheduler had refused before;
     counted from the last member that came"""
@@ -62,6 +67,18 @@ class Gang(Section):
     on_partial: OnPartial = OnPartial.KEEP
     """what the reconciler does with a gang that started and has been without its quorum for longer
     than its schedule time-out"""
+    preemption: Literal["WholeGang", "Off"] = "WholeGang"
+    """`WholeGang`: for a gang that lacks room gangs and pods of lower priority are evicted, whole
+    gangs or what they can do without, where it fits as a whole then; `Off`: for single pods alone,
+    as kube-scheduler decides"""
+    min_run_seconds: Seconds = 0
+    """for how long a gang runs, at least, before it is evicted for another one, where its
+    annotation scheduling.x-k8s.io/min-run-seconds does not say"""
+    max_min_run_seconds: Seconds = 3600
+    """cap of that annotation"""
+    preemption_budgets: Literal["BestEffort", "Strict"] = "BestEffort"
+    """`BestEffort`: victims that a PodDisruptionBudget protects are chosen last, as kube-scheduler
+    does; `Strict`: they are not evicted"""
     ignored_resources: list[str] = Field(default_factory=list)
     """extended resources that kube-scheduler ignores on nodes, as `example.com/name` or
     `example.com/*`"""
@@ -74,6 +91,12 @@ class Gang(Section):
     def _are_resources(cls, patterns: list[str]) -> list[str]:
         ResourceNames.parse(patterns)
         return patterns
+
+    @field_validator("preemption", mode="before")
+    @classmethod
+    def _as_written(cls, given: object) -> object:
+        """Return the word for what YAML reads as false: Off without quotes."""
+        return "Off" if given is False else given
 
     @model_validator(mode="after")
     def _below_the_cap(self) -> Self:
@@ -127,5 +150,9 @@ class Gang(Section):
             strict_order=self.strict_order,
             gate_until_fit=self.ungate_when == "fits",
             retry_grace=self.retry_grace_seconds,
+            preempts=self.preemption == "WholeGang",
+            min_run=self.min_run_seconds,
+            max_min_run=self.max_min_run_seconds,
+            strict_budgets=self.preemption_budgets == "Strict",
             bind_equal=self.bind_together == "equal" and self.not_together() is None,
         )

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from extender.api import core_v1, job_overrides
 from extender.config.pods_ready import PodsReadySection, WaitForPodsReady
-from extender.config.sections import Section
+from extender.config.sections import Seconds, Section
 from extender.jobs.context import ReleaseQuota
 from extender.queueing import options as queueing
 
@@ -74,6 +74,13 @@ class Queue(Section):
     require_room: bool = False
     """whether a workload is admitted only when its pods fit on nodes now; the annotation
     scheduling.x-k8s.io/require-room of a ClusterQueue overrides it"""
+    aging_seconds: Seconds = 300
+    """how long a workload that lacks nothing but room on nodes waits before room is kept for it;
+    workloads that come after it get only what is left beside that; 0: never"""
+    preempt_for_room: queueing.PreemptForRoom = "Never"
+    """LowerPriority: a workload that has quota and lacks room on nodes may have workloads of lower
+    priority preempted, of its ClusterQueue and cohort, as far as these need room too; the
+    annotation scheduling.x-k8s.io/preempt-for-room of a ClusterQueue overrides it"""
     pod_groups: Annotated[Literal["Auto", "Off"], BeforeValidator(_off)] = "Auto"
     """Auto: a job that is admitted by room gets a PodGroup unless it brings one"""
     release_quota: ReleaseQuota = "OnTerminating"
@@ -95,6 +102,8 @@ class Queue(Section):
             requeuing_timestamp=self.wait_for_pods_ready.requeuing_strategy.timestamp,
             heads_per_queue=self.heads_per_queue,
             require_room=self.require_room,
+            aging=self.aging_seconds,
+            preempt_for_room=self.preempt_for_room,
             job_overrides=job_overrides.parsed(self.job_overrides)[0],
             quota_check="IgnoreUndeclared"
             if self.ignore_undeclared_resources

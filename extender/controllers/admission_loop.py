@@ -22,6 +22,7 @@ from extender.queueing.cycle import Admit, Broken, NotAdmitted, Outcome, Preempt
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Victim
 from extender.queueing.quota import QuotaTree
+from extender.queueing.recalled import Recalled, recall, recalled
 from extender.queueing.room import AdmissionRules
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
@@ -83,8 +84,14 @@ class AdmissionLoop:
             metrics=metrics,
         )
         self.reasons = PendingReasons(
-            workloads, view, self.pending, record=record, clock=clock, pacer=self._pacer
+            workloads,
+            view,
+            self.pending,
+            record=record,
+            clock=clock,
+            pacer=self._pacer,
         )
+        self.reasons.room = rules.room if rules.options.aging else None
         self.reasons.admissions_wait = self._writer.has_waiting
         self._room_retry = RoomRetry(self.pending, self._wakeup.set)
         self._released: set[str] = set()
@@ -131,11 +138,7 @@ class AdmissionLoop:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        now = self._clock.wall()
-        for key in [*self._view.workloads]:
-            self._update(key, now)
-            if self._pacer.is_due:
-                await self._pacer.rest()
+        await self._begin()
         self._wakeup.set()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.reasons.run())
@@ -147,6 +150,18 @@ class AdmissionLoop:
                 await self._guarded_cycle(tasks)
                 self._room_retry.try_within()
                 self._wake_when_due()
+
+    async def _begin(self) -> None:
+        """Place all workloads, and recall which victims an earlier leader chose for them."""
+        now, victims = self._clock.wall(), list[Recalled]()
+        for key in [*self._view.workloads]:
+            self._update(key, now)
+            workload = self._view.workloads.get(key)
+            victim = recalled(workload, self._view) if workload is not None else None
+            victims += [victim] if victim is not None else []
+            if self._pacer.is_due:
+                await self._pacer.rest()
+        recall(victims, self.pending)
 
     def _wake_when_due(self) -> None:
         """Run a cycle when the next back-off of a workload ends."""
@@ -212,6 +227,7 @@ class AdmissionLoop:
 
     async def _cycle(self, tasks: asyncio.TaskGroup) -> None:
         sweeping, seconds = self.pending.is_sweeping, 0.0
+        kept = self._kept_room()
         now = self._clock.wall()
         work = cycle.Cycle(self._view, self.pending, tree=self.tree, rules=self._rules, now=now)
         preempting: list[Preempt] = []
@@ -224,6 +240,7 @@ class AdmissionLoop:
                     break
                 await asyncio.sleep(0)
         result = work.result()
+        self.reasons.note_room(key for key, _ in kept ^ self._kept_room())
         self._holds = result.held
         self._release_later(result.freed)
         if result.moved:
@@ -235,6 +252,11 @@ class AdmissionLoop:
             await self._preempt(preempting)
         if result.more:
             self._wakeup.set()
+
+    def _kept_room(self) -> set[tuple[str, tuple[int, int] | None]]:
+        """Return the workloads for which room is kept, and how much."""
+        room = self._rules.room
+        return {(key, room.kept_for(key)) for key in room.reserved} if room is not None else set()
 
     def _slice(self, pieces: Iterator[Outcome | None]) -> tuple[list[Outcome], float, bool]:
         """Run a cycle for a short while, so that no other task waits longer.
@@ -343,6 +365,20 @@ class AdmissionLoop:
                     self.reasons.note(NotAdmitted(key, Unadmitted.WAITING_FOR_PREEMPTED, message))
                 for victim in outcome.victims:
                     tasks.create_task(self._evict(victim, by=outcome.workload))
+
+    async def make_room(self, victim: Victim) -> bool:
+        """Evict a workload whose pods make room on nodes; return whether it leaves.
+
+        No workload gets its quota for that: it is released as after any other eviction.
+        """
+        key = victim.workload
+        await self._writer.after_admission(key, LONGEST_LEAD)
+        before = self._view.workloads.get(key)
+        if before is None or self._view.admission(key) is None:
+            return False
+        if before.evicted and not self._view.is_assumed(key):
+            return True
+        return await self._writer.evict(before, victim, cluster_queue="")
 
     async def _evict(self, victim: Victim, *, by: str) -> None:
         key = victim.workload

@@ -67,7 +67,11 @@ class KnownPodGroups(PodGroups):
     @override
     def are_made_in(self, cluster_queue: str) -> bool:
         queue = self._queues.cluster_queues.get(cluster_queue)
-        return self._make and queue is not None and requires_room(queue, self._options)
+        return (
+            self._make
+            and queue is not None
+            and requires_room(queue, self._options, self._queues.flavors)
+        )
 
     @override
     def size(self, group: str) -> tuple[int, int] | None:
@@ -121,6 +125,7 @@ class JobGroups:
             owners=action.owners,
             done=action.done,
             grant=self._grant(action),
+            domains=action.domains,
         )
         self._written[f"{action.namespace}/{action.name}"] = action.min_member, action.done
 

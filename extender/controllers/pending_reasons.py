@@ -6,7 +6,7 @@ of its queue: its admission is then written behind the reason, and not for a ver
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -20,6 +20,7 @@ from extender.kube.recorder import Event
 from extender.queueing import transitions as to
 from extender.queueing.cycle import NotAdmitted
 from extender.queueing.pending import PendingQueues
+from extender.queueing.room import RoomFinder
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
@@ -62,6 +63,8 @@ class PendingReasons:
         self._record, self._clock, self._pacer = record, clock, pacer
         self.admissions_wait: Callable[[], bool] = lambda: False
         """Whether admissions wait to be written."""
+        self.room: RoomFinder | None = None
+        """What keeps room for workloads that have waited for long, if any is kept."""
         self._under_way: dict[str, asyncio.Event] = {}
         """The workload whose reason is being written, with the end of that."""
         self._waits: dict[str, NotAdmitted] = {}
@@ -70,14 +73,20 @@ class PendingReasons:
     def of(self, key: str) -> tuple[str, str] | None:
         """Return the reason and message that the last cycle gave for a waiting workload."""
         wait = self._waits.get(key)
-        return (wait.reason, wait.message) if wait else None
+        return (wait.reason, self._message(wait)) if wait else None
 
     def note(self, wait: NotAdmitted) -> None:
         """Keep why a workload waits, and write it after a delay."""
         self._waits[wait.workload] = wait
         workload = self._view.workloads.get(wait.workload)
-        written = _is_written(workload, wait.reason)
+        written = _is_written(workload, wait.reason) and self._says_of_room(workload, wait)
         self._unwritten.add_after(wait.workload, REPEAT_DELAY if written else FIRST_DELAY)
+
+    def note_room(self, keys: Iterable[str]) -> None:
+        """Write soon of these workloads whether room is kept for them."""
+        for key in keys:
+            if key in self._waits:
+                self._unwritten.add_after(key, FIRST_DELAY)
 
     def forget(self, key: str) -> None:
         """Forget a workload that is admitted or gone."""
@@ -123,10 +132,20 @@ class PendingReasons:
         if wait is None or before is None or self._view.admission(key) is not None:
             self.forget(key)
             return False
-        written = _is_written(before, wait.reason)
-        if written and not _has_new_numbers(before, wait):
+        message, written = self._message(wait), _is_written(before, wait.reason)
+        if (
+            written
+            and self._says_of_room(before, wait)
+            and not _has_new_numbers(before, wait.reason, message)
+        ):
             return False
-        after = to.waiting(before, wait.reason, wait.message, now=self._clock.wall())
+        now = self._clock.wall()
+        after = to.waiting(before, wait.reason, message, now=now)
+        kept, held = self._kept(key), before.holds(WorkloadCondition.ROOM_RESERVED)
+        if self.room is None:
+            after = to.without_room(after)
+        elif kept is not None or held or _lacks_room(wait):
+            after = to.waiting_for_room(after, kept, now=now)
         self._under_way[key] = written_or_not = asyncio.Event()
         try:
             await self._workloads.write_status(before, after)
@@ -138,8 +157,27 @@ class PendingReasons:
             del self._under_way[key]
             written_or_not.set()
         if not written:
-            self._record(event(before, wait.reason, wait.message, warning=True))
+            self._record(event(before, wait.reason, message, warning=True))
+        if kept is not None and not held:
+            self._record(event(before, WorkloadCondition.ROOM_RESERVED, to.kept_text(kept)))
         return True
+
+    def _kept(self, key: str) -> tuple[int, int] | None:
+        return self.room.kept_for(key) if self.room is not None else None
+
+    def _message(self, wait: NotAdmitted) -> str:
+        kept = self._kept(wait.workload)
+        return wait.message if kept is None else f"{wait.message}; {to.kept_text(kept)}"
+
+    def _says_of_room(self, workload: WorkloadInfo | None, wait: NotAdmitted) -> bool:
+        """Return whether the workload says of room that is kept for it what is so."""
+        said = workload.condition(WorkloadCondition.ROOM_RESERVED) if workload is not None else None
+        if workload is None or self.room is None:
+            return said is None
+        kept = self._kept(wait.workload)
+        if said is None:
+            return kept is None and not _lacks_room(wait)
+        return (said.status == "True") is (kept is not None)
 
     async def _note_all_followers(self) -> None:
         """Repeat: give workloads that were not tried the reason of the equal one before them."""
@@ -177,8 +215,12 @@ def _is_written(workload: WorkloadInfo | None, reason: str) -> bool:
     return known is not None and (known.status, known.reason) == ("False", reason)
 
 
-def _has_new_numbers(workload: WorkloadInfo, wait: NotAdmitted) -> bool:
+def _lacks_room(wait: NotAdmitted) -> bool:
+    return wait.reason == Unadmitted.WAITING_FOR_ROOM
+
+
+def _has_new_numbers(workload: WorkloadInfo, reason: str, message: str) -> bool:
     """Return whether a written message is outdated; only the numbers of nodes change so soon."""
     known = workload.condition(WorkloadCondition.QUOTA_RESERVED)
-    is_room = wait.reason == Unadmitted.WAITING_FOR_ROOM
-    return is_room and known is not None and known.message != wait.message
+    is_room = reason in {Unadmitted.WAITING_FOR_ROOM, Unadmitted.TOPOLOGY_PLACEMENT_FAILED}
+    return is_room and known is not None and known.message != message

@@ -11,7 +11,7 @@ from extender.api.visibility_v1beta2 import (
     WaitingFor,
 )
 from extender.explain.facts import Facts, moment, owners_of
-from extender.explain.outlook import Outlook, asking, fully, looks_at_nodes
+from extender.explain.outlook import Outlook, asking, fully, keeping_room, looks_at_nodes
 from extender.explain.quotas import rows
 from extender.explain.running import nodes_of, pod_group_of
 from extender.explain.waiting_for import Lacks
@@ -38,6 +38,7 @@ def look_at_nodes(key: str, facts: Facts) -> Steps[None]:
     for _ in room.prepare():
         if (yield) and not room.asking:
             room.look_again()
+    yield from keeping_room(facts)
     yield from asking(key, facts)
 
 

@@ -10,6 +10,7 @@ from extender.api.reasons import Unadmitted
 from extender.api.wellknown import WorkloadCondition
 from extender.explain.facts import Facts
 from extender.explain.waiting_for import Lacks
+from extender.queueing import aging
 from extender.queueing.active import activity
 from extender.queueing.flavors import FlavorLack, Mode, Proposal
 from extender.queueing.nomination import Nomination, Nominator
@@ -20,10 +21,15 @@ from extender.queueing.standing import (
     selects_namespace,
     standing,
 )
+from extender.queueing.transitions import kept_text
 from extender.state.queue.records import ClusterQueueInfo, WorkloadInfo
 from extender.steps import Steps, at_once
 
-_BY_NODES: Final = (Unadmitted.WAITING_FOR_ROOM, Unadmitted.WAITING_FOR_PREEMPTED)
+_BY_NODES: Final = (
+    Unadmitted.WAITING_FOR_ROOM,
+    Unadmitted.TOPOLOGY_PLACEMENT_FAILED,
+    Unadmitted.WAITING_FOR_PREEMPTED,
+)
 """Reasons of a workload for which there is quota."""
 _IN_NO_QUEUE: Final = "It is in no queue yet"
 
@@ -63,6 +69,7 @@ def fully(workload: WorkloadInfo, facts: Facts, lacks: Lacks) -> Outlook:
         return barred
     if facts.rules.room is not None:
         facts.rules.room.look_again()
+        at_once(keeping_room(facts))
     nomination = at_once(_nominating(workload.key, facts))
     reason, message = _reason(nomination, facts, lacks)
     proposal = lacks.proposal(workload, _queue(workload, facts))
@@ -85,6 +92,13 @@ def asking(key: str, facts: Facts) -> Steps[None]:
             yield
             if not room.asking and facts.queues.version != before:
                 return
+
+
+def keeping_room(facts: Facts) -> Steps[None]:
+    """Keep room in the facts's room for those that have waited for long, as the cycle does."""
+    yield from aging.keeping(
+        facts.queues, facts.pending, tree=facts.tree, rules=facts.rules, now=facts.now
+    )
 
 
 def looks_at_nodes(key: str, facts: Facts) -> bool:
@@ -159,7 +173,11 @@ def _reason(nomination: Nomination, facts: Facts, lacks: Lacks) -> tuple[str, st
         return Unadmitted.PENDING_EVALUATION, text
     if plan is not None and (plan.leaving or facts.pending.preemptors.victims(key)):
         return Unadmitted.WAITING_FOR_PREEMPTED, nomination.message
-    return nomination.proposal.reason, nomination.message
+    room, message = facts.rules.room, nomination.message
+    kept = room.kept_for(key) if room is not None else None
+    if kept is not None:
+        message = f"{message}; {kept_text(kept)}"
+    return nomination.proposal.reason, message
 
 
 def _notes(nomination: Nomination, facts: Facts) -> Iterator[str]:
@@ -167,12 +185,23 @@ def _notes(nomination: Nomination, facts: Facts) -> Iterator[str]:
         first = min(facts.pending.queue(nomination.queue.name).orders())[-1]
         if first != nomination.key:
             yield f"{first} is first in a StrictFIFO queue: no other workload may pass it"
+    before = _kept_before(nomination.key, facts)
+    if before and looks_at_nodes(nomination.key, facts) and not nomination.fits:
+        yield f"room is kept for {before} workload(s) before it that have waited for long"
     plan = nomination.plan
     for key in plan.leaving if plan else ():
         gone = facts.queues.admission(key) is None
         yield f"pods of {key} are still ending" if gone else f"{key} is releasing its quota"
     for victim in plan.victims if plan else ():
         yield f"{victim.workload} could be preempted ({victim.reason})"
+
+
+def _kept_before(key: str, facts: Facts) -> int:
+    """Return for how many workloads room is kept that this one must leave to them."""
+    room, pending = facts.rules.room, facts.pending
+    kept = room.reserved if room is not None else ()
+    waiting = (each for each in kept if pending.cluster_queue_of(each) is not None)
+    return sum(pending.order(each) < pending.order(key) for each in waiting)
 
 
 def _queue(workload: WorkloadInfo, facts: Facts) -> ClusterQueueInfo:

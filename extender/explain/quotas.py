@@ -46,7 +46,7 @@ def _unfit(
 ) -> str | None:
     number, index = where
     found = (
-        unfit(each.shape, queue, number, tree=facts.tree, view=facts.queues)[index]
+        unfit(each, queue, number, tree=facts.tree, view=facts.queues)[index]
         for each in workload.pod_sets
     )
     return next((why for why in found if why is not None), None)

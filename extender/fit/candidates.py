@@ -48,6 +48,23 @@ class CandidateNodes:
             yield node
             self.at = len(self.nodes)
 
+    def all_from_here(self) -> Iterator[NodeInfo | None]:
+        """Yield the same nodes, and refuse none of them: `at` stays where it is."""
+        number = self.at
+        while True:
+            if number < len(self.nodes):
+                yield self.nodes[number]
+                number += 1
+                continue
+            try:
+                node = next(self.rest)
+            except StopIteration:
+                return
+            if node is None:
+                yield None
+            else:
+                self.nodes.append(node)
+
 
 class Candidates:
     """The candidates of each pod shape.
@@ -113,6 +130,10 @@ class Candidates:
         """Return the nodes that these pods use first."""
         return self._offers.get(pod, _NO_OFFER)[0]
 
+    def preferred(self, pod: PodShape) -> Collection[str]:
+        """Return the nodes that these pods use after those that are offered; a live set."""
+        return self._preferred.get(pod, ())
+
     def at_most(self, node: NodeInfo) -> Mapping[str, int]:
         """Return what a node has to begin with at most."""
         return node.allocatable if self._unbound else self.order.all().get(node.name, _NOTHING)
@@ -146,6 +167,19 @@ class Candidates:
             yield
         finally:
             self._by_shape, self._raised = before
+
+    def copy(self, raised: Iterable[str]) -> "Candidates":
+        """Return others that look at the same nodes from the first on; some of them have more."""
+        found = Candidates(
+            self.feasible,
+            self.order,
+            unbound=self._unbound,
+            emptiest_first=self._emptiest_first,
+            within=self._within,
+        )
+        found._offers, found._preferred = {**self._offers}, {**self._preferred}
+        found._raised = self._raised.union(raised)
+        return found
 
     def hardness(self, shape: Shape) -> tuple[object, ...]:
         """Return what shapes are ordered by: few nodes that they may use, then large amounts.

@@ -1,7 +1,7 @@
 """Which nodes are closed to pods that must not share one: host ports and required anti-affinity."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from extender.state.cluster.records import HostPort, Shape
@@ -43,6 +43,7 @@ class Conflicts:
 
     def __init__(self, there: Callable[[str], Iterable[PodShape]] = lambda _: ()) -> None:
         self._there = there
+        self._begin: Callable[[str], _OnNode] = self._first_ones
         self._on: dict[str, _OnNode] = {}
 
     def exclude(self, node: str, pod: PodShape) -> bool:
@@ -54,12 +55,30 @@ class Conflicts:
         if pod.shape.one_per_node:
             self._look(node).count(pod, count)
 
+    def apart(self, gone: Mapping[str, Iterable[tuple[PodShape, int]]]) -> "Conflicts":
+        """Return others that begin with these pods, less so many on each node that are gone."""
+        others = Conflicts()
+
+        def begin(node: str) -> _OnNode:
+            now = self._look(node)
+            found = _OnNode(now.keys.copy(), now.ports.copy())
+            for pod, count in gone.get(node, ()):
+                found.count(pod, -count)
+            return found
+
+        others._begin = begin
+        return others
+
     def _look(self, node: str) -> _OnNode:
         found = self._on.get(node)
         if found is None:
-            found = self._on[node] = _OnNode()
-            for pod in self._there(node):
-                found.count(pod, 1)
+            found = self._on[node] = self._begin(node)
+        return found
+
+    def _first_ones(self, node: str) -> _OnNode:
+        found = _OnNode()
+        for pod in self._there(node):
+            found.count(pod, 1)
         return found
 
 

@@ -34,6 +34,7 @@ class Placing(Protocol):
 
 
 P = TypeVar("P", bound=Placing)
+K = TypeVar("K", str, tuple[str, ...])
 Fill = Callable[[Sequence[NodeInfo] | None], Steps[P]]
 """Places the pods on these nodes alone, or on all."""
 
@@ -78,17 +79,18 @@ def _slots(pod: PodShape, left: Mapping[str, int]) -> int:
     return min(there, 1) if pod.shape.one_per_node else there
 
 
-def fewest(capacity: Mapping[str, int], wanted: int) -> list[str]:
+def fewest(capacity: Mapping[K, int], wanted: int) -> list[K]:
     """Return as few domains as take so many pods; none where all together take too few.
 
     Those of the largest capacity come first. The last one is the smallest that takes the rest.
     """
     order = sorted(capacity, key=lambda value: (-capacity[value], value))
-    chosen: list[str] = []
+    chosen: list[K] = []
     for place, value in enumerate(order):
         if wanted <= capacity[value]:
             enough = [other for other in order[place:] if capacity[other] >= wanted]
-            return [*chosen, min(enough, key=lambda other: (capacity[other], other))]
+            chosen.append(min(enough, key=lambda other: (capacity[other], other)))
+            return chosen
         chosen.append(value)
         wanted -= capacity[value]
     return [] if wanted > 0 else chosen

@@ -19,6 +19,7 @@ from typing import Final
 from extender.fit.candidates import PIECE, CandidateNodes, Candidates
 from extender.fit.conflicts import PodShape
 from extender.fit.feasible_nodes import FeasibleNodes
+from extender.fit.placer import PlacementChoice, Placer
 from extender.fit.room_left import Placed, RoomLeft, slots
 from extender.resources.quantity import Resources, subtract
 from extender.state.cluster.records import NodeInfo, Shape
@@ -81,11 +82,13 @@ class Packer:
         first: Promised = _NOWHERE,
         most: int | None = None,
         lead: PodShape | None = None,
+        choice: PlacementChoice | None = None,
     ) -> Steps[Found]:
         """Place as many pods as there is room for, or `most` of them.
 
-        They use these amounts on nodes `first`. Where `most` leaves some pods out, a pod of the
-        shape `lead` is among those that are placed; if it finds no room, none is placed.
+        They use these amounts on nodes `first`; or the nodes of a `choice`, unless some would find
+        no room so. Where `most` leaves some pods out, a pod of the shape `lead` is among those that
+        are placed; if it finds no room, none is placed.
         """
         shapes = [*wanted]
         if len(shapes) > 1:
@@ -95,6 +98,13 @@ class Packer:
         if len(shapes) > 1 and lead and not (yield from self._by_itself((lead, 1), first)):
             return Found(missing=shapes)
         among = lead if needed < total else None
+        if choice is not None:
+            chosen: _Take = Placer(self._candidates, self._left, choice).take
+            found = yield from self._try(shapes, needed, chosen, first=_NOWHERE, lead=among)
+            if found.count >= needed:
+                return found
+            self.undo(found)
+            yield
         best = yield from self._try(shapes, needed, self._in_order, first=first, lead=among)
         if best.count >= needed or len(shapes) == 1:
             return best
@@ -154,7 +164,62 @@ class Packer:
         finally:
             self._left.put(placed)
 
+    @contextmanager
+    def beside(self, placed: Collection[Placed]) -> Iterator[None]:
+        """Count pods as there meanwhile; a node may have less than nothing left then."""
+        if not placed:
+            yield
+            return
+        self._left.put(placed)
+        try:
+            with self._left.apart():
+                yield
+        finally:
+            self._left.take_back(placed)
+
+    def in_order(self, candidates: Candidates) -> "Packer":
+        """Return the same nodes, with what is left of them, in another order."""
+        return Packer(candidates, self._left)
+
+    def apart_from(self, gone: Mapping[str, Collection[Placed]]) -> "Packer":
+        """Return a packer of its own for which these pods of each node are gone.
+
+        It may be dropped at any time. Nothing may be placed or looked at here before that.
+        """
+        return Packer(self._candidates.copy(gone), self._left.apart_from(gone))
+
+    def put(self, placed: Collection[Placed]) -> None:
+        """Place pods where they are, whether there is room or not."""
+        self._left.put(placed)
+
+    def take_off(self, placed: Collection[Placed]) -> None:
+        """Take pods off again that were put there since the last placement."""
+        self._left.take_back(placed)
+
+    def is_overdrawn(self, nodes: Iterable[NodeInfo], resources: Iterable[str]) -> bool:
+        """Return whether one of these nodes has less than nothing left of a resource."""
+        return any(self._left.on(node).get(name, 0) < 0 for node in nodes for name in resources)
+
+    def capacity(self, pod: PodShape, nodes: Iterable[NodeInfo]) -> int:
+        """Return how many pods of a shape these nodes take now."""
+        allows, most = self._candidates.allows, self._left.most
+        return sum(most(node, pod) for node in nodes if allows(pod, node))
+
     # -- what was placed
+
+    def put_on(self, nodes: Iterable[NodeInfo], pod: PodShape, count: int) -> list[Placed]:
+        """Place pods on these nodes, one node after the other, as far as there is room."""
+        placed: list[Placed] = []
+        for node in nodes:
+            taken = (
+                self._left.take(node, pod, count) if self._candidates.allows(pod, node) else None
+            )
+            if taken is not None:
+                placed.append(taken)
+                count -= taken.count
+            if not count:
+                break
+        return placed
 
     def undo(self, found: Found) -> None:
         """Undo the last placement."""
@@ -374,14 +439,9 @@ class Packer:
                 yield None
             node = candidates.nodes[number]
             if slots(pod.shape, self._left.on(node)):
-                slack.append((node.name not in sent, self._slack(node, pod.shape), number))
+                slack.append((node.name not in sent, self._left.slack(node, pod.shape), number))
         slack.sort()
         yield from (candidates.nodes[number] for _, _, number in slack)
-
-    def _slack(self, node: NodeInfo, shape: Shape) -> float:
-        """Return how much of what pods ask for is left, in parts of the node."""
-        left, whole = self._left.on(node), node.allocatable
-        return sum(left.get(name, 0) / max(1, whole.get(name, 1)) for name in shape.requests)
 
     def _is_left(self, resource: str, amount: int, feasible: FeasibleNodes) -> Steps[bool]:
         """Return whether a node has so much left of a resource."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from extender.fit.candidates import PIECE, Candidates
 from extender.fit.conflicts import Conflicts, PodShape
 from extender.fit.feasible_nodes import FeasibleNodes
-from extender.resources.quantity import Resources, raise_to
+from extender.resources.quantity import Resources, add, raise_to
 from extender.state.cluster.records import NodeInfo, Shape
 
 
@@ -44,6 +44,18 @@ class RoomLeft:
             left = self._left[node.name] = dict(self._read[node.name])
         return left
 
+    def slots(self, node: NodeInfo, pod: PodShape) -> int:
+        """Return how many pods a node takes beside what is on it."""
+        there = slots(pod.shape, self.on(node))
+        if not there or not pod.shape.one_per_node:
+            return there
+        return 0 if self._conflicts.exclude(node.name, pod) else 1
+
+    def slack(self, node: NodeInfo, shape: Shape) -> float:
+        """Return how much of what pods ask for is left, in parts of the node."""
+        left, whole = self.on(node), node.allocatable
+        return sum(left.get(name, 0) / max(1, whole.get(name, 1)) for name in shape.requests)
+
     def take(self, node: NodeInfo, pod: PodShape, count: int) -> Placed | None:
         """Place as many pods as a node takes, and return them; None where it takes none."""
         left, shape = self.on(node), pod.shape
@@ -58,6 +70,31 @@ class RoomLeft:
         for name, amount in shape.requests.items():
             left[name] = left.get(name, 0) - amount * count
         return Placed(node, pod, count)
+
+    def apart_from(self, gone: Mapping[str, Collection[Placed]]) -> "RoomLeft":
+        """Return room of its own, with these pods of each node gone.
+
+        A node is read when it is asked for: nothing may be placed here until then.
+        """
+
+        def room(node: NodeInfo) -> Resources:
+            left = dict(self.on(node))
+            for each in gone.get(node.name, ()):
+                add(left, each.amounts)
+            return left
+
+        alone = {
+            name: [(each.pod, each.count) for each in placed if each.pod.shape.one_per_node]
+            for name, placed in gone.items()
+        }
+        return RoomLeft(room, self._conflicts.apart(alone))
+
+    def most(self, node: NodeInfo, pod: PodShape) -> int:
+        """Return how many pods a node takes."""
+        found = slots(pod.shape, self.on(node))
+        if pod.shape.one_per_node:
+            return 0 if self._conflicts.exclude(node.name, pod) else min(found, 1)
+        return found
 
     def put(self, placed: Collection[Placed]) -> None:
         """Place pods whether there is room or not."""

@@ -15,14 +15,15 @@ from extender.fit.candidates import Candidates
 from extender.fit.conflicts import Conflicts, PodShape
 from extender.fit.feasible_nodes import Feasibility
 from extender.fit.packer import Packer, Promised, Wanted
-from extender.fit.room_left import RoomLeft
-from extender.gang import ranks, topology
+from extender.fit.room_left import Placed, RoomLeft
+from extender.gang import assigned, placement, ranks, topology
 from extender.gang.room import Room, room_on
-from extender.gang.topology import Topology
-from extender.resources.quantity import Resources, show
-from extender.state.cluster.records import NodeInfo, PodInfo, Shape
+from extender.gang.topology import GroupTopology
+from extender.resources.quantity import Resources, add, show
+from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.view import ClusterView
-from extender.steps import Steps
+from extender.state.topology import Domain
+from extender.steps import PIECE, Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +99,74 @@ def fitting(
     The nodes that kube-scheduler offers for the first pod are good for every pod of its shape. They
     come first; where the offer is complete they are all there is for that shape. Then come those
     that it found good for an equal pod before: on these, members may be bound together.
-    Where the group asks for a topology, they go to one domain, or to as few as possible.
+    Where the group asks for a topology, they go to one domain, or to as few as possible; there its
+    placement says which nodes they use.
     """
     asked = topology.of(view.pod_group(group))
-    places = _Places(pods, wanted, group, view, offer, room, asked)
-    return (yield from places.on(None) if asked is None else _in_domains(places, asked))
+    return (yield from _found(_Places(pods, wanted, group, view, offer, room, asked)))
 
 
-def _in_domains(places: "_Places", asked: Topology) -> Steps[Fit]:
+def fitting_without(
+    gone: Sequence[Placed], pods: Sequence[PodInfo], *, group: str, view: ClusterView
+) -> Steps[Fit]:
+    """Place all of these pods of a group as if others were gone from their nodes."""
+    asked = topology.of(view.pod_group(group))
+    places = _Places(pods, len(pods), group, view, NO_OFFER, Room.FREE, asked, gone)
+    return (yield from _found(places))
+
+
+def _found(places: "_Places") -> Steps[Fit]:
+    """Return places as the topology of a group wants them."""
+    pod_group = places.view.pod_group(places.group)
+    if pod_group is not None and pod_group.assigned:
+        return (yield from _as_assigned(places, pod_group))
+    return (
+        yield from places.on(None) if places.asked is None else _in_domains(places, places.asked)
+    )
+
+
+def _as_assigned(places: "_Places", pod_group: PodGroupInfo) -> Steps[Fit]:
+    """Place pods in the domains that a queue has chosen for them; the first of them in any case."""
+    pods, wanted, view = places.pods, places.wanted, places.view
+    packer = packer_of(places.group, view=view, room=places.room)
+    if places.offer.nodes and places.room is not Room.EMPTY:
+        packer.offer(pod_shape(pods[0]), places.offer.nodes, only=places.offer.complete)
+    domains = assigned.of_members(pods, pod_group, view=view)
+    yield
+    there: dict[tuple[str | None, Domain | None, PodShape], list[PodInfo]] = {}
+    for pod in pods:
+        there.setdefault((pod.pod_set, domains.get(pod.uid), pod_shape(pod)), []).append(pod)
+    nodes = {
+        name: assigned.nodes_of({*domains.values()}, given, view.nodes.values())
+        for name, given in pod_group.assigned.items()
+    }
+    yield
+    granted = _granted(places.group, places.room, view=view, offer=places.offer)
+    placements: dict[str, str] = {}
+    missing: list[PodInfo] = []
+    with packer.without(places.gone):
+        for number, ((pod_set, domain, shape), some) in enumerate(there.items()):
+            if number % PIECE == PIECE - 1:
+                yield
+            among: Sequence[NodeInfo] = [*view.nodes.values()]
+            if pod_set in nodes:
+                among = nodes[pod_set].get(domain, ()) if domain is not None else ()
+            count = min(len(some), wanted - len(placements))
+            first = sorted(among, key=lambda node: (node.name not in granted, node.name))
+            found = packer.put_on(first, shape, count) if count > 0 else []
+            names = [each.node.name for each in found for _ in range(each.count)]
+            placements |= {pod.uid: name for pod, name in zip(some, names, strict=False)}
+            missing += some[len(names) :]
+            if pods[0].uid not in placements:
+                placements, missing = {}, [*pods]
+                break
+    short = partial(packer.short, Counter(map(pod_shape, missing)).items())
+    if len(placements) >= wanted:
+        return Fit(placements, wanted)
+    return Fit(placements, wanted, shortage=short, where=" in the domains that its queue chose")
+
+
+def _in_domains(places: "_Places", asked: GroupTopology) -> Steps[Fit]:
     """Place pods in one domain of the topology that their group asks for, or in few."""
     pods, wanted, group, view = places.pods, places.wanted, places.group, places.view
     offer, room = places.offer, places.room
@@ -121,7 +182,7 @@ def _in_domains(places: "_Places", asked: Topology) -> Steps[Fit]:
         allowing=_allowing(pods[0], view=view, offer=offer, room=room),
     )
     order = (view.whole if room is Room.EMPTY else view.left).all()
-    at_most = yield from counting(amounts=lambda node: order.get(node.name, {}))
+    at_most = yield from counting(amounts=places.with_gone(lambda n: order.get(n.name, {})))
     sent = frozenset(offer.nodes)
     has_sent = {value for value, nodes in there.items() if any(n.name in sent for n in nodes)}
     first = has_sent.__contains__ if asked.required or not pinned else pinned.__contains__
@@ -135,7 +196,7 @@ def _in_domains(places: "_Places", asked: Topology) -> Steps[Fit]:
     if view.keeps_room and room is not Room.EMPTY:
         priority = view.tally(group).priority
         on = partial(room_on, room=room, view=view, priority=priority, group=group)
-        capacity = yield from counting(amounts=on)
+        capacity = yield from counting(amounts=places.with_gone(on))
     return (yield from domains.in_few(there, wanted, pinned=pinned, capacity=capacity, fill=fill))
 
 
@@ -167,7 +228,25 @@ class _Places:
     view: ClusterView
     offer: Offer
     room: Room
-    asked: Topology | None
+    asked: GroupTopology | None
+    gone: Sequence[Placed] = ()
+
+    def with_gone(self, amounts: domains.Amounts) -> domains.Amounts:
+        """Return amounts by node, and beside them those of the pods that are gone."""
+        more: dict[str, Resources] = {}
+        for each in self.gone:
+            add(more.setdefault(each.node.name, {}), each.amounts)
+        if not more:
+            return amounts
+
+        def together(node: NodeInfo) -> Mapping[str, int]:
+            found = amounts(node)
+            if node.name in more:
+                found = Resources(found)
+                add(found, more[node.name])
+            return found
+
+        return together
 
     def on(self, among: Sequence[NodeInfo] | None) -> Steps[Fit]:
         """Place the pods on these nodes, or on all."""
@@ -187,12 +266,17 @@ class _Places:
             good = self.view.good_nodes(pattern) if pattern is not None else ()
             if good:
                 packer.prefer(shapes[shape], good)
-        found = yield from packer.fill(
-            [(shapes[shape], len(alike)) for shape, alike in there.items()],
-            first=_granted(self.group, self.room, view=self.view, offer=self.offer),
-            most=self.wanted,
-            lead=lead,
-        )
+        names = None if within is None else frozenset(within)
+        gone = [each for each in self.gone if names is None or each.node.name in names]
+        choice = placement.choice(self.group, view=self.view) if self.room is Room.FREE else None
+        with packer.without(gone):
+            found = yield from packer.fill(
+                [(shapes[shape], len(alike)) for shape, alike in there.items()],
+                first=_granted(self.group, self.room, view=self.view, offer=self.offer),
+                most=self.wanted,
+                lead=lead,
+                choice=choice,
+            )
         places: dict[Shape, list[NodeInfo]] = {}
         for each in found.placed:
             places.setdefault(each.pod.shape, []).extend([each.node] * each.count)
@@ -214,7 +298,7 @@ class _Places:
         return Fit(placements, self.wanted, shortage=short, where=where)
 
 
-def _where(asked: Topology | None, group: str, *, view: ClusterView) -> str:
+def _where(asked: GroupTopology | None, group: str, *, view: ClusterView) -> str:
     if asked is None or not asked.required:
         return ""
     has_some = any(True for _ in topology.standing(group, asked, view=view))

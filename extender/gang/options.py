@@ -38,6 +38,16 @@ class GangOptions:
     of its pods. An autoscaler does not see them meanwhile."""
     bind_equal: bool = True
     """Whether members are bound together with an equal one that kube-scheduler has asked for."""
+    preempts: bool = True
+    """Whether whole gangs of lower priority make room for a gang."""
+    min_run: float = 0.0
+    """For how long a gang runs, at least, before it may be a victim, where its PodGroup does not
+    say."""
+    max_min_run: float = 3600.0
+    """The longest such time that a PodGroup may ask for."""
+    strict_budgets: bool = False
+    """Whether a gang makes room only as far as PodDisruptionBudgets allow it. Otherwise they are
+    kept where that is possible, as kube-scheduler does."""
     retry_grace: float = 3.0
     """How long a planned member that kube-scheduler had found no node for may take to be tried
     again, before it counts as one that has no node now."""
@@ -45,3 +55,9 @@ class GangOptions:
     def timeout(self, asked: float | None) -> float:
         """Return the wait for a group that asked for so many seconds, or did not."""
         return min(asked or self.schedule_timeout, self.max_schedule_timeout)
+
+    def runs_for(self, asked: float | None) -> float:
+        """Return for how long a gang is no victim that asked for so many seconds, or did not."""
+        if asked is None:
+            return self.min_run
+        return min(asked, max(self.max_min_run, self.min_run))

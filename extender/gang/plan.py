@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from extender.api.reasons import Reason
-from extender.gang import min_resources, topology
+from extender.gang import min_resources, placement, topology
 from extender.gang.fit import NO_OFFER, Fit, Offer, fitting
 from extender.gang.lack import Lack, lack_of
 from extender.gang.post_filter import is_ours
@@ -46,7 +46,7 @@ def making(
     missing = view.quorum(pod_group) - view.tally(pod_group.key).committed
     attempt = _Attempt(pod_group, [pod, *siblings], missing, offer, view)
     yield
-    refusal = attempt.lacks_topology()
+    refusal = attempt.cannot_stand_so()
     if refusal is None and not permitted:
         refusal = yield from attempt.lacks_min_resources()
     refusal = refusal or attempt.lacks_pods()
@@ -72,7 +72,7 @@ def making_ahead(
     missing = view.quorum(pod_group) - view.tally(group).committed
     attempt = _Attempt(pod_group, pods, missing, NO_OFFER, view)
     yield
-    refusal = attempt.lacks_topology() or (yield from attempt.lacks_min_resources())
+    refusal = attempt.cannot_stand_so() or (yield from attempt.lacks_min_resources())
     refusal = refusal or attempt.lacks_pods()
     return refusal if refusal is not None else (yield from attempt.placed(explain=False))
 
@@ -87,7 +87,7 @@ def never_fitting(pod_group: PodGroupInfo, *, view: ClusterView) -> Steps[Refuse
     if view.tally(pod_group.key).committed or len(pods) < missing:
         return None
     attempt = _Attempt(pod_group, pods, missing, NO_OFFER, view)
-    refusal = attempt.lacks_topology()
+    refusal = attempt.cannot_stand_so()
     if refusal is not None and refusal.reason is Reason.NEVER_FITS:
         return refusal
     return (yield from attempt.never_fits())
@@ -160,8 +160,9 @@ class _Attempt:
     def about(self) -> str:
         return about(self.pod_group.key)
 
-    def lacks_topology(self) -> Refuse | None:
-        refusal = topology.impossible(self.pod_group, view=self.view)
+    def cannot_stand_so(self) -> Refuse | None:
+        refusal = placement.unknown(self.pod_group)
+        refusal = refusal or topology.impossible(self.pod_group, view=self.view)
         if refusal is None or not refusal.deny:
             return refusal
         # A node that gets the label may be enough for another look.

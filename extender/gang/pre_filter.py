@@ -9,9 +9,10 @@ nothing.
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from extender.api.reasons import Reason
-from extender.gang import topology
+from extender.gang import assigned, placement, score, topology
 from extender.gang.exempt import is_exempt
 from extender.gang.fit import Fit, Offer, fits
 from extender.gang.room import without_room
@@ -94,7 +95,7 @@ def check_group(group: str, *, view: ClusterView) -> Refuse | None:
     pod_group = view.pod_group(group)
     if pod_group is None:
         return Refuse(Reason.POD_GROUP_NOT_FOUND, f"{about(group)}there is no such PodGroup")
-    refusal = topology.contradiction(pod_group)
+    refusal = topology.contradiction(pod_group) or placement.unknown(pod_group)
     if refusal is not None:
         return refusal
     tally, need = view.tally(group), view.quorum(pod_group)
@@ -129,28 +130,60 @@ def follow_plan(
     assert planned is not None
     if planned in sent and not _is_outbid(pod, planned, view):
         return OneNode(planned)
-    near = topology.within(group, sent, view=view)
+    near = _near(pod, group, sent, view=view)
+    moved = partial(_moved, pod, near, view=view)
+    exchanged = partial(_exchanged, pod, near, view=view, in_hand=in_hand)
+    # An exchange leaves the placement of the gang as it was planned; but not on room that is lost.
+    keeps = placement.of(view.pod_group(group)) is not None and planned not in sent
+    for way in (exchanged, moved) if keeps else (moved, exchanged):
+        found = way()
+        if found is not None:
+            return found
+    return Refuse(Reason.RESERVED, about(group) + ELSEWHERE, lost=_is_complete(pod, sent))
+
+
+def _moved(pod: PodInfo, near: Sequence[str], *, view: ClusterView) -> OneNode | None:
+    """Return another node with room, of those with the most points where a placement gives some."""
+    asked = placement.of(view.pod_group(pod.group or ""))
+    if asked is not None:
+        points = score.score(pod, near, view=view)
+        near = sorted(near, key=lambda name: -points.get(name, 0))
     node = _first_with_room(pod, near, view)
-    if node is not None:
-        return OneNode(node, reserve={pod.uid: node})
+    return None if node is None else OneNode(node, reserve={pod.uid: node})
+
+
+def _exchanged(
+    pod: PodInfo, near: Sequence[str], *, view: ClusterView, in_hand: Container[str]
+) -> OneNode | None:
+    """Return the planned node of an equal sibling, which gets the one of this pod."""
+    planned = view.planned_node(pod.uid)
+    assert planned is not None
     for theirs in near:
         uid = _sibling_planned_on(theirs, pod, view=view, in_hand=in_hand)
         if uid is not None:
             return OneNode(theirs, reserve={pod.uid: theirs, uid: planned})
-    return Refuse(Reason.RESERVED, about(group) + ELSEWHERE, lost=_is_complete(pod, sent))
+    return None
 
 
 def beside_siblings(
     pod: PodInfo, group: str, sent: Sequence[str], *, view: ClusterView
 ) -> FilterVerdict:
     """Return the nodes for a member that the gang can do without, in the gang's domain."""
-    near = topology.within(group, sent, view=view)
+    near = _near(pod, group, sent, view=view)
     if not near:
         return Refuse(Reason.OUTSIDE_TOPOLOGY, about(group) + OUTSIDE)
     verdict = beside_plans(pod, near, view=view)
     if len(near) < len(sent) and isinstance(verdict, AnyNode):
         return OneOf(tuple(near))
     return verdict
+
+
+def _near(pod: PodInfo, group: str, sent: Sequence[str], *, view: ClusterView) -> Sequence[str]:
+    """Return the nodes that the topology of a group leaves to one of its pods."""
+    pod_group = view.pod_group(group)
+    if pod_group is not None and pod_group.assigned:
+        return assigned.near(pod, pod_group, sent, view=view)
+    return topology.within(group, sent, view=view)
 
 
 def beside_plans(pod: PodInfo, sent: Sequence[str], *, view: ClusterView) -> FilterVerdict:

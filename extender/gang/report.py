@@ -9,7 +9,9 @@ from extender.api.wellknown import ON_PARTIAL_ANNOTATION, ConditionType
 from extender.gang import conditions, partial, pending, phase, readiness, waves
 from extender.gang.options import GangOptions
 from extender.gang.partial import OnPartial, Rules, Watched
+from extender.gang.preemption import nominating
 from extender.gang.readiness import Readiness
+from extender.gang.verdicts import Pending
 from extender.state.cluster.records import (
     ConditionInfo,
     PodGroupInfo,
@@ -106,7 +108,9 @@ def decide(
             have,
             need,
             phase=status.phase,
-            why=(why.reason, why.message + _aside(claim)) if why else ("", ""),
+            why=(why.reason, why.message + _aside(claim) + _room(pod_group, why))
+            if why
+            else ("", ""),
             said=said,
         ),
         conditions.running(have, need, phase=status.phase),
@@ -218,6 +222,12 @@ def _aside(claim: Claim | None) -> str:
         return ""
     nodes = f"{claim.limit} node{'s' * (claim.limit != 1)}"
     return f"; no nodes are set aside for it: the groups of a namespace may claim {nodes}"
+
+
+def _room(pod_group: PodGroupInfo, why: Pending) -> str:
+    """Return what makes room for a group that preempts, as the end of a sentence."""
+    chosen = pod_group.nomination
+    return f"; {nominating.sentence(chosen)}" if chosen and why.reason in _CLAIMING else ""
 
 
 def _claim(claim: Claim | None) -> Iterable[Notice]:

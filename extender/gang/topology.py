@@ -11,7 +11,7 @@ from extender.state.cluster.view import ClusterView
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class GroupTopology:
     """One domain, or as few as possible, of a label."""
 
     label: str
@@ -27,14 +27,14 @@ class Topology:
         return node.labels.get(self.label) if node is not None else None
 
 
-def of(pod_group: PodGroupInfo | None) -> Topology | None:
+def of(pod_group: PodGroupInfo | None) -> GroupTopology | None:
     """Return what a group asks for; of two annotations the required one."""
     if pod_group is None:
         return None
     if pod_group.required_topology is not None:
-        return Topology(pod_group.required_topology, required=True)
+        return GroupTopology(pod_group.required_topology, required=True)
     if pod_group.preferred_topology is not None:
-        return Topology(pod_group.preferred_topology, required=False)
+        return GroupTopology(pod_group.preferred_topology, required=False)
     return None
 
 
@@ -70,7 +70,7 @@ def impossible(pod_group: PodGroupInfo, *, view: ClusterView) -> Refuse | None:
     return None
 
 
-def standing(group: str, asked: Topology, *, view: ClusterView) -> Iterator[str | None]:
+def standing(group: str, asked: GroupTopology, *, view: ClusterView) -> Iterator[str | None]:
     """Yield the domains of the members that have a node or a plan, and do not leave it.
 
     None for a node without the label.

@@ -40,6 +40,7 @@ WOKEN_BY: Final[Mapping[str, frozenset[Occasion]]] = {
     Reason.NOT_SEEN_YET: frozenset((Occasion.GROUP, Occasion.SIGHT, Occasion.TIME)),
     Reason.WAITING_FOR_TURN: _ROOM,
     Reason.INVALID_TOPOLOGY: _GROUP,
+    Reason.INVALID_PLACEMENT: _GROUP,
     Reason.OUTSIDE_TOPOLOGY: frozenset((Occasion.GROUP, Occasion.ROOM, Occasion.TIME)),
     Reason.NOT_ADMITTED: frozenset((Occasion.GROUP, Occasion.ROOM)),
     Reason.PLANNING: frozenset((Occasion.GROUP, Occasion.PLAN, Occasion.TIME)),

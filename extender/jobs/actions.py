@@ -9,6 +9,7 @@ from typing import Final
 
 from extender.jobs.fields import Object
 from extender.jobs.steps import Step
+from extender.state.topology import DomainAssignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class MakePodGroup:
     """How many of them are done since."""
     room_of: str = ""
     """The key of the workload whose room, found at its admission, is granted to the PodGroup."""
+    domains: Mapping[str, DomainAssignment] = field(default_factory=dict)
+    """Where the pods go, by pod set: those of flavors with a topology."""
     note: None = None
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from extender.api import wellknown
 from extender.api.reasons import EvictionReason, FinishReason, JobReason
 from extender.api.wellknown import WorkloadCondition
-from extender.jobs import fields
+from extender.jobs import fields, topology
 from extender.jobs.actions import (
     NONE,
     Actions,
@@ -27,6 +27,7 @@ from extender.jobs.ensure import ensure_one
 from extender.jobs.gang import pod_group, pod_group_key, regrouped
 from extender.jobs.job import Finished, GenericJob
 from extender.jobs.placements import FlavorNotFoundError, placements_of
+from extender.jobs.pod_sets import JobPodSet
 from extender.jobs.readiness import readiness
 from extender.jobs.reclaim import holds_quota, lowered, reclaim, with_reclaimable
 from extender.jobs.templates import PlacementError
@@ -146,10 +147,16 @@ def _refusal(job: GenericJob) -> ReportRefusal | None:
     if pod_sets > _MAX_POD_SETS:
         message = f"It has {pod_sets} pod sets; a workload can have {_MAX_POD_SETS}"
         return ReportRefusal(JobReason.TOO_MANY_POD_SETS, message)
-    odd = next((each for each in found if not 0 <= each.count <= _MOST_PODS), None)
-    if odd is not None:
-        message = f"Pod set {odd.name} has {odd.count} pods: use a number from 0 to {_MOST_PODS}"
+    return next(filter(None, map(_pod_set_refusal, found)), None)
+
+
+def _pod_set_refusal(each: JobPodSet) -> ReportRefusal | None:
+    if not 0 <= each.count <= _MOST_PODS:
+        message = f"Pod set {each.name} has {each.count} pods: use a number from 0 to {_MOST_PODS}"
         return ReportRefusal(JobReason.INVALID, message)
+    fault = topology.fault(each.template, each.count)
+    if fault:
+        return ReportRefusal(JobReason.INVALID_TOPOLOGY, f"Pod set {each.name}: {fault}")
     return None
 
 

@@ -80,7 +80,12 @@ def _left(job: GenericJob, workload: WorkloadInfo, held: AdmissionInfo) -> int:
 def _made(job: GenericJob, workload: WorkloadInfo, members: int) -> MakePodGroup:
     plain = ("apiVersion", "kind", "name", "uid")
     owners: list[Object] = [{name: each[name] for name in plain} for each in job.owners()]
-    return MakePodGroup(workload.meta.namespace, group_name(workload.meta.name), members, owners)
+    held = workload.admission
+    domains = (
+        {each.name: each.topology for each in held.assignments if each.topology} if held else {}
+    )
+    name = group_name(workload.meta.name)
+    return MakePodGroup(workload.meta.namespace, name, members, owners, domains=domains)
 
 
 def _brought(workload: WorkloadInfo) -> str:

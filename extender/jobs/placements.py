@@ -30,6 +30,14 @@ def placements_of(
     """
     if workload.admission is None:
         return ()
+    several = (
+        e for e in workload.admission.assignments if e.topology and len(e.topology.domains) > 1
+    )
+    if workload.is_of_pods and not group and any(several):
+        raise PlacementError(
+            "its pods go to several domains of a topology, and have no PodGroup of the queue that "
+            "says which: plain pods get no gate after they are made"
+        )
     said = {wellknown.WORKLOAD_ANNOTATION: workload.meta.name}
     return tuple(
         replace(_placement(each, flavors, "" if each.name in late else group), annotations=said)
@@ -48,11 +56,18 @@ def _placement(given: Assignment, flavors: Mapping[str, FlavorInfo], group: str)
             if selector.setdefault(key, text) != text:
                 raise PlacementError(f"pod set {given.name}: its flavors differ in label {key}")
         tolerations.update(dict.fromkeys(flavor.tolerations))
+    topology, gates = given.topology, tuple[str, ...]()
+    if topology is not None and not group and topology.domains:
+        if len(topology.domains) == 1:  # all pods go there
+            selector |= topology.selector(topology.domains[0][0])
+        else:
+            gates = (wellknown.TOPOLOGY_GATE,)
     return Placement(
         name=given.name,
         count=given.count,
         node_selector=selector,
         tolerations=tuple(_as_json(each) for each in tolerations),
+        gates=gates,
         labels={wellknown.PODSET_LABEL: given.name, **({POD_GROUP_LABEL: group} if group else {})},
     )
 

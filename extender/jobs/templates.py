@@ -44,6 +44,8 @@ class Placement:
     tolerations: tuple[Mapping[str, object], ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    gates: tuple[str, ...] = ()
+    """Scheduling gates."""
 
 
 def inject(template: Object, placement: Placement) -> None:
@@ -65,6 +67,7 @@ def inject(template: Object, placement: Placement) -> None:
                 )
         fields.ensure(template, part)[name] = {**has, **wanted}
     _tolerate(template, placement.tolerations)
+    _gate(template, placement.gates)
 
 
 def is_copied(template: Mapping[str, object]) -> bool:
@@ -146,6 +149,13 @@ def _tolerate(template: Object, wanted: tuple[Mapping[str, object], ...]) -> Non
     missing = [dict(each) for each in wanted if each not in has]
     if missing:
         fields.ensure(template, "spec")["tolerations"] = [*has, *missing]
+
+
+def _gate(template: Object, wanted: tuple[str, ...]) -> None:
+    has = fields.objects(template, *_GATES)
+    missing: list[Object] = [{"name": each} for each in wanted if {"name": each} not in has]
+    if missing:
+        fields.ensure(template, "spec")["schedulingGates"] = [*has, *missing]
 
 
 def _bare(found: object) -> object:

@@ -7,7 +7,7 @@ from typing import Final
 from extender.api import wellknown
 from extender.api.values import value_taken
 from extender.api.wellknown import PRIORITY_TAKEN
-from extender.jobs import fields
+from extender.jobs import fields, topology
 from extender.jobs.context import Context
 from extender.jobs.fields import Object
 from extender.jobs.job import GenericJob
@@ -124,6 +124,7 @@ def pod_sets_as_json(pod_sets: Sequence[JobPodSet]) -> list[Object]:
             "count": each.count,
             **({} if each.min_count is None else {"minCount": each.min_count}),
             "template": plain(each.template),
+            **({"topologyRequest": asked} if (asked := topology.request_of(each.template)) else {}),
         }
         for each in pod_sets
     ]

@@ -15,17 +15,22 @@ from extender.api.wellknown import (
     DONE_ANNOTATION,
     GANG_READY,
     INDEX_LABEL,
+    MIN_RUN_SECONDS,
     ON_PARTIAL_ANNOTATION,
+    PLACEMENT_ANNOTATION,
     POD_GROUP_LABEL,
     POD_GROUP_LABEL_SIGS,
     PODSET_LABEL,
+    PREEMPTION_COST,
     PREFERRED_TOPOLOGY,
     QUEUE_LABEL,
     REQUIRED_TOPOLOGY,
+    TOPOLOGY_ASSIGNMENT,
 )
-from extender.kube import grants
+from extender.kube import grants, nominations, topology_wire
 from extender.kube.patterns import Patterns
 from extender.kube.shapes import Shapes
+from extender.kube.shared_labels import SharedLabels
 from extender.resources.ignored import (
     IGNORE_NOTHING,
     IgnoredResources,
@@ -33,6 +38,7 @@ from extender.resources.ignored import (
 from extender.resources.quantity import parse_resources
 from extender.runtime.deep import deep_stack
 from extender.state.cluster.records import (
+    BudgetInfo,
     ConditionInfo,
     JobInfo,
     NodeInfo,
@@ -97,7 +103,9 @@ def deeply(decode: Callable[[bytes | Raw], R], raw: bytes | Raw) -> R:
 
 _decode_pod = msgspec.json.Decoder(core.UnreadPod).decode
 _decode_node = msgspec.json.Decoder(core.Node).decode
+_decode_time = msgspec.json.Decoder(datetime | None).decode
 _decode_job = msgspec.json.Decoder(core.Job).decode
+_decode_budget = msgspec.json.Decoder(core.DisruptionBudget).decode
 _decode_pod_group = msgspec.json.Decoder(core.PodGroup).decode
 
 
@@ -117,11 +125,18 @@ class Decoder:
     """
 
     def __init__(
-        self, ignored: IgnoredResources = IGNORE_NOTHING, patterns: Patterns | None = None
+        self,
+        ignored: IgnoredResources = IGNORE_NOTHING,
+        patterns: Patterns | None = None,
+        *,
+        placement: str | None = None,
     ) -> None:
+        """`placement` is that of PodGroups which say none."""
+        self._placement = placement
         self._ignored = ignored
         self._patterns = patterns
         self._shapes = Shapes(ignored)
+        self._labels = SharedLabels()
 
     @readable("Pod")
     def pod(self, raw: bytes | Raw) -> PodInfo:
@@ -157,6 +172,12 @@ class Decoder:
             workload=_workload(meta),
             gang_ready=GANG_READY in holding,
             index=_index(meta),
+            preempts=spec.preemption_policy != "Never",
+            cost=_cost(meta.annotations.preemption_cost) if meta.annotations else None,
+            mirror=meta.annotations is not None and meta.annotations.mirror is not None,
+            bound_at=_bound_at(pod.status) if spec.node_name else 0.0,
+            gone_by=_time(meta.deletion_timestamp) if meta.deletion_timestamp else None,
+            labels=self._labels.of(meta.labels),
             pattern=self._pattern(raw, meta, shape) if waits else None,
         )
 
@@ -217,13 +238,29 @@ class Decoder:
             on_partial=said.get(ON_PARTIAL_ANNOTATION),
             required_topology=said.get(REQUIRED_TOPOLOGY),
             preferred_topology=said.get(PREFERRED_TOPOLOGY),
+            cost=_cost(said.get(PREEMPTION_COST)),
+            min_run=_count(said.get(MIN_RUN_SECONDS)),
+            placement=said.get(PLACEMENT_ANNOTATION, self._placement),
+            assigned=topology_wire.read_annotation(said.get(TOPOLOGY_ASSIGNMENT)),
             grant=grants.read(found.status.granted_room),
+            nomination=nominations.read(found.status.preemption),
             done=_count(said.get(DONE_ANNOTATION)) or 0,
             started=status.started,
             succeeded=status.succeeded,
             generation=found.metadata.generation,
             version=whole(found.metadata.resource_version) or 0,
             status=status,
+        )
+
+    @readable("PodDisruptionBudget")
+    def budget(self, raw: bytes | Raw) -> BudgetInfo:
+        """Return a disruption budget. Raises DecodeError where the JSON is not one."""
+        found = _decode_budget(raw)
+        return BudgetInfo(
+            namespace=found.metadata.namespace,
+            name=found.metadata.name,
+            selector=found.spec.selector,
+            allowed=found.status.disruptions_allowed,
         )
 
     @readable("pod template")
@@ -324,6 +361,25 @@ def _index(meta: core.PodMeta) -> int | None:
 def _count(said: str | None) -> int | None:
     found = whole(said) if said is not None else None
     return found if found is not None and found < _TOO_MANY else None
+
+
+def _cost(said: str | None) -> int | None:
+    """Return a whole number, which may be below zero; None for anything else."""
+    if said is None:
+        return None
+    found = _count(said.removeprefix("-"))
+    return -found if found is not None and said.startswith("-") else found
+
+
+def _bound_at(status: core.PodStatus) -> float:
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled" and condition.last_transition_time:
+            return seconds_of(_decode_time(condition.last_transition_time))
+    return 0.0
+
+
+def _time(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
 
 
 def _unschedulable(status: core.PodStatus) -> str | None:

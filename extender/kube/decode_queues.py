@@ -11,7 +11,7 @@ from msgspec import Raw
 from extender.api import queue_wire as wire
 from extender.api.core_v1 import Amount, OwnerReference
 from extender.api.wellknown import QUEUE_LABEL
-from extender.kube import pod_templates
+from extender.kube import pod_templates, topology_wire
 from extender.kube.decode import (
     DecodeError,
     Decoder,
@@ -29,6 +29,7 @@ from extender.state.queue.records import (
     ClusterQueueInfo,
     CohortInfo,
     CompletionMode,
+    DomainRequest,
     EvictionCount,
     FlavorInfo,
     FlavorQuotasInfo,
@@ -48,6 +49,7 @@ from extender.state.queue.records import (
     ResourceGroupInfo,
     RuntimeClassInfo,
     StopPolicy,
+    TopologyInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
@@ -75,6 +77,7 @@ def _reader(kind: type[T]) -> Callable[[bytes | Raw], T]:
 
 
 _flavor = _reader(wire.Flavor)
+_topology = _reader(wire.Topology)
 _cluster_queue = _reader(wire.ClusterQueue)
 _cohort = _reader(wire.Cohort)
 _local_queue = _reader(wire.LocalQueue)
@@ -116,6 +119,13 @@ class QueueDecoder:
             tolerations=tuple(found.spec.tolerations or ()),
             topology=found.spec.topology_name,
         )
+
+    @readable("Topology")
+    def topology(self, raw: bytes | Raw) -> TopologyInfo:
+        """Return a Topology."""
+        found = _topology(raw)
+        levels = tuple(each.node_label for each in found.spec.levels)
+        return TopologyInfo(_meta(found.metadata), levels)
 
     @readable("ClusterQueue")
     def cluster_queue(self, raw: bytes | Raw) -> ClusterQueueInfo:
@@ -284,7 +294,10 @@ class QueueDecoder:
         except DecodeError as error:
             why = f"pod set {found.name}: {error}"
             return PodSetInfo(found.name, found.count, _NO_SHAPE, found.min_count, raw, why)
-        return PodSetInfo(found.name, found.count, shape, found.min_count, template)
+        request = _topology_request(found.topology_request, found.count)
+        return PodSetInfo(
+            found.name, found.count, shape, found.min_count, template, topology=request
+        )
 
     def completed(
         self,
@@ -328,7 +341,40 @@ def _assignment(found: wire.PodSetAssignment) -> Assignment:
         found.flavors or {},
         parse_resources(found.resource_usage),
         found.count or 0,
+        topology_wire.read(found.topology_assignment),
     )
+
+
+def _topology_request(found: wire.TopologyRequest | None, count: int) -> DomainRequest | None:
+    if found is None:
+        return None
+    size, level = found.pod_set_slice_size, found.pod_set_slice_required_topology or None
+    return DomainRequest(
+        required=found.required or None,
+        preferred=found.preferred or None,
+        unconstrained=bool(found.unconstrained),
+        slice_level=level,
+        slice_size=size if level and size and size > 0 else 1,
+        index_label=found.pod_index_label,
+        fault=_topology_fault(found, count),
+    )
+
+
+def _topology_fault(found: wire.TopologyRequest, count: int) -> str:
+    """Return what of a request is not honoured, or contradicts the rest of it."""
+    said = (found.required, found.preferred, found.unconstrained)
+    if sum(map(bool, said)) > 1:
+        return "of required, preferred and unconstrained it may say one"
+    if found.pod_set_group_name:
+        return "podSetGroupName is not honoured"
+    if found.podset_slice_required_topology_constraints:
+        return "podsetSliceRequiredTopologyConstraints is not honoured: slices have one layer"
+    size = found.pod_set_slice_size
+    if (size is None) != (not found.pod_set_slice_required_topology):
+        return "podSetSliceRequiredTopology and podSetSliceSize belong together"
+    if size is not None and not 1 <= size <= max(1, count):
+        return f"podSetSliceSize is {size}: use a number from 1 to the pod set's {count} pods"
+    return ""
 
 
 def _limit(found: wire.LimitRangeItem) -> LimitInfo:

@@ -57,6 +57,10 @@ class ThrottledError(UnavailableError):
     """429: the server is busy, or a rule forbids it for now; nothing was carried out."""
 
 
+class BudgetError(ThrottledError):
+    """429: a disruption budget forbids the eviction for now."""
+
+
 class UnknownOutcomeError(UnavailableError):
     """408, 500, 502, 504, half an answer to a write: a read shows whether it was carried out."""
 
@@ -78,6 +82,7 @@ _BY_STATUS: Final[dict[int, type[ApiError]]] = {
 }
 _UNKNOWN: Final = frozenset((408, 500, 502, 504))
 _READS: Final = frozenset(("GET", "HEAD", "WATCH"))
+_BUDGET: Final = "DisruptionBudget"
 _TOO_LARGE: Final = "ResourceVersionTooLarge"
 _LONGEST_MESSAGE: Final = 500
 
@@ -116,6 +121,8 @@ def _kind(status: int, said: _ErrorStatus, *, reads: bool) -> type[ApiError]:
     causes = said.details.causes or () if said.details else ()
     if reads and any(cause.reason == _TOO_LARGE for cause in causes):
         return GoneError  # the server has been set back to before the version that is asked for
+    if status == 429 and any(cause.reason == _BUDGET for cause in causes):
+        return BudgetError
     if status in _UNKNOWN and not reads:
         return UnknownOutcomeError
     return _BY_STATUS.get(status, UnavailableError if status >= 500 else ApiError)

@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder(_GrantWire).decode
 def as_json(grant: Grant) -> dict[str, Any] | None:
     """Return a grant as the API has it, None where it is too large to be stored."""
     until = datetime.fromtimestamp(grant.until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    nodes = {node: _plain(amounts) for node, amounts in grant.rooms.items()}
+    nodes = {node: plain(amounts) for node, amounts in grant.rooms.items()}
     found = {"until": until, "nodes": nodes}
     return found if len(msgspec.json.encode(found)) <= _LARGEST else None
 
@@ -42,12 +42,14 @@ def read(raw: bytes | msgspec.Raw) -> Grant | None:
         until = found.until.timestamp()
     except (msgspec.MsgspecError, QuantityError, ValueError, OverflowError, RecursionError):
         return None
-    return Grant(rooms, until) if all(map(_is_amount, rooms.values())) else None
+    return Grant(rooms, until) if all(map(is_amount, rooms.values())) else None
 
 
-def _is_amount(amounts: Resources) -> bool:
+def is_amount(amounts: Resources) -> bool:
+    """Return whether a node may have so much."""
     return all(0 <= value < _MOST for value in amounts.values())
 
 
-def _plain(amounts: Mapping[str, int]) -> dict[str, str]:
+def plain(amounts: Mapping[str, int]) -> dict[str, str]:
+    """Return amounts as the API has them, without those that are zero."""
     return {name: exact(name, value) for name, value in amounts.items() if value}

@@ -29,7 +29,7 @@ class PodGroupWriter:
 
     async def apply_status(self, pod_group: PodGroupInfo, status: PodGroupStatusInfo) -> None:
         """Make the status of a PodGroup this one, as far as it is the reconciler's."""
-        await _apply(self._client, pod_group, as_json(status), manager=FIELD_MANAGER)
+        await apply_part(self._client, pod_group, as_json(status), manager=FIELD_MANAGER)
 
     async def set_gang_ready(
         self, pod: PodRef, *, ready: bool, reason: str, message: str, at: float
@@ -69,10 +69,10 @@ class PodGroupConditionWriter:
     async def apply_condition(self, pod_group: PodGroupInfo, condition: ConditionInfo) -> None:
         """Make this the one condition of a PodGroup that is the extender's."""
         status = {"conditions": [as_condition(condition)]}
-        await _apply(self._client, pod_group, status, manager=EXTENDER_FIELD_MANAGER)
+        await apply_part(self._client, pod_group, status, manager=EXTENDER_FIELD_MANAGER)
 
 
-async def _apply(
+async def apply_part(
     client: KubeClient, pod_group: PodGroupInfo, status: Mapping[str, Any], *, manager: str
 ) -> None:
     """Apply the part of a PodGroup's status that a field manager owns.

@@ -1,5 +1,6 @@
 """What is written of pods: bindings, and the patches that make kube-scheduler try again."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -8,8 +9,8 @@ from urllib.parse import quote
 import msgspec
 
 from extender.api.core_v1 import Pod
-from extender.api.wellknown import GANG_GATE, WOKEN_ANNOTATION
-from extender.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
+from extender.api.wellknown import GANG_GATE, TOPOLOGY_GATE, WOKEN_ANNOTATION
+from extender.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
 from extender.kube.errors import (
     ConflictError,
     InvalidError,
@@ -36,6 +37,28 @@ class PodRef:
         """The pod's URL path."""
         namespace, name = quote(self.namespace, safe=""), quote(self.name, safe="")
         return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+class TopologyGateWriter:
+    """Lets gated pods go; the reconciler's identity may do that."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def open(self, pod: PodRef, selector: Mapping[str, str]) -> None:
+        """Give a pod a node selector and remove the gate of its topology. Raises ApiError.
+
+        A pod that is gone, or has no such gate any more, is left as it is.
+        """
+        body = _encode({
+            "metadata": {"uid": pod.uid},
+            "spec": {
+                "nodeSelector": dict(selector),
+                "schedulingGates": [{"$patch": "delete", "name": TOPOLOGY_GATE}],
+            },
+        })  # fmt: skip
+        with suppress(NotFoundError, ConflictError, InvalidError):
+            await self._client.request("PATCH", pod.path, body=body, content_type=STRATEGIC_PATCH)
 
 
 class PodWriter:

@@ -7,8 +7,14 @@ import msgspec
 import structlog
 
 from extender.api.core_v1 import Stored
-from extender.api.wellknown import DONE_ANNOTATION, GROUP_X, QUEUE_GROUP, QUEUE_VERSION
-from extender.kube import grants
+from extender.api.wellknown import (
+    DONE_ANNOTATION,
+    GROUP_X,
+    QUEUE_GROUP,
+    QUEUE_VERSION,
+    TOPOLOGY_ASSIGNMENT,
+)
+from extender.kube import grants, topology_wire
 from extender.kube.client import APPLY_PATCH, MERGE_PATCH, KubeClient
 from extender.kube.decode import DecodeError
 from extender.kube.decode_queues import QueueDecoder
@@ -17,7 +23,8 @@ from extender.kube.pod_groups import VERSION as POD_GROUP_VERSION
 from extender.kube.pod_groups import as_condition, as_time
 from extender.resources.quantity import exact
 from extender.state.cluster.records import Grant
-from extender.state.queue.records import AdmissionInfo, JobObject, Meta, WorkloadInfo
+from extender.state.queue.records import AdmissionInfo, Assignment, JobObject, Meta, WorkloadInfo
+from extender.state.topology import DomainAssignment
 
 FIELD_MANAGER: Final = "gang-extender-queue"
 """Of what the queue applies: PodGroups of jobs."""
@@ -105,7 +112,7 @@ class JobWriter:
         """Delete an object."""
         await self._client.request("DELETE", path, body=_encode(options))
 
-    async def make_pod_group(
+    async def make_pod_group(  # noqa: PLR0913 - what it writes belongs together
         self,
         namespace: str,
         name: str,
@@ -114,8 +121,9 @@ class JobWriter:
         owners: Sequence[Mapping[str, Any]],
         done: int = 0,
         grant: Grant | None = None,
+        domains: Mapping[str, DomainAssignment] | None = None,
     ) -> None:
-        """Make or change a PodGroup, and grant it room.
+        """Make or change a PodGroup, grant it room, and say to which domains its pods go.
 
         The room goes into its status, which users who may write PodGroups may not write. Where the
         API server refuses that write, the PodGroup has no room, and a warning is logged.
@@ -123,8 +131,11 @@ class JobWriter:
         path = _pod_group(GROUP_X, namespace, name)
         named = {"name": name, "namespace": namespace}
         metadata: Json = {**named, "ownerReferences": list(owners)}
-        if done:
-            metadata["annotations"] = {DONE_ANNOTATION: str(done)}
+        said = {DONE_ANNOTATION: str(done)} if done else {}
+        if domains:
+            said[TOPOLOGY_ASSIGNMENT] = topology_wire.as_annotation(domains)
+        if said:
+            metadata["annotations"] = said
         spec = {"minMember": min_member}
         stored = await self._apply(path, FIELD_MANAGER, metadata=metadata, spec=spec)
         granted = grants.as_json(grant) if grant is not None else None
@@ -220,6 +231,11 @@ def _requeue(workload: WorkloadInfo) -> Json | None:
     return {"count": state.count, "requeueAt": as_time(state.at) if state.at is not None else None}
 
 
+def _topology(given: Assignment) -> Json:
+    found = given.topology
+    return {} if found is None else {"topologyAssignment": topology_wire.as_json(found)}
+
+
 def _admission(admission: AdmissionInfo | None) -> Json | None:
     if admission is None:
         return None
@@ -231,6 +247,7 @@ def _admission(admission: AdmissionInfo | None) -> Json | None:
                 "flavors": dict(each.flavors),
                 "resourceUsage": {n: exact(n, value) for n, value in each.usage.items()},
                 "count": each.count,
+                **_topology(each),
             }
             for each in admission.assignments
         ],

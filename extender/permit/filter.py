@@ -65,11 +65,15 @@ class PodFilter:
         """Call `listener` with each pod that is tried, before it is decided where it may go."""
         self._listeners.append(listener)
 
+    def asked(self, pod: PodInfo) -> None:
+        """Take note of a scheduler that asks about a pod, whatever it asks."""
+        self._plans.schedulers.add(pod.scheduler)
+
     def decide(self, pod: PodInfo, group: str | None, sent: Sequence[str]) -> FilterVerdict:
         """Return where a pod may go, of the nodes that were sent; `group` as its request has it."""
         if pod.uid not in self._view.pods:
             self._cluster.apply(ev.PodSeen(pod))
-        self._plans.schedulers.add(pod.scheduler)
+        self.asked(pod)
         self._verdicts.proven.filtered(pod)
         if pod.pattern is not None:
             now = self._plans.clock.monotonic()

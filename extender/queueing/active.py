@@ -62,9 +62,10 @@ def _lacks(queue: ClusterQueueInfo, view: QueueView) -> Iterator[tuple[Active, s
         text = f"references missing ResourceFlavor(s): {','.join(missing)}"
         yield Active.FLAVOR_NOT_FOUND, text
     flavors = [view.flavors[name] for name in names if name in view.flavors]
-    topologies = [flavor.topology for flavor in flavors if flavor.topology]
+    named = [flavor.topology for flavor in flavors if flavor.topology]
+    topologies = [name for name in dict.fromkeys(named) if name not in view.topologies]
     if topologies:
-        text = f"references missing Topology(ies): {','.join(dict.fromkeys(topologies))}"
+        text = f"references missing Topology(ies): {','.join(topologies)}"
         yield Active.TOPOLOGY_NOT_FOUND, text
     if queue.admission_checks:
         text = f"references missing AdmissionCheck(s): {','.join(queue.admission_checks)}"

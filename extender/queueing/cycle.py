@@ -19,6 +19,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from extender.api.reasons import Unadmitted
+from extender.queueing import aging
 from extender.queueing.basis import Bases, Basis
 from extender.queueing.lines import Cause
 from extender.queueing.nomination import Nomination, Nominator
@@ -200,6 +201,7 @@ class Cycle:
     # -- the rounds, and which workloads are in each
 
     def _rounds(self) -> Generator[Outcome | None, None, None]:
+        yield from self._keep_room()
         roots = self._roots = {self._tree.queue(name).root for name in self._ready()}
         if not roots:
             return
@@ -225,6 +227,12 @@ class Cycle:
             if not outdated:
                 break
             yield from self._round(self._kept.withdraw(outdated))
+
+    def _keep_room(self) -> Steps[None]:
+        """Keep room for workloads that have waited for it for long; see `aging`."""
+        yield from aging.keeping(
+            self._view, self._pending, tree=self._tree, rules=self._rules, now=self._now
+        )
 
     def _ready(self) -> list[str]:
         """Return the ClusterQueues with heads; a tree with heads since the start has to wait."""

@@ -5,21 +5,50 @@ from collections.abc import Iterator, Mapping
 from extender.api.core_v1 import NodeSelectorTerm
 from extender.api.selectors import is_tolerated, matches_term
 from extender.queueing.quota import QuotaTree
+from extender.queueing.room import has_topology
 from extender.state.cluster.records import Shape
-from extender.state.queue.records import ClusterQueueInfo, FlavorInfo, ResourceGroupInfo
+from extender.state.queue.records import ClusterQueueInfo, FlavorInfo, PodSetInfo, ResourceGroupInfo
 from extender.state.queue.view import QueueView
 
 
 def unfit(
-    shape: Shape, queue: ClusterQueueInfo, number: int, *, tree: QuotaTree, view: QueueView
+    pod_set: PodSetInfo, queue: ClusterQueueInfo, number: int, *, tree: QuotaTree, view: QueueView
 ) -> tuple[str | None, ...]:
     """Return for each flavor of a resource group why it is unsuitable, or None."""
-    known = tree.unfit.setdefault(shape, {})
+    known = tree.unfit.setdefault(pod_set.shape, {})
     found = known.get((queue.name, number))
     if found is None:
         group = queue.resource_groups[number]
-        found = known[queue.name, number] = tuple(_unfit(shape, group, view.flavors))
-    return found
+        found = known[queue.name, number] = tuple(_unfit(pod_set.shape, group, view.flavors))
+    if not has_topology(queue, view.flavors) and pod_set.topology is None:
+        return found
+    names = [quotas.flavor for quotas in queue.resource_groups[number].flavors]
+    topologies = [_unfit_by_topology(pod_set, name, queue, view=view) for name in names]
+    return tuple(why or other for why, other in zip(found, topologies, strict=True))
+
+
+def _unfit_by_topology(
+    pod_set: PodSetInfo, name: str, queue: ClusterQueueInfo, *, view: QueueView
+) -> str | None:
+    """Return why the pods' wishes about domains and a flavor's topology do not go together.
+
+    Pods without wishes get a flavor with a topology only where the ClusterQueue has no others.
+    """
+    flavor, asked = view.flavors.get(name), pod_set.topology
+    explicit = asked is not None and asked.is_explicit
+    topology = flavor.topology if flavor is not None else None
+    if topology is None:
+        return f"flavor {name} has no topology" if explicit else None
+    if asked is None or not explicit:
+        flavors = [view.flavors[each] for each in queue.flavors if each in view.flavors]
+        if all(each.topology for each in flavors):
+            return None
+        return f"flavor {name} is for pods with a topology annotation"
+    found = view.topologies.get(topology)
+    missing = [each for each in asked.levels if found is None or each not in found.levels]
+    if missing:
+        return f"topology {topology} of flavor {name} has no level {missing[0]}"
+    return None
 
 
 def _unfit(

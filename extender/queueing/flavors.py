@@ -13,7 +13,6 @@ from extender.queueing.eligibility import unfit
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.quota import QuotaNode, QuotaTree, level
 from extender.resources.quantity import PODS, show
-from extender.state.cluster.records import Shape
 from extender.state.queue.records import (
     Assignment,
     ClusterQueueInfo,
@@ -80,6 +79,8 @@ class Proposal:
     reason: Unadmitted = Unadmitted.WAITING_FOR_QUOTA
     message: str = ""
     lacks: tuple[FlavorLack, ...] = ()
+    by_topology: bool = False
+    """Whether one of the flavors has a topology."""
 
     @property
     def lacks_room(self) -> bool:
@@ -92,7 +93,7 @@ class Proposal:
         return replace(
             self,
             mode=Mode.NO_FIT,
-            reason=lack.reason,
+            reason=Unadmitted.TOPOLOGY_PLACEMENT_FAILED if self.by_topology else lack.reason,
             message=text,
             short=frozenset(),
             lacks=(*self.lacks, lack),
@@ -171,7 +172,7 @@ class _FlavorSearch:
             wanted = {name: asked[name] for name in group.covered if name in asked}
             if wanted:
                 given = Assignment(pod_set.name, flavors, wanted, count)
-                choice, why = yield from self._choose(pod_set.shape, number, given)
+                choice, why = yield from self._choose(pod_set, number, given)
                 self._take(choice, why)
                 lacks += why
                 flavors |= dict.fromkeys(wanted, choice.flavor) if choice else {}
@@ -192,12 +193,18 @@ class _FlavorSearch:
             reason=_reason([[lack.reason for lack in each] for _, each in self._lacks]),
             message=_message(self._lacks),
             lacks=tuple(lacks),
+            by_topology=self._by_topology(),
         )
         lack = self._quotas.lack
         if lack is None or found.mode is not Mode.FIT:
             return found
         text = yield from lack(self._workload, found.assignments)
         return found if text is None else found.without_capacity(f"quota yes; {text}")
+
+    def _by_topology(self) -> bool:
+        flavors = self._quotas.view.flavors
+        given = {name for each in self._assigned for name in each.flavors.values()}
+        return any(name in flavors and flavors[name].topology for name in given)
 
     def _requests(self, pod_set: PodSetInfo, count: int) -> dict[str, int]:
         asked = {name: amount * count for name, amount in pod_set.shape.asked.items()}
@@ -224,7 +231,7 @@ class _FlavorSearch:
                 self._short.add(what)
 
     def _choose(
-        self, shape: Shape, number: int, given: Assignment
+        self, pod_set: PodSetInfo, number: int, given: Assignment
     ) -> Steps[tuple[Choice | None, list[FlavorLack]]]:
         """Return the best flavor up to where the search may stop, and what the others lack.
 
@@ -234,7 +241,7 @@ class _FlavorSearch:
         best: Choice | None = None
         quotas, fungibility = self._quotas, self._queue.fungibility
         flavors = self._queue.resource_groups[number].flavors
-        why_not = unfit(shape, self._queue, number, tree=quotas.tree, view=quotas.view)
+        why_not = unfit(pod_set, self._queue, number, tree=quotas.tree, view=quotas.view)
         for listed, text in zip(flavors, why_not, strict=True):
             excluded = quotas.excluded.get(listed.flavor)
             if text is not None:

@@ -1,6 +1,6 @@
 """Judges one head on the current usage: it fits, victims could make it fit, or why not."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,12 +10,13 @@ from extender.api.reasons import Unadmitted
 from extender.queueing import preemption
 from extender.queueing.active import Activity, activity
 from extender.queueing.flavors import Mode, Proposal, Quotas, assigning, counts
+from extender.queueing.for_room import ForRoom
 from extender.queueing.leaving import Leaving
 from extender.queueing.lines import Cause
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Plan, Preemptor
 from extender.queueing.quota import QuotaNode, QuotaTree, level
-from extender.queueing.room import AdmissionRules
+from extender.queueing.room import AdmissionRules, preempts_for_room
 from extender.queueing.standing import namespace_mismatch, selects_namespace
 from extender.state.queue.records import ClusterQueueInfo, FlavorResource
 from extender.state.queue.view import QueueView
@@ -158,6 +159,9 @@ class Nominator:
             proposal = _refused(Unadmitted.MISCONFIGURED, text)
             return Nomination(key, queue, node, proposal, namespace_mismatch=True)
         for each in workload.pod_sets:
+            if each.topology is not None and each.topology.fault:
+                text = f"topologyRequest of pod set {each.name}: {each.topology.fault}"
+                return Nomination(key, queue, node, _refused(Unadmitted.MISCONFIGURED, text))
             if each.fault:
                 text = f"no pod of pod set {each.name} could be made: {each.fault}"
                 return Nomination(key, queue, node, _refused(Unadmitted.MISCONFIGURED, text))
@@ -174,7 +178,8 @@ class Nominator:
         found = yield from self._assigned(head, asked)
         if found.fits or found.plan is not None:
             return found
-        return (yield from self._awaiting(head, asked, found.proposal)) or found
+        awaiting = yield from self._awaiting(head, asked, found.proposal)
+        return awaiting or (yield from self._making_room(head, asked, found.proposal)) or found
 
     def _assigned(self, head: Preemptor, asked: Mapping[str, int]) -> Steps[Nomination]:
         """Return the first suitable flavors; some have no room even without their victims."""
@@ -184,8 +189,10 @@ class Nominator:
             found = Nomination(head.workload.key, head.queue, head.node, proposal)
             # No victims for this flavor: another one has quota, and lacks only room.
             passed_over = any(quotas.has_no_room(lack) for lack in proposal.lacks)
-            if not Mode.NO_CANDIDATES < proposal.mode < Mode.FIT or passed_over:
-                return found if found.fits else refused or found
+            if found.fits:
+                return replace(found, proposal=self._located(head, proposal))
+            if proposal.mode <= Mode.NO_CANDIDATES or passed_over:
+                return refused or found
             plan = yield from self._plan(head, proposal)
             if not isinstance(plan, str):
                 away = self._away(head, plan) if plan is not None else _NONE
@@ -195,6 +202,13 @@ class Nominator:
             refused = refused or replace(found, proposal=proposal.without_capacity(text))
             quotas = quotas.passing_over({flavor for flavor, _ in proposal.short}, text)
 
+    def _located(self, head: Preemptor, proposal: Proposal) -> Proposal:
+        """Return a proposal that fits with the domains for which room was asked."""
+        room = self._rules.room_for(head.queue)
+        if room is None or not proposal.by_topology:
+            return proposal
+        return replace(proposal, assignments=room.located(head.workload, proposal.assignments))
+
     def _plan(self, head: Preemptor, proposal: Proposal) -> Steps[Plan | str | None]:
         """Return a plan; None where there are no victims, a text where they would not give room.
 
@@ -202,11 +216,15 @@ class Nominator:
         whose leaving does not help.
         """
         room, text = self._rules.room_for(head.queue), None
+        first: Plan | None = None
         protected: frozenset[str] = frozenset()
         for _ in range(_TRIES):
             plan = self._find(head, proposal.usage, proposal.short, protected=protected)
-            if plan is None or room is None:
-                return plan or text
+            if room is None:
+                return plan
+            if plan is None:
+                break
+            first = first or plan
             away = self._away(head, plan)
             lack = yield from room.lack(head.workload, proposal.assignments, without=away)
             if lack is None:
@@ -217,7 +235,25 @@ class Nominator:
             self._more_tries -= 1
             gains = yield from room.gains(head.workload, proposal.assignments, without=away)
             protected |= _useless([victim.workload for victim in plan.victims], gains)
-        return text
+            protected |= frozenset(self._returning(head))
+        others = self._for_room(head)
+        if first is None or others is None:
+            return text
+        given, usage = proposal.assignments, proposal.usage
+        return (yield from others.plan_with_quota(given, usage, first)) or text
+
+    def _returning(self, head: Preemptor) -> Iterator[str]:
+        """Yield workloads of no lower priority that may preempt for room.
+
+        Quota alone may choose them. Chosen for their room they would take it back from the head.
+        """
+        for node in head.node.root.queues:
+            queue = self._view.cluster_queues[node.name]
+            if not preempts_for_room(queue, self._rules.options, self._rules.flavors):
+                continue
+            for key, each in self._tree.holders.of(node.name).holders.items():
+                if each.workload.priority >= head.workload.priority:
+                    yield key
 
     def _away(self, head: Preemptor, plan: Plan | None) -> frozenset[str]:
         """Return the workloads whose pods are gone after a plan, earlier victims included."""
@@ -241,6 +277,42 @@ class Nominator:
         key, plan = head.workload.key, Plan((), tuple(sorted(away)), proposal.borrow)
         proposal = proposal.without_capacity(refused.message)
         return Nomination(key, head.queue, head.node, proposal, plan, victims=away)
+
+    def _making_room(
+        self, head: Preemptor, asked: Mapping[str, int], refused: Proposal
+    ) -> Steps[Nomination | None]:
+        """Return what fits once workloads of lower priority are gone, in the first such flavors."""
+        others = self._for_room(head) if refused.lacks_room else None
+        if others is None:
+            return None
+        quotas = replace(self._quotas(head), lack=others.lack)
+        proposal = yield from assigning(head.workload, asked, queue=head.queue, quotas=quotas)
+        if proposal.mode is not Mode.FIT:
+            return None
+        plan = yield from others.plan(proposal.assignments, proposal.borrow)
+        if plan is None:
+            return None
+        proposal = proposal.without_capacity(refused.message)
+        away = self._away(head, plan)
+        return Nomination(head.workload.key, head.queue, head.node, proposal, plan, victims=away)
+
+    def _for_room(self, head: Preemptor) -> ForRoom | None:
+        """Return the search for victims that give room; None where there are none."""
+        room = self._rules.room_for(head.queue)
+        if room is None or not preempts_for_room(
+            head.queue, self._rules.options, self._rules.flavors
+        ):
+            return None
+        found = ForRoom(
+            head,
+            room,
+            view=self._view,
+            tree=self._tree,
+            leaving=self.leaving,
+            away=self._away(head, None),
+            protected=self._admitted,
+        )
+        return None if found.is_hopeless else found
 
     def _quotas(self, preemptor: Preemptor, *, without: Collection[str] = ()) -> Quotas:
         one = all(len(group.flavors) == 1 for group in preemptor.queue.resource_groups)

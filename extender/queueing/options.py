@@ -5,6 +5,8 @@ from typing import Literal
 
 from extender.api.job_overrides import DEFAULT, Overrides
 
+PreemptForRoom = Literal["Never", "LowerPriority"]
+
 
 @dataclass(frozen=True, slots=True)
 class PodsReady:
@@ -34,6 +36,11 @@ class AdmissionOptions:
     """How many workloads of one ClusterQueue a cycle may try."""
     require_room: bool = False
     """Admit only workloads that fit on nodes now; the annotation of a ClusterQueue goes first."""
+    aging: float = 300.0
+    """Seconds for which a workload waits for room before room is kept for it; 0: never."""
+    preempt_for_room: PreemptForRoom = "Never"
+    """Which workloads may be preempted for one that has quota and lacks only room; the annotation
+    of a ClusterQueue goes first."""
     requeuing_timestamp: Literal["Eviction", "Creation"] = "Eviction"
     """Which time orders a workload whose pods did not become ready."""
     pods_ready: PodsReady = PodsReady()

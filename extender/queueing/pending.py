@@ -7,6 +7,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from extender.api.wellknown import WorkloadCondition
 from extender.queueing.cohorts import CohortTrees
 from extender.queueing.flavors import counts
 from extender.queueing.lines import Cause, ClusterQueueLines, Line, QueueEntry
@@ -50,6 +51,8 @@ class PendingQueues:
         self._lacking_capacity: set[str] = set()
         """ClusterQueues with workloads that have quota and lack room on nodes."""
         self._backing_off: set[str] = set()
+        self.waiting_for_room: set[str] = set()
+        """Workloads whose condition says since when they wait for room, or have some kept."""
         self.preemptors = Preemptors()
         self.provisional: dict[str, Provisional] = {}
         """What waiting workloads keep from others, until they are tried again."""
@@ -65,10 +68,12 @@ class PendingQueues:
         if workload is None or not isinstance(found, Queued):
             self.remove(key)
         else:
+            self._note_room(workload)
             place = self._place(workload, found)
             if place == self._places.get(key):
                 return
             self.remove(key)
+            self._note_room(workload)
             self._places[key] = place
             self._add(place)
         if kept is not None:  # it is kept no more
@@ -77,6 +82,7 @@ class PendingQueues:
     def remove(self, key: str) -> None:
         """Forget a workload: it has quota, has finished or is gone."""
         place = self._places.pop(key, None)
+        self.waiting_for_room.discard(key)
         self.preemptors.expect(key, ())
         self.provisional.pop(key, None)
         if place is None:
@@ -89,6 +95,12 @@ class PendingQueues:
         if queue.is_empty:
             del self._queues[name]
             self._ready.discard(name)
+
+    def _note_room(self, workload: WorkloadInfo) -> None:
+        if workload.condition(WorkloadCondition.ROOM_RESERVED) is not None:
+            self.waiting_for_room.add(workload.key)
+        else:
+            self.waiting_for_room.discard(workload.key)
 
     def _place(self, workload: WorkloadInfo, found: Queued) -> QueueEntry:
         return QueueEntry(

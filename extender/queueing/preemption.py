@@ -6,7 +6,8 @@ the end each victim that turns out not to be needed keeps its quota. Quota is re
 ClusterQueues that borrow, up to what they borrow.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -77,6 +78,29 @@ def find(
         tree.undo(mark)
 
 
+def is_enough(
+    preemptor: Preemptor,
+    request: Mapping[FlavorResource, int],
+    gone: Iterable[tuple[QuotaNode, QuotaHolder]],
+    *,
+    tree: QuotaTree,
+    borrow: int,
+) -> bool:
+    """Return whether there is quota once these are gone, borrowing from no farther up than this."""
+    mark = tree.mark()
+    try:
+        for node, holder in gone:
+            tree.give(node, holder.usage)
+        mine = preemptor.node
+        return all(
+            not amount
+            or (mine.available(what) >= amount and level(mine, what, amount)[0] <= borrow)
+            for what, amount in request.items()
+        )
+    finally:
+        tree.undo(mark)
+
+
 class _Claim(Enum):
     """On what grounds a workload may be a victim."""
 
@@ -93,7 +117,11 @@ _WHY: Final = {
     Preempted.IN_CLUSTER_QUEUE: "prioritization in the ClusterQueue",
     Preempted.RECLAMATION: "reclamation within the cohort",
     Preempted.RECLAIM_WHILE_BORROWING: "reclamation within the cohort while borrowing",
+    Preempted.FOR_ROOM: "room on nodes",
 }
+
+_NAMED: Final = re.compile(r"Preempted to accommodate workload (\S+) \(UID: ([^,\s]+),")
+"""How the message of a victim begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,14 +324,25 @@ class _VictimSearch:
     def _victim(self, candidate: _Candidate) -> Victim:
         claim = candidate.claim
         reason = Preempted.RECLAMATION if claim is _Claim.NOMINAL else Preempted(claim.value)
-        mine = self._preemptor.workload
-        job = mine.owner.uid if mine.owner else "UNKNOWN"
-        text = (
-            f"Preempted to accommodate workload {mine.key} (UID: {mine.meta.uid}, JobUID: {job}) "
-            f"due to {_WHY[reason]}; preemptor path: {_path(self._node)}; "
-            f"preemptee path: {_path(candidate.node)}"
-        )
-        return Victim(candidate.holder.workload.key, reason, text)
+        return victim(candidate.holder, candidate.node, of=self._preemptor, reason=reason)
+
+
+def victim(holder: QuotaHolder, node: QuotaNode, *, of: Preemptor, reason: Preempted) -> Victim:
+    """Return a workload as the victim `of` another one; `node` is that of its ClusterQueue."""
+    mine = of.workload
+    job = mine.owner.uid if mine.owner else "UNKNOWN"
+    text = (
+        f"Preempted to accommodate workload {mine.key} (UID: {mine.meta.uid}, JobUID: {job}) "
+        f"due to {_WHY[reason]}; preemptor path: {_path(of.node)}; "
+        f"preemptee path: {_path(node)}"
+    )
+    return Victim(holder.workload.key, reason, text)
+
+
+def preemptor_named_in(message: str) -> tuple[str, str] | None:
+    """Return the key and UID of the preemptor that the message of a victim names."""
+    found = _NAMED.match(message)
+    return (found[1], found[2]) if found else None
 
 
 def _above(node: QuotaNode) -> Iterator[QuotaNode]:

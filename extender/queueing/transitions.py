@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from extender.api.reasons import EvictionReason, PodsReadyReason, Unadmitted
+from extender.api.reasons import EvictionReason, PodsReadyReason, RoomReason, Unadmitted
 from extender.api.wellknown import WorkloadCondition
 from extender.state.cluster.records import ConditionInfo
 from extender.state.queue.records import (
@@ -22,6 +22,16 @@ from extender.state.queue.records import (
 _PENDING: Final = "Pending"
 _AT_ONCE: Final = frozenset((EvictionReason.PREEMPTED,))
 """Evictions after which a workload is requeued as soon as its quota is released."""
+_MAY_WAIT_FOR_ROOM: Final = frozenset(
+    (
+        Unadmitted.WAITING_FOR_ROOM,
+        Unadmitted.WAITING_FOR_QUOTA,
+        Unadmitted.WAITING_FOR_PREEMPTED,
+        Unadmitted.WAITING_FOR_PODS_READY,
+        Unadmitted.PENDING_EVALUATION,
+        Unadmitted.INTERNAL_ERROR,
+    )
+)
 _STOPPED: Final = frozenset(
     (EvictionReason.CLUSTER_QUEUE_STOPPED, EvictionReason.LOCAL_QUEUE_STOPPED)
 )
@@ -66,13 +76,43 @@ def reserved(
     if pods_ready or workload.condition(WorkloadCondition.PODS_READY) is not None:
         new.append(_NOT_READY)
     new.append(condition(quota, quota, f"Quota reserved in ClusterQueue {admission.cluster_queue}"))
+    workload = without_room(workload)
     return with_conditions(replace(workload, admission=admission), now, *new, _ADMITTED)
 
 
 def waiting(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadInfo:
-    """Return a workload without quota, with the reason."""
+    """Return a workload without quota, with the reason.
+
+    Since when it waits for room counts as long as it waits for quota or room.
+    """
     new = condition(WorkloadCondition.QUOTA_RESERVED, reason, message, holds=False)
+    before = workload if reason in _MAY_WAIT_FOR_ROOM else without_room(workload)
+    return with_conditions(before, now, new)
+
+
+def waiting_for_room(
+    workload: WorkloadInfo, kept: tuple[int, int] | None, *, now: float
+) -> WorkloadInfo:
+    """Return a workload that waits for room; `kept` is for how many pods on how many nodes."""
+    message = kept_text(kept) if kept is not None else "It waits for room on nodes"
+    reason = RoomReason.WAITED_LONG if kept is not None else RoomReason.WAITING_FOR_ROOM
+    new = condition(WorkloadCondition.ROOM_RESERVED, reason, message, holds=kept is not None)
     return with_conditions(workload, now, new)
+
+
+def kept_text(kept: tuple[int, int]) -> str:
+    """Return in words for how many pods room is kept on how many nodes."""
+    pods, nodes = kept
+    on = f"{nodes} node" if nodes == 1 else f"{nodes} nodes"
+    return f"room for {pods} {'pod' if pods == 1 else 'pods'} is kept on {on}"
+
+
+def without_room(workload: WorkloadInfo) -> WorkloadInfo:
+    """Return a workload that does not wait for room."""
+    if workload.condition(WorkloadCondition.ROOM_RESERVED) is None:
+        return workload
+    kept = (c for c in workload.conditions if c.type != WorkloadCondition.ROOM_RESERVED)
+    return replace(workload, conditions=tuple(kept))
 
 
 def evicted(

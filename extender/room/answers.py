@@ -7,11 +7,12 @@ where pods are to be placed at once.
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from extender.fit.packer import Found
 from extender.state.queue.records import Assignment, WorkloadInfo
+from extender.state.topology import DomainAssignment
 
 _KNOWN: Final = 16
 """How many answers are kept, at most: each may name thousands of nodes."""
@@ -31,6 +32,10 @@ class Answer:
     """What is lacking; None where all pods fit."""
     found: Found
     """Where they fit, as far as they do."""
+    beside: bool = False
+    """Whether room that is kept for others was left to them."""
+    domains: Mapping[str, DomainAssignment] = field(default_factory=dict)
+    """By pod set in a flavor with a topology: the domains that were chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,20 @@ class GainsAnswer:
     by_workload: Mapping[str, int]
 
 
-_Answer = TypeVar("_Answer", Answer, GainsAnswer)
+@dataclass(frozen=True, slots=True)
+class NeededAnswer:
+    """Which workloads have to go so that the pods of one fit."""
+
+    workload: WorkloadInfo
+    version: int
+    judgement: int
+    going: tuple[str, ...] | None
+    """None: it would not fit without all of them."""
+    checked: bool = False
+    """Whether the state changed after the search, and the answer has been looked at again."""
+
+
+_Answer = TypeVar("_Answer", Answer, GainsAnswer, NeededAnswer)
 
 
 class Answers(Generic[_Answer]):

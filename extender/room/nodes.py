@@ -5,8 +5,9 @@ yet; gangs beside the queue that could start now; workloads admitted since the c
 """
 
 from collections import Counter
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -14,21 +15,29 @@ from extender.api.wellknown import WorkloadCondition
 from extender.fit.candidates import Candidates
 from extender.fit.conflicts import Conflicts, PodShape
 from extender.fit.feasible_nodes import Feasibility
+from extender.fit.fewest import Unit, fewest
 from extender.fit.packer import Found, Packer, Promised, Wanted
 from extender.fit.room_left import Placed, RoomLeft
 from extender.gang import plan
 from extender.jobs.gang import pod_group_key
+from extender.queueing.aged import Aged
+from extender.queueing.order import Order
 from extender.resources.quantity import Resources, add, show, subtract
-from extender.room.answers import Answer, Answers, GainsAnswer, key_of
+from extender.room.afterwards import Afterwards
+from extender.room.answers import Answer, Answers, GainsAnswer, NeededAnswer, key_of
 from extender.room.awaited import Awaited
+from extender.room.domains import DomainPlacer
+from extender.room.held import HeldRoom
 from extender.room.members import ending, members
 from extender.room.pod_shapes import PodShapes
 from extender.room.promises import within
+from extender.room.reserved import Reserved
 from extender.room.unplaced import PodSetCount, asked
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import AdmissionInfo, Assignment, WorkloadInfo
 from extender.state.queue.view import QueueView
+from extender.state.topology import DomainAssignment
 from extender.steps import Steps, at_once
 
 _NODES_AT_ONCE: Final = 500
@@ -37,6 +46,7 @@ _PODS_AT_ONCE: Final = 1000
 _BESIDE: Final = 32
 """How many gangs that are not the queue's are planned, at most."""
 
+_NOWHERE: Final[Promised] = {}
 _Taken = tuple[WorkloadInfo, Sequence[Assignment], Collection[str]]
 """A workload that was given room, its assignments, and the workloads preempted for it."""
 
@@ -53,6 +63,7 @@ class NodeRoom:
     def __init__(self, queues: QueueView, cluster: ClusterView) -> None:
         self._queues, self._cluster = queues, cluster
         self._feasible, self._shapes = Feasibility(cluster), PodShapes(queues, cluster)
+        self._domains = DomainPlacer(queues, cluster)
         self._groups: set[str] = set()
         """Those of admitted workloads."""
         self._packer: Packer | None = None
@@ -62,6 +73,7 @@ class NodeRoom:
         self._taken: list[_Taken | None] = []
         """What was taken since the cycle began; None where it was released again."""
         self._answers, self._gained = Answers[Answer](), Answers[GainsAnswer]()
+        self._needed = Answers[NeededAnswer]()
         self._judgement = 0
         self._found: dict[str, Mapping[str, Resources]] = {}
         """By admitted workload: what was found for it of which nodes."""
@@ -74,6 +86,12 @@ class NodeRoom:
         self._short: set[str] = set()
         """The admitted workloads of which not all pods have room; they get it first of all."""
         self._awaited = Awaited(queues, cluster, self._done)
+        after = Afterwards(queues, cluster, shapes=self._shapes, free=self._free)
+        self._reserved = Reserved(cluster, self._feasible, after=after, wanted=self._all_wanted)
+        self._structure = -1
+        """The structure that reservations were made for."""
+        self._order: Callable[[WorkloadInfo], Order] | None = None
+        self._held = HeldRoom(queues, cluster, self._shapes)
         self.version = 0
         self.asking = False
         """Whether a question is being answered: pods are placed that will be taken back."""
@@ -84,6 +102,7 @@ class NodeRoom:
         self._packer = self._empty = None
         self._answers.clear()
         self._gained.clear()
+        self._needed.clear()
         self._ever.clear()
         self._placed.clear()
         self._taken.clear()
@@ -185,6 +204,49 @@ class NodeRoom:
         versions = cluster.version, cluster.pods_version, cluster.nodes_version
         return (queues.version, *versions, cluster.capacity_version)
 
+    # -- room that is kept for workloads that have waited for long
+
+    def is_due(self, now: float, waits: Callable[[str], bool]) -> bool:
+        """Return whether reservations are to be looked at again."""
+        structure = self._structure == self._queues.structure_version
+        return not structure or self._reserved.is_due(now, waits)
+
+    def reserving(
+        self,
+        aged: Sequence[Aged],
+        *,
+        order: Callable[[WorkloadInfo], Order],
+        passing: Collection[str],
+        now: float,
+        period: float,
+    ) -> Steps[None]:
+        """Make the reservations that are due, and drop all others."""
+        self._order, self._structure = order, self._queues.structure_version
+        if aged:
+            yield from self.prepare()
+        looking = self._reserved.looking(aged, passing=passing, now=now, period=period)
+        if (yield from looking):
+            self.version += 1
+
+    def kept_for(self, workload: str) -> tuple[int, int] | None:
+        """Return for how many pods room is kept, and on how many nodes; None where none is."""
+        found = self._reserved.known.get(workload)
+        return (found.pods, len(found.nodes)) if found is not None else None
+
+    @property
+    def reserved(self) -> Collection[str]:
+        """The workloads for which room is kept."""
+        return self._reserved.known.keys()
+
+    def _against(self, workload: WorkloadInfo) -> list[Placed]:
+        """Return the room that a workload must leave to others that have waited for long."""
+        if self._order is None or not self._reserved.known:
+            return []
+        taken = {each[0].key for each in self._taken if each}
+        order, nodes = self._order(workload), self._cluster.nodes
+        found = self._reserved.against(workload.key, order, without=taken)
+        return [each for each in found if each.node.name in nodes]
+
     def found_for(self, workload: str) -> Mapping[str, Resources] | None:
         """Return the amounts by node that were found for a workload when it was admitted."""
         known, held = self._queues.workloads.get(workload), self._queues.admission(workload)
@@ -209,6 +271,14 @@ class NodeRoom:
             yield
         return known.text
 
+    def located(
+        self, workload: WorkloadInfo, assignments: Sequence[Assignment]
+    ) -> tuple[Assignment, ...]:
+        """Return the assignments with the domains that the last question found for their pods."""
+        known = self._answers.get(key_of(workload, assignments, ()), workload)
+        found = known.domains if known is not None else {}
+        return tuple(replace(each, topology=found.get(each.name)) for each in assignments)
+
     def gains(
         self, workload: WorkloadInfo, assignments: Sequence[Assignment], *, without: Collection[str]
     ) -> Steps[Mapping[str, int]]:
@@ -222,6 +292,36 @@ class NodeRoom:
             self._gained.keep(key, known)
             yield
         return known.by_workload
+
+    def needed(
+        self,
+        workload: WorkloadInfo,
+        assignments: Sequence[Assignment],
+        candidates: Sequence[str],
+        *,
+        without: Collection[str] = (),
+    ) -> Steps[Sequence[str] | None]:
+        """Return which of `candidates` have to go as well as `without` so that all pods fit.
+
+        None where not all fit even without all of them. The first ones stay if that is possible.
+        A search may take long: where the state has changed since, it is found out anew which of
+        its victims are needed still, once in a judgement.
+        """
+        yield from self.prepare()
+        name, pods, gone = key_of(workload, assignments, without)
+        key = name, (pods, *candidates), gone
+        known = self._needed.get(key, workload)
+        changed = known is not None and known.version != self.version
+        if known is None or (changed and known.judgement != self._judgement):
+            known = yield from self._search(workload, assignments, candidates, without=without)
+        elif changed and known.going and not known.checked:
+            known = yield from self._search(workload, assignments, known.going, without=without)
+            known = replace(known, checked=True)
+        else:
+            return known.going
+        self._needed.keep(key, known)
+        yield
+        return known.going
 
     def take(
         self,
@@ -239,6 +339,8 @@ class NodeRoom:
         self.version += 1
         self._taken.append((workload, assignments, without))
         self._found.pop(workload.key, None)
+        if not without:
+            self._reserved.drop(workload.key)
         packer = self._packer
         if packer is None or self._rest is not None:
             return
@@ -266,7 +368,7 @@ class NodeRoom:
         """Place pods as an answer says, and return whether that was possible."""
         if known.text is not None or without or self._promised(known.workload):
             return False
-        if known.version == version:
+        if known.version == version and not known.beside:
             packer.redo(known.found)
         elif not packer.place(known.found.placed):
             return False
@@ -395,7 +497,7 @@ class NodeRoom:
             return None
         promised = self._still_promised(workload) if begun else self._promised(workload)
         with self._question():
-            found = yield from packer.fill(wanted, first=promised)
+            found, _, _ = yield from self._fill(packer, workload, counts, first=promised)
             fits = not found.missing or begun or (yield from self._could_fit(wanted))
             if not fits:
                 packer.undo(found)
@@ -432,7 +534,7 @@ class NodeRoom:
         """Place pods where others are now."""
         with self._question():
             back = yield from self._given_back(without)
-            with packer.without(back):
+            with packer.without(back), packer.beside(self._against(workload)):
                 return (yield from self._keep(packer, workload, self._asked(workload, assignments)))
 
     def _could_fit(self, wanted: Sequence[Wanted]) -> Steps[bool]:
@@ -492,7 +594,10 @@ class NodeRoom:
             return False
         if known.text is not None or without:
             return True
-        return self._packer is not None and self._packer.still_fits(known.found.placed)
+        if self._packer is None:
+            return False
+        with self._packer.beside(self._against(known.workload)):
+            return self._packer.still_fits(known.found.placed)
 
     def _answer(
         self, workload: WorkloadInfo, assignments: Sequence[Assignment], without: Collection[str]
@@ -500,15 +605,63 @@ class NodeRoom:
         packer, version, judgement = self._packer, self.version, self._judgement
         assert packer is not None
         with self._question():
-            wanted = self._wanted(workload, self._asked(workload, assignments))
-            back = yield from self._given_back(without)
-            with packer.without(back):
-                found = yield from packer.fill(wanted)
-                try:
-                    text = (yield from self._sentence(found, packer)) if found.missing else None
-                finally:
-                    packer.undo(found)
-        return Answer(workload, version, judgement, text, found)
+            counts = self._asked(workload, assignments)
+            back, beside = (yield from self._given_back(without)), self._against(workload)
+            with packer.without(back), packer.beside(beside):
+                found, domains, text = yield from self._fill(packer, workload, counts)
+                text = yield from self._undone(packer, found, text)
+        return Answer(
+            workload, version, judgement, text or None, found, beside=bool(beside), domains=domains
+        )
+
+    def _undone(self, packer: Packer, found: Found, lack: str) -> Steps[str]:
+        """Undo a placement, and return what it lacks."""
+        try:
+            return (
+                (yield from self._sentence(found, packer)) if found.missing and not lack else lack
+            )
+        finally:
+            packer.undo(found)
+
+    def _fill(
+        self,
+        packer: Packer,
+        workload: WorkloadInfo,
+        counts: Sequence[PodSetCount],
+        *,
+        first: Promised = _NOWHERE,
+    ) -> Steps[tuple[Found, Mapping[str, DomainAssignment], str]]:
+        """Place pods: those that go to domains before the others.
+
+        Return the domains by pod set, and what they lack, in words.
+        """
+        concerned = [
+            each for each in counts if each.count and self._domains.concerns(each.assignment)
+        ]
+        if not concerned:
+            found = yield from packer.fill(self._wanted(workload, counts), first=first)
+            return found, {}, ""
+        others = [each for each in counts if each not in concerned]
+        placed, domains, lack = Found(), dict[str, DomainAssignment](), ""
+        try:
+            for each in concerned:
+                pod = self._shapes.of(workload, each)
+                some = yield from self._domains.placing(
+                    packer, workload, each, pod=pod, first=first
+                )
+                placed.placed += some.placed
+                lack = lack or some.lack
+                if some.missing:
+                    placed.missing.append((pod, some.missing))
+                if some.assignment is not None:
+                    domains[each.pod_set.name] = some.assignment
+            found = yield from packer.fill(self._wanted(workload, others), first=first)
+        except BaseException:  # the pieces end early
+            packer.undo(placed)
+            raise
+        found.placed[:0] = placed.placed
+        found.missing[:0] = placed.missing
+        return found, domains, lack
 
     def _gains(
         self, workload: WorkloadInfo, assignments: Sequence[Assignment], without: Collection[str]
@@ -517,10 +670,9 @@ class NodeRoom:
         assert packer is not None
         with self._question():
             back = yield from self._given_back(without)
-            with packer.without(back):
-                found = yield from packer.fill(
-                    self._wanted(workload, self._asked(workload, assignments))
-                )
+            counts = self._asked(workload, assignments)
+            with packer.without(back), packer.beside(self._against(workload)):
+                found, _, _ = yield from self._fill(packer, workload, counts)
                 packer.undo(found)
             for each in found.placed:
                 used[each.node.name] += each.count
@@ -528,6 +680,39 @@ class NodeRoom:
                 its = yield from self._given_back([key])
                 gains[key] = sum(used[name] for name in {each.node.name for each in its})
         return gains
+
+    def _search(
+        self,
+        workload: WorkloadInfo,
+        assignments: Sequence[Assignment],
+        candidates: Sequence[str],
+        *,
+        without: Collection[str],
+    ) -> Steps[NeededAnswer]:
+        packer, version, judgement = self._packer, self.version, self._judgement
+        assert packer is not None
+        with self._question():
+            wanted = self._wanted(workload, self._asked(workload, assignments))
+            gone: dict[str, list[Placed]] = {}
+            for each in (yield from self._given_back(without)):
+                gone.setdefault(each.node.name, []).append(each)
+            units: list[Unit] = []
+            read = 0
+            for key in candidates:
+                if read >= _PODS_AT_ONCE:
+                    read = 0
+                    yield
+                there = self._queues.workloads.get(key)
+                on_nodes = self._held.of(there) if there is not None else ()
+                units.append([*on_nodes, *self._placed.get(key, ())])
+                read += 1 + sum(each.count for each in on_nodes)
+                for each in units[-1]:
+                    gone.setdefault(each.node.name, []).append(each)
+            apart = packer.apart_from(gone)
+            apart.put(self._against(workload))
+            found = yield from fewest(apart, wanted, units)
+        going = None if found is None else tuple(candidates[number] for number in found)
+        return NeededAnswer(workload, version, judgement, going)
 
     def _given_back(self, workloads: Collection[str]) -> Steps[list[Placed]]:
         """Return what is free on nodes when these are gone, equal pods of a node together.
@@ -559,6 +744,9 @@ class NodeRoom:
             if number % _PODS_AT_ONCE == 0:
                 yield
         return [Placed(nodes[name], like, count) for (name, like), count in counts.items()]
+
+    def _all_wanted(self, workload: WorkloadInfo, given: Sequence[Assignment]) -> list[Wanted]:
+        return self._wanted(workload, self._asked(workload, given))
 
     def _wanted(self, workload: WorkloadInfo, counts: Sequence[PodSetCount]) -> list[Wanted]:
         return [(self._shapes.of(workload, each), each.count) for each in counts if each.count]

@@ -1,6 +1,6 @@
-"""Whether the kube-scheduler that called filter last is still there.
+"""Whether the kube-scheduler that called filter or preempt last is still there.
 
-Its loop calls filter for one pod after the other, by one connection that stays open in between. The
+Its loop calls these for one pod after the other, by one connection that stays open in between. The
 connection ends with the process, also with one that gives its lease back before it ends.
 
 Where one entry of kube-scheduler's configuration has all verbs, they share connections. Of those of
@@ -17,7 +17,10 @@ from starlette.types import Scope
 STATE: Final = "connection"
 """Where the state of a request has its connection."""
 VERBS: Final = frozenset(("filter", "bind"))
-"""The verbs that are taken note of: with filter and bind by one connection, all verbs share."""
+"""With filter and bind by one connection, all verbs share."""
+_OF_LOOP: Final = frozenset(("filter", "preempt"))
+"""The verbs that kube-scheduler's loop waits for. Where no node has room by its own filters, it
+calls preempt alone."""
 
 
 class ClientConnection(Protocol):
@@ -37,7 +40,7 @@ class _Use:
 
 
 class Caller:
-    """The connection by which filter was called last, or another one that stands for it."""
+    """The connection of the last call of filter or preempt, or one that stands for it."""
 
     def __init__(self, lost: Callable[[], None]) -> None:
         """`lost` is called when the last connection has ended that shows the caller."""
@@ -54,7 +57,7 @@ class Caller:
 
     def called(self, scope: Scope, verb: str = "filter") -> None:
         """Take note of a call of a verb."""
-        if verb not in VERBS:
+        if verb not in VERBS | _OF_LOOP:
             return
         connection: ClientConnection | None = scope.get("state", {}).get(STATE)
         if connection is not None and not connection.is_open:
@@ -63,9 +66,9 @@ class Caller:
             host, _ = scope.get("client") or ("", 0)
             use = self._open.setdefault(connection, _Use(host))
             use.verbs.add(verb)
-            if use.verbs == VERBS:
+            if use.verbs >= VERBS:
                 self._sharing.add(host)
-        if verb == "filter":
+        if verb in _OF_LOOP:
             self._connection = connection
 
     def gone(self, connection: ClientConnection) -> None:

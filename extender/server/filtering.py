@@ -20,7 +20,8 @@ from extender.api.extender_v1 import (
     PreemptionResult,
 )
 from extender.api.reasons import Reason
-from extender.gang import pre_filter, preemption, unseen
+from extender.gang import pre_filter, unseen
+from extender.gang.preemption import proposals
 from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse
 from extender.kube.decode import Decoder, group_of
@@ -91,7 +92,7 @@ class Filtering:
         if refusal.reason is Reason.ALREADY_BOUND or not self._all_nodes.are_known:
             return False  # a pod that is bound is not tried again
         not_admitted = refusal.reason is Reason.NOT_ADMITTED
-        return not_admitted or preemption.is_in_vain(pod, view=self._view)
+        return not_admitted or proposals.is_in_vain(pod, view=self._view)
 
     def prioritize(self, body: bytes) -> bytes:
         """Return points by node."""
@@ -110,9 +111,12 @@ class Filtering:
             )
             for node, victims in (args.node_name_to_victims or {}).items()
         }
-        pod = self._view.pods.get(_decode_head(args.pod).metadata.uid)
+        # A member that no watch has shown yet must not evict others for a gang that cannot start.
+        known = self._view.pods.get(_decode_head(args.pod).metadata.uid)
+        pod = known or self._decoder.pod(args.pod).as_requested()
+        self._filter.asked(pod)
         uids = {node: [victim.uid for victim in offer.pods or ()] for node, offer in offers.items()}
-        kept = preemption.decide(pod, uids, view=self._view)
+        kept = proposals.decide(pod, uids, view=self._view)
         return _encode(PreemptionResult({node: offers[node] for node in kept}))
 
 

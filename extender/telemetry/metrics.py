@@ -92,6 +92,15 @@ class Metrics(ProcessMetrics):
             "Groups whose members began to be bound together, by what began them.",
             ["by"],
         )
+        self.preemptions = counter(
+            "gang_extender_preemptions_total",
+            "Preemptions of gangs: Evicting at their begin, NoVictims for each look that came to "
+            "nothing, and the reasons of their ends.",
+            ["reason"],
+        )
+        self.preempting = gauge(
+            "gang_extender_preempting_groups", "Groups that wait for victims to make room."
+        )
         self.events = counter(
             "gang_extender_events_total",
             "Events about pods, by what became of them: written, known, dropped or failed.",

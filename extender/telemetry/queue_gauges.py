@@ -1,6 +1,6 @@
 """Gauges of queues and their usage: computed from the state on request, on the leader only."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,6 +69,9 @@ _FAMILIES: Final[Mapping[str, tuple[str, list[str]]]] = {
 }
 """By name without the prefix: the help text and the labels."""
 
+_RESERVED: Final = "gang_extender_queue_reserved_workloads"
+"""Kueue has no such gauge."""
+
 Families = Mapping[str, GaugeMetricFamily]
 
 
@@ -78,6 +81,8 @@ class QueueState:
 
     view: QueueView
     pending: PendingQueues
+    reserved: Collection[str] = ()
+    """Workloads for which room is kept."""
 
 
 class QueueGauges(Collector):
@@ -105,7 +110,9 @@ class QueueGauges(Collector):
             if local_queue is not None:
                 _add_local_queue(local_queue, state, families)
             yield
-        self._filled = (*families.values(),)
+        kept = GaugeMetricFamily(_RESERVED, "Workloads that wait and for which room is kept.")
+        kept.add_metric([], len(state.reserved))
+        self._filled = (*families.values(), kept)
 
     @override
     def collect(self) -> Iterator[Metric]:

@@ -36,6 +36,12 @@ class ReconcilerMetrics(ProcessMetrics):
             "gang_extender_webhooks_certificate_end_timestamp_seconds",
             "When the certificate of the webhooks expires; 0 where none is served.",
         )
+        self.victims = counter(
+            "gang_extender_preemption_victims_total",
+            "Victims of preempting gangs, by how they were made to leave: pods that were evicted, "
+            "pods that were deleted against their disruption budget, workloads.",
+            ["how"],
+        )
         self.events = counter(
             "gang_extender_events_total",
             "Events by result: written, known, dropped or failed.",

@@ -265,6 +265,7 @@ def _as_it_is(part: Object) -> Object:
 _USAGE: Final = _renamed("flavorUsage", "flavorsUsage")
 _PARTS: Final[Mapping[str, Mapping[str, tuple[Part, Part]]]] = {
     "ResourceFlavor": {},
+    "Topology": {},
     "WorkloadPriorityClass": {},
     "Cohort": {},
     "ClusterQueue": {

@@ -41,6 +41,7 @@ from extender.state.queue.records import (
     NamespaceInfo,
     OwnerRef,
     RuntimeClassInfo,
+    TopologyInfo,
     WorkloadInfo,
 )
 from extender.state.queue.store import Queues
@@ -91,7 +92,8 @@ async def explained(
         key = f"{asked.namespace}/{asked.name}"
         if asked.is_job:
             key = _workload_of(asked, view) or await _absent(client, asked, decoder)
-        by_room = any(requires_room(q, options) for q in view.cluster_queues.values())
+        queues_there = view.cluster_queues.values()
+        by_room = any(requires_room(q, options, view.flavors) for q in queues_there)
         if by_room:
             await _read_nodes(client, cluster, decoder)
         await _read_pods(client, cluster, decoder, namespace="" if by_room else asked.namespace)
@@ -112,7 +114,7 @@ def asks_for_less(workload: WorkloadInfo, view: QueueView, options: AdmissionOpt
         written is not None
         and written.reason == Unadmitted.WAITING_FOR_ROOM
         and queue is not None
-        and not requires_room(queue, options)
+        and not requires_room(queue, options, view.flavors)
     )
 
 
@@ -122,7 +124,7 @@ def _facts(view: QueueView, cluster: Cluster, options: AdmissionOptions) -> Fact
     for key in view.workloads:
         pending.update(key, view, now)
     seen = cluster.view()
-    rules = AdmissionRules(options, NodeRoom(view, seen))
+    rules = AdmissionRules(options, NodeRoom(view, seen), view.flavors)
     return Facts(view, pending, QuotaTree(view), rules, seen, now)
 
 
@@ -136,6 +138,7 @@ async def _read_queues(client: KubeClient, queues: Queues, decoder: QueueDecoder
         await read("limitranges", LimitRangeInfo, decoder.limit_range)
         await read("runtimeclasses", RuntimeClassInfo, decoder.runtime_class)
         await read("resourceflavors", FlavorInfo, decoder.flavor)
+        await read("topologies", TopologyInfo, decoder.topology)
         await read("cohorts", CohortInfo, decoder.cohort)
         await read("clusterqueues", ClusterQueueInfo, decoder.cluster_queue)
         await read("localqueues", LocalQueueInfo, decoder.local_queue)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
+from extender.api.reasons import Preempted
 from extender.api.wellknown import QUEUE_LABEL
 from extender.config import Settings
 from extender.controllers.admission_loop import AdmissionLoop
@@ -15,6 +16,7 @@ from extender.controllers.job_context import JobOptions
 from extender.controllers.job_counts import JobCounts
 from extender.controllers.job_groups import KnownPodGroups
 from extender.controllers.queue_status import QueueStatusController
+from extender.controllers.topology_gates import TopologyGates
 from extender.controllers.workload import JobAccess, WorkloadController
 from extender.controllers.workload_writer import Workloads
 from extender.explain.facts import Facts
@@ -23,18 +25,22 @@ from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ApiError
+from extender.kube.pods import TopologyGateWriter
 from extender.kube.queues import QueueWriter, WorkloadWriter
 from extender.kube.recorder import Recorder
 from extender.kube.set_aside import ObjectsSetAside
 from extender.queueing import lifecycle
+from extender.queueing.preemption import Victim
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules
+from extender.room.members import members, workloads_of
 from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
 from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.records import PodInfo
 from extender.state.cluster.relist import cut
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
@@ -99,13 +105,13 @@ class QueueControllers:
         kinds = frozenset(f"{each.group}/{each.kind}" for each in selected)
         options = replace(chosen.options(), kinds=kinds)
         cluster = self._cluster = shared.cluster.view()
-        room = NodeRoom(self._view, cluster)
+        room = self._room = NodeRoom(self._view, cluster)
         self.admission = AdmissionLoop(
             self.queues,
             workloads,
             record=recorder.record,
             clock=clock,
-            rules=AdmissionRules(options, room),
+            rules=AdmissionRules(options, room, self._view.flavors),
             metrics=shared.metrics,
         )
         shared.cluster.watch_room(self._on_room)
@@ -133,6 +139,11 @@ class QueueControllers:
         keeper = self._keeper = GrantKeeper(cluster, self._view, self._sources.jobs, clock=clock)
         self._grants = controller(
             keeper.reconcile, observer=shared.observer("granted-room"), settle=SETTLE
+        )
+        self._gates = controller(
+            TopologyGates(self._view, cluster, TopologyGateWriter(client), clock=clock).reconcile,
+            observer=shared.observer("topology-gate"),
+            settle=SETTLE,
         )
         shared.cluster.subscribe(self._on_cluster)
         of_workloads = WorkloadController(
@@ -166,7 +177,9 @@ class QueueControllers:
 
     def seen(self) -> QueueState | None:
         """Return the state for gauges, on the leader."""
-        return QueueState(self._view, self.admission.pending) if self._leads else None
+        if not self._leads:
+            return None
+        return QueueState(self._view, self.admission.pending, self._room.reserved)
 
     def facts(self, cluster: ClusterView) -> Facts | None:
         """Return the state for explanations, on the leader; not to be kept across an `await`."""
@@ -178,11 +191,25 @@ class QueueControllers:
             self._view,
             self.admission.pending,
             self._tree,
-            AdmissionRules(self._options, NodeRoom(self._view, cluster)),
+            AdmissionRules(self._options, NodeRoom(self._view, cluster), self._view.flavors),
             cluster,
             self._clock.wall(),
             self.admission.reasons.of,
         )
+
+    def admitted_of(self, pod: PodInfo) -> str | None:
+        """Return the admitted Workload that a pod is of, as `namespace/name`."""
+        found = workloads_of(pod, self._view, self._cluster)
+        return next((key for key in found if self._view.admission(key) is not None), None)
+
+    def pods_of(self, workload: str) -> Iterable[PodInfo]:
+        """Return the pods of a Workload."""
+        found = self._view.workloads.get(workload)
+        return members(found, queues=self._view, cluster=self._cluster) if found else ()
+
+    async def preempt(self, workload: str, message: str) -> bool:
+        """Evict a Workload whose pods make room for a gang; return whether it leaves."""
+        return await self.admission.make_room(Victim(workload, Preempted.FOR_GANG, message))
 
     def _count(self, before: WorkloadInfo, after: WorkloadInfo) -> None:
         held = before.admission or after.admission
@@ -201,6 +228,7 @@ class QueueControllers:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._workloads.run())
                 tasks.create_task(self._grants.run())
+                tasks.create_task(self._gates.run())
                 tasks.create_task(self._jobs_controller.run())
                 tasks.create_task(self._status.run())
                 tasks.create_task(self._follow())
@@ -227,8 +255,11 @@ class QueueControllers:
 
     def _on_cluster(self, change: ClusterChange) -> None:
         """Look at granted room when its PodGroup changed, or has pods on nodes."""
-        if self._leads:
-            self._notice_grants(self._keeper.granted(change.groups | change.statuses))
+        if not self._leads:
+            return
+        self._notice_grants(self._keeper.granted(change.groups | change.statuses))
+        for key in change.gated:
+            self._gates.notice(key)
 
     def _notice_grants(self, groups: Iterable[str]) -> None:
         for group in groups:
@@ -240,6 +271,7 @@ class QueueControllers:
         self.admission.on_change(change)
         for key in change.workloads:
             self._workloads.notice(key)
+            self._gates.notice(key)
         self._notice_grants(self._keeper.backed_by(change.workloads))
         for job in change.jobs:
             self._notice_job(job)

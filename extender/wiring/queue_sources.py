@@ -34,6 +34,7 @@ from extender.state.queue.records import (
     OwnerRef,
     PriorityClassInfo,
     RuntimeClassInfo,
+    TopologyInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
@@ -162,6 +163,7 @@ class Sources:
         decoder, follow = self._decoder, self._record_reflector
         return [
             follow("resourceflavors", FlavorInfo, decoder.flavor),
+            follow("topologies", TopologyInfo, decoder.topology),
             follow("clusterqueues", ClusterQueueInfo, decoder.cluster_queue),
             follow("cohorts", CohortInfo, decoder.cohort),
             follow("localqueues", LocalQueueInfo, decoder.local_queue),

@@ -20,12 +20,14 @@ from extender.api.wellknown import Phase
 from extender.config import Reconcile as Section
 from extender.config import Settings
 from extender.controllers.pod_group import PodGroupController, touched
+from extender.controllers.preemption import Outlet, PreemptionController, StoredNominations
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError, ConflictError
 from extender.kube.lease import LeadershipLost, LeaseElection, LeaseName
 from extender.kube.pod_groups import PodGroupWriter
+from extender.kube.preemptions import VictimWriter
 from extender.kube.recorder import Recorder, unreadable
 from extender.kube.reflector import Reflector
 from extender.kube.reviews import Reviews
@@ -65,13 +67,11 @@ class Reconciler:
     def __init__(self, settings: Settings, client: KubeClient) -> None:
         clock, cluster, self._aside = SystemClock(), Cluster(), ObjectsSetAside()
         identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
-        chosen = settings.reconcile
-        self.lost: LeadershipLost | None = None
         self._view = cluster.view()
         self._metrics = ReconcilerMetrics()
         self._gauges: QueueGauges | None = None
         self._loop = Loop(clock, self._metrics.registry, settings.health)
-        decoder = Decoder(settings.gang.ignored())
+        decoder = Decoder(settings.gang.ignored(), placement=settings.gang.placement)
         self._recorder = Recorder(
             client,
             clock=clock,
@@ -107,6 +107,8 @@ class Reconciler:
                 self._aside,
             )
             self._queue = QueueControllers(settings, client, shared)
+        self._nominations = StoredNominations(cluster)
+        self._preemption, self._victims = self._preempting(settings, client, clock)
         of_queue = self._queue.reflectors if self._queue is not None else []
         self.reflectors = [
             *reflectors(
@@ -133,22 +135,43 @@ class Reconciler:
             self._metrics.certificate_ends.set_function(lambda: certificates.ends)
         # What the extender claims for groups that have waited long is claimed here as well.
         self._aging = Aging(cluster, options=settings.gang.options(), clock=clock)
-        self._election = _election(chosen, client, clock, identity=identity)
+        self._election = _election(settings.reconcile, client, clock, identity=identity)
         cluster.subscribe(self._on_change)
         self._count_phases(groups)
-        guard = Guard(Reviews(client), clock) if chosen.authenticates else None
+        guard = Guard(Reviews(client), clock) if settings.reconcile.authenticates else None
         self.app: FastAPI = health_app(
             self._page, Probes(self.ready, self._loop.trouble), guard=guard
         )
-        self.tls = serving(chosen, self._webhooks)
+        self.tls = serving(settings.reconcile, self._webhooks)
         self.connections = self._connections()
         if self._queue is not None:
             self._show(self._queue, guard)
 
+    lost: LeadershipLost | None = None
     _leads = False
 
     def _connections(self) -> Connections:
         return Connections(http.FEW, self._metrics.closed_connections, self._metrics.handshakes)
+
+    def _preempting(
+        self, settings: Settings, client: KubeClient, clock: SystemClock
+    ) -> tuple[PreemptionController, Controller[str]]:
+        evicting = PreemptionController(
+            self._view,
+            VictimWriter(client),
+            outlet=Outlet(
+                self._recorder.record, lambda how: self._metrics.victims.labels(how).inc()
+            ),
+            clock=clock,
+            options=settings.gang.options(),
+            workloads=self._queue,
+        )
+        return evicting, Controller[str](
+            evicting.reconcile,
+            new_backoff=lambda: backoff(0.2, 10.0),
+            retried=ApiError,
+            observer=_Observer(self._metrics, "preemption"),
+        )
 
     def _count_phases(self, groups: PodGroupController) -> None:
         for phase in Phase:
@@ -206,8 +229,11 @@ class Reconciler:
             raise self.lost
 
     def _on_change(self, change: ClusterChange) -> None:
-        for group in touched(change):
+        groups = touched(change)
+        for group in groups:
             self._controller.notice(group)
+        for group in self._preemption.concerns(groups) if self._leads else ():
+            self._victims.notice(group)
 
     async def _follow(self, reflector: Reflector[Any]) -> None:
         if self._gate is not None and is_converted(reflector.kind):
@@ -218,6 +244,7 @@ class Reconciler:
         for reflector in self.reflectors:
             await reflector.first_list.wait()
         self._loop.garbage.freeze()
+        self._nominations.again()
         await self._aging.run()
 
     async def _lead(self, stop: Callable[[], None]) -> None:
@@ -245,8 +272,11 @@ class Reconciler:
         try:
             for group in self._view.pod_groups:
                 self._controller.notice(group)
+            for group in self._preemption.begin():
+                self._victims.notice(group)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._controller.run())
+                tasks.create_task(self._victims.run())
                 tasks.create_task(self._recorder.run())
                 if self._queue is not None:
                     tasks.create_task(self._queue.run(after_another=self._election is not None))

@@ -37,11 +37,18 @@ def backoff(base: float, cap: float) -> Backoff:
 
 
 def reflectors(
-    client: KubeClient, cluster: Cluster, decoder: Decoder, *, pods: str, jobs: bool = True
+    client: KubeClient,
+    cluster: Cluster,
+    decoder: Decoder,
+    *,
+    pods: str,
+    jobs: bool = True,
+    budgets: bool = False,
 ) -> list[Reflector[Any]]:
     """Return the reflectors of the cluster: pods, nodes, Jobs, PodGroups of both API groups.
 
-    `pods` is the field selector for pods. Without `jobs` another watch feeds those.
+    `pods` is the field selector for pods. Without `jobs` another watch feeds those. With `budgets`
+    there are the PodDisruptionBudgets too.
     """
     seen = cluster.view()
 
@@ -109,12 +116,25 @@ def reflectors(
         deleted=lambda job: ev.BatchJobDeleted(job.uid),
         known=lambda which: seen.job(which.uid),
     )
+    of_budgets = into_cluster(
+        listed=ev.BudgetsListed,
+        applied=ev.BudgetApplied,
+        deleted=lambda budget: ev.BudgetDeleted(budget.namespace, budget.name),
+        known=lambda which: seen.budget(which.namespace, which.name),
+    )
     members = Reflector("pods", watcher("/api/v1/pods", pods), pod, feed=of_pods)
     members.on_list = lambda: cluster.apply(ev.PodsListing())
     nodes = Reflector("nodes", watcher("/api/v1/nodes"), decoder.node, feed=of_nodes)
     batch_jobs = Reflector(JOBS, watcher("/apis/batch/v1/jobs"), decoder.job, feed=of_jobs)
+    disruptions = Reflector(
+        "poddisruptionbudgets",
+        watcher("/apis/policy/v1/poddisruptionbudgets"),
+        decoder.budget,
+        feed=of_budgets,
+    )
     groups = map(pod_groups, POD_GROUP_GROUPS)
-    return [members, nodes, *([batch_jobs] if jobs else ()), *groups]
+    others = [batch_jobs] * jobs + [disruptions] * budgets
+    return [members, nodes, *others, *groups]
 
 
 def set_aside(

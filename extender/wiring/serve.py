@@ -24,6 +24,7 @@ from extender.kube.errors import ConfigurationError
 from extender.kube.patterns import Patterns
 from extender.kube.pod_groups import PodGroupConditionWriter
 from extender.kube.pods import PodWriter
+from extender.kube.preemptions import PreemptorWriter
 from extender.kube.recorder import ONE_OF_EACH, Recorder
 from extender.kube.set_aside import ObjectsSetAside
 from extender.permit.aging import Aging
@@ -34,6 +35,7 @@ from extender.permit.filter import PodFilter
 from extender.permit.gatekeeper import Gatekeeper
 from extender.permit.next_groups import NextGroups
 from extender.permit.plans import Plans
+from extender.permit.preempting import Preempting
 from extender.permit.together import BindTogether
 from extender.permit.unconfirmed import Unconfirmed
 from extender.permit.verdicts import Verdicts
@@ -76,13 +78,13 @@ class Extender:
     def __init__(self, settings: Settings, client: KubeClient) -> None:
         clock, metrics, cluster = SystemClock(), Metrics(), Cluster()
         patterns = Patterns() if settings.gang.options().bind_equal else None
-        decoder = Decoder(settings.gang.ignored(), patterns)
+        decoder = Decoder(settings.gang.ignored(), patterns, placement=settings.gang.placement)
         self.metrics, self._cluster = metrics, cluster
         writer, options = PodWriter(client), settings.gang.options()
         verdicts = Verdicts(cluster, options=options, clock=clock)
         plans = Plans(cluster, verdicts)
         self._loop = Loop(clock, metrics.registry, settings.health)
-        self.reflectors = reflectors(client, cluster, decoder, pods=LIVE_PODS)
+        self.reflectors = reflectors(client, cluster, decoder, pods=LIVE_PODS, budgets=True)
         set_aside(cluster, self.reflectors, ObjectsSetAside(), registry=metrics.registry)
         self.watches = watches(
             self.reflectors, client, metrics.registry, stale_seconds=settings.kube.stale_seconds
@@ -93,11 +95,15 @@ class Extender:
         self.waker = Waker(cluster, writer, clock=clock, metrics=metrics, options=options)
         self.gatekeeper = Gatekeeper(cluster, plans, options=options, clock=clock)
         self.begun = BegunGroups(cluster, plans, clock=clock)
-        self._recovered = False
         self.aging = Aging(cluster, options=options, clock=clock, schedulers=plans.schedulers)
         self.unconfirmed = Unconfirmed(cluster, clock=clock)
         self.reporter = ConditionReporter(
             cluster, PodGroupConditionWriter(client), verdicts, clock=clock
+        )
+        self.preempting = Preempting(
+            *(cluster, plans, PreemptorWriter(client)),
+            metrics=metrics,
+            is_asked=self._is_asked,
         )
         self._planner = plans.planner
         self._planner.on_end(self.waker.after)
@@ -137,6 +143,8 @@ class Extender:
             max_body_bytes=settings.listen.max_body_bytes,
             caller=self.caller,
         )
+
+    _recovered = False
 
     def _connections(self, limits: Limits) -> Connections:
         def lost() -> None:
@@ -180,6 +188,7 @@ class Extender:
         """Connect the gauges to what they read."""
         metrics = self.metrics
         metrics.disagreements.set_function(lambda: pod_filter.lags.disagreements)
+        metrics.preempting.set_function(lambda: self.preempting.under_way)
         metrics.unseen_pods.set_function(lambda: len(view.unseen))
         metrics.scheduler_behind.set_function(lambda: self.sight.behind)
         metrics.waiting_pods.set_function(lambda: self.waiting.held)
@@ -205,6 +214,9 @@ class Extender:
             return "the extender has not seen the whole cluster yet"
         return "" if self._recovered else _PLANNING
 
+    def _is_asked(self) -> bool:
+        return self.caller.is_there and self.watches.stale() is None
+
     def _is_behind(self) -> bool:
         return self.sight.behind or self.watches.stale() is not None
 
@@ -219,6 +231,7 @@ class Extender:
             await reflector.first_list.wait()
         self._loop.garbage.freeze()
         # Not before: a part of the cluster has room where the whole of it has none.
+        await self._loop.pacer.go_through(self.preempting.recover())
         await self._loop.pacer.go_through(self.begun.recover())
         if self.ahead is not None:
             self.sight.restarted()
@@ -234,6 +247,7 @@ class Extender:
                 self.reporter,
                 self.unconfirmed,
                 self.sight,
+                self.preempting,
             ):
                 tasks.create_task(each.run())
             if self.ahead is not None:

@@ -3,7 +3,9 @@
 Every run has a control plane of its own. Tables go to standard output, progress to standard
 error. Books of nodes are kept beside each run, apart from what is measured. Exit code 1 says that
 a gang of ours was not whole in the end, that a pod of one that cannot fit was bound, that a node
-was overcommitted, that a pod of ours has two Events about its binding, or that a run failed.
+was overcommitted, that a pod of ours has two Events about its binding, or that a run failed. With
+--preempt it says so too where ours evicted other than as few pods as make room, or left a gang of
+low priority in part.
 """
 
 import time
@@ -19,6 +21,7 @@ from rich.console import Console
 from tests.bench import report, shapes, sides, summary
 from tests.bench.creation import Pace, PaceError
 from tests.bench.load import GroupKind, Load
+from tests.bench.preempt import command
 from tests.bench.progress import Progress
 from tests.bench.report import Comparison
 from tests.bench.results import STOCK, Case, Result
@@ -90,6 +93,18 @@ def main(
             help="Only these sides: plain, ours; and open, off, peer with their own options."
         ),
     ] = "",
+    preempt: Annotated[
+        bool,
+        typer.Option(
+            "--preempt",
+            help="Fill the nodes with gangs of low priority (of a pod's CPU as much as fills "
+            "them), and then create gangs of high priority: seconds and evictions. Default "
+            "1000 nodes and 100x50.",
+        ),
+    ] = False,
+    preemptors: Annotated[
+        int, typer.Option(min=1, help="With --preempt: how many gangs of high priority.")
+    ] = 20,
     limit: Annotated[float, typer.Option(help="Most seconds of scheduling in a run.")] = 300,
     total: Annotated[float, typer.Option(help="No run begins after so many seconds.")] = 3600,
     json: Annotated[Path | None, typer.Option(help="Write all results there.")] = None,
@@ -114,11 +129,16 @@ def main(
     ] = objects.POD_GROUP_V1ALPHA1,
 ) -> None:
     settings = yaml.safe_load(extender_config.read_text()) if extender_config else None
-    compared = [sides.plain(), sides.ours(settings, gated=gated)]
-    if without_policies:
-        compared.append(sides.ours(settings, gated=gated, policies=False))
-    if both_ways:
-        compared.append(sides.ours(settings, gated=gated, together=False))
+    compared = [
+        sides.ours(settings, gated=gated, policies=policies, together=together)
+        for wanted, policies, together in (
+            (True, True, True),
+            (without_policies, False, True),
+            (both_ways, True, False),
+        )
+        if wanted
+    ]
+    compared.insert(0, sides.plain())
     if peer:
         if peer_config is None:
             raise typer.BadParameter("--peer needs --peer-config")
@@ -126,6 +146,21 @@ def main(
         compared.append(sides.peer(peer, peer_config, name=peer_name, kind=kind, crds=peer_crd))
     if only:
         compared = _chosen(compared, only.split(","))
+    if preempt:
+        if arrive or gated:
+            raise typer.BadParameter("--preempt goes neither with --arrive nor with --gated")
+        wanted = command.Wanted(
+            nodes=_numbers(nodes or _NODES[False].partition(",")[0]),
+            shapes=_shapes(shape or [_SHAPES[False]]),
+            qps=_qps(qps),
+            preemptors=preemptors,
+            node_cpu=node_cpu,
+            interleave=interleave,
+        )
+        limits = Limits(run=limit)
+        benches = command.benches(wanted, compared, settings, limits=limits, repeat=repeat)
+        ensure_binaries()
+        raise typer.Exit(command.run(benches, json))
     cases = [
         Case(
             load=_load(

@@ -22,7 +22,7 @@ from tests.harness import objects
 from tests.harness.sessions import session
 
 NAMESPACE = "default"
-_CONNECTIONS = 32
+CONNECTIONS = 32
 _NODE_MEMORY, _NODE_PODS = "64Gi", 110
 POD_MEMORY = "64Mi"
 _FITS, _IMPOSSIBLE = "gang-", "impossible-"
@@ -119,20 +119,21 @@ async def _create(
 ) -> None:
     path = f"namespaces/{NAMESPACE}"
     parts = (
-        ("nodes", "/api/v1/nodes", _nodes(load)),
+        ("nodes", "/api/v1/nodes", nodes_of(load)),
         ("groups", f"/apis/{kind.api_version}/{path}/podgroups", _groups(load, kind)),
         ("pods", f"/api/v1/{path}/pods", _pods(load, kind)),
     )
-    async with session(kubeconfig, connections=_CONNECTIONS) as http:
+    async with session(kubeconfig, connections=CONNECTIONS) as http:
         for what, url, bodies in parts if pods else parts[:1]:
-            await _post_all(http, url, bodies, _counted(progress, what))
+            await post_all(http, url, bodies, counted(progress, what))
 
 
-def _nodes(load: Load) -> Iterator[bytes]:
+def nodes_of(load: Load) -> Iterator[bytes]:
+    """Yield the nodes of a load, encoded."""
     for number in range(load.nodes):
-        yield _encoded(_node(f"node-{number:05}", load.node_cpu))
+        yield encoded(_node(f"node-{number:05}", load.node_cpu))
     for number in range(load.large_nodes):
-        yield _encoded(_node(f"large-{number:05}", load.large_node_cpu))
+        yield encoded(_node(f"large-{number:05}", load.large_node_cpu))
 
 
 def _node(name: str, cpu: str) -> objects.Object:
@@ -144,7 +145,7 @@ def _groups(load: Load, kind: GroupKind) -> Iterator[bytes]:
         group = objects.pod_group(
             name, load.size, namespace=NAMESPACE, api_version=kind.api_version
         )
-        yield _encoded(group)
+        yield encoded(group)
 
 
 def _pods(load: Load, kind: GroupKind) -> Iterator[bytes]:
@@ -158,28 +159,32 @@ def _pods(load: Load, kind: GroupKind) -> Iterator[bytes]:
             label=kind.label,
             gates=kind.gates,
         )
-        yield _encoded(pod)
+        yield encoded(pod)
 
 
-def _encoded(each: objects.Object) -> bytes:
+def encoded(each: objects.Object) -> bytes:
+    """Return an object as it is sent."""
     return json.dumps(each).encode()
 
 
-def _counted(progress: Progress, what: str) -> Callable[[int, int], None]:
+def counted(progress: Progress, what: str) -> Callable[[int, int], None]:
+    """Return what reports how many of them were created."""
+
     def count(done: int, total: int) -> None:
         progress(f"created {done} of {total} {what}")
 
     return count
 
 
-async def _post_all(
+async def post_all(
     http: aiohttp.ClientSession,
     url: str,
     bodies: Iterable[bytes],
     count: Callable[[int, int], None],
 ) -> None:
-    encoded = list(bodies)
-    waiting = iter(encoded)
+    """Create encoded objects, many at a time. RuntimeError where one is refused."""
+    every = list(bodies)
+    waiting = iter(every)
     done = 0
 
     async def worker() -> None:
@@ -192,8 +197,8 @@ async def _post_all(
                     raise RuntimeError(f"POST {url}: {answer.status} {await answer.text()}")
                 await answer.read()
             done += 1
-            count(done, len(encoded))
+            count(done, len(every))
 
     async with asyncio.TaskGroup() as workers:
-        for _ in range(_CONNECTIONS):
+        for _ in range(CONNECTIONS):
             workers.create_task(worker())

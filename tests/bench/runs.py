@@ -79,7 +79,7 @@ def measure(case: Case, side: Side, *, repeat: int, limits: Limits, progress: Pr
     if side.binary:
         binaries = dataclasses.replace(binaries, kube_scheduler=side.binary)
     progress("starts a control plane")
-    with _MeteredControlPlane(binaries, meter, controllers=bool(case.pace)) as control_plane:
+    with MeteredControlPlane(binaries, meter, controllers=bool(case.pace)) as control_plane:
         kubeconfig = control_plane.admin_kubeconfig
         with Api(kubeconfig) as api:
             api.apply(side.crds)
@@ -89,7 +89,7 @@ def measure(case: Case, side: Side, *, repeat: int, limits: Limits, progress: Pr
     return result(case, side, seen, meter, repeat=repeat)
 
 
-class _MeteredControlPlane(ControlPlane):
+class MeteredControlPlane(ControlPlane):
     """No kubelet; every process is known to the meter as soon as it runs."""
 
     def __init__(self, binaries: Binaries, meter: Meter, *, controllers: bool) -> None:
@@ -115,7 +115,8 @@ class _MeteredControlPlane(ControlPlane):
         url: str = "",
     ) -> Component:
         component = super().spawn(name, argv, env=env, url=url)
-        role = "scheduler" if name.endswith("scheduler") else "extender"
+        role = "scheduler" if name.endswith("scheduler") else name
+        role = "extender" if role.endswith("extender") else role
         self._meter.add(role, component.pid)
         return component
 
@@ -147,7 +148,7 @@ class _Run:
             meter,
         ):
             self._progress("starts the scheduler")
-            running = self._side.start(self._control_plane, _client(self._case.qps))
+            running = self._side.start(self._control_plane, client(self._case.qps))
             ready = time.monotonic()
             creation.begin()
             ended = self._wait(on_nodes, creation, running)
@@ -240,7 +241,8 @@ class _Run:
         )
 
 
-def _client(qps: str) -> Settings:
+def client(qps: str) -> Settings:
+    """Return the settings of the scheduler's client for a QPS."""
     return {} if qps == STOCK else {"qps": float(qps), "burst": 2 * int(float(qps))}
 
 

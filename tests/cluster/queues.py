@@ -39,7 +39,8 @@ class Queues:
             metadata["annotations"] = {OVERRIDES: self.job_overrides}
         body = {"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec, **more}
         self.api.create(body)
-        self._made.append((f"{API}/{kind.lower()}s", name))
+        plural = {"Topology": "topologies"}.get(kind, f"{kind.lower()}s")
+        self._made.append((f"{API}/{plural}", name))
         return name
 
     def flavor(self, short: str = "default", **spec: Any) -> str:
@@ -139,6 +140,15 @@ class Queues:
             index = pod["metadata"]["labels"].get("batch.kubernetes.io/job-completion-index")
             if not indexes or index in indexes:
                 self.api.patch("pods", pod["metadata"]["name"], self.namespace, body=ends)
+
+    def await_ended(self, job: str) -> None:
+        """Wait until a Job is complete, whether its workload says so or not."""
+
+        def complete() -> bool:
+            found = condition(self.api.get(JOBS, job, self.namespace), "Complete")
+            return found.get("status") == "True"
+
+        self.api.wait_for(f"{job} is complete", complete)
 
     def has_started(self, job: str) -> bool:
         """Return whether a Job is suspended no more."""

@@ -394,6 +394,49 @@ def test_the_extender_changes_one_condition_of_a_group(
         extender.patch(POD_GROUPS, "g", group, body={"spec": {"minMember": 1}})
 
 
+def test_preemption_is_the_extenders_alone(
+    control_plane: ControlPlane, api: Api, extender: Api, reconciler: Api, group: str
+) -> None:
+    preempting = {"since": "2026-01-01T00:00:00Z", "nodes": [], "victims": []}
+
+    def say(account: Api, *changes: Object) -> str:
+        return refused(account, POD_GROUPS, "g", group, *changes, subresource="status")
+
+    field = put("/status/preemption", preempting)
+    said = put("/status/conditions/-", condition("Preempting"))
+    assert "status.preemption: only the extender writes it" in say(api, field)
+    assert "status: of a PodGroup's status the reconciler changes" in say(reconciler, field)
+    assert "conditions other than Permitted and Preempting" in say(reconciler, said)
+    assert say(extender, field, said) == ""
+    assert say(reconciler, put("/status/conditions/-", condition("Preempted"))) == ""
+    removed = {"op": "remove", "path": "/status/preemption"}
+    assert "only the extender" in say(api, removed)
+    assert say(api, put("/status/phase", "Running")) == ""
+    assert say(extender, removed) == ""
+
+
+def test_the_reconciler_marks_victims_and_nominates_nodes(
+    api: Api, reconciler: Api, namespace: str
+) -> None:
+    api.create(objects.pod("p", namespace=namespace))
+    marked = {**condition("DisruptionTarget"), "reason": "PreemptionByScheduler"}
+
+    def say(*changes: Object) -> str:
+        return refused(reconciler, "pods", "p", namespace, *changes, subresource="status")
+
+    with pytest.raises(ApiError, match="pods of queues only"):
+        reconciler.delete("pods", "p", namespace)
+    conditions = api.get("pods", "p", namespace)["status"].get("conditions", [])
+    other = [*conditions, condition("DisruptionTarget")]
+    assert "only says PreemptionByScheduler" in say(put("/status/conditions", other))
+    assert say(put("/status/nominatedNodeName", "n")) == ""
+    assert say(put("/status/conditions", [*conditions, marked])) == ""
+    assert "status: of a pod's status" in say(put("/status/message", "evil"))
+    mark = put("/metadata/annotations", {"kueue.x-k8s.io/workload": "w"})
+    assert "pods of queues only" in refused(reconciler, "pods", "p", namespace, mark)
+    reconciler.delete("pods", "p", namespace)
+
+
 def test_the_extender_writes_the_first_condition_of_a_group(
     api: Api, extender: Api, namespace: str
 ) -> None:

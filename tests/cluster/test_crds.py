@@ -327,6 +327,7 @@ RECONCILER_MAY = {
     ("kueue.x-k8s.io", "localqueues", "status"): {"patch"},
     ("kueue.x-k8s.io", "resourceflavors", ""): FOLLOWS | {"patch"},
     ("kueue.x-k8s.io", "cohorts", ""): FOLLOWS,
+    ("kueue.x-k8s.io", "topologies", ""): FOLLOWS,
     ("kueue.x-k8s.io", "workloadpriorityclasses", ""): FOLLOWS,
     ("scheduling.x-k8s.io", "podgroups", ""): FOLLOWS | {"create", "patch"},
     ("scheduling.x-k8s.io", "podgroups", "status"): {"patch"},

@@ -1165,6 +1165,7 @@ WANT_NAMES = {
     "cohorts": (False, {"co"}),
     "localqueues": (True, {"queue", "queues", "lq"}),
     "resourceflavors": (False, {"flavor", "flavors", "rf"}),
+    "topologies": (False, {"topo"}),
     "workloadpriorityclasses": (False, {"wpc"}),
     "workloads": (True, {"kwl", "kueueworkload", "kueueworkloads"}),
 }

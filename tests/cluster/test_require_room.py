@@ -14,6 +14,7 @@ from tests.cluster.queues import API, JOBS, Queues, condition
 from tests.harness import kinds, objects
 from tests.harness.client import Api
 from tests.harness.objects import RUN_FOR
+from tests.harness.reconciler import Reconciler
 
 pytestmark = pytest.mark.usefixtures("gang", "reconciler")
 
@@ -466,3 +467,86 @@ def test_others_do_not_take_room_that_was_found_for_a_job(
         return "grantedRoom" not in group_of(queues, api, "slow")["status"]
 
     api.wait_for("nothing is kept for it any more", withdrawn, SECONDS)
+
+
+# -- victims for room alone
+
+
+FOR_ROOM = {"metadata": {"annotations": {"scheduling.x-k8s.io/preempt-for-room": "LowerPriority"}}}
+
+
+def priority(queues: Queues, value: int) -> dict[str, str]:
+    """Make a WorkloadPriorityClass, and return the label for it."""
+    name = queues.name(f"p{value}")
+    queues.api.create({"apiVersion": API, "kind": "WorkloadPriorityClass",
+                       "metadata": {"name": name}, "value": value})  # fmt: skip
+    queues.made("workloadpriorityclasses", name)
+    return {"kueue.x-k8s.io/priority-class": name}
+
+
+def test_as_few_as_needed_are_preempted_for_room(
+    api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    """Two of three nodes are needed: the one with the most important job is spared."""
+    nodes(3, "2")
+    name = needs_room(queues, api, 100)
+    queues.job("spared", 2, labels=priority(queues, 5), run_for="1h")
+    await_running(api, queues, "spared", 2)
+    queues.job("wide", 2, run_for="1h")
+    await_running(api, queues, "wide", 2)
+    stubborn(queues, api, "slow")
+    queues.job("beside", 1, run_for="1h")
+    await_running(api, queues, "beside", 1)
+    queues.job("large", 4, labels=priority(queues, 10), run_for="1h")
+    await_reported(queues, "large", "quota yes; room for 0 of 4: 4 cpu short on 3 nodes")
+
+    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=FOR_ROOM)
+
+    victims = ("wide", "slow", "beside")
+    for job in victims:
+        queues.await_condition(job, "QuotaReserved", "False")
+    preempted = queues.condition("slow", "Preempted")
+    assert (preempted["status"], preempted["reason"]) == ("True", "ForRoom")
+    assert f"workload {queues.namespace}/job-large-" in preempted["message"]
+    assert "due to room on nodes" in preempted["message"]
+    waits = queues.await_condition(
+        "large", "QuotaReserved", "False", reason="WaitingForPreemptedWorkloads"
+    )
+    assert waits["message"].startswith("quota yes; room for ")
+    api.wait_for("all other pods have ended", lambda: len(ending(api, queues)) == 1, SECONDS)
+    queues.job("late", 1, cpu="900m", run_for="1h")  # it would fit beside that pod
+    queues.await_condition("late", "QuotaReserved", "False", reason="WaitingForRoom")
+    assert queues.is_suspended("large")
+    let_go(api, ending(api, queues)[0])
+
+    queues.await_admitted("large")
+    await_running(api, queues, "large", 4)
+    assert len(pods_of(api, queues.namespace, "spared")) == 2
+    assert queues.condition("spared", "Evicted") == {}
+    assert [evictions(queues, job) for job in victims] == [1, 1, 1]
+
+
+def test_after_a_restart_it_waits_for_the_same_victims(
+    api: Api, queues: Queues, nodes: NodeFactory, reconciler: Reconciler
+) -> None:
+    nodes(1, "2")
+    name = needs_room(queues, api, 100)
+    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=FOR_ROOM)
+    queues.job("spared", 1, labels=priority(queues, 5), run_for="1h")
+    await_running(api, queues, "spared", 1)
+    stubborn(queues, api, "slow")
+    queues.job("high", 1, labels=priority(queues, 10), run_for="1h")
+    queues.await_condition("slow", "QuotaReserved", "False")
+    api.wait_for("its pod ends", lambda: len(ending(api, queues)) == 1, SECONDS)
+
+    reconciler.restart()
+    reconciler.wait_leading()
+    queues.job("late", 1, cpu="900m", run_for="1h")
+    queues.await_condition("late", "QuotaReserved", "False", reason="WaitingForRoom")
+    assert queues.is_suspended("high")
+    let_go(api, ending(api, queues)[0])
+
+    queues.await_admitted("high")
+    await_running(api, queues, "high", 1)
+    assert queues.condition("spared", "Evicted") == {}
+    assert queues.condition("high", "Evicted") == {}

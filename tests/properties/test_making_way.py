@@ -62,15 +62,17 @@ class World:
         queues: list[tuple[int, bool, str, str, str]],
         rng: Random,
         pauses: Random | None = None,
+        *,
+        options: AdmissionOptions,
     ) -> None:
-        self.each, self.rng = each, rng
+        self.each, self.rng, self.options = each, rng, options
         self.pauses = pauses
         """Draws what happens between two pieces of a cycle; None where nothing does."""
         self.free = dict(enumerate(sizes))
         self.slots = sum(size // each for size in sizes)
         self.cluster = cluster_of(nodes(*sizes))
         self.specs = queues
-        self.queues = Admissions(options=AdmissionOptions(require_room=True), cluster=self.cluster)
+        self.queues = Admissions(options=options, cluster=self.cluster)
         for number, (quota, together, strategy, own, others) in enumerate(queues):
             spec = cluster_queue(
                 f"q{number}",
@@ -286,11 +288,16 @@ class Course:
     seed: int
     pauses: bool = False
     """Whether pods end in the middle of a cycle, and workloads are tried again."""
+    for_room: bool = False
+    """Whether others are preempted for room alone."""
 
     def world(self) -> World:
         """Return the world as it begins."""
         pauses = Random(self.seed + 1) if self.pauses else None
-        return World(self.sizes, self.each, self.queues, Random(self.seed), pauses)
+        options = AdmissionOptions(
+            require_room=True, preempt_for_room="LowerPriority" if self.for_room else "Never"
+        )
+        return World(self.sizes, self.each, self.queues, Random(self.seed), pauses, options=options)
 
 
 COURSES = st.builds(
@@ -301,6 +308,7 @@ COURSES = st.builds(
     comes=st.lists(st.tuples(COME, st.integers(2, 9)), min_size=3, max_size=14),
     seed=st.integers(0, 9999),
     pauses=st.booleans(),
+    for_room=st.booleans(),
 )
 
 

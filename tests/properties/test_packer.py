@@ -88,23 +88,30 @@ def goes(asked: PodShape, there: NodeInfo, beside: Sequence[PodShape]) -> bool:
     return all(there.allocatable.get(name, 0) >= amount for name, amount in taken.items() if amount)
 
 
-def most(pods: Sequence[PodShape], nodes: Sequence[NodeInfo]) -> int:
-    """Return how many of these pods can have a node at once, by trying everything."""
+def most(
+    pods: Sequence[PodShape],
+    nodes: Sequence[NodeInfo],
+    there: tuple[tuple[PodShape, ...], ...] | None = None,
+) -> int:
+    """Return how many of these pods can have a node at once, by trying everything.
+
+    Some pods may be `there` on each node.
+    """
 
     @cache
     def left(number: int, on: tuple[tuple[PodShape, ...], ...]) -> int:
         if number == len(pods):
             return 0
         best = left(number + 1, on)
-        for at, there in enumerate(nodes):
+        for at, each in enumerate(nodes):
             if best == len(pods) - number:
                 break
-            if goes(pods[number], there, on[at]):
+            if goes(pods[number], each, on[at]):
                 here = (*on[at], pods[number])
                 best = max(best, 1 + left(number + 1, (*on[:at], here, *on[at + 1 :])))
         return best
 
-    return left(0, ((),) * len(nodes))
+    return left(0, there or ((),) * len(nodes))
 
 
 def each_of(wanted: Sequence[Wanted]) -> list[PodShape]:

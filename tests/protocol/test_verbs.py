@@ -206,15 +206,17 @@ async def test_preempt_lets_a_plain_pod_go_on_with_the_victims_by_uid(
     assert answer == {"NodeNameToMetaVictims": victims_of(request)}
 
 
+@pytest.mark.parametrize("is_seen", [True, False], ids=["seen", "not seen yet"])
 @pytest.mark.parametrize("form", FORMS)
 async def test_preempt_stops_a_member_whose_gang_could_not_start(
-    service: Service, form: str
+    service: Service, form: str, *, is_seen: bool
 ) -> None:
     learn(service, form, min_member=3)
     request = recorded(form, "preempt")
     request["Pod"]["metadata"]["labels"] = {POD_GROUP_LABEL: "gang"}
     raw = json.dumps(request["Pod"]).encode()
-    observe(service.scene.cluster, service.decoder.pod(raw))
+    if is_seen:
+        observe(service.scene.cluster, service.decoder.pod(raw))
 
     assert await service.ask("preempt", request) == {"NodeNameToMetaVictims": {}}
 

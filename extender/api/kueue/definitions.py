@@ -11,6 +11,7 @@ from extender.api.kueue.cluster_queue import ClusterQueue
 from extender.api.kueue.cohort import Cohort
 from extender.api.kueue.local_queue import LocalQueue
 from extender.api.kueue.resource_flavor import ResourceFlavor
+from extender.api.kueue.topology import Topology
 from extender.api.kueue.workload import Workload
 from extender.api.kueue.workload_priority_class import WorkloadPriorityClass
 from extender.api.wellknown import QUEUE_GROUP, QUEUE_VERSION
@@ -125,5 +126,6 @@ DEFINITIONS: Final = (
         short="wpc",
     ),
     _kind("cohorts", _newer(Cohort), _older(v1beta1.Cohort), short="co"),
+    _kind("topologies", _newer(Topology), _older(v1beta1.Topology), short="topo"),
 )
 """The kinds of `kueue.x-k8s.io` that the reconciler serves."""

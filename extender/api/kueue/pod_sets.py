@@ -60,10 +60,52 @@ class PodTemplate(Written):
     """The pods' spec."""
 
 
+class SliceLayer(Written):
+    """One of several layers of slices."""
+
+    topology: Annotated[str, Field(min_length=1, max_length=63)]
+    """The label of a level."""
+    size: Positive
+    """How many pods are a slice of this layer."""
+
+
+_Level = Annotated[str, Field(max_length=63)]
+_Label = Annotated[str, Field(max_length=317)]
+_Roots = Annotated[list[Annotated[str, Field(max_length=63)]], Field(max_length=100_000)]
+_Numbers = Annotated[list[Positive], Field(min_length=1, max_length=100_000)]
+
+
 class TopologyRequest(Written):
-    """Where the pods should be next to each other. Not honoured."""
+    """Where the pods should be next to each other: in which units of the flavor's Topology."""
 
     model_config = _OPEN
+
+    required: _Level | None = None
+    """The label of a level: all pods go to one domain of it."""
+    preferred: _Level | None = None
+    """The label of a level: all pods go to one domain of it, or else of one above, or else to few
+    of the highest level."""
+    unconstrained: bool | None = None
+    """Whether the pods may go to any domains with room."""
+    pod_index_label: _Label | None = None
+    """The label of pods that says which one it is: pods of subsequent indexes go to the same or to
+    neighbouring domains. Only that of Jobs' completion indexes is used."""
+    sub_group_index_label: _Label | None = None
+    """The label of pods that says which of several jobs it is of. Not used."""
+    sub_group_count: Count | None = None
+    """How many such jobs there are. Not used."""
+    pod_set_group_name: Annotated[str, Field(max_length=256)] | None = None
+    """The name of pod sets that go to the same domain. Not honoured: such a workload is not
+    admitted, with the reason Misconfigured."""
+    pod_set_slice_required_topology: _Level | None = None
+    """The label of a level: the pods of each slice go to one domain of it."""
+    pod_set_slice_size: Positive | None = None
+    """How many pods of subsequent indexes are a slice."""
+    podset_slice_required_topology_constraints: (
+        Annotated[list[SliceLayer], Field(max_length=3)] | None
+    ) = Field(default=None, json_schema_extra=ATOMIC)
+    """Slices inside of slices. Not honoured: such a workload is not admitted, with the reason
+    Misconfigured."""
 
 
 class PodSet(Written):
@@ -79,13 +121,65 @@ class PodSet(Written):
     """With how many pods the job could start too, if there is no quota for all. Only one set of a
     workload may say this."""
     topology_request: TopologyRequest | None = None
-    """Where the pods should be next to each other. Not honoured."""
+    """Where the pods should be next to each other."""
+
+
+class LevelRoots(Read):
+    """A value of a label for each domain, without what all have in common."""
+
+    prefix: _Level | None = None
+    """How all values begin."""
+    suffix: _Level | None = None
+    """How all values end."""
+    roots: _Roots = Field(json_schema_extra=ATOMIC)
+    """What is between the two, for one domain after the other."""
+
+
+class LevelValues(Read):
+    """The values of one level's label."""
+
+    universal: _Level | None = None
+    """The value of all domains, where they have the same."""
+    individual: LevelRoots | None = None
+    """The values of the domains, where they differ."""
+
+
+class DomainPodCounts(Read):
+    """How many pods go to each domain."""
+
+    universal: Positive | None = None
+    """To all of them the same number."""
+    individual: _Numbers | None = Field(default=None, json_schema_extra=ATOMIC)
+    """The number for one domain after the other."""
+
+
+class TopologyAssignmentSlice(Read):
+    """Domains, and how many pods go to each."""
+
+    domain_count: Positive
+    """How many domains these are."""
+    values_per_level: Annotated[list[LevelValues], Field(min_length=1, max_length=16)] = Field(
+        json_schema_extra=ATOMIC
+    )
+    """The values of each level's label."""
+    pod_counts: DomainPodCounts
+    """How many pods go to each domain."""
 
 
 class TopologyAssignment(Read):
-    """Where the pods go. Not written."""
+    """Where the pods go: so many into each domain of nodes."""
 
     model_config = _OPEN
+
+    levels: Annotated[list[_Label], Field(min_length=1, max_length=16)] = Field(
+        json_schema_extra=ATOMIC
+    )
+    """The labels of the nodes, from the largest unit to the smallest. Only the last one where that
+    is kubernetes.io/hostname."""
+    slices: Annotated[list[TopologyAssignmentSlice], Field(max_length=1000)] = Field(
+        json_schema_extra=ATOMIC
+    )
+    """The domains, in the order in which pods of growing index go there."""
 
 
 class PodSetAssignment(Read):
@@ -100,7 +194,7 @@ class PodSetAssignment(Read):
     count: Count | None = None
     """For how many pods. Stays when some are reclaimed."""
     topology_assignment: TopologyAssignment | None = None
-    """Where the pods go. Not written."""
+    """Where the pods go, in a flavor with a topology."""
     delayed_topology_request: Literal["Pending", "Ready"] | None = None
     """Whether that is still to be found. Not written."""
 

@@ -36,8 +36,9 @@ class ResourceFlavorSpec(Written):
     )
     """Tolerations that pods get when they are started in this flavor."""
     topology_name: DnsName | None = None
-    """The name of a Topology. Not honoured: a ClusterQueue with such a flavor is not active, with
-    the reason TopologyNotFound."""
+    """The name of a Topology. Workloads get this flavor only where their pods have room in its
+    domains. Without such an object a ClusterQueue with the flavor is not active, with the reason
+    TopologyNotFound."""
     resource_weights: Annotated[dict[str, Quantity], Field(max_length=16)] | None = None
     """How much a resource of this flavor counts in fair sharing. Not honoured."""
 

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 from extender.api.kueue import cluster_queue as cluster_queues
 from extender.api.kueue import cohort as cohorts
 from extender.api.kueue import local_queue as local_queues
-from extender.api.kueue import resource_flavor, workload_priority_class
+from extender.api.kueue import resource_flavor, topology, workload_priority_class
 from extender.api.kueue import workload as workloads
 from extender.api.kueue.cluster_queue import EMPTY, ClusterQueueStatus, QueueingSpec
 from extender.api.kueue.fields import A_SET, ATOMIC, CheckName, by, ruled
@@ -159,6 +159,12 @@ class WorkloadStatus(workloads.GivenStatus):
 
 class ResourceFlavor(resource_flavor.ResourceFlavor):
     """A kind of nodes, by their labels and taints, for which ClusterQueues have quotas."""
+
+    api_version: Literal["kueue.x-k8s.io/v1beta1"]  # type: ignore[assignment]  # its name is all that differs
+
+
+class Topology(topology.Topology):
+    """Where nodes are: levels of domains, such as blocks, racks and hosts, by labels of nodes."""
 
     api_version: Literal["kueue.x-k8s.io/v1beta1"]  # type: ignore[assignment]  # its name is all that differs
 

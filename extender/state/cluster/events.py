@@ -3,7 +3,15 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from extender.state.cluster.records import JobInfo, NodeInfo, Pattern, PodGroupInfo, PodInfo
+from extender.state.cluster.records import (
+    BudgetInfo,
+    JobInfo,
+    NodeInfo,
+    Pattern,
+    PodGroupInfo,
+    PodInfo,
+    PreemptedRoom,
+)
 from extender.state.cluster.reservations import Claim
 
 
@@ -116,6 +124,28 @@ class BatchJobsListed:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetApplied:
+    """A PodDisruptionBudget was created or changed."""
+
+    budget: BudgetInfo
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetDeleted:
+    """A PodDisruptionBudget is gone."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetsListed:
+    """All PodDisruptionBudgets there are."""
+
+    budgets: Sequence[BudgetInfo]
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """Room is kept for members: node by pod UID. A pod that had room elsewhere moves."""
 
@@ -192,6 +222,21 @@ class GrantsEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Nominated:
+    """Victims leave for a group, which keeps their room from now on, in place of any before."""
+
+    group: str
+    nomination: PreemptedRoom
+
+
+@dataclass(frozen=True, slots=True)
+class NominationsEnded:
+    """Groups keep no room of victims any more."""
+
+    groups: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
 class PodRefused:
     """A pod was refused, and sleeps until it is woken."""
 
@@ -217,7 +262,7 @@ class Looked:
     """Whether our books say the same of all nodes that it sent."""
 
 
-Listed = PodsListed | NodesListed | PodGroupsListed | BatchJobsListed
+Listed = PodsListed | NodesListed | PodGroupsListed | BatchJobsListed | BudgetsListed
 """All objects of a kind: what is missing is gone."""
 
 Event = (
@@ -232,6 +277,8 @@ Event = (
     | PodGroupDeleted
     | BatchJobApplied
     | BatchJobDeleted
+    | BudgetApplied
+    | BudgetDeleted
     | Planned
     | PodWaiting
     | PodBinding
@@ -242,6 +289,8 @@ Event = (
     | GroupFailed
     | Claimed
     | GrantsEnded
+    | Nominated
+    | NominationsEnded
     | PodRefused
     | PodsTried
     | Looked
@@ -261,3 +310,5 @@ class ClusterChange:
     statuses: frozenset[str] = frozenset()
     """Groups of which a pod started, got ready, ended or changed hands: room does not depend on
     it, the reported status does."""
+    gated: frozenset[str] = frozenset()
+    """Workloads, `namespace/name`, of which a pod waits for the domain that it goes to."""

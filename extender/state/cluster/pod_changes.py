@@ -1,5 +1,6 @@
 """Which groups the new version of a pod concerns."""
 
+from extender.api.wellknown import TOPOLOGY_GATE
 from extender.state.cluster.records import PodInfo
 
 
@@ -30,3 +31,9 @@ def found_no_node(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
     """Return the pod's UID where its condition says so and did not before."""
     news = pod.unschedulable and (before is None or before.unschedulable != pod.unschedulable)
     return frozenset((pod.uid,)) if news else frozenset()
+
+
+def gated(pod: PodInfo) -> frozenset[str]:
+    """Return the workload of a pod that waits for the domain that it goes to."""
+    waits = pod.workload is not None and TOPOLOGY_GATE in pod.gates and not pod.terminating
+    return frozenset((pod.workload,)) if waits and pod.workload else frozenset()

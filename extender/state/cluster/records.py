@@ -5,11 +5,12 @@ Twin of `state/queue/records.py`. Amounts are as in `resources.quantity`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 from extender.api.core_v1 import Affinity, LabelSelector, Taint, Toleration
 from extender.api.wellknown import GANG_GATE
 from extender.resources.quantity import Resources
+from extender.state.topology import DomainAssignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,18 @@ class PodInfo:
     """Whether we have said so."""
     index: int | None = None
     """Which part of an Indexed Job's work it does."""
+    preempts: bool = True
+    """Whether others may be evicted for it (`preemptionPolicy`)."""
+    cost: int | None = None
+    """What its annotation says: of equal priority the cheaper one makes room first."""
+    mirror: bool = False
+    """Whether it is the copy of a static pod, which cannot be evicted."""
+    bound_at: float = 0.0
+    """When it got its node, by its status."""
+    gone_by: float | None = None
+    """When it has to be gone, once it is being deleted: the end of its grace period."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """But for the completion index, so that the pods of a Job share one mapping."""
     pattern: Pattern | None = None
     """Of a member without a node and without gates; None where kube-scheduler has to judge it by
     itself."""
@@ -172,6 +185,23 @@ class PodInfo:
         return f"{self.namespace}/{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class BudgetInfo:
+    """One PodDisruptionBudget as last seen."""
+
+    namespace: str
+    name: str
+    selector: LabelSelector | None = None
+    """None selects no pods, an empty one all of the namespace."""
+    allowed: int = 0
+    """How many of its pods may be evicted now, by its status."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
 LONGEST_SECONDS: Final = 1200.0
 """The longest time for which room is granted."""
 
@@ -184,6 +214,41 @@ class Grant:
     """By node."""
     until: float
     """Should its pods not come, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class NominatedRoom:
+    """What is kept of one node for members of a group while victims leave it."""
+
+    pods: tuple[str, ...]
+    """Names of the members that are to go there."""
+    amounts: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class VictimInfo:
+    """A victim, by UIDs: its names are none of the preemptor's business."""
+
+    kind: Literal["PodGroup", "Pod"]
+    uid: str
+    pods: tuple[str, ...]
+    """UIDs of the pods that leave: of a Pod its own one, of a PodGroup those of its members."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptedRoom:
+    """Room that a group gets by preemption, and the victims that leave for it."""
+
+    since: float
+    """In seconds since the epoch."""
+    rooms: Mapping[str, NominatedRoom]
+    """By node."""
+    victims: tuple[VictimInfo, ...]
+
+    @property
+    def amounts(self) -> Mapping[str, Resources]:
+        """What is kept, by node."""
+        return {node: room.amounts for node, room in self.rooms.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +300,14 @@ class PodGroupInfo:
     """The label of which all nodes of its pods have the same value."""
     preferred_topology: str | None = None
     """The label of which the nodes of its pods have as few values as possible."""
+    cost: int | None = None
+    """What its annotation says: of equal priority the cheaper gang makes room first."""
+    min_run: float | None = None
+    """For how many seconds it asks to run before it makes room for others."""
+    placement: str | None = None
+    """How its pods stand to each other, by its annotation or else by the setting."""
+    assigned: Mapping[str, DomainAssignment] = field(default_factory=dict)
+    """By pod set: the domains of nodes that a queue has chosen for its pods."""
     grant: Grant | None = None
     done: int = 0
     """How many of `min_member` are done for good and are not waited for, its Jobs' pods aside."""
@@ -249,6 +322,8 @@ class PodGroupInfo:
     generation: int = field(default=0, compare=False)
     status: PodGroupStatusInfo = field(default=PodGroupStatusInfo(), compare=False)
     """Not compared: what is asked for is the same whatever became of it."""
+    nomination: PreemptedRoom | None = field(default=None, compare=False)
+    """What its status says of room that it gets by preemption."""
 
     @property
     def key(self) -> str:

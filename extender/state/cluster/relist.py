@@ -50,6 +50,11 @@ def slices(listed: Listed, tables: ClusterTables) -> Iterator[Sequence[Event]]:
             uids = {job.uid for job in jobs}
             yield from _some([*tables.jobs.by_uid], uids.__contains__, ev.BatchJobDeleted)
             yield from cut(map(ev.BatchJobApplied, jobs))
+        case ev.BudgetsListed(budgets):
+            listed_ones = {(each.namespace, each.name) for each in budgets}
+            there = [(space, name) for space, found in tables.budgets.items() for name in found]
+            yield from _some(there, listed_ones.__contains__, lambda name: ev.BudgetDeleted(*name))
+            yield from cut(map(ev.BudgetApplied, budgets))
 
 
 def _some(

@@ -1,6 +1,6 @@
 """Reserved room: one record, one index by owner and by node, one table of what yields to what.
 
-A pod has one reservation at a time. A group may have a claim and a grant beside each other.
+A pod has one reservation at a time. A group may have one of each of its kinds beside each other.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,6 +31,8 @@ class ReservationKind(StrEnum):
     """A group that has waited long keeps nodes until they have room for it."""
     GRANTED = "granted"
     """A queue has found room for a group, which keeps it until the group has a plan."""
+    NOMINATED = "nominated"
+    """Victims of a group leave, or have left: the group keeps their room until it starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ YIELDS: Final[Mapping[ReservationKind, Yields]] = {
     ReservationKind.PLANNED: Yields(own_pod=True, higher=True),
     ReservationKind.CLAIMED: Yields(own_group=True, higher=True, begun=True),
     ReservationKind.GRANTED: Yields(own_group=True, system=True, larger_than_node=True),
+    ReservationKind.NOMINATED: Yields(own_group=True, higher=True, system=True),
 }
 """The table. Decision 41 has the reasons."""
 OF_PODS: Final = (ReservationKind.BINDING, ReservationKind.WAITING, ReservationKind.PLANNED)
@@ -100,6 +103,15 @@ class Claim(Reservation):
     """On how many nodes its namespace may have claims, where that is why this one has none."""
     fits_since: float | None = field(default=None, compare=False)
     """Since when the group could start, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class VictimsRoom(Reservation):
+    """Room that victims leave to a group."""
+
+    kind: ReservationKind = ReservationKind.NOMINATED
+    victims: frozenset[str] = frozenset()
+    """UIDs of the pods that leave."""
 
 
 class Share(NamedTuple):
@@ -148,6 +160,8 @@ class Reservations:
     """By group."""
     grants: dict[str, Reservation] = field(default_factory=dict)
     """By group."""
+    nominated: dict[str, VictimsRoom] = field(default_factory=dict)
+    """By group: room that its victims leave to it. It may be more than is free before they do."""
     on_node: dict[str, dict[ReservationKind, dict[str, Reservation]]] = field(default_factory=dict)
     """By node and kind, by owner: those of pods. What groups have is in `kept`, by node."""
     used: dict[str, Resources] = field(default_factory=dict)
@@ -240,7 +254,7 @@ class Reservations:
 
     def validate(self, recount: "Reservations") -> None:
         """Raise AssertionError where a table is not the recount, in which all pods are counted."""
-        for each in chain(self.claims.values(), self.grants.values()):
+        for each in chain(self.claims.values(), self.grants.values(), self.nominated.values()):
             recount.put(each)
         for name in ("pods", "on_node", "used", "kept"):
             have, want = getattr(self, name), getattr(recount, name)
@@ -252,6 +266,8 @@ class Reservations:
                 return self.claims
             case ReservationKind.GRANTED:
                 return self.grants
+            case ReservationKind.NOMINATED:
+                return self.nominated
             case _:
                 return self.pods
 

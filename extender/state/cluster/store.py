@@ -22,13 +22,19 @@ from extender.state.cluster.events import ClusterChange, Event, Listed
 from extender.state.cluster.fresh import is_fresh, is_plain
 from extender.state.cluster.group_tally import GroupTally
 from extender.state.cluster.records import JobInfo, PodGroupInfo, PodInfo, Refusal
-from extender.state.cluster.reservations import NEVER, YIELDS, Reservation, ReservationKind
+from extender.state.cluster.reservations import (
+    NEVER,
+    YIELDS,
+    Reservation,
+    ReservationKind,
+    VictimsRoom,
+)
 from extender.state.cluster.view import ClusterTables, ClusterView
 
 _NOTHING = ClusterChange()
 _RECOUNTED: Final = (
     *("pods", "groups", "controlled", "of_workload"),
-    *("on_node", "shunning", "nominated", "jobs"),
+    *("on_node", "shunning", "nominated", "jobs", "priorities"),
 )
 _REMEMBERED: Final = 10_000
 """Deleted pods whose UIDs are kept, so that a late request does not bring one back; and deleted
@@ -61,6 +67,8 @@ class Cluster:
             ev.PodGroupDeleted: self._pod_group_deleted,
             ev.BatchJobApplied: self._job_applied,
             ev.BatchJobDeleted: self._job_deleted,
+            ev.BudgetApplied: self._budget_applied,
+            ev.BudgetDeleted: self._budget_deleted,
             ev.Planned: self._planned,
             ev.PodWaiting: self._pod_waiting,
             ev.PodBinding: self._pod_binding,
@@ -71,6 +79,8 @@ class Cluster:
             ev.GroupFailed: self._group_failed,
             ev.Claimed: self._claimed,
             ev.GrantsEnded: self._grants_ended,
+            ev.Nominated: self._nominated,
+            ev.NominationsEnded: self._nominations_ended,
             ev.PodRefused: self._pod_refused,
             ev.PodsTried: self._pods_tried,
             ev.Looked: self._looked,
@@ -168,6 +178,7 @@ class Cluster:
             unschedulable=pod_changes.found_no_node(before, pod),
             room=given_back or fulfilled,
             statuses=pod_changes.reported(before, pod),
+            gated=pod_changes.gated(pod),
         )
 
     def _pod_finished(self, pod: PodInfo) -> ClusterChange:
@@ -269,9 +280,9 @@ class Cluster:
         if before is None or before.grant != pod_group.grant:
             self._grant(pod_group)
         if before == pod_group:  # only its status changed
-            return (
-                ClusterChange(statuses=concerned) if before.status != pod_group.status else _NOTHING
-            )
+            said = before.status, before.nomination
+            same = said == (pod_group.status, pod_group.nomination)
+            return _NOTHING if same else ClusterChange(statuses=concerned)
         self._unsorted.add(pod_group.key)
         if before is not None and before.uid != pod_group.uid:
             self._tables.failed_at.pop(pod_group.key, None)
@@ -311,6 +322,18 @@ class Cluster:
         self._unsorted |= groups
         held, holds = (job.held_by_queue if job else None for job in (before, after))
         return ClusterChange(groups=groups, room=bool(held and not holds))
+
+    def _budget_applied(self, event: ev.BudgetApplied) -> ClusterChange:
+        budget, budgets = event.budget, self._tables.budgets
+        budgets.setdefault(budget.namespace, {})[budget.name] = budget
+        return _NOTHING  # it makes no room: whether it lets pods go is read when that is asked
+
+    def _budget_deleted(self, event: ev.BudgetDeleted) -> ClusterChange:
+        there = self._tables.budgets.get(event.namespace, {})
+        there.pop(event.name, None)
+        if not there:
+            self._tables.budgets.pop(event.namespace, None)
+        return _NOTHING
 
     # --- steps of our own ------------------------------------------------------------------
 
@@ -437,6 +460,23 @@ class Cluster:
     def _grants_ended(self, event: ev.GrantsEnded) -> ClusterChange:
         return ClusterChange(room=True) if self._end_grants(event.groups) else _NOTHING
 
+    def _nominated(self, event: ev.Nominated) -> ClusterChange:
+        kept = self._tables.reservations.nominated
+        ended = self._end_of_group(event.group, kept)
+        priority = self._view.tally(event.group).priority
+        chosen = event.nomination
+        victims = frozenset(uid for victim in chosen.victims for uid in victim.pods)
+        self._tables.reservations.put(
+            VictimsRoom(event.group, priority, chosen.amounts, victims=victims)
+        )
+        self._unsorted.add(event.group)  # it ends at once where the group has started by now
+        return ClusterChange(room=True) if ended else _NOTHING
+
+    def _nominations_ended(self, event: ev.NominationsEnded) -> ClusterChange:
+        kept = self._tables.reservations.nominated
+        ended = sum(self._end_of_group(group, kept) for group in event.groups)
+        return ClusterChange(room=True) if ended else _NOTHING
+
     def _pod_refused(self, event: ev.PodRefused) -> ClusterChange:
         known = self._tables.pods.get(event.pod.uid)
         if known is not None and known.node is None:
@@ -473,9 +513,14 @@ class Cluster:
     # --- the queue -------------------------------------------------------------------------
 
     def _sort(self) -> bool:
-        """Give groups their places in the queue; return whether a claim ended."""
+        """Give groups their places in the queue; return whether room that one kept is free now.
+
+        A claim ends when its group leaves the queue. Room that victims leave is kept on until the
+        group starts: it may lack a pod for a moment, and a plan may fail.
+        """
         unsorted, self._unsorted = self._unsorted, set()
-        ended, claims = False, self._tables.reservations.claims
+        reserved = self._tables.reservations
+        ended, claims, nominated = False, reserved.claims, reserved.nominated
         for group in unsorted:
             pod_group = self._view.pod_group(group)
             tally = self._tables.groups.get(group)
@@ -486,6 +531,10 @@ class Cluster:
                 self._tables.queue.put(self._view.turn(pod_group))
             elif self._tables.queue.drop(group):
                 ended = self._end_of_group(group, claims) or ended
+            if group in nominated:
+                starts = tally is not None and tally.assigned >= quorum
+                if pod_group is None or starts:
+                    ended = self._end_of_group(group, nominated) or ended
         return ended
 
     # --- counting --------------------------------------------------------------------------
@@ -540,6 +589,7 @@ class Cluster:
             tables.reservations.use(pod.node, pod.shape.requests)
             tables.left.note(pod.node)
             tables.schedulers.count(pod.scheduler, pod.node)
+            tables.priorities[pod.priority] = tables.priorities.get(pod.priority, 0) + 1
         if pod.shape.shuns or pod.shape.seeks:
             tables.shunned.add(pod)
         self._look_whether_it_waits(pod)
@@ -561,6 +611,9 @@ class Cluster:
             tables.reservations.stop_using(pod.node, pod.shape.requests)
             tables.left.note(pod.node)
             tables.schedulers.uncount(pod.scheduler, pod.node)
+            tables.priorities[pod.priority] -= 1
+            if not tables.priorities[pod.priority]:
+                del tables.priorities[pod.priority]
         if pod.shape.shuns or pod.shape.seeks:
             tables.shunned.remove(pod)
         tables.fresh.drop(pod.uid)
@@ -702,4 +755,5 @@ def _merge(changes: Iterable[ClusterChange]) -> ClusterChange:
         unschedulable=frozenset().union(*(change.unschedulable for change in changes)),
         room=any(change.room for change in changes),
         statuses=frozenset().union(*(change.statuses for change in changes)),
+        gated=frozenset().union(*(change.gated for change in changes)),
     )

@@ -20,6 +20,7 @@ from extender.state.cluster.looks import Look, Looks
 from extender.state.cluster.node_order import NodeOrder
 from extender.state.cluster.pod_log import PodLog
 from extender.state.cluster.records import (
+    BudgetInfo,
     JobInfo,
     NodeInfo,
     Pattern,
@@ -34,6 +35,7 @@ from extender.state.cluster.reservations import (
     Reservation,
     ReservationKind,
     Reservations,
+    VictimsRoom,
 )
 from extender.state.cluster.schedulers import SchedulersOnNodes
 from extender.state.cluster.shunned import Shunned
@@ -77,12 +79,16 @@ class ClusterTables:
     plain: PodsByPriority = field(default_factory=PodsByPriority)
     """Without a group, that wait for a node."""
     schedulers: SchedulersOnNodes = field(default_factory=SchedulersOnNodes)
+    priorities: dict[int, int] = field(default_factory=dict)
+    """How many pods on nodes have each priority."""
     version: int = 0
     ended: dict[str, PodInfo] = field(default_factory=dict)
     """Finished members by UID, as far as they are watched."""
     finished: dict[str, dict[str, PodInfo]] = field(default_factory=dict)
     """The same by group."""
     jobs: JobTable = field(default_factory=JobTable)
+    budgets: dict[str, dict[str, BudgetInfo]] = field(default_factory=dict)
+    """PodDisruptionBudgets by namespace and name."""
     failed_at: dict[str, float] = field(default_factory=dict)
     queue: GroupQueue = field(default_factory=GroupQueue)
     reservations: Reservations = field(default_factory=Reservations)
@@ -222,6 +228,11 @@ class ClusterView:
         """Return the room that queues have found for groups which have no plan yet, by group."""
         return self._reservations.grants
 
+    @property
+    def nominated(self) -> Mapping[str, VictimsRoom]:
+        """Return the room that victims leave to groups which have not started, by group."""
+        return self._reservations.nominated
+
     def stored_grants(self, key: str) -> list[PodGroupInfo]:
         """Return the PodGroups of that `namespace/name` that room is granted to, used or not."""
         found = (self._tables.pod_groups.get((group, key)) for group in POD_GROUP_GROUPS)
@@ -230,6 +241,19 @@ class ClusterView:
     def claims_on(self, node: str) -> Mapping[str, Claim]:
         """Return the claims to room on a node, by group."""
         return self._reservations.claims_on(node)
+
+    @property
+    def has_budgets(self) -> bool:
+        """Whether there are PodDisruptionBudgets."""
+        return bool(self._tables.budgets)
+
+    def budget(self, namespace: str, name: str) -> BudgetInfo | None:
+        """Return a PodDisruptionBudget."""
+        return self._tables.budgets.get(namespace, {}).get(name)
+
+    def budgets(self, namespace: str) -> Collection[BudgetInfo]:
+        """Return the PodDisruptionBudgets of a namespace."""
+        return self._tables.budgets.get(namespace, {}).values()
 
     def turn(self, pod_group: PodGroupInfo) -> Turn:
         """Return what groups are ordered by: priority, age or last failure, arrival, name."""
@@ -351,6 +375,11 @@ class ClusterView:
         """
         return self._tables.plain.highest(schedulers)
 
+    @property
+    def lowest_on_nodes(self) -> int | None:
+        """The lowest priority among the pods on nodes; None where there are none."""
+        return min(self._tables.priorities, default=None)
+
     def nodes_of_others(self, schedulers: Container[str]) -> list[Collection[str]]:
         """Return the nodes of each other scheduler: those with its pods, now or a minute ago."""
         return self._tables.schedulers.nodes_of_others(schedulers)
@@ -389,6 +418,11 @@ class ClusterView:
     def is_kept(self, node: str) -> bool:
         """Return whether a node has reservations that may yield: plans, claims or grants."""
         return node in self._reservations.kept
+
+    def is_nominated(self, node: str) -> bool:
+        """Return whether room of a node is kept for a group that preempts."""
+        shares = self._reservations.kept.get(node, ())
+        return any(share.kind is ReservationKind.NOMINATED for share in shares)
 
     def awaits_admission(self, pod: PodInfo) -> str | None:
         """Return the Job with a queue whose pod this is, if it was started without being admitted.

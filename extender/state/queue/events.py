@@ -14,6 +14,7 @@ from extender.state.queue.records import (
     NamespaceInfo,
     PriorityClassInfo,
     RuntimeClassInfo,
+    TopologyInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
@@ -28,6 +29,7 @@ Record = (
     | WorkloadPriorityClassInfo
     | LimitRangeInfo
     | RuntimeClassInfo
+    | TopologyInfo
     | WorkloadInfo
 )
 

@@ -12,6 +12,7 @@ from extender.api.core_v1 import LabelSelector, Taint, Toleration
 from extender.api.wellknown import PREBUILT_LABEL, WORKLOAD_PRIORITY_CLASS, WorkloadCondition
 from extender.resources.quantity import Quantity
 from extender.state.cluster.records import ConditionInfo, Shape
+from extender.state.topology import DomainAssignment
 
 FlavorResource = tuple[str, str]
 """A flavor's name and a resource's: what quota is counted by."""
@@ -50,6 +51,15 @@ class FlavorInfo:
     node_taints: tuple[Taint, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     topology: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyInfo:
+    """A Topology: where nodes are."""
+
+    meta: Meta
+    levels: tuple[str, ...] = ()
+    """Labels of nodes, from the largest unit to the smallest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +230,36 @@ class RuntimeClassInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class DomainRequest:
+    """Where the pods of a pod set are to be; levels are labels of nodes."""
+
+    required: str | None = None
+    """They go to one domain of this level."""
+    preferred: str | None = None
+    """They go to one domain of this level, or else of one above, or else to few of the highest."""
+    unconstrained: bool = False
+    """They go to any domains with room."""
+    slice_level: str | None = None
+    """Each slice of them goes to one domain of this level."""
+    slice_size: int = 1
+    """How many pods of subsequent indexes are a slice."""
+    index_label: str | None = None
+    """The label of pods that says which one it is."""
+    fault: str = ""
+    """What of it cannot be honoured."""
+
+    @property
+    def is_explicit(self) -> bool:
+        """Whether it says where pods are to be, and not only how they are counted."""
+        return bool(self.required or self.preferred or self.unconstrained or self.slice_level)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The levels that it names."""
+        return tuple(filter(None, (self.required, self.preferred, self.slice_level)))
+
+
+@dataclass(frozen=True, slots=True)
 class PodSetInfo:
     """Equal pods of a workload."""
 
@@ -232,6 +272,7 @@ class PodSetInfo:
     """The pod template as JSON; equal ones share memory."""
     fault: str = ""
     """Why the API server would take none of its pods."""
+    topology: DomainRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +285,8 @@ class Assignment:
     usage: Mapping[str, int]
     """Amount by resource, of all `count` pods together."""
     count: int
+    topology: DomainAssignment | None = None
+    """Where the pods go, in a flavor with a topology."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from extender.state.queue.records import (
     NamespaceInfo,
     PriorityClassInfo,
     RuntimeClassInfo,
+    TopologyInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
     group_unit,
@@ -49,7 +50,7 @@ AT_ONCE: Final = 32
 """Objects of a list that are applied in one step."""
 _Named = NamespaceInfo | PriorityClassInfo | WorkloadPriorityClassInfo | RuntimeClassInfo
 """Records of which no version is known."""
-_STRUCTURE: Final = (FlavorInfo, ClusterQueueInfo, CohortInfo)
+_STRUCTURE: Final = (FlavorInfo, TopologyInfo, ClusterQueueInfo, CohortInfo)
 
 
 class Queues:
@@ -69,6 +70,7 @@ class Queues:
         """By UID: the first version that would be news of an object again."""
         self._by_type: dict[type[Record], dict[str, Any]] = {
             FlavorInfo: tables.flavors,
+            TopologyInfo: tables.topologies,
             ClusterQueueInfo: tables.cluster_queues,
             CohortInfo: tables.cohorts,
             LocalQueueInfo: tables.local_queues,
@@ -258,13 +260,21 @@ class Queues:
         """Return the ClusterQueues that a record of the structure may concern."""
         if isinstance(record, ClusterQueueInfo):
             return frozenset((record.name,))
-        if isinstance(record, FlavorInfo):
-            name = record.meta.name
+        if isinstance(record, FlavorInfo | TopologyInfo):
+            names = self._flavors_of(record)
             queues = self._tables.cluster_queues.values()
-            return frozenset(queue.name for queue in queues if name in queue.flavors)
+            return frozenset(each.name for each in queues if not names.isdisjoint(each.flavors))
         if isinstance(record, CohortInfo):
             return frozenset(q.name for q in self._tables.cluster_queues.values() if q.cohort)
         return frozenset()
+
+    def _flavors_of(self, record: FlavorInfo | TopologyInfo) -> set[str]:
+        """Return the flavor, or the flavors of a topology."""
+        name = record.meta.name
+        if isinstance(record, FlavorInfo):
+            return {name}
+        flavors = self._tables.flavors.values()
+        return {each.meta.name for each in flavors if each.topology == name}
 
     def _flavors_with(self, before: Record | None, after: Record | None) -> frozenset[str]:
         found: set[str] = set()
@@ -474,7 +484,7 @@ def _shape(record: Record | None) -> object:
             return meta.uid, meta.generation, meta.terminating, _own(meta)
         case LocalQueueInfo(meta=meta):
             return meta.uid, meta.generation, meta.terminating
-        case FlavorInfo(meta=meta) | CohortInfo(meta=meta):
+        case FlavorInfo(meta=meta) | TopologyInfo(meta=meta) | CohortInfo(meta=meta):
             return meta.uid, meta.generation
         case _:
             return record

@@ -20,6 +20,7 @@ from extender.state.queue.records import (
     NamespaceInfo,
     PriorityClassInfo,
     RuntimeClassInfo,
+    TopologyInfo,
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
@@ -37,6 +38,7 @@ class QueueTables:
     """Everything the queues' state holds. Written by `Queues` only."""
 
     flavors: dict[str, FlavorInfo] = field(default_factory=dict)
+    topologies: dict[str, TopologyInfo] = field(default_factory=dict)
     cluster_queues: dict[str, ClusterQueueInfo] = field(default_factory=dict)
     cohorts: dict[str, CohortInfo] = field(default_factory=dict)
     local_queues: dict[str, LocalQueueInfo] = field(default_factory=dict)
@@ -78,6 +80,8 @@ class QueueView:
         self._tables = tables
         self.flavors: Final[Mapping[str, FlavorInfo]] = tables.flavors
         """ResourceFlavors by name."""
+        self.topologies: Final[Mapping[str, TopologyInfo]] = tables.topologies
+        """Topologies by name."""
         self.cluster_queues: Final[Mapping[str, ClusterQueueInfo]] = tables.cluster_queues
         """ClusterQueues by name."""
         self.cohorts: Final[Mapping[str, CohortInfo]] = tables.cohorts
@@ -106,7 +110,7 @@ class QueueView:
 
     @property
     def structure_version(self) -> int:
-        """Grows when a flavor, a cohort, a ClusterQueue or a namespace changes."""
+        """Grows when a flavor, a topology, a cohort, a ClusterQueue or a namespace changes."""
         return self._tables.structure_version
 
     def usage(self, cluster_queue: str) -> Mapping[FlavorResource, int]:

@@ -28,6 +28,7 @@ from tests.bench.queue import load as loads
 from tests.bench.queue.bench import Bench as QuotaBench
 from tests.bench.queue.runs import Limits
 from tests.bench.room import load as rooms
+from tests.bench.room import modes
 from tests.bench.room.bench import Bench as RoomBench
 from tests.harness.toolchain import ensure_binaries
 
@@ -42,6 +43,15 @@ class Part(StrEnum):
     ROOM = "room"
     JOBS = "jobs"
     ALL = "all"
+
+
+class RoomMode(StrEnum):
+    """What part `room` compares."""
+
+    ROOM = modes.ROOM
+    UNKEPT = modes.UNKEPT
+    QUOTA = modes.QUOTA
+    BLOCKED = modes.BLOCKED
 
 
 class Bench(Protocol):
@@ -94,6 +104,10 @@ def main(
             "tests/bench/room/loads has some.",
         ),
     ] = rooms.FRAGMENTED,
+    room_mode: Annotated[
+        list[RoomMode] | None,
+        typer.Option(help="Part room: this mode alone; it can be given more than once."),
+    ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Part jobs: number of Jobs.")] = 2000,
     jobs_pods: Annotated[
         int, typer.Option(min=1, help="Part jobs: pods of a Job, all at once.")
@@ -151,7 +165,7 @@ def main(
         Part.QUOTA: QuotaBench(
             load, config, controllers.measured(given, other, both=both), limits, repeat
         ),
-        Part.ROOM: RoomBench(room_load, room_config, repeat),
+        Part.ROOM: RoomBench(room_load, room_config, repeat, modes=room_mode or ()),
         Part.JOBS: JobsBench(real_jobs, sides.measured(given, other, both=both), limits, repeat),
     }
     chosen = {each: bench for each, bench in benches.items() if part in {each, Part.ALL}}

@@ -1,5 +1,6 @@
 """Real Jobs on nodes that are partly used, in every mode."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from tests.bench.series import Series
 class Bench(Series[Mode, Result]):
     """Runs a load in every mode, `repeat` times."""
 
-    def __init__(self, load: Load, file: Path, repeat: int) -> None:
-        super().__init__(file.stem, MODES, repeat)
+    def __init__(self, load: Load, file: Path, repeat: int, *, modes: Collection[str] = ()) -> None:
+        """Without `modes` it has all of them."""
+        chosen = [each for each in MODES if not modes or each.key in modes]
+        super().__init__(file.stem, chosen, repeat)
         self._load = load
 
     @override

@@ -79,6 +79,8 @@ class Load(Model):
     class that is passed by the others soon is all that waits."""
     pods_ready_timeout_seconds: Seconds
     backoff_base_seconds: Seconds
+    aging_seconds: Seconds
+    """How long a Job waits for room before some is kept for it."""
     window_seconds: Seconds
     """How long it is measured, from the first admission."""
     waited_seconds: Seconds

@@ -1,11 +1,11 @@
-"""What is compared: quota with room, and quota alone, with admission blocked and not."""
+"""What is compared: quota with room, kept for what waits long and not, and quota alone."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from tests.bench.room.load import Load
 
-ROOM, QUOTA, BLOCKED = "room", "quota", "blocked"
+ROOM, UNKEPT, QUOTA, BLOCKED = "room", "unkept", "quota", "blocked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +15,8 @@ class Mode:
     key: str
     title: str
     room: bool = False
+    keep: bool = False
+    """Whether room is kept for what has waited for long."""
     block: bool = False
 
     def settings(self, load: Load) -> dict[str, Any]:
@@ -23,6 +25,7 @@ class Mode:
             "reconcile": {"leaderElect": False},
             "queue": {
                 "requireRoom": self.room,
+                "agingSeconds": load.aging_seconds if self.keep else 0,
                 "podGroups": "Auto" if self.room else "Off",
                 "waitForPodsReady": {
                     "enable": True,
@@ -35,7 +38,8 @@ class Mode:
 
 
 MODES = (
-    Mode(key=ROOM, title="quota and room", room=True),
+    Mode(key=ROOM, title="quota and room", room=True, keep=True),
+    Mode(key=UNKEPT, title="quota and room, none kept", room=True),
     Mode(key=QUOTA, title="quota alone"),
     Mode(key=BLOCKED, title="quota alone, blocked", block=True),
 )

@@ -21,6 +21,7 @@ CRD_FILES = {
     "kueue.x-k8s.io_cohorts.yaml",
     "kueue.x-k8s.io_localqueues.yaml",
     "kueue.x-k8s.io_resourceflavors.yaml",
+    "kueue.x-k8s.io_topologies.yaml",
     "kueue.x-k8s.io_workloadpriorityclasses.yaml",
     "kueue.x-k8s.io_workloads.yaml",
     "scheduling.sigs.k8s.io_podgroups.yaml",

@@ -65,6 +65,14 @@ def test_a_time_is_seconds_or_a_duration(tmp_path: Path) -> None:
     assert settings.reconcile.lease_seconds == 60
 
 
+def test_a_placement_is_one_of_two_words(tmp_path: Path) -> None:
+    assert Settings().gang.placement is None
+    assert load(written(tmp_path, {"gang": {"placement": "pack"}}), {}).gang.placement == "pack"
+    path = written(tmp_path, {"gang": {"placement": "packed"}})
+    with pytest.raises(SettingsError, match=r"gang\.placement: .*'pack' or 'spread'"):
+        load(path, {})
+
+
 def test_a_low_cap_bounds_the_default_time_out_too(tmp_path: Path) -> None:
     gang = load(written(tmp_path, {"gang": {"maxScheduleTimeoutSeconds": 5}}), {}).gang
     assert gang.options().max_schedule_timeout == 5

@@ -57,6 +57,7 @@ class Groups(Jobs):
         owners: Sequence[Mapping[str, Any]],
         done: int = 0,
         grant: Grant | None = None,
+        domains: Any = None,
     ) -> None:
         assert (f"{namespace}/{name}", owners[0]["name"]) == (GROUP, "job")
         self.made.append((min_member, done, grant))

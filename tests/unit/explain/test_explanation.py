@@ -28,6 +28,7 @@ from tests.queue_makers import (
     workload,
 )
 from tests.unit.explain.scene import facts, holding
+from tests.waiting_room import AGING, World
 
 OWNER = OwnerRef("batch/v1", "Job", "train", "job-uid")
 
@@ -230,6 +231,22 @@ def test_quota_is_there_and_room_is_not() -> None:
         "quota yes; room for 3 of 4: 1 cpu short on 1 node",
     )
     assert not found.waiting_for
+
+
+def test_room_is_kept_for_it_or_for_others() -> None:
+    world = World(4, 4)
+    world.submit("runs", 6)
+    world.cycle()
+    world.submit("wide", 4)
+    world.pass_time(AGING + 2.0)
+    world.submit("small", 2)
+    world.pass_time(1.0)
+    wide = reported(world.queues, "wide", cluster=world.cluster)
+    assert wide.message.endswith("; room for 4 pods is kept on 1 node")
+    assert not wide.notes
+    small = reported(world.queues, "small", cluster=world.cluster)
+    assert small.reason == "WaitingForRoom"
+    assert small.notes == ["room is kept for 1 workload(s) before it that have waited for long"]
 
 
 def test_what_is_asked_of_the_nodes_is_asked_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:

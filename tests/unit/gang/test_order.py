@@ -1,16 +1,17 @@
 """The order of groups, the points of nodes, and what preemption may do."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from extender.gang import preemption
+from extender.gang.preemption import proposals
 from extender.gang.queue_sort import sort_key
 from extender.gang.score import score
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import PodInfo
-from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods
+from extender.state.cluster.records import NominatedRoom, PodInfo, PreemptedRoom
+from tests.makers import cluster_of, key, node, nodes, planned, pod, pod_group, pods, requests
 
 WANT_KEY: dict[str, tuple[Sequence[Any], tuple[int, float, int, str]]] = {
     "priority, age, name": (
@@ -82,6 +83,15 @@ def test_score(subject: PodInfo | None, there: Sequence[Any], want: Mapping[str,
 RUNNING = [pod(f"runs-{n}", group="runs", on=f"n{n}") for n in range(3)]
 EXTRA = pod("runs-3", group="runs", on="n2")
 PLAIN = [pod(f"plain-{n}", on=f"n{n}") for n in range(3)]
+URGENT = pod("urgent", priority=1)
+PREEMPTER, _ = MEMBERS = pods(2, group="preempts", priority=5)
+PREEMPTING = [
+    pod_group("preempts", 2),
+    *MEMBERS,
+    ev.Nominated(
+        key("preempts"), PreemptedRoom(1.0, {"n0": NominatedRoom(("preempts-0",), requests(1))}, ())
+    ),
+]
 ALL = {"n0": ["plain-0"], "n1": ["plain-1"]}
 
 WANT_PREEMPTION: dict[
@@ -153,10 +163,56 @@ WANT_PREEMPTION: dict[
         {"n0", "n1"},
     ),
     "where every choice breaks a gang all are left": (
-        OUTSIDER,
+        URGENT,
         [pod_group("runs", 3), *RUNNING],
         {"n0": ["runs-0"], "n1": ["runs-1"]},
         {"n0", "n1"},
+    ),
+    "a gang of the same priority does not break": (
+        OUTSIDER,
+        [pod_group("runs", 3), *RUNNING],
+        {"n0": ["runs-0"], "n1": ["runs-1"]},
+        set(),
+    ),
+    "nor does one of which another pod is worth as much": (
+        URGENT,
+        [pod_group("runs", 3), *RUNNING[1:], pod("runs-0", group="runs", on="n0", priority=1)],
+        {"n1": ["runs-1"]},
+        set(),
+    ),
+    "room that victims leave to a gang is not given to others": (
+        replace(OUTSIDER, priority=4),
+        [*PREEMPTING, *PLAIN, pod("large", 3, on="n0")],
+        ALL,
+        {"n1"},
+    ),
+    "a gang for which victims make room evicts no others": (
+        PREEMPTER,
+        [*PREEMPTING, planned(preempts_0="n0", preempts_1="n1"), *PLAIN],
+        ALL,
+        set(),
+    ),
+    "but to a higher priority it is": (
+        replace(OUTSIDER, priority=6),
+        [*PREEMPTING, *PLAIN, pod("large", 3, on="n0")],
+        ALL,
+        {"n0", "n1"},
+    ),
+    "nor is the cluster's own pod kept from it": (
+        replace(OUTSIDER, only_node="n0", namespace="kube-system"),
+        [*PREEMPTING, *PLAIN, pod("large", 3, on="n0")],
+        ALL,
+        {"n0", "n1"},
+    ),
+    "a member comes to the domain of its gang alone": (
+        MEMBER,
+        [
+            *(node(f"n{n}", 4, labels={"rack": "ab"[n % 2]}) for n in range(2)),
+            pod_group(min_member=2, required_topology="rack"),
+            *(MEMBER, pod("gang-1", group="gang", on="n1"), *PLAIN),
+        ],
+        ALL,
+        {"n1"},
     ),
     "victims that are not known break nothing": (
         OUTSIDER,
@@ -180,4 +236,4 @@ def test_preemption(
     facts = [fact for fact in (subject, *there) if fact is not None]
     view = cluster_of(ROOM, facts).view()
 
-    assert set(preemption.decide(subject, victims, view=view)) == want
+    assert set(proposals.decide(subject, victims, view=view)) == want

@@ -8,7 +8,7 @@ import pytest
 
 from extender.api.core_v1 import LabelSelector
 from extender.api.reasons import Reason
-from extender.gang import preemption
+from extender.gang.preemption import proposals
 from extender.gang.unseen import usable
 from extender.gang.verdicts import Refuse
 from extender.state.cluster import events as ev
@@ -228,4 +228,4 @@ def test_no_pod_is_evicted_for_room_that_an_unseen_pod_takes(
     view = cluster_of(nodes(4, 4), pod_group(min_member=2), A, LOW, planned(gang_0="n0"), facts)
     victims = {"n0": ["low", "gone"], "n1": []}
 
-    assert {*preemption.decide(asks, victims, view=view.view())} == want
+    assert {*proposals.decide(asks, victims, view=view.view())} == want

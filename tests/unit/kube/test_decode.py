@@ -5,19 +5,30 @@ from typing import Any
 
 import pytest
 
-from extender.api.core_v1 import Taint, Toleration
+from extender.api.core_v1 import LabelSelector, Taint, Toleration
 from extender.api.wellknown import (
     GANG_READY,
     GROUP_SIGS,
     GROUP_X,
     INDEX_LABEL,
+    MIN_RUN_SECONDS,
+    MIRROR_ANNOTATION,
     POD_GROUP_LABEL,
     POD_GROUP_LABEL_SIGS,
+    PREEMPTION_COST,
 )
 from extender.fit.feasibility import is_feasible
 from extender.kube.decode import DecodeError, Decoder, group_of
+from extender.kube.shared_labels import MOST, SharedLabels
 from extender.resources.ignored import IgnoredResources, ResourceNames
-from extender.state.cluster.records import JobInfo, NodeInfo, PodGroupInfo, PodInfo, Shape
+from extender.state.cluster.records import (
+    BudgetInfo,
+    JobInfo,
+    NodeInfo,
+    PodGroupInfo,
+    PodInfo,
+    Shape,
+)
 from tests.makers import node
 
 HEAD = {"name": "p", "namespace": "ns", "uid": "u"}
@@ -70,7 +81,39 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
     "a priority": (pod({"priority": -3}), {"priority": -3}),
     "no priority": (pod({"priority": None}), {}),
     "gates": (pod({"schedulingGates": [{"name": "a"}, {"name": "b"}]}), {"gates": ("a", "b")}),
-    "being deleted": (pod(deletionTimestamp="2026-11-21T00:00:00Z"), {"terminating": True}),
+    "being deleted": (
+        pod(deletionTimestamp="1970-01-01T00:01:30Z"),
+        {"terminating": True, "gone_by": 90.0},
+    ),
+    "a pod for which others are not evicted": (
+        pod({"preemptionPolicy": "Never"}),
+        {"preempts": False},
+    ),
+    "one for which they may be": (pod({"preemptionPolicy": "PreemptLowerPriority"}), {}),
+    "a cost of preemption": (pod(annotations={PREEMPTION_COST: "7"}), {"cost": 7}),
+    "a cost below zero": (pod(annotations={PREEMPTION_COST: "-7"}), {"cost": -7}),
+    "no cost": (pod(annotations={PREEMPTION_COST: "7.5"}), {}),
+    "no number after a sign": (pod(annotations={PREEMPTION_COST: "--7"}), {}),
+    "a static pod": (pod(annotations={MIRROR_ANNOTATION: "0"}), {"mirror": True}),
+    "bound at a time": (
+        pod(
+            {"nodeName": "n0"},
+            status={
+                "conditions": [
+                    {"type": "Ready", "lastTransitionTime": "1970-01-01T00:03:00Z"},
+                    {"type": "PodScheduled", "lastTransitionTime": "1970-01-01T00:02:00Z"},
+                ]
+            },
+        ),
+        {"node": "n0", "bound_at": 120.0},
+    ),
+    "bound at no time": (
+        pod(
+            {"nodeName": "n0"},
+            status={"conditions": [{"type": "PodScheduled", "lastTransitionTime": None}]},
+        ),
+        {"node": "n0"},
+    ),
     "created": (pod(creationTimestamp="1970-01-01T00:01:00Z"), {"created": 60.0}),
     "succeeded": (pod(status={"phase": "Succeeded"}), {"finished": True, "phase": "Succeeded"}),
     "failed": (pod(status={"phase": "Failed"}), {"finished": True, "phase": "Failed"}),
@@ -154,10 +197,30 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("body", "fields"), WANT_POD.values(), ids=WANT_POD)
 def test_a_pod_is_read(body: bytes, fields: dict[str, Any]) -> None:
-    found = decoded(body)
+    found, labels = decoded(body), json.loads(body)["metadata"].get("labels") or {}
+    labels.pop(INDEX_LABEL, None)
 
-    assert found == want(found.shape, **fields)
+    assert found == want(found.shape, labels=labels, **fields)
     assert found.shape.requests == {"pods": 1}
+
+
+def test_pods_of_one_job_share_their_labels() -> None:
+    decoder = Decoder()
+    one = decoder.pod(pod(labels={INDEX_LABEL: "1", "app": "a"}))
+    other = decoder.pod(pod(labels={INDEX_LABEL: "2", "app": "a"}))
+    plain = decoder.pod(pod(labels={"app": "a"}))
+
+    assert one.labels == {"app": "a"}
+    assert one.labels is other.labels
+    assert one.labels is plain.labels
+    assert (one.index, other.index) == (1, 2)
+    assert decoder.pod(pod(labels={"app": "b"})).labels == {"app": "b"}
+
+
+def test_more_labels_than_are_remembered() -> None:
+    shared = SharedLabels()
+    for number in range(MOST + 2):
+        assert shared.of({"app": str(number)}) == {"app": str(number)}
 
 
 def container(cpu: str, **more: Any) -> dict[str, Any]:
@@ -626,6 +689,16 @@ def test_a_pod_group_is_read(
     assert Decoder().pod_group(raw(document), api_group=api_group) == want_group
 
 
+def test_a_pod_group_has_the_placement_of_its_annotation_or_of_the_setting() -> None:
+    def read(said: dict[str, str]) -> str | None:
+        found = raw({"metadata": {**HEAD, "annotations": said}})
+        return Decoder(placement="pack").pod_group(found, api_group=GROUP_SIGS).placement
+
+    assert read({}) == "pack"
+    assert read({"scheduling.x-k8s.io/placement": "spread"}) == "spread"
+    assert read({"scheduling.x-k8s.io/placement": ""}) == ""
+
+
 @pytest.mark.parametrize(
     "spec",
     [{"minMember": -1}, {"minMember": "3"}, {"minResources": {"cpu": "x"}}, []],
@@ -728,3 +801,32 @@ def test_what_is_to_become_of_a_partial_gang_is_read_from_an_annotation() -> Non
 
     assert Decoder().pod_group(raw, api_group="x").on_partial == "evict"
     assert Decoder().pod_group(b'{"metadata": {}}', api_group="x").on_partial is None
+
+
+WANT_AS_VICTIM: dict[str, tuple[dict[str, str], tuple[int | None, float | None]]] = {
+    "neither": ({}, (None, None)),
+    "both": ({PREEMPTION_COST: "-5", MIN_RUN_SECONDS: "600"}, (-5, 600)),
+    "no numbers": ({PREEMPTION_COST: "much", MIN_RUN_SECONDS: "-1"}, (None, None)),
+}
+
+
+@pytest.mark.parametrize(("annotations", "said"), WANT_AS_VICTIM.values(), ids=WANT_AS_VICTIM)
+def test_what_a_gang_says_about_itself_as_a_victim(
+    annotations: dict[str, str], said: tuple[int | None, float | None]
+) -> None:
+    found = Decoder().pod_group(
+        raw({"metadata": {**HEAD, "annotations": annotations}}), api_group="x"
+    )
+
+    assert (found.cost, found.min_run) == said
+
+
+def test_a_disruption_budget_is_read() -> None:
+    spec = {"selector": {"matchLabels": {"app": "a"}}, "minAvailable": "50%"}
+    body = raw({"metadata": HEAD, "spec": spec, "status": {"disruptionsAllowed": 2}})
+
+    want_selector = LabelSelector(match_labels={"app": "a"})
+    assert Decoder().budget(body) == BudgetInfo("ns", "p", want_selector, 2)
+    assert Decoder().budget(raw({"metadata": HEAD})) == BudgetInfo("ns", "p")
+    with pytest.raises(DecodeError, match="not a readable PodDisruptionBudget"):
+        Decoder().budget(raw({"metadata": HEAD, "status": {"disruptionsAllowed": "all"}}))

@@ -6,7 +6,7 @@ import pytest
 
 from extender.queueing.active import activity, local_activity
 from extender.state.queue.events import Record
-from extender.state.queue.records import FlavorInfo
+from extender.state.queue.records import FlavorInfo, TopologyInfo
 from tests.queue_makers import Admissions, cluster_queue, cohort, group, local_queue, meta
 
 TOPOLOGY = FlavorInfo(meta("racked"), topology="racks")
@@ -26,10 +26,15 @@ WANT: dict[str, tuple[dict[str, Any], list[Record], tuple[bool, str, str]]] = {
         [],
         (False, "FlavorNotFound", f"{NO}: references missing ResourceFlavor(s): a,b."),
     ),
-    "a flavor with a topology": (
+    "a flavor with a topology that is not there": (
         {"cpu": group(racked=1)},
         [TOPOLOGY],
         (False, "TopologyNotFound", f"{NO}: references missing Topology(ies): racks."),
+    ),
+    "a flavor with a topology": (
+        {"cpu": group(racked=1)},
+        [TOPOLOGY, TopologyInfo(meta("racks"), ("rack",))],
+        (True, "Ready", "Can admit new workloads"),
     ),
     "checks that no controller makes": (
         {"admission_checks": ("budget",)},

@@ -9,27 +9,30 @@ from typing_extensions import override
 
 from extender.api.wellknown import GROUP_X
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import JobInfo
+from extender.state.cluster.records import BudgetInfo, JobInfo
 from extender.state.cluster.relist import AT_ONCE
 from extender.state.cluster.store import Cluster
-from tests.makers import key, node, nodes, observe, planned, pod, pod_group, pods
+from tests.makers import NAMESPACE, key, node, nodes, observe, planned, pod, pod_group, pods
 
 MANY = 5 * AT_ONCE
 MEMBERS = pods(MANY)
 NODES = nodes(*[8] * MANY)
 GROUPS = [pod_group(f"group-{number}") for number in range(MANY)]
 JOBS = [JobInfo(f"job-{number}", key("gang"), 1, 0) for number in range(MANY)]
+BUDGETS = [BudgetInfo(NAMESPACE, f"budget-{number}") for number in range(MANY)]
 LISTS: dict[str, ev.Listed] = {
     "pods": ev.PodsListed(MEMBERS),
     "nodes": ev.NodesListed(NODES),
     "PodGroups": ev.PodGroupsListed(GROUP_X, GROUPS),
     "Jobs": ev.BatchJobsListed(JOBS),
+    "budgets": ev.BudgetsListed(BUDGETS),
 }
 NONE: dict[str, ev.Listed] = {
     "pods": ev.PodsListed([]),
     "nodes": ev.NodesListed([]),
     "PodGroups": ev.PodGroupsListed(GROUP_X, []),
     "Jobs": ev.BatchJobsListed([]),
+    "budgets": ev.BudgetsListed([]),
 }
 
 
@@ -40,6 +43,7 @@ def count(cluster: Cluster, kind: str) -> int:
         "nodes": view.nodes,
         "PodGroups": view.pod_groups,
         "Jobs": [job.uid for job in JOBS if view.job(job.uid)],
+        "budgets": view.budgets(NAMESPACE),
     }
     return len(there[kind])
 

@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import override
 
 from extender.state.cluster import events as ev
-from extender.state.cluster.records import Grant
+from extender.state.cluster.records import Grant, NominatedRoom, PreemptedRoom
 from extender.state.cluster.reservations import (
     NEVER,
     SYSTEM_CRITICAL,
@@ -55,6 +55,7 @@ MAY_USE: dict[ReservationKind, set[str]] = {
         *("the pod itself", "its group", "its group, of a higher priority by now"),
         "a pod of the cluster's own",
     },
+    ReservationKind.NOMINATED: {"the pod itself", "its group", *HIGHER},
 }
 """For each kind of reservation, which of the askers see its room as free."""
 
@@ -66,6 +67,10 @@ RESERVED: dict[ReservationKind, list[Any]] = {
     ReservationKind.PLANNED: [HELD, planned(own_0="n0")],
     ReservationKind.CLAIMED: [HELD, ev.Claimed([Claim(OWN, 0, {"n0": requests(1)})])],
     ReservationKind.GRANTED: [HELD, pod_group("own", grant=Grant({"n0": requests(1)}, 9.0))],
+    ReservationKind.NOMINATED: [
+        *(HELD, pod_group("own")),
+        ev.Nominated(OWN, PreemptedRoom(1.0, {"n0": NominatedRoom((), requests(1))}, ())),
+    ],
 }
 """How one CPU of `n0` is reserved, priority 0."""
 

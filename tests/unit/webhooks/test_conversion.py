@@ -407,7 +407,7 @@ def test_the_metadata_is_never_touched(each: Object) -> None:
 
 
 WANT_REFUSED: dict[str, tuple[Object, str]] = {
-    "another kind": (of("Topology", OLDER), NEWER),
+    "another kind": (of("MultiKueueCluster", OLDER), NEWER),
     "another group": (of("ClusterQueue", "example.com/v1"), NEWER),
     "another version": (of("ClusterQueue", NEWER), "kueue.x-k8s.io/v1"),
     "a version that is not named": (of("ClusterQueue", NEWER), ""),
@@ -450,11 +450,13 @@ def test_a_review_gives_all_objects_in_their_order() -> None:
 
 
 def test_one_object_that_cannot_be_converted_fails_the_review() -> None:
-    answer = answered(asked(NEWER, of("ClusterQueue", OLDER), of("Topology", OLDER)))["response"]
+    answer = answered(asked(NEWER, of("ClusterQueue", OLDER), of("MultiKueueCluster", OLDER)))[
+        "response"
+    ]
 
     assert (answer["uid"], answer["convertedObjects"]) == ("705ab4f5", [])
     assert answer["result"]["status"] == "Failed"
-    assert "Topology 'one'" in answer["result"]["message"]
+    assert "MultiKueueCluster 'one'" in answer["result"]["message"]
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"kind": "ConversionReview"}', b"\xff"])

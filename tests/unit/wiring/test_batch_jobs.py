@@ -354,3 +354,10 @@ def test_reconcile_watches_batch_jobs_once() -> None:
 
     alone = wiring.reflectors(client, cluster, decoder, pods="")
     assert [each.kind for each in alone].count("jobs") == 1
+
+
+def test_only_a_process_that_chooses_victims_watches_disruption_budgets() -> None:
+    client: Any = None
+    for wanted in (True, False):
+        made = wiring.reflectors(client, Cluster(), Decoder(), pods="", budgets=wanted)
+        assert [each.kind for each in made].count("poddisruptionbudgets") == wanted

@@ -89,3 +89,24 @@ def test_gangs_that_cannot_fit_are_tried_and_get_nothing(tmp_path: Path) -> None
     assert alone["pods_per_second_ratio"] == 1.0
     assert churn["pods_per_second_ratio"] > 0
     assert "partial gangs: 0, pods bound of gangs that cannot fit: 0" in output
+
+
+@pytest.mark.timeout(900)
+def test_gangs_of_high_priority_come_to_full_nodes(tmp_path: Path) -> None:
+    options = ("--preempt", "--shape", "10x4", "--preemptors", "2")
+    output, (case,) = _bench(*options, results=tmp_path / "results.json")
+
+    assert "20 nodes full of 10 gangs of 4, then 2 of higher priority" in output
+    runs = {run["side"]: run for run in case["runs"]}
+    assert runs.keys() == {"plain", "ours"}
+    for run in runs.values():
+        found = run["measures"]
+        assert (found["bound"], found["whole"]) == (8, 2)
+        assert found["evictions"] >= 8
+        assert found["gangs_hit"] >= 2
+        assert found["seconds"] >= found["seconds_from_last"] > 0
+        assert (run["overcommits"], run["faults"]) == ([], [])
+        assert run["cpu_seconds"].keys() >= {"scheduler", "apiserver", "etcd"}
+    ours = runs["ours"]["measures"]
+    assert (ours["evictions"], ours["gangs_hit"], ours["left_partial"]) == (8, 2, 0)
+    assert runs["ours"]["cpu_seconds"].keys() >= {"extender", "reconciler"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench.load import GroupKind, Load, _nodes, _pods, fits, gang_of
+from tests.bench.load import GroupKind, Load, _pods, fits, gang_of, nodes_of
 from tests.harness.objects import Object
 
 
@@ -79,7 +79,7 @@ def test_a_load_has_room_for_so_many_pods(changes: dict[str, Any], want: int) ->
 def test_pods_that_cannot_all_fit_ask_for_large_nodes() -> None:
     load = Load(nodes=1, gangs=1, size=2).churned()
 
-    nodes = [json.loads(each)["status"]["allocatable"] for each in _nodes(load)]
+    nodes = [json.loads(each)["status"]["allocatable"] for each in nodes_of(load)]
     pods = [json.loads(each) for each in _pods(load, GroupKind())]
 
     assert [(node["cpu"], node["pods"]) for node in nodes] == [("8", "110"), ("16000m", "110")]

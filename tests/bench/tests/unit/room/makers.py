@@ -20,6 +20,7 @@ def document(**changes: Any) -> dict[str, Any]:
         "classes": [wide, small],
         "podsReadyTimeoutSeconds": 5,
         "backoffBaseSeconds": 1,
+        "agingSeconds": 3,
         "windowSeconds": 10,
         "waitedSeconds": 2,
         "mostJobs": 100,

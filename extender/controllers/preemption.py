@@ -1,0 +1,383 @@
+"""Makes room for gangs: evicts the victims that the extender has chosen, and says so on both sides.
+
+What the status of a PodGroup asks for is checked first. Pods that are leaving are not evicted once
+more, so that another leader, or this process after a restart, goes on in the same place.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import structlog
+
+from extender.api.reasons import EventReason, PreemptionReason
+from extender.api.wellknown import ConditionType
+from extender.gang.options import GangOptions
+from extender.gang.preemption import nominating
+from extender.gang.preemption.checks import check, has_started_since
+from extender.kube.errors import ApiError, BudgetError
+from extender.kube.pod_groups import VERSION
+from extender.kube.pods import PodRef
+from extender.kube.preemptions import VictimWriter
+from extender.kube.recorder import Event, ObjectRef
+from extender.runtime.clock import Clock
+from extender.state.cluster import events as ev
+from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodInfo, PreemptedRoom
+from extender.state.cluster.store import Cluster
+from extender.state.cluster.view import ClusterView
+
+_log = structlog.get_logger(__name__)
+
+LOOK_AGAIN: Final = 1.0
+"""Seconds between two looks while victims leave: those without a group change nothing of it."""
+WITHDRAW_SECONDS: Final = 2.0
+"""After a preemption: the pods that start on its room get their nodes meanwhile."""
+NOMINATE_AGAIN: Final = 5.0
+MOST_NOMINATIONS: Final = 3
+"""How often a pod is nominated at most: kube-scheduler withdraws it when it tries the pod in vain.
+"""
+PARALLEL: Final = 16
+_IN_VAIN: Final = frozenset((PreemptionReason.VICTIMS_STAY, PreemptionReason.ROOM_LOST))
+
+
+class QueuedJobs(Protocol):
+    """The queue, as far as its jobs are victims."""
+
+    def admitted_of(self, pod: PodInfo) -> str | None:
+        """Return the admitted Workload that a pod is of, as `namespace/name`."""
+
+    def pods_of(self, workload: str) -> Iterable[PodInfo]:
+        """Return the pods of a Workload."""
+
+    async def preempt(self, workload: str, message: str) -> bool:
+        """Evict a Workload; return whether it leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """What is said of victims beside what is written to them."""
+
+    record: Callable[[Event], None]
+    count: Callable[[str], None]
+    """Gets how each one was made to leave: evicted, deleted, workload."""
+
+
+@dataclass(slots=True)
+class _Done:
+    """What was done for one preemption by this process."""
+
+    nomination: PreemptedRoom
+    asked: set[str] = field(default_factory=set)
+    """UIDs of pods whose eviction was answered; the watch may show it later."""
+    nominated: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """How often pods were nominated, and when last, by UID."""
+    over: float | None = None
+    """Since when it is over."""
+    why_not: str = ""
+    """Why no victim is evicted, as it was logged last."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Preemptor:
+    """The group for which victims make room."""
+
+    pod_group: PodGroupInfo
+    priority: int
+
+    def message(self, namespace: str) -> str:
+        """Return what is said to victims of a namespace; one of others it does not name."""
+        own = namespace == self.pod_group.namespace
+        which = self.pod_group.name if own else f"{self.pod_group.uid} of another namespace"
+        return f"Preempted by PodGroup {which}, which has the priority {self.priority}"
+
+
+class StoredNominations:
+    """Keeps the room in this process's state that PodGroups say is kept for them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._view = cluster.view()
+        self._known: dict[str, PreemptedRoom] = {}
+        cluster.subscribe(self.on_change)
+
+    def on_change(self, change: ClusterChange) -> None:
+        """Follow the PodGroups that changed."""
+        for group in change.statuses:
+            self._follow(group)
+
+    def again(self) -> None:
+        """Follow all of them anew: their pods may not have been there, nor their priorities."""
+        self._known.clear()
+        for group in self._view.pod_groups:
+            self._follow(group)
+
+    def _follow(self, group: str) -> None:
+        pod_group = self._view.pod_group(group)
+        stored = pod_group.nomination if pod_group is not None else None
+        if stored == self._known.get(group):
+            return
+        if stored is not None:
+            self._known[group] = stored
+            self._cluster.apply(ev.Nominated(group, stored))
+        else:
+            del self._known[group]
+            self._cluster.apply(ev.NominationsEnded((group,)))
+
+
+class PreemptionController:
+    """Reconciles one group at a time: as preemptor, and as one that was preempted."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        writer: VictimWriter,
+        *,
+        outlet: Outlet,
+        clock: Clock,
+        options: GangOptions,
+        workloads: QueuedJobs | None,
+    ) -> None:
+        self._view = view
+        self._writer = writer
+        self._record, self._count = outlet.record, outlet.count
+        self._clock = clock
+        self._options = options
+        self._workloads = workloads
+        self._done: dict[str, _Done] = {}
+        self._slots = asyncio.Semaphore(PARALLEL)
+
+    def concerns(self, groups: Iterable[str]) -> Iterable[str]:
+        """Return the groups of these that have to do with a preemption."""
+        return [group for group in groups if group in self._done or self._is_of_interest(group)]
+
+    def _is_of_interest(self, group: str) -> bool:
+        pod_group = self._view.pod_group(group)
+        if pod_group is None:
+            return False
+        said = pod_group.status.condition(ConditionType.PREEMPTED)
+        return pod_group.nomination is not None or (said is not None and said.status == "True")
+
+    def begin(self) -> Iterable[str]:
+        """Return the groups to look at first, as the new leader."""
+        self._done.clear()
+        found = []
+        for group in self._view.pod_groups:
+            pod_group = self._view.pod_group(group)
+            said = pod_group.status.condition(ConditionType.PREEMPTING) if pod_group else None
+            if said is not None or self._is_of_interest(group):
+                found.append(group)
+        return found
+
+    async def reconcile(self, group: str) -> float | None:
+        """Bring one group on; return in how many seconds to look again. Raises ApiError."""
+        pod_group = self._view.pod_group(group)
+        if pod_group is None:
+            return await self._withdraw(group, None)
+        await self._say_started(pod_group)
+        if pod_group.nomination is None:
+            return await self._withdraw(group, pod_group)
+        done = self._done.get(group)
+        if done is None or done.nomination != pod_group.nomination:
+            done = self._done[group] = _Done(pod_group.nomination)
+        checked = check(pod_group, done.nomination, view=self._view, enabled=self._options.preempts)
+        if checked.why_not != done.why_not:
+            done.why_not = checked.why_not
+            _log.info("victims are not evicted", group=group, why=checked.why_not or "they are now")
+        if not checked.why_not:
+            evict = [pod for pod in checked.evict if pod.uid not in done.asked]
+            await self._make_room(pod_group, evict, done)
+            await self._nominate(group, done)
+        return LOOK_AGAIN
+
+    # --- victims -----------------------------------------------------------------------------
+
+    async def _make_room(self, pod_group: PodGroupInfo, evict: list[PodInfo], done: _Done) -> None:
+        if not evict:
+            return
+        self._say_preempting(pod_group, done.nomination)
+        singles, workloads = self._parted(evict)
+        by = _Preemptor(pod_group, self._view.tally(pod_group.key).priority)
+        works = [self._stop(each, pods, by=by, done=done) for each, pods in workloads.items()]
+        works += [self._evict(pod, by, done) for pod in singles]
+        try:
+            await self._all(works)
+        finally:
+            leaving = [pod for pod in evict if pod.uid in done.asked]
+            await self._say_preempted(leaving, done.nomination, by)
+
+    def _parted(self, pods: Iterable[PodInfo]) -> tuple[list[PodInfo], dict[str, list[PodInfo]]]:
+        """Return pods that are evicted by themselves, and those of Workloads that are stopped.
+
+        A Workload is stopped where all of its pods that have a node leave.
+        """
+        singles, workloads = list[PodInfo](), dict[str, list[PodInfo]]()
+        for pod in pods:
+            found = self._workloads.admitted_of(pod) if self._workloads is not None else None
+            if found is None:
+                singles.append(pod)
+            else:
+                workloads.setdefault(found, []).append(pod)
+        for key, leaving in [*workloads.items()]:
+            assert self._workloads is not None
+            there = self._workloads.pods_of(key)
+            stay = {pod.uid for pod in there if pod.node is not None and not pod.terminating}
+            if not stay <= {pod.uid for pod in leaving}:
+                singles += workloads.pop(key)
+        return singles, workloads
+
+    async def _stop(self, key: str, pods: list[PodInfo], *, by: _Preemptor, done: _Done) -> None:
+        """Have a Workload evicted: its job is stopped, and its pods go."""
+        assert self._workloads is not None
+        message = by.message(key.partition("/")[0])
+        if not await self._workloads.preempt(key, message):
+            return  # it is looked at again
+        self._count("workload")
+        done.asked.update(pod.uid for pod in pods)
+        for pod in pods:
+            await self._writer.mark(_ref(pod), message, at=self._clock.wall())
+
+    async def _evict(self, pod: PodInfo, by: _Preemptor, done: _Done) -> None:
+        """Evict a pod; where its budget forbids that, delete it unless budgets are strict."""
+        how, now, message = "evicted", self._clock.wall(), by.message(pod.namespace)
+        try:
+            await self._writer.evict(_ref(pod))
+            # An eviction writes a reason of its own, by which kube-scheduler knows no preemption.
+            await self._writer.mark(_ref(pod), message, at=now)
+        except BudgetError:
+            if self._options.strict_budgets:
+                raise
+            await self._writer.mark(_ref(pod), message, at=now)
+            await self._writer.delete(_ref(pod))
+            how = "deleted"
+        done.asked.add(pod.uid)
+        self._count(how)
+        _log.info("preempted", pod=pod.key, group=pod.group, how=how)
+
+    async def _all(self, works: Iterable[Awaitable[None]]) -> None:
+        """Do works side by side; an error of one stops no other, and is raised then."""
+        failed: list[ApiError] = []
+
+        async def one(work: Awaitable[None]) -> None:
+            async with self._slots:
+                try:
+                    await work
+                except ApiError as error:
+                    failed.append(error)
+
+        async with asyncio.TaskGroup() as tasks:
+            for work in works:
+                tasks.create_task(one(work))
+        if failed:
+            raise failed[0]
+
+    # --- what is said ------------------------------------------------------------------------
+
+    def _say_preempting(self, pod_group: PodGroupInfo, chosen: PreemptedRoom) -> None:
+        note = nominating.sentence(chosen)
+        occasion = f"since {chosen.since:.0f}"
+        self._say(_about(pod_group), PreemptionReason.PREEMPTING, note, occasion=occasion)
+
+    async def _say_preempted(
+        self, pods: Iterable[PodInfo], chosen: PreemptedRoom, by: _Preemptor
+    ) -> None:
+        """Write an Event about each victim, and the condition of each gang that has to go."""
+        whole = {each.uid for each in chosen.victims if each.kind == "PodGroup"}
+        groups: dict[str, PodGroupInfo] = {}
+        occasion = f"since {chosen.since:.0f}"
+        for pod in pods:
+            pod_group = self._view.pod_group(pod.group) if pod.group is not None else None
+            if pod_group is not None and pod_group.uid in whole:
+                groups[pod_group.key] = pod_group
+            else:
+                about = ObjectRef("v1", "Pod", pod.namespace, pod.name, pod.uid)
+                message = by.message(pod.namespace)
+                self._say(about, PreemptionReason.PREEMPTED, message, occasion=occasion)
+        for pod_group in groups.values():
+            about, message = _about(pod_group), by.message(pod_group.namespace)
+            self._say(about, PreemptionReason.PREEMPTED, message, occasion=occasion)
+            condition = ConditionInfo(
+                ConditionType.PREEMPTED,
+                "True",
+                PreemptionReason.PREEMPTED,
+                message,
+                self._clock.wall(),
+                pod_group.generation,
+            )
+            await self._writer.apply_condition(pod_group, condition)
+
+    async def _say_started(self, pod_group: PodGroupInfo) -> None:
+        """Take the condition back of a gang that was preempted, once it has started again."""
+        said = pod_group.status.condition(ConditionType.PREEMPTED)
+        if said is None or said.status != "True":
+            return
+        if not has_started_since(pod_group, said.transition, view=self._view):
+            return
+        condition = ConditionInfo(
+            ConditionType.PREEMPTED,
+            "False",
+            PreemptionReason.STARTED,
+            EventReason.SCHEDULED,
+            self._clock.wall(),
+            pod_group.generation,
+        )
+        await self._writer.apply_condition(pod_group, condition)
+
+    def _say(
+        self, about: ObjectRef, reason: str, note: str, *, occasion: str, warning: bool = False
+    ) -> None:
+        self._record(Event(about, reason, note, "Preempting", warning=warning, occasion=occasion))
+
+    # --- nominated nodes ---------------------------------------------------------------------
+
+    async def _nominate(self, group: str, done: _Done) -> None:
+        """Nominate the nodes of pods that wait, so that others see for what room is kept.
+
+        This comes after the evictions: kube-scheduler leaves a nominated pod alone while such a
+        victim of a lower priority is leaving the node.
+        """
+        now, nodes = self._clock.monotonic(), dict[str, str]()
+        for node, room in done.nomination.rooms.items():
+            nodes |= dict.fromkeys(room.pods, node)
+        works = []
+        for pod in self._view.members(group):
+            wanted = nodes.get(pod.name)
+            if wanted is None or pod.nominated == wanted or not _waits(pod):
+                continue
+            times, last = done.nominated.get(pod.uid, (0, now - NOMINATE_AGAIN))
+            if times < MOST_NOMINATIONS and now - last >= NOMINATE_AGAIN:
+                done.nominated[pod.uid] = times + 1, now
+                works.append(self._writer.nominate(_ref(pod), wanted))
+        await self._all(works)
+
+    async def _withdraw(self, group: str, pod_group: PodGroupInfo | None) -> float | None:
+        """Withdraw nominations of a preemption that is over, and say so where it was in vain."""
+        done = self._done.get(group)
+        now = self._clock.monotonic()
+        if done is not None and done.over is None:
+            done.over = now
+        if done is not None and done.over is not None and now - done.over < WITHDRAW_SECONDS:
+            return done.over + WITHDRAW_SECONDS - now
+        said = pod_group.status.condition(ConditionType.PREEMPTING) if pod_group else None
+        if done is not None or said is not None:
+            pods = [pod for pod in self._view.members(group) if pod.nominated and _waits(pod)]
+            await self._all([self._writer.nominate(_ref(pod), None) for pod in pods])
+        self._done.pop(group, None)
+        if pod_group is not None and said is not None and said.reason in _IN_VAIN:
+            occasion = f"until {said.transition:.0f}"
+            self._say(_about(pod_group), said.reason, said.message, occasion=occasion, warning=True)
+        return None
+
+
+def _waits(pod: PodInfo) -> bool:
+    return pod.node is None and not pod.terminating and not pod.gates
+
+
+def _about(pod_group: PodGroupInfo) -> ObjectRef:
+    version = f"{pod_group.api_group}/{VERSION}"
+    return ObjectRef(version, "PodGroup", pod_group.namespace, pod_group.name, pod_group.uid)
+
+
+def _ref(pod: PodInfo) -> PodRef:
+    return PodRef(pod.namespace, pod.name, pod.uid)

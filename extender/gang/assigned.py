@@ -1,0 +1,111 @@
+"""The domains of nodes that a queue has chosen for a gang's pods: each pod goes to one of them.
+
+Which pod goes where follows from the pods alone: by their index, or else by what is left of each
+domain. So a restart changes nothing, and a pod that comes in place of another goes where that was.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
+from extender.state.cluster.view import ClusterView
+from extender.state.topology import Domain, DomainAssignment
+
+
+def domains_of(
+    pods: Sequence[PodInfo],
+    assigned: Mapping[str, DomainAssignment],
+    *,
+    others: Iterable[PodInfo],
+    view: ClusterView,
+    given: Mapping[str, Domain] | None = None,
+) -> Mapping[str, Domain]:
+    """Return the domain of each of these pods without a node, by UID; none for one too many.
+
+    Pods of an Indexed Job have the domain of their index, if the assignment has as many places.
+    Others get what `others` of their pod set leave of each domain, in their order. What these have
+    follows from their node, their plan or their node selector, or is `given` by UID.
+    """
+    found: dict[str, Domain] = {}
+    for name, places in assigned.items():
+        some = [pod for pod in pods if pod.pod_set == name]
+        if not some:
+            continue
+        by_rank = [*places.by_rank()]
+        ranks = [pod.index for pod in some]
+        if _are_ranks(ranks, len(by_rank)) and len({pod.controller for pod in some}) == 1:
+            found |= {pod.uid: by_rank[pod.index or 0] for pod in some}
+        else:
+            standing = [pod for pod in others if pod.pod_set == name]
+            left = _left(places, standing, view=view, given=given or {})
+            found |= dict(zip((pod.uid for pod in some), left, strict=False))
+    return found
+
+
+def of_members(
+    pods: Sequence[PodInfo], pod_group: PodGroupInfo, *, view: ClusterView
+) -> Mapping[str, Domain]:
+    """Return the domain of each of these members of a group."""
+    own = {pod.uid for pod in pods}
+    others = [pod for pod in view.members(pod_group.key) if pod.uid not in own]
+    return domains_of(pods, pod_group.assigned, others=others, view=view)
+
+
+def nodes_of(
+    domains: Iterable[Domain], given: DomainAssignment, nodes: Iterable[NodeInfo]
+) -> Mapping[Domain, Sequence[NodeInfo]]:
+    """Return the nodes of these domains."""
+    found: dict[Domain, list[NodeInfo]] = {domain: [] for domain in domains}
+    for node in nodes:
+        domain = given.of(node.labels)
+        if domain in found:
+            found[domain].append(node)
+    return found
+
+
+def near(
+    pod: PodInfo, pod_group: PodGroupInfo, sent: Sequence[str], *, view: ClusterView
+) -> Sequence[str]:
+    """Return the nodes that are in the domain of a pod; all where it is assigned to none.
+
+    With a plan that is the domain of the planned node.
+    """
+    given = pod_group.assigned.get(pod.pod_set or "")
+    if given is None:
+        return sent
+    planned = view.nodes.get(view.planned_node(pod.uid) or "")
+    if planned is not None:
+        domain = given.of(planned.labels)
+    else:
+        domain = of_members([pod], pod_group, view=view).get(pod.uid)
+    nodes = ((name, view.nodes.get(name)) for name in sent)
+    return tuple(n for n, node in nodes if node is not None and given.of(node.labels) == domain)
+
+
+def _are_ranks(indexes: Sequence[int | None], places: int) -> bool:
+    known = [index for index in indexes if index is not None and index < places]
+    return len({*known}) == len(indexes)
+
+
+def _left(
+    places: DomainAssignment,
+    standing: Iterable[PodInfo],
+    *,
+    view: ClusterView,
+    given: Mapping[str, Domain],
+) -> Iterator[Domain]:
+    """Return the domain of each place that no other pod has."""
+    there = Counter[Domain]()
+    for other in standing:
+        domain = given.get(other.uid) or _domain(other, places, view=view)
+        if domain is not None and not other.terminating:
+            there[domain] += 1
+    return chain.from_iterable([domain] * (n - there[domain]) for domain, n in places.domains)
+
+
+def _domain(pod: PodInfo, places: DomainAssignment, *, view: ClusterView) -> Domain | None:
+    """Return the domain where a pod is, or is bound to go."""
+    reserved = view.reservation(pod.uid)
+    node = view.nodes.get((reserved.node if reserved is not None else pod.node) or "")
+    return places.of(node.labels if node is not None else pod.shape.node_selector)

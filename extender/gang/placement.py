@@ -1,0 +1,43 @@
+"""What a PodGroup says of placement, and where its pods are already."""
+
+from collections import Counter
+
+from extender.api.reasons import Reason
+from extender.api.wellknown import PLACEMENT_ANNOTATION
+from extender.fit.placement import GangPlacement
+from extender.fit.placer import PlacementChoice
+from extender.gang.verdicts import Refuse, about
+from extender.state.cluster.records import PodGroupInfo
+from extender.state.cluster.view import ClusterView
+
+
+def of(pod_group: PodGroupInfo | None) -> GangPlacement | None:
+    """Return what a group asks for; None where it says nothing that is known."""
+    said = pod_group.placement if pod_group is not None else None
+    return GangPlacement(said) if said in list(GangPlacement) else None
+
+
+def unknown(pod_group: PodGroupInfo) -> Refuse | None:
+    """Return the refusal of a group whose annotation is no placement."""
+    if pod_group.placement is None or of(pod_group) is not None:
+        return None
+    words = " nor ".join(f"'{each}'" for each in GangPlacement)
+    text = f"its annotation {PLACEMENT_ANNOTATION} is neither {words}: correct or remove it"
+    return Refuse(Reason.INVALID_PLACEMENT, about(pod_group.key) + text)
+
+
+def choice(group: str, *, view: ClusterView) -> PlacementChoice | None:
+    """Return by what the nodes of a group's plan are chosen; None where it asks for nothing."""
+    asked = of(view.pod_group(group))
+    return None if asked is None else PlacementChoice(asked, siblings(group, view=view))
+
+
+def siblings(group: str, *, view: ClusterView) -> Counter[str]:
+    """Return how many members have, or are to have, each node; those that leave do not count."""
+    found = Counter[str]()
+    for pod in view.members(group):
+        kept = view.reservation(pod.uid)
+        node = kept.node if kept is not None else pod.node
+        if node is not None and not pod.terminating:
+            found[node] += 1
+    return found

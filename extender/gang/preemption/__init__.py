@@ -1,0 +1,1 @@
+"""Preemption: which of kube-scheduler's proposals pass, and whole gangs that make room."""

@@ -1,0 +1,361 @@
+"""Which pods make room for a gang that does not fit.
+
+Nothing where it fits without, and nothing unless all its missing members fit then. First the lowest
+priority is looked for up to which units have to go. Of these some are selected that are enough
+(`selecting`), and then as many as possible are put back, the most important first: what a budget
+protects, then by priority, by cost, and the oldest. What is left is needed, each of it. The packer
+that plans gangs has the last word, and says where the members go.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from extender.fit import domains
+from extender.fit.candidates import Candidates
+from extender.fit.feasible_nodes import Feasibility
+from extender.fit.room_left import Placed
+from extender.gang import min_resources, plan, topology
+from extender.gang.fit import Fit, fitting, fitting_without, pod_shape
+from extender.gang.options import GangOptions
+from extender.gang.preemption.selecting import Selection
+from extender.gang.preemption.units import Evictable, Evictables, Going, Unit
+from extender.gang.preemption.what_if import Regions, WhatIf
+from extender.resources.quantity import Resources, add
+from extender.state.cluster.records import PodGroupInfo, PodInfo, Shape
+from extender.state.cluster.view import ClusterView
+from extender.steps import PIECE, Steps
+
+REGIONS: Final = 8
+"""Domains in which victims are looked for, at most, where one is required."""
+LOOKS: Final = 256
+"""How often a gang of unlike pods is packed, at most, to find out which units may stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is kept of one node for members."""
+
+    node: str
+    count: int
+    """How many members go there."""
+    amounts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Where all members go that are missing, once the victims have gone."""
+
+    group: str
+    nodes: tuple[Place, ...]
+    victims: tuple[Unit, ...]
+    """The most important one first."""
+    pods: Mapping[str, str]
+    """The node of each member, by UID."""
+
+
+def choosing(
+    pod_group: PodGroupInfo, *, view: ClusterView, now: float, options: GangOptions
+) -> Steps[Preemption | None]:
+    """Return which pods of lower priority make room for a group; None where it needs none.
+
+    Also None where it would not fit as a whole without any of them. `now` is in seconds since the
+    epoch.
+    """
+    group = pod_group.key
+    pods = plan.candidates(None, group, view=view)
+    missing = view.quorum(pod_group) - view.tally(group).committed
+    if not 0 < missing <= len(pods) or not _may_preempt(pods, pod_group, view=view):
+        return None
+    if (yield from fitting(pods, missing, group=group, view=view)).complete:
+        return None
+    search = _UnitSearch(pod_group, pods[:missing], view=view, now=now, options=options)
+    found = yield from search.finding()
+    yield from search.forgetting()
+    # State may have changed between two pieces.
+    return found if found is not None and stands(found, view=view, now=now) else None
+
+
+def stands(found: Preemption, *, view: ClusterView, now: float) -> bool:
+    """Return whether a preemption is still good: its victims run, and leave room for its members.
+
+    `now` is in seconds since the epoch.
+    """
+    priority, going = view.tally(found.group).priority, Going(view, now)
+    if not _leaves_quorums(found.victims, view=view, going=going):
+        return False
+    for unit in found.victims:
+        if not _is_as_chosen(unit, view=view, priority=priority, going=going):
+            return False
+    members = (view.pods.get(uid) for uid in found.pods)
+    if any(pod is None or pod.node is not None or pod.terminating for pod in members):
+        return False
+    return _has_room(found, view=view, going=going)
+
+
+def _has_room(found: Preemption, *, view: ClusterView, going: Going) -> bool:
+    """Return whether the nodes have room for all members once the victims are gone."""
+    priority, room = view.tally(found.group).priority, dict[str, Resources]()
+    for unit in found.victims:
+        for pod in unit.pods:
+            add(room.setdefault(pod.node or "", {}), pod.shape.requests)
+    for place in found.nodes:
+        node = view.nodes.get(place.node)
+        if node is None or not node.ready:
+            return False
+        left = view.free(node, priority=priority, group=found.group)
+        add(left, room.get(place.node, {}))
+        for uid in view.pods_on(place.node):
+            pod = view.pods[uid]
+            if going.leaves(pod) and going.is_in_time(pod):
+                add(left, pod.shape.requests)
+        if any(amount > left.get(name, 0) for name, amount in place.amounts.items() if amount):
+            return False
+    return True
+
+
+def _may_preempt(pods: Sequence[PodInfo], pod_group: PodGroupInfo, *, view: ClusterView) -> bool:
+    """Return whether room is what a group waits for, as far as our own reading sees."""
+    return (
+        all(pod.preempts for pod in pods)
+        and plan.is_readable(pod_group.key, view=view)
+        and not any(plan.finds_no_node(pod, pod_group.key) for pod in pods)
+        and topology.impossible(pod_group, view=view) is None
+    )
+
+
+def _is_as_chosen(unit: Unit, *, view: ClusterView, priority: int, going: Going) -> bool:
+    """Return whether the pods of a unit run where they ran, and are all that go with it."""
+    for pod in unit.pods:
+        there = view.pods.get(pod.uid)
+        if there is None or (there.node, there.group) != (pod.node, pod.group):
+            return False
+        if there.priority >= priority or going.leaves(there):
+            return False
+    group = unit.group if unit.pods[0].workload is None else None
+    if not unit.whole or group is None:
+        return True
+    return _staying(group, view=view, going=going) == len(unit.pods)
+
+
+def _leaves_quorums(units: Iterable[Unit], *, view: ClusterView, going: Going) -> bool:
+    """Return whether gangs of which members go one by one keep their minMember."""
+    lost = Counter(unit.group for unit in units if unit.group is not None and not unit.whole)
+    for group, count in lost.items():
+        pod_group = view.pod_group(group)
+        if pod_group is None:
+            continue
+        if _staying(group, view=view, going=going) - count < view.quorum(pod_group):
+            return False
+    return True
+
+
+def _staying(group: str, *, view: ClusterView, going: Going) -> int:
+    """Return how many members of a group have a node and do not leave it."""
+    return sum(not going.leaves(view.pods[uid]) for uid in view.tally(group).bound)
+
+
+class _Try(NamedTuple):
+    """What it takes to make room in one domain: the least is chosen."""
+
+    violations: int
+    """Evictions beyond what budgets allow."""
+    priority: int
+    """The highest of the units."""
+    pods: int
+    region: str
+    units: tuple[Evictable, ...]
+
+
+class _UnitSearch:
+    """One search for victims. It marks units as gone, and leaves those that are chosen so."""
+
+    def __init__(
+        self,
+        pod_group: PodGroupInfo,
+        pods: Sequence[PodInfo],
+        *,
+        view: ClusterView,
+        now: float,
+        options: GangOptions,
+    ) -> None:
+        self._pod_group, self._pods, self._view = pod_group, pods, view
+        self._options = options
+        group = pod_group.key
+        self._regions = _regions(pod_group, view=view)
+        feasible = Feasibility(view)
+        hardness = Candidates(feasible, view.left).hardness
+        wanted = Counter(map(pod_shape, pods)).items()
+        shapes = [feasible.of(pod.shape) for pod, _ in wanted]
+        there = {node.name: node for nodes in self._regions.values() for node in nodes}
+
+        def is_near(name: str) -> bool:
+            node = there.get(name)
+            return node is not None and any(each.allows(node) for each in shapes)
+
+        units = Evictables(
+            *(group, view.tally(group).priority),
+            view=view,
+            now=now,
+            options=options,
+            near=is_near,
+        )
+        self._budgets = units.budgets
+        self._what_if = WhatIf(
+            sorted(wanted, key=lambda each: hardness(each[0].shape)),
+            group,
+            view=view,
+            units=units,
+        )
+        self._looks = 0
+
+    def finding(self) -> Steps[Preemption | None]:
+        """Return the preemption, or None where there is none, or none is needed."""
+        what_if = self._what_if
+        yield from what_if.reading(self._regions)
+        if (yield from self._fits()):
+            return None  # once those that are being deleted have gone
+        ways = [True] if self._options.strict_budgets else [True, False]
+        for keep_budgets in ways if self._view.has_budgets else [False]:
+            found = yield from self._tried(keep_budgets=keep_budgets)
+            if found is not None:
+                return (yield from self._preemption(found))
+        return None
+
+    def forgetting(self) -> Steps[None]:
+        """Free what was read of the cluster, piece by piece: at once it would take long."""
+        yield from self._what_if.forgetting()
+
+    # -- which units
+
+    def _tried(self, *, keep_budgets: bool) -> Steps[_Try | None]:
+        """Return the best that is found at the lowest priority at which anything is."""
+        what_if = self._what_if
+        least = {region: what_if.least(region) for region in self._regions}
+        for priority in what_if.priorities():
+            due = [region for region, p in least.items() if p is not None and p <= priority]
+            tries: list[_Try] = []
+            for region in sorted(due, key=lambda each: (-what_if.total[each], each))[:REGIONS]:
+                found = yield from self._in_region(region, priority, keep_budgets=keep_budgets)
+                if found is not None:
+                    tries.append(found)
+            if tries:
+                best = min(tries, key=lambda each: each[:4])
+                yield from self._have_gone(best.units)
+                return best
+        return None
+
+    def _in_region(self, region: str, limit: int, *, keep_budgets: bool) -> Steps[_Try | None]:
+        """Return which units of a priority, or below it, have to go in a region."""
+        selection = Selection(self._what_if, region, limit, keep_budgets=keep_budgets)
+        self._looks = 0
+        found = None
+        if (yield from selection.making()) and (yield from self._fits()):
+            found = self._try(region, (yield from self._needed(selection.units)))
+        for number, part in enumerate([*self._what_if.gone]):
+            if number % PIECE == PIECE - 1:
+                yield
+            self._what_if.stay(part)
+        return found
+
+    def _have_gone(self, units: Iterable[Evictable]) -> Steps[None]:
+        for number, unit in enumerate(units):
+            if number % PIECE == PIECE - 1:
+                yield
+            self._what_if.go(unit)
+
+    def _try(self, region: str, units: Sequence[Evictable]) -> _Try:
+        highest = max(unit.rank.priority for unit in units)
+        return _Try(self._budgets.violations, highest, len(_pods(units)), region, tuple(units))
+
+    def _needed(self, chosen: Iterable[Evictable]) -> Steps[list[Evictable]]:
+        """Put back all that is not needed; return what is, the most important first."""
+        every = dict.fromkeys(part for unit in chosen for part in (unit, *unit.beyond))
+        order = sorted(every, key=lambda unit: unit.rank, reverse=True)
+        rest: dict[Evictable, Evictable] = {b: unit for unit in order for b in unit.beyond}
+        tried = set[Evictable]()
+        for guarded in (True, False):
+            for unit in order:
+                whole = rest.get(unit)
+                if unit in tried or (whole is not None and whole.gone):
+                    continue
+                if guarded and not self._budgets.broken_by(unit.guarded):
+                    continue
+                tried.add(unit)
+                self._what_if.stay(unit)
+                if not (yield from self._fits()):
+                    self._what_if.go(unit)
+        return [unit for unit in order if unit.gone and not (unit in rest and rest[unit].gone)]
+
+    # -- whether that is enough
+
+    def _fits(self) -> Steps[bool]:
+        """Return whether all missing members fit once the units are gone that are marked so."""
+        what_if, missing = self._what_if, len(self._pods)
+        self._looks += 1
+        if len(what_if.wanted) == 1:
+            if self._looks % PIECE == 0:
+                yield
+            return any(total >= missing for total in what_if.total.values())
+        if self._looks > LOOKS:
+            return False
+        return (yield from self._packed()).complete
+
+    def _packed(self) -> Steps[Fit]:
+        """Return where the members go then."""
+        what_if, nodes = self._what_if, self._view.nodes
+        counts = Counter(
+            (pod.node, pod_shape(pod)) for unit in what_if.gone for pod in unit.pods if pod.node
+        )
+        yield
+        placed = [Placed(nodes[name], p, n) for (name, p), n in counts.items() if name in nodes]
+        gone = [*what_if.coming, *placed]
+        return (
+            yield from fitting_without(gone, self._pods, group=self._pod_group.key, view=self._view)
+        )
+
+    # -- the answer
+
+    def _preemption(self, found: _Try) -> Steps[Preemption | None]:
+        fit = yield from self._packed()
+        yield
+        victims = tuple(unit.as_unit() for unit in found.units)
+        if not fit.complete or (yield from self._lacks_min_resources(victims)):
+            return None
+        yield
+        counts: dict[str, Counter[Shape]] = {}
+        for pod in self._pods:
+            counts.setdefault(fit.placements[pod.uid], Counter())[pod.shape] += 1
+        places = tuple(_place(name, counts[name]) for name in sorted(counts))
+        return Preemption(self._pod_group.key, places, victims, fit.placements)
+
+    def _lacks_min_resources(self, victims: Iterable[Unit]) -> Steps[bool]:
+        """Return whether the group asks for more in all than there is once victims have gone."""
+        short = yield from min_resources.shortage(self._pod_group, view=self._view)
+        for pod in (pod for unit in victims for pod in unit.pods):
+            for name in short:
+                short[name] -= pod.shape.requests.get(name, 0)
+        return any(amount > 0 for amount in short.values())
+
+
+def _pods(units: Iterable[Evictable]) -> list[PodInfo]:
+    """Return all pods that go with units."""
+    return [pod for unit in units for part in (unit, *unit.beyond) for pod in part.pods]
+
+
+def _place(node: str, counts: Mapping[Shape, int]) -> Place:
+    amounts: Resources = {}
+    for shape, count in counts.items():
+        add(amounts, {name: n * count for name, n in shape.requests.items()})
+    return Place(node, sum(counts.values()), amounts)
+
+
+def _regions(pod_group: PodGroupInfo, *, view: ClusterView) -> Regions:
+    """Return the nodes by the domain that all members share; else all nodes as one."""
+    asked = topology.of(pod_group)
+    if asked is None or not asked.required:
+        return {"": list(view.nodes.values())}
+    pinned = set(filter(None, topology.standing(pod_group.key, asked, view=view)))
+    there = domains.by_label(view.nodes.values(), asked.label)
+    return {value: nodes for value, nodes in there.items() if not pinned or value in pinned}

@@ -1,0 +1,155 @@
+"""What is stored of chosen victims, and for how long a group may wait for them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import floor
+from typing import Final
+
+from extender.api.reasons import PreemptionReason
+from extender.gang.preemption.choosing import Preemption
+from extender.gang.preemption.units import Unit
+from extender.state.cluster.records import (
+    NominatedRoom,
+    PodGroupInfo,
+    PodInfo,
+    PreemptedRoom,
+    VictimInfo,
+)
+from extender.state.cluster.view import ClusterView
+
+PATIENCE_SECONDS: Final = 30.0
+"""How long victims may take beyond their grace period, and a group to start when they have gone."""
+SECONDS_A_POD: Final = 0.02
+"""How much longer many victims may take until all of them are asked to go."""
+LONGEST_SECONDS: Final = 600.0
+"""The longest time from the choice of victims in which they may go, whatever grace they have."""
+ABSENT_SECONDS: Final = 10.0
+"""How long room is kept for a group that lacks a pod: a controller makes another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Why a preemption is over; what is said of it is in the group's condition."""
+
+    reason: PreemptionReason
+    message: str
+
+
+@dataclass(slots=True)
+class Seen:
+    """What has been seen of a preemption by one process; seconds since the epoch."""
+
+    gone: float | None = None
+    """Since when all victims have gone."""
+    absent: float | None = None
+    """Since when the group is not among those that wait for room."""
+
+
+def nomination(found: Preemption, *, view: ClusterView, now: float) -> PreemptedRoom:
+    """Return what is stored of a choice; `now` in seconds since the epoch."""
+    names: dict[str, list[str]] = {}
+    for uid, node in found.pods.items():
+        names.setdefault(node, []).append(view.pods[uid].name)
+    rooms = {
+        each.node: NominatedRoom(
+            tuple(names.get(each.node, ())),
+            {resource: amount for resource, amount in each.amounts.items() if amount},
+        )
+        for each in found.nodes
+    }
+    victims = tuple(victim for unit in found.victims for victim in _victims(unit, view))
+    return PreemptedRoom(float(floor(now)), rooms, victims)
+
+
+def _victims(unit: Unit, view: ClusterView) -> Iterator[VictimInfo]:
+    pod_group = view.pod_group(unit.group) if unit.group is not None and unit.whole else None
+    if pod_group is not None:
+        yield VictimInfo("PodGroup", pod_group.uid, tuple(pod.uid for pod in unit.pods))
+        return
+    for pod in unit.pods:
+        yield VictimInfo("Pod", pod.uid, (pod.uid,))
+
+
+def remaining(nomination: PreemptedRoom, *, view: ClusterView) -> Iterator[PodInfo]:
+    """Yield the pods of victims that are still on nodes, those that are being deleted too."""
+    for victim in nomination.victims:
+        for uid in victim.pods:
+            pod = view.pods.get(uid)
+            if pod is not None and pod.node is not None:
+                yield pod
+
+
+def sentence(nomination: PreemptedRoom) -> str:
+    """Return what a group's condition says while its victims leave."""
+    gangs = sum(each.kind == "PodGroup" for each in nomination.victims)
+    singles = len(nomination.victims) - gangs
+    pods = sum(len(each.pods) for each in nomination.victims)
+    victims = [
+        *([_counted(gangs, "gang")] if gangs else ()),
+        *([_counted(singles, "single pod")] if singles else ()),
+    ]
+    return (
+        f"{' and '.join(victims)} of lower priority, {_counted(pods, 'pod')} in all, make room for "
+        f"it on {_counted(len(nomination.rooms), 'node')}"
+    )
+
+
+def ended(
+    pod_group: PodGroupInfo,
+    nomination: PreemptedRoom,
+    *,
+    seen: Seen,
+    view: ClusterView,
+    now: float,
+    enabled: bool = True,
+) -> Ended | None:
+    """Return why a preemption is over, or None while it is not; `seen` is brought up to date.
+
+    `now` is in seconds since the epoch; `enabled` is what the settings say.
+    """
+    group, quorum = pod_group.key, view.quorum(pod_group)
+    if view.tally(group).assigned >= quorum:
+        return Ended(PreemptionReason.STARTED, "all pods that it needs have a node")
+    if not enabled:
+        return Ended(PreemptionReason.SWITCHED_OFF, "gang.preemption is Off")
+    planned = view.tally(group).committed >= quorum
+    if planned or group in view.queue:
+        seen.absent = None
+    elif seen.absent is None:
+        seen.absent = now
+    if seen.absent is not None and now - seen.absent >= ABSENT_SECONDS:
+        text = "it does not wait for room any more: it lacks pods, or they are gated"
+        return Ended(PreemptionReason.NOT_NEEDED, text)
+    left = [*remaining(nomination, view=view)]
+    if left:
+        seen.gone = None
+        return _of_late(left, nomination, now)
+    return None if planned else _of_room(seen, now)
+
+
+def _of_room(seen: Seen, now: float) -> Ended | None:
+    """Return that a group has not started although all victims have gone, if so."""
+    if seen.gone is None:
+        seen.gone = now
+    if now - seen.gone < PATIENCE_SECONDS:
+        return None
+    text = f"its victims have gone, and it has not started within {PATIENCE_SECONDS:.0f} s"
+    return Ended(PreemptionReason.ROOM_LOST, text)
+
+
+def _of_late(left: list[PodInfo], nomination: PreemptedRoom, now: float) -> Ended | None:
+    """Return that victims have not gone in time, if so."""
+    pods = sum(len(each.pods) for each in nomination.victims)
+    latest = nomination.since + LONGEST_SECONDS
+    asked = nomination.since + PATIENCE_SECONDS + pods * SECONDS_A_POD
+    late = sum(
+        now >= min(latest, max(asked, (pod.gone_by or 0.0) + PATIENCE_SECONDS)) for pod in left
+    )
+    if not late:
+        return None
+    text = f"{late} of the {_counted(pods, 'pod')} that were to make room have not gone in time"
+    return Ended(PreemptionReason.VICTIMS_STAY, text)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"

@@ -1,0 +1,94 @@
+"""Which of kube-scheduler's preemption proposals we let pass.
+
+The proposals are per pod and per node, and the extender's filter was not asked about them.
+"""
+
+from collections.abc import Collection, Mapping
+
+from extender.gang import topology, unseen
+from extender.gang.exempt import is_exempt
+from extender.gang.fit import fits
+from extender.gang.preemption.checks import worth
+from extender.resources.quantity import add
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.view import ClusterView
+
+
+def decide(
+    pod: PodInfo | None, victims: Mapping[str, Collection[str]], *, view: ClusterView
+) -> Collection[str]:
+    """Return the nodes on which preemption may go on; `victims` are pod UIDs by node.
+
+    None for a pod that is bound or being bound: it needs no room, and kube-scheduler has not seen
+    its Binding yet. None for a member of a gang for which victims make room: kube-scheduler may see
+    them go later than the extender. None for a member whose gang has no plan and no quorum: room on
+    one node does not start it.
+    Nodes are left out where the pod has no room even then: kube-scheduler has not seen all pods on
+    them, their room is kept for a gang that preempts, or they are not in the gang's domain. So are
+    those whose victims would break a running gang of the same or a higher priority. Nodes whose
+    victims would break another running gang are left out while there are others.
+    """
+    if pod is None:
+        return _harmless(victims, view) or victims.keys()
+    if view.bound_node(pod) is not None or pod.group in view.nominated:
+        return ()
+    if is_in_vain(pod, view=view):
+        return ()
+    near = set(topology.within(pod.group, [*victims], view=view)) if pod.group else victims.keys()
+    victims = {
+        node: uids
+        for node, uids in victims.items()
+        if node in near
+        and unseen.has_room_without(pod, node, uids, view=view)
+        and not _is_kept(pod, node, uids, view=view)
+        and not any(worth(each, view) >= pod.priority for each in _of_broken(uids, view))
+    }
+    return _harmless(victims, view) or victims.keys()
+
+
+def is_in_vain(pod: PodInfo, *, view: ClusterView) -> bool:
+    """Return whether room on one node would not help a pod: its gang cannot start with it alone."""
+    return pod.group is not None and not _may_start(pod, pod.group, view)
+
+
+def _may_start(pod: PodInfo, group: str, view: ClusterView) -> bool:
+    pod_group = view.pod_group(group)
+    if pod_group is None:
+        return False
+    beside = view.tally(group).committed - (view.reservation(pod.uid) is not None)
+    return beside + 1 >= view.quorum(pod_group)
+
+
+def _is_kept(pod: PodInfo, name: str, victims: Collection[str], *, view: ClusterView) -> bool:
+    """Return whether what victims would leave of a node is kept for a gang that preempts."""
+    node = view.nodes.get(name)
+    if node is None or not view.is_nominated(name):
+        return False
+    if pod.group is None and is_exempt(pod, node, view=view):
+        return False
+    free = view.free(node, priority=pod.priority, without=pod.uid, group=pod.group)
+    for uid in victims:
+        if uid in view.pods_on(name):
+            add(free, view.pods[uid].shape.requests)
+    return not fits(pod.shape.requests, free)
+
+
+def _harmless(victims: Mapping[str, Collection[str]], view: ClusterView) -> list[str]:
+    """Return the nodes whose victims break no running gang."""
+    return [node for node, uids in victims.items() if not _of_broken(uids, view)]
+
+
+def _of_broken(uids: Collection[str], view: ClusterView) -> list[PodInfo]:
+    """Return one pod of each gang that has its quorum and would fall below minMember."""
+    losses: dict[str, list[PodInfo]] = {}
+    for uid in uids:
+        pod = view.pods.get(uid)
+        if pod is not None and pod.group is not None:
+            losses.setdefault(pod.group, []).append(pod)
+    broken = []
+    for group, lost in losses.items():
+        pod_group = view.pod_group(group)
+        assigned = view.tally(group).assigned
+        if pod_group and assigned >= view.quorum(pod_group) > assigned - len(lost):
+            broken.append(lost[0])
+    return broken

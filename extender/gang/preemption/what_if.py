@@ -1,0 +1,349 @@
+"""How many pods of a gang nodes take when some units go, asked again and again by a search.
+
+For equal pods the count is exact, because what one node takes does not depend on the others. For
+unlike pods the count of each shape is a bound, and the packer has the last word.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from extender.fit.conflicts import PodShape, clashes
+from extender.fit.feasible_nodes import Feasibility
+from extender.fit.packer import Wanted
+from extender.fit.room_left import Placed, slots
+from extender.gang.fit import pod_shape
+from extender.gang.preemption.units import Evictable, Evictables
+from extender.resources.quantity import Resources, add, subtract
+from extender.state.cluster.records import NodeInfo, PodInfo, Shape
+from extender.state.cluster.view import ClusterView
+from extender.steps import PIECE, Steps
+
+_PODS_AS_NODE: Final = 16
+"""So many members of gangs take as long to look at as a node."""
+NONE_GOES: Final = -(1 << 40)
+"""Below every priority."""
+
+_NOTHING: Final[Mapping[str, int]] = {}
+
+Regions = Mapping[str, Sequence[NodeInfo]]
+"""Nodes by the domain in which all pods have to be; one region where that does not matter."""
+
+
+class SearchedNode:
+    """One node, and what it has now that some of its units are gone."""
+
+    __slots__ = (
+        *("_all", "info", "region", "room", "taken", "placed"),
+        *("plain", "units", "stays", "least", "gained"),
+    )
+
+    def __init__(self, info: NodeInfo, region: str, room: Resources) -> None:
+        self.info, self.region, self.room = info, region, room
+        self.taken: Resources = {}
+        """What a selection has taken of the room, for as many pods as it has `placed`."""
+        self.placed = Counter[PodShape]()
+        self.plain: list[PodInfo] = []
+        """Pods without a gang that may go."""
+        self.units: list[Evictable] = []
+        """Units of gangs that have pods on it."""
+        self.stays: list[PodShape] = []
+        """Pods that stay, of those that do not share the node with all others."""
+        self.least, self.gained = 0, 0
+        """The lowest priority that makes room, and for how many pods there may be room in all."""
+        self._all: list[Evictable] | None = None
+
+    def all(self, units: Evictables) -> list[Evictable]:
+        """Return all its units, the least important first."""
+        if self._all is None:
+            plain = filter(None, map(units.of, self.plain))
+            self._all = sorted((*self.units, *plain), key=lambda unit: unit.rank)
+        return self._all
+
+    @property
+    def promise(self) -> tuple[int, int, float, float, str]:
+        """What nodes are sorted by before their units are looked at, the most promising first.
+
+        That is the lowest priority that makes room, the lowest cost, pods that may go for each that
+        may come, the start of the youngest gang, and the name.
+        """
+        units, there = self.units, len(self.plain) + len(self.units)
+        costs = [pod.cost for pod in self.plain if pod.cost is not None]
+        if len(costs) < len(self.plain):
+            costs.append(0)
+        costs += [unit.rank.cost for unit in units]
+        age = min([unit.rank.age for unit in units], default=0.0)
+        return self.least, min(costs, default=0), there / self.gained, age, self.info.name
+
+    def take(self, pod: PodShape, count: int) -> None:
+        """Place so many pods."""
+        self.placed[pod] += count
+        add(self.taken, {name: n * count for name, n in pod.shape.requests.items()})
+
+    def clear(self) -> None:
+        """Take back all that was placed."""
+        self.placed.clear()
+        self.taken.clear()
+
+    def is_closed(self, pod: PodShape, beside: Iterable[PodInfo]) -> bool:
+        """Return whether pods that stay, or these, keep pods of a shape away."""
+        ports, name, key = pod.shape.host_ports, self.info.name, pod.anti_affinity
+        return any(
+            clashes(other.shape.host_ports, ports) or (key and other.anti_affinity == key)
+            for other in self.stays
+        ) or any(each.node == name and clashes(each.shape.host_ports, ports) for each in beside)
+
+
+class WhatIf:
+    """The nodes that are of use to a gang, with the room that there is for its priority."""
+
+    def __init__(
+        self,
+        wanted: Sequence[Wanted],
+        group: str,
+        *,
+        view: ClusterView,
+        units: Evictables,
+    ) -> None:
+        self.wanted, self.units = wanted, units
+        self.nodes: dict[str, SearchedNode] = {}
+        self.coming: list[Placed] = []
+        """Pods that are going: their room is about to be free."""
+        self.gains: dict[str, list[Counter[int]]] = {}
+        """By region and number of the shape: for how many more pods there is room when the units of
+        a priority go too. What has room already is under NONE_GOES."""
+        self.total = Counter[str]()
+        """By region: how many pods of the first shape there is room for now."""
+        self.gone: dict[Evictable, None] = {}
+        self._group, self._priority = group, view.tally(group).priority
+        self._view, self._feasible = view, Feasibility(view)
+        self._alone = any(pod.shape.one_per_node for pod, _ in wanted)
+
+    # -- what there is
+
+    def reading(self, regions: Regions) -> Steps[None]:
+        """Read the nodes of all regions."""
+        looked, units = 0, self.units
+        for region, nodes in regions.items():
+            gains = self.gains[region] = [Counter[int]() for _ in self.wanted]
+            for info in nodes:
+                looked += 1
+                if looked + units.looked // _PODS_AS_NODE >= PIECE:
+                    looked = units.looked = 0
+                    yield
+                self._read(info, region, gains)
+            self.total[region] = gains[0][NONE_GOES]
+
+    def least(self, region: str) -> int | None:
+        """Return the lowest priority such that there is room once it and all below it are gone.
+
+        For unlike pods there may be none even then. None where all that may go is not enough.
+        """
+        highest = NONE_GOES
+        for (_, count), gains in zip(self.wanted, self.gains[region], strict=True):
+            found = 0
+            for priority in sorted(gains):
+                found += gains[priority]
+                if found >= count:
+                    highest = max(highest, priority)
+                    break
+            else:
+                return None
+        return highest
+
+    def priorities(self) -> list[int]:
+        """Return the priorities of the units that are of use, the lowest first."""
+        every = (gains for of_region in self.gains.values() for gains in of_region)
+        return sorted({priority for gains in every for priority in gains} - {NONE_GOES})
+
+    def forgetting(self) -> Steps[None]:
+        """Forget all of it, piece by piece."""
+        while self.nodes:
+            for _ in range(min(PIECE, len(self.nodes))):
+                self.nodes.popitem()
+            yield
+        self.coming.clear()
+        yield from self.units.forgetting()
+
+    # -- what if
+
+    def go(self, unit: Evictable) -> Collection[SearchedNode]:
+        """Have a unit go, with all that goes with it; return the nodes that have more room."""
+        moved: dict[str, SearchedNode] = {}
+        for part in [*unit.going()]:
+            self._move(part, moved, gone=True)
+        return moved.values()
+
+    def stay(self, unit: Evictable) -> None:
+        """Have a unit stay after all; what went with it is still gone."""
+        self._move(unit, {}, gone=False)
+
+    def holds(self, node: SearchedNode, pod: PodShape) -> int:
+        """Return how many pods of a shape alone a node takes now."""
+        count = slots(pod.shape, node.room)
+        return self._shared(node, pod, count) if pod.shape.one_per_node else count
+
+    def takes(
+        self,
+        node: SearchedNode,
+        pod: PodShape,
+        *,
+        more: Mapping[str, int] = _NOTHING,
+        without: Collection[Evictable] = (),
+    ) -> int:
+        """Return how many it takes beside those that were placed; `without` leave so much `more`.
+
+        Never more than zero where it is closed to them.
+        """
+        count = _slots(pod.shape, node.room, more, less=node.taken)
+        if not pod.shape.one_per_node or count <= 0:
+            return count
+        return self._shared(node, pod, count, without=without)
+
+    def _shared(
+        self, node: SearchedNode, pod: PodShape, count: int, *, without: Collection[Evictable] = ()
+    ) -> int:
+        if count <= 0 or node.placed[pod]:
+            return 0
+        there = (u for u in node.all(self.units) if not u.gone and u not in without)
+        return int(not node.is_closed(pod, (p for unit in there for p in unit.pods)))
+
+    def _move(self, unit: Evictable, moved: dict[str, SearchedNode], *, gone: bool) -> None:
+        pod, change = self.wanted[0][0], add if gone else subtract
+        nodes = [self.nodes[name] for name in unit.on if name in self.nodes]
+        for node in nodes:
+            self.total[node.region] -= self.holds(node, pod)
+        unit.gone = gone
+        if gone:
+            self.gone[unit] = None
+        else:
+            del self.gone[unit]
+        self.units.budgets.take(unit.guarded, 1 if gone else -1)
+        for node in nodes:
+            change(node.room, unit.on[node.info.name])
+            self.total[node.region] += self.holds(node, pod)
+            moved[node.info.name] = node
+
+    # -- reading a node
+
+    def _read(self, info: NodeInfo, region: str, gains: Sequence[Counter[int]]) -> None:
+        shapes = [
+            (pod, of_shape)
+            for (pod, _), of_shape in zip(self.wanted, gains, strict=True)
+            if self._feasible.of(pod.shape).allows(info)
+        ]
+        if not shapes:
+            return
+        view = self._view
+        room = view.free(info, priority=self._priority, group=self._group)
+        node = SearchedNode(info, region, room)
+        levels = self._look_at_pods(node)
+        if self._alone:
+            node.stays.extend(self._stays(node))
+        gained = [self._count(node, pod, levels=levels, gains=of_shape) for pod, of_shape in shapes]
+        if any(gained):
+            self.nodes[info.name] = node
+            node.gained = max(map(sum, map(dict.values, gained)))
+            node.least = min(map(min, filter(None, gained)))
+
+    def _look_at_pods(self, node: SearchedNode) -> Mapping[int, Resources]:
+        """Sort the pods of a node, and return what those of each priority take that may go."""
+        counts: dict[tuple[int, Shape], int] = {}
+        pods, highest, going = self._view.pods, self._priority, self.units.going
+        for uid in self._view.pods_on(node.info.name):
+            pod = pods[uid]
+            if going.leaves(pod):
+                if going.is_in_time(pod):
+                    add(node.room, pod.shape.requests)
+                    self.coming.append(Placed(node.info, pod_shape(pod), 1))
+            elif pod.priority < highest:
+                priority = self._priority_of(node, pod)
+                if priority is not None:
+                    key = priority, pod.shape
+                    counts[key] = counts.get(key, 0) + 1
+        levels: dict[int, Resources] = {}
+        for (priority, shape), count in counts.items():
+            level = levels.setdefault(priority, {})
+            for name, amount in shape.requests.items():
+                level[name] = level.get(name, 0) + amount * count
+        return levels
+
+    def _priority_of(self, node: SearchedNode, pod: PodInfo) -> int | None:
+        """Return the priority of the unit of a pod, and note it on the node; None: it stays."""
+        if pod.group is None and pod.workload is None:
+            if pod.only_node is not None or pod.mirror:
+                return None
+            node.plain.append(pod)
+            return pod.priority
+        unit = self.units.of(pod)
+        if unit is None:
+            return None
+        if unit not in node.units:
+            node.units.append(unit)
+        return unit.rank.priority
+
+    def _stays(self, node: SearchedNode) -> Iterator[PodShape]:
+        """Yield the pods that do not share the node with all others, and do not leave it.
+
+        A plan of lower priority yields.
+        """
+        name, view = node.info.name, self._view
+        kept = view.planned_on(name)
+        for pod in view.shunning(name):
+            goes = self.units.going.leaves(pod) or self.units.of(pod) is not None
+            if pod.node == name and goes:
+                continue
+            if pod.priority >= self._priority or pod.uid not in kept:
+                yield pod_shape(pod)
+
+    def _count(
+        self,
+        node: SearchedNode,
+        pod: PodShape,
+        *,
+        levels: Mapping[int, Resources],
+        gains: Counter[int],
+    ) -> dict[int, int]:
+        """Add for how many more pods of a shape there is room, priority by priority."""
+        more, gained = _NOTHING, dict[int, int]()
+        before = self._would_take(node, pod, NONE_GOES)
+        if before:
+            gains[NONE_GOES] += before
+            gained[NONE_GOES] = before
+        for priority in sorted(levels) if len(levels) > 1 else levels:
+            more = Resources(more)
+            add(more, levels[priority])
+            found = self._would_take(node, pod, priority, more=more)
+            if found > before:
+                gains[priority] += found - before
+                gained[priority] = found - before
+                before = found
+        return gained
+
+    def _would_take(
+        self, node: SearchedNode, pod: PodShape, limit: int, *, more: Mapping[str, int] = _NOTHING
+    ) -> int:
+        """Return how many pods a node takes when what is at most of a priority is gone."""
+        found = max(0, _slots(pod.shape, node.room, more))
+        if not found or not pod.shape.one_per_node:
+            return found
+        there = (u for u in node.all(self.units) if u.rank.priority > limit)
+        return int(not node.is_closed(pod, (p for unit in there for p in unit.pods)))
+
+
+def _slots(
+    shape: Shape,
+    room: Mapping[str, int],
+    more: Mapping[str, int],
+    *,
+    less: Mapping[str, int] = _NOTHING,
+) -> int:
+    """Return for how many pods there is room by amounts, without making a sum of them."""
+    most = 1 << 30
+    for name, amount in shape.requests.items():
+        if amount:
+            found = (room.get(name, 0) + more.get(name, 0) - less.get(name, 0)) // amount
+            if found <= 0:
+                return 0
+            most = min(most, found)
+    return most

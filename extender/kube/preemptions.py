@@ -1,0 +1,112 @@
+"""What is written of a preemption: the preemptor's status, nominated nodes, and victims.
+
+Each side has a field manager of its own, so that neither undoes what the other has written.
+"""
+
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from extender.kube import nominations
+from extender.kube.client import APPLY_PATCH, STRATEGIC_PATCH, KubeClient
+from extender.kube.errors import ConflictError, InvalidError, NotFoundError
+from extender.kube.pod_groups import apply_part, as_condition, as_time
+from extender.kube.pods import PodRef
+from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PreemptedRoom
+
+PREEMPTOR_FIELD_MANAGER: Final = "gang-extender-preemption"
+VICTIM_FIELD_MANAGER: Final = "gang-extender-reconciler-preemption"
+BY_SCHEDULER: Final = "PreemptionByScheduler"
+"""The reason of kube-scheduler's own victims. It nominates a pod for as long as such a one ends."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class TooManyVictimsError(ValueError):
+    """More victims than a status can hold."""
+
+
+class PreemptorWriter:
+    """Writes for the extender which victims leave for a group; raises ApiError."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def apply(
+        self, pod_group: PodGroupInfo, nomination: PreemptedRoom | None, condition: ConditionInfo
+    ) -> None:
+        """Make this the preemption of a PodGroup, with its condition.
+
+        Raises TooManyVictimsError too.
+        """
+        status: dict[str, Any] = {"conditions": [as_condition(condition)]}
+        if nomination is not None:
+            written = nominations.as_json(nomination)
+            if written is None:
+                raise TooManyVictimsError(
+                    f"{len(nomination.victims)} victims are too many for a status"
+                )
+            status["preemption"] = written
+        await apply_part(self._client, pod_group, status, manager=PREEMPTOR_FIELD_MANAGER)
+
+
+class VictimWriter:
+    """Writes for the reconciler; every method raises ApiError. A pod that is gone is no error."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def nominate(self, pod: PodRef, node: str | None) -> None:
+        """Make a node the nominated one of a pod; None withdraws what was written so."""
+        status = {"nominatedNodeName": node} if node is not None else {}
+        body = _encode({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "status": status,
+        })  # fmt: skip
+        manager = quote(VICTIM_FIELD_MANAGER)
+        path = f"{pod.path}/status?fieldManager={manager}&force=true"
+        with suppress(NotFoundError, ConflictError, InvalidError):  # it has a node by now
+            await self._client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
+
+    async def mark(self, pod: PodRef, message: str, *, at: float) -> None:
+        """Write into a victim that it is preempted; `at` in seconds since the epoch."""
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": BY_SCHEDULER,
+            "message": message,
+            "lastTransitionTime": as_time(at),
+        }
+        body = _encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
+        with suppress(NotFoundError, ConflictError):
+            await self._client.request(
+                "PATCH", f"{pod.path}/status", body=body, content_type=STRATEGIC_PATCH
+            )
+
+    async def evict(self, pod: PodRef) -> None:
+        """Evict a pod; raises BudgetError while a disruption budget forbids it."""
+        body = _encode({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        })  # fmt: skip
+        with suppress(NotFoundError, ConflictError, InvalidError):
+            await self._client.request("POST", f"{pod.path}/eviction", body=body)
+
+    async def delete(self, pod: PodRef) -> None:
+        """Delete a pod that is marked, whatever its disruption budget says."""
+        body = _encode({
+            "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid},
+        })  # fmt: skip
+        with suppress(NotFoundError, ConflictError):
+            await self._client.request("DELETE", pod.path, body=body)
+
+    async def apply_condition(self, pod_group: PodGroupInfo, condition: ConditionInfo) -> None:
+        """Make this the condition of a PodGroup that says whether it was preempted."""
+        status = {"conditions": [as_condition(condition)]}
+        await apply_part(self._client, pod_group, status, manager=VICTIM_FIELD_MANAGER)

@@ -1,0 +1,362 @@
+"""Whole gangs that make room: chooses victims, keeps their room, and says so in the status.
+
+The reconciler evicts. What is stored in a PodGroup's status counts, whichever process wrote it: so
+a restart of this one, or another extender whose kube-scheduler leads by now, goes on with it. What
+this process writes counts from the decision on, until the watch shows it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, Protocol
+
+import structlog
+from cachetools import LRUCache
+
+from extender.api.reasons import PreemptionReason
+from extender.api.wellknown import ConditionType
+from extender.gang import plan
+from extender.gang.options import GangOptions
+from extender.gang.preemption import nominating
+from extender.gang.preemption.choosing import Preemption, choosing
+from extender.gang.preemption.nominating import Ended, Seen
+from extender.kube.errors import ApiError
+from extender.kube.preemptions import TooManyVictimsError
+from extender.permit.plans import Plans
+from extender.runtime.budget import in_turns
+from extender.runtime.faults import FAULTS
+from extender.runtime.workqueue import WorkQueue
+from extender.state.cluster import events as ev
+from extender.state.cluster.events import ClusterChange
+from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PreemptedRoom
+from extender.state.cluster.store import Cluster
+from extender.steps import Steps
+from extender.telemetry.metrics import Metrics
+
+_log = structlog.get_logger(__name__)
+
+EVERY_SECONDS: Final = 1.0
+SETTLE_SECONDS: Final = 0.2
+"""Between two looks: what comes together is one."""
+REST: Final = 9
+"""How much longer a rest is than the look before it."""
+VAIN_SECONDS: Final = 0.1
+"""So long one look may search in vain."""
+MOST_GROUPS: Final = 256
+"""So many groups of the queue are looked at, at most."""
+MOST_MEMBERS: Final = 64
+"""So many members are read to see whether kube-scheduler has tried one."""
+AGAIN_SECONDS: Final = (2.0, 30.0)
+"""Before another look at a group for which no victims were found, the first pause and the longest:
+what pods of lower priority run may be another one then."""
+BACKOFF_SECONDS: Final = (30.0, 600.0)
+"""The same after a preemption that came to nothing."""
+STANDBY_SECONDS: Final = 15.0
+"""How much later a process that is not asked about a group ends its preemption than another."""
+WRITE_AGAIN_SECONDS: Final = (1.0, 30.0)
+_REMEMBERED: Final = 10_000
+_IN_VAIN: Final = frozenset(
+    (PreemptionReason.VICTIMS_STAY, PreemptionReason.ROOM_LOST, PreemptionReason.TOO_MANY)
+)
+
+
+class StatusWriter(Protocol):
+    """Writes the preemption of a PodGroup; raises ApiError and TooManyVictimsError."""
+
+    async def apply(
+        self, pod_group: PodGroupInfo, nomination: PreemptedRoom | None, condition: ConditionInfo
+    ) -> None:
+        """Make this the preemption of a PodGroup, with its condition."""
+
+
+@dataclass(slots=True)
+class _Course:
+    """One preemption that is under way, or whose end is being written."""
+
+    uid: str
+    """Of the PodGroup."""
+    nomination: PreemptedRoom
+    stored: bool
+    """Whether the watch has shown it."""
+    seen: Seen = field(default_factory=Seen)
+    end: Ended | None = None
+    """Why it is over: its status is to be taken back."""
+
+
+@dataclass(slots=True)
+class _Pause:
+    """How long a group is left alone, in seconds of the monotonic clock."""
+
+    until: float
+    seconds: float
+
+
+class Preempting:
+    """Begins and ends the preemptions of groups that wait for room."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        plans: Plans,
+        writer: StatusWriter,
+        *,
+        metrics: Metrics,
+        is_asked: Callable[[], bool],
+    ) -> None:
+        """`is_asked` returns whether a kube-scheduler is there that asks this process."""
+        self._cluster = cluster
+        self._view = cluster.view()
+        self._plans = plans
+        self._verdicts = plans.verdicts
+        self._options: GangOptions = plans.verdicts.options
+        self._clock = plans.clock
+        self._writer = writer
+        self._metrics = metrics
+        self._is_asked = is_asked
+        self._courses: dict[str, _Course] = {}
+        self._pauses: LRUCache[tuple[str, str], _Pause] = LRUCache(_REMEMBERED)
+        """By group and UID of its PodGroup."""
+        self._queue: WorkQueue[str] = WorkQueue()
+        """Groups whose status is to be written."""
+        self._changed = asyncio.Event()
+        cluster.subscribe(self.on_change)
+
+    def on_change(self, change: ClusterChange) -> None:
+        """Follow what is stored, and look at the queue soon."""
+        for group in change.statuses:
+            pod_group = self._view.pod_group(group)
+            if group in self._courses or (pod_group is not None and pod_group.nomination):
+                self._follow(group)
+        if change.groups:
+            self._changed.set()
+
+    @property
+    def under_way(self) -> int:
+        """How many groups wait for victims, or for their room."""
+        return sum(course.end is None for course in self._courses.values())
+
+    def recover(self) -> Iterator[None]:
+        """Go on with what is stored, once the whole cluster has been seen."""
+        for group in [*self._view.pod_groups]:
+            self._follow(group)
+            yield
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._look_on())
+            tasks.create_task(self._write_on())
+
+    # --- what is stored ----------------------------------------------------------------------
+
+    def _follow(self, group: str) -> None:
+        """Compare a preemption with what the status of its PodGroup says, and take that over."""
+        pod_group, course = self._view.pod_group(group), self._courses.get(group)
+        if course is not None and (pod_group is None or pod_group.uid != course.uid):
+            self._drop(group)
+            course = None
+        if pod_group is None:
+            return
+        stored = pod_group.nomination
+        if course is not None and stored == course.nomination:
+            course.stored = True
+            return
+        if course is not None and course.stored:
+            # Another process has ended it; or the end that this one wrote is there.
+            self._drop(group)
+            course = None
+        if course is None and stored is not None:
+            self._courses[group] = _Course(pod_group.uid, stored, stored=True)
+            self._cluster.apply(ev.Nominated(group, stored))
+
+    def _drop(self, group: str) -> None:
+        del self._courses[group]
+        self._cluster.apply(ev.NominationsEnded((group,)))
+
+    # --- looks -------------------------------------------------------------------------------
+
+    async def _look_on(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(EVERY_SECONDS):
+                    await self._changed.wait()
+            self._changed.clear()
+            in_vain = 0.0
+            try:
+                in_vain = await in_turns(self.looking(), self._clock)
+            except Exception as error:  # noqa: BLE001 - the next look begins anew
+                FAULTS.report("preempting", error)
+            # Half of that time was others' already.
+            await asyncio.sleep(max(SETTLE_SECONDS, in_vain * REST / 2))
+
+    def looking(self) -> Steps[float]:
+        """End what is over, and begin what is due; return how many seconds were spent in vain.
+
+        That ends it when they are too many: those that were looked at have a pause.
+        """
+        in_vain = 0.0
+        for group in [*self._courses]:
+            self._end_if_over(group)
+            yield
+        if not self._options.preempts or not self._is_asked():
+            return in_vain
+        lowest = self._view.lowest_on_nodes
+        for group in [*islice(self._view.queue, MOST_GROUPS)]:
+            if lowest is None or self._view.tally(group).priority <= lowest:
+                break  # those behind it have no higher priority
+            yield
+            if self._is_due(group):
+                began = self._clock.monotonic()
+                yield from self._look_at(group)
+                if group not in self._courses:
+                    in_vain += self._clock.monotonic() - began
+            strict = self._options.strict_order and group not in self._courses
+            if strict or in_vain > VAIN_SECONDS:
+                break
+        return in_vain
+
+    def _end_if_over(self, group: str) -> None:
+        course, pod_group = self._courses.get(group), self._view.pod_group(group)
+        if course is None or pod_group is None or course.end is not None:
+            return
+        over = nominating.ended(
+            pod_group,
+            course.nomination,
+            seen=course.seen,
+            view=self._view,
+            now=self._clock.wall() - (0.0 if self._is_ours(group) else STANDBY_SECONDS),
+            enabled=self._options.preempts,
+        )
+        if over is not None:
+            self._end(group, course, over)
+
+    def _is_ours(self, group: str) -> bool:
+        """Return whether a kube-scheduler is there that asks this process about a group's pods.
+
+        Another one, of another name, may ask another extender, whose preemption it is then.
+        """
+        asks = (pod.scheduler in self._plans.schedulers for pod in self._view.members(group))
+        return self._is_asked() and any(asks)
+
+    def _end(self, group: str, course: _Course, over: Ended) -> None:
+        course.end = over
+        if over.reason in _IN_VAIN:
+            self._pause(group, course.uid, BACKOFF_SECONDS)
+        else:
+            self._pauses.pop((group, course.uid), None)
+        self._metrics.preemptions.labels(over.reason).inc()
+        _log.info("preemption ended", group=group, reason=over.reason, why=over.message)
+        self._cluster.apply(ev.NominationsEnded((group,)))
+        self._queue.add(group)
+
+    def _is_due(self, group: str) -> bool:
+        """Return whether it is worth a look for which pods could make room for a group."""
+        view, pod_group = self._view, self._view.pod_group(group)
+        if pod_group is None or group in self._courses or self._plans.planner.is_busy(group):
+            return False
+        pause = self._pauses.get((group, pod_group.uid))
+        if pause is not None and self._clock.monotonic() < pause.until:
+            return False
+        # For the last pod that a gang lacks kube-scheduler preempts itself.
+        if view.quorum(pod_group) - view.tally(group).committed <= 1:
+            return False
+        return self._is_refused(group)
+
+    def _is_refused(self, group: str) -> bool:
+        """Return whether kube-scheduler has tried a member in vain, or our own plan has failed.
+
+        A group with members for which it finds no node for a reason that no plan sees is left
+        alone, and so is one of a scheduler that does not ask.
+        """
+        view, tried = self._view, self._verdicts.no_room(group) is not None
+        for pod in islice(view.members(group), MOST_MEMBERS):
+            if pod.node is not None or view.reservation(pod.uid) is not None:
+                continue
+            asks = pod.scheduler in self._plans.schedulers or pod.is_gated_by_us
+            if not asks or plan.finds_no_node(pod, group):
+                return False
+            tried = tried or pod.unschedulable is not None or pod.uid in view.refused
+        return tried
+
+    def _look_at(self, group: str) -> Steps[None]:
+        """Begin a preemption for a group, where one is of use."""
+        pod_group = self._view.pod_group(group)
+        if pod_group is None:
+            return
+        found = yield from choosing(
+            pod_group, view=self._view, now=self._clock.wall(), options=self._options
+        )
+        now = self._view.pod_group(group)
+        same = now is not None and now.uid == pod_group.uid and group in self._view.queue
+        if found is None or not same:
+            self._pause(group, pod_group.uid, AGAIN_SECONDS)
+            self._metrics.preemptions.labels(PreemptionReason.NO_VICTIMS).inc()
+            return
+        self._begin(pod_group, found)
+
+    def _begin(self, pod_group: PodGroupInfo, found: Preemption) -> None:
+        group = pod_group.key
+        chosen = nominating.nomination(found, view=self._view, now=self._clock.wall())
+        self._cluster.apply(ev.Nominated(group, chosen))
+        self._courses[group] = _Course(pod_group.uid, chosen, stored=False)
+        self._metrics.preemptions.labels(PreemptionReason.EVICTING).inc()
+        _log.info("preempting", group=group, victims=len(chosen.victims), nodes=len(chosen.rooms))
+        self._queue.add(group)
+
+    def _pause(self, group: str, uid: str, seconds: tuple[float, float]) -> None:
+        """Leave a group alone, each time in a row for twice as long."""
+        first, longest = seconds
+        before = self._pauses.get((group, uid))
+        pause = min(longest, max(first, before.seconds * 2 if before is not None else 0.0))
+        self._pauses[group, uid] = _Pause(self._clock.monotonic() + pause, pause)
+
+    # --- the status --------------------------------------------------------------------------
+
+    async def _write_on(self) -> None:
+        pauses: dict[str, float] = {}
+        while True:
+            group = await self._queue.get()
+            try:
+                await self._write(group)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this group's alone
+                if isinstance(error, ApiError):
+                    _log.warning("preemption not written", group=group, error=str(error))
+                else:
+                    FAULTS.report("preempting", error, key=group)
+                first, longest = WRITE_AGAIN_SECONDS
+                pauses[group] = min(longest, pauses.get(group, first / 2) * 2)
+                self._queue.add_after(group, pauses[group])
+            else:
+                pauses.pop(group, None)
+
+    async def _write(self, group: str) -> None:
+        course, pod_group = self._courses.get(group), self._view.pod_group(group)
+        if course is None or pod_group is None or pod_group.uid != course.uid:
+            return
+        end, chosen = course.end, course.nomination
+        try:
+            await self._writer.apply(
+                pod_group, chosen if end is None else None, self._condition(pod_group, course)
+            )
+        except TooManyVictimsError as error:
+            self._end(group, course, Ended(PreemptionReason.TOO_MANY, str(error)))
+            return
+        if self._courses.get(group) is not course:
+            return
+        if end is not course.end:
+            self._queue.add(group)  # it ended meanwhile
+        elif end is not None and not course.stored:
+            # The watch may show it late, or not at all where nothing was stored of it.
+            course.stored = True
+            self._follow(group)
+
+    def _condition(self, pod_group: PodGroupInfo, course: _Course) -> ConditionInfo:
+        end, now = course.end, self._clock.wall()
+        kind = ConditionType.PREEMPTING
+        if end is None:
+            reason, text = PreemptionReason.EVICTING, nominating.sentence(course.nomination)
+            since = course.nomination.since
+            return ConditionInfo(kind, "True", reason, text, since, pod_group.generation)
+        return ConditionInfo(kind, "False", end.reason, end.message, now, pod_group.generation)

@@ -1,0 +1,152 @@
+"""Which workloads to evict so that the pods of another one fit on nodes.
+
+They are of lower priority, and of the preemptor's ClusterQueue or its cohort. A ClusterQueue that
+asks for no room has no victims: its workloads would be admitted again at once, and their pods would
+take the nodes that they left. A preemptor that borrows has victims in its own ClusterQueue only:
+others could reclaim its quota and come back, and it would evict them again.
+
+All workloads that leave anyway count as gone. Then all possible victims do, and stay one after the
+other where the pods still fit: the highest priority first, and of equal ones the oldest.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from extender.api.reasons import Preempted
+from extender.queueing.holders import QuotaHolder
+from extender.queueing.leaving import Leaving
+from extender.queueing.preemption import Plan, Preemptor, Victim, is_enough, victim
+from extender.queueing.quota import QuotaNode, QuotaTree, level
+from extender.queueing.room import RoomFinder, requires_room
+from extender.state.queue.records import AdmissionInfo, Assignment, FlavorResource, WorkloadInfo
+from extender.state.queue.usage import usage
+from extender.state.queue.view import QueueView
+from extender.steps import Steps
+
+_Held = tuple[QuotaNode, QuotaHolder]
+_EVEN_THEN = "no room even without all workloads of lower priority"
+
+
+@dataclass(slots=True)
+class ForRoom:
+    """The search for one preemptor, on the tree as it is now."""
+
+    preemptor: Preemptor
+    room: RoomFinder
+    view: QueueView
+    tree: QuotaTree
+    leaving: Leaving
+    away: frozenset[str]
+    """Victims whose pods still end, and from the beginning of the search all that leave."""
+    protected: Collection[str]
+    """Never victims."""
+    candidates: dict[str, _Held] = field(init=False)
+    """The possible victims, those first that are to stay most."""
+
+    def __post_init__(self) -> None:
+        self.away |= {key for name in self.view.cluster_queues for key in self.leaving.of(name)}
+        found = sorted(self._lower(), key=_rank)
+        self.candidates = {holder.workload.key: (node, holder) for node, holder in found}
+
+    def _lower(self) -> Iterator[_Held]:
+        priority, options = self.preemptor.workload.priority, self.preemptor.options
+        for node in self.preemptor.node.root.queues:
+            queue, held = self.view.cluster_queues[node.name], self.tree.holders.of(node.name)
+            if held.lowest >= priority or not requires_room(queue, options, self.view.flavors):
+                continue
+            for key, each in held.holders.items():
+                is_lower = each.workload.priority < priority
+                if is_lower and key not in self.away and key not in self.protected:
+                    yield node, each
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether there is no workload that could leave."""
+        return not (self.candidates or self.away)
+
+    def lack(self, workload: WorkloadInfo, assignments: Sequence[Assignment]) -> Steps[str | None]:
+        """Return what pods lack without all of them; None where they would fit."""
+        asked = usage(AdmissionInfo(self.preemptor.queue.name, tuple(assignments)), workload)
+        node = self.preemptor.node
+        borrows = any(level(node, what, amount)[0] for what, amount in asked.items())
+        keys = self._possible(borrows=borrows)
+        going = yield from self.room.needed(workload, assignments, keys, without=self.away)
+        return _EVEN_THEN if going is None else None
+
+    def plan(self, assignments: Sequence[Assignment], borrow: int) -> Steps[Plan | None]:
+        """Return a plan for a preemptor that has quota; None where it would not fit."""
+        return (yield from self._with_more(assignments, Plan(borrow=borrow)))
+
+    def plan_with_quota(
+        self,
+        assignments: Sequence[Assignment],
+        request: Mapping[FlavorResource, int],
+        plan: Plan,
+    ) -> Steps[Plan | None]:
+        """Return a plan for quota with the victims for room that it needs more.
+
+        A victim for quota stays where the others turn out to be enough. Those for room count for
+        quota only in the preemptor's own ClusterQueue: others might take it back.
+        """
+        found = yield from self._with_more(assignments, plan)
+        if found is None or found == plan:
+            return None
+        for each in sorted(plan.victims, key=lambda each: _rank(self._held(each))):
+            fewer = replace(found, victims=tuple(x for x in found.victims if x != each))
+            if not self._has_quota(request, fewer):
+                continue
+            lack = yield from self.room.lack(
+                self.preemptor.workload, assignments, without=self._gone(fewer)
+            )
+            found = found if lack else fewer
+        return found
+
+    def _with_more(self, assignments: Sequence[Assignment], plan: Plan) -> Steps[Plan | None]:
+        needed, workload = self.room.needed, self.preemptor.workload
+        chosen = self._gone(plan)
+        more = [key for key in self._possible(borrows=plan.borrow > 0) if key not in chosen]
+        going = yield from needed(workload, assignments, more, without=self.away | chosen)
+        if going is None:
+            return None
+        gone = chosen.union(going)
+        waits = yield from needed(workload, assignments, sorted(self.away - gone), without=gone)
+        if waits is None or not (going or waits or plan.victims):
+            return None  # nodes have changed meanwhile: it is tried again
+        victims = (self._victim(key) for key in going)
+        leaving = tuple(dict.fromkeys([*plan.leaving, *waits]))
+        return replace(plan, victims=(*plan.victims, *victims), leaving=leaving)
+
+    def _possible(self, *, borrows: bool) -> tuple[str, ...]:
+        """Return the possible victims; one that borrows has those of its own ClusterQueue."""
+        own = self.preemptor.node
+        return tuple(
+            key for key, (node, _) in self.candidates.items() if not borrows or node is own
+        )
+
+    def _victim(self, key: str) -> Victim:
+        node, holder = self.candidates[key]
+        return victim(holder, node, of=self.preemptor, reason=Preempted.FOR_ROOM)
+
+    def _gone(self, plan: Plan) -> frozenset[str]:
+        return frozenset([*plan.leaving, *(each.workload for each in plan.victims)])
+
+    def _has_quota(self, request: Mapping[FlavorResource, int], plan: Plan) -> bool:
+        mine = self.preemptor.node
+        gone = [*self.leaving.under(mine.root)]
+        for each in plan.victims:
+            node, holder = self._held(each)
+            if node is mine or each.reason != Preempted.FOR_ROOM:
+                gone.append((node, holder))
+        return is_enough(self.preemptor, request, gone, tree=self.tree, borrow=plan.borrow)
+
+    def _held(self, victim: Victim) -> _Held:
+        held = self.view.admission(victim.workload)
+        assert held is not None
+        holders = self.tree.holders.of(held.cluster_queue).holders
+        return self.tree.queue(held.cluster_queue), holders[victim.workload]
+
+
+def _rank(each: _Held) -> tuple[int, float, str]:
+    """Return what possible victims are sorted by: the first is to stay most."""
+    holder = each[1]
+    return -holder.workload.priority, holder.since, holder.workload.meta.uid

@@ -1,0 +1,361 @@
+"""Room that is kept for workloads that have waited for room for long.
+
+Each has a reservation: a plan for all of its pods on nodes as they are once everything that the
+queues run has ended. So there is one for the first in turn if it can ever fit. Workloads that come
+later in turn, because of their priority or their time, get only what is left beside it; those that
+come earlier pass.
+
+Reservations are made in turn, each beside the earlier ones. One that finds no place beside these
+bars its nodes for those behind it, and has its own once the others have started: nodes that it
+could not use before then would stand idle. A reservation stays where it is as long as that is
+possible. After each further period it grows by its own size, up to three times, because pods on
+the nodes of the first choice may run for very long.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Final
+
+from extender.fit.candidates import Candidates
+from extender.fit.conflicts import Conflicts, PodShape
+from extender.fit.feasible_nodes import Feasibility
+from extender.fit.packer import Packer, Wanted
+from extender.fit.room_left import Placed, RoomLeft
+from extender.queueing.aged import Aged, Choice
+from extender.queueing.order import Order
+from extender.resources.quantity import Resources
+from extender.room.afterwards import Afterwards
+from extender.state.cluster.node_order import NodeOrder
+from extender.state.cluster.records import NodeInfo
+from extender.state.cluster.view import ClusterView
+from extender.state.queue.records import WorkloadInfo
+from extender.steps import PIECE, Steps
+
+MOST: Final = 16
+"""Reservations at a time, at most."""
+LARGEST: Final = 3
+"""How often a reservation may have its own size."""
+LOOK_SECONDS: Final = 1.0
+"""Seconds between two looks, unless a reservation is needed no more."""
+RETRY_SECONDS: Final = 5.0
+"""Seconds before a workload that found no place is planned again beside the same reservations."""
+
+WantedOf = Callable[[WorkloadInfo, Choice], list[Wanted]]
+"""Returns the pods of a workload that are to run, with their flavors."""
+
+_Flavors = tuple[tuple[tuple[str, str], ...], ...]
+"""By pod set: the flavor of each resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRoom:
+    """Room for one workload."""
+
+    order: Order
+    since: float
+    """When room was first kept for the workload, in seconds since the epoch."""
+    flavors: _Flavors
+    wanted: tuple[Wanted, ...]
+    placed: tuple[Placed, ...]
+    """Where all of its pods have room."""
+    more: tuple[tuple[Placed, ...], ...] = ()
+    """Where they have room once more; of the last one perhaps only some."""
+    passing: frozenset[str] = frozenset()
+    """Preemptors that had chosen their victims before: these leave for them."""
+    without_quota: float | None = None
+    """Since when the workload is seen to lack quota too, in seconds since the epoch."""
+    tried: int = 0
+    """For how many further periods it was tried to grow."""
+
+    @property
+    def all(self) -> Iterator[Placed]:
+        """All of its room."""
+        return chain(self.placed, *self.more)
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The nodes on which it has room."""
+        return frozenset(each.node.name for each in self.all)
+
+    @property
+    def pods(self) -> int:
+        """For how many pods it has room."""
+        return sum(each.count for each in self.all)
+
+
+@dataclass(frozen=True, slots=True)
+class _NoPlace:
+    """A workload that found no place, and beside which reservations."""
+
+    beside: tuple[tuple[Placed, ...], ...]
+    until: float
+    barred: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Turns:
+    """One look at all of them, in turn."""
+
+    now: float
+    period: float
+    passing: frozenset[str]
+    packer: Packer
+    barred: set[str] = field(default_factory=set)
+    order: NodeOrder | None = None
+    kept: dict[str, KeptRoom] = field(default_factory=dict)
+
+    @property
+    def beside(self) -> tuple[tuple[Placed, ...], ...]:
+        """Where the reservations so far are."""
+        return tuple(each.placed for each in self.kept.values())
+
+
+class Reserved:
+    """The reservations of the last look; `wanted` returns the pods of a workload."""
+
+    def __init__(
+        self, cluster: ClusterView, feasible: Feasibility, *, after: Afterwards, wanted: WantedOf
+    ) -> None:
+        self._cluster, self._feasible = cluster, feasible
+        self._after, self._wanted = after, wanted
+        self._known: dict[str, KeptRoom] = {}
+        self._refused: dict[str, _NoPlace] = {}
+        self._looked = float("-inf")
+
+    @property
+    def known(self) -> Mapping[str, KeptRoom]:
+        """The reservations by workload, first in turn first."""
+        return self._known
+
+    def is_due(self, now: float, waits: Callable[[str], bool]) -> bool:
+        """Return whether it is time for a look; `waits` says whether a workload still waits."""
+        since = now - self._looked
+        return not 0 <= since < LOOK_SECONDS or not all(map(waits, self._known))
+
+    def drop(self, key: str) -> None:
+        """Drop the reservation of a workload: it is admitted."""
+        self._known.pop(key, None)
+
+    def against(self, key: str, order: Order, *, without: Collection[str] = ()) -> Iterator[Placed]:
+        """Yield the room that a workload may not use: that of others before it.
+
+        Not of those in `without`, whose pods are placed already.
+        """
+        for owner, each in self._known.items():
+            if owner == key or owner in without:
+                continue
+            if each.order < order and key not in each.passing:
+                yield from each.all
+
+    def looking(
+        self, aged: Sequence[Aged], *, passing: Collection[str], now: float, period: float
+    ) -> Steps[bool]:
+        """Make the reservations that are due, and return whether any has changed.
+
+        `passing` are the preemptors that wait for victims; times in seconds. A workload that lacks
+        quota too keeps its room for one more `period`.
+        """
+        self._looked = now
+        self._after.begin(now)
+        look = self._new_look(now, period, frozenset(passing))
+        for each in aged:
+            if len(look.kept) >= MOST:
+                break
+            yield
+            yield from self._look_at(look, each)
+        yield from self._unbar(look)
+        for key in look.kept:
+            yield from self._grow(look, key)
+        before, self._known = self._known, look.kept
+        self._refused = {k: v for k, v in self._refused.items() if v.until > now}
+        return [*before.items()] != [*look.kept.items()]
+
+    def _new_look(self, now: float, period: float, passing: frozenset[str]) -> _Turns:
+        barred = set[str]()
+        packer = self._packer(barred, NodeOrder(lambda _: None))
+        return _Turns(now, period, passing, packer, barred)
+
+    def _look_at(self, look: _Turns, aged: Aged) -> Steps[None]:
+        key = aged.workload.key
+        before = self._known.get(key)
+        lacks_since = None
+        if not aged.has_quota:
+            if before is None:
+                return
+            lacks_since = look.now if before.without_quota is None else before.without_quota
+            if look.now - lacks_since >= look.period:
+                return
+        found = (yield from self._still(look, aged, before)) or (yield from self._new(look, aged))
+        if found is not None:
+            since = before.since if before is not None else aged.since
+            look.kept[key] = replace(
+                found,
+                order=aged.order,
+                since=since,
+                without_quota=lacks_since,
+                passing=found.passing & look.passing,
+            )
+
+    def _still(self, look: _Turns, aged: Aged, before: KeptRoom | None) -> Steps[KeptRoom | None]:
+        """Return a reservation that stays where it is, without what it has grown by."""
+        choice = next((x for x in aged.choices if before and _flavors(x) == before.flavors), None)
+        if before is None or choice is None:
+            return None
+        wanted = tuple(self._wanted(aged.workload, choice))
+        if wanted != before.wanted:  # a flavor may have changed, and with it where its pods fit
+            found = _of_shapes(before, wanted)
+            if found is None or not self._may_stay(found):
+                return None
+            before = found
+        return before if (yield from self._has_place(look, before.placed)) else None
+
+    def _has_place(self, look: _Turns, placed: Sequence[Placed]) -> Steps[bool]:
+        """Place pods where they had room before, if they have it still."""
+        yield from self._after.reading([each.node for each in placed])
+        return look.packer.place(placed)
+
+    def _may_stay(self, found: KeptRoom) -> bool:
+        return all(self._feasible.of(x.pod.shape).allows(x.node) for x in found.all)
+
+    def _new(self, look: _Turns, aged: Aged) -> Steps[KeptRoom | None]:
+        """Return a plan beside the earlier ones; None where there is none."""
+        known, key = self._refused.get(aged.workload.key), aged.workload.key
+        if known is not None and known.until > look.now and known.beside == look.beside:
+            yield from self._bar(look, known.barred)
+            return None
+        yield from self._sort(look)
+        for choice in aged.choices:
+            wanted = self._wanted(aged.workload, choice)
+            found = yield from look.packer.fill(wanted)
+            if wanted and not found.missing:
+                placed = tuple(found.placed)
+                return KeptRoom(
+                    aged.order,
+                    aged.since,
+                    _flavors(choice),
+                    tuple(wanted),
+                    placed,
+                    passing=look.passing,
+                )
+            look.packer.undo(found)
+        barred = yield from self._usable_alone(look, aged)
+        self._refused[key] = _NoPlace(look.beside, look.now + RETRY_SECONDS, barred)
+        yield from self._bar(look, barred)
+        return None
+
+    def _usable_alone(self, look: _Turns, aged: Aged) -> Steps[frozenset[str]]:
+        """Return the nodes that a workload could use if it were the first; none if it never fits.
+
+        Of the flavors in which it would fit then, those that its ClusterQueue tries first.
+        """
+        if not look.kept and not look.barred:
+            return frozenset()
+        assert look.order is not None
+        alone = self._packer((), look.order)
+        for choice in aged.choices:
+            wanted = self._wanted(aged.workload, choice)
+            found = yield from alone.fill(wanted)
+            alone.undo(found)
+            if wanted and not found.missing:
+                return (yield from self._usable(wanted))
+        return frozenset()
+
+    def _usable(self, wanted: Sequence[Wanted]) -> Steps[frozenset[str]]:
+        usable = set[str]()
+        for number, node in enumerate([*self._cluster.nodes.values()]):
+            if number % PIECE == PIECE - 1:
+                yield
+            if any(self._feasible.of(pod.shape).allows(node) for pod, _ in wanted):
+                usable.add(node.name)
+        return frozenset(usable)
+
+    def _bar(self, look: _Turns, names: Collection[str]) -> Steps[None]:
+        """Keep all later reservations off nodes."""
+        look.barred.update(names)
+        yield from self._look_at_nodes(look, names)
+
+    def _unbar(self, look: _Turns) -> Steps[None]:
+        """Let reservations grow on barred nodes: these are barred to later ones only."""
+        names = [*look.barred]
+        look.barred.clear()
+        yield from self._look_at_nodes(look, names)
+        if names:
+            look.packer.look_anew()
+
+    def _look_at_nodes(self, look: _Turns, names: Collection[str]) -> Steps[None]:
+        for number, name in enumerate(sorted(names)):
+            if number % PIECE == PIECE - 1:
+                yield
+            node = self._cluster.nodes.get(name)
+            if node is not None:
+                look.packer.look_at(node)
+
+    # -- growth
+
+    def _grow(self, look: _Turns, key: str) -> Steps[None]:
+        """Let a reservation grow beside all others; they come first with their own size.
+
+        It grows by all of its pods. Where there is no place for these it has what there is in the
+        end: nodes that are idle for it are of no use as long as one of them is missing.
+        """
+        each = look.kept[key]
+        periods = min(int((look.now - each.since) / look.period), LARGEST)
+        more: list[tuple[Placed, ...]] = []
+        for placed in each.more:
+            yield
+            if (yield from self._has_place(look, placed)):
+                more.append(placed)
+        lost = len(more) < len(each.more)
+        while len(more) < min(periods, LARGEST - 1) and (lost or each.tried < periods):
+            yield from self._sort(look)
+            found = yield from look.packer.fill(each.wanted)
+            if found.missing and periods < LARGEST:
+                look.packer.undo(found)
+                break
+            if found.placed:
+                more.append(tuple(found.placed))
+            if found.missing:
+                break
+        passing = each.passing if tuple(more) == each.more else look.passing
+        look.kept[key] = replace(each, more=tuple(more), passing=passing, tried=periods)
+
+    # -- nodes
+
+    def _sort(self, look: _Turns) -> Steps[None]:
+        """Have the nodes in their order, once in a look, before the first new plan."""
+        if look.order is None:
+            look.order = yield from self._after.ordering()
+            look.packer = look.packer.in_order(self._candidates(look.order))
+
+    def _candidates(self, order: NodeOrder) -> Candidates:
+        return Candidates(self._feasible, order, unbound=True, emptiest_first=True)
+
+    def _packer(self, barred: Collection[str], order: NodeOrder) -> Packer:
+        """Return the nodes as they are then, the barred ones without any room."""
+
+        def room(node: NodeInfo) -> Resources:
+            return {} if node.name in barred else self._after.on(node)
+
+        return Packer(self._candidates(order), RoomLeft(room, Conflicts(self._after.unshared)))
+
+
+def _flavors(choice: Choice) -> _Flavors:
+    return tuple(tuple(sorted(each.flavors.items())) for each in choice)
+
+
+def _of_shapes(before: KeptRoom, wanted: tuple[Wanted, ...]) -> KeptRoom | None:
+    """Return a reservation for equal pods of other shapes; None where they are other pods."""
+    if len(wanted) != len(before.wanted):
+        return None
+    now: dict[PodShape, PodShape] = {}
+    for (old, count), (new, number) in zip(before.wanted, wanted, strict=True):
+        if count != number or old.shape.requests != new.shape.requests:
+            return None
+        now[old] = new
+
+    def moved(placed: Sequence[Placed]) -> tuple[Placed, ...]:
+        return tuple(Placed(each.node, now[each.pod], each.count) for each in placed)
+
+    more = tuple(map(moved, before.more))
+    return replace(before, wanted=wanted, placed=moved(before.placed), more=more)

@@ -1,0 +1,36 @@
+"""Where pods of a pod set go: how many into which domain of nodes."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+Domain = tuple[str, ...]
+"""The values of the labels of nodes, level by level."""
+
+
+@dataclass(frozen=True, slots=True)
+class DomainAssignment:
+    """Numbers of pods by domain, in the order in which pods of growing index go there."""
+
+    levels: tuple[str, ...]
+    """Labels of nodes, from the largest unit to the smallest."""
+    domains: tuple[tuple[Domain, int], ...]
+
+    @property
+    def count(self) -> int:
+        """How many pods have a domain."""
+        return sum(count for _, count in self.domains)
+
+    def by_rank(self) -> Iterator[Domain]:
+        """Yield the domain of each pod, from rank 0 on."""
+        for domain, count in self.domains:
+            for _ in range(count):
+                yield domain
+
+    def of(self, labels: Mapping[str, str]) -> Domain | None:
+        """Return the domain of a node with these labels; None where it is in none."""
+        found = tuple(labels[level] for level in self.levels if level in labels)
+        return found if len(found) == len(self.levels) else None
+
+    def selector(self, domain: Domain) -> Mapping[str, str]:
+        """Return the labels that the nodes of a domain have."""
+        return dict(zip(self.levels, domain, strict=True))

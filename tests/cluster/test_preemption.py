@@ -1,0 +1,348 @@
+"""Gangs that make room: whole, no more of them than needed, and for a gang that starts then."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import POD_GROUPS, Gangs
+from tests.cluster.groups import SECONDS, Groups
+from tests.cluster.queues import Queues
+from tests.harness.client import Api
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.objects import Object
+from tests.harness.reconciler import Reconciler
+
+CLASSES = "scheduling.k8s.io/v1/priorityclasses"
+HOLD = "harness.example/hold"
+IMPATIENT = "impatient"
+COUNTED = "gang_extender_preemptions_total"
+
+
+@pytest.fixture(scope="module")
+def high(api: Api) -> Iterator[str]:
+    """A priority class above that of other pods."""
+    yield from priority_class(api)
+
+
+@pytest.fixture(scope="module")
+def never(api: Api) -> Iterator[str]:
+    """One whose pods evict no others."""
+    yield from priority_class(api, preemptionPolicy="Never")
+
+
+def priority_class(api: Api, **more: Any) -> Iterator[str]:
+    name = f"high-{uuid4().hex[:8]}"
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    api.create({**kind, "metadata": {"name": name}, "value": 1000, **more})
+    yield name
+    api.delete(CLASSES, name)
+
+
+@pytest.fixture(scope="module")
+def impatient(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[GangScheduler]:
+    """A pair, for pods with schedulerName `impatient`: two seconds for victims, strict budgets."""
+    scheduler = GangScheduler(
+        control_plane,
+        name=IMPATIENT,
+        settings={"gang": {"preemptionBudgets": "Strict"}},
+        scheduler={"profiles": [{"schedulerName": IMPATIENT}]},
+        program="tests.harness.impatient",
+    )
+    yield scheduler
+    scheduler.stop()
+
+
+@pytest.fixture
+def whole(gang: GangScheduler, reconciler: Reconciler) -> Iterator[GangScheduler]:
+    """The pair of the other tests, and the reconciler, whole again after the test."""
+    yield gang
+    if not gang.extender.running:
+        gang.extender.start()
+    gang.wait_ready()
+    if not reconciler.process.running:
+        reconciler.start()
+
+
+def held(gangs: Gangs, group: str, count: int, **more: Any) -> None:
+    """Make a gang whose pods stay when they are deleted, until `let_go`."""
+    gangs.create_group(group, count)
+    for number in range(count):
+        body = gangs.pod(f"{group}-{number}", group=group, cpu="3", **more)
+        body["metadata"]["finalizers"] = [HOLD]
+        gangs.api.create(body)
+    gangs.await_phases(group, Running=count)
+
+
+def let_go(gangs: Gangs, group: str) -> None:
+    """Let the pods of a gang go that are being deleted."""
+    for pod in gangs.members(group):
+        body = {"metadata": {"finalizers": None}}
+        gangs.api.patch("pods", pod["metadata"]["name"], gangs.namespace, body=body)
+
+
+def leaving(gangs: Gangs, group: str) -> dict[str, str]:
+    """Return when the pods of a gang were deleted that are still there, by name."""
+    return {
+        pod["metadata"]["name"]: pod["metadata"]["deletionTimestamp"]
+        for pod in gangs.members(group)
+        if "deletionTimestamp" in pod["metadata"]
+    }
+
+
+def nominated(gangs: Gangs, group: str) -> list[str | None]:
+    return [pod["status"].get("nominatedNodeName") for pod in gangs.members(group)]
+
+
+def await_nominated(gangs: Gangs, group: str, names: list[str]) -> None:
+    gangs.api.wait_for(
+        f"{group} has its nominated nodes",
+        lambda: sorted(nominated(gangs, group), key=str) == sorted(names),
+        SECONDS,
+    )
+
+
+def await_given_up(gangs: Gangs, group: str, reason: str) -> None:
+    """Wait until nothing is kept for a group any more, and why."""
+    groups = Groups(gangs.api, gangs.namespace)
+
+    def is_over() -> bool:
+        over = groups.reported(group, "Preempting")[:2] == ("False", reason)
+        return over and "preemption" not in groups.status(group)
+
+    gangs.api.wait_for(f"{group} has ended with {reason}", is_over, SECONDS)
+
+
+def vain_looks(scheduler: GangScheduler) -> float:
+    return scheduler.metric(f'{COUNTED}{{reason="NoVictims"}}')
+
+
+def test_one_whole_gang_makes_room_and_no_more(
+    whole: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    del whole
+    groups = Groups(api, gangs.namespace)
+    nodes(4)
+    for name in ("a", "b"):
+        gangs.create(name, 2, cpu="3")
+        gangs.await_phases(name, Running=2)
+    gangs.create("h", 2, cpu="3", priority_class=high)
+    gangs.await_phases("h", Running=2)
+
+    left = {name: gangs.phases(name) for name in ("a", "b")}
+    assert sorted(left.values()) == [[], ["Running"] * 2]
+    victim = next(name for name, phases in left.items() if not phases)
+    await_given_up(gangs, "h", "Started")
+    api.wait_for(
+        "it says so", lambda: groups.reported(victim, "Preempted")[:2] == ("True", "Preempted")
+    )
+    message = "Preempted by PodGroup h, which has the priority 1000"
+    assert groups.reported(victim, "Preempted")[2] == message
+    api.wait_for("there is an Event", lambda: "Preempted" in groups.reasons(victim), SECONDS)
+    assert groups.reasons("h").count("Preempting") == 1
+    other = "b" if victim == "a" else "a"
+    assert groups.reported(other, "Preempted") == ("", "", "")
+
+    gangs.delete([pod["metadata"]["name"] for pod in gangs.members("h")])
+    gangs.add(victim, 2, start=2, cpu="3")
+    gangs.await_phases(victim, Running=2)
+    api.wait_for(
+        "it is preempted no more",
+        lambda: groups.reported(victim, "Preempted")[:2] == ("False", "Started"),
+        SECONDS,
+    )
+
+
+def test_of_a_larger_gang_only_what_it_can_do_without_makes_room(
+    whole: GangScheduler, high: str, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    del whole
+    nodes(4)
+    gangs.create("low", 4, min_member=2, cpu="3")
+    gangs.await_phases("low", Running=4)
+    gangs.create("h", 2, cpu="3", priority_class=high)
+    gangs.await_phases("h", Running=2)
+    assert gangs.phases("low") == ["Running"] * 2
+
+
+@pytest.mark.parametrize("why", ["it never fits", "it fits without", "its policy is Never"])
+def test_nothing_is_evicted_where(
+    why: str,
+    whole: GangScheduler,
+    high: str,
+    never: str,
+    gangs: Gangs,
+    nodes: NodeFactory,
+) -> None:
+    nodes(3 if why == "it never fits" else 4)
+    before = vain_looks(whole)
+    gangs.create("low", 2, cpu="3")
+    gangs.await_phases("low", Running=2)
+    if why == "it fits without":
+        gangs.create("h", 2, cpu="3", priority_class=high)
+        gangs.await_phases("h", Running=2)
+    else:
+        count = 4 if why == "it never fits" else 3
+        gangs.create("h", count, cpu="3", priority_class=never if "Never" in why else high)
+        gangs.api.wait_for("victims were looked for", lambda: vain_looks(whole) > before, SECONDS)
+        assert gangs.phases("h") == ["Pending"] * count
+    assert gangs.phases("low") == ["Running"] * 2
+    assert leaving(gangs, "low") == {}
+
+
+def test_room_is_kept_while_victims_leave_whatever_is_restarted(
+    whole: GangScheduler,
+    reconciler: Reconciler,
+    high: str,
+    api: Api,
+    gangs: Gangs,
+    nodes: NodeFactory,
+) -> None:
+    groups = Groups(api, gangs.namespace)
+    names = nodes(2)
+    held(gangs, "low", 2)
+    gangs.create("h", 2, cpu="3", priority_class=high)
+    api.wait_for("the victims leave", lambda: len(leaving(gangs, "low")) == 2, SECONDS)
+    await_nominated(gangs, "h", names)
+    stored = groups.status("h")["preemption"]
+    assert {each["name"] for each in stored["nodes"]} == set(names)
+    assert [each["kind"] for each in stored["victims"]] == ["PodGroup"]
+    for pod in gangs.members("low"):
+        said = {each["type"]: each.get("reason") for each in pod["status"]["conditions"]}
+        assert said["DisruptionTarget"] == "PreemptionByScheduler"
+
+    api.wait_for("there is an Event", lambda: "Preempted" in groups.reasons("low"), SECONDS)
+
+    whole.extender.kill()
+    reconciler.process.kill()
+    whole.extender.start()
+    whole.wait_ready()
+    reconciler.start()
+    reconciler.await_looks()
+    assert whole.metric("gang_extender_preempting_groups") == 1
+    for number in range(4):
+        api.create(gangs.pod(f"plain-{number}", cpu="3"))
+    let_go(gangs, "low")
+    gangs.await_phases("h", Running=2)
+
+    assert [p["spec"].get("nodeName") for p in api.list("pods", gangs.namespace)].count(None) == 4
+    assert groups.reasons("low").count("Preempted") == 1
+    await_given_up(gangs, "h", "Started")
+
+
+@pytest.mark.parametrize("gone", ["group", "pods"])
+def test_all_is_given_up_for_a_preemptor_that_is_gone(
+    gone: str, whole: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    names = nodes(2)
+    held(gangs, "low", 2)
+    gangs.create("h", 2, cpu="3", priority_class=high)
+    await_nominated(gangs, "h", names)
+    if gone == "pods":
+        gangs.delete([pod["metadata"]["name"] for pod in gangs.members("h")])
+    else:
+        api.delete(POD_GROUPS, "h", gangs.namespace)
+        api.wait_for("nominations are gone", lambda: nominated(gangs, "h") == [None] * 2, SECONDS)
+    api.wait_for(
+        "no room is kept",
+        lambda: whole.metric("gang_extender_preempting_groups") == 0,
+        SECONDS,
+    )
+    let_go(gangs, "low")
+    api.create(gangs.pod("plain", cpu="3"))
+    api.wait_for(
+        "another pod has the room",
+        lambda: api.get("pods", "plain", gangs.namespace)["spec"].get("nodeName"),
+        SECONDS,
+    )
+
+
+def test_it_is_given_up_when_victims_stay(
+    impatient: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    groups = Groups(api, gangs.namespace)
+    names = nodes(2)
+    held(gangs, "low", 2, scheduler_name=IMPATIENT)
+    gangs.create("h", 2, cpu="3", priority_class=high, scheduler_name=IMPATIENT)
+    await_nominated(gangs, "h", names)
+    await_given_up(gangs, "h", "VictimsStay")
+    api.wait_for("nominations are gone", lambda: nominated(gangs, "h") == [None] * 2, SECONDS)
+    api.wait_for("there is an Event", lambda: "VictimsStay" in groups.reasons("h"), SECONDS)
+    assert impatient.metric("gang_extender_preempting_groups") == 0
+    let_go(gangs, "low")
+    gangs.await_phases("h", Running=2)
+
+
+def test_a_job_of_a_queue_is_stopped(
+    whole: GangScheduler, high: str, api: Api, gangs: Gangs, queues: Queues, nodes: NodeFactory
+) -> None:
+    del whole
+    nodes(2)
+    queues.simple(cpu=6)
+    gangs.create_group("low", 2)
+    queues.job("job", 2, cpu="3", group="low", run_for="1h")
+    gangs.await_phases("low", Running=2)
+    gangs.create("h", 2, cpu="3", priority_class=high)
+    gangs.await_phases("h", Running=2)
+
+    workload = queues.workload("job")
+    assert workload is not None
+    [evicted] = workload["status"]["schedulingStats"]["evictions"]
+    assert (evicted["reason"], evicted["count"]) == ("Preempted", 1)
+    gangs.delete([pod["metadata"]["name"] for pod in gangs.members("h")])
+    gangs.await_phases("low", Running=2)
+
+
+def budget(gangs: Gangs, group: str) -> Object:
+    """Return a disruption budget that allows no eviction of a gang's pods."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": group, "namespace": gangs.namespace},
+        "spec": {
+            "maxUnavailable": 0,
+            "selector": {"matchLabels": {"scheduling.x-k8s.io/pod-group": group}},
+        },
+    }
+
+
+def test_a_strict_budget_is_kept_in_any_case(
+    impatient: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(2)
+    gangs.create("low", 2, cpu="3", scheduler_name=IMPATIENT)
+    gangs.await_phases("low", Running=2)
+    api.create(budget(gangs, "low"))
+    gangs.await_seen()
+    before = vain_looks(impatient)
+    gangs.create("h", 2, cpu="3", priority_class=high, scheduler_name=IMPATIENT)
+    api.wait_for("victims were looked for", lambda: vain_looks(impatient) > before, SECONDS)
+    assert gangs.phases("low") == ["Running"] * 2
+    assert leaving(gangs, "low") == {}
+
+    api.delete("policy/v1/poddisruptionbudgets", "low", gangs.namespace)
+    gangs.await_phases("h", Running=2)
+
+
+@pytest.mark.parametrize("kept", ["a", "b"])
+def test_a_budget_is_kept_where_that_is_possible(
+    kept: str, whole: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """The one that is protected stays while another gang is enough, and makes room else."""
+    del whole
+    nodes(4)
+    for name in ("a", "b"):
+        gangs.create(name, 2, cpu="3")
+        gangs.await_phases(name, Running=2)
+    api.create(budget(gangs, kept))
+    gangs.await_seen()
+    gangs.create("h", 2, cpu="3", priority_class=high)
+    gangs.await_phases("h", Running=2)
+    assert gangs.phases(kept) == ["Running"] * 2
+
+    gangs.create("more", 2, cpu="3", priority_class=high)
+    gangs.await_phases("more", Running=2)
+    assert gangs.phases(kept) == []

@@ -1,0 +1,139 @@
+"""Placement against counts, for equal pods; unlike ones fit with it wherever they fit without."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extender.api.wellknown import ZONE_LABEL
+from extender.gang.fit import Fit, Offer
+from extender.state.cluster.records import NodeInfo
+from tests.at_once import fit
+from tests.makers import cluster_of, key, node, pod, pod_group, pods, shape
+
+SIZES = st.lists(st.integers(0, 9), min_size=1, max_size=12)
+"""CPU of nodes."""
+SIBLINGS = st.lists(st.integers(0, 3), max_size=12)
+"""Members that run on the first nodes already."""
+COUNTS = st.integers(1, 14)
+CPU = st.integers(1, 3)
+
+
+def made(sizes: Sequence[int], zones: int = 3) -> list[NodeInfo]:
+    return [
+        node(f"n{number}", cpu, labels={ZONE_LABEL: f"z{number % zones}"})
+        for number, cpu in enumerate(sizes)
+    ]
+
+
+def placed(
+    sizes: Sequence[int], count: int, cpu: int, placement: str, siblings: Sequence[int] = ()
+) -> Fit:
+    """Return where members go; siblings ask for nothing."""
+    there = [
+        pod(f"old-{number}-{each}", shape(0), group="gang", on=f"n{number}")
+        for number, some in enumerate(siblings[: len(sizes)])
+        for each in range(some)
+    ]
+    group = pod_group(min_member=count + len(there), placement=placement)
+    members = pods(count, cpu)
+    view = cluster_of(made(sizes), group, there, members).view()
+    return fit(members, count, group=key("gang"), view=view)
+
+
+def by_node(found: Fit) -> Counter[str]:
+    return Counter(found.placements.values())
+
+
+@given(SIZES, COUNTS, CPU)
+def test_equal_pods_are_packed_on_the_fewest_nodes(sizes: list[int], count: int, cpu: int) -> None:
+    room = sorted((each // cpu for each in sizes), reverse=True)
+    fewest = next((n for n in range(len(room) + 1) if sum(room[:n]) >= count), None)
+    found = placed(sizes, count, cpu, "pack")
+    assert found.complete == (fewest is not None)
+    if fewest is not None:
+        assert len(by_node(found)) == fewest
+
+
+@given(SIZES, COUNTS, CPU, SIBLINGS)
+def test_packed_pods_fill_the_nodes_of_their_siblings_first(
+    sizes: list[int], count: int, cpu: int, siblings: list[int]
+) -> None:
+    found = placed(sizes, count, cpu, "pack", siblings)
+    home = {f"n{number}" for number, some in enumerate(siblings[: len(sizes)]) if some}
+    room = {f"n{number}": each // cpu for number, each in enumerate(sizes)}
+    assert found.complete == (sum(room.values()) >= count)
+    if found.complete:
+        at_home = sum(n for name, n in by_node(found).items() if name in home)
+        assert at_home == min(count, sum(room[name] for name in home))
+
+
+@given(SIZES, COUNTS, CPU, SIBLINGS)
+def test_the_most_of_spread_pods_on_one_node_are_as_few_as_can_be(
+    sizes: list[int], count: int, cpu: int, siblings: list[int]
+) -> None:
+    room = [each // cpu for each in sizes]
+    old = [*siblings[: len(room)], *[0] * (len(room) - len(siblings))]
+
+    def takes(level: int) -> int:
+        return sum(min(n, max(0, level - s)) for n, s in zip(room, old, strict=True))
+
+    found = placed(sizes, count, cpu, "spread", siblings)
+    assert found.complete == (sum(room) >= count)
+    if found.complete:
+        least = next(level for level in range(30) if takes(level) >= count)
+        new = by_node(found)
+        assert max(n + old[int(name[1:])] for name, n in new.items()) == least
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 16))
+def test_spread_pods_are_even_over_zones_where_all_have_room(
+    zones: int, nodes: int, count: int
+) -> None:
+    cpu = -(-count // (zones * nodes))
+    members = pods(count, 1)
+    group = pod_group(min_member=count, placement="spread")
+    view = cluster_of(made([cpu] * (zones * nodes), zones), group, members).view()
+    found = fit(members, count, group=key("gang"), view=view)
+    names = [view.nodes[name].labels[ZONE_LABEL] for name in found.placements.values()]
+    there = [names.count(f"z{number}") for number in range(zones)]
+    assert sum(there) == count
+    assert max(there) - min(there) <= 1
+
+
+@given(
+    SIZES, st.lists(st.integers(1, 4), min_size=1, max_size=8), st.sampled_from(["pack", "spread"])
+)
+def test_unlike_pods_that_fit_without_a_placement_fit_with_one(
+    sizes: list[int], cpus: list[int], placement: str
+) -> None:
+    members = [pod(f"m{number}", cpu, group="gang") for number, cpu in enumerate(cpus)]
+
+    def found(**asked: Any) -> bool:
+        group = pod_group(min_member=len(members), **asked)
+        view = cluster_of(made(sizes), group, members).view()
+        return fit(members, len(members), group=key("gang"), view=view).complete
+
+    assert found(placement=placement) >= found()
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=12),
+    st.data(),
+    COUNTS,
+    st.sampled_from(["pack", "spread"]),
+)
+def test_the_pod_that_is_tried_gets_a_node_that_was_sent(
+    sizes: list[int], data: st.DataObject, count: int, placement: str
+) -> None:
+    names = [f"n{number}" for number in range(len(sizes))]
+    sent = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+    members = pods(count, 1)
+    group = pod_group(min_member=count, placement=placement)
+    view = cluster_of(made(sizes), group, members).view()
+    found = fit(members, count, group=key("gang"), view=view, offer=Offer(sent))
+    assert found.complete == (sum(sizes) >= count)
+    if found.complete:
+        assert found.placements[members[0].uid] in sent

@@ -1,0 +1,157 @@
+"""What is written of preemptors and victims, and what the answers mean."""
+
+from typing import Any
+
+import pytest
+
+from extender.api.scheduling_x_v1alpha1 import PodGroupStatus
+from extender.kube.client import APPLY_PATCH, JSON, STRATEGIC_PATCH
+from extender.kube.errors import (
+    ApiError,
+    BudgetError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    ThrottledError,
+    from_response,
+)
+from extender.kube.pods import PodRef
+from extender.kube.preemptions import PreemptorWriter, TooManyVictimsError, VictimWriter
+from extender.state.cluster.records import (
+    ConditionInfo,
+    NominatedRoom,
+    PreemptedRoom,
+    VictimInfo,
+)
+from tests.makers import pod_group, requests
+from tests.unit.kube.test_pod_groups import Recorded
+
+POD = PodRef("ns", "p", "u")
+GROUP = pod_group("g", uid="u-1")
+SAID = ConditionInfo("Preempting", "True", "Evicting", "2 pods", 1000.0, 7)
+CHOSEN = PreemptedRoom(
+    1000.0,
+    {"n0": NominatedRoom(("g-0",), requests(4))},
+    (VictimInfo("PodGroup", "u-2", ("a", "b")), VictimInfo("Pod", "c", ("c",))),
+)
+BASE = "/api/v1/namespaces/ns/pods/p"
+
+
+def victims(client: Recorded) -> VictimWriter:
+    return VictimWriter(client)  # type: ignore[arg-type]
+
+
+def preemptors(client: Recorded) -> PreemptorWriter:
+    return PreemptorWriter(client)  # type: ignore[arg-type]
+
+
+async def test_the_choice_and_its_condition_are_one_write() -> None:
+    client = Recorded()
+    await preemptors(client).apply(GROUP, CHOSEN, SAID)
+
+    assert client.request_ == (
+        "PATCH",
+        "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/ns/podgroups/g/status"
+        "?fieldManager=gang-extender-preemption&force=true",
+        APPLY_PATCH,
+    )
+    status = client.body["status"]
+    assert status["preemption"] == {
+        "since": "1970-01-01T00:16:40Z",
+        "nodes": [{"name": "n0", "pods": ["g-0"], "room": {"cpu": "4", "pods": "1"}}],
+        "victims": [
+            {"kind": "PodGroup", "uid": "u-2", "pods": ["a", "b"]},
+            {"kind": "Pod", "uid": "c"},
+        ],
+    }
+    assert [each["type"] for each in status["conditions"]] == ["Preempting"]
+    PodGroupStatus.model_validate(status)
+
+    await preemptors(client).apply(GROUP, None, SAID)
+    assert client.body["status"].keys() == {"conditions"}
+
+
+async def test_too_many_victims_are_not_written() -> None:
+    many = VictimInfo("PodGroup", "u", tuple(f"{number:036}" for number in range(20_000)))
+    client = Recorded()
+    with pytest.raises(TooManyVictimsError, match="1 victims are too many"):
+        await preemptors(client).apply(GROUP, PreemptedRoom(0.0, {}, (many,)), SAID)
+    assert client.request_ == ("", "", "")
+
+
+WRITES: dict[str, tuple[Any, tuple[str, str, str], dict[str, Any]]] = {
+    "a nominated node": (
+        lambda w: w.nominate(POD, "n0"),
+        (
+            "PATCH",
+            f"{BASE}/status?fieldManager=gang-extender-reconciler-preemption&force=true",
+            APPLY_PATCH,
+        ),
+        {"status": {"nominatedNodeName": "n0"}},
+    ),
+    "none any more": (
+        lambda w: w.nominate(POD, None),
+        (
+            "PATCH",
+            f"{BASE}/status?fieldManager=gang-extender-reconciler-preemption&force=true",
+            APPLY_PATCH,
+        ),
+        {"status": {}},
+    ),
+    "an eviction": (
+        lambda w: w.evict(POD),
+        ("POST", f"{BASE}/eviction", JSON),
+        {"deleteOptions": {"preconditions": {"uid": "u"}}},
+    ),
+    "a deletion": (
+        lambda w: w.delete(POD),
+        ("DELETE", BASE, JSON),
+        {"preconditions": {"uid": "u"}},
+    ),
+    "a mark": (
+        lambda w: w.mark(POD, "for g", at=1000.0),
+        ("PATCH", f"{BASE}/status", STRATEGIC_PATCH),
+        {
+            "metadata": {"uid": "u"},
+            "status": {
+                "conditions": [
+                    {
+                        "type": "DisruptionTarget",
+                        "status": "True",
+                        "reason": "PreemptionByScheduler",
+                        "message": "for g",
+                        "lastTransitionTime": "1970-01-01T00:16:40Z",
+                    }
+                ]
+            },
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("write", "request_", "body"), WRITES.values(), ids=WRITES)
+async def test_what_is_written_of_pods_names_the_very_pod(
+    write: Any, request_: tuple[str, str, str], body: dict[str, Any]
+) -> None:
+    client = Recorded()
+    await write(victims(client))
+    assert client.request_ == request_
+    assert body.items() <= client.body.items()
+    assert "'uid': 'u'" in str(client.body)
+
+    for gone in (NotFoundError("gone", status=404), ConflictError("another", status=409)):
+        await write(victims(Recorded(gone)))
+    if "nominatedNodeName" in str(body):
+        await write(victims(Recorded(InvalidError("it is bound", status=422))))
+    with pytest.raises(ForbiddenError):
+        await write(victims(Recorded(ForbiddenError("no", status=403))))
+
+
+@pytest.mark.parametrize(
+    ("cause", "want"), [("DisruptionBudget", BudgetError), ("Other", ThrottledError)]
+)
+def test_a_disruption_budget_is_no_busy_server(cause: str, want: type[ApiError]) -> None:
+    body = b'{"kind": "Status", "message": "m", "details": {"causes": [{"reason": "%b"}]}}'
+    found = from_response(429, body % cause.encode(), doing="POST /")
+    assert type(found) is want

@@ -1,0 +1,345 @@
+"""The extender begins and ends preemptions, and follows what is stored of them."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.api.reasons import PreemptionReason
+from extender.gang.options import GangOptions
+from extender.gang.preemption.choosing import Place, Preemption
+from extender.gang.preemption.units import Unit
+from extender.kube.errors import UnavailableError
+from extender.kube.preemptions import TooManyVictimsError
+from extender.permit import preempting
+from extender.permit.plans import Plans
+from extender.permit.preempting import STANDBY_SECONDS, Preempting
+from extender.permit.verdicts import Verdicts
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import (
+    ConditionInfo,
+    NominatedRoom,
+    PodGroupInfo,
+    PreemptedRoom,
+    VictimInfo,
+)
+from extender.state.cluster.store import Cluster
+from extender.state.cluster.view import ClusterView
+from extender.steps import Steps
+from extender.telemetry.metrics import Metrics
+from tests.makers import LoopClock, key, nodes, observe, planned, pod_group, pods, requests
+
+pytestmark = pytest.mark.looptime
+
+NO_CPU = "0/2 nodes are available: 2 Insufficient cpu."
+LOW = [replace(each, node=f"n{n}") for n, each in enumerate(pods(2, 4, group="low"))]
+HIGH = pods(2, 4, group="high", priority=10, unschedulable=NO_CPU)
+FACTS = [nodes(4, 4), pod_group("low", 2, uid="u-low"), LOW]
+WAITING = pod_group("high", 2, uid="u-high")
+WAITS = [WAITING, HIGH]
+GROUP = key("high")
+
+
+class Play:
+    """The shell, with an API server that stores what it writes."""
+
+    def __init__(self, cluster: Cluster, options: GangOptions | None = None) -> None:
+        self.cluster, self.view = cluster, cluster.view()
+        clock = LoopClock()
+        verdicts = Verdicts(cluster, options=options or GangOptions(), clock=clock)
+        self.plans = Plans(cluster, verdicts)
+        self.plans.schedulers.add("default-scheduler")
+        self.is_asked = True
+        self.written: list[tuple[PreemptedRoom | None, ConditionInfo]] = []
+        self.fails: list[Exception] = []
+        self.lag = 0.0
+        self.metrics = Metrics()
+        self.shell = Preempting(
+            cluster, self.plans, self, metrics=self.metrics, is_asked=lambda: self.is_asked
+        )
+
+    async def apply(
+        self, pod_group: PodGroupInfo, nomination: PreemptedRoom | None, condition: ConditionInfo
+    ) -> None:
+        """Store a status, and show it to the watch."""
+        if self.fails:
+            raise self.fails.pop(0)
+        self.written.append((nomination, condition))
+        self.store(nomination, condition)
+
+    def store(self, nomination: PreemptedRoom | None, *conditions: ConditionInfo) -> None:
+        """Have the watch show a status."""
+        now = self.view.pod_group(GROUP)
+        if now is not None:
+            status = replace(now.status, conditions=conditions)
+            shown = replace(now, nomination=nomination, status=status)
+            loop = asyncio.get_running_loop()
+            loop.call_later(self.lag, self.cluster.apply, ev.PodGroupApplied(shown))
+
+    @property
+    def said(self) -> list[tuple[bool, str]]:
+        """Whether something was kept in each write, and the reason."""
+        return [(chosen is not None, condition.reason) for chosen, condition in self.written]
+
+    def counted(self, reason: str) -> float:
+        return float(self.metrics.preemptions.labels(reason)._value.get())
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The groups for which victims were looked for: all of LOW makes room for HIGH."""
+    found: list[str] = []
+
+    def choosing(
+        pod_group: PodGroupInfo, *, view: ClusterView, now: float, options: GangOptions
+    ) -> Steps[Preemption | None]:
+        yield
+        found.append(pod_group.key)
+        victims = tuple(each for each in LOW if each.uid in view.pods)
+        if not victims or pod_group.key != GROUP:
+            return None
+        places = tuple(Place(f"n{number}", 1, requests(4)) for number in range(2))
+        return Preemption(
+            GROUP,
+            places,
+            (Unit(victims, key("low"), whole=True),),
+            {f"high-{number}": f"n{number}" for number in range(2)},
+        )
+
+    monkeypatch.setattr(preempting, "choosing", choosing)
+    return found
+
+
+@pytest.fixture
+async def play(cluster: Cluster, looks: list[str]) -> Any:
+    observe(cluster, FACTS)
+    made = Play(cluster)
+    running = asyncio.create_task(made.shell.run())
+    yield made
+    running.cancel()
+
+
+def chosen() -> PreemptedRoom:
+    """Return what another process has stored."""
+    room = NominatedRoom(("high-0",), requests(4))
+    victims = VictimInfo("PodGroup", "u-low", ("low-0", "low-1"))
+    return PreemptedRoom(0.0, {"n0": room}, (victims,))
+
+
+async def test_room_is_kept_from_the_choice_on_and_stored(play: Play) -> None:
+    observe(play.cluster, WAITS)
+    await asyncio.sleep(2)
+
+    [(stored, condition)] = play.written
+    assert stored is not None
+    assert (condition.type, condition.status, condition.reason) == (
+        *("Preempting", "True", PreemptionReason.EVICTING),
+    )
+    assert play.view.nominated[GROUP].amounts == {"n0": requests(4), "n1": requests(4)}
+    assert play.view.nominated[GROUP].priority == 10
+    assert play.shell.under_way == 1
+
+
+async def test_nothing_else_is_begun_for_it_meanwhile_and_it_ends_with_its_start(
+    play: Play, looks: list[str]
+) -> None:
+    observe(play.cluster, WAITS)
+    await asyncio.sleep(10)
+    assert looks == [GROUP]
+    observe(play.cluster, [ev.PodDeleted(each.uid) for each in LOW])
+    observe(play.cluster, planned(high_0="n0", high_1="n1"))
+    await asyncio.sleep(2)
+    assert play.view.nominated
+    observe(play.cluster, [ev.PodBinding(each, f"n{n}") for n, each in enumerate(HIGH)])
+    assert not play.view.nominated
+    await asyncio.sleep(2)
+
+    assert play.said == [(True, "Evicting"), (False, "Started")]
+    assert play.shell.under_way == 0
+    assert play.counted("Started") == 1
+
+
+async def test_one_that_comes_to_nothing_is_given_up_and_tried_again_later(
+    play: Play, looks: list[str]
+) -> None:
+    observe(play.cluster, WAITS)
+    await asyncio.sleep(34)
+    assert play.said == [(True, "Evicting"), (False, "VictimsStay")]
+    assert not play.view.nominated
+    await asyncio.sleep(20)
+    assert looks == [GROUP]
+    await asyncio.sleep(20)
+    assert looks == [GROUP] * 2
+    assert play.said[2:] == [(True, "Evicting")]
+    await asyncio.sleep(33 + 40)
+    assert looks == [GROUP] * 2
+
+
+NOT_YET: dict[str, list[Any]] = {
+    "it was not tried": [
+        WAITING,
+        pods(2, 4, group="high", priority=10),
+    ],
+    "one pod is missing": [pod_group("high", 1), HIGH],
+    "no pod has a lower priority": [
+        WAITING,
+        pods(2, 4, group="high", unschedulable=NO_CPU),
+    ],
+    "its scheduler does not ask": [
+        WAITING,
+        pods(2, 4, group="high", priority=10, unschedulable=NO_CPU, scheduler="other"),
+    ],
+    "kube-scheduler finds no node for another reason": [
+        WAITING,
+        pods(2, 4, group="high", priority=10, unschedulable="0/2 nodes: 2 had a bad volume"),
+    ],
+}
+
+
+@pytest.mark.parametrize("facts", NOT_YET.values(), ids=NOT_YET)
+async def test_no_victims_are_looked_for_where(
+    facts: list[Any], play: Play, looks: list[str]
+) -> None:
+    observe(play.cluster, facts)
+    await asyncio.sleep(10)
+    assert looks == []
+
+
+async def test_no_victims_are_looked_for_where_no_scheduler_asks_or_it_is_off(
+    play: Play, cluster: Cluster, looks: list[str]
+) -> None:
+    play.is_asked = False
+    off = Play(cluster, GangOptions(preempts=False))
+    running = asyncio.create_task(off.shell.run())
+    observe(play.cluster, WAITS)
+    await asyncio.sleep(10)
+    running.cancel()
+    assert looks == []
+
+
+async def test_a_group_without_victims_is_looked_at_ever_more_seldom(
+    play: Play, looks: list[str]
+) -> None:
+    observe(play.cluster, pod_group("odd", 2))
+    observe(play.cluster, pods(2, 4, group="odd", priority=10, unschedulable=NO_CPU))
+    await asyncio.sleep(20)
+    assert looks == [key("odd")] * 4
+    await asyncio.sleep(300)
+    assert len(looks) <= 4 + 11
+
+
+async def test_what_is_stored_is_gone_on_with(cluster: Cluster, looks: list[str]) -> None:
+    observe(cluster, FACTS, HIGH, replace(WAITING, nomination=chosen()))
+    play = Play(cluster)
+    for _ in play.shell.recover():
+        pass
+    assert play.view.nominated[GROUP].amounts == {"n0": requests(4)}
+    play.store(None)
+    await asyncio.sleep(0.1)
+    assert not play.view.nominated
+    play.store(chosen())
+    await asyncio.sleep(0.1)
+    assert play.view.nominated.keys() == {GROUP}
+    assert play.written == []
+
+
+@pytest.mark.parametrize("why", ["no kube-scheduler is there", "it asks about others"])
+async def test_a_process_that_is_not_asked_ends_one_later(
+    why: str, cluster: Cluster, looks: list[str]
+) -> None:
+    observe(cluster, FACTS, HIGH, replace(WAITING, nomination=chosen()))
+    play = Play(cluster)
+    play.is_asked = why == "it asks about others"
+    play.plans.schedulers.clear()
+    [*play.shell.recover()]
+    running = asyncio.create_task(play.shell.run())
+    await asyncio.sleep(32 + STANDBY_SECONDS - 2)
+    assert play.written == []
+    await asyncio.sleep(5)
+    running.cancel()
+    assert play.said == [(False, "VictimsStay")]
+
+
+async def test_what_the_watch_shows_late_ends_nothing(play: Play) -> None:
+    play.lag = 5.0
+    observe(play.cluster, WAITS)
+    await asyncio.sleep(2)
+    play.cluster.apply(ev.PodGroupApplied(replace(WAITING, generation=7)))
+    shown = replace(WAITING, status=replace(WAITING.status, phase="Pending"))
+    play.cluster.apply(ev.PodGroupApplied(shown))
+    assert play.view.nominated.keys() == {GROUP}
+    await asyncio.sleep(20)
+    assert play.view.nominated.keys() == {GROUP}
+    await asyncio.sleep(20)
+    assert play.said == [(True, "Evicting"), (False, "VictimsStay")]
+    assert not play.view.nominated
+
+
+async def test_a_deleted_group_and_one_of_the_same_name(play: Play, looks: list[str]) -> None:
+    observe(play.cluster, WAITS)
+    await asyncio.sleep(2)
+    observe(play.cluster, ev.PodGroupDeleted(WAITING.api_group, GROUP))
+    assert not play.view.nominated
+    assert play.shell.under_way == 0
+    observe(play.cluster, pod_group("high", 2, uid="another"))
+    await asyncio.sleep(3)
+    assert looks == [GROUP] * 2
+    assert play.view.nominated.keys() == {GROUP}
+
+
+@pytest.mark.parametrize("error", [UnavailableError("busy"), RuntimeError("odd")])
+async def test_a_write_is_tried_again(play: Play, error: Exception) -> None:
+    play.fails = [error, error]
+    observe(play.cluster, WAITS)
+    await asyncio.sleep(1)
+    assert play.written == []
+    await asyncio.sleep(4)
+    assert play.said == [(True, "Evicting")]
+
+
+async def test_too_many_victims_for_a_status_are_none(play: Play, looks: list[str]) -> None:
+    play.fails = [TooManyVictimsError("100000 victims are too many for a status")]
+    observe(play.cluster, WAITS)
+    await asyncio.sleep(10)
+    assert play.said == [(False, "TooManyVictims")]
+    assert not play.view.nominated
+    assert looks == [GROUP]
+
+
+async def test_a_choice_that_has_been_overtaken_is_dropped(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = vars(preempting)["choosing"]
+
+    def slow(chosen_for: PodGroupInfo, **more: Any) -> Steps[Preemption | None]:
+        found: Preemption | None = yield from before(chosen_for, **more)
+        observe(play.cluster, pod_group("high", 2, uid="another"))
+        yield
+        return found
+
+    monkeypatch.setattr(preempting, "choosing", slow)
+    observe(play.cluster, WAITS)
+    await asyncio.sleep(0.1)
+    assert play.written == []
+    assert not play.view.nominated
+
+
+async def test_in_strict_order_only_the_first_group_preempts(
+    cluster: Cluster, looks: list[str]
+) -> None:
+    observe(cluster, FACTS, WAITS, pod_group("first", 2))
+    observe(cluster, pods(2, 4, group="first", priority=11, unschedulable=NO_CPU))
+    play = Play(cluster, GangOptions(strict_order=True))
+    running = asyncio.create_task(play.shell.run())
+    await asyncio.sleep(10)
+    running.cancel()
+    assert set(looks) == {key("first")}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.validate()

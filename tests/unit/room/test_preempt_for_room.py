@@ -1,0 +1,403 @@
+"""Victims for room alone: which workloads go, in which flavor, and when none does."""
+
+from typing import Any
+
+import pytest
+
+from extender.api.wellknown import PREEMPT_FOR_ROOM_ANNOTATION, REQUIRE_ROOM_ANNOTATION
+from extender.explain.explanation import explain
+from extender.explain.facts import Facts
+from extender.queueing.cycle import Preempt
+from extender.queueing.options import AdmissionOptions
+from extender.queueing.pending import PendingQueues
+from extender.queueing.quota import QuotaTree
+from extender.queueing.recalled import recall, recalled
+from extender.queueing.room import AdmissionRules, unreadable
+from extender.queueing.transitions import finished, preempted, reserved
+from extender.room.nodes import NodeRoom
+from extender.state.cluster import events as cluster_events
+from extender.state.cluster.store import Cluster
+from extender.state.queue.records import Fungibility, WorkloadInfo
+from tests.makers import cluster_of, node, nodes, observe, pod
+from tests.queue_makers import (
+    Admissions,
+    admission,
+    cluster_queue,
+    condition,
+    group,
+    local_queue,
+    meta,
+)
+from tests.unit.room.test_making_way import LOWER, A, B, outcomes
+from tests.unit.room.test_require_room import gang, members, queues_of
+
+FOR_ROOM = AdmissionOptions(require_room=True, preempt_for_room="LowerPriority")
+
+
+def held(
+    name: str, count: int, cpu: int = 1, *, at: float = 100, queue: str = "cq", **more: Any
+) -> WorkloadInfo:
+    """Return an admitted workload; `at` is when it got its quota."""
+    asks = gang(name, count, cpu)
+    had = (condition("QuotaReserved", at=at), condition("Admitted", at=at))
+    said = {"admission": admission(asks, queue), "conditions": had, "queue": queue, **more}
+    return gang(name, count, cpu, **said)
+
+
+def queues(cluster: Cluster, *records: Any, cpu: Any = 100, **spec: Any) -> Admissions:
+    return queues_of(cluster, cpu, *records, options=spec.pop("options", FOR_ROOM), **spec)
+
+
+def three() -> tuple[Cluster, Admissions]:
+    """Return three full nodes: v0 is the oldest, v2 the youngest, all of the same priority."""
+    cluster = cluster_of(nodes(2, 2, 2))
+    found = queues(cluster)
+    for number in range(3):
+        found.put(held(f"v{number}", 2, at=100 + number))
+        observe(cluster, *members(f"v{number}", 2, on=f"n{number}"))
+    return cluster, found
+
+
+def leave(cluster: Cluster, there: Admissions, name: str, count: int, on: str) -> None:
+    """Have a victim give its quota back while its pods end."""
+    observe(cluster, *members(name, count, on=on, terminating=True))
+    there.put(gang(name, count, conditions=(condition("Evicted", "Preempted"),)))
+
+
+def end(cluster: Cluster, there: Admissions, name: str, count: int) -> None:
+    for number in range(count):
+        cluster.apply(cluster_events.PodDeleted(f"{name}-{number}"))
+    there.pending.sweep()
+
+
+@pytest.mark.parametrize(
+    ("count", "goes"), [(1, ["v2"]), (2, ["v2"]), (3, ["v1", "v2"]), (6, ["v0", "v1", "v2"])]
+)
+def test_the_youngest_go_and_no_more_than_needed(count: int, goes: list[str]) -> None:
+    _, there = three()
+    there.put(gang("p", count, priority=1))
+    assert outcomes(there) == {"p": goes}
+
+
+def test_none_goes_where_not_all_pods_would_fit() -> None:
+    _, there = three()
+    there.put(gang("p", 7, priority=1))
+    assert outcomes(there) == {"p": "WaitingForRoom"}
+
+
+def test_none_goes_where_it_fits_without() -> None:
+    cluster, there = three()
+    observe(cluster, node("free", 2))
+    there.put(gang("p", 2, priority=1))
+    assert outcomes(there) == {"p": True}
+
+
+@pytest.mark.parametrize("priority", [0, -1])
+def test_none_goes_for_one_that_is_not_more_important(priority: int) -> None:
+    _, there = three()
+    there.put(gang("p", 1, priority=priority))
+    assert outcomes(there) == {"p": "WaitingForRoom"}
+
+
+def test_the_more_important_stay() -> None:
+    cluster, there = three()
+    there.put(held("v2", 2, at=102, priority=5))
+    there.put(held("v1", 2, at=101, priority=1))
+    there.put(gang("p", 2, priority=9))
+    assert outcomes(there) == {"p": ["v0"]}
+    assert cluster.view().pods
+
+
+def test_what_gives_no_room_for_its_pods_stays() -> None:
+    """The youngest are on nodes that its pods may not use, or on too small ones."""
+    cluster = cluster_of(
+        node("n0", 2), node("closed", 2, unschedulable=True), [node(f"s{n}", 1) for n in (0, 1)]
+    )
+    there = queues(
+        cluster, held("old", 1, 2, at=1), held("new", 1, 2, at=2), held("small", 2, at=3)
+    )
+    observe(
+        cluster,
+        pod("old-0", 2, on="n0", controller="job-old"),
+        pod("new-0", 2, on="closed", controller="job-new"),
+        [pod(f"small-{n}", on=f"s{n}", controller="job-small") for n in (0, 1)],
+    )
+    there.put(gang("p", 1, 2, priority=1))
+    assert outcomes(there) == {"p": ["old"]}
+
+
+def test_it_waits_for_its_victims_and_nothing_else_takes_their_room() -> None:
+    cluster, there = three()
+    there.put(gang("p", 3, priority=1))
+    assert outcomes(there) == {"p": ["v1", "v2"]}
+    evicted = (condition("QuotaReserved", at=100), condition("Evicted", "Preempted"))
+    for number in (1, 2):
+        there.put(held(f"v{number}", 2, conditions=evicted))
+    there.put(gang("late", 1))
+    there.pending.sweep()
+    assert outcomes(there) == {
+        "p": "WaitingForPreemptedWorkloads",
+        "late": "WaitingForPreemptedWorkloads",  # they leave one place more than p needs
+    }
+    leave(cluster, there, "v1", 2, "n1")
+    there.pending.sweep()
+    assert outcomes(there) == {
+        "p": "WaitingForPreemptedWorkloads",
+        "late": "WaitingForPreemptedWorkloads",
+        "v1": "WaitingForRoom",
+    }
+    end(cluster, there, "v1", 2)
+    leave(cluster, there, "v2", 2, "n2")
+    found = outcomes(there)
+    assert found.pop("p") == "WaitingForPreemptedWorkloads"
+    assert found.pop("late") is True
+    assert set(found.values()) == {"WaitingForRoom"}
+    end(cluster, there, "v2", 2)
+    found = outcomes(there)
+    assert (found.pop("p"), set(found.values())) == (True, {"WaitingForRoom"})
+
+
+def test_a_new_leader_waits_for_the_victims_of_the_one_before() -> None:
+    cluster, there = three()
+    there.put(gang("p", 2, priority=1))
+    (found,) = there.run()
+    assert isinstance(found, Preempt)
+    (victim,) = found.victims
+    observe(cluster, *members("v2", 2, on="n2", terminating=True))
+    went = preempted(gang("v2", 2), victim.reason, victim.message, now=200)
+    there.put(went)
+
+    there.pending = PendingQueues(there.options)
+    for key in there.view.workloads:
+        there.pending.update(key, there.view, there.now)
+    assert outcomes(there)["p"] == ["v1"], "it knows of no victim"
+    there.pending.preemptors.expect("ns/p", ())
+    recall(filter(None, (recalled(x, there.view) for x in there.view.workloads.values())),
+           there.pending)  # fmt: skip
+    there.pending.sweep()
+    assert outcomes(there)["p"] == "WaitingForPreemptedWorkloads"
+    end(cluster, there, "v2", 2)
+    assert outcomes(there)["p"] is True
+
+
+@pytest.mark.parametrize("change", ["of another UID", "not preempted any more", "by hand", "done"])
+def test_what_is_no_victim_any_more_is_not_recalled(change: str) -> None:
+    _, there = three()
+    there.put(gang("p", 2, priority=1))
+    (found,) = there.run()
+    assert isinstance(found, Preempt)
+    message = found.victims[0].message
+    went = preempted(gang("v2", 2), "ForRoom", message, now=200)
+    match change:
+        case "of another UID":
+            went = preempted(gang("v2", 2), "ForRoom", message.replace("UID: p", "UID: q"), now=9)
+        case "not preempted any more":
+            went = reserved(went, admission(went), 300)
+        case "by hand":
+            went = preempted(gang("v2", 2), "ForRoom", "it was time", now=200)
+        case "done":
+            went = finished(went, "Succeeded", "", now=300)
+        case _:
+            raise AssertionError(change)
+    assert recalled(went, there.view) is None
+
+
+def test_no_more_go_while_what_leaves_is_enough() -> None:
+    """It leaves for another reason."""
+    _, there = three()
+    evicted = (condition("QuotaReserved", at=100), condition("Evicted", "PodsReadyTimeout"))
+    there.put(held("v0", 2, conditions=evicted))
+    there.put(gang("p", 2, priority=2), gang("q", 2, priority=1))
+    assert outcomes(there) == {"p": "WaitingForPreemptedWorkloads", "q": ["v2"]}
+
+
+def test_two_of_them_have_victims_of_their_own() -> None:
+    _, there = three()
+    there.put(gang("p", 2, priority=3), gang("q", 1, priority=2), gang("r", 1, priority=1))
+    assert outcomes(there) == {"p": ["v2"], "q": ["v1"], "r": "WaitingForPreemptedWorkloads"}
+
+
+def test_off_by_default() -> None:
+    cluster = cluster_of(nodes(1))
+    there = queues(cluster, held("low", 1), options=AdmissionOptions(require_room=True))
+    observe(cluster, *members("low", 1, on="n0"))
+    there.put(gang("p", 1, priority=1))
+    assert outcomes(there) == {"p": "WaitingForRoom"}
+
+
+@pytest.mark.parametrize(
+    ("said", "goes", "wrong"),
+    [
+        (" lowerpriority\n", True, None),
+        ("Never", False, None),
+        ("", True, None),
+        ("Always", True, "Always"),
+    ],
+)
+def test_a_cluster_queue_may_say_otherwise(said: str, goes: bool, wrong: str | None) -> None:
+    cluster = cluster_of(nodes(1))
+    about = meta("cq", annotations={PREEMPT_FOR_ROOM_ANNOTATION: said})
+    there = queues(cluster, held("low", 1), meta=about)
+    observe(cluster, *members("low", 1, on="n0"))
+    there.put(gang("p", 1, priority=1))
+    assert outcomes(there) == {"p": ["low"] if goes else "WaitingForRoom"}
+    note = f"{PREEMPT_FOR_ROOM_ANNOTATION}={wrong} is ignored: it is to be Never or LowerPriority"
+    assert list(unreadable(about)) == ([note] if wrong else [])
+
+
+# -- of which ClusterQueues
+
+
+def beside(cohort: str | None, **annotations: str) -> tuple[Cluster, Admissions]:
+    """Return a node that a workload of another ClusterQueue has."""
+    cluster = cluster_of(nodes(1))
+    about = meta("b", annotations=annotations)
+    there = queues(
+        cluster,
+        cluster_queue("b", 10, cohort, meta=about),
+        local_queue("b"),
+        held("low", 1, queue="b"),
+        cohort="team",
+    )
+    observe(cluster, *members("low", 1, on="n0"))
+    there.put(gang("p", 1, priority=1))
+    return cluster, there
+
+
+def test_those_of_the_cohort_go() -> None:
+    _, there = beside("team")
+    (found,) = there.run()
+    assert isinstance(found, Preempt)
+    (victim,) = found.victims
+    assert (victim.workload, victim.reason) == ("ns/low", "ForRoom")
+    assert victim.message == (
+        "Preempted to accommodate workload ns/p (UID: p, JobUID: job-p) due to room on nodes; "
+        "preemptor path: /team/cq; preemptee path: /team/b"
+    )
+    assert found.message == (
+        "quota yes; room for 0 of 1: 1 cpu short on 1 node. Pending the preemption of 1 workload(s)"
+    )
+
+
+def test_those_of_others_stay() -> None:
+    _, there = beside(None)
+    assert outcomes(there) == {"p": "WaitingForRoom"}
+
+
+def test_those_of_a_queue_that_asks_for_no_room_stay() -> None:
+    """They would come back at once, to the nodes that they left."""
+    _, there = beside("team", **{REQUIRE_ROOM_ANNOTATION: "false"})
+    assert outcomes(there) == {"p": "WaitingForRoom"}
+
+
+# -- flavors
+
+
+NODES = (
+    node("a0", 2, labels={"kind": "a"}),
+    node("b0", 2, labels={"kind": "b"}),
+)
+
+
+def in_flavor(name: str, of: str, priority: int = 0) -> WorkloadInfo:
+    asks = gang(name, 2)
+    had = (condition("QuotaReserved", at=1),)
+    return gang(name, 2, admission=admission(asks, flavor=of), conditions=had, priority=priority)
+
+
+@pytest.mark.parametrize(
+    ("count", "of_a", "goes"),
+    [(2, 0, ["low-a"]), (2, 9, ["low-b"]), (3, 0, "WaitingForRoom")],
+)
+def test_the_first_flavor_in_which_it_would_fit(count: int, of_a: int, goes: object) -> None:
+    cluster = cluster_of(NODES, members("low-a", 2, on="a0"), members("low-b", 2, on="b0"))
+    there = queues(
+        cluster,
+        A,
+        B,
+        in_flavor("low-a", "a", of_a),
+        in_flavor("low-b", "b"),
+        cpu=group(a=9, b=9),
+    )
+    there.put(gang("p", count, priority=5))
+    assert outcomes(there) == {"p": goes}
+
+
+def test_a_flavor_with_room_goes_before_victims_in_an_earlier_one() -> None:
+    cluster = cluster_of(NODES, members("low-a", 2, on="a0"))
+    there = queues(
+        cluster,
+        A,
+        B,
+        in_flavor("low-a", "a"),
+        cpu=group(a=9, b=9),
+        fungibility=Fungibility(when_can_preempt="MayStopSearch"),
+    )
+    there.put(gang("p", 2, priority=5))
+    assert outcomes(there) == {"p": True}
+
+
+# -- quota and room
+
+
+def both(cpu: int, **spec: Any) -> tuple[Cluster, Admissions]:
+    """Return one with quota on a node of another, which has room and no quota to give."""
+    cluster = cluster_of(
+        node("n0", 1), node("n1", 2), *members("quota", 1, on="n0"),
+        pod("room-0", 2, on="n1", controller="job-room"),
+    )  # fmt: skip
+    there = queues(
+        cluster,
+        held("quota", 1, at=200),
+        cluster_queue("b", 2, "team"),
+        local_queue("b"),
+        held("room", 1, 2, at=100, queue="b"),
+        cpu=cpu,
+        cohort="team",
+        preemption=LOWER,
+        **spec,
+    )
+    return cluster, there
+
+
+def test_victims_for_quota_first_and_those_that_room_needs_more() -> None:
+    _, there = both(2)
+    there.put(gang("p", 1, 2, priority=1))
+    (found,) = there.run()
+    assert isinstance(found, Preempt)
+    assert [(each.workload, each.reason) for each in found.victims] == [
+        ("ns/quota", "InClusterQueue"),
+        ("ns/room", "ForRoom"),
+    ]
+
+
+def test_a_victim_for_quota_stays_where_that_for_room_gives_both() -> None:
+    cluster = cluster_of(
+        node("n0", 1), node("n1", 2), *members("new", 1, on="n0"),
+        pod("old-0", 2, on="n1", controller="job-old"),
+    )  # fmt: skip
+    there = queues(
+        cluster, held("new", 1, at=200), held("old", 1, 2, at=100), cpu=4, preemption=LOWER
+    )
+    there.put(gang("p", 1, 2, priority=1))
+    assert outcomes(there) == {"p": ["old"]}
+
+
+def test_for_quota_alone_none_goes_for_room_where_preemption_is_never() -> None:
+    cluster = cluster_of(nodes(1), members("low", 1, on="n0"))
+    there = queues(cluster, held("low", 1), cpu=1)
+    there.put(gang("p", 1, priority=1))
+    assert outcomes(there) == {"p": "WaitingForQuota"}
+
+
+def test_the_explanation_says_which_could_go_for_room() -> None:
+    cluster, there = three()
+    there.put(gang("p", 2, priority=1))
+    rules = AdmissionRules(there.options, NodeRoom(there.view, cluster.view()))
+    facts = Facts(
+        there.view, there.pending, QuotaTree(there.view), rules, cluster.view(), there.now
+    )
+    said = explain("ns/p", facts)
+    assert said is not None
+    assert said.notes == ["ns/v2 could be preempted (ForRoom)"]
+    assert said.reason == "WaitingForRoom"
