@@ -110,7 +110,7 @@ def test_a_workload_admitted_by_room_does_not_wait_for_it(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
     runs = {run["mode"]: run for run in json.loads(results.read_bytes())["room"]["runs"]}
     measures = {mode: run["measures"] for mode, run in runs.items()}
-    assert measures.keys() == {"room", "quota", "blocked"}
+    assert measures.keys() == {"room", "unkept", "quota", "blocked"}
     for each in measures.values():
         assert all(kind["finished"] for kind in each["classes"].values())
         assert 0 <= each["usage"]["idle"] <= each["usage"]["used"] <= 1
