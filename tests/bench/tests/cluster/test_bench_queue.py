@@ -5,6 +5,7 @@ it should; ours has its own mind about what to preempt.
 """
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -102,6 +103,8 @@ def test_a_workload_admitted_by_room_does_not_wait_for_it(tmp_path: Path) -> Non
             *("--room-config", rooms.SMALL, "--json", results),
         ],
         cwd=ROOT,
+        # Wide enough for four columns: a title that is broken in two is not found.
+        env={**os.environ, "COLUMNS": "200"},
         capture_output=True,
         text=True,
         check=False,
