@@ -1,9 +1,11 @@
 """Which workloads to evict so that the pods of another one fit on nodes.
 
 They are of lower priority, and of the preemptor's ClusterQueue or its cohort. A ClusterQueue that
-asks for no room has no victims: its workloads would be admitted again at once, and their pods would
-take the nodes that they left. A preemptor that borrows has victims in its own ClusterQueue only:
-others could reclaim its quota and come back, and it would evict them again.
+asks for no room has no victims: its workloads would be admitted again at once, and their pods
+would take the nodes that they left. Nor has another ClusterQueue that may reclaim quota from any
+priority: a workload of it would come back in place of what is more important than itself, and that
+would have victims, too. A preemptor that borrows has victims in its own ClusterQueue only: others
+could reclaim its quota and come back, and it would evict them again.
 
 All workloads that leave anyway count as gone. Then all possible victims do, and stay one after the
 other where the pods still fit: the highest priority first, and of equal ones the oldest.
@@ -53,6 +55,8 @@ class ForRoom:
         for node in self.preemptor.node.root.queues:
             queue, held = self.view.cluster_queues[node.name], self.tree.holders.of(node.name)
             if held.lowest >= priority or not requires_room(queue, options, self.view.flavors):
+                continue
+            if node is not self.preemptor.node and queue.preemption.reclaim_within_cohort == "Any":
                 continue
             for key, each in held.holders.items():
                 is_lower = each.workload.priority < priority

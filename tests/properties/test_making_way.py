@@ -542,6 +542,20 @@ def test_no_workload_waits_for_what_is_there(course: Course) -> None:
         seed=5186,
     )
 )  # a preemptor takes what another one's victims leave
+@example(
+    Course(
+        sizes=[4, 4],
+        each=1,
+        queues=[
+            (3, True, "BestEffortFIFO", "Never", "Any"),
+            (2, True, "BestEffortFIFO", "LowerPriority", "Never"),
+            (5, True, "BestEffortFIFO", "Never", "Never"),
+        ],
+        comes=[((2, 4, 3), 6), ((1, 4, 3), 6), ((0, 3, 0), 6), ((1, 1, 1), 6), ((1, 1, 1), 6)],
+        seed=0,
+        for_room=True,
+    )
+)  # one that reclaims from any priority goes for room, and comes back in place of another
 def test_it_comes_to_rest_and_every_workload_has_a_turn(course: Course) -> None:
     world = course.world()
     for come, steps in course.comes:

@@ -248,13 +248,15 @@ def test_a_cluster_queue_may_say_otherwise(said: str, goes: bool, wrong: str | N
 # -- of which ClusterQueues
 
 
-def beside(cohort: str | None, **annotations: str) -> tuple[Cluster, Admissions]:
+def beside(
+    cohort: str | None, *, reclaims: str = "Never", **annotations: str
+) -> tuple[Cluster, Admissions]:
     """Return a node that a workload of another ClusterQueue has."""
     cluster = cluster_of(nodes(1))
-    about = meta("b", annotations=annotations)
+    about, policy = meta("b", annotations=annotations), {"reclaim_within_cohort": reclaims}
     there = queues(
         cluster,
-        cluster_queue("b", 10, cohort, meta=about),
+        cluster_queue("b", 10, cohort, meta=about, preemption=policy),
         local_queue("b"),
         held("low", 1, queue="b"),
         cohort="team",
@@ -288,6 +290,23 @@ def test_those_of_a_queue_that_asks_for_no_room_stay() -> None:
     """They would come back at once, to the nodes that they left."""
     _, there = beside("team", **{REQUIRE_ROOM_ANNOTATION: "false"})
     assert outcomes(there) == {"p": "WaitingForRoom"}
+
+
+@pytest.mark.parametrize(("reclaims", "goes"), [("LowerPriority", ["low"]), ("Any", False)])
+def test_those_that_may_reclaim_quota_from_any_priority_stay(reclaims: str, goes: object) -> None:
+    """They would come back in place of others that are more important than they are."""
+    _, there = beside("team", reclaims=reclaims)
+    assert outcomes(there) == {"p": goes or "WaitingForRoom"}
+
+
+def test_in_its_own_queue_they_go_all_the_same() -> None:
+    cluster = cluster_of(nodes(1))
+    there = queues(
+        cluster, held("low", 1), cohort="team", preemption={"reclaim_within_cohort": "Any"}
+    )
+    observe(cluster, *members("low", 1, on="n0"))
+    there.put(gang("p", 1, priority=1))
+    assert outcomes(there) == {"p": ["low"]}
 
 
 # -- flavors
