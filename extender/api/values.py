@@ -20,6 +20,12 @@ _UNITS: Final = {
 }
 _NUMBER: Final = rf"(\d{{1,{_DIGITS}}}(?:\.\d{{1,{_DIGITS}}})?)"
 _DURATION: Final = re.compile("".join(rf"(?:{_NUMBER}{unit})?" for unit in _UNITS), re.ASCII)
+_DNS: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_KEY: Final = re.compile(
+    rf"({_DNS}(\.{_DNS})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII
+)
+_PREFIX: Final = 253
+_NAME: Final = 63
 _SWITCH: Final = {"true": True, "false": False}
 _SHOWN: Final = 40
 """Characters of a value that a message shows."""
@@ -43,6 +49,13 @@ def seconds(said: str) -> float | None:
 def switch(said: str) -> bool | None:
     """Return the boolean of `true` or `false`."""
     return _SWITCH.get(said)
+
+
+def is_label_key(said: str) -> bool:
+    """Return whether a text is the key of a label, as the API server takes it."""
+    prefix, _, name = said.rpartition("/")
+    short = len(prefix) <= _PREFIX and len(name) <= _NAME
+    return short and _KEY.fullmatch(said) is not None
 
 
 def limited(name: str, said: str, counts: str) -> str:

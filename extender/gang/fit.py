@@ -185,11 +185,11 @@ def _in_domains(places: "_Places", asked: GroupTopology) -> Steps[Fit]:
     at_most = yield from counting(amounts=places.with_gone(lambda n: order.get(n.name, {})))
     sent = frozenset(offer.nodes)
     has_sent = {value for value, nodes in there.items() if any(n.name in sent for n in nodes)}
-    first = has_sent.__contains__ if asked.required or not pinned else pinned.__contains__
-    capacity = at_most
+    capacity, fill, first = at_most, places.on, has_sent.__contains__
     if not asked.required:
-        at_most = {value: count for value, count in at_most.items() if count >= wanted}
-    fill = places.on
+        # A domain that takes the rest is one more than those where pods are, unless it is of these.
+        usable = pinned or there
+        at_most = {value: n for value, n in at_most.items() if n >= wanted and value in usable}
     found = yield from domains.in_one(there, wanted, at_most=at_most, first=first, fill=fill)
     if found.complete or asked.required:
         return found
@@ -283,7 +283,9 @@ class _Places:
         label, placements = self.asked.label if self.asked is not None else None, dict[str, str]()
         for shape, nodes in places.items():
             some = there[shape][: len(nodes)]
-            placements |= ranks.assigned(some, nodes, label=label, sent=self.offer.nodes)
+            # Only the pod that is tried needs a node that was sent.
+            sent = self.offer.nodes if shapes[shape] == lead else ()
+            placements |= ranks.assigned(some, nodes, label=label, sent=sent)
         if self.pods[0].uid not in placements:
             placements = {}
         missing = self.wanted - len(placements)

@@ -1,13 +1,14 @@
 """What a PodGroup says of placement, and where its pods are already."""
 
 from collections import Counter
+from collections.abc import Iterator
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import PLACEMENT_ANNOTATION
 from extender.fit.placement import GangPlacement
 from extender.fit.placer import PlacementChoice
 from extender.gang.verdicts import Refuse, about
-from extender.state.cluster.records import PodGroupInfo
+from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 
 
@@ -32,12 +33,20 @@ def choice(group: str, *, view: ClusterView) -> PlacementChoice | None:
     return None if asked is None else PlacementChoice(asked, siblings(group, view=view))
 
 
-def siblings(group: str, *, view: ClusterView) -> Counter[str]:
-    """Return how many members have, or are to have, each node; those that leave do not count."""
-    found = Counter[str]()
+def siblings(group: str, *, view: ClusterView, but: str | None = None) -> Counter[str]:
+    """Return how many members have, or are to have, each node; those that leave do not count.
+
+    Nor does the one with the UID `but`.
+    """
+    return Counter(node for _, node in with_nodes(group, view=view, but=but))
+
+
+def with_nodes(
+    group: str, *, view: ClusterView, but: str | None = None
+) -> Iterator[tuple[PodInfo, str]]:
+    """Yield the members but for one that have, or are to have, a node, and do not leave it."""
     for pod in view.members(group):
         kept = view.reservation(pod.uid)
         node = kept.node if kept is not None else pod.node
-        if node is not None and not pod.terminating:
-            found[node] += 1
-    return found
+        if node is not None and not pod.terminating and pod.uid != but:
+            yield pod, node

@@ -54,7 +54,7 @@ class _Gang:
         pod_group = view.pod_group(pod.group)
         asked = topology.of(pod_group)
         label = asked.label if asked is not None else ZONE_LABEL
-        siblings = placement.siblings(pod.group, view=view)
+        siblings = placement.siblings(pod.group, view=view, but=pod.uid)
         return cls(pod, placement.of(pod_group), label, siblings, view)
 
     def points(self, sent: Sequence[str]) -> Mapping[str, int]:
@@ -87,14 +87,10 @@ class _Gang:
         if own.index is None:
             return frozenset(self.siblings)
         far: dict[str, int] = {}
-        for pod in self.view.members(own.group or ""):
-            kept = self.view.reservation(pod.uid)
-            node = kept.node if kept is not None else pod.node
-            alike = pod.index is not None and pod.controller == own.controller
-            if node is None or pod.terminating or not alike:
-                continue
-            away = abs((pod.index or 0) - own.index)
-            far[node] = min(away, far.get(node, away))
+        for pod, node in placement.with_nodes(own.group or "", view=self.view, but=own.uid):
+            if pod.index is not None and pod.controller == own.controller:
+                away = abs(pod.index - own.index)
+                far[node] = min(away, far.get(node, away))
         nearest = min(far.values(), default=None)
         return frozenset(name for name, away in far.items() if away == nearest)
 

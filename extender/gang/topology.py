@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from extender.api.reasons import Reason
+from extender.api.values import is_label_key
 from extender.api.wellknown import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY
+from extender.gang.placement import with_nodes
 from extender.gang.verdicts import Refuse, about
 from extender.state.cluster.records import NodeInfo, PodGroupInfo
 from extender.state.cluster.view import ClusterView
@@ -39,12 +41,20 @@ def of(pod_group: PodGroupInfo | None) -> GroupTopology | None:
 
 
 def contradiction(pod_group: PodGroupInfo) -> Refuse | None:
-    """Return the refusal of a group with both annotations."""
-    if pod_group.required_topology is None or pod_group.preferred_topology is None:
+    """Return the refusal of a group with both annotations, or with one that names no label.
+
+    What is no key of a label is not repeated: it may be of any length, with any signs in it.
+    """
+    asked = of(pod_group)
+    if asked is None:
         return None
-    text = (
-        f"it has both annotations {REQUIRED_TOPOLOGY} and {PREFERRED_TOPOLOGY}: remove one of them"
-    )
+    if pod_group.required_topology is not None and pod_group.preferred_topology is not None:
+        both = f"{REQUIRED_TOPOLOGY} and {PREFERRED_TOPOLOGY}"
+        text = f"it has both annotations {both}: remove one of them"
+    elif not is_label_key(asked.label):
+        text = f"its annotation {asked.annotation} is no key of a label: correct or remove it"
+    else:
+        return None
     return Refuse(Reason.INVALID_TOPOLOGY, about(pod_group.key) + text)
 
 
@@ -61,13 +71,15 @@ def impossible(pod_group: PodGroupInfo, *, view: ClusterView) -> Refuse | None:
             "names: label the nodes, or correct the annotation"
         )
         return Refuse(Reason.NEVER_FITS, prefix + text, deny=True)
-    if asked.required and len(set(standing(pod_group.key, asked, view=view))) > 1:
-        text = (
-            f"its pods are in more than one domain of '{asked.label}' already, and its annotation "
-            f"{REQUIRED_TOPOLOGY} asks for one: remove the annotation, or delete these pods"
-        )
-        return Refuse(Reason.INVALID_TOPOLOGY, prefix + text)
-    return None
+    there = {*standing(pod_group.key, asked, view=view)} if asked.required else set()
+    if len(there) <= 1 and None not in there:
+        return None
+    where = "in more than one domain of" if len(there) > 1 else "on nodes without the label"
+    text = (
+        f"its pods are {where} '{asked.label}' already, and its annotation {REQUIRED_TOPOLOGY} "
+        "asks for one domain: remove the annotation, or delete these pods"
+    )
+    return Refuse(Reason.INVALID_TOPOLOGY, prefix + text)
 
 
 def standing(group: str, asked: GroupTopology, *, view: ClusterView) -> Iterator[str | None]:
@@ -75,23 +87,23 @@ def standing(group: str, asked: GroupTopology, *, view: ClusterView) -> Iterator
 
     None for a node without the label.
     """
-    for pod in view.members(group):
-        if pod.terminating:
-            continue
-        reserved = view.reservation(pod.uid)
-        name = reserved.node if reserved is not None else pod.node
-        node = view.nodes.get(name) if name is not None else None
+    for _, name in with_nodes(group, view=view):
+        node = view.nodes.get(name)
         if node is not None:
             yield asked.of(node)
 
 
 def within(group: str, sent: Sequence[str], *, view: ClusterView) -> Sequence[str]:
-    """Return the nodes on which another member of a group may be; all, where it has none yet."""
+    """Return the nodes on which another member of a group may be; all, where it has none yet.
+
+    None, where those that it has are on nodes without the label.
+    """
     asked = of(view.pod_group(group))
     if asked is None or not asked.required:
         return sent
-    there = standing(group, asked, view=view)
-    domain = next((each for each in there if each is not None), None)
-    if domain is None:
-        return sent
-    return tuple(name for name in sent if asked.of(view.nodes.get(name)) == domain)
+    usable = sent
+    for domain in standing(group, asked, view=view):
+        if domain is not None:
+            return tuple(name for name in sent if asked.of(view.nodes.get(name)) == domain)
+        usable = ()
+    return usable

@@ -1,10 +1,10 @@
 """Where the pods of a template are to be, by its annotations: `topologyRequest` of a pod set."""
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from extender.api import wellknown
+from extender.api.values import is_label_key
 from extender.api.wellknown import (
     INDEX_LABEL,
     PODSET_GROUP_NAME,
@@ -26,10 +26,6 @@ _ONE_OF: Final = (
 _LABELS: Final = (PODSET_REQUIRED_TOPOLOGY, PODSET_PREFERRED_TOPOLOGY, PODSET_SLICE_TOPOLOGY)
 _LONGEST: Final = 63
 """Of a level in a Workload."""
-_DNS: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_LABEL: Final = re.compile(
-    rf"({_DNS}(\.{_DNS})*/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII
-)
 _NOT_HONOURED: Final[Mapping[str, str]] = {
     PODSET_GROUP_NAME: "pod sets have their domains each for itself",
     PODSET_SLICE_LAYERS: (
@@ -89,7 +85,7 @@ def _slice_fault(said: Mapping[str, str], count: int) -> str:
 
 
 def _is_label(text: str) -> bool:
-    return len(text) <= _LONGEST and _LABEL.fullmatch(text) is not None
+    return len(text) <= _LONGEST and is_label_key(text)
 
 
 def _said(template: Object) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from extender.fit import domains
 from extender.gang.fit import Fit
 from extender.state.cluster.records import NodeInfo
 from tests.at_once import fit
-from tests.makers import cluster_of, key, node, pod, pod_group, pods
+from tests.makers import cluster_of, key, node, pod, pod_group, pods, shape
 
 RACK = "example.com/rack"
 SIZES = st.lists(st.lists(st.integers(0, 6), min_size=1, max_size=3), min_size=1, max_size=5)
@@ -67,6 +67,27 @@ def test_equal_pods_are_in_as_few_domains_as_possible(
     assert found.complete == (least is not None)
     if least is not None:
         assert len(used(found)) == least
+
+
+@given(SIZES, st.integers(1, 8), st.integers(1, 3), st.sets(st.integers(0, 4), max_size=4))
+def test_what_is_lost_adds_as_few_domains_as_possible(
+    sizes: list[list[int]], count: int, cpu: int, pinned: set[int]
+) -> None:
+    """Members that run ask for nothing, and are in some of the domains."""
+    pinned = {each for each in pinned if each < len(sizes)}
+    old = [pod(f"old-{each}", shape(0), group="gang", on=f"n{each}-0") for each in pinned]
+    members = pods(count, cpu)
+    group = pod_group(min_member=count + len(old), preferred_topology=RACK)
+    found = fit(
+        members, count, group=key("gang"), view=cluster_of(made(sizes), group, old, members).view()
+    )
+    room = [sum(each // cpu for each in cpus) for cpus in sizes]
+    rest = max(0, count - sum(room[each] for each in pinned))
+    others = [cpus for number, cpus in enumerate(sizes) if number not in pinned]
+    least = fewest(others, rest, cpu) if rest else 0
+    assert found.complete == (least is not None)
+    if least is not None:
+        assert len(used(found) - {f"n{each}" for each in pinned}) == least
 
 
 @given(SIZES, st.integers(1, 3), st.integers(1, 3))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -175,6 +176,21 @@ def test_a_planned_member_moves_to_the_node_with_the_most_points(placement: str,
     observe(cluster, planned(gang_0="n0", gang_1="n1"))
     found = pre_filter.follow_plan(members[0], GANG, ("n3", "n2"), view=cluster.view())
     assert found == OneNode(want, {"gang-0": want})
+
+
+def test_a_planned_member_that_moves_is_no_sibling_of_itself() -> None:
+    """It goes next to the one next in rank, and its own node draws it nowhere."""
+    first, tried, third = (
+        replace(each, index=number, controller="job") for number, each in enumerate(pods(3))
+    )
+    facts = (in_zones(a1=4, a2=4, b1=4, b2=4), asking("pack", 3), [first, tried, third])
+    cluster = cluster_of(*facts, pod("far", group="gang", on="a2", index=9, controller="job"))
+    observe(cluster, planned(gang_0="b1", gang_1="a1", gang_2="b1"))
+    observe(cluster, replace(first, node="b1"), replace(third, node="b1"))
+    found = pre_filter.follow_plan(tried, GANG, ("a2", "b1", "b2"), view=cluster.view())
+    assert found == OneNode("b1", {"gang-1": "b1"})
+    points = score(tried, ("a1", "b1"), view=cluster.view())
+    assert points["a1"] < points["b1"]
 
 
 @pytest.mark.parametrize("said", ["packed", "", "PACK", "50%"])

@@ -147,6 +147,44 @@ def test_both_annotations_are_refused() -> None:
     assert pending.decide(GANG, view=view, options=GangOptions()).reason is refusal.reason
 
 
+@pytest.mark.parametrize("make", [required, preferred])
+@pytest.mark.parametrize("said", ["", "a b", "50%d", "rack\nmore", "/rack", "-rack", "r" * 64])
+def test_what_is_no_key_of_a_label_is_refused_and_not_repeated(make: Any, said: str) -> None:
+    group = make(2, said)
+    view = cluster_of(racks(a=(8,)), group, pods(2)).view()
+    for refusal in (pre_filter.check_group(GANG, view=view), topology.impossible(group, view=view)):
+        assert refusal is not None
+        assert refusal.reason is Reason.INVALID_TOPOLOGY
+        assert refusal.message.endswith("-topology is no key of a label: correct or remove it")
+        assert not said or said not in refusal.message
+    assert pending.decide(GANG, view=view, options=GangOptions()).reason is (
+        Reason.INVALID_TOPOLOGY
+    )
+
+
+def test_members_on_nodes_without_the_label_cannot_be_completed_in_one_domain() -> None:
+    there = [*racks(a=(8,)), node("bare", 8)]
+    gone = pod("gone", 1, group="gang", on="deleted")
+    old = pod("old", 1, group="gang", on="bare")
+    found = plan(cluster_of(there, required(2), gone, old, pods(1, 1)))
+    assert isinstance(found, Refuse)
+    assert found.reason is Reason.INVALID_TOPOLOGY
+    assert "its pods are on nodes without the label 'example.com/rack' already" in found.message
+    extra = pod("extra", 1, group="gang")
+    for started, want in (([old], ()), ([old, pod("in", 1, group="gang", on="a0")], ("a0",))):
+        view = cluster_of(there, required(1), started, extra).view()
+        assert topology.within(GANG, ("a0", "bare"), view=view) == want
+    found = plan(cluster_of(there, preferred(2), old, pods(1, 1)))
+    assert used(found) == ["a0"]
+
+
+def test_what_is_lost_goes_where_the_others_are_before_it_goes_to_another_domain() -> None:
+    there = racks(a=(2, 2), b=(2, 2), c=(4, 4))
+    old = [pod(f"old-{n}", 2, group="gang", on=on) for n, on in enumerate(("a0", "b0"))]
+    assert used(plan(cluster_of(there, preferred(4), old, pods(2, 2)))) == ["a1", "b1"]
+    assert used(plan(cluster_of(there, preferred(5), old, pods(3, 2)))) == ["a1", "b1", "c0"]
+
+
 def test_as_few_domains_as_possible_the_last_the_smallest_that_takes_the_rest() -> None:
     there = racks(a=(4, 4), b=(6,), c=(2,), d=(4,))
     found = plan(cluster_of(there, preferred(5), pods(5, 2)))
@@ -211,6 +249,18 @@ def test_indexes_follow_domains_and_the_names_of_nodes() -> None:
     found = plan(cluster_of(there, required(4), members), ("n9",))
     assert isinstance(found, Fit)
     assert [found.placements[f"gang-{n}"] for n in range(4)] == ["n9", "n2", "n1", "n10"]
+
+
+def test_only_the_pod_that_is_tried_leaves_the_order_of_indexes() -> None:
+    there = [node(f"n{number}", 4, labels={RACK: "a"}) for number in range(4)]
+    tried = pod("launcher", 3, group="gang")
+    members = [replace(each, index=number) for number, each in enumerate(pods(3, 4))]
+    cluster = cluster_of(there, required(4), tried, members)
+    found = plan(cluster, ("n1", "n3"))
+    assert isinstance(found, Fit)
+    assert found.placements["launcher"] in {"n1", "n3"}
+    workers = [found.placements[f"gang-{number}"] for number in range(3)]
+    assert workers == sorted(workers)
 
 
 def test_a_claim_is_in_one_domain() -> None:
