@@ -90,6 +90,8 @@ class Candidates:
         self._by_shape: dict[PodShape, CandidateNodes] = {}
         self._offers: dict[PodShape, tuple[Collection[str], bool]] = {}
         self._preferred: dict[PodShape, Collection[str]] = {}
+        self._orders: dict[str, list[Entry]] = {}
+        """The nodes `within`, by resource."""
         self._raised: frozenset[str] = frozenset()
         """Nodes that have more now than to begin with."""
 
@@ -157,6 +159,7 @@ class Candidates:
     def clear(self) -> None:
         """Forget the candidates: nodes have more than before, or are others."""
         self._by_shape.clear()
+        self._orders.clear()
 
     @contextmanager
     def apart(self, raised: Iterable[str]) -> Iterator[None]:
@@ -238,9 +241,7 @@ class Candidates:
 
     def _entries(self, resource: str, asked: Sequence[tuple[str, int]]) -> Iterator[Entry]:
         """Yield the nodes that may have room, in their order."""
-        order = self.order.by(resource)
-        if self._within is not None:
-            order = self._sorted(self._within, resource)
+        order = self._within_by(resource) if self._within is not None else self.order.by(resource)
         if self._emptiest_first:
             for _, equal in groupby(reversed(order), itemgetter(0)):
                 yield from reversed([*equal])
@@ -249,6 +250,12 @@ class Candidates:
         if self._raised:
             yield from (entry for entry in order[:start] if entry[1] in self._raised)
         yield from islice(order, start, None)
+
+    def _within_by(self, resource: str) -> Sequence[Entry]:
+        """Return the only nodes in the order of an amount: sorted once for all shapes."""
+        if resource not in self._orders:
+            self._orders[resource] = self._sorted(self._within or (), resource)
+        return self._orders[resource]
 
     def _sorted(self, names: Iterable[str], resource: str) -> list[Entry]:
         amounts = self.order.all()

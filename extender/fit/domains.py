@@ -4,7 +4,9 @@ Counts decide. For equal pods they are exact, because what one node takes does n
 others. For unlike pods they are bounds, and a packer has the last word.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Protocol, TypeVar
 
 from extender.fit.conflicts import PodShape
@@ -18,7 +20,8 @@ Allowing = Callable[[PodShape], Callable[[NodeInfo], bool]]
 Domains = Mapping[str, Sequence[NodeInfo]]
 """Nodes by the value of the label."""
 MOST_TRIES = 8
-"""How many domains are added one by one where unlike pods find too little room in the fewest."""
+"""How many domains are added one by one where unlike pods find too little room in the fewest; and
+how many are looked at for what they lack where none takes all."""
 
 
 class Placing(Protocol):
@@ -71,6 +74,40 @@ def counting(
                 yield
             count = sum(_slots(pod, amounts(node)) for node in nodes if allows(node))
             found[value] += count if len(wanted) == 1 else min(count, most)
+    if len(wanted) == 1:
+        return found
+    yield
+    together = yield from _taking(domains, wanted, amounts)
+    return {value: min(count, together[value]) for value, count in found.items()}
+
+
+def _taking(
+    domains: Domains, wanted: Sequence[tuple[PodShape, int]], amounts: Amounts
+) -> Steps[dict[str, int]]:
+    """Return how many pods each domain takes at most, by what all of its nodes have together.
+
+    Any number of pods ask for no less of a resource than as many of those that ask for the least.
+    """
+    names = {name for pod, _ in wanted for name, amount in pod.shape.requests.items() if amount}
+    sums: dict[str, list[int]] = {}
+    for name in sorted(names):
+        yield
+        asked = sorted((pod.shape.requests.get(name, 0), count) for pod, count in wanted)
+        sums[name] = [*accumulate(amount for amount, count in asked for _ in range(count))]
+    found, looked = dict[str, int](), 0
+    for value, nodes in domains.items():
+        looked += len(nodes)
+        if looked > PIECE:
+            looked = 0
+            yield
+        there = [amounts(node) for node in nodes]
+        found[value] = min(
+            (
+                bisect_right(least, sum(max(0, left.get(name, 0)) for left in there))
+                for name, least in sums.items()
+            ),
+            default=sum(count for _, count in wanted),
+        )
     return found
 
 
@@ -101,18 +138,24 @@ def in_one(
     wanted: int,
     *,
     at_most: Mapping[str, int],
+    equal: bool,
     first: Callable[[str], bool],
     fill: Fill[P],
 ) -> Steps[P]:
     """Return where the pods go in one domain, or the most of them that one domain takes.
 
-    Of the domains that take all, the smallest is chosen, of those where `first` holds.
+    Of the domains that take all, the smallest is chosen, of those where `first` holds. The most is
+    exact for `equal` pods; for others some of the largest domains are looked at.
     """
     best: P | None = None
-    order = _in_order(at_most, wanted, first)
-    for value in order:
+    in_vain = 0
+    for value in _in_order(at_most, wanted, first):
         if best is not None and best.count >= min(at_most[value], wanted):
             continue
+        if at_most[value] < wanted and not equal:
+            in_vain += 1
+            if in_vain > MOST_TRIES:
+                break
         found = yield from fill(domains[value])
         if found.complete:
             return found

@@ -99,8 +99,8 @@ class Packer:
             return Found(missing=shapes)
         among = lead if needed < total else None
         if choice is not None:
-            chosen: _Take = Placer(self._candidates, self._left, choice).take
-            found = yield from self._try(shapes, needed, chosen, first=_NOWHERE, lead=among)
+            placer = Placer(self._candidates, self._left, choice, kinds=len(shapes))
+            found = yield from self._try(shapes, needed, placer.take, first=_NOWHERE, lead=among)
             if found.count >= needed:
                 return found
             self.undo(found)
@@ -202,8 +202,8 @@ class Packer:
 
     def capacity(self, pod: PodShape, nodes: Iterable[NodeInfo]) -> int:
         """Return how many pods of a shape these nodes take now."""
-        allows, most = self._candidates.allows, self._left.most
-        return sum(most(node, pod) for node in nodes if allows(pod, node))
+        allows, slots_on = self._candidates.allows, self._left.slots
+        return sum(slots_on(node, pod) for node in nodes if allows(pod, node))
 
     # -- what was placed
 

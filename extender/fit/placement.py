@@ -14,6 +14,7 @@ from typing import Final
 
 from extender.api.wellknown import ZONE_LABEL
 from extender.state.cluster.records import NodeInfo
+from extender.steps import Steps
 
 _SAMPLE: Final = 100
 """kube-scheduler itself chooses from so many good nodes at least, where there are so many."""
@@ -28,7 +29,7 @@ class GangPlacement(StrEnum):
     """As few on one node as possible, then evenly over zones, then where most is left."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # thousands are made for one answer, as of `Placed`
 class Spot:
     """One node that has room."""
 
@@ -60,10 +61,14 @@ def are_enough(spots: Sequence[Spot], count: int, placement: GangPlacement) -> b
     return len(spots) >= _SAMPLE and sum(not spot.siblings for spot in spots) >= count
 
 
-def choose(spots: Sequence[Spot], count: int, placement: GangPlacement) -> Chosen:
+def choosing(spots: Sequence[Spot], count: int, placement: GangPlacement) -> Steps[Chosen]:
     """Return how many of so many equal pods go where; fewer where there is too little room."""
     count = min(count, sum(spot.slots for spot in spots))
-    found = _packed(spots, count) if placement is GangPlacement.PACK else _spread(spots, count)
+    if placement is GangPlacement.PACK:
+        found = _packed(spots, count)
+    else:
+        found = yield from _spread(spots, count)
+    yield
     return sorted(found, key=lambda each: not each[0].sent)
 
 
@@ -117,12 +122,14 @@ def _fill(spots: Sequence[Spot], count: int) -> tuple[Chosen, int]:
     return found, count
 
 
-def _spread(spots: Sequence[Spot], count: int) -> Chosen:
+def _spread(spots: Sequence[Spot], count: int) -> Steps[Chosen]:
     """Return where the highest number on one node is as low as it can be."""
     highest, zones = _level(spots, count), Counter[str]()
+    yield
     taken = {spot.node.name: min(spot.slots, max(0, highest - 1 - spot.siblings)) for spot in spots}
     for spot in spots:
         zones[_zone(spot)] += spot.siblings + taken[spot.node.name]
+    yield
 
     def takes_one_more(spot: Spot) -> bool:
         there = taken[spot.node.name]
@@ -137,7 +144,7 @@ def _spread(spots: Sequence[Spot], count: int) -> Chosen:
 
 def _level(spots: Sequence[Spot], count: int) -> int:
     """Return the lowest number of pods on a node with which so many find room."""
-    low, high = 0, max((spot.siblings + spot.slots for spot in spots), default=0)
+    low, high = 0, max((spot.siblings + min(spot.slots, count) for spot in spots), default=0)
     while low < high:
         level = (low + high) // 2
         room = sum(min(spot.slots, max(0, level - spot.siblings)) for spot in spots)

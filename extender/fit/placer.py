@@ -1,12 +1,13 @@
 """Places pods of a group by its placement: on nodes that are compared before one is used."""
 
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from extender.fit.candidates import PIECE, Candidates
 from extender.fit.conflicts import PodShape
-from extender.fit.placement import GangPlacement, Spot, are_enough, choose
+from extender.fit.placement import GangPlacement, Spot, are_enough, choosing
 from extender.fit.room_left import Placed, RoomLeft
 from extender.state.cluster.records import NodeInfo
 from extender.steps import Steps
@@ -20,18 +21,29 @@ class PlacementChoice:
     siblings: Mapping[str, int]
 
 
-class Placer:
-    """Takes nodes for one plan; it counts what it has placed as siblings of what comes next."""
+LOOKS: Final = 50_000
+"""Nodes that are compared for all kinds of pods of one plan together, some hundred milliseconds."""
 
-    def __init__(self, candidates: Candidates, left: RoomLeft, choice: PlacementChoice) -> None:
+
+class Placer:
+    """Takes nodes for one plan; it counts what it has placed as siblings of what comes next.
+
+    With very many kinds of pods each compares fewer nodes: the plan of a gang has its time.
+    """
+
+    def __init__(
+        self, candidates: Candidates, left: RoomLeft, choice: PlacementChoice, *, kinds: int = 1
+    ) -> None:
         self._candidates, self._left = candidates, left
         self._placement, self._siblings = choice.placement, Counter(choice.siblings)
+        self._most = max(PIECE, LOOKS // kinds)
 
     def take(self, pod: PodShape, count: int) -> Generator[Placed | None, None, None]:
         """Place as many equal pods as there is room for, and yield None after each piece."""
         spots = yield from self._spots(pod, count)
         yield None
-        for number, (spot, taken) in enumerate(choose(spots, count, self._placement), 1):
+        chosen = yield from choosing(spots, count, self._placement)
+        for number, (spot, taken) in enumerate(chosen, 1):
             placed = self._left.take(spot.node, pod, taken)
             if placed is not None:
                 self._siblings[spot.node.name] += placed.count
@@ -45,13 +57,15 @@ class Placer:
         Others only where these are not enough. What was sent was judged by kube-scheduler, and on
         nodes that are good for equal pods members are bound together.
         """
-        candidates, spots, best = self._candidates, list[Spot](), 0
+        candidates, spots, best, room = self._candidates, list[Spot](), 0, 0
         sent, good = candidates.offered(pod), candidates.preferred(pod)
-        for looks, node in enumerate(candidates.of(pod).all_from_here(), 1):
+        for looks, node in enumerate(self._in_turn(pod), 1):
             if node is None or looks % PIECE == 0:
                 yield
             if node is None:
                 continue
+            if looks > self._most and room >= count:
+                break
             worth = 0 if node.name in sent else 1 if node.name in good else 2
             if worth > best:
                 best = worth
@@ -60,7 +74,27 @@ class Placer:
             spot = self._spot(node, pod, sent=worth == 0)
             if spot is not None:
                 spots.append(spot)
+                room += spot.slots
         return spots
+
+    def _in_turn(self, pod: PodShape) -> Iterator[NodeInfo | None]:
+        """Yield the nodes in the order in which they are compared, and None after each piece.
+
+        Where not all are, those come first that have siblings to pack, and few of them to spread.
+        """
+        nodes = self._candidates.of(pod).all_from_here()
+        if self._most >= len(self._candidates.nodes):
+            yield from nodes
+            return
+        packs, later = self._placement is GangPlacement.PACK, list[NodeInfo]()
+        for node in nodes:
+            if node is None or bool(self._siblings[node.name]) is packs:
+                yield node
+            else:
+                later.append(node)
+        yield None
+        later.sort(key=lambda node: self._siblings[node.name])
+        yield from later
 
     def _spot(self, node: NodeInfo, pod: PodShape, *, sent: bool) -> Spot | None:
         there = self._left.slots(node, pod)

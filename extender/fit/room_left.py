@@ -54,7 +54,8 @@ class RoomLeft:
     def slack(self, node: NodeInfo, shape: Shape) -> float:
         """Return how much of what pods ask for is left, in parts of the node."""
         left, whole = self.on(node), node.allocatable
-        return sum(left.get(name, 0) / max(1, whole.get(name, 1)) for name in shape.requests)
+        asked = (name for name, amount in shape.requests.items() if amount)
+        return sum(left.get(name, 0) / max(1, whole.get(name, 1)) for name in asked)
 
     def take(self, node: NodeInfo, pod: PodShape, count: int) -> Placed | None:
         """Place as many pods as a node takes, and return them; None where it takes none."""
@@ -88,13 +89,6 @@ class RoomLeft:
             for name, placed in gone.items()
         }
         return RoomLeft(room, self._conflicts.apart(alone))
-
-    def most(self, node: NodeInfo, pod: PodShape) -> int:
-        """Return how many pods a node takes."""
-        found = slots(pod.shape, self.on(node))
-        if pod.shape.one_per_node:
-            return 0 if self._conflicts.exclude(node.name, pod) else min(found, 1)
-        return found
 
     def put(self, placed: Collection[Placed]) -> None:
         """Place pods whether there is room or not."""

@@ -5,12 +5,13 @@ domain. So a restart changes nothing, and a pod that comes in place of another g
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.topology import Domain, DomainAssignment
+from extender.steps import Steps
 
 
 def domains_of(
@@ -52,16 +53,49 @@ def of_members(
     return domains_of(pods, pod_group.assigned, others=others, view=view)
 
 
-def nodes_of(
-    domains: Iterable[Domain], given: DomainAssignment, nodes: Iterable[NodeInfo]
-) -> Mapping[Domain, Sequence[NodeInfo]]:
-    """Return the nodes of these domains."""
-    found: dict[Domain, list[NodeInfo]] = {domain: [] for domain in domains}
-    for node in nodes:
-        domain = given.of(node.labels)
-        if domain in found:
-            found[domain].append(node)
-    return found
+class NodesInTurn:
+    """The nodes of each domain that a queue has chosen: those first where room was found."""
+
+    def __init__(
+        self,
+        pod_group: PodGroupInfo,
+        domains: Set[Domain],
+        *,
+        granted: Collection[str],
+        view: ClusterView,
+    ) -> None:
+        self._assigned, self._domains = pod_group.assigned, domains
+        self._granted, self._view = granted, view
+        self._nodes: dict[str, Mapping[Domain, Sequence[NodeInfo]]] = {}
+        self._known: dict[tuple[str | None, Domain | None], Sequence[NodeInfo]] = {}
+
+    def of(self, pod_set: str | None, domain: Domain | None) -> Steps[Sequence[NodeInfo]]:
+        """Return the nodes for pods of a pod set; all, for one that was given no domains."""
+        key = (pod_set, domain)
+        if key not in self._known:
+            among = yield from self._among(pod_set, domain)
+            self._known[key] = sorted(among, key=lambda n: (n.name not in self._granted, n.name))
+            yield
+        return self._known[key]
+
+    def _among(self, pod_set: str | None, domain: Domain | None) -> Steps[Sequence[NodeInfo]]:
+        given = self._assigned.get(pod_set or "")
+        if given is None:
+            return [*self._view.nodes.values()]
+        if domain is None:
+            return ()
+        if pod_set not in self._nodes:
+            self._nodes[pod_set or ""] = self._by_domain(given)
+            yield
+        return self._nodes[pod_set or ""].get(domain, ())
+
+    def _by_domain(self, given: DomainAssignment) -> Mapping[Domain, Sequence[NodeInfo]]:
+        found: dict[Domain, list[NodeInfo]] = {domain: [] for domain in self._domains}
+        for node in self._view.nodes.values():
+            domain = given.of(node.labels)
+            if domain in found:
+                found[domain].append(node)
+        return found
 
 
 def near(

@@ -136,23 +136,20 @@ def _as_assigned(places: "_Places", pod_group: PodGroupInfo) -> Steps[Fit]:
     there: dict[tuple[str | None, Domain | None, PodShape], list[PodInfo]] = {}
     for pod in pods:
         there.setdefault((pod.pod_set, domains.get(pod.uid), pod_shape(pod)), []).append(pod)
-    nodes = {
-        name: assigned.nodes_of({*domains.values()}, given, view.nodes.values())
-        for name, given in pod_group.assigned.items()
-    }
     yield
     granted = _granted(places.group, places.room, view=view, offer=places.offer)
+    nodes = assigned.NodesInTurn(pod_group, {*domains.values()}, granted=granted, view=view)
     placements: dict[str, str] = {}
     missing: list[PodInfo] = []
     with packer.without(places.gone):
-        for number, ((pod_set, domain, shape), some) in enumerate(there.items()):
-            if number % PIECE == PIECE - 1:
+        looked = 0
+        for (pod_set, domain, shape), some in there.items():
+            first = yield from nodes.of(pod_set, domain)
+            looked += max(1, len(first))
+            if looked > PIECE:
+                looked = 0
                 yield
-            among: Sequence[NodeInfo] = [*view.nodes.values()]
-            if pod_set in nodes:
-                among = nodes[pod_set].get(domain, ()) if domain is not None else ()
             count = min(len(some), wanted - len(placements))
-            first = sorted(among, key=lambda node: (node.name not in granted, node.name))
             found = packer.put_on(first, shape, count) if count > 0 else []
             names = [each.node.name for each in found for _ in range(each.count)]
             placements |= {pod.uid: name for pod, name in zip(some, names, strict=False)}
@@ -190,7 +187,10 @@ def _in_domains(places: "_Places", asked: GroupTopology) -> Steps[Fit]:
         # A domain that takes the rest is one more than those where pods are, unless it is of these.
         usable = pinned or there
         at_most = {value: n for value, n in at_most.items() if n >= wanted and value in usable}
-    found = yield from domains.in_one(there, wanted, at_most=at_most, first=first, fill=fill)
+    equal = len(counts) == 1
+    found = yield from domains.in_one(
+        there, wanted, at_most=at_most, equal=equal, first=first, fill=fill
+    )
     if found.complete or asked.required:
         return found
     if view.keeps_room and room is not Room.EMPTY:

@@ -46,7 +46,9 @@ def with_nodes(
 ) -> Iterator[tuple[PodInfo, str]]:
     """Yield the members but for one that have, or are to have, a node, and do not leave it."""
     for pod in view.members(group):
-        kept = view.reservation(pod.uid)
-        node = kept.node if kept is not None else pod.node
-        if node is not None and not pod.terminating and pod.uid != but:
-            yield pod, node
+        if pod.terminating or pod.uid == but:
+            continue
+        if pod.node is not None:
+            yield pod, pod.node
+        elif (kept := view.reservation(pod.uid)) is not None:
+            yield pod, kept.node

@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from extender.api.wellknown import ZONE_LABEL
 from extender.state.cluster.records import NodeInfo, PodInfo
 
 _NUMBERS: Final = re.compile(r"(\d+)")
+_NAMES: Final = 1 << 14
+"""Names of nodes that are split once: a large gang has as many places as pods."""
 
 
 def assigned(
@@ -40,6 +43,7 @@ def _place(node: NodeInfo, label: str | None) -> tuple[object, ...]:
     return _natural(domain), _natural(node.name)
 
 
+@lru_cache(maxsize=_NAMES)
 def _natural(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return what makes `n2` come before `n10`."""
     parts = _NUMBERS.split(text)

@@ -1,7 +1,7 @@
 """How prioritize ranks nodes, 0 to 10, for the pods that filter leaves a choice."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,10 +16,12 @@ HIGHEST: Final = 10
 _SIBLING, _DOMAIN = 0.8, 0.4
 """How near a sibling's node is beside that of the sibling next in rank, and a node of its domain.
 """
-_NEAR, _FULL = 7, 3
-"""To pack: points for nearness, and for what is in use."""
-_ALONE, _ZONE, _EMPTY = 6, 2, 2
-"""To spread: points for few siblings on the node and in its zone, and for what is free."""
+_NEAR, _FULL = 8, 2
+"""To pack: points for nearness, and for what is in use: less than a step in nearness."""
+_ALONE, _ZONE, _EMPTY = 7, 2, 1
+"""To spread: points for few siblings on the node and in its zone, and for what is free. Nodes that
+have more siblings than the fewest get half of the first at most: the others do not make up for it.
+"""
 
 
 def score(pod: PodInfo | None, sent: Sequence[str], *, view: ClusterView) -> Mapping[str, int]:
@@ -45,17 +47,29 @@ class _Gang:
     label: str
     """Of which the values are domains: what the group asks for, or zones."""
     siblings: Counter[str]
+    next_ones: Collection[str]
+    """The nodes of the siblings next in rank; those of all for a pod without an index."""
     view: ClusterView
 
     @classmethod
     def of(cls, pod: PodInfo, *, view: ClusterView) -> "_Gang | None":
+        """Indexes of different owners are not compared."""
         if pod.group is None:
             return None
         pod_group = view.pod_group(pod.group)
         asked = topology.of(pod_group)
         label = asked.label if asked is not None else ZONE_LABEL
-        siblings = placement.siblings(pod.group, view=view, but=pod.uid)
-        return cls(pod, placement.of(pod_group), label, siblings, view)
+        siblings, away = Counter[str](), dict[str, int]()
+        for each, node in placement.with_nodes(pod.group, view=view, but=pod.uid):
+            siblings[node] += 1
+            if pod.index is None:
+                away[node] = 0
+            elif each.index is not None and each.controller == pod.controller:
+                steps = abs(each.index - pod.index)
+                away[node] = min(steps, away.get(node, steps))
+        nearest = min(away.values(), default=None)
+        next_ones = {name for name, steps in away.items() if steps == nearest}
+        return cls(pod, placement.of(pod_group), label, siblings, next_ones, view)
 
     def points(self, sent: Sequence[str]) -> Mapping[str, int]:
         if self.placement is GangPlacement.SPREAD:
@@ -63,14 +77,14 @@ class _Gang:
         near = self._near(sent)
         if self.placement is None:
             return {name: round(HIGHEST * near[name]) for name in sent}
-        return {name: round(_NEAR * near[name] + _FULL * self._used(name)) for name in sent}
+        used = self._used(sent)
+        return {name: round(_NEAR * near[name] + _FULL * used[name]) for name in sent}
 
     def _near(self, sent: Sequence[str]) -> Mapping[str, float]:
-        next_ones = self._next_in_rank()
         domains = {self._domain(name, self.label) for name in self.siblings} - {None}
         near: dict[str, float] = {}
         for name in sent:
-            if name in next_ones:
+            if name in self.next_ones:
                 near[name] = 1.0
             elif name in self.siblings:
                 near[name] = _SIBLING
@@ -78,34 +92,23 @@ class _Gang:
                 near[name] = _DOMAIN if self._domain(name, self.label) in domains else 0.0
         return near
 
-    def _next_in_rank(self) -> frozenset[str]:
-        """Return the nodes of the siblings next in rank; those of all for a pod without an index.
-
-        Indexes of different owners are not compared.
-        """
-        own = self.pod
-        if own.index is None:
-            return frozenset(self.siblings)
-        far: dict[str, int] = {}
-        for pod, node in placement.with_nodes(own.group or "", view=self.view, but=own.uid):
-            if pod.index is not None and pod.controller == own.controller:
-                away = abs(pod.index - own.index)
-                far[node] = min(away, far.get(node, away))
-        nearest = min(far.values(), default=None)
-        return frozenset(name for name, away in far.items() if away == nearest)
-
     def _apart(self, sent: Sequence[str]) -> Mapping[str, int]:
         zones = Counter[str | None]()
         for name, count in self.siblings.items():
             zones[self._domain(name, ZONE_LABEL)] += count
         there = {name: zones[self._domain(name, ZONE_LABEL)] for name in sent}
+        fewest = min((self.siblings[name] for name in sent), default=0)
         most = max((self.siblings[name] for name in sent), default=0)
-        most_in_zone = max(there.values(), default=0)
+        most_in_zone, used = max(there.values(), default=0), self._used(sent)
+
+        def alone(siblings: int) -> float:
+            return 1.0 if siblings == fewest else (1 - siblings / most) / 2
+
         return {
             name: round(
-                _ALONE * (1 - self.siblings[name] / max(1, most))
+                _ALONE * alone(self.siblings[name])
                 + _ZONE * (1 - there[name] / max(1, most_in_zone))
-                + _EMPTY * (1 - self._used(name))
+                + _EMPTY * (1 - used[name])
             )
             for name in sent
         }
@@ -114,15 +117,20 @@ class _Gang:
         node = self.view.nodes.get(name)
         return node.labels.get(label) if node is not None else None
 
-    def _used(self, name: str) -> float:
-        """Return what share of a node would be in use with the pod, of what the pod asks for."""
-        node, left = self.view.nodes.get(name), self.view.left.all().get(name)
-        if node is None or left is None:
-            return 0.0
-        asked = {what: n for what, n in self.pod.shape.requests.items() if n and what != PODS}
-        whole = node.allocatable
-        shares = [
-            min(1.0, max(0.0, 1 - (left.get(what, 0) - n) / max(1, whole.get(what, 1))))
-            for what, n in asked.items()
-        ]
-        return sum(shares) / len(shares) if shares else 0.0
+    def _used(self, sent: Sequence[str]) -> Mapping[str, float]:
+        """Return what share of each node would be in use with the pod, of what the pod asks for."""
+        nodes, left = self.view.nodes, self.view.left.all()
+        asked = [(r, n) for r, n in self.pod.shape.requests.items() if n and r != PODS]
+        used = dict.fromkeys(sent, 0.0)
+        for name in sent if asked else ():
+            if name in nodes and name in left:
+                used[name] = _share_in_use(asked, left[name], nodes[name].allocatable)
+        return used
+
+
+def _share_in_use(
+    asked: Sequence[tuple[str, int]], left: Mapping[str, int], whole: Mapping[str, int]
+) -> float:
+    """Return the share of what pods ask for that is in use once there is one more of them."""
+    shares = (1 - (left.get(r, 0) - n) / max(1, whole.get(r, 1)) for r, n in asked)
+    return sum(min(1.0, max(0.0, each)) for each in shares) / len(asked)

@@ -1,6 +1,7 @@
 """Domains of a label against a search of everything, with pods of one kind and of two."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from random import Random
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from extender.fit import domains
 from extender.gang.fit import Fit
 from extender.state.cluster.records import NodeInfo
+from extender.steps import Steps, at_once
 from tests.at_once import fit
 from tests.makers import cluster_of, key, node, pod, pod_group, pods, shape
 
@@ -107,6 +109,71 @@ def test_unlike_pods_fit_in_a_domain_wherever_they_fit_on_its_nodes_alone(
     found = fit(members, count, group=key("gang"), view=cluster_of(there, group, members).view())
     assert found.complete == any(alone)
     assert len(used(found)) <= 1
+
+
+AMOUNTS = st.tuples(st.integers(0, 4), st.integers(0, 4))
+"""CPU and GPUs."""
+
+
+@given(
+    st.lists(st.lists(AMOUNTS, min_size=1, max_size=3), min_size=1, max_size=4),
+    st.lists(AMOUNTS, min_size=1, max_size=6),
+    st.integers(0, 3),
+)
+def test_a_domain_is_never_thought_to_take_fewer_unlike_pods_than_it_does(
+    sizes: list[list[tuple[int, int]]], asked: list[tuple[int, int]], spare: int
+) -> None:
+    """`spare` pods are not needed: those that ask for least are enough."""
+    members = [
+        pod(f"m{number}", shape(cpu, gpu=gpu), group="gang")
+        for number, (cpu, gpu) in enumerate(asked)
+    ]
+    there = [
+        node(f"n{domain}-{number}", cpu, gpu=gpu, labels={RACK: f"r{domain}"})
+        for domain, some in enumerate(sizes)
+        for number, (cpu, gpu) in enumerate(some)
+    ]
+    wanted = max(1, len(members) - spare)
+    group = pod_group(min_member=wanted, required_topology=RACK)
+    alone = [
+        fit(members, wanted, group=key("gang"), view=cluster_of(nodes, members).view()).complete
+        for nodes in domains.by_label(there, RACK).values()
+    ]
+    found = fit(members, wanted, group=key("gang"), view=cluster_of(there, group, members).view())
+    assert found.complete == any(alone)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What a domain takes, of ten pods."""
+
+    count: int
+
+    @property
+    def complete(self) -> bool:
+        return self.count >= 10
+
+
+@given(st.lists(st.integers(0, 9), min_size=20, max_size=30), st.booleans())
+def test_the_most_that_one_domain_takes_is_found_with_few_tries_of_unlike_pods(
+    takes: list[int], equal: bool
+) -> None:
+    """By counts each takes nine of ten, and so none has to be tried for a place."""
+    there = {f"r{number}": [node(f"n{number}")] for number in range(len(takes))}
+    tried: list[int] = []
+
+    def fill(among: Sequence[NodeInfo] | None) -> Steps[Filled]:
+        tried.extend(takes[int(each.name[1:])] for each in among or ())
+        yield
+        return Filled(tried[-1])
+
+    at_most = dict.fromkeys(there, 9)
+    found = at_once(
+        domains.in_one(there, 10, at_most=at_most, equal=equal, first=there.__contains__, fill=fill)
+    )
+    assert found.count == max(tried)
+    assert equal or len(tried) <= domains.MOST_TRIES
+    assert not equal or found.count == max(takes)
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 6)), st.integers(1, 20))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from extender.api.wellknown import ZONE_LABEL
 from extender.gang.fit import Fit, Offer
+from extender.gang.score import score
 from extender.state.cluster.records import NodeInfo
 from tests.at_once import fit
 from tests.makers import cluster_of, key, node, pod, pod_group, pods, shape
@@ -137,3 +138,37 @@ def test_the_pod_that_is_tried_gets_a_node_that_was_sent(
     assert found.complete == (sum(sizes) >= count)
     if found.complete:
         assert found.placements[members[0].uid] in sent
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 8)), min_size=2, max_size=9
+    ),
+    st.sampled_from([None, 4]),
+)
+def test_points_never_trade_what_comes_first_for_what_comes_later(
+    there: list[tuple[int, int, int]], index: int | None
+) -> None:
+    """Of each node: its siblings, its zone, and the CPU of others on it."""
+    facts: list[Any] = []
+    for number, (siblings, zone, busy) in enumerate(there):
+        facts.append(node(f"n{number}", 20, labels={ZONE_LABEL: f"z{zone}"}))
+        facts.append(pod(f"busy-{number}", busy, on=f"n{number}"))
+        home: Any = {"group": "gang", "on": f"n{number}", "index": number, "controller": "j"}
+        facts += [pod(f"old-{number}-{n}", 1, **home) for n in range(siblings)]
+    extra = pod("extra", 1, group="gang", index=index, controller="j")
+    names = [f"n{number}" for number in range(len(there))]
+
+    def points(placement: str) -> Any:
+        group = pod_group(min_member=1, placement=placement)
+        return score(extra, names, view=cluster_of(facts, group, extra).view())
+
+    packed, spread = points("pack"), points("spread")
+    zones = {zone for siblings, zone, _ in there if siblings}
+    for one, (mine, zone, _) in enumerate(there):
+        for other, (theirs, another, _) in enumerate(there):
+            near = (mine > 0) + (zone in zones), (theirs > 0) + (another in zones)
+            if near[0] > near[1]:
+                assert packed[f"n{one}"] > packed[f"n{other}"]
+            if mine == min(each for each, _, _ in there) < theirs:
+                assert spread[f"n{one}"] > spread[f"n{other}"]

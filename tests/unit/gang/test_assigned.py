@@ -1,16 +1,17 @@
 """Gangs whose queue has chosen domains for their pods."""
 
+from dataclasses import replace
 from typing import Any
 
 from extender.api.wellknown import HOSTNAME_LABEL
-from extender.gang.fit import Offer
+from extender.gang.fit import Offer, fitting
 from extender.gang.pre_filter import beside_siblings, follow_plan
 from extender.gang.verdicts import OneNode, OneOf, Refuse
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.topology import DomainAssignment
 from tests.at_once import fit
-from tests.makers import cluster_of, key, node, observe, planned, pod, pod_group
+from tests.makers import cluster_of, key, node, observe, planned, pod, pod_group, shape
 
 RACK = "example.com/rack"
 IN_RACKS = DomainAssignment((RACK,), ((("a",), 2), (("b",), 1)))
@@ -85,3 +86,14 @@ def test_nodes_that_are_all_there_are_limit_the_domain() -> None:
     offer = Offer(("a2", "b2"), complete=True)
     found = placed(cluster(IN_RACKS, pods), *pods, offer=offer)
     assert found == {"gang-0": "a2", "gang-1": "a2", "gang-2": "b2"}
+
+
+def test_many_kinds_of_pods_in_a_large_domain_are_placed_in_pieces() -> None:
+    """Each kind looks at all nodes of its domain: at least one pause between two of them."""
+    kinds, size = 20, 100
+    there = [node(f"a{n}", 1, labels={RACK: "a"}) for n in range(size)]
+    given = DomainAssignment((RACK,), ((("a",), kinds),))
+    pods = [replace(member(n), shape=shape(1, memory=f"{n}")) for n in range(kinds)]
+    group = pod_group(min_member=kinds, assigned={"main": given})
+    view = cluster_of(there, group, pods).view()
+    assert sum(1 for _ in fitting(pods, kinds, group=key("gang"), view=view)) > kinds

@@ -9,6 +9,9 @@ import pytest
 
 from extender.api.reasons import Reason
 from extender.api.wellknown import ZONE_LABEL
+from extender.fit import placer
+from extender.fit.conflicts import PodShape
+from extender.fit.room_left import RoomLeft
 from extender.gang import pending, pre_filter
 from extender.gang.fit import Fit, Offer
 from extender.gang.options import GangOptions
@@ -17,7 +20,19 @@ from extender.gang.verdicts import OneNode, Refuse
 from extender.state.cluster.records import NodeInfo, PodGroupInfo
 from extender.state.cluster.store import Cluster
 from tests.at_once import make_plan
-from tests.makers import cluster_of, key, node, nodes, observe, planned, pod, pod_group, pods, shape
+from tests.makers import (
+    cluster_of,
+    key,
+    node,
+    nodes,
+    observe,
+    planned,
+    pod,
+    pod_group,
+    pods,
+    requests,
+    shape,
+)
 
 GANG = key("gang")
 RACK = "example.com/rack"
@@ -62,6 +77,42 @@ def test_of_equal_rooms_the_busier_node_is_used() -> None:
     there = [node("a", 8), node("b", 4), node("c", 8)]
     runs = pod("runs", 4, on="c")
     assert used(cluster_of(there, runs, asking("pack", 4), pods(4))) == {"c": 4}
+
+
+def test_what_pods_ask_nothing_of_makes_no_node_idle() -> None:
+    there = [node("a", 8, gpu=8), node("b", 6)]
+    busy = [pod("runs-a", 4, on="a"), pod("runs-b", 2, on="b")]
+    group = asking("pack", 4)
+    assert used(cluster_of(there, busy, group, pods(4, shape(1, gpu=0)))) == {"a": 4}
+
+
+KINDS = 12
+
+
+@pytest.mark.parametrize("placement", ["pack", "spread"])
+def test_very_many_kinds_of_pods_compare_fewer_nodes_each(
+    placement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is compared stays bounded; siblings are still shunned, or sought, as far as it goes."""
+    monkeypatch.setattr(placer, "LOOKS", 10 * KINDS)
+    monkeypatch.setattr(placer, "PIECE", 8)
+    looks, slots = Counter[str](), RoomLeft.slots
+
+    def counted(left: RoomLeft, there: NodeInfo, asked: PodShape) -> int:
+        looks[there.name] += 1
+        return slots(left, there, asked)
+
+    monkeypatch.setattr(RoomLeft, "slots", counted)
+    members = [
+        pod(f"gang-{kind}-{n}", shape(1, memory=f"{kind + 1}Mi"), group="gang")
+        for kind in range(KINDS)
+        for n in range(3)
+    ]
+    there = [NodeInfo(f"n{n:02}", {**requests(8, memory="1Gi"), "pods": 110}) for n in range(60)]
+    found = used(cluster_of(there, asking(placement, len(members)), members))
+    assert looks.total() <= 2 * 10 * KINDS
+    assert max(found.values()) == (8 if placement == "pack" else 1)
+    assert len(found) == (5 if placement == "pack" else len(members))
 
 
 def test_packed_where_its_siblings_are() -> None:
@@ -224,10 +275,10 @@ WANT_POINTS: dict[str, tuple[str | None, Mapping[str, int]]] = {
         None,
         {"a1": 8, "a2": 4, "b1": 10, "b2": 4, "c1": 0, "c2": 0},
     ),
-    "near, and busy": ("pack", {"a1": 6, "a2": 5, "b1": 8, "b2": 3, "c1": 0, "c2": 3}),
+    "near, and busy": ("pack", {"a1": 7, "a2": 5, "b1": 9, "b2": 3, "c1": 0, "c2": 2}),
     "far, in another zone, and idle": (
         "spread",
-        {"a1": 6, "a2": 7, "b1": 1, "b2": 8, "c1": 10, "c2": 8},
+        {"a1": 4, "a2": 8, "b1": 1, "b2": 8, "c1": 10, "c2": 9},
     ),
 }
 
@@ -248,7 +299,7 @@ def test_pods_without_a_group_get_no_points() -> None:
 def test_a_node_that_is_not_known_has_no_points_for_what_is_in_use() -> None:
     view = cluster_of(nodes(4), asking("pack", 1), pod("old", group="gang", on="n0")).view()
     found = score(pod("extra", shape(0), group="gang"), ("n0", "gone"), view=view)
-    assert found == {"n0": 7, "gone": 0}
+    assert found == {"n0": 8, "gone": 0}
 
 
 def test_a_member_that_was_outbid_moves_before_it_gives_a_sibling_its_lost_room() -> None:

@@ -1,12 +1,13 @@
 """A gang that is to be in one domain of a label, or in as few as possible."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from extender.api.reasons import Reason
+from extender.fit.candidates import Candidates
 from extender.gang import pending, pre_filter, topology
 from extender.gang.fit import Fit, Offer
 from extender.gang.options import GangOptions
@@ -14,7 +15,18 @@ from extender.gang.verdicts import AnyNode, OneNode, OneOf, Refuse
 from extender.state.cluster.records import NodeInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from tests.at_once import due_claims, make_plan
-from tests.makers import cluster_of, key, node, observe, planned, pod, pod_group, pods, shape
+from tests.makers import (
+    cluster_of,
+    key,
+    node,
+    observe,
+    planned,
+    pod,
+    pod_group,
+    pods,
+    requests,
+    shape,
+)
 
 RACK = "example.com/rack"
 GANG = key("gang")
@@ -249,6 +261,23 @@ def test_indexes_follow_domains_and_the_names_of_nodes() -> None:
     found = plan(cluster_of(there, required(4), members), ("n9",))
     assert isinstance(found, Fit)
     assert [found.placements[f"gang-{n}"] for n in range(4)] == ["n9", "n2", "n1", "n10"]
+
+
+def test_the_nodes_of_a_domain_are_sorted_once_for_all_kinds_of_pods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Thousands of nodes for each of sixteen kinds would be one long step."""
+    sorts, in_order = [], Candidates._sorted
+
+    def counted(self: Candidates, names: Iterable[str], resource: str) -> list[tuple[int, str]]:
+        sorts.append(resource)
+        return in_order(self, names, resource)
+
+    monkeypatch.setattr(Candidates, "_sorted", counted)
+    members = [pod(f"gang-{n}", shape(1, memory=f"{n}Mi"), group="gang") for n in range(1, 30)]
+    there = [NodeInfo("n", {**requests(64, memory="64Gi"), "pods": 110}, {RACK: "a"})]
+    assert used(plan(cluster_of(there, required(29), members))) == ["n"] * 29
+    assert len(sorts) <= 2
 
 
 def test_only_the_pod_that_is_tried_leaves_the_order_of_indexes() -> None:
