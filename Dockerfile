@@ -19,6 +19,8 @@ WORKDIR /app
 COPY pyproject.toml uv.lock README.md LICENSE ./
 RUN uv sync --frozen --no-dev --no-install-project
 COPY extender ./extender
+COPY manifests/policies ./manifests/policies
+COPY manifests/rbac ./manifests/rbac
 RUN uv sync --frozen --no-dev --no-editable
 
 FROM python:3.13.9-slim-bookworm

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from extender.cli import explain, render
+from extender.cli.check import check
 from extender.cli.demo import demo
 from extender.cli.reconcile import reconcile
 from extender.cli.serve import serve
@@ -24,6 +25,7 @@ app.add_typer(render.app)
 app.add_typer(explain.app)
 app.command()(serve)
 app.command()(reconcile)
+app.command()(check)
 app.command()(demo)
 
 

@@ -123,11 +123,19 @@ class KubeClient:
 
         UnknownOutcomeError where a write may have been carried out all the same.
         """
-        return await self._patiently(
+        answer, _ = await self._patiently(
             lambda seconds: self._once(
                 method, path, body=body, content_type=content_type, seconds=seconds
             )
         )
+        return answer
+
+    async def date(self, path: str) -> str:
+        """Return the header Date of the answer to a GET, empty where there is none. ApiError."""
+        _, headers = await self._patiently(
+            lambda seconds: self._once("GET", path, body=None, content_type=JSON, seconds=seconds)
+        )
+        return headers.get("Date", "")
 
     async def post(self, path: str, body: bytes) -> None:
         """POST some JSON of whose answer only the status counts. Raises what `request` does.
@@ -161,7 +169,7 @@ class KubeClient:
 
     async def _once(
         self, method: str, path: str, *, body: bytes | None, content_type: str, seconds: float
-    ) -> bytes:
+    ) -> tuple[bytes, Mapping[str, str]]:
         doing = f"{method} {path.partition('?')[0]}"
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
         async with (
@@ -180,7 +188,7 @@ class KubeClient:
                 status, headers = response.status, response.headers
                 raise from_response(status, answer, doing=doing, headers=headers)
             self.keyring.accepted(shown)
-            return answer
+            return answer, response.headers
 
     async def _post(self, path: str, body: bytes, seconds: float) -> None:
         posts = self._current().posts

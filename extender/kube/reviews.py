@@ -14,6 +14,8 @@ from extender.kube.errors import UnavailableError
 
 _TOKENS: Final = ("authentication.k8s.io/v1", "TokenReview", "tokenreviews")
 _ACCESS: Final = ("authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews")
+_OWN: Final = ("authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews")
+_SELF: Final = ("authentication.k8s.io/v1", "SelfSubjectReview", "selfsubjectreviews")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,12 @@ class _UserInfo(msgspec.Struct, frozen=True, gc=False):
     extra: dict[str, list[str]] | None = None
 
 
-class _ReviewStatus(msgspec.Struct, frozen=True, gc=False):
+class _ReviewStatus(msgspec.Struct, frozen=True, gc=False, rename={"user_info": "userInfo"}):
     authenticated: bool = False
     allowed: bool = False
     reason: str = ""
     user: _UserInfo | None = None
+    user_info: _UserInfo | None = None
 
 
 class _ReviewAnswer(msgspec.Struct, frozen=True, gc=False):
@@ -102,6 +105,15 @@ class Reviews:
             **access.as_json(),
         }
         return (await self._ask(_ACCESS, spec)).allowed
+
+    async def own(self) -> User:
+        """Return the user that this client is."""
+        found = (await self._ask(_SELF, {})).user_info or _UserInfo()
+        return User(found.username, found.uid, tuple(found.groups or ()))
+
+    async def own_may(self, access: Access) -> bool:
+        """Return whether this client itself may do something, which every user may ask."""
+        return (await self._ask(_OWN, access.as_json())).allowed
 
     async def _ask(self, of: tuple[str, str, str], spec: Mapping[str, Any]) -> _ReviewStatus:
         version, kind, plural = of

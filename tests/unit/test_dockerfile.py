@@ -134,6 +134,8 @@ def test_its_steps_give_a_command_that_runs(tmp_path: Path) -> None:
     image.run(final)
     assert image.call("gang-extender", "--version").startswith("gang-extender ")
     assert "PodGroup" in image.call("gang-extender", "render", "crds")
+    shipped_roles = [*image.root.rglob("extender/manifests/rbac/*.yaml")]
+    assert {path.name for path in shipped_roles} >= {"extender.yaml", "reconciler.yaml"}
     assert not list(image.root.rglob("pytest")), "development tools are in the image"
     [shipped] = image.root.rglob("gang_extender-*.dist-info/licenses/LICENSE")
     assert shipped.read_text() == (ROOT / "LICENSE").read_text()

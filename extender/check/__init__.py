@@ -1,0 +1,1 @@
+"""Whether gang-extender can run in a cluster, and does: pure checks over gathered facts."""

@@ -1,0 +1,95 @@
+"""What is known of a cluster: all that the checks read, gathered by a shell."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """In place of a fact that could not be had."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What the API server says of itself."""
+
+    version: str
+    """As `v1.36.3`."""
+    minor: tuple[int, int] | None
+    """As (1, 36); None where the version cannot be read."""
+    ahead: float | None = None
+    """Seconds by which its clock is ahead of this machine's, to about a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class CrdFacts:
+    """One of our CRDs, as the cluster has it."""
+
+    served: frozenset[str]
+    """The versions that the API server serves the resource in, by its discovery."""
+    stored: Object | Unknown | None
+    """The CRD itself; None where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class NeededRight:
+    """One verb on one resource."""
+
+    verb: str
+    group: str
+    resource: str
+    """With its subresource, as `pods/binding`."""
+    name: str = ""
+    """Of the one object that it is needed for; empty: of each."""
+    namespace: str = ""
+    """Where it is needed; empty: everywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class RightsFacts:
+    """Which of the rights that a process needs one user has."""
+
+    user: str
+    allowed: Mapping[NeededRight, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityFacts:
+    """The rights of one process: of each user that it may be known as."""
+
+    name: str
+    """`extender` or `reconciler`."""
+    users: Sequence[RightsFacts] | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerFile:
+    """A KubeSchedulerConfiguration, and what it is judged by."""
+
+    path: str
+    document: object | Unknown
+    longest_wait: float
+    """Seconds that the extender holds a bind request, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """All of it."""
+
+    now: float
+    """Seconds since the epoch."""
+    server: ServerFacts | Unknown
+    crds: Mapping[str, CrdFacts | Unknown] = field(default_factory=dict)
+    """By name, as `podgroups.scheduling.x-k8s.io`."""
+    identities: Sequence[IdentityFacts] = ()
+    policies: Mapping[str, bool] | Unknown = field(default_factory=dict)
+    """By name of those that are shipped: whether the cluster has it, bound."""
+    scheduler: SchedulerFile | None = None
+    """None: none was named."""
+    queue: bool = True
+    """Whether the reconciler admits jobs."""

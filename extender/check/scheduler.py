@@ -1,0 +1,237 @@
+"""kube-scheduler's configuration, field by field; scheduler-config/README.md has the reasons."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from extender.api.scheduler_config import SchedulerConfigError, speaks_against_together
+from extender.check.entries import VERBS, Entry, entries, ours, unknown_fields
+from extender.check.facts import ClusterFacts, SchedulerFile, Unknown
+from extender.check.findings import Finding, failure, ok, warning
+
+SPARE_SECONDS: Final = 10.0
+"""In which the bindings are made after the longest wait."""
+PLAN_SECONDS: Final = (1.0, 30.0)
+"""Between which the time-out of the plan entry should be."""
+SAMPLE_PERCENT: Final = 50
+"""From this share of the nodes on kube-scheduler sends more than the extender has use for."""
+_SHIPPED: Final = "take the entries of scheduler-config/kube-scheduler.yaml"
+_RESTART: Final = ", then restart kube-scheduler"
+_REPLACED: Final = frozenset(("Coscheduling",))
+"""Plugins that hold the pods that the extender holds."""
+_NATIVE: Final = frozenset(("GangScheduling",))
+
+
+def scheduler(facts: ClusterFacts) -> Iterator[Finding]:
+    """Yield what is to be said of the file, where one was named."""
+    file = facts.scheduler
+    if file is None:
+        yield warning(
+            "scheduler.file",
+            "kube-scheduler's configuration was not looked at",
+            "give its file with --scheduler-config, on a node of the control plane",
+        )
+        return
+    document = file.document
+    if isinstance(document, Unknown):
+        yield failure("scheduler.file", document.why, "name a file that can be read")
+        return
+    try:
+        against = speaks_against_together(document)
+    except SchedulerConfigError as error:
+        mend = "mend the field: kube-scheduler does not start with such a file"
+        yield failure("scheduler.file", f"{file.path}: {error}", mend)
+        return
+    assert isinstance(document, Mapping)
+    yield ok("scheduler.file", f"{file.path} is a KubeSchedulerConfiguration")
+    yield from _fields(document)
+    found = entries(document)
+    mine = ours(found)
+    yield from _entries(found, mine)
+    for entry in mine:
+        yield from _entry(entry)
+    yield from _timeouts(mine, file)
+    yield from _managed(mine)
+    yield from _sampling(document)
+    yield from _plugins(document)
+    if mine and against:
+        yield warning(
+            "scheduler.together",
+            f"members are bound one by one: {against}",
+            "nothing, where that is meant; give the extender this file with --scheduler-config",
+        )
+
+
+def _fields(document: Mapping[str, Any]) -> Iterator[Finding]:
+    unknown = unknown_fields(document)
+    for path, meant in unknown:
+        hint = f"it is spelt {meant}" if meant else "take it out"
+        found = f"there is no field {path}: kube-scheduler does not start"
+        yield failure("scheduler.fields", found, hint)
+
+
+def _entries(found: Sequence[Entry], mine: Sequence[Entry]) -> Iterator[Finding]:
+    name = "scheduler.entries"
+    binding = [entry for entry in found if entry.verb("bind")]
+    said = {verb for entry in mine for verb in VERBS if entry.verb(verb)}
+    if not mine:
+        yield failure(
+            name, "no entry under `extenders` is the extender's: gangs start pod by pod", _SHIPPED
+        )
+        return
+    for verb, cost in _WITHOUT.items():
+        if verb not in said:
+            level = failure if verb in ("filter", "bind") else warning
+            yield level(name, f"no entry has {verb}Verb: {cost}", _SHIPPED + _RESTART)
+    if len(binding) > 1:
+        where = " and ".join(entry.path for entry in binding)
+        found_ = f"{where} have a bindVerb: kube-scheduler starts with one only"
+        yield failure(name, found_, "leave the one of the extender")
+    for entry in mine:
+        if entry.verb("filter") and entry.verb("bind"):
+            yield warning(
+                name,
+                f"{entry.path} has filterVerb and bindVerb: one httpTimeout for both, so an "
+                "extender that hangs stops all scheduling for as long",
+                f"make two entries of it: {_SHIPPED}",
+            )
+    if said >= {*VERBS} and len(binding) == 1 and len(mine) > 1:
+        yield ok(name, f"{' and '.join(entry.path for entry in mine)} have all verbs")
+
+
+_WITHOUT: Final[Mapping[str, str]] = {
+    "filter": "no gang is planned",
+    "bind": "no pod waits for its gang, and half gangs start",
+    "preempt": "pods of a group that cannot start evict others",
+    "prioritize": "pods go where a plan keeps room, and members do not stand together",
+}
+
+
+def _entry(entry: Entry) -> Iterator[Finding]:
+    yield from _verbs(entry)
+    if entry.ignorable:
+        cost = "kube-scheduler binds what the extender refused: half gangs"
+        if not entry.verb("bind"):
+            cost = "groups are not planned while the extender is away"
+        level = failure if entry.verb("bind") else warning
+        mend = "ignorable: false" + _RESTART
+        yield level("scheduler.ignorable", f"{entry.path}.ignorable is true: {cost}", mend)
+    if entry.asks_about_nodes and not entry.names_only:
+        yield failure(
+            "scheduler.names",
+            f"{entry.path}.nodeCacheCapable is not true: kube-scheduler sends whole nodes, and the "
+            "extender answers with names",
+            "nodeCacheCapable: true" + _RESTART,
+        )
+    yield from _tls(entry)
+
+
+def _verbs(entry: Entry) -> Iterator[Finding]:
+    for verb in VERBS:
+        word = entry.verb(verb)
+        if word and word.strip("/") != verb:
+            found = f"{entry.path}.{verb}Verb is {word!r}, and the extender answers at /{verb}"
+            yield failure("scheduler.verbs", found, f"{verb}Verb: {verb}" + _RESTART)
+    if entry.verb("prioritize") and entry.weight <= 0:
+        found = f"{entry.path} has a prioritizeVerb and no weight: kube-scheduler does not start"
+        yield failure("scheduler.weight", found, "weight: 1")
+
+
+def _tls(entry: Entry) -> Iterator[Finding]:
+    name, path = "scheduler.tls", entry.path
+    see = "see scheduler-config/README.md (Over a network)"
+    if not entry.is_https:
+        if not entry.is_local:
+            found = f"{path}.urlPrefix {entry.url}: plain HTTP, which the extender serves on "
+            yield failure(name, found + "loopback alone", f"use https and tlsConfig: {see}")
+        return
+    if not entry.has_authority:
+        found = f"{path} has no caFile: any server that answers there decides where pods go"
+        yield failure(name, found, f"name the authority in tlsConfig.caFile: {see}")
+    elif entry.tls.get("insecure"):
+        found = f"{path}.tlsConfig.insecure is true: the server's certificate is not verified"
+        yield failure(name, found, "take `insecure` out" + _RESTART)
+    if not entry.has_certificate:
+        found = f"{path} has no client certificate: the extender turns such a client away"
+        yield failure(name, found, f"name certFile and keyFile in tlsConfig: {see}")
+    if not entry.enables_https:
+        found = f"{path} has an https URL, and enableHTTPS is not true"
+        yield failure(name, found, "enableHTTPS: true" + _RESTART)
+
+
+def _timeouts(mine: Sequence[Entry], file: SchedulerFile) -> Iterator[Finding]:
+    name = "scheduler.timeouts"
+    for entry in mine:
+        if entry.timeout is None:
+            found = f"{entry.path}.httpTimeout {entry.said_timeout!r} is no duration"
+            yield failure(name, found, "use one like 910s")
+        elif entry.verb("bind"):
+            yield _permit_timeout(entry.path, entry.timeout, file.longest_wait)
+        else:
+            least, most = PLAN_SECONDS
+            if not least <= entry.timeout <= most:
+                cost = "a slow answer fails" if entry.timeout < least else "a hang stops scheduling"
+                found = f"{entry.path}.httpTimeout is {entry.timeout:g} s: {cost}"
+                yield warning(name, found, "httpTimeout: 5s" + _RESTART)
+
+
+def _permit_timeout(path: str, timeout: float, longest: float) -> Finding:
+    name, least = "scheduler.timeouts", longest + SPARE_SECONDS
+    if timeout >= least:
+        found = f"{path}.httpTimeout {timeout:g} s is above the longest wait, {longest:g} s"
+        return ok(name, found)
+    return failure(
+        name,
+        f"{path}.httpTimeout is {timeout:g} s, and members wait up to {longest:g} s: "
+        "kube-scheduler gives up pods that are about to be bound",
+        f"httpTimeout: {least:g}s{_RESTART}, or lower gang.maxScheduleTimeoutSeconds",
+    )
+
+
+def _managed(mine: Sequence[Entry]) -> Iterator[Finding]:
+    name, by_entry = "scheduler.managed", {entry.path: entry.managed for entry in mine}
+    if not any(by_entry.values()):
+        return
+    without = [path for path, names in by_entry.items() if not names]
+    if without:
+        found = f"{' and '.join(without)} has no managedResources, and another entry has: "
+        cost = "pods are planned and not held, or held and not planned"
+        yield failure(name, found + cost, "give each entry one, or none")
+        return
+    all_names = [each for names in by_entry.values() for each in names]
+    if len({*all_names}) < len(all_names):
+        found = "a resource is managed by two entries: kube-scheduler does not start"
+        yield failure(name, found, "give each entry a name of its own")
+        return
+    listed = ", ".join(all_names)
+    found = f"only pods that request {listed} are sent; all others may take planned room"
+    yield warning(name, found, "nothing, where that is meant (scheduler-config/README.md, Scope)")
+
+
+def _sampling(document: Mapping[str, Any]) -> Iterator[Finding]:
+    profiles = document.get("profiles") or ()
+    shares = [each.get("percentageOfNodesToScore") for each in (document, *profiles)]
+    largest = max((share for share in shares if isinstance(share, int)), default=0)
+    if largest >= SAMPLE_PERCENT:
+        yield warning(
+            "scheduler.sampling",
+            f"percentageOfNodesToScore is {largest}: from 100 nodes on kube-scheduler looks at "
+            "them all for each pod, and is several times slower with thousands",
+            "take the field out, unless pods need it" + _RESTART,
+        )
+    else:
+        yield ok("scheduler.sampling", "percentageOfNodesToScore leaves the sample to be small")
+
+
+def _plugins(document: Mapping[str, Any]) -> Iterator[Finding]:
+    for profile in document.get("profiles") or ():
+        points = (profile.get("plugins") or {}).values()
+        names = {each["name"] for point in points for each in (point or {}).get("enabled") or ()}
+        names |= {each["name"] for each in profile.get("pluginConfig") or ()}
+        named = profile.get("schedulerName") or "default-scheduler"
+        for each in sorted(names & _REPLACED):
+            found = f"the profile {named} has the plugin {each}: two components hold the same pods"
+            yield failure("scheduler.plugins", found, f"take {each} out of the profile")
+        for each in sorted(names & _NATIVE):
+            found = f"the profile {named} has the plugin {each}, kube-scheduler's own gangs"
+            mend = "use either for a pod, not both"
+            yield warning("scheduler.plugins", found, mend)

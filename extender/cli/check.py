@@ -1,0 +1,74 @@
+"""`gang-extender check`: whether it can run in a cluster, and does."""
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from extender.cli.options import Kubeconfig, exits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from extender.check.findings import Finding
+
+Identities = Literal["extender", "reconciler", "both"]
+Output = Literal["text", "json"]
+_WIDTH = 140
+"""Where the output is no terminal."""
+
+
+def check(
+    *,
+    scheduler_config: Annotated[
+        Path | None,
+        typer.Option(help="The KubeSchedulerConfiguration of kube-scheduler, to be looked at."),
+    ] = None,
+    identity: Annotated[
+        Identities, typer.Option(help="The process whose rights are looked at.")
+    ] = "both",
+    kubeconfig: Kubeconfig = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML settings of the processes, if they have some.")
+    ] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Form of the answer.")] = "text",
+) -> None:
+    """Check whether gang-extender can run in this cluster, and does; say what mends what is wrong.
+
+    Looks at the API server, the CRDs, the rights of both processes, the policies and
+    kube-scheduler's configuration. With the kubeconfig of an administrator it asks for
+    the rights of the shipped users; with that of a process it asks for its own.
+
+    Exit codes: 0 no failure, though there may be warnings, 1 a failure, 2 wrong use.
+    """
+    from extender import config as settings_module
+    from extender.check.findings import exit_code
+    from extender.kube.errors import ConfigurationError
+    from extender.telemetry import logs
+    from extender.wiring.check import IDENTITIES, CheckTarget, checked
+
+    logs.configure("error", as_json=False)
+    with exits(1, ConfigurationError, OSError), exits(2, settings_module.SettingsError):
+        settings = settings_module.load(config, {})
+        target = CheckTarget(
+            identities=IDENTITIES if identity == "both" else (identity,),
+            scheduler_config=scheduler_config,
+        )
+        found = asyncio.run(checked(target, kubeconfig, settings))
+    _show(found, output)
+    raise typer.Exit(exit_code(found))
+
+
+def _show(found: "Sequence[Finding]", output: Output) -> None:
+    from extender.check.findings import counts
+    from extender.check.text import text
+
+    if output == "text":
+        width = shutil.get_terminal_size((_WIDTH, 0)).columns
+        typer.echo(text(found, width), nl=False)
+        return
+    said = {"findings": [each.as_json() for each in found], "counts": counts(found)}
+    typer.echo(json.dumps(said, indent=2, ensure_ascii=False))

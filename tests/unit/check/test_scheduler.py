@@ -1,0 +1,182 @@
+"""kube-scheduler's configuration, field by field."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import yaml
+
+from extender.check.facts import ClusterFacts, SchedulerFile, Unknown
+from extender.check.findings import Finding, FindingLevel
+from extender.check.scheduler import scheduler
+from tests.documents import ROOT
+
+OURS = (ROOT / "scheduler-config/kube-scheduler.yaml").read_text()
+OPTIONAL = (ROOT / "manifests/optional/second-scheduler.yaml").read_text()
+SHIPPED: dict[str, Any] = yaml.safe_load(OURS)
+SECOND: dict[str, Any] = yaml.safe_load(
+    next(
+        each["data"]["kube-scheduler.yaml"]
+        for each in yaml.safe_load_all(OPTIONAL)
+        if each["kind"] == "ConfigMap"
+    )
+)
+TLS = {
+    "caFile": "/ca.crt",
+    "certFile": "/tls.crt",
+    "keyFile": "/tls.key",
+    "serverName": "extender.example.com",
+}
+REMOTE = {"urlPrefix": "https://10.0.0.5:8888", "enableHTTPS": True, "tlsConfig": TLS}
+ONLY = [{"name": "example.com/plan", "ignoredByScheduler": True}]
+Fields = dict[str, Any] | None
+COSCHEDULING = {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}}
+FAILURE, WARNING = FindingLevel.FAILURE, FindingLevel.WARNING
+
+
+def judged(document: object, longest: float = 900.0) -> list[Finding]:
+    file = SchedulerFile("kube-scheduler.yaml", document, longest)
+    return [*scheduler(ClusterFacts(0.0, Unknown("not asked"), scheduler=file))]
+
+
+def wrong(document: object, longest: float = 900.0) -> list[tuple[FindingLevel, str]]:
+    """Return what is not ok, as level and id, in order and each once."""
+    found = [each for each in judged(document, longest) if each.level is not FindingLevel.OK]
+    assert all(each.mend for each in found)
+    return sorted({(each.level, each.id) for each in found})
+
+
+def changed(plan: Fields = None, permit: Fields = None, **top: Any) -> Any:
+    """Return the shipped file with other fields; None takes a field away."""
+    document = deepcopy(SHIPPED) | top
+    for entry, fields in zip(document["extenders"], (plan, permit), strict=True):
+        entry.update(fields or {})
+        for name in [name for name, value in entry.items() if value is None]:
+            del entry[name]
+    return document
+
+
+@pytest.mark.parametrize("document", [SHIPPED, SECOND], ids=["shipped", "second scheduler"])
+def test_the_files_that_are_shipped_are_right(document: dict[str, Any]) -> None:
+    assert wrong(document) == []
+
+
+FAULTS: dict[str, tuple[object, list[tuple[FindingLevel, str]]]] = {
+    "nothing": (None, [(FAILURE, "scheduler.file")]),
+    "another kind": (SHIPPED | {"kind": "Pod"}, [(FAILURE, "scheduler.file")]),
+    "a list for a text": (changed({"urlPrefix": ["a"]}), [(FAILURE, "scheduler.file")]),
+    "no entries": (SHIPPED | {"extenders": []}, [(FAILURE, "scheduler.entries")]),
+    "the plan alone": (
+        SHIPPED | {"extenders": SHIPPED["extenders"][:1]},
+        [(FAILURE, "scheduler.entries"), (WARNING, "scheduler.together")],
+    ),
+    "no preemptVerb": (changed({"preemptVerb": None}), [(WARNING, "scheduler.entries")]),
+    "a verb at another path": (
+        changed({"filterVerb": "predicates"}),
+        [(FAILURE, "scheduler.verbs")],
+    ),
+    "two that bind": (
+        changed({"bindVerb": "bind"}),
+        [
+            (FAILURE, "scheduler.entries"),
+            (FAILURE, "scheduler.timeouts"),
+            (WARNING, "scheduler.entries"),
+        ],
+    ),
+    "one entry for all": (
+        SHIPPED
+        | {"extenders": [SHIPPED["extenders"][0] | {"bindVerb": "bind", "httpTimeout": "910s"}]},
+        [(WARNING, "scheduler.entries")],
+    ),
+    "no weight": (changed({"weight": None}), [(FAILURE, "scheduler.weight")]),
+    "ignorable plan": (changed({"ignorable": True}), [(WARNING, "scheduler.ignorable")]),
+    "ignorable permit": (
+        changed(None, {"ignorable": True}),
+        [(FAILURE, "scheduler.ignorable")],
+    ),
+    "whole nodes": (changed({"nodeCacheCapable": None}), [(FAILURE, "scheduler.names")]),
+    "misspelt": (changed({"enableHttps": True}), [(FAILURE, "scheduler.fields")]),
+    "unknown at the top": (changed(extender=[]), [(FAILURE, "scheduler.fields")]),
+    "no time-out": (changed(None, {"httpTimeout": None}), [(FAILURE, "scheduler.timeouts")]),
+    "a second too short": (
+        changed(None, {"httpTimeout": "909s"}),
+        [(FAILURE, "scheduler.timeouts")],
+    ),
+    "without a unit": (
+        changed(None, {"httpTimeout": "910"}),
+        [(FAILURE, "scheduler.timeouts")],
+    ),
+    "a number": (changed(None, {"httpTimeout": 910}), [(FAILURE, "scheduler.timeouts")]),
+    "minutes": (changed(None, {"httpTimeout": "15m10s"}), []),
+    "a plan that may hang": (
+        changed({"httpTimeout": "910s"}),
+        [(WARNING, "scheduler.timeouts")],
+    ),
+    "all nodes": (changed(percentageOfNodesToScore=100), [(WARNING, "scheduler.sampling")]),
+    "all nodes of a profile": (
+        changed(profiles=[{"percentageOfNodesToScore": 100}]),
+        [(WARNING, "scheduler.sampling")],
+    ),
+    "another machine in plain text": (
+        changed({"urlPrefix": "http://10.0.0.5:1"}, {"urlPrefix": "http://10.0.0.5:1"}),
+        [(FAILURE, "scheduler.tls")],
+    ),
+    "TLS": (changed(REMOTE, REMOTE), []),
+    "TLS without an authority": (
+        changed(REMOTE, REMOTE | {"tlsConfig": TLS | {"caFile": ""}}),
+        [(FAILURE, "scheduler.tls")],
+    ),
+    "TLS without verification": (
+        changed(REMOTE, REMOTE | {"tlsConfig": TLS | {"insecure": True}}),
+        [(FAILURE, "scheduler.tls")],
+    ),
+    "TLS without a client certificate": (
+        changed(REMOTE | {"tlsConfig": {"caData": "aaaa"}}, REMOTE),
+        [(FAILURE, "scheduler.tls")],
+    ),
+    "one entry with managedResources": (
+        changed({"managedResources": ONLY}),
+        [(FAILURE, "scheduler.managed"), (WARNING, "scheduler.together")],
+    ),
+    "the same ones in both": (
+        changed({"managedResources": ONLY}, {"managedResources": ONLY}),
+        [(FAILURE, "scheduler.managed"), (WARNING, "scheduler.together")],
+    ),
+    "some pods only": (
+        changed(
+            {"managedResources": ONLY},
+            {"managedResources": [{"name": "example.com/permit", "ignoredByScheduler": True}]},
+        ),
+        [(WARNING, "scheduler.managed"), (WARNING, "scheduler.together")],
+    ),
+    "the coscheduling plugin": (
+        changed(profiles=[{"plugins": COSCHEDULING}]),
+        [(FAILURE, "scheduler.plugins"), (WARNING, "scheduler.together")],
+    ),
+    "gangs of kube-scheduler's own": (
+        changed(profiles=[{"plugins": {"permit": {"enabled": [{"name": "GangScheduling"}]}}}]),
+        [(WARNING, "scheduler.plugins")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("document", "want"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_has_its_id(document: object, want: list[tuple[FindingLevel, str]]) -> None:
+    assert wrong(document) == want
+
+
+def test_the_time_out_is_compared_with_the_longest_wait_of_the_settings() -> None:
+    assert wrong(SHIPPED, longest=1800.0) == [(FAILURE, "scheduler.timeouts")]
+    assert wrong(changed(None, {"httpTimeout": "70s"}), longest=60.0) == []
+
+
+def test_a_misspelt_field_is_named_as_it_is_spelt() -> None:
+    [finding] = [each for each in judged(changed({"enableHttps": True})) if each.mend]
+    assert "extenders[0].enableHttps" in finding.found
+    assert finding.mend == "it is spelt enableHTTPS"
+
+
+def test_a_file_that_cannot_be_read_and_none_are_different() -> None:
+    assert wrong(Unknown("kube-scheduler.yaml: No such file")) == [(FAILURE, "scheduler.file")]
+    [none] = scheduler(ClusterFacts(0.0, Unknown("not asked")))
+    assert (none.level, none.id) == (WARNING, "scheduler.file")
