@@ -1,7 +1,7 @@
 """Which nodes are closed to pods that must not share one: host ports and required anti-affinity."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from extender.state.cluster.records import HostPort, Shape
@@ -55,14 +55,14 @@ class Conflicts:
         if pod.shape.one_per_node:
             self._look(node).count(pod, count)
 
-    def apart(self, gone: Mapping[str, Iterable[tuple[PodShape, int]]]) -> "Conflicts":
+    def apart(self, gone: Callable[[str], Iterable[tuple[PodShape, int]]]) -> "Conflicts":
         """Return others that begin with these pods, less so many on each node that are gone."""
         others = Conflicts()
 
         def begin(node: str) -> _OnNode:
             now = self._look(node)
             found = _OnNode(now.keys.copy(), now.ports.copy())
-            for pod, count in gone.get(node, ()):
+            for pod, count in gone(node):
                 found.count(pod, -count)
             return found
 

@@ -84,10 +84,10 @@ class RoomLeft:
                 add(left, each.amounts)
             return left
 
-        alone = {
-            name: [(each.pod, each.count) for each in placed if each.pod.shape.one_per_node]
-            for name, placed in gone.items()
-        }
+        def alone(name: str) -> Iterator[tuple[PodShape, int]]:
+            placed = gone.get(name, ())
+            return ((x.pod, x.count) for x in placed if x.pod.shape.one_per_node)
+
         return RoomLeft(room, self._conflicts.apart(alone))
 
     def put(self, placed: Collection[Placed]) -> None:

@@ -205,6 +205,7 @@ class Cycle:
         roots = self._roots = {self._tree.queue(name).root for name in self._ready()}
         if not roots:
             return
+        yield from self._tree.holders.reading([*self._view.cluster_queues])
         waiting = self._kept.heads(roots)
         yield from self._round(self._in_flight(), as_given=True)
         waiting += self._in_flight(chosen=False)

@@ -26,6 +26,7 @@ from extender.state.queue.view import QueueView
 from extender.steps import Steps
 
 _Held = tuple[QuotaNode, QuotaHolder]
+_Rank = tuple[int, float, str]
 _EVEN_THEN = "no room even without all workloads of lower priority"
 
 
@@ -42,15 +43,20 @@ class ForRoom:
     """Victims whose pods still end, and from the beginning of the search all that leave."""
     protected: Collection[str]
     """Never victims."""
-    candidates: dict[str, _Held] = field(init=False)
+    candidates: dict[str, _Held] = field(default_factory=dict)
     """The possible victims, those first that are to stay most."""
 
-    def __post_init__(self) -> None:
+    def begin(self) -> Steps[None]:
+        """Find out what may go, before anything else."""
         self.away |= {key for name in self.view.cluster_queues for key in self.leaving.of(name)}
-        found = sorted(self._lower(), key=_rank)
-        self.candidates = {holder.workload.key: (node, holder) for node, holder in found}
+        found = [*self._lower()]
+        yield
+        found.sort()  # no two have the same UID and key
+        yield
+        self.candidates = {key: (node, holder) for _, key, node, holder in found}
+        yield
 
-    def _lower(self) -> Iterator[_Held]:
+    def _lower(self) -> Iterator[tuple[_Rank, str, QuotaNode, QuotaHolder]]:
         priority, options = self.preemptor.workload.priority, self.preemptor.options
         for node in self.preemptor.node.root.queues:
             queue, held = self.view.cluster_queues[node.name], self.tree.holders.of(node.name)
@@ -61,7 +67,7 @@ class ForRoom:
             for key, each in held.holders.items():
                 is_lower = each.workload.priority < priority
                 if is_lower and key not in self.away and key not in self.protected:
-                    yield node, each
+                    yield each.rank, key, node, each
 
     @property
     def is_hopeless(self) -> bool:
@@ -95,7 +101,7 @@ class ForRoom:
         found = yield from self._with_more(assignments, plan)
         if found is None or found == plan:
             return None
-        for each in sorted(plan.victims, key=lambda each: _rank(self._held(each))):
+        for each in sorted(plan.victims, key=lambda each: self._held(each)[1].rank):
             fewer = replace(found, victims=tuple(x for x in found.victims if x != each))
             if not self._has_quota(request, fewer):
                 continue
@@ -148,9 +154,3 @@ class ForRoom:
         assert held is not None
         holders = self.tree.holders.of(held.cluster_queue).holders
         return self.tree.queue(held.cluster_queue), holders[victim.workload]
-
-
-def _rank(each: _Held) -> tuple[int, float, str]:
-    """Return what possible victims are sorted by: the first is to stay most."""
-    holder = each[1]
-    return -holder.workload.priority, holder.since, holder.workload.meta.uid

@@ -1,5 +1,6 @@
 """The workloads that have quota, by ClusterQueue."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -7,6 +8,7 @@ from extender.api.wellknown import WorkloadCondition
 from extender.state.queue.records import AdmissionInfo, WorkloadInfo
 from extender.state.queue.usage import Usage, usage
 from extender.state.queue.view import QueueView
+from extender.steps import PIECE, Steps
 
 _ASSUMED: Final = float("inf")
 """A workload that is being admitted counts as the latest."""
@@ -20,6 +22,10 @@ class QuotaHolder:
     admission: AdmissionInfo
     usage: Usage
     since: float
+    leaves: bool
+    """Whether it was evicted, and has not released its quota yet."""
+    rank: tuple[int, float, str]
+    """What possible victims are sorted by: the first is to stay most."""
 
 
 @dataclass(slots=True)
@@ -35,7 +41,7 @@ class Held:
 
 
 class Holders:
-    """The workloads with quota by ClusterQueue, cached until the usage of the queue changes."""
+    """The workloads with quota by ClusterQueue, read again only as far as they have changed."""
 
     def __init__(self, view: QueueView) -> None:
         self._view = view
@@ -50,23 +56,53 @@ class Holders:
             known.version = version
         return known
 
+    def reading(self, cluster_queues: Iterable[str]) -> Steps[None]:
+        """Read ClusterQueues in steps, so that what is asked of them next is answered at once."""
+        for name in cluster_queues:
+            version, found = self._view.usage_version(name), dict[str, QuotaHolder]()
+            if name in self._known or not version:
+                continue
+            for number, key in enumerate(sorted(self._view.reserving(name)), 1):
+                if number % PIECE == 0:
+                    yield
+                found.update(self._found(name, (key,), {}))
+            self._known[name] = _held(found, version)
+
     def _read(self, cluster_queue: str, before: Held | None) -> Held:
+        view = self._view
         known = before.holders if before else {}
-        holders: dict[str, QuotaHolder] = {}
-        for key in sorted(self._view.reserving(cluster_queue)):
-            found, held = known.get(key), self._view.admission(key)
-            workload = self._view.workloads[key]
-            assert held is not None
-            if found is None or found.workload is not workload or found.admission is not held:
-                found = _holder(workload, held)
-            holders[key] = found
-        if not holders:
-            return Held()
-        return Held(
-            holders,
-            frozenset(key for key, each in holders.items() if _leaves(each.workload)),
-            min(each.workload.priority for each in holders.values()),
-        )
+        moved = view.usage_since(cluster_queue, before.version) if before else None
+        if moved is None:
+            return _held(self._found(cluster_queue, sorted(view.reserving(cluster_queue)), known))
+        holders = dict(known)
+        for key in moved:
+            holders.pop(key, None)
+        there = view.reserving(cluster_queue)
+        holders |= self._found(cluster_queue, sorted(moved.intersection(there)), known)
+        return _held(holders)
+
+    def _found(
+        self, cluster_queue: str, keys: Iterable[str], known: Mapping[str, QuotaHolder]
+    ) -> dict[str, QuotaHolder]:
+        """Return those of these workloads that have quota there."""
+        found: dict[str, QuotaHolder] = {}
+        for key in keys:
+            before, held = known.get(key), self._view.admission(key)
+            workload = self._view.workloads.get(key)
+            if held is None or workload is None or held.cluster_queue != cluster_queue:
+                continue  # it was changed while others were read
+            if before is None or before.workload is not workload or before.admission is not held:
+                before = _holder(workload, held)
+            found[key] = before
+        return found
+
+
+def _held(holders: dict[str, QuotaHolder], version: int = -1) -> Held:
+    if not holders:
+        return Held(version=version)
+    leaving = frozenset(key for key, each in holders.items() if each.leaves)
+    lowest = min(each.workload.priority for each in holders.values())
+    return Held(holders, leaving, lowest, version)
 
 
 def _leaves(workload: WorkloadInfo) -> bool:
@@ -80,4 +116,5 @@ def _leaves(workload: WorkloadInfo) -> bool:
 def _holder(workload: WorkloadInfo, held: AdmissionInfo) -> QuotaHolder:
     reserved = workload.condition(WorkloadCondition.QUOTA_RESERVED)
     since = reserved.transition if reserved and reserved.status == "True" else _ASSUMED
-    return QuotaHolder(workload, held, usage(held, workload), since)
+    rank = (-workload.priority, since, workload.meta.uid)
+    return QuotaHolder(workload, held, usage(held, workload), since, _leaves(workload), rank)

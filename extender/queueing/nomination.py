@@ -236,7 +236,7 @@ class Nominator:
             gains = yield from room.gains(head.workload, proposal.assignments, without=away)
             protected |= _useless([victim.workload for victim in plan.victims], gains)
             protected |= frozenset(self._returning(head))
-        others = self._for_room(head)
+        others = (yield from self._for_room(head)) if first is not None else None
         if first is None or others is None:
             return text
         given, usage = proposal.assignments, proposal.usage
@@ -282,7 +282,7 @@ class Nominator:
         self, head: Preemptor, asked: Mapping[str, int], refused: Proposal
     ) -> Steps[Nomination | None]:
         """Return what fits once workloads of lower priority are gone, in the first such flavors."""
-        others = self._for_room(head) if refused.lacks_room else None
+        others = (yield from self._for_room(head)) if refused.lacks_room else None
         if others is None:
             return None
         quotas = replace(self._quotas(head), lack=others.lack)
@@ -296,7 +296,7 @@ class Nominator:
         away = self._away(head, plan)
         return Nomination(head.workload.key, head.queue, head.node, proposal, plan, victims=away)
 
-    def _for_room(self, head: Preemptor) -> ForRoom | None:
+    def _for_room(self, head: Preemptor) -> Steps[ForRoom | None]:
         """Return the search for victims that give room; None where there are none."""
         room = self._rules.room_for(head.queue)
         if room is None or not preempts_for_room(
@@ -312,6 +312,7 @@ class Nominator:
             away=self._away(head, None),
             protected=self._admitted,
         )
+        yield from found.begin()
         return None if found.is_hopeless else found
 
     def _quotas(self, preemptor: Preemptor, *, without: Collection[str] = ()) -> Quotas:

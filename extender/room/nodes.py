@@ -43,6 +43,8 @@ from extender.steps import Steps, at_once
 _NODES_AT_ONCE: Final = 500
 _HOLDERS_AT_ONCE: Final = 20
 _PODS_AT_ONCE: Final = 1000
+_HELD_AT_ONCE: Final = 250
+"""Pods of possible victims, of which it may have to be found out what they are."""
 _BESIDE: Final = 32
 """How many gangs that are not the queue's are planned, at most."""
 
@@ -420,7 +422,7 @@ class NodeRoom:
         return packer
 
     def _looks(self, packer: Packer) -> Generator[None, None, None]:
-        self._read_groups()
+        yield from self._read_groups()
         yield
         for number, node in enumerate([*self._cluster.nodes.values()]):
             packer.look_at(node)
@@ -445,9 +447,14 @@ class NodeRoom:
             number += 1
         self._rest = None
 
-    def _read_groups(self) -> None:
-        queues = self._queues
-        self._groups = {pod_group_key(queues.workloads[key]) for key in queues.holders()}
+    def _read_groups(self) -> Steps[None]:
+        groups, workloads = set[str](), self._queues.workloads
+        for number, key in enumerate([*self._queues.holders()], 1):
+            if key in workloads:
+                groups.add(pod_group_key(workloads[key]))
+            if number % _NODES_AT_ONCE == 0:
+                yield
+        self._groups = groups
 
     def _free(self, node: NodeInfo) -> Resources:
         """Return what no pod takes and no other group claims: an admitted one claims for its pods.
@@ -697,9 +704,9 @@ class NodeRoom:
             for each in (yield from self._given_back(without)):
                 gone.setdefault(each.node.name, []).append(each)
             units: list[Unit] = []
-            read = 0
+            read = _HELD_AT_ONCE
             for key in candidates:
-                if read >= _PODS_AT_ONCE:
+                if read >= _HELD_AT_ONCE:
                     read = 0
                     yield
                 there = self._queues.workloads.get(key)

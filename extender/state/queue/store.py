@@ -10,6 +10,7 @@ fact shows it or when it is forgotten.
 Nothing here awaits, and nothing reads a clock.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, islice
@@ -46,6 +47,8 @@ _NOTHING = QueueChange()
 _REMEMBERED: Final = 10_000
 """Deleted objects whose UIDs are kept, so that a delayed answer to a write restores none."""
 _FOR_GOOD: Final = inf
+_LATEST: Final = 1000
+"""Changes of the usage of a ClusterQueue whose workloads are known: readers may keep results."""
 AT_ONCE: Final = 32
 """Objects of a list that are applied in one step."""
 _Named = NamespaceInfo | PriorityClassInfo | WorkloadPriorityClassInfo | RuntimeClassInfo
@@ -339,7 +342,7 @@ class Queues:
         taken = usage(held, self._tables.workloads[key])
         add(self._tables.usage.setdefault(held.cluster_queue, {}), taken)
         self._tables.reserving[held.cluster_queue].add(key)
-        self._tick(held.cluster_queue)
+        self._tick(held.cluster_queue, key)
         return held.cluster_queue, taken
 
     def _uncount(self, key: str, before: WorkloadInfo | None) -> tuple[str | None, Usage]:
@@ -350,12 +353,16 @@ class Queues:
         given = usage(held, before)
         add(self._tables.usage[held.cluster_queue], given, sign=-1)
         _discard(self._tables.reserving, held.cluster_queue, key)
-        self._tick(held.cluster_queue)
+        self._tick(held.cluster_queue, key)
         return held.cluster_queue, given
 
-    def _tick(self, cluster_queue: str) -> None:
-        versions = self._tables.usage_versions
+    def _tick(self, cluster_queue: str, workload: str) -> None:
+        versions, logs = self._tables.usage_versions, self._tables.usage_logs
         versions[cluster_queue] = versions.get(cluster_queue, 0) + 1
+        log = logs.get(cluster_queue)
+        if log is None:
+            log = logs[cluster_queue] = deque(maxlen=_LATEST)
+        log.append(workload)
 
     def _changed(
         self,

@@ -3,9 +3,10 @@
 The rule of `state/cluster/view.py` holds: no value read from a view survives an `await`.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 from extender.state.queue.records import (
@@ -54,6 +55,8 @@ class QueueTables:
     """By ClusterQueue: quota taken, in fact or by assumption."""
     usage_versions: dict[str, int] = field(default_factory=dict)
     """By ClusterQueue: grows when its usage, or a workload that takes quota in it, changes."""
+    usage_logs: dict[str, deque[str]] = field(default_factory=dict)
+    """By ClusterQueue: the workloads of its latest versions, the last one last."""
     reserving: defaultdict[str, set[str]] = field(default_factory=_sets)
     """By ClusterQueue: workloads that take quota in it."""
     by_queue: defaultdict[str, set[str]] = field(default_factory=_sets)
@@ -120,6 +123,15 @@ class QueueView:
     def usage_version(self, cluster_queue: str) -> int:
         """Grows when the usage of a ClusterQueue changes, or a workload that has quota in it."""
         return self._tables.usage_versions.get(cluster_queue, 0)
+
+    def usage_since(self, cluster_queue: str, version: int) -> set[str] | None:
+        """Return the workloads whose quota or record has changed since a version of the usage.
+
+        None where they are too many to be known.
+        """
+        log = self._tables.usage_logs.get(cluster_queue, ())
+        number = self.usage_version(cluster_queue) - version
+        return set(islice(reversed(log), number)) if number <= len(log) else None
 
     def reserving(self, cluster_queue: str) -> Collection[str]:
         """Return the workloads that take quota in a ClusterQueue."""
