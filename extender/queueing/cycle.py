@@ -214,7 +214,8 @@ class Cycle:
             heads += [key for key in [*waiting, *self._deferred] if key not in heads]
             again = [key for key in self._in_flight() if key in heads]
             if again:  # something has changed since they were tried at the beginning
-                yield from self._round(again, as_given=True)
+                # No head of a strict queue keeps quota from them: none did so then.
+                yield from self._round([*again, *self._kept.withdraw(again)], as_given=True)
                 continue
             if not heads:
                 break

@@ -556,6 +556,27 @@ def test_no_workload_waits_for_what_is_there(course: Course) -> None:
         for_room=True,
     )
 )  # one that reclaims from any priority goes for room, and comes back in place of another
+@example(
+    Course(
+        sizes=[4, 3, 2, 2],
+        each=1,
+        queues=[
+            (6, True, "BestEffortFIFO", "LowerPriority", "Never"),
+            (4, True, "StrictFIFO", "LowerPriority", "LowerPriority"),
+        ],
+        comes=[
+            ((2, 3, 1), 7),
+            ((2, 1, 3), 5),
+            ((1, 4, 3), 5),
+            ((2, 4, 3), 3),
+            ((2, 3, 2), 6),
+            ((1, 4, 3), 9),
+        ],
+        seed=11,
+        pauses=True,
+        for_room=True,
+    )
+)  # in the middle of a cycle a strict head keeps the quota that a preemptor has victims for
 def test_it_comes_to_rest_and_every_workload_has_a_turn(course: Course) -> None:
     world = course.world()
     for come, steps in course.comes:
