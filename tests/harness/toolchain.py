@@ -1,8 +1,9 @@
 """The binaries of the test control plane: where they are, and how they get there.
 
-The four control plane binaries come from `$KUBEBUILDER_ASSETS` where that is set. Otherwise they
-are built from `controlplane/` beside this file, once per content of its sources, into the user's
-cache. KWOK, which stands in for the kubelets, is always built by `go install`.
+The four control plane binaries come from `$KUBEBUILDER_ASSETS` where that is set. Otherwise the
+official releases are downloaded, or, where there is no way to them, the binaries are built from
+`controlplane/` beside this file: once per content of its sources, into the user's cache. So is
+KWOK, which stands in for the kubelets, by `go install`.
 """
 
 import fcntl
@@ -17,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.harness.releases import DamagedFileError, NotThereError, Releases, releases
 
 SOURCES = Path(__file__).parent / "controlplane"
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -58,7 +61,7 @@ def _print(line: str) -> None:
 
 
 def ensure_binaries(report: Report = _print) -> Binaries:
-    """Return the binaries, built first where they are missing (minutes, once)."""
+    """Return the binaries, downloaded or built first where they are missing (minutes, once)."""
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     folder = _from_assets(Path(assets)) if assets else _control_plane(report)
     kwok = _kwok(report)
@@ -89,7 +92,15 @@ def _control_plane(report: Report) -> Path:
     for name in ("go.mod", "go.sum", "main.go"):
         digest.update((SOURCES / name).read_bytes())
 
+    etcd = re.search(r"etcd/server/v3 v(\S+)", (SOURCES / "go.mod").read_text())
+    assert etcd is not None
+
+    def download(source: Releases, part: Path) -> None:
+        source.control_plane(part, KUBERNETES, etcd[1])
+
     def build(part: Path) -> None:
+        if _downloaded(download, part, report):
+            return
         binary = part / "controlplane"
         _go(
             ["build", "-v", "-trimpath", f"-ldflags={_LDFLAGS}", "-o", str(binary), "."],
@@ -105,6 +116,8 @@ def _control_plane(report: Report) -> Path:
 
 def _kwok(report: Report) -> Path:
     def build(part: Path) -> None:
+        if _downloaded(lambda source, part: source.kwok(part, KWOK), part, report):
+            return
         _go(
             ["install", "-v", "-trimpath", "-ldflags=-s -w", f"sigs.k8s.io/kwok/cmd/kwok@{KWOK}"],
             cwd=part,
@@ -114,6 +127,23 @@ def _kwok(report: Report) -> Path:
         )
 
     return _built_once(f"kwok-{KWOK}", build, report) / "kwok"
+
+
+def _downloaded(download: Callable[[Releases, Path], None], part: Path, report: Report) -> bool:
+    """Return whether official binaries are in `part` now."""
+    source = releases(report)
+    if source is None:
+        return False
+    try:
+        download(source, part)
+    except NotThereError as error:
+        report(f"no release binaries: {error}")
+        for each in part.iterdir():
+            each.unlink()
+        return False
+    except DamagedFileError as error:
+        raise ToolchainError(str(error)) from error
+    return True
 
 
 def _built_once(name: str, build: Callable[[Path], None], report: Report) -> Path:
