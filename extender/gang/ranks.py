@@ -24,16 +24,19 @@ def assigned(
 
     Indexes of one owner follow the domains of a label, or zones, and then the names of nodes as
     people count them. The first pod is the one that is tried: it gets a node that was `sent`, where
-    one of the places is there. Pods without an index keep their order, and so do the places.
+    one of the places is there, from the pod that is nearest in rank. Pods without an index keep
+    their order, and so do the places.
     """
     if any(pod.index is None for pod in pods):
         return {pod.uid: node.name for pod, node in zip(pods, places, strict=True)}
     ranked = sorted(pods, key=lambda pod: (pod.controller or "", pod.index or 0))
     by_name = sorted(places, key=lambda node: _place(node, label))
     found = {pod.uid: node.name for pod, node in zip(ranked, by_name, strict=True)}
-    tried = pods[0].uid
-    if sent and found[tried] not in sent:
-        other = next((uid for uid, name in found.items() if name in sent), tried)
+    tried, usable = pods[0].uid, frozenset(sent)
+    if usable and found[tried] not in usable:
+        own = ranked.index(pods[0])
+        able = (rank for rank, pod in enumerate(ranked) if found[pod.uid] in usable)
+        other = ranked[min(able, key=lambda rank: abs(rank - own), default=own)].uid
         found[tried], found[other] = found[other], found[tried]
     return found
 

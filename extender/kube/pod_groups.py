@@ -9,9 +9,9 @@ from urllib.parse import quote
 import msgspec
 
 from extender.api.wellknown import GANG_READY
-from extender.kube.client import APPLY_PATCH, STRATEGIC_PATCH, KubeClient
-from extender.kube.errors import ConflictError, InvalidError, NotFoundError
-from extender.kube.pods import PodRef
+from extender.kube.client import APPLY_PATCH, KubeClient
+from extender.kube.errors import ConflictError, NotFoundError
+from extender.kube.pods import PodRef, evict, set_condition
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodGroupStatusInfo
 
 FIELD_MANAGER: Final = "gang-extender-reconciler"
@@ -42,22 +42,11 @@ class PodGroupWriter:
             "message": message,
             "lastTransitionTime": as_time(at),
         }
-        body = _encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
-        with suppress(NotFoundError, ConflictError):
-            await self._client.request(
-                "PATCH", f"{pod.path}/status", body=body, content_type=STRATEGIC_PATCH
-            )
+        await set_condition(self._client, pod, condition)
 
     async def evict(self, pod: PodRef) -> None:
         """Evict a pod; raises UnavailableError while a disruption budget forbids it."""
-        body = _encode({
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod.name, "namespace": pod.namespace},
-            "deleteOptions": {"preconditions": {"uid": pod.uid}},
-        })  # fmt: skip
-        with suppress(NotFoundError, ConflictError, InvalidError):
-            await self._client.request("POST", f"{pod.path}/eviction", body=body)
+        await evict(self._client, pod)
 
 
 class PodGroupConditionWriter:

@@ -39,6 +39,28 @@ class PodRef:
         return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
+async def evict(client: KubeClient, pod: PodRef) -> None:
+    """Evict a pod; one that is gone, or is another one by now, is no error. Raises ApiError.
+
+    While a disruption budget forbids it that is a BudgetError, an UnavailableError.
+    """
+    body = _encode({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": {"preconditions": {"uid": pod.uid}},
+    })  # fmt: skip
+    with suppress(NotFoundError, ConflictError, InvalidError):
+        await client.request("POST", f"{pod.path}/eviction", body=body)
+
+
+async def set_condition(client: KubeClient, pod: PodRef, condition: Mapping[str, str]) -> None:
+    """Write a condition into the status of a pod; one that is gone is no error. Raises ApiError."""
+    body = _encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
+    with suppress(NotFoundError, ConflictError):
+        await client.request("PATCH", f"{pod.path}/status", body=body, content_type=STRATEGIC_PATCH)
+
+
 class TopologyGateWriter:
     """Lets gated pods go; the reconciler's identity may do that."""
 

@@ -10,10 +10,10 @@ from urllib.parse import quote
 import msgspec
 
 from extender.kube import nominations
-from extender.kube.client import APPLY_PATCH, STRATEGIC_PATCH, KubeClient
+from extender.kube.client import APPLY_PATCH, KubeClient
 from extender.kube.errors import ConflictError, InvalidError, NotFoundError
 from extender.kube.pod_groups import apply_part, as_condition, as_time
-from extender.kube.pods import PodRef
+from extender.kube.pods import PodRef, evict, set_condition
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PreemptedRoom
 
 PREEMPTOR_FIELD_MANAGER: Final = "gang-extender-preemption"
@@ -81,22 +81,11 @@ class VictimWriter:
             "message": message,
             "lastTransitionTime": as_time(at),
         }
-        body = _encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
-        with suppress(NotFoundError, ConflictError):
-            await self._client.request(
-                "PATCH", f"{pod.path}/status", body=body, content_type=STRATEGIC_PATCH
-            )
+        await set_condition(self._client, pod, condition)
 
     async def evict(self, pod: PodRef) -> None:
         """Evict a pod; raises BudgetError while a disruption budget forbids it."""
-        body = _encode({
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod.name, "namespace": pod.namespace},
-            "deleteOptions": {"preconditions": {"uid": pod.uid}},
-        })  # fmt: skip
-        with suppress(NotFoundError, ConflictError, InvalidError):
-            await self._client.request("POST", f"{pod.path}/eviction", body=body)
+        await evict(self._client, pod)
 
     async def delete(self, pod: PodRef) -> None:
         """Delete a pod that is marked, whatever its disruption budget says."""

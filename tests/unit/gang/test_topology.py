@@ -263,6 +263,17 @@ def test_indexes_follow_domains_and_the_names_of_nodes() -> None:
     assert [found.placements[f"gang-{n}"] for n in range(4)] == ["n9", "n2", "n1", "n10"]
 
 
+def test_the_pod_that_is_tried_exchanges_its_node_with_the_one_nearest_in_rank() -> None:
+    there = [node(f"n{number}", 2) for number in range(5)]
+    members = [replace(each, index=number) for number, each in enumerate(pods(5, 2))]
+    view = cluster_of(there, pod_group(min_member=5), members).view()
+    tried, group = members[3], view.pod_group(GANG)
+    assert group is not None
+    found = make_plan(tried, group, view=view, offer=Offer(("n0", "n1")))
+    assert isinstance(found, Fit)
+    assert [found.placements[f"gang-{n}"] for n in range(5)] == ["n0", "n3", "n2", "n1", "n4"]
+
+
 def test_the_nodes_of_a_domain_are_sorted_once_for_all_kinds_of_pods(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
