@@ -72,8 +72,8 @@ def counting(
             if looked > PIECE:
                 looked = 0
                 yield
-            count = sum(_slots(pod, amounts(node)) for node in nodes if allows(node))
-            found[value] += count if len(wanted) == 1 else min(count, most)
+            counts = (_slots(pod, amounts(node)) for node in nodes if allows(node))
+            found[value] += sum(counts) if len(wanted) == 1 else _up_to(most, counts)
     if len(wanted) == 1:
         return found
     yield
@@ -109,6 +109,16 @@ def _taking(
             default=sum(count for _, count in wanted),
         )
     return found
+
+
+def _up_to(most: int, counts: Iterable[int]) -> int:
+    """Return the sum of counts, which are read until it is so much: of many kinds that is soon."""
+    total = 0
+    for count in counts:
+        total += count
+        if total >= most:
+            return most
+    return total
 
 
 def _slots(pod: PodShape, left: Mapping[str, int]) -> int:

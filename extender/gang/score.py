@@ -1,7 +1,7 @@
 """How prioritize ranks nodes, 0 to 10, for the pods that filter leaves a choice."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,22 +53,14 @@ class _Gang:
 
     @classmethod
     def of(cls, pod: PodInfo, *, view: ClusterView) -> "_Gang | None":
-        """Indexes of different owners are not compared."""
         if pod.group is None:
             return None
         pod_group = view.pod_group(pod.group)
         asked = topology.of(pod_group)
         label = asked.label if asked is not None else ZONE_LABEL
-        siblings, away = Counter[str](), dict[str, int]()
-        for each, node in placement.with_nodes(pod.group, view=view, but=pod.uid):
-            siblings[node] += 1
-            if pod.index is None:
-                away[node] = 0
-            elif each.index is not None and each.controller == pod.controller:
-                steps = abs(each.index - pod.index)
-                away[node] = min(steps, away.get(node, steps))
-        nearest = min(away.values(), default=None)
-        next_ones = {name for name, steps in away.items() if steps == nearest}
+        there = [*placement.with_nodes(pod.group, view=view, but=pod.uid)]
+        siblings = Counter([node for _, node in there])
+        next_ones = siblings if pod.index is None else _next_in_rank(pod, pod.index, there)
         return cls(pod, placement.of(pod_group), label, siblings, next_ones, view)
 
     def points(self, sent: Sequence[str]) -> Mapping[str, int]:
@@ -81,16 +73,28 @@ class _Gang:
         return {name: round(_NEAR * near[name] + _FULL * used[name]) for name in sent}
 
     def _near(self, sent: Sequence[str]) -> Mapping[str, float]:
-        domains = {self._domain(name, self.label) for name in self.siblings} - {None}
+        domains = {name: self._domain(name, self.label) for name in sent}
+        home = self._domains_with_siblings({*domains.values()} - {None})
         near: dict[str, float] = {}
-        for name in sent:
+        for name, domain in domains.items():
             if name in self.next_ones:
                 near[name] = 1.0
             elif name in self.siblings:
                 near[name] = _SIBLING
             else:
-                near[name] = _DOMAIN if self._domain(name, self.label) in domains else 0.0
+                near[name] = _DOMAIN if domain in home else 0.0
         return near
+
+    def _domains_with_siblings(self, asked: Set[str | None]) -> Collection[str | None]:
+        """Return the domains of these in which siblings are; of a large gang soon all are known."""
+        found = set[str | None]()
+        for name in self.siblings:
+            domain = self._domain(name, self.label)
+            if domain in asked:
+                found.add(domain)
+            if len(found) == len(asked):
+                break
+        return found
 
     def _apart(self, sent: Sequence[str]) -> Mapping[str, int]:
         zones = Counter[str | None]()
@@ -126,6 +130,22 @@ class _Gang:
             if name in nodes and name in left:
                 used[name] = _share_in_use(asked, left[name], nodes[name].allocatable)
         return used
+
+
+def _next_in_rank(
+    pod: PodInfo, index: int, siblings: Sequence[tuple[PodInfo, str]]
+) -> Collection[str]:
+    """Return the nodes of the siblings next in rank; indexes of other owners are not compared."""
+    owner, nearest, found = pod.controller, None, set[str]()
+    for each, node in siblings:
+        if each.index is None or each.controller != owner:
+            continue
+        away = abs(each.index - index)
+        if nearest is None or away < nearest:
+            nearest, found = away, {node}
+        elif away == nearest:
+            found.add(node)
+    return found
 
 
 def _share_in_use(

@@ -110,9 +110,10 @@ def test_gangs_are_in_one_rack_each_where_kube_scheduler_sends_a_sample(
     ("annotations", "reason", "text"),
     [
         ({REQUIRED: RACK, PREFERRED: RACK}, "InvalidTopology", "remove one of them"),
+        ({REQUIRED: "50%d" + "x" * 2000}, "InvalidTopology", "is no key of a label"),
         ({REQUIRED: "no/such"}, "NeverFits", "no node has the label 'no/such'"),
     ],
-    ids=["both", "unknown"],
+    ids=["both", "unknown", "no key"],
 )
 def test_an_annotation_that_cannot_be_kept_is_named_on_the_pod_group(
     annotations: dict[str, str],

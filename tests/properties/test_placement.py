@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import combinations, product
 from typing import Any
 
 from hypothesis import given
@@ -104,16 +105,70 @@ def test_spread_pods_are_even_over_zones_where_all_have_room(
     assert max(there) - min(there) <= 1
 
 
+SMALL = st.lists(st.integers(0, 3), min_size=1, max_size=5)
+
+
+@given(SMALL, st.integers(1, 6), st.lists(st.integers(0, 2), max_size=5))
+def test_spread_pods_are_as_even_over_zones_as_any_choice_with_as_few_on_a_node(
+    sizes: list[int], count: int, siblings: list[int]
+) -> None:
+    """Against all choices: the fullest zone has as few pods as it can, then the next one."""
+    old = [*siblings[: len(sizes)], *[0] * (len(sizes) - len(siblings))]
+
+    def zones(pods: Sequence[int]) -> list[int]:
+        there = [each + more for each, more in zip(old, pods, strict=True)]
+        return sorted((sum(there[zone::2]) for zone in range(2)), reverse=True)
+
+    def highest(pods: Sequence[int]) -> int:
+        return max(n + more for n, more in zip(old, pods, strict=True) if more)
+
+    ways = [each for each in product(*(range(n + 1) for n in sizes)) if sum(each) == count]
+    group = pod_group(min_member=count + sum(old), placement="spread")
+    there = [
+        pod(f"old-{number}-{each}", shape(0), group="gang", on=f"n{number}")
+        for number, some in enumerate(old)
+        for each in range(some)
+    ]
+    members = pods(count, 1)
+    view = cluster_of(made(sizes, 2), group, there, members).view()
+    found = fit(members, count, group=key("gang"), view=view)
+    assert found.complete == bool(ways)
+    if ways:
+        by_name = by_node(found)
+        mine = [by_name[f"n{number}"] for number in range(len(sizes))]
+        least = min(map(highest, ways))
+        assert highest(mine) == least
+        assert zones(mine) == min(zones(each) for each in ways if highest(each) == least)
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=7), st.integers(1, 14))
+def test_of_as_few_nodes_packed_pods_use_the_smallest(sizes: list[int], count: int) -> None:
+    enough = (
+        sorted(some)
+        for number in range(1, len(sizes) + 1)
+        for some in combinations(sizes, number)
+        if sum(some) >= count
+    )
+    best = min(enough, key=lambda some: (len(some), some), default=None)
+    found = placed(sizes, count, 1, "pack")
+    assert found.complete == (best is not None)
+    if best is not None:
+        assert sorted(sizes[int(name[1:])] for name in by_node(found)) == best
+
+
 @given(
-    SIZES, st.lists(st.integers(1, 4), min_size=1, max_size=8), st.sampled_from(["pack", "spread"])
+    SIZES,
+    st.lists(st.integers(1, 4), min_size=1, max_size=8),
+    st.sampled_from(["pack", "spread"]),
+    st.sampled_from([{}, {"required_topology": ZONE_LABEL}, {"preferred_topology": ZONE_LABEL}]),
 )
 def test_unlike_pods_that_fit_without_a_placement_fit_with_one(
-    sizes: list[int], cpus: list[int], placement: str
+    sizes: list[int], cpus: list[int], placement: str, near: dict[str, str]
 ) -> None:
     members = [pod(f"m{number}", cpu, group="gang") for number, cpu in enumerate(cpus)]
 
     def found(**asked: Any) -> bool:
-        group = pod_group(min_member=len(members), **asked)
+        group = pod_group(min_member=len(members), **asked, **near)
         view = cluster_of(made(sizes), group, members).view()
         return fit(members, len(members), group=key("gang"), view=view).complete
 

@@ -251,6 +251,34 @@ def test_a_planned_member_moves_within_its_domain_alone() -> None:
     assert isinstance(pre_filter.follow_plan(MEMBERS[0], GANG, ("a0",), view=view), Refuse)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"required_topology": "50%d"},
+        {"required_topology": "no/such"},
+        {"required_topology": RACK, "preferred_topology": RACK},
+        {"required_topology": RACK},
+        {"placement": "packed"},
+        {},
+    ],
+    ids=str,
+)
+def test_what_is_planned_is_bound_whatever_becomes_of_the_annotations(
+    changed: dict[str, str],
+) -> None:
+    """Half of the gang waits with a node: another answer for the rest would leave it in two."""
+    there = racks(a=(2, 2), b=(2, 2))
+    cluster = cluster_of(there, preferred(3), MEMBERS)
+    observe(cluster, planned(gang_0="a0", gang_1="a1", gang_2="b0"))
+    observe(cluster, replace(MEMBERS[0], node="a0"))
+    observe(cluster, pod_group(min_member=3, **changed))
+    for number, planned_on in ((1, "a1"), (2, "b0")):
+        found = pre_filter.decide(
+            MEMBERS[number], GANG, ("a1", "b0", "b1"), view=cluster.view(), denied=None
+        )
+        assert found == OneNode(planned_on)
+
+
 def test_indexes_follow_domains_and_the_names_of_nodes() -> None:
     names = ("n10", "n2", "n9", "n1")
     there = [node(name, 2, labels={RACK: "a"}) for name in names]
