@@ -5,8 +5,9 @@ stay whole. Nodes that have too little of it are passed without a look.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Final
@@ -104,6 +105,10 @@ class Candidates:
             candidates = self._by_shape[pod] = CandidateNodes(self._candidates(pod))
         return candidates
 
+    def emptiest_first(self, pod: PodShape) -> Iterator[NodeInfo | None]:
+        """Yield the same nodes, those that have most left first, and None after each piece."""
+        return self._candidates(pod, emptiest=True)
+
     def feasible_of(self, pod: PodShape) -> FeasibleNodes | None:
         """Return which nodes are feasible; None where an offer or a domain decides that too."""
         limited = pod in self._offers or self._within is not None
@@ -200,14 +205,17 @@ class Candidates:
 
     # -- the candidates of one shape
 
-    def _candidates(self, pod: PodShape) -> Iterator[NodeInfo | None]:
+    def _candidates(self, pod: PodShape, *, emptiest: bool = False) -> Iterator[NodeInfo | None]:
         """Yield nodes in their order, and None after each piece of work."""
         asked = [(name, amount) for name, amount in pod.shape.requests.items() if amount]
         asked.sort(key=lambda each: -self._share(*each))
         resource = asked[0][0] if asked else PODS
         sent, only_sent = self._offers.get(pod, _NO_OFFER)
-        first = self._sorted(sent, resource) if sent else ()
-        rest = () if only_sent else self._others(pod, resource, asked)
+        first = self._sorted(sent, resource) if sent else []
+        if emptiest:
+            first.reverse()
+        emptiest = emptiest or self._emptiest_first
+        rest = () if only_sent else self._others(pod, resource, asked, emptiest=emptiest)
         allows, amounts = self.feasible.of(pod.shape).allows, self.order.all()
         nodes, unbound, raised = self.nodes, self._unbound, self._raised
         for number, (_, name) in enumerate(chain(first, rest), 1):
@@ -222,27 +230,30 @@ class Candidates:
                 yield node
 
     def _others(
-        self, pod: PodShape, resource: str, asked: Sequence[tuple[str, int]]
+        self, pod: PodShape, resource: str, asked: Sequence[tuple[str, int]], *, emptiest: bool
     ) -> Iterator[Entry]:
         """Return the nodes that may have room, those first that are preferred."""
+        entries = partial(self._entries, resource, asked, emptiest=emptiest)
         if pod in self._preferred:
-            return self._preferred_first(self._preferred[pod], resource, asked)
-        return self._entries(resource, asked)
+            return self._preferred_first(self._preferred[pod], entries)
+        return entries()
 
     def _preferred_first(
-        self, now: Collection[str], resource: str, asked: Sequence[tuple[str, int]]
+        self, now: Collection[str], entries: Callable[[], Iterator[Entry]]
     ) -> Iterator[Entry]:
         had: set[str] = set()  # which ones are preferred may change until this is read to its end
-        for entry in self._entries(resource, asked):
+        for entry in entries():
             if entry[1] in now:
                 had.add(entry[1])
                 yield entry
-        yield from (entry for entry in self._entries(resource, asked) if entry[1] not in had)
+        yield from (entry for entry in entries() if entry[1] not in had)
 
-    def _entries(self, resource: str, asked: Sequence[tuple[str, int]]) -> Iterator[Entry]:
+    def _entries(
+        self, resource: str, asked: Sequence[tuple[str, int]], *, emptiest: bool
+    ) -> Iterator[Entry]:
         """Yield the nodes that may have room, in their order."""
         order = self._within_by(resource) if self._within is not None else self.order.by(resource)
-        if self._emptiest_first:
+        if emptiest:
             for _, equal in groupby(reversed(order), itemgetter(0)):
                 yield from reversed([*equal])
             return

@@ -80,21 +80,24 @@ class Placer:
     def _in_turn(self, pod: PodShape) -> Iterator[NodeInfo | None]:
         """Yield the nodes in the order in which they are compared, and None after each piece.
 
-        Where not all are, those come first that have siblings to pack, and few of them to spread.
+        Where not all are, those come first that have siblings to pack, and few of them to spread;
+        and of the others those that have most left.
         """
-        nodes = self._candidates.of(pod).all_from_here()
-        if self._most >= len(self._candidates.nodes):
-            yield from nodes
+        candidates, siblings = self._candidates, self._siblings
+        if self._most >= len(candidates.nodes):
+            yield from candidates.of(pod).all_from_here()
             return
-        packs, later = self._placement is GangPlacement.PACK, list[NodeInfo]()
-        for node in nodes:
-            if node is None or bool(self._siblings[node.name]) is packs:
-                yield node
-            else:
-                later.append(node)
+        there = (candidates.nodes.get(name) for name in list(siblings))
+        home = [node for node in there if node is not None and candidates.allows(pod, node)]
+        home.sort(key=lambda node: siblings[node.name])
+        if self._placement is GangPlacement.PACK:
+            yield from home
         yield None
-        later.sort(key=lambda node: self._siblings[node.name])
-        yield from later
+        for node in candidates.emptiest_first(pod):
+            if node is None or node.name not in siblings:
+                yield node
+        if self._placement is GangPlacement.SPREAD:
+            yield from home
 
     def _spot(self, node: NodeInfo, pod: PodShape, *, sent: bool) -> Spot | None:
         there = self._left.slots(node, pod)

@@ -109,7 +109,8 @@ def test_very_many_kinds_of_pods_compare_fewer_nodes_each(
         for n in range(3)
     ]
     there = [NodeInfo(f"n{n:02}", {**requests(8, memory="1Gi"), "pods": 110}) for n in range(60)]
-    found = used(cluster_of(there, asking(placement, len(members)), members))
+    busy = [pod(f"busy-{n}", 7, on=f"n{n:02}") for n in range(20)]
+    found = used(cluster_of(there, busy, asking(placement, len(members)), members))
     assert looks.total() <= 2 * 10 * KINDS
     assert max(found.values()) == (8 if placement == "pack" else 1)
     assert len(found) == (5 if placement == "pack" else len(members))
