@@ -123,8 +123,9 @@ class Entry:
     @property
     def is_local(self) -> bool:
         """Whether the URL stays on the machine."""
-        host = urlsplit(self.url).hostname or ""
+        host = ""
         try:
+            host = urlsplit(self.url).hostname or ""
             return ip_address(host).is_loopback
         except ValueError:
             return host == "localhost"

@@ -78,6 +78,74 @@ class SchedulerFile:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherFacts:
+    """What else runs in the cluster and may meet the same pods or jobs."""
+
+    deployments: Mapping[str, str]
+    """Those of `others.LOOKED_FOR` that run: the namespace by name."""
+    native_gangs: Sequence[str]
+    """Versions of scheduling.k8s.io in which Kubernetes serves groups of pods itself."""
+    without_config: Sequence[str]
+    """Static pods of kube-scheduler that have no `--config`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSample:
+    """One line of a metrics page."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderFacts:
+    """What an extender says of itself."""
+
+    url: str
+    ready: tuple[int, str] | Unknown
+    """The status of /readyz, and its text."""
+    samples: Sequence[MetricSample] | Unknown = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFacts:
+    """The Lease of the reconciler."""
+
+    holder: str
+    age: float
+    """Seconds since it was renewed, by the API server's clock."""
+    seconds: float
+    """How long it counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookFacts:
+    """One thing that the API server calls a webhook for."""
+
+    name: str
+    """`conversion` or `jobs`, and for what."""
+    has_authority: bool
+    """Whether the API server has been given a certificate to trust."""
+    trouble: str | Unknown = ""
+    """What the API server said to a request that is not carried out; empty: it was answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFacts:
+    """Until when something counts."""
+
+    name: str
+    """The part of the finding's id."""
+    title: str
+    ends: float | Unknown
+    renewal: str
+    """How it is renewed."""
+    is_brief: bool = False
+    """Whether it is renewed every hour, so that a near end says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """All of it."""
 
@@ -91,5 +159,14 @@ class ClusterFacts:
     """By name of those that are shipped: whether the cluster has it, bound."""
     scheduler: SchedulerFile | None = None
     """None: none was named."""
+    others: OtherFacts | Unknown | None = None
+    extender: ExtenderFacts | None = None
+    """None: none was named."""
+    lease: LeaseFacts | Unknown | None = None
+    """None: there is none."""
+    elects: bool = False
+    """Whether there should be one."""
+    webhooks: Sequence[WebhookFacts] | Unknown = ()
+    certificates: Sequence[CertificateFacts] = ()
     queue: bool = True
     """Whether the reconciler admits jobs."""

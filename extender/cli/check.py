@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -27,9 +28,35 @@ def check(
         Path | None,
         typer.Option(help="The KubeSchedulerConfiguration of kube-scheduler, to be looked at."),
     ] = None,
+    extender: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="An extender to ask for its health and metrics. Default: the one that "
+            "kube-scheduler's file names.",
+        ),
+    ] = None,
     identity: Annotated[
         Identities, typer.Option(help="The process whose rights are looked at.")
     ] = "both",
+    smoke: Annotated[
+        bool,
+        typer.Option(
+            "--smoke",
+            help="Send a gang of two pods through it, in a namespace of its own that is deleted "
+            "afterwards.",
+        ),
+    ] = False,
+    scheduler_name: Annotated[
+        str | None,
+        typer.Option(
+            help="schedulerName of these pods. Default: that of the first profile in "
+            "kube-scheduler's file, else default-scheduler."
+        ),
+    ] = None,
+    smoke_seconds: Annotated[
+        float, typer.Option(min=1, help="How long each of the two pods may take.")
+    ] = 60,
     kubeconfig: Kubeconfig = None,
     config: Annotated[
         Path | None, typer.Option(help="YAML settings of the processes, if they have some.")
@@ -38,9 +65,10 @@ def check(
 ) -> None:
     """Check whether gang-extender can run in this cluster, and does; say what mends what is wrong.
 
-    Looks at the API server, the CRDs, the rights of both processes, the policies and
-    kube-scheduler's configuration. With the kubeconfig of an administrator it asks for
-    the rights of the shipped users; with that of a process it asks for its own.
+    Looks at the API server, the CRDs, the rights of both processes, the policies,
+    kube-scheduler's configuration, what else is installed, an extender, the reconciler's
+    Lease, webhooks and the ends of certificates. With the kubeconfig of an administrator it
+    asks for the rights of the shipped users; with that of a process it asks for its own.
 
     Exit codes: 0 no failure, though there may be warnings, 1 a failure, 2 wrong use.
     """
@@ -51,11 +79,17 @@ def check(
     from extender.wiring.check import IDENTITIES, CheckTarget, checked
 
     logs.configure("error", as_json=False)
+    if smoke:  # so that the gang is deleted then too
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     with exits(1, ConfigurationError, OSError), exits(2, settings_module.SettingsError):
         settings = settings_module.load(config, {})
         target = CheckTarget(
             identities=IDENTITIES if identity == "both" else (identity,),
             scheduler_config=scheduler_config,
+            extender=extender,
+            smoke=smoke,
+            scheduler_name=scheduler_name,
+            smoke_seconds=smoke_seconds,
         )
         found = asyncio.run(checked(target, kubeconfig, settings))
     _show(found, output)

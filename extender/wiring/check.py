@@ -1,15 +1,14 @@
-"""`gang-extender check`: reads what the checks judge. It writes nothing but reviews of rights."""
+"""`gang-extender check`: reads what the checks judge; only `--smoke` stores anything."""
 
-import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
-import msgspec
-
+from extender.api.scheduler_config import DEFAULT_SCHEDULER
 from extender.check import checks, crds, rights
+from extender.check.entries import Entry, entries, ours
 from extender.check.facts import (
     ClusterFacts,
     CrdFacts,
@@ -25,22 +24,22 @@ from extender.config import Settings, SettingsError
 from extender.config.files import read_yaml
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
-from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
+from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.reviews import Access, Reviews, User
 from extender.runtime.clock import Clock, SystemClock
+from extender.wiring.asking import extender
+from extender.wiring.reading import ApiReader, known, together
+from extender.wiring.running import RunningFacts, of_samples
 from extender.wiring.shipped import manifests
+from extender.wiring.smoke import Smoke
 
 IdentityName = Literal["extender", "reconciler"]
 IDENTITIES: Final[tuple[IdentityName, ...]] = ("extender", "reconciler")
-_AT_ONCE: Final = 16
-"""Requests that are under way at the same time."""
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 _BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 _CHILD_JOBS: Final = "gang-child-jobs"
 """The policy of the queue alone."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,13 @@ class CheckTarget:
 
     identities: Sequence[IdentityName] = IDENTITIES
     scheduler_config: Path | None = None
+    extender: str | None = None
+    """The URL of one; None: that in kube-scheduler's file."""
+    smoke: bool = False
+    """Whether to send a gang of two through it."""
+    scheduler_name: str | None = None
+    """Of that gang's pods; None: of the first profile in kube-scheduler's file."""
+    smoke_seconds: float = 60.0
 
 
 async def checked(
@@ -56,7 +62,14 @@ async def checked(
 ) -> list[Finding]:
     """Return the findings about a cluster. Raises ConfigurationError."""
     async with KubeClient(await keyring(kubeconfig)) as client:
-        return checks.check(await _Survey(client, settings, SystemClock()).facts(target))
+        clock = SystemClock()
+        facts = await _Survey(client, settings, clock).facts(target)
+        found = checks.check(facts)
+        if target.smoke and not isinstance(facts.server, Unknown):
+            name = target.scheduler_name or first_profile(facts.scheduler)
+            gang = Smoke(client, clock, scheduler_name=name, seconds=target.smoke_seconds)
+            found += await gang.run()
+        return found
 
 
 class _Survey:
@@ -67,29 +80,43 @@ class _Survey:
         self._settings = settings
         self._clock = clock
         self._reviews = Reviews(client)
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._reader = ApiReader(client)
+        self._running = RunningFacts(client, settings)
 
     async def facts(self, target: CheckTarget) -> ClusterFacts:
-        server = await self._known(self._server())
+        server = await known(self._server())
         scheduler = self._scheduler(target.scheduler_config)
         now = self._clock.wall()
+        entry = _entry(scheduler)
+        url = target.extender or (entry.url if entry else "")
+        tls = {name: said for name, said in (entry.tls if entry else {}).items() if _is_text(said)}
+        asked = await extender(url, tls) if url else None
         if isinstance(server, Unknown):
-            return ClusterFacts(now, server, scheduler=scheduler)
+            return ClusterFacts(now, server, scheduler=scheduler, extender=asked)
         queue = self._settings.queue.enabled
         names = [each.name for each in crds.needed(queue=queue)]
-        found = await _all(self._known(self._crd(name)) for name in names)
+        found = await together(known(self._crd(name)) for name in names)
         return ClusterFacts(
             now,
             server,
             crds=dict(zip(names, found, strict=True)),
             identities=[await self._identity(each) for each in target.identities],
-            policies=await self._known(self._policies()),
+            policies=await known(self._policies()),
             scheduler=scheduler,
+            others=await known(self._running.others()),
+            extender=asked,
+            lease=await known(self._running.lease(now + (server.ahead or 0.0))),
+            elects=self._settings.reconcile.leader_elect,
+            webhooks=await known(self._running.webhooks()),
+            certificates=[
+                *await self._running.certificates(tls),
+                *of_samples("extender", asked.samples if asked else ()),
+            ],
             queue=queue,
         )
 
     async def _server(self) -> ServerFacts:
-        said = await self._get("/version")
+        said = await self._reader.get("/version")
         before = self._clock.wall()
         date = await self._client.date("/version")
         # Between the two the server wrote its date, in whole seconds.
@@ -100,19 +127,20 @@ class _Survey:
     async def _crd(self, name: str) -> CrdFacts:
         plural, _, group = name.partition(".")
         try:
-            groups = await self._get(f"/apis/{group}")
+            groups = await self._reader.get(f"/apis/{group}")
         except NotFoundError:
             groups = {"versions": []}
-        served = {each["version"] for each in groups["versions"]}
-        lists = await _all(self._get(f"/apis/{group}/{version}") for version in sorted(served))
+        versions = [each["version"] for each in groups["versions"]]
+        paths = [f"/apis/{group}/{version}" for version in versions]
+        lists = await together(map(self._reader.get, paths))
         served = {
             version
-            for version, said in zip(sorted(served), lists, strict=True)
+            for version, said in zip(versions, lists, strict=True)
             if any(each["name"] == plural for each in said["resources"])
         }
         stored: dict[str, Any] | Unknown | None
         try:
-            stored = await self._get(f"{_CRDS}/{name}")
+            stored = await self._reader.get(f"{_CRDS}/{name}")
         except NotFoundError:
             stored = None
         except ForbiddenError as error:
@@ -131,7 +159,7 @@ class _Survey:
         }
         needed = rights.needed(shipped, rename)
         users = rights.subjects(shipped, namespace)
-        found = await self._known(self._rights(users, needed))
+        found = await known(self._rights(users, needed))
         return IdentityFacts(name, found)
 
     async def _rights(
@@ -140,22 +168,20 @@ class _Survey:
         """Return which rights each user has: by its own word where this is one of them."""
         own = await self._reviews.own()
         if own.name in {each.user for each in users}:
-            allowed = await _all(self._own_may(right) for right in needed)
+            allowed = await together(self._own_may(right) for right in needed)
             return [RightsFacts(own.name, dict(zip(needed, allowed, strict=True)))]
         return [await self._of(user, needed) for user in users]
 
     async def _of(self, user: rights.Subject, needed: Sequence[NeededRight]) -> RightsFacts:
         of = User(user.user, groups=user.groups)
-        allowed = await _all(self._may(of, right) for right in needed)
+        allowed = await together(self._may(of, right) for right in needed)
         return RightsFacts(user.user, dict(zip(needed, allowed, strict=True)))
 
     async def _may(self, user: User, right: NeededRight) -> bool:
-        async with self._turns:
-            return await self._reviews.may(user, _access(right))
+        return await self._reader.turn(self._reviews.may(user, _access(right)))
 
     async def _own_may(self, right: NeededRight) -> bool:
-        async with self._turns:
-            return await self._reviews.own_may(_access(right))
+        return await self._reader.turn(self._reviews.own_may(_access(right)))
 
     async def _policies(self) -> dict[str, bool]:
         names = [
@@ -165,8 +191,8 @@ class _Survey:
         ]
         if not self._settings.queue.enabled:
             names.remove(_CHILD_JOBS)
-        there = {each["metadata"]["name"] for each in (await self._get(_POLICIES))["items"]}
-        bindings = (await self._get(_BINDINGS))["items"]
+        there = {each["metadata"]["name"] for each in (await self._reader.get(_POLICIES))["items"]}
+        bindings = (await self._reader.get(_BINDINGS))["items"]
         bound = {each["spec"]["policyName"] for each in bindings}
         return {name: name in there and name in bound for name in names}
 
@@ -182,15 +208,29 @@ class _Survey:
             str(path), document, self._settings.gang.options().max_schedule_timeout
         )
 
-    async def _get(self, path: str) -> Any:  # noqa: ANN401 - JSON
-        async with self._turns:
-            return msgspec.json.decode(await self._client.request("GET", path))
 
-    async def _known(self, asked: Awaitable[T]) -> T | Unknown:
-        try:
-            return await asked
-        except (ApiError, msgspec.MsgspecError, LookupError, ValueError) as error:
-            return Unknown(str(error))
+def first_profile(file: SchedulerFile | None) -> str:
+    """Return the schedulerName of the first profile of a file."""
+    document = file.document if file is not None else None
+    try:
+        return str(document["profiles"][0]["schedulerName"])  # type: ignore[index]
+    except (TypeError, LookupError):
+        return DEFAULT_SCHEDULER
+
+
+def _entry(file: SchedulerFile | None) -> Entry | None:
+    """Return the first entry of the extender in kube-scheduler's file."""
+    if file is None or not isinstance(file.document, dict):
+        return None
+    try:
+        mine = ours(entries(file.document))
+    except (TypeError, AttributeError):  # which the check of the file says
+        return None
+    return mine[0] if mine else None
+
+
+def _is_text(said: object) -> bool:
+    return isinstance(said, str)
 
 
 def _access(right: NeededRight) -> Access:
@@ -203,23 +243,3 @@ def _minor(said: dict[str, str]) -> tuple[int, int] | None:
         return int(said["major"]), int(said["minor"].rstrip("+"))
     except (KeyError, ValueError):
         return None
-
-
-async def _all(asked: Iterable[Awaitable[T]]) -> list[T]:
-    """Return what each returns; raises what the first one raised, when all have ended."""
-
-    async def outcome(each: Awaitable[T]) -> T | Exception:
-        try:
-            return await each
-        except Exception as error:  # noqa: BLE001 - raised below
-            return error
-
-    async with asyncio.TaskGroup() as tasks:
-        ended = [tasks.create_task(outcome(each)) for each in asked]
-    found = []
-    for each in ended:
-        result = each.result()
-        if isinstance(result, Exception):
-            raise result
-        found.append(result)
-    return found

@@ -3,7 +3,6 @@
 On a control plane of its own, because CRDs and roles go here.
 """
 
-import json
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -12,10 +11,10 @@ from typing import Any
 import pytest
 import structlog
 import yaml
-from typer.testing import CliRunner
 
-from extender.cli.main import app
 from tests.cluster.alone import alone
+from tests.cluster.checking import Answer
+from tests.harness import objects
 from tests.harness.client import PATIENCE_SECONDS, Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE, ROOT, install
@@ -42,25 +41,11 @@ def _log() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-class Answer:
-    """What the command said."""
-
-    def __init__(self, *arguments: str | Path) -> None:
-        result = CliRunner().invoke(app, ["check", "-o", "json", *map(str, arguments)])
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
-        self.exit_code = result.exit_code
-        self.found = json.loads(result.stdout)["findings"]
-
-    def lines(self, level: str) -> dict[str, str]:
-        """Return what was found at a level, by id."""
-        return {each["id"]: each["found"] for each in self.found if each["level"] == level}
-
-
 def test_an_installation_has_no_failure(control_plane: ControlPlane) -> None:
     answer = Answer("--kubeconfig", control_plane.admin_kubeconfig, "--scheduler-config", SCHEDULER)
 
-    assert answer.lines("failure") == {}
-    assert answer.exit_code == 0
+    assert answer.lines("failure").keys() == {"extender.ready"}  # none runs on that port
+    assert answer.exit_code == 1
     fine = answer.lines("ok")
     assert fine["server.version"].startswith("Kubernetes v1.36")
     assert fine.keys() >= {
@@ -73,6 +58,7 @@ def test_an_installation_has_no_failure(control_plane: ControlPlane) -> None:
         f"system:serviceaccount:{NAMESPACE}:gang-extender has"
     )
     assert fine.keys() >= {"rights.reconciler", "policies.bound", "scheduler.timeouts"}
+    assert fine.keys() >= {"others.kueue", "others.plugins", "others.native"}
     assert [each for each in answer.found if each["level"] != "ok" and not each["mend"]] == []
 
 
@@ -171,7 +157,11 @@ def test_a_wrong_scheduler_file_is_a_failure_and_kube_scheduler_says_the_same(
 
     assert answer.exit_code == 1
     found = answer.lines("failure")
-    assert found.keys() == {"scheduler.fields", "scheduler.ignorable", "scheduler.timeouts"}
+    assert {name for name in found if name.startswith("scheduler.")} == {
+        "scheduler.fields",
+        "scheduler.ignorable",
+        "scheduler.timeouts",
+    }
     assert "extenders[0].enableHttps" in found["scheduler.fields"]
     said = scheduler.tail()
     assert "unknown field" in said
@@ -186,4 +176,37 @@ def test_an_api_server_that_does_not_answer_is_a_failure(
     answer = Answer("--kubeconfig", nowhere, "--scheduler-config", SCHEDULER)
 
     assert answer.exit_code == 1
-    assert answer.lines("failure").keys() == {"server.version"}
+    assert answer.lines("failure").keys() == {"server.version", "extender.ready"}
+
+
+def test_kueue_beside_us_is_a_failure_unless_our_queue_is_off(
+    control_plane: ControlPlane, api: Api, tmp_path: Path
+) -> None:
+    api.create(objects.deployment("kueue-controller-manager"))
+    alone = tmp_path / "settings.yaml"
+    alone.write_text("queue: {enabled: false}\n")
+    try:
+        both = Answer("--kubeconfig", control_plane.admin_kubeconfig)
+        beside = Answer("--kubeconfig", control_plane.admin_kubeconfig, "--config", alone)
+    finally:
+        api.delete("apps/v1/deployments", "kueue-controller-manager", "default")
+
+    assert both.lines("failure").keys() == {"others.kueue"}
+    assert beside.lines("failure") == {}
+    assert "crds.workloads" not in beside.lines("ok")
+
+
+def test_a_kube_scheduler_without_its_configuration_is_found(
+    control_plane: ControlPlane, api: Api
+) -> None:
+    for name, flag in (("with", "--config=/etc/a.yaml"), ("without", "--v=2")):
+        pod = objects.pod(name, namespace="kube-system", labels={"component": "kube-scheduler"})
+        pod["spec"]["containers"][0]["command"] = ["kube-scheduler", flag]
+        api.create(pod)
+    try:
+        answer = Answer("--kubeconfig", control_plane.admin_kubeconfig)
+    finally:
+        for name in ("with", "without"):
+            api.delete("pods", name, "kube-system", grace_seconds=0)
+
+    assert answer.lines("warning")["others.scheduler"].startswith("without runs without --config")

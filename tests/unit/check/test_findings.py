@@ -43,6 +43,7 @@ def test_a_warning_is_no_failure() -> None:
     [
         (SERVER, ["ok", "ok"]),
         (ServerFacts("v1.32.0", (1, 32)), ["warning"]),
+        (ServerFacts("v1.31.0", (1, 31)), ["warning"]),
         (ServerFacts("v1.30.9", (1, 30)), ["failure"]),
         (ServerFacts("nonsense", None), ["warning"]),
         (ServerFacts("v1.37.0", (1, 37), 6.0), ["ok", "warning"]),
@@ -58,6 +59,7 @@ def test_of_a_cluster_that_does_not_answer_nothing_else_is_said() -> None:
     assert {each.id for each in check(ClusterFacts(0.0, Unknown("away")))} == {
         "server.version",
         "scheduler.file",
+        "extender.ready",
     }
 
 
@@ -96,6 +98,14 @@ def test_a_version_that_is_not_stored_is_a_failure() -> None:
     versions[0]["storage"], versions[1]["storage"] = False, True
 
     assert of_crds(found)["crds.workloads"] == "failure"
+
+
+def test_a_field_that_is_dropped_is_a_failure() -> None:
+    found = stored()
+    schema = found["podgroups.scheduling.x-k8s.io"]["spec"]["versions"][0]["schema"]
+    del schema["openAPIV3Schema"]["properties"]["spec"]["properties"]["minMember"]
+
+    assert of_crds(found)["crds.podgroups"] == "failure"
 
 
 def test_a_version_that_is_not_served_is_a_failure() -> None:

@@ -1,0 +1,164 @@
+"""What runs: other controllers, the two processes, webhooks and certificates."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.check import smoke
+from extender.check.endings import certificates, webhooks
+from extender.check.facts import (
+    CertificateFacts,
+    ClusterFacts,
+    ExtenderFacts,
+    LeaseFacts,
+    MetricSample,
+    OtherFacts,
+    ServerFacts,
+    Unknown,
+    WebhookFacts,
+)
+from extender.check.findings import Finding
+from extender.check.others import KUEUE, PLUGINS, others
+from extender.check.processes import extender, reconciler
+
+NOW = 1_000_000.0
+DAY = 86400.0
+FACTS = ClusterFacts(NOW, ServerFacts("v1.36.3", (1, 36)), elects=True)
+NOTHING = OtherFacts({}, (), ())
+AWAY = Unknown("403")
+
+
+def levels(check: Callable[[ClusterFacts], Iterator[Finding]], **facts: Any) -> dict[str, str]:
+    found = [*check(replace(FACTS, **facts))]
+    assert all(bool(each.mend) == (each.level != "ok") for each in found)
+    return {each.id: str(each.level) for each in found}
+
+
+@pytest.mark.parametrize(
+    ("found", "want"),
+    [
+        (NOTHING, {}),
+        (replace(NOTHING, deployments={KUEUE: "kueue-system"}), {"others.kueue": "failure"}),
+        (replace(NOTHING, deployments={PLUGINS: "a"}), {"others.plugins": "failure"}),
+        (replace(NOTHING, native_gangs=["v1alpha2"]), {"others.native": "warning"}),
+        (replace(NOTHING, without_config=["a"]), {"others.scheduler": "warning"}),
+        (AWAY, {"others.known": "warning"}),
+    ],
+)
+def test_what_else_is_installed(found: OtherFacts | Unknown, want: dict[str, str]) -> None:
+    seen = levels(others, others=found)
+    assert {name: level for name, level in seen.items() if level != "ok"} == want
+
+
+def test_kueue_is_welcome_where_our_queue_is_off() -> None:
+    beside = replace(NOTHING, deployments={KUEUE: "kueue-system"})
+    assert levels(others, others=beside, queue=False)["others.kueue"] == "ok"
+
+
+def page(**values: float) -> list[MetricSample]:
+    """Return a metrics page of an extender that is well, with other values."""
+    found = {"watch_age_seconds": 20.0, "request_duration_seconds_count": 7.0} | values
+    labels = {"kind": "pods", "verb": "filter"}
+    return [MetricSample(f"gang_extender_{name}", labels, value) for name, value in found.items()]
+
+
+@pytest.mark.parametrize(
+    ("found", "want"),
+    [
+        (None, {"extender.ready": "warning"}),
+        (ExtenderFacts("http://a", AWAY), {"extender.ready": "failure"}),
+        (ExtenderFacts("http://a", (503, "[-]pods: not listed")), {"extender.ready": "failure"}),
+        (ExtenderFacts("http://a", (200, "ok"), AWAY), {"extender.metrics": "warning"}),
+        (ExtenderFacts("http://a", (200, "ok"), page()), {}),
+        (
+            ExtenderFacts("http://a", (200, "ok"), page(watch_age_seconds=200.0)),
+            {"extender.watches": "failure"},
+        ),
+        (
+            ExtenderFacts("http://a", (200, "ok"), page(request_duration_seconds_count=0.0)),
+            {"extender.asked": "warning"},
+        ),
+        (
+            ExtenderFacts(
+                "http://a",
+                (200, "ok"),
+                page(internal_errors_total=1.0, scheduler_disagreements=2.0, objects_set_aside=0.0),
+            ),
+            {"extender.errors": "warning", "extender.disagreements": "warning"},
+        ),
+    ],
+)
+def test_an_extender(found: ExtenderFacts | None, want: dict[str, str]) -> None:
+    seen = levels(extender, extender=found)
+    assert {name: level for name, level in seen.items() if level != "ok"} == want
+
+
+def test_what_is_not_ready_is_said() -> None:
+    text = "[+]nodes\n[-]pods: not listed yet: 403\n"
+    [found] = extender(replace(FACTS, extender=ExtenderFacts("http://a", (503, text))))
+    assert found.found == "http://a is not ready: pods: not listed yet: 403"
+
+
+@pytest.mark.parametrize(
+    ("lease", "want"),
+    [
+        (None, "warning"),
+        (AWAY, "warning"),
+        (LeaseFacts("a", 3.0, 15.0), "ok"),
+        (LeaseFacts("a", 16.0, 15.0), "failure"),
+        (LeaseFacts("", 1.0, 15.0), "failure"),
+    ],
+)
+def test_the_lease(lease: LeaseFacts | Unknown | None, want: str) -> None:
+    assert levels(reconciler, lease=lease) == {"reconciler.lease": want}
+    assert levels(reconciler, lease=lease, elects=False) == {}
+
+
+@pytest.mark.parametrize(
+    ("found", "want"),
+    [
+        (WebhookFacts("jobs", has_authority=True), "ok"),
+        (WebhookFacts("jobs", has_authority=False), "failure"),
+        (WebhookFacts("jobs", has_authority=True, trouble="no endpoints"), "failure"),
+        (WebhookFacts("jobs", has_authority=True, trouble=AWAY), "warning"),
+    ],
+)
+def test_webhooks(found: WebhookFacts, want: str) -> None:
+    assert levels(webhooks, webhooks=[found]) == {"webhooks.jobs": want}
+
+
+@pytest.mark.parametrize(
+    ("ends", "brief", "want"),
+    [
+        (NOW + 8 * DAY, False, "ok"),
+        (NOW + 6 * DAY, False, "warning"),
+        (NOW + 60.0, True, "ok"),
+        (NOW, True, "failure"),
+        (AWAY, False, "warning"),
+    ],
+)
+def test_certificates(ends: float | Unknown, brief: bool, want: str) -> None:
+    found = CertificateFacts("webhooks", "the webhooks' certificate", ends, "renew it", brief)
+    assert levels(certificates, certificates=[found]) == {"certificates.webhooks": want}
+
+
+def test_a_gang_that_hangs_says_what_its_group_and_its_pods_say() -> None:
+    def condition(kind: str, status: str, reason: str, message: str) -> dict[str, Any]:
+        said = {"type": kind, "status": status, "reason": reason, "message": message}
+        return {"status": {"conditions": [said]}}
+
+    waits = condition("PodScheduled", "False", "Unschedulable", "0/1 nodes")
+    group = condition("Permitted", "False", "NotEnoughResources", "short of cpu 1m")
+    bound = {"metadata": {"name": "two-1"}, "spec": {"nodeName": "a"}}
+    pods = [waits | {"metadata": {"name": "two-0"}, "spec": {}}, bound]
+
+    assert smoke.hangs(60.0, group, pods).found == (
+        "1 of 2 pods are bound after 60 s: PodGroup Permitted: NotEnoughResources: short of cpu 1m;"
+        " pod two-0: Unschedulable: 0/1 nodes"
+    )
+    assert "no scheduler has looked" in smoke.hangs(60.0, None, [bound]).mend
+    assert "extender's log" in smoke.hangs(60.0, None, pods).mend
+    assert smoke.is_refused(pods[0])
+    assert not smoke.is_refused(bound)
