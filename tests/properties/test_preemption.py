@@ -239,6 +239,48 @@ def check_places(scene: Scene, found: Preemption) -> None:
         assert Counter(place.amounts) == want
 
 
+@st.composite
+def gangs_of_unlike_size(draw: st.DrawFn) -> Scene:
+    """Draw gangs of one to five pods, equal in all else, of which some share nodes."""
+    scene = Scene([])
+    for number, size in enumerate(draw(st.lists(st.integers(1, 5), min_size=2, max_size=5))):
+        name = f"low{number}"
+        for index in range(size):
+            room = scene.room()
+            half = [each for each in scene.nodes if room[each.name]["cpu"]]
+            if half and draw(st.booleans()):
+                on = draw(st.sampled_from(half))
+            else:
+                on = node(f"n{len(scene.nodes)}", 2)
+                scene.nodes.append(on)
+            scene.running.append(pod(f"{name}-{index}", 1, group=name, on=on.name))
+        age = float(draw(st.integers(1, 3)))
+        scene.groups.append(pod_group(name, size, started=age))
+    for each in scene.nodes:
+        if scene.room()[each.name]["cpu"]:
+            scene.running.append(pod(f"stays-{each.name}", 1, on=each.name, priority=9))
+    low = sum(each.group is not None for each in scene.running)
+    count = draw(st.integers(1, min(7, low)))
+    scene.members = [pod(f"gang-{n}", 1, group="gang", priority=5) for n in range(count)]
+    scene.gang = pod_group("gang", count)
+    return scene
+
+
+@settings(max_examples=examples(300))
+@given(gangs_of_unlike_size())
+def test_no_other_gangs_would_do_with_fewer_pods(scene: Scene) -> None:
+    found, _ = choose(scene)
+    assert found is not None
+    chosen, sizes = uids(found.victims), Counter(p.group for p in scene.running if p.group)
+    enough = [
+        some
+        for count in range(1, len(sizes) + 1)
+        for some in combinations(sizes, count)
+        if sum(sizes[each] for each in some) >= len(scene.members)
+    ]
+    assert len(chosen) == min(sum(sizes[each] for each in some) for some in enough)
+
+
 @settings(max_examples=examples(300))
 @given(scenes(alike=False))
 def test_of_unlike_members_what_is_said_to_fit_fits(scene: Scene) -> None:

@@ -19,6 +19,7 @@ from extender.fit.room_left import Placed
 from extender.gang import min_resources, plan, topology
 from extender.gang.fit import Fit, fitting, fitting_without, pod_shape
 from extender.gang.options import GangOptions
+from extender.gang.preemption.fewer import Exchange
 from extender.gang.preemption.selecting import Selection
 from extender.gang.preemption.units import Evictable, Evictables, Going, Unit
 from extender.gang.preemption.what_if import Regions, WhatIf
@@ -253,6 +254,7 @@ class _UnitSearch:
         found = None
         if (yield from selection.making()) and (yield from self._fits()):
             found = self._try(region, (yield from self._needed(selection.units)))
+            found = yield from self._with_fewer_pods(found, keep_budgets=keep_budgets)
         for number, part in enumerate([*self._what_if.gone]):
             if number % PIECE == PIECE - 1:
                 yield
@@ -267,7 +269,13 @@ class _UnitSearch:
 
     def _try(self, region: str, units: Sequence[Evictable]) -> _Try:
         highest = max(unit.rank.priority for unit in units)
-        return _Try(self._budgets.violations, highest, len(_pods(units)), region, tuple(units))
+        return _Try(
+            self._budgets.violations,
+            highest,
+            sum(unit.size for unit in units),
+            region,
+            tuple(units),
+        )
 
     def _needed(self, chosen: Iterable[Evictable]) -> Steps[list[Evictable]]:
         """Put back all that is not needed; return what is, the most important first."""
@@ -287,6 +295,23 @@ class _UnitSearch:
                 if not (yield from self._fits()):
                     self._what_if.go(unit)
         return [unit for unit in order if unit.gone and not (unit in rest and rest[unit].gone)]
+
+    def _with_fewer_pods(self, found: _Try, *, keep_budgets: bool) -> Steps[_Try]:
+        """Return a try with other gangs in the place of the most important ones, if fewer pods go.
+
+        For equal pods alone: of these it is known for how many each gang leaves room.
+        """
+        if len(self._what_if.wanted) > 1:
+            return found
+        exchange = Exchange(self._what_if, found.region, found.units, keep_budgets=keep_budgets)
+        new = yield from exchange.finding(len(self._pods))
+        if new is None:
+            return found
+        yield from self._have_gone(new)
+        if not (yield from self._fits()):
+            return found
+        other = self._try(found.region, (yield from self._needed([*exchange.kept, *new])))
+        return min(found, other, key=lambda each: each[:3])
 
     # -- whether that is enough
 
@@ -337,11 +362,6 @@ class _UnitSearch:
             for name in short:
                 short[name] -= pod.shape.requests.get(name, 0)
         return any(amount > 0 for amount in short.values())
-
-
-def _pods(units: Iterable[Evictable]) -> list[PodInfo]:
-    """Return all pods that go with units."""
-    return [pod for unit in units for part in (unit, *unit.beyond) for pod in part.pods]
 
 
 def _place(node: str, counts: Mapping[Shape, int]) -> Place:

@@ -33,7 +33,9 @@ class Price(NamedTuple):
     priority: int
     cost: int
     pods: float
-    """Pods that go for each one that comes."""
+    """Pods that go for each one that comes: room beyond what is needed makes no unit cheaper."""
+    rest: int
+    """Where gangs go whole, for how many pods they leave no room yet: few gangs before many."""
     age: float
     """Of the oldest unit, as in its rank."""
     node: str
@@ -224,23 +226,26 @@ class Selection:
             if self._takes_without(pod, bundle) <= now:
                 bundle.put(unit)
         gained = self._takes_without(pod, bundle) - now
-        return self._price(pod, bundle, min(count, gained)), bundle
+        return self._price(pod, bundle, count=count, gained=gained), bundle
 
     def _takes_without(self, pod: PodShape, bundle: _Bundle) -> int:
         return self._what_if.takes(bundle.node, pod, more=bundle.room, without=bundle.parts)
 
-    def _price(self, pod: PodShape, bundle: _Bundle, gained: int) -> Price:
+    def _price(self, pod: PodShape, bundle: _Bundle, *, count: int, gained: int) -> Price:
+        """Return what units cost that leave room for so many pods on this node, of `count`."""
         units, violations = bundle.units, 0
         if not self._keep_budgets:
             violations = self._what_if.units.budgets.violated_by(bundle.guarded)
         of_gangs = [self._gained(unit, pod) for unit in units if unit.whole]
+        served = max(1, min(count, max([gained, *of_gangs])))
         pods = sum(len(part.pods) for part in bundle.parts)
         ranks = [unit.rank for unit in units]
         return Price(
             violations,
             max(rank.priority for rank in ranks),
             max(rank.cost for rank in ranks),
-            pods / max(1, gained, *of_gangs),
+            pods / served,
+            count - served if of_gangs else 0,
             max(rank.age for rank in ranks),
             bundle.node.info.name,
         )

@@ -84,6 +84,11 @@ class Evictable:
         """Yield what goes with it and has not gone, itself first."""
         return (each for each in (self, *self.beyond) if not each.gone)
 
+    @property
+    def size(self) -> int:
+        """How many pods go with it."""
+        return len(self.pods) + sum(len(each.pods) for each in self.beyond)
+
     def as_unit(self) -> Unit:
         """Return it as it goes."""
         pods = [pod for each in (self, *self.beyond) for pod in each.pods]

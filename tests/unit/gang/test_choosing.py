@@ -128,6 +128,15 @@ OTHERS: dict[str, tuple[list[Any], set[str] | None]] = {
         [FOUR, GANG, low("one", 1), low("two", 2, first=1), low("three", 1, first=3)],
         {"two-0", "two-1"},
     ),
+    "the smaller of two gangs, for what the larger one leaves beyond is of no use": (
+        [
+            nodes(*[4] * 6),
+            GANG,
+            low("large", 4, said={"started": 20.0}),
+            low("small", 2, first=4, said={"started": 10.0}),
+        ],
+        {"small-0", "small-1"},
+    ),
     "members that their gang can do without": (
         [nodes(4, 4, 4), GANG, low("low", 3, least=1)],
         {"low-1", "low-2"},
