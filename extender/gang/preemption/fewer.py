@@ -17,7 +17,7 @@ AT_ONCE: Final = 2000
 """So many sums are compared in one piece."""
 
 
-class Offer(NamedTuple):
+class Bid(NamedTuple):
     """One gang that may go."""
 
     pods: int
@@ -34,25 +34,25 @@ class _Sum(NamedTuple):
     """The last of them, and the sum without it."""
 
 
-def fewest(offers: Sequence[Offer], wanted: int, *, below: int) -> Steps[list[int] | None]:
-    """Return which of the offers leave room for so many pods with the fewest pods that go.
+def fewest(bids: Sequence[Bid], wanted: int, *, below: int) -> Steps[list[int] | None]:
+    """Return which of the bids leave room for so many pods with the fewest pods that go.
 
     Of equal sums that with the fewest gangs, and then with those that come first. None where it
     takes `below` pods, or more, or where all are not enough.
     """
     best: list[_Sum | None] = [_Sum(0, 0, None), *[None] * wanted]
     done = 0
-    for number, offer in enumerate(offers):
+    for number, bid in enumerate(bids):
         done += wanted
         if done >= AT_ONCE:
             done = 0
             yield
         for has in range(wanted - 1, -1, -1):
-            before, room = best[has], min(wanted, has + offer.room)
-            if before is None or room == has or before.pods + offer.pods >= below:
+            before, room = best[has], min(wanted, has + bid.room)
+            if before is None or room == has or before.pods + bid.pods >= below:
                 continue
             there = best[room]
-            pods, gangs = before.pods + offer.pods, before.gangs + 1
+            pods, gangs = before.pods + bid.pods, before.gangs + 1
             if there is None or (pods, gangs) < (there.pods, there.gangs):
                 best[room] = _Sum(pods, gangs, (number, before))
     found = best[wanted]
@@ -88,17 +88,17 @@ class Exchange:
             self._have_back([unit, *unit.beyond])
         wanted = missing - self._what_if.total[self._region]
         below = sum(unit.size for unit in self._old)
-        offers = yield from self._offers(below)
-        chosen = yield from fewest([*offers.values()], wanted, below=below)
-        gangs = [*offers]
+        bids = yield from self._bids(below)
+        chosen = yield from fewest([*bids.values()], wanted, below=below)
+        gangs = [*bids]
         return [gangs[number] for number in chosen] if chosen is not None else None
 
     def _is_meant(self, unit: Evictable) -> bool:
         return unit.whole and (unit.rank.priority, unit.rank.cost) == self._highest
 
-    def _offers(self, below: int) -> Steps[dict[Evictable, Offer]]:
+    def _bids(self, below: int) -> Steps[dict[Evictable, Bid]]:
         """Return for how many pods each gang with fewer pods leaves room by itself."""
-        what_if, region, offers, looked = self._what_if, self._region, dict[Evictable, Offer](), 0
+        what_if, region, bids, looked = self._what_if, self._region, dict[Evictable, Bid](), 0
         for unit in (yield from self._gangs(below)):
             looked += len(unit.on)
             if looked >= PIECE:
@@ -108,9 +108,9 @@ class Exchange:
             what_if.go(unit)
             room = what_if.total[region] - before
             if room > 0 and not (self._keep_budgets and what_if.units.budgets.violations):
-                offers[unit] = Offer(unit.size, room)
+                bids[unit] = Bid(unit.size, room)
             self._have_back(parts)
-        return offers
+        return bids
 
     def _gangs(self, below: int) -> Steps[list[Evictable]]:
         """Return the gangs that may go in place of those before, the least important first."""
