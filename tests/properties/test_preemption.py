@@ -248,7 +248,8 @@ def gangs_of_unlike_size(draw: st.DrawFn) -> Scene:
         for index in range(size):
             room = scene.room()
             half = [each for each in scene.nodes if room[each.name]["cpu"]]
-            if half and draw(st.booleans()):
+            shares: bool = draw(st.booleans())
+            if half and shares:
                 on = draw(st.sampled_from(half))
             else:
                 on = node(f"n{len(scene.nodes)}", 2)
