@@ -91,6 +91,8 @@ class PreemptionReason(StrEnum):
     NO_VICTIMS = "NoVictims"
     """It fits without any, or not even with all that may make room for it. In metrics alone."""
     NOT_NEEDED = "NotNeeded"
+    OVERTAKEN = "Overtaken"
+    """What was chosen has changed before a victim was asked to go: it would be of no use now."""
     SWITCHED_OFF = "SwitchedOff"
     TOO_MANY = "TooManyVictims"
     """More victims than its status can hold."""

@@ -22,10 +22,7 @@ from extender.kube.pods import PodRef
 from extender.kube.preemptions import VictimWriter
 from extender.kube.recorder import Event, ObjectRef
 from extender.runtime.clock import Clock
-from extender.state.cluster import events as ev
-from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import ConditionInfo, PodGroupInfo, PodInfo, PreemptedRoom
-from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 
 _log = structlog.get_logger(__name__)
@@ -77,6 +74,9 @@ class _Done:
     """Since when it is over."""
     why_not: str = ""
     """Why no victim is evicted, as it was logged last."""
+    to_say: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Victims that are gangs and whose condition is still to be written: UID and message by group.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,39 +91,6 @@ class _Preemptor:
         own = namespace == self.pod_group.namespace
         which = self.pod_group.name if own else f"{self.pod_group.uid} of another namespace"
         return f"Preempted by PodGroup {which}, which has the priority {self.priority}"
-
-
-class StoredNominations:
-    """Keeps the room in this process's state that PodGroups say is kept for them."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._view = cluster.view()
-        self._known: dict[str, PreemptedRoom] = {}
-        cluster.subscribe(self.on_change)
-
-    def on_change(self, change: ClusterChange) -> None:
-        """Follow the PodGroups that changed."""
-        for group in change.statuses:
-            self._follow(group)
-
-    def again(self) -> None:
-        """Follow all of them anew: their pods may not have been there, nor their priorities."""
-        self._known.clear()
-        for group in self._view.pod_groups:
-            self._follow(group)
-
-    def _follow(self, group: str) -> None:
-        pod_group = self._view.pod_group(group)
-        stored = pod_group.nomination if pod_group is not None else None
-        if stored == self._known.get(group):
-            return
-        if stored is not None:
-            self._known[group] = stored
-            self._cluster.apply(ev.Nominated(group, stored))
-        else:
-            del self._known[group]
-            self._cluster.apply(ev.NominationsEnded((group,)))
 
 
 class PreemptionController:
@@ -181,13 +148,23 @@ class PreemptionController:
         done = self._done.get(group)
         if done is None or done.nomination != pod_group.nomination:
             done = self._done[group] = _Done(pod_group.nomination)
-        checked = check(pod_group, done.nomination, view=self._view, enabled=self._options.preempts)
+            self._find_unsaid(pod_group, done)
+        checked = check(
+            pod_group,
+            done.nomination,
+            view=self._view,
+            enabled=self._options.preempts,
+            has_begun=bool(done.asked),
+        )
         if checked.why_not != done.why_not:
             done.why_not = checked.why_not
             _log.info("victims are not evicted", group=group, why=checked.why_not or "they are now")
         if not checked.why_not:
             evict = [pod for pod in checked.evict if pod.uid not in done.asked]
-            await self._make_room(pod_group, evict, done)
+            try:
+                await self._make_room(pod_group, evict, done)
+            finally:
+                await self._say_of_gangs(done)
             await self._nominate(group, done)
         return LOOK_AGAIN
 
@@ -198,14 +175,16 @@ class PreemptionController:
             return
         self._say_preempting(pod_group, done.nomination)
         singles, workloads = self._parted(evict)
-        by = _Preemptor(pod_group, self._view.tally(pod_group.key).priority)
+        by = self._preemptor(pod_group)
         works = [self._stop(each, pods, by=by, done=done) for each, pods in workloads.items()]
         works += [self._evict(pod, by, done) for pod in singles]
         try:
             await self._all(works)
         finally:
-            leaving = [pod for pod in evict if pod.uid in done.asked]
-            await self._say_preempted(leaving, done.nomination, by)
+            self._say_preempted([pod for pod in evict if pod.uid in done.asked], done, by)
+
+    def _preemptor(self, pod_group: PodGroupInfo) -> _Preemptor:
+        return _Preemptor(pod_group, self._view.tally(pod_group.key).priority)
 
     def _parted(self, pods: Iterable[PodInfo]) -> tuple[list[PodInfo], dict[str, list[PodInfo]]]:
         """Return pods that are evicted by themselves, and those of Workloads that are stopped.
@@ -276,36 +255,50 @@ class PreemptionController:
 
     def _say_preempting(self, pod_group: PodGroupInfo, chosen: PreemptedRoom) -> None:
         note = nominating.sentence(chosen)
-        occasion = f"since {chosen.since:.0f}"
-        self._say(_about(pod_group), PreemptionReason.PREEMPTING, note, occasion=occasion)
+        about, occasion = _about(pod_group), _since(chosen)
+        self._say(about, PreemptionReason.PREEMPTING, note, occasion=occasion)
 
-    async def _say_preempted(
-        self, pods: Iterable[PodInfo], chosen: PreemptedRoom, by: _Preemptor
-    ) -> None:
-        """Write an Event about each victim, and the condition of each gang that has to go."""
-        whole = {each.uid for each in chosen.victims if each.kind == "PodGroup"}
-        groups: dict[str, PodGroupInfo] = {}
-        occasion = f"since {chosen.since:.0f}"
+    def _say_preempted(self, pods: Iterable[PodInfo], done: _Done, by: _Preemptor) -> None:
+        """Write an Event about each victim, and note the gangs whose condition is to be written."""
+        whole = _gangs_of(done.nomination)
         for pod in pods:
             pod_group = self._view.pod_group(pod.group) if pod.group is not None else None
             if pod_group is not None and pod_group.uid in whole:
-                groups[pod_group.key] = pod_group
+                done.to_say[pod_group.key] = pod_group.uid, by.message(pod_group.namespace)
             else:
                 about = ObjectRef("v1", "Pod", pod.namespace, pod.name, pod.uid)
                 message = by.message(pod.namespace)
+                occasion = _since(done.nomination)
                 self._say(about, PreemptionReason.PREEMPTED, message, occasion=occasion)
-        for pod_group in groups.values():
-            about, message = _about(pod_group), by.message(pod_group.namespace)
-            self._say(about, PreemptionReason.PREEMPTED, message, occasion=occasion)
-            condition = ConditionInfo(
-                ConditionType.PREEMPTED,
-                "True",
-                PreemptionReason.PREEMPTED,
-                message,
-                self._clock.wall(),
-                pod_group.generation,
-            )
-            await self._writer.apply_condition(pod_group, condition)
+
+    def _find_unsaid(self, pod_group: PodGroupInfo, done: _Done) -> None:
+        """Note gangs that are leaving and do not say so: the leader before evicted their pods."""
+        whole, by = _gangs_of(done.nomination), self._preemptor(pod_group)
+        for pod in nominating.remaining(done.nomination, view=self._view):
+            victim = self._view.pod_group(pod.group) if pod.group is not None else None
+            if victim is None or victim.uid not in whole or not pod.terminating:
+                continue
+            said = victim.status.condition(ConditionType.PREEMPTED)
+            if said is None or said.status != "True" or said.transition < done.nomination.since:
+                done.to_say[victim.key] = victim.uid, by.message(victim.namespace)
+
+    async def _say_of_gangs(self, done: _Done) -> None:
+        """Write an Event about each gang that has to go, and its condition, until it is written."""
+        for group, (uid, message) in [*done.to_say.items()]:
+            pod_group = self._view.pod_group(group)
+            if pod_group is not None and pod_group.uid == uid:
+                about, occasion = _about(pod_group), _since(done.nomination)
+                self._say(about, PreemptionReason.PREEMPTED, message, occasion=occasion)
+                condition = ConditionInfo(
+                    ConditionType.PREEMPTED,
+                    "True",
+                    PreemptionReason.PREEMPTED,
+                    message,
+                    self._clock.wall(),
+                    pod_group.generation,
+                )
+                await self._writer.apply_condition(pod_group, condition)
+            del done.to_say[group]
 
     async def _say_started(self, pod_group: PodGroupInfo) -> None:
         """Take the condition back of a gang that was preempted, once it has started again."""
@@ -355,6 +348,8 @@ class PreemptionController:
         """Withdraw nominations of a preemption that is over, and say so where it was in vain."""
         done = self._done.get(group)
         now = self._clock.monotonic()
+        if done is not None:
+            await self._say_of_gangs(done)
         if done is not None and done.over is None:
             done.over = now
         if done is not None and done.over is not None and now - done.over < WITHDRAW_SECONDS:
@@ -368,6 +363,15 @@ class PreemptionController:
             occasion = f"until {said.transition:.0f}"
             self._say(_about(pod_group), said.reason, said.message, occasion=occasion, warning=True)
         return None
+
+
+def _gangs_of(nomination: PreemptedRoom) -> set[str]:
+    """Return the UIDs of the gangs that go whole."""
+    return {each.uid for each in nomination.victims if each.kind == "PodGroup"}
+
+
+def _since(nomination: PreemptedRoom) -> str:
+    return f"since {nomination.since:.0f}"
 
 
 def _waits(pod: PodInfo) -> bool:

@@ -17,14 +17,15 @@ from cachetools import LRUCache
 
 from extender.api.reasons import PreemptionReason
 from extender.api.wellknown import ConditionType
-from extender.gang import plan
 from extender.gang.options import GangOptions
 from extender.gang.preemption import nominating
+from extender.gang.preemption.checks import overtaken
 from extender.gang.preemption.choosing import Preemption, choosing
 from extender.gang.preemption.nominating import Ended, Seen
 from extender.kube.errors import ApiError
 from extender.kube.preemptions import TooManyVictimsError
 from extender.permit.plans import Plans
+from extender.permit.tried import Tried
 from extender.runtime.budget import in_turns
 from extender.runtime.faults import FAULTS
 from extender.runtime.workqueue import WorkQueue
@@ -41,22 +42,22 @@ EVERY_SECONDS: Final = 1.0
 SETTLE_SECONDS: Final = 0.2
 """Between two looks: what comes together is one."""
 REST: Final = 9
-"""How much longer a rest is than the look before it."""
+"""How much longer a rest is than what a look took that came to nothing."""
 VAIN_SECONDS: Final = 0.1
 """So long one look may search in vain."""
 MOST_GROUPS: Final = 256
 """So many groups of the queue are looked at, at most."""
-MOST_MEMBERS: Final = 64
-"""So many members are read to see whether kube-scheduler has tried one."""
 AGAIN_SECONDS: Final = (2.0, 30.0)
 """Before another look at a group for which no victims were found, the first pause and the longest:
-what pods of lower priority run may be another one then."""
+what pods of lower priority run may be another one then. While others preempt it is the first one
+each time: their victims leave room, and their own pods take it."""
 BACKOFF_SECONDS: Final = (30.0, 600.0)
 """The same after a preemption that came to nothing."""
 STANDBY_SECONDS: Final = 15.0
 """How much later a process that is not asked about a group ends its preemption than another."""
 WRITE_AGAIN_SECONDS: Final = (1.0, 30.0)
 _REMEMBERED: Final = 10_000
+_DONE: Final = object()
 _IN_VAIN: Final = frozenset(
     (PreemptionReason.VICTIMS_STAY, PreemptionReason.ROOM_LOST, PreemptionReason.TOO_MANY)
 )
@@ -109,7 +110,6 @@ class Preempting:
         self._cluster = cluster
         self._view = cluster.view()
         self._plans = plans
-        self._verdicts = plans.verdicts
         self._options: GangOptions = plans.verdicts.options
         self._clock = plans.clock
         self._writer = writer
@@ -118,6 +118,7 @@ class Preempting:
         self._courses: dict[str, _Course] = {}
         self._pauses: LRUCache[tuple[str, str], _Pause] = LRUCache(_REMEMBERED)
         """By group and UID of its PodGroup."""
+        self._tried = Tried(self._view, plans)
         self._queue: WorkQueue[str] = WorkQueue()
         """Groups whose status is to be written."""
         self._changed = asyncio.Event()
@@ -188,13 +189,13 @@ class Preempting:
                 in_vain = await in_turns(self.looking(), self._clock)
             except Exception as error:  # noqa: BLE001 - the next look begins anew
                 FAULTS.report("preempting", error)
-            # Half of that time was others' already.
-            await asyncio.sleep(max(SETTLE_SECONDS, in_vain * REST / 2))
+            await asyncio.sleep(max(SETTLE_SECONDS, in_vain * REST))
 
     def looking(self) -> Steps[float]:
         """End what is over, and begin what is due; return how many seconds were spent in vain.
 
-        That ends it when they are too many: those that were looked at have a pause.
+        That ends it when they are too many: those that were looked at have a pause. What others did
+        between two steps does not count: on a busy machine that is most of the time.
         """
         in_vain = 0.0
         for group in [*self._courses]:
@@ -207,15 +208,26 @@ class Preempting:
             if lowest is None or self._view.tally(group).priority <= lowest:
                 break  # those behind it have no higher priority
             yield
+            self._tried.note(group)
             if self._is_due(group):
-                began = self._clock.monotonic()
-                yield from self._look_at(group)
+                spent = yield from self._timed(self._look_at(group))
                 if group not in self._courses:
-                    in_vain += self._clock.monotonic() - began
+                    in_vain += spent
             strict = self._options.strict_order and group not in self._courses
             if strict or in_vain > VAIN_SECONDS:
                 break
         return in_vain
+
+    def _timed(self, steps: Steps[None]) -> Steps[float]:
+        """Return how many seconds all steps took by themselves."""
+        spent, done = 0.0, False
+        while not done:
+            began = self._clock.monotonic()
+            done = next(steps, _DONE) is _DONE
+            spent += self._clock.monotonic() - began
+            if not done:
+                yield
+        return spent
 
     def _end_if_over(self, group: str) -> None:
         course, pod_group = self._courses.get(group), self._view.pod_group(group)
@@ -229,6 +241,9 @@ class Preempting:
             now=self._clock.wall() - (0.0 if self._is_ours(group) else STANDBY_SECONDS),
             enabled=self._options.preempts,
         )
+        if over is None and self._is_ours(group):
+            why = overtaken(pod_group, course.nomination, view=self._view)
+            over = Ended(PreemptionReason.OVERTAKEN, why) if why else None
         if over is not None:
             self._end(group, course, over)
 
@@ -244,6 +259,8 @@ class Preempting:
         course.end = over
         if over.reason in _IN_VAIN:
             self._pause(group, course.uid, BACKOFF_SECONDS)
+        elif over.reason is PreemptionReason.OVERTAKEN:
+            self._pause(group, course.uid, AGAIN_SECONDS)
         else:
             self._pauses.pop((group, course.uid), None)
         self._metrics.preemptions.labels(over.reason).inc()
@@ -262,23 +279,7 @@ class Preempting:
         # For the last pod that a gang lacks kube-scheduler preempts itself.
         if view.quorum(pod_group) - view.tally(group).committed <= 1:
             return False
-        return self._is_refused(group)
-
-    def _is_refused(self, group: str) -> bool:
-        """Return whether kube-scheduler has tried a member in vain, or our own plan has failed.
-
-        A group with members for which it finds no node for a reason that no plan sees is left
-        alone, and so is one of a scheduler that does not ask.
-        """
-        view, tried = self._view, self._verdicts.no_room(group) is not None
-        for pod in islice(view.members(group), MOST_MEMBERS):
-            if pod.node is not None or view.reservation(pod.uid) is not None:
-                continue
-            asks = pod.scheduler in self._plans.schedulers or pod.is_gated_by_us
-            if not asks or plan.finds_no_node(pod, group):
-                return False
-            tried = tried or pod.unschedulable is not None or pod.uid in view.refused
-        return tried
+        return self._tried.is_refused(group)
 
     def _look_at(self, group: str) -> Steps[None]:
         """Begin a preemption for a group, where one is of use."""
@@ -291,7 +292,8 @@ class Preempting:
         now = self._view.pod_group(group)
         same = now is not None and now.uid == pod_group.uid and group in self._view.queue
         if found is None or not same:
-            self._pause(group, pod_group.uid, AGAIN_SECONDS)
+            first, longest = AGAIN_SECONDS
+            self._pause(group, pod_group.uid, (first, first if self.under_way else longest))
             self._metrics.preemptions.labels(PreemptionReason.NO_VICTIMS).inc()
             return
         self._begin(pod_group, found)

@@ -121,6 +121,9 @@ def ended(
         text = "it does not wait for room any more: it lacks pods, or they are gated"
         return Ended(PreemptionReason.NOT_NEEDED, text)
     left = [*remaining(nomination, view=view)]
+    pods = sum(len(each.pods) for each in nomination.victims)
+    if planned and len(left) == pods and not any(pod.terminating for pod in left):
+        return Ended(PreemptionReason.NOT_NEEDED, "it has room without its victims")
     if left:
         seen.gone = None
         return _of_late(left, nomination, now)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from extender.controllers.nominations import StoredNominations
 from extender.controllers.preemption import (
     LOOK_AGAIN,
     MOST_NOMINATIONS,
@@ -14,7 +15,6 @@ from extender.controllers.preemption import (
     WITHDRAW_SECONDS,
     Outlet,
     PreemptionController,
-    StoredNominations,
 )
 from extender.gang.options import GangOptions
 from extender.kube.errors import ApiError, BudgetError, UnavailableError
@@ -62,6 +62,7 @@ class Writer(VictimWriter):
         self.calls: list[tuple[str, str]] = []
         self.refused: dict[str, ApiError] = {}
         self.conditions: list[tuple[str, ConditionInfo]] = []
+        self.fails: list[ApiError] = []
         self.messages: set[str] = set()
 
     @override
@@ -85,6 +86,8 @@ class Writer(VictimWriter):
 
     @override
     async def apply_condition(self, pod_group: PodGroupInfo, condition: ConditionInfo) -> None:
+        if self.fails:
+            raise self.fails.pop()
         self.conditions.append((pod_group.name, condition))
 
     def done(self, what: str) -> list[str]:
@@ -164,13 +167,37 @@ async def test_each_victim_is_evicted_once_and_marked() -> None:
     }
 
 
-async def test_another_leader_evicts_no_pod_that_is_leaving() -> None:
+@pytest.mark.parametrize("said_at", [None, 850.0, 950.0])
+async def test_another_leader_evicts_no_pod_that_is_leaving_and_says_what_was_not_said(
+    said_at: float | None,
+) -> None:
+    """A condition of a time before this preemption is about another one."""
     leaving = [replace(each, terminating=True) for each in (*LOW, SINGLE)]
-    scene = Scene(leaving)
-    assert [*scene.controller.begin()] == [GROUP]
+    said = ConditionInfo("Preempted", "True", "Preempted", "by this", said_at or 0.0)
+    status = PodGroupStatusInfo(conditions=(said,) if said_at is not None else ())
+    scene = Scene(leaving, pod_group("low", 2, uid="u-low", status=status))
+    assert GROUP in scene.controller.begin()
+    await scene.look()
     await scene.look()
     assert scene.writer.done("evict") == []
-    assert scene.events == []
+    expected = [] if said_at == 950.0 else ["low"]
+    assert [name for name, _ in scene.writer.conditions] == expected
+    assert [each.about.name for each in scene.events] == expected
+
+
+async def test_the_condition_of_a_victim_is_written_until_it_is_there() -> None:
+    scene = Scene()
+    scene.writer.fails = [UnavailableError("busy"), UnavailableError("busy")]
+    for _ in range(2):
+        with pytest.raises(UnavailableError):
+            await scene.look()
+        assert scene.writer.conditions == []
+        scene.end()
+    scene.clock.now += WITHDRAW_SECONDS
+    await scene.look()
+    [(name, condition)] = scene.writer.conditions
+    assert (name, condition.reason, condition.message) == ("low", "Preempted", MESSAGE)
+    assert len(scene.writer.done("evict")) == 3
 
 
 async def test_a_victim_in_another_namespace_does_not_learn_the_name() -> None:

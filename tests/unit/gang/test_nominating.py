@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from extender.api.reasons import PreemptionReason
-from extender.gang.preemption.checks import check, has_started_since
+from extender.gang.preemption.checks import check, has_started_since, overtaken
 from extender.gang.preemption.choosing import Place, Preemption
 from extender.gang.preemption.nominating import (
     ABSENT_SECONDS,
@@ -129,6 +129,18 @@ ENDS: dict[str, tuple[list[Any], float, Seen, PreemptionReason | None]] = {
         ],
         *(LATE, Seen(gone=SINCE, absent=SINCE), None),
     ),
+    "it has its plan, and its victims run": (
+        [nodes(8, 8, 8), planned(high_0="n0", high_1="n1", high_2="n2")],
+        *(SINCE + 1, Seen(), PreemptionReason.NOT_NEEDED),
+    ),
+    "it has its plan, and a victim is leaving": (
+        [
+            nodes(8, 8, 8),
+            replace(LOW[0], terminating=True),
+            planned(high_0="n0", high_1="n1", high_2="n2"),
+        ],
+        *(SINCE + 1, Seen(), None),
+    ),
     "it lacks a pod for a moment": ([ev.PodDeleted("high-0")], SINCE + 1, Seen(), None),
     "it has lacked a pod for long": (
         [ev.PodDeleted("high-0")],
@@ -216,6 +228,68 @@ REFUSED: dict[str, tuple[list[Any], bool, str]] = {
         *(True, "a victim has the priority 10 by now"),
     ),
 }
+
+OF_NO_USE = "a node with room for the group is gone, or is not ready"
+BROKEN = "a victim's gang would go on below its minMember"
+CHANGED: dict[str, tuple[Any, str]] = {
+    "a node is gone": (ev.NodeDeleted("n2"), OF_NO_USE),
+    "a node is not ready": (nodes(4, 4, 4, ready=False), OF_NO_USE),
+    "a gang has one more pod": (pod("low-9", 4, group="low", on="n9"), BROKEN),
+}
+
+
+@pytest.mark.parametrize(("fact", "want"), CHANGED.values(), ids=CHANGED)
+def test_nothing_is_begun_that_would_be_of_no_use(fact: Any, want: str) -> None:
+    cluster = scene()
+    stored, group = chosen(cluster), cluster.view().pod_group(key("high"))
+    assert group is not None
+    view = cluster.view()
+    assert overtaken(group, stored, view=view) == ""
+    observe(cluster, fact)
+
+    assert check(group, stored, view=view, enabled=True).why_not == want
+    assert overtaken(group, stored, view=view) == want
+    assert len(check(group, stored, view=view, enabled=True, has_begun=True).evict) == 3
+    observe(cluster, replace(SINGLE, terminating=True))
+    assert [each.uid for each in check(group, stored, view=view, enabled=True).evict] == [
+        *("low-0", "low-1")
+    ]
+    assert overtaken(group, stored, view=view) == ""
+
+
+def test_members_that_a_gang_could_do_without_stay_when_it_cannot() -> None:
+    wide = [replace(each, node=f"n{number}") for number, each in enumerate(pods(4, 4, group="w"))]
+    cluster = cluster_of(
+        *(nodes(4, 4, 4, 4), pod_group("w", 2), wide),
+        *(pod_group("high", 2), pods(2, 4, group="high", priority=10)),
+    )
+    victims = tuple(VictimInfo("Pod", each.uid, (each.uid,)) for each in wide[:2])
+    view, group = cluster.view(), cluster.view().pod_group(key("high"))
+    assert group is not None
+    stored = PreemptedRoom(SINCE, {}, victims)
+    assert len(check(group, stored, view=view, enabled=True).evict) == 2
+    without(cluster, "w-0")
+    assert [each.uid for each in check(group, stored, view=view, enabled=True).evict] == ["w-1"]
+    without(cluster, "w-3")
+    assert check(group, stored, view=view, enabled=True).why_not == BROKEN
+
+
+@pytest.mark.parametrize("change", ["more pods", "a victim of the same priority"])
+def test_a_choice_is_overtaken_by(change: str) -> None:
+    cluster = scene()
+    stored = chosen(cluster)
+    if change == "more pods":
+        observe(cluster, pod_group("high", 4, uid="u-high"))
+        observe(cluster, pod("high-3", 4, group="high", priority=10))
+        want = "the group needs more pods by now than room was chosen for"
+    else:
+        observe(cluster, replace(SINGLE, priority=10))
+        want = "a victim has the priority 10 by now"
+    group = cluster.view().pod_group(key("high"))
+    assert group is not None
+    assert overtaken(group, stored, view=cluster.view()) == want
+    without(cluster, "single")
+    assert overtaken(group, stored, view=cluster.view()) == ""
 
 
 @pytest.mark.parametrize(("facts", "enabled", "want"), REFUSED.values(), ids=REFUSED)

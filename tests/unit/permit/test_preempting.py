@@ -27,9 +27,20 @@ from extender.state.cluster.records import (
 )
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
-from extender.steps import Steps
+from extender.steps import Steps, at_once
 from extender.telemetry.metrics import Metrics
-from tests.makers import LoopClock, key, nodes, observe, planned, pod_group, pods, requests
+from tests.makers import (
+    LoopClock,
+    ManualClock,
+    key,
+    nodes,
+    observe,
+    planned,
+    pod_group,
+    pods,
+    requests,
+    shape,
+)
 
 pytestmark = pytest.mark.looptime
 
@@ -228,6 +239,77 @@ async def test_a_group_without_victims_is_looked_at_ever_more_seldom(
     assert looks == [key("odd")] * 4
     await asyncio.sleep(300)
     assert len(looks) <= 4 + 11
+
+
+async def test_a_group_without_victims_is_looked_at_again_soon_while_others_preempt(
+    play: Play, looks: list[str]
+) -> None:
+    """What their victims leave is taken then, and what is chosen may be another."""
+    observe(play.cluster, WAITS, pod_group("odd", 2))
+    observe(play.cluster, pods(2, 4, group="odd", priority=10, unschedulable=NO_CPU))
+    await asyncio.sleep(20)
+    assert play.shell.under_way == 1
+    assert looks.count(key("odd")) >= 8
+
+
+async def test_what_others_do_meanwhile_is_no_time_spent_in_vain(
+    cluster: Cluster, looks: list[str]
+) -> None:
+    observe(cluster, FACTS, pod_group("odd", 2))
+    observe(cluster, pods(2, 4, group="odd", priority=10, unschedulable=NO_CPU))
+    play, clock = Play(cluster), ManualClock()
+    play.shell._clock = clock
+
+    def seldom() -> Steps[float]:
+        steps = play.shell.looking()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return float(end.value)
+            clock.now += 4.0
+            yield
+
+    assert at_once(seldom()) == 0.0
+    assert looks == [key("odd")]
+
+
+EQUALS: dict[str, tuple[dict[str, Any], bool]] = {
+    "the same": ({}, True),
+    "of another shape": ({"cpu": 3}, False),
+    "of another scheduler": ({"scheduler": "second"}, False),
+    "tried for another reason": ({"unschedulable": "0/2 nodes: 2 had a bad volume"}, False),
+}
+
+
+@pytest.mark.parametrize(("more", "due"), EQUALS.values(), ids=EQUALS)
+async def test_what_was_tried_is_good_for_equals_in_other_groups(
+    more: dict[str, Any], due: bool, play: Play, looks: list[str]
+) -> None:
+    play.plans.schedulers.add("second")
+    four = shape(4)
+    observe(play.cluster, pod_group("first", 2), pod_group("later", 2))
+    tried = {"unschedulable": NO_CPU, "priority": 10, **more}
+    asked = shape(tried.pop("cpu")) if "cpu" in tried else four
+    observe(play.cluster, pods(2, asked, group="first", **tried))
+    observe(play.cluster, pods(2, four, group="later", priority=10))
+    await asyncio.sleep(1)
+    assert (key("later") in looks) == due
+
+
+async def test_a_choice_that_is_of_no_use_any_more_is_given_up_at_once(
+    play: Play, looks: list[str]
+) -> None:
+    observe(play.cluster, WAITS)
+    await asyncio.sleep(1)
+    assert play.said == [(True, "Evicting")]
+    observe(play.cluster, replace(LOW[0], priority=10))
+    await asyncio.sleep(1.5)
+    assert play.said[1:] == [(False, "Overtaken")]
+    assert not play.view.nominated
+    assert play.counted("Overtaken") == 1
+    await asyncio.sleep(3)
+    assert looks == [GROUP] * 2
 
 
 async def test_what_is_stored_is_gone_on_with(cluster: Cluster, looks: list[str]) -> None:
