@@ -105,7 +105,7 @@ def _held(holders: dict[str, QuotaHolder], version: int = -1) -> Held:
     return Held(holders, leaving, lowest, version)
 
 
-def _leaves(workload: WorkloadInfo) -> bool:
+def leaves(workload: WorkloadInfo) -> bool:
     """Return whether a workload has to give its quota back.
 
     One that was evicted before and is being admitted again has not: its status is not written yet.
@@ -117,4 +117,4 @@ def _holder(workload: WorkloadInfo, held: AdmissionInfo) -> QuotaHolder:
     reserved = workload.condition(WorkloadCondition.QUOTA_RESERVED)
     since = reserved.transition if reserved and reserved.status == "True" else _ASSUMED
     rank = (-workload.priority, since, workload.meta.uid)
-    return QuotaHolder(workload, held, usage(held, workload), since, _leaves(workload), rank)
+    return QuotaHolder(workload, held, usage(held, workload), since, leaves(workload), rank)

@@ -26,7 +26,10 @@ class HeldRoom:
         """By other workload, until any pod changes."""
 
     def of(self, workload: WorkloadInfo) -> Sequence[Placed]:
-        """Return the pods of a workload that have a node, equal ones of a node together."""
+        """Return the pods of a workload that have a node, equal ones of a node together.
+
+        Not those that are being deleted: they go in any case.
+        """
         self._look_again()
         key = workload.key
         known = self._known.get(key) or self._until_any.get(key)
@@ -37,7 +40,7 @@ class HeldRoom:
         for pod in members(workload, queues=self._queues, cluster=self._cluster):
             node = self._cluster.nodes.get(pod.node or "")
             all_say_so = all_say_so and pod.workload is not None
-            if node is not None:
+            if node is not None and not pod.terminating:
                 nodes[node.name] = node
                 counts[node.name, self._shapes.of_pod(pod)] += 1
         found = [Placed(nodes[name], like, count) for (name, like), count in counts.items()]

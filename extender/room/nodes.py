@@ -540,7 +540,7 @@ class NodeRoom:
     ) -> Steps[Found | None]:
         """Place pods where others are now."""
         with self._question():
-            back = yield from self._given_back(without)
+            back = yield from self._given_back(without, deleted=bool(without))
             with packer.without(back), packer.beside(self._against(workload)):
                 return (yield from self._keep(packer, workload, self._asked(workload, assignments)))
 
@@ -613,7 +613,8 @@ class NodeRoom:
         assert packer is not None
         with self._question():
             counts = self._asked(workload, assignments)
-            back, beside = (yield from self._given_back(without)), self._against(workload)
+            back = yield from self._given_back(without, deleted=bool(without))
+            beside = self._against(workload)
             with packer.without(back), packer.beside(beside):
                 found, domains, text = yield from self._fill(packer, workload, counts)
                 text = yield from self._undone(packer, found, text)
@@ -676,7 +677,7 @@ class NodeRoom:
         packer, used, gains = self._packer, Counter[str](), dict[str, int]()
         assert packer is not None
         with self._question():
-            back = yield from self._given_back(without)
+            back = yield from self._given_back(without, deleted=bool(without))
             counts = self._asked(workload, assignments)
             with packer.without(back), packer.beside(self._against(workload)):
                 found, _, _ = yield from self._fill(packer, workload, counts)
@@ -701,7 +702,7 @@ class NodeRoom:
         with self._question():
             wanted = self._wanted(workload, self._asked(workload, assignments))
             gone: dict[str, list[Placed]] = {}
-            for each in (yield from self._given_back(without)):
+            for each in (yield from self._given_back(without, deleted=True)):
                 gone.setdefault(each.node.name, []).append(each)
             units: list[Unit] = []
             read = _HELD_AT_ONCE
@@ -721,26 +722,19 @@ class NodeRoom:
         going = None if found is None else tuple(candidates[number] for number in found)
         return NeededAnswer(workload, version, judgement, going)
 
-    def _given_back(self, workloads: Collection[str]) -> Steps[list[Placed]]:
+    def _given_back(
+        self, workloads: Collection[str], *, deleted: bool = False
+    ) -> Steps[list[Placed]]:
         """Return what is free on nodes when these are gone, equal pods of a node together.
+
+        With `deleted`, when all others are gone, too, that are being deleted: a victim may have
+        quota again while the pods end that it had before.
 
         All their pods are read in one go: a pod that ends in a pause still counts on its node until
         that is looked at again. Only what they are is found out in pieces.
         """
-        placed: list[Placed] = []
-        pods: list[tuple[NodeInfo, PodInfo]] = []
-        queues, cluster = self._queues, self._cluster
-        for key in workloads:
-            workload = queues.workloads.get(key)
-            if workload is not None:
-                placed += self._placed.get(key, ())
-                there = members(workload, queues=queues, cluster=cluster)
-            else:
-                there = ending(key, cluster)
-            for pod in there:
-                node = cluster.nodes.get(pod.node or "")
-                if node is not None:
-                    pods.append((node, pod))
+        placed = [each for key in workloads for each in self._placed.get(key, ())]
+        pods = self._pods_given_back(workloads, deleted=deleted)
         nodes = {each.node.name: each.node for each in placed}
         counts: Counter[tuple[str, PodShape]] = Counter()
         for each in placed:
@@ -751,6 +745,25 @@ class NodeRoom:
             if number % _PODS_AT_ONCE == 0:
                 yield
         return [Placed(nodes[name], like, count) for (name, like), count in counts.items()]
+
+    def _pods_given_back(
+        self, workloads: Collection[str], *, deleted: bool
+    ) -> list[tuple[NodeInfo, PodInfo]]:
+        queues, cluster = self._queues, self._cluster
+        pods: list[PodInfo] = []
+        for key in workloads:
+            workload = queues.workloads.get(key)
+            if workload is not None:
+                pods += members(workload, queues=queues, cluster=cluster)
+            else:
+                pods += ending(key, cluster)
+        if deleted:
+            known = {pod.uid for pod in pods}
+            pods += [pod for pod in cluster.ending if pod.uid not in known]
+        there = cluster.nodes
+        return [
+            (there[pod.node], pod) for pod in pods if pod.node is not None and pod.node in there
+        ]
 
     def _all_wanted(self, workload: WorkloadInfo, given: Sequence[Assignment]) -> list[Wanted]:
         return self._wanted(workload, self._asked(workload, given))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from extender.queueing.holders import leaves
 from extender.room.members import declared, members
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.view import ClusterView
@@ -43,9 +44,10 @@ def unplaced(
     """Return the pods of an admitted workload that have no node, and whether others have one.
 
     Those that are not made yet are among them. A workload that is evicted or deleted gets no more
-    pods; a pod that is being deleted gets a successor.
+    pods, but one that was evicted before and is being admitted again does; a pod that is being
+    deleted gets a successor.
     """
-    if workload.evicted or workload.meta.terminating:
+    if leaves(workload) or workload.meta.terminating:
         return [], False
     wanted = asked(workload, held.assignments, done)
     there = _placed(declared(workload, cluster))

@@ -34,7 +34,7 @@ from extender.state.cluster.view import ClusterTables, ClusterView
 _NOTHING = ClusterChange()
 _RECOUNTED: Final = (
     *("pods", "groups", "controlled", "of_workload"),
-    *("on_node", "shunning", "nominated", "jobs", "priorities"),
+    *("on_node", "ending", "shunning", "nominated", "jobs", "priorities"),
 )
 _REMEMBERED: Final = 10_000
 """Deleted pods whose UIDs are kept, so that a late request does not bring one back; and deleted
@@ -733,6 +733,7 @@ def _indexes(tables: ClusterTables, pod: PodInfo) -> list[tuple[dict[str, set[st
         (tables.controlled, pod.controller),
         (tables.of_workload, pod.workload),
         (tables.on_node, pod.node),
+        (tables.ending, pod.node if pod.terminating else None),
         (tables.nominated, pod.nominated if pod.node is None else None),
         (tables.shunning, pod.node if pod.shape.one_per_node else None),
     )

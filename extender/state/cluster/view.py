@@ -60,6 +60,8 @@ class ClusterTables:
     """By Workload: the UIDs of the pods that say that they are its."""
     on_node: dict[str, set[str]] = field(default_factory=dict)
     """By node: the UIDs of the pods that the API shows on it."""
+    ending: dict[str, set[str]] = field(default_factory=dict)
+    """By node: the UIDs of the pods on it that are being deleted."""
     seen: dict[str, bool] = field(default_factory=dict)
     """UIDs of pods that only requests have shown yet, and no watch; whether a list has begun since,
     which must then have them."""
@@ -273,6 +275,11 @@ class ClusterView:
     def pods_on(self, node: str) -> Collection[str]:
         """Return the UIDs of the pods that the API shows on a node and that have not finished."""
         return self._tables.on_node.get(node, ())
+
+    @property
+    def ending(self) -> Iterator[PodInfo]:
+        """The pods on nodes that are being deleted."""
+        return (self._tables.pods[uid] for there in self._tables.ending.values() for uid in there)
 
     def shunning(self, node: str) -> Iterator[PodInfo]:
         """Yield the pods that are or will be on a node and do not share it with all others."""

@@ -170,7 +170,7 @@ def test_a_new_leader_waits_for_the_victims_of_the_one_before() -> None:
     there.pending = PendingQueues(there.options)
     for key in there.view.workloads:
         there.pending.update(key, there.view, there.now)
-    assert outcomes(there)["p"] == ["v1"], "it knows of no victim"
+    assert outcomes(there)["p"] == "WaitingForRoom", "it knows of no victim, and its pods end"
     there.pending.preemptors.expect("ns/p", ())
     recall(filter(None, (recalled(x, there.view) for x in there.view.workloads.values())),
            there.pending)  # fmt: skip
@@ -209,6 +209,40 @@ def test_no_more_go_while_what_leaves_is_enough() -> None:
     there.put(held("v0", 2, conditions=evicted))
     there.put(gang("p", 2, priority=2), gang("q", 2, priority=1))
     assert outcomes(there) == {"p": "WaitingForPreemptedWorkloads", "q": ["v2"]}
+
+
+@pytest.mark.parametrize("owner", [None, "job-gone"])
+def test_none_goes_while_pods_that_are_deleted_anyway_leave_enough(owner: str | None) -> None:
+    """They are beside the queue, or of a job that was deleted."""
+    cluster = cluster_of(nodes(2, 2))
+    there = queues(cluster, held("low", 2))
+    observe(cluster, *members("low", 2, on="n0"))
+    gone = [pod(f"gone-{n}", on="n1", controller=owner, terminating=True) for n in range(2)]
+    observe(cluster, *gone)
+    there.put(gang("p", 2, priority=1))
+    assert outcomes(there) == {"p": "WaitingForRoom"}
+    for each in gone:
+        cluster.apply(cluster_events.PodDeleted(each.uid))
+    there.pending.sweep()
+    assert outcomes(there) == {"p": True}
+
+
+def test_a_victim_that_has_quota_elsewhere_does_not_go_again_for_pods_that_still_end() -> None:
+    cluster, there = three()
+    there.put(gang("p", 4, priority=1))
+    assert outcomes(there) == {"p": ["v1", "v2"]}
+    leave(cluster, there, "v1", 2, "n1")
+    leave(cluster, there, "v2", 2, "n2")
+    observe(cluster, node("new", 2))
+    assert outcomes(there) == {
+        "p": "WaitingForPreemptedWorkloads",
+        "v1": True,
+        "v2": "WaitingForRoom",
+    }
+    end(cluster, there, "v2", 2)
+    assert outcomes(there)["p"] == "WaitingForPreemptedWorkloads"
+    end(cluster, there, "v1", 2)
+    assert outcomes(there)["p"] is True
 
 
 def test_two_of_them_have_victims_of_their_own() -> None:

@@ -254,6 +254,14 @@ def test_what_is_admitted_in_a_cycle_counts_for_the_next_in_it() -> None:
     ]
 
 
+def test_what_was_evicted_and_is_admitted_again_counts_before_that_is_written() -> None:
+    queues = queues_of(cluster_of(nodes(2)))
+    queues.put(gang("back", 2, conditions=(condition("Evicted", "Preempted"),)))
+    assert queues.admitted() == ["back"]
+    queues.put(gang("late", 1))
+    assert queues.admitted() == []
+
+
 def test_it_counts_in_other_trees_of_queues_too() -> None:
     queues = queues_of(cluster_of(node("n", 4)), 100, cluster_queue("b", 100), local_queue("b"))
     queues.put(gang("one", 4), workload("two", pod_set(1, 4), "b"))
