@@ -155,7 +155,9 @@ def _without_preemption(
 def _nominating(key: str, facts: Facts) -> Steps[Nomination]:
     facts.tree.begin()
     try:
-        nominator = Nominator(facts.queues, facts.pending, tree=facts.tree, rules=facts.rules)
+        nominator = Nominator(
+            facts.queues, facts.pending, tree=facts.tree, rules=facts.rules, now=facts.now
+        )
         return (yield from nominator.nominating(key))
     finally:
         facts.tree.undo(0)

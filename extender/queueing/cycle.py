@@ -18,7 +18,7 @@ becomes inadmissible until something changes. Usage on the tree is tentative and
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from extender.api.reasons import Unadmitted
+from extender.api.reasons import Preempted, Unadmitted
 from extender.queueing import aging
 from extender.queueing.basis import Bases, Basis
 from extender.queueing.lines import Cause
@@ -118,7 +118,7 @@ class Cycle:
         assert tree.version == view.structure_version, "the tree is of another structure"
         self._view, self._pending, self._tree = view, pending, tree
         self._rules, self._room, self._now = rules, rules.room, now
-        self._nominator = Nominator(view, pending, tree=tree, rules=rules)
+        self._nominator = Nominator(view, pending, tree=tree, rules=rules, now=now)
         self._bases = Bases(view, pending, tree=tree, rules=rules)
         self._kept = ProvisionalQuota(pending, tree=tree, bases=self._bases, rules=rules)
         self._unready = Unready(view, rules.options)
@@ -473,6 +473,8 @@ class Cycle:
         self._kept.keep_room(nomination, workload)
         self._nominator.leaving.choose(victim.workload for victim in victims)
         self._pending.preemptors.expect(key, nomination.victims, chosen=bool(victims))
+        if any(victim.reason == Preempted.FOR_ROOM for victim in victims):
+            self._pending.preemptors.count_for_room(key, self._now)
         if victims:
             return Preempt(key, victims, nomination.message)
         return NotAdmitted(key, Unadmitted.WAITING_FOR_PREEMPTED, nomination.message)

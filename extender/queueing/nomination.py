@@ -86,8 +86,9 @@ class Nominator:
         *,
         tree: QuotaTree,
         rules: AdmissionRules,
+        now: float,
     ) -> None:
-        self._view, self._pending, self._tree = view, pending, tree
+        self._view, self._pending, self._tree, self._now = view, pending, tree, now
         self._rules, self._room = rules, rules.room
         self.leaving = Leaving(view, tree.holders)
         self._active: dict[str, Activity] = {}
@@ -298,10 +299,10 @@ class Nominator:
 
     def _for_room(self, head: Preemptor) -> Steps[ForRoom | None]:
         """Return the search for victims that give room; None where there are none."""
-        room = self._rules.room_for(head.queue)
-        if room is None or not preempts_for_room(
-            head.queue, self._rules.options, self._rules.flavors
-        ):
+        room, rules = self._rules.room_for(head.queue), self._rules
+        if room is None or not preempts_for_room(head.queue, rules.options, rules.flavors):
+            return None
+        if not self._pending.preemptors.may_choose_for_room(head.workload.key, self._now):
             return None
         found = ForRoom(
             head,

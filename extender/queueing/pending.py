@@ -83,7 +83,7 @@ class PendingQueues:
         """Forget a workload: it has quota, has finished or is gone."""
         place = self._places.pop(key, None)
         self.waiting_for_room.discard(key)
-        self.preemptors.expect(key, ())
+        self.preemptors.forget(key)
         self.provisional.pop(key, None)
         if place is None:
             return

@@ -1,8 +1,14 @@
 """The workloads that wait for victims to leave: their own, or those of others."""
 
 from collections.abc import Collection, Iterator
+from typing import Final
 
 _NONE: frozenset[str] = frozenset()
+_AT_ONCE: Final = 2
+"""How often victims for room are chosen without a pause."""
+FIRST_PAUSE: Final = 60.0
+LONGEST_PAUSE: Final = 3600.0
+"""Seconds until they are chosen once more; each further pause is twice as long."""
 
 
 class Preemptors:
@@ -11,6 +17,8 @@ class Preemptors:
     def __init__(self) -> None:
         self._victims: dict[str, frozenset[str]] = {}
         self._have_chosen: set[str] = set()
+        self._choices: dict[str, tuple[int, float]] = {}
+        """By workload: how often it has chosen victims for room, and when it did so last."""
 
     def __iter__(self) -> Iterator[str]:
         """Yield the preemptors."""
@@ -41,6 +49,28 @@ class Preemptors:
             self._victims.pop(preemptor, None)
             self._have_chosen.discard(preemptor)
 
+    # -- pods beside the queue may take the room that was made, again and again
+
+    def count_for_room(self, preemptor: str, now: float) -> None:
+        """Count that a workload has chosen victims for room; `now` in seconds since the epoch."""
+        times, _ = self._choices.get(preemptor, (0, now))
+        self._choices[preemptor] = times + 1, now
+
+    def may_choose_for_room(self, preemptor: str, now: float) -> bool:
+        """Return whether a workload may choose victims for room now."""
+        times, last = self._choices.get(preemptor, (0, now))
+        if times < _AT_ONCE:
+            return True
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(times - _AT_ONCE, 32))
+        return not 0 <= now - last < pause
+
+    def forget(self, preemptor: str) -> None:
+        """Forget a workload: it has quota, has finished or is gone."""
+        self.expect(preemptor, ())
+        self._choices.pop(preemptor, None)
+
+    # -- victims that do not leave
+
     def drop_victim(self, victim: str) -> list[str]:
         """Forget a victim whose eviction was not stored; return the preemptors that wait for it.
 
@@ -49,6 +79,7 @@ class Preemptors:
         found = [key for key, victims in self._victims.items() if victim in victims]
         for key in found:
             self._victims[key] -= {victim}
+            self._choices.pop(key, None)
         return found
 
     def readmit(self, victim: str) -> None:

@@ -117,7 +117,7 @@ class World:
 
     def decide(self) -> bool:
         self.queues.pending.sweep()
-        self.queues.now += 1
+        self.queues.now += 3600  # no preemptor pauses
         something = False
         preempting: list[Preempt] = []
         for outcome in self.queues.decide_slowly():

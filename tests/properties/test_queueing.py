@@ -462,7 +462,9 @@ class Queueing(RuleBasedStateMachine):
         world = self.world
         world.tree = world.tree.of(world.view, world.tree)
         world.tree.begin()
-        nominator = Nominator(world.view, world.pending, tree=world.tree, rules=world.rules)
+        nominator = Nominator(
+            world.view, world.pending, tree=world.tree, rules=world.rules, now=0.0
+        )
         return at_once(nominator.nominating(key))
 
     def is_minimal(self, nomination: Nomination, *, borrowing: bool) -> bool:

@@ -16,6 +16,7 @@ from extender.queueing.room import AdmissionRules, unreadable
 from extender.queueing.transitions import finished, preempted, reserved
 from extender.room.nodes import NodeRoom
 from extender.state.cluster import events as cluster_events
+from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.queue.records import Fungibility, WorkloadInfo
 from tests.makers import cluster_of, node, nodes, observe, pod
@@ -243,6 +244,63 @@ def test_a_victim_that_has_quota_elsewhere_does_not_go_again_for_pods_that_still
     assert outcomes(there)["p"] == "WaitingForPreemptedWorkloads"
     end(cluster, there, "v1", 2)
     assert outcomes(there)["p"] is True
+
+
+def take_room(cluster: Cluster, there: Admissions, victim: str, on: str) -> None:
+    """Have pods beside the queue take what a victim leaves."""
+    leave(cluster, there, victim, 2, on)
+    end(cluster, there, victim, 2)
+    observe(cluster, *pods_beside(on))
+    there.pending.sweep()
+
+
+def pods_beside(on: str) -> list[PodInfo]:
+    return [pod(f"beside-{on}-{number}", on=on) for number in range(2)]
+
+
+def four() -> tuple[Cluster, Admissions]:
+    cluster, there = three()
+    observe(cluster, node("n3", 2), *members("v3", 2, on="n3"))
+    there.put(held("v3", 2, at=103), gang("p", 2, priority=1))
+    return cluster, there
+
+
+def test_one_whose_room_is_taken_again_and_again_waits_longer_each_time() -> None:
+    cluster, there = four()
+    assert outcomes(there)["p"] == ["v3"]
+    take_room(cluster, there, "v3", "n3")
+    assert outcomes(there)["p"] == ["v2"]
+    take_room(cluster, there, "v2", "n2")
+    there.now += 59
+    assert outcomes(there)["p"] == "WaitingForRoom"
+    there.now += 1
+    there.pending.sweep()
+    assert outcomes(there)["p"] == ["v1"]
+    take_room(cluster, there, "v1", "n1")
+    there.now += 119
+    assert outcomes(there)["p"] == "WaitingForRoom"
+    there.now += 1
+    there.pending.sweep()
+    assert outcomes(there)["p"] == ["v0"]
+
+
+def test_while_it_waits_it_takes_room_that_there_is() -> None:
+    cluster, there = four()
+    outcomes(there)
+    take_room(cluster, there, "v3", "n3")
+    outcomes(there)
+    take_room(cluster, there, "v2", "n2")
+    assert outcomes(there)["p"] == "WaitingForRoom"
+    observe(cluster, node("new", 2))
+    there.pending.sweep()
+    assert outcomes(there)["p"] is True
+
+
+def test_an_eviction_that_was_not_stored_is_no_reason_to_wait() -> None:
+    _, there = four()
+    for _ in range(4):
+        assert outcomes(there)["p"] == ["v3"]
+        there.pending.drop_victim("ns/v3")
 
 
 def test_two_of_them_have_victims_of_their_own() -> None:
