@@ -93,8 +93,9 @@ class QueueStatusController:
             self._written.pop(key, None)
             self._warnings.forget(key)
             return None
-        for _, unreadable in self._warnings.news(key, queue.meta):
-            self._warn(queue, unreadable)
+        ignored = room.without_effect(queue, self._view.flavors)
+        for _, text in self._warnings.news(key, queue.meta, ignored):
+            self._warn(queue, text)
         used = bool(self._view.reserving(queue.name))
         if await self._finalize("clusterqueues", queue.meta, in_use=used):
             return None

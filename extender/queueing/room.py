@@ -204,5 +204,17 @@ def unreadable(meta: Meta) -> Iterator[str]:
         yield ignored(PREEMPT_FOR_ROOM_ANNOTATION, text, " or ".join(_POLICIES.values()))
 
 
+def without_effect(queue: ClusterQueueInfo, flavors: Mapping[str, FlavorInfo]) -> Iterator[str]:
+    """Yield a warning about each of a ClusterQueue's annotations that a topology overrules."""
+    name = next((x for x in sorted(queue.flavors) if x in flavors and flavors[x].topology), None)
+    if name is None:
+        return
+    why = f"has no effect: flavor {name} has a topology"
+    if switch(_said(queue.meta, REQUIRE_ROOM_ANNOTATION)) is False:
+        yield f"{REQUIRE_ROOM_ANNOTATION}=false {why}"
+    if _POLICIES.get(_said(queue.meta, PREEMPT_FOR_ROOM_ANNOTATION)) == "LowerPriority":
+        yield f"{PREEMPT_FOR_ROOM_ANNOTATION}=LowerPriority {why}"
+
+
 def _said(meta: Meta, annotation: str) -> str:
     return meta.annotations.get(annotation, "").strip().lower()

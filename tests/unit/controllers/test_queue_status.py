@@ -7,7 +7,12 @@ import pytest
 from structlog.testing import capture_logs
 from typing_extensions import override
 
-from extender.api.wellknown import IN_USE_FINALIZER, RELEASE_QUOTA, REQUIRE_ROOM_ANNOTATION
+from extender.api.wellknown import (
+    IN_USE_FINALIZER,
+    PREEMPT_FOR_ROOM_ANNOTATION,
+    RELEASE_QUOTA,
+    REQUIRE_ROOM_ANNOTATION,
+)
 from extender.controllers.queue_status import QueueStatusController
 from extender.kube.queues import QueueWriter
 from extender.kube.recorder import Event
@@ -118,6 +123,18 @@ async def test_an_unreadable_override_gets_an_event() -> None:
     await scene.say({JOB_OVERRIDES: "pods-ready-timeout<=2h, release"})
     [note] = scene.reported()
     assert note.startswith(f"{JOB_OVERRIDES}: release is ignored: it is to begin with one of ")
+
+
+async def test_what_a_topology_overrules_gets_an_event() -> None:
+    scene, said = Scene(), {PREEMPT_FOR_ROOM_ANNOTATION: "LowerPriority"}
+    await scene.say(said)
+    assert scene.reported() == []
+    scene.queues.apply(ev.Applied(flavor(topology="racks")))
+    await scene.look()
+    await scene.say({**said, REQUIRE_ROOM_ANNOTATION: "false"})
+    why = "has no effect: flavor default has a topology"
+    first = f"{PREEMPT_FOR_ROOM_ANNOTATION}=LowerPriority {why}"
+    assert scene.reported() == [first, f"{REQUIRE_ROOM_ANNOTATION}=false {why}; {first}"]
 
 
 async def test_a_queue_that_is_made_anew_gets_a_new_event() -> None:
