@@ -144,6 +144,8 @@ class PodCondition(Wire, frozen=True):
 
 class PodStatus(Wire, frozen=True):
     phase: str = ""
+    reason: str = ""
+    start_time: str = ""
     nominated_node_name: str = ""
     conditions: list[PodCondition] | None = None
 

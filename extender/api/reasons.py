@@ -46,6 +46,8 @@ class Reason(StrEnum):
     """Its Job has a queue and was started without being admitted."""
     SCHEDULE_TIMEOUT = "ScheduleTimeout"
     MEMBER_UNSCHEDULABLE = "MemberUnschedulable"
+    ROOM_TAKEN = "RoomTaken"
+    """Another scheduler has filled a node on which a member waits to be bound."""
     MEMBER_DELETED = "MemberDeleted"
     POD_GROUP_DELETED = "PodGroupDeleted"
     QUORUM_REACHED = "QuorumReached"

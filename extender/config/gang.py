@@ -67,6 +67,10 @@ class Gang(Section):
     on_partial: OnPartial = OnPartial.KEEP
     """what the reconciler does with a gang that started and has been without its quorum for longer
     than its schedule time-out"""
+    on_refused: OnPartial = OnPartial.EVICT
+    """what the reconciler does where `onPartial` says keep, the PodGroup has no annotation, and the
+    gang lacks a pod that its node refused at the start (`OutOfcpu`): another scheduler had filled
+    the node. `evict` lets the gang start again as a whole"""
     preemption: Literal["WholeGang", "Off"] = "WholeGang"
     """`WholeGang`: for a gang that lacks room gangs and pods of lower priority are evicted, whole
     gangs or what they can do without, where it fits as a whole then; `Off`: for single pods alone,
@@ -144,6 +148,7 @@ class Gang(Section):
             reject_percentage=self.reject_percentage,
             evict_after=self.evict_after_seconds,
             on_partial_overrides=self.on_partial_overrides,
+            on_refused=self.on_refused,
             aging=self.aging_seconds,
             claims_per_namespace=self.claims_per_namespace,
             claim_nodes_percentage=self.claim_nodes_percentage,

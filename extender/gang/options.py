@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from extender.gang.partial import OnPartialOverrides
+from extender.gang.partial import OnPartial, OnPartialOverrides
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,9 @@ class GangOptions:
     """For how long a gang must be partial, at least, before it is evicted where that is asked for:
     the bindings of a complete gang are retried for a minute."""
     on_partial_overrides: OnPartialOverrides = "evict"
+    on_refused: OnPartial = OnPartial.EVICT
+    """What becomes of a gang of which a node has refused a pod when it started, where its PodGroup
+    does not say."""
     aging: float = 300.0
     """How long a group that could start waits for room before some is claimed for it; 0: for ever.
     """

@@ -3,6 +3,10 @@
 Members may be evicted or lost with their node, or one binding may fail for good after quorum, while
 there is no room for a replacement: then the rest holds its room and may be of no use.
 
+A node that another scheduler has filled refuses a member that is bound to it (`OutOfcpu`). Where
+that happens at the start the gang never was whole: it starts again as a whole, unless its
+replacement finds room in time.
+
 Evicting is the one thing here that cannot be taken back, so a gang must have begun as one by this
 scheduler, and as its PodGroup is now; and the process that acts must itself have seen it partial
 with the same pods, for its time-out and, unless set otherwise, for the minute in which bindings
@@ -96,6 +100,24 @@ def has_begun(pods: Iterable[PodInfo], *, stored: PodGroupStatusInfo, generation
             return True
     live = [pod for pod in pods if not pod.finished]
     return generation <= 1 and len({pod.scheduler for pod in live}) == 1
+
+
+def refused_at_start(pods: Iterable[PodInfo]) -> bool:
+    """Return whether a node refused a pod of a gang when the pods that have nodes now got them.
+
+    It was made before they had nodes, so it is no replacement of a pod that ran with them, and it
+    was refused after they were made, so it is none of an earlier start. The API server's times are
+    whole seconds.
+    """
+    pods = list(pods)
+    bound = [pod for pod in pods if pod.node is not None and not pod.finished]
+    if not bound:
+        return False
+    made, placed = min(pod.created for pod in bound), min(pod.bound_at for pod in bound)
+    return any(
+        pod.refused_at is not None and pod.created <= placed and pod.refused_at >= made
+        for pod in pods
+    )
 
 
 def decide(

@@ -84,6 +84,9 @@ def decide(
     done = max(status.succeeded - jobs.replaced, jobs.done) if jobs else status.succeeded
     have = replace(phase.progress(pods), done=done)
     begun = partial.has_begun(pods, stored=stored, generation=pod_group.generation)
+    then = partial.policy(pod_group.on_partial, watched.default, watched.overrides)
+    if pod_group.on_partial != OnPartial.KEEP and partial.refused_at_start(pods):
+        then = then if then is OnPartial.EVICT else options.on_refused
     split = partial.decide(
         pods,
         have,
@@ -93,7 +96,7 @@ def decide(
         now=now,
         rules=Rules(
             options.timeout(pod_group.schedule_timeout),
-            partial.policy(pod_group.on_partial, watched.default, watched.overrides),
+            then,
             options.evict_after,
             watched.seconds,
         ),

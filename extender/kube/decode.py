@@ -176,6 +176,7 @@ class Decoder:
             cost=_cost(meta.annotations.preemption_cost) if meta.annotations else None,
             mirror=meta.annotations is not None and meta.annotations.mirror is not None,
             bound_at=_bound_at(pod.status) if spec.node_name else 0.0,
+            refused_at=_refused_at(pod.status, meta) if pod.status.phase == "Failed" else None,
             gone_by=_time(meta.deletion_timestamp) if meta.deletion_timestamp else None,
             labels=self._labels.of(meta.labels),
             pattern=self._pattern(raw, meta, shape) if waits else None,
@@ -376,6 +377,13 @@ def _bound_at(status: core.PodStatus) -> float:
         if condition.type == "PodScheduled" and condition.last_transition_time:
             return seconds_of(_decode_time(condition.last_transition_time))
     return 0.0
+
+
+def _refused_at(status: core.PodStatus, meta: core.PodMeta) -> float | None:
+    """Return when the kubelet refused a pod: then it writes `OutOf` and what the node lacks."""
+    if not status.reason.startswith("OutOf"):
+        return None
+    return _time(status.start_time) if status.start_time else seconds_of(meta.creation_timestamp)
 
 
 def _time(text: str) -> float:

@@ -91,7 +91,7 @@ class Gangs:
         last = f"{group}-2"
         self.api.create(self.late(last, group=group, cpu=cpu, scheduler_name=PATIENT))
 
-    def await_seen(self) -> None:
+    def await_seen(self, scheduler_name: str | None = None) -> None:
         """Return when the extender has seen what was done to pods and PodGroups until now.
 
         kube-scheduler may have seen it before, and ask. A pod that has its node from the start is
@@ -100,8 +100,8 @@ class Gangs:
         """
         group = f"{_END}-seen"
         self.create_group(group, 2)
-        self.add(group, 1, cpu="0", node_name="nowhere")
-        self.add(group, 1, start=1, cpu="0")
+        self.add(group, 1, cpu="0", node_name="nowhere", scheduler_name=scheduler_name)
+        self.add(group, 1, start=1, cpu="0", scheduler_name=scheduler_name)
         self.api.wait_for("all was seen", lambda: len(self.bound(group)) == 2)
         self.delete([f"{group}-0", f"{group}-1"])
         self.api.delete(POD_GROUPS, group, self.namespace)

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from tests.cluster.alone import alone
 from tests.cluster.served import CONVERTED, CRDS
@@ -55,14 +56,13 @@ def test_every_object_of_the_older_clusters_is_one_of_the_default_set() -> None:
     }
 
 
-def test_every_shipped_file_is_applied_or_said_to_be_apart() -> None:
-    apart = {"optional", "samples", "static-pod"}
+def test_every_shipped_folder_is_applied_or_said_to_be_apart() -> None:
+    apart = {"optional", "samples", "second-scheduler", "static-pod"}
     manifests = ROOT / "manifests"
-    files = {path.relative_to(manifests) for path in manifests.rglob("*.yaml")}
-    text = (manifests / "kustomization.yaml").read_text()
-    left_out = {path for path in files if f"- {path}\n" not in text}
+    named = set(yaml.safe_load((manifests / "kustomization.yaml").read_text())["resources"])
 
-    assert {path.parts[0] for path in left_out} == apart | {"kustomization.yaml"}
+    there = {path.name for path in manifests.iterdir()}
+    assert there == named | apart | {"kustomization.yaml"}
 
 
 @pytest.fixture
@@ -181,3 +181,45 @@ def test_every_pod_of_the_default_set_is_let_into_its_restricted_namespace(
         assert "Warning" not in taken.headers
     with pytest.raises(ApiError, match="violates PodSecurity"):
         api.create(objects.pod("loose", namespace=NAMESPACE))
+
+
+SENT = "gang-scheduler"
+POLICY = ROOT / "manifests" / "optional" / "second-scheduler-policy.yaml"
+WORKLOAD = {"kueue.x-k8s.io/workload": "w"}
+SCHEDULERS: dict[str, tuple[Object, str]] = {
+    "of a group": ({"group": "g"}, SENT),
+    "of a group of the older API": (
+        {"group": "g", "label": "pod-group.scheduling.sigs.k8s.io"},
+        SENT,
+    ),
+    "a job of a queue itself": ({"labels": {"kueue.x-k8s.io/queue-name": "q"}}, SENT),
+    "of an admitted job": ({"annotations": WORKLOAD}, SENT),
+    "any other": ({}, "default-scheduler"),
+    "that names a scheduler": ({"group": "g", "scheduler_name": "mine"}, "mine"),
+    "that has its node": ({"group": "g", "node_name": "n"}, "default-scheduler"),
+    "of the system": ({"group": "g", "namespace": "kube-system"}, "default-scheduler"),
+}
+
+
+@pytest.fixture(scope="module")
+def sending(api: Api) -> Iterator[None]:
+    """The policy that sends pods to the second scheduler is in force."""
+    made = api.apply(POLICY)
+    api.wait_for("pods are sent", lambda: scheduler_of(api, group="g") == SENT, SECONDS)
+    yield
+    for each in made:
+        api.request("DELETE", f"{api._path_of(each)}/{each['metadata']['name']}")
+
+
+def scheduler_of(api: Api, namespace: str = "default", **options: Any) -> str:
+    """Return the scheduler of a pod as it would be stored."""
+    pod = objects.pod("tried", namespace=namespace, **options)
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    taken = api.request("POST", path, body=pod, params={"dryRun": "All"}).json()
+    return str(taken["spec"]["schedulerName"])
+
+
+@pytest.mark.usefixtures("sending")
+@pytest.mark.parametrize(("options", "scheduler"), SCHEDULERS.values(), ids=SCHEDULERS)
+def test_the_scheduler_of_a_pod(api: Api, options: Object, scheduler: str) -> None:
+    assert scheduler_of(api, **options) == scheduler

@@ -103,6 +103,11 @@ class ControlPlane:
             self._await(component, timeout)
 
     @property
+    def programs(self) -> Path:
+        """The folder with the programs of the control plane, kube-scheduler among them."""
+        return self._binaries.kube_scheduler.parent
+
+    @property
     def authority(self) -> Path:
         """The certificate of the authority that signs all certificates of the control plane."""
         return self._authority.ca

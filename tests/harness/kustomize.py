@@ -1,7 +1,8 @@
 """As much of `kubectl kustomize` as the manifests use, so that tests apply what it would.
 
 Resources (files and folders), images, and patches with a target: JSON patches of `test`, `add`
-(also to the end of a list) and `replace`, or one that deletes.
+(also to the end of a list) and `replace`, or one that deletes. As with kubectl a file is in or
+below its kustomization's folder, and a folder that is named is neither this one nor one above it.
 """
 
 import re
@@ -17,6 +18,8 @@ from tests.harness.manifests import documents
 Object = dict[str, Any]
 
 FILE = "kustomization.yaml"
+FILES = (FILE, "kustomization.yml", "Kustomization")
+"""What a folder's kustomization may be called. kubectl's `-f` on a folder passes over the last."""
 _KNOWN = {"apiVersion", "kind", "resources", "patches", "images"}
 _TARGET = {"group", "version", "kind", "name"}
 
@@ -27,10 +30,22 @@ class KustomizationError(ValueError):
 
 def build(folder: Path) -> list[Object]:
     """Return the objects of a kustomization, patched; KustomizationError says what is wrong."""
-    said = yaml.safe_load((folder / FILE).read_text())
+    return _build(folder.resolve())
+
+
+def file_of(folder: Path) -> Path | None:
+    """Return the kustomization of a folder; None where it has none."""
+    return next((folder / name for name in FILES if (folder / name).is_file()), None)
+
+
+def _build(folder: Path) -> list[Object]:
+    file = file_of(folder)
+    if file is None:
+        raise KustomizationError(f"{folder}: there is no kustomization")
+    said = yaml.safe_load(file.read_text())
     if unknown := said.keys() - _KNOWN:
-        raise KustomizationError(f"{folder / FILE}: {sorted(unknown)} is not known here")
-    found = [each for name in said["resources"] for each in _resources(folder / name)]
+        raise KustomizationError(f"{file}: {sorted(unknown)} is not known here")
+    found = [each for name in said["resources"] for each in _resources(folder, name)]
     for patch in said.get("patches", ()):
         found = [*_patched(found, patch["target"], yaml.safe_load(patch["patch"]))]
     for image in said.get("images", ()):
@@ -42,7 +57,8 @@ def _with_image(each: Any, image: Mapping[str, str]) -> Any:
     """Return an object with another image wherever one of that name is used."""
     match each:
         case {"image": str(used), **others} if used.partition(":")[0] == image["name"]:
-            return {**_with_image(others, image), "image": f"{image['newName']}:{image['newTag']}"}
+            name = image.get("newName", image["name"])
+            return {**_with_image(others, image), "image": f"{name}:{image['newTag']}"}
         case dict():
             return {key: _with_image(value, image) for key, value in each.items()}
         case list():
@@ -51,11 +67,16 @@ def _with_image(each: Any, image: Mapping[str, str]) -> Any:
             return each
 
 
-def _resources(path: Path) -> list[Object]:
+def _resources(folder: Path, name: str) -> list[Object]:
+    path = (folder / name).resolve()
     if path.is_dir():
-        return build(path)
+        if folder.is_relative_to(path):
+            raise KustomizationError(f"{folder / name}: contains the folder that names it")
+        return _build(path)
     if not path.is_file():
         raise KustomizationError(f"{path}: there is no such file")
+    if not path.is_relative_to(folder):
+        raise KustomizationError(f"{path}: is not in or below {folder}")
     return documents(path)
 
 

@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.harness.kustomize import FILE, KustomizationError, build
+from tests.harness.kustomize import FILE, FILES, KustomizationError, build, file_of
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = sorted(
-    path.parent for top in ("manifests", "overlays") for path in (ROOT / top).rglob(FILE)
+    path.parent
+    for top in ("manifests", "overlays")
+    for name in FILES
+    for path in (ROOT / top).rglob(name)
 )
 
 
@@ -38,6 +41,50 @@ def test_one_that_names_what_is_not_there_is_none(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text(f"resources: [one.yaml]\n{patch}")
     with pytest.raises(KustomizationError, match="nothing is meant"):
         build(tmp_path)
+
+
+def test_one_reaches_neither_files_beside_its_folder_nor_the_folder_above(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("{apiVersion: v1, kind: A, metadata: {name: a}}\n")
+    (tmp_path / FILE).write_text("resources: [one.yaml]\n")
+    below = tmp_path / "below"
+    below.mkdir()
+    (below / FILE).write_text("resources: [..]\n")
+    with pytest.raises(KustomizationError, match="contains the folder that names it"):
+        build(below)
+    (below / FILE).write_text("resources: [../one.yaml]\n")
+    with pytest.raises(KustomizationError, match="not in or below"):
+        build(below)
+
+
+def test_every_folder_of_the_default_set_names_each_of_its_files() -> None:
+    for folder in FOLDERS:
+        file = file_of(folder)
+        assert file is not None
+        named = yaml.safe_load(file.read_text())["resources"]
+        if file.name == "Kustomization":
+            assert set(named) == {path.name for path in folder.glob("*.yaml")}, folder
+
+
+def test_crds_are_applied_with_f_too() -> None:
+    """`kubectl apply -f` reads what ends in .yaml, .yml or .json, and knows no Kustomization."""
+    crds = ROOT / "manifests" / "crds"
+    assert {path.suffix for path in crds.iterdir()} == {".yaml", ""}
+    assert file_of(crds) == crds / "Kustomization"
+
+
+SECOND = ROOT / "manifests" / "second-scheduler"
+
+
+def test_with_the_second_scheduler_comes_everything_that_the_default_set_has() -> None:
+    default, found, alone = (build(x) for x in (ROOT / "manifests", SECOND, SECOND / "scheduler"))
+    assert found == [*default, *alone]
+
+
+def test_the_file_for_apply_f_has_the_same_second_scheduler() -> None:
+    file = ROOT / "manifests" / "optional" / "second-scheduler.yaml"
+    assert [each for each in yaml.safe_load_all(file.read_text()) if each] == (
+        build(SECOND / "scheduler")
+    )
 
 
 def test_the_patches_for_another_identity_are_for_all_policies_of_the_reconciler() -> None:

@@ -148,6 +148,8 @@ class PodInfo:
     """Whether it is the copy of a static pod, which cannot be evicted."""
     bound_at: float = 0.0
     """When it got its node, by its status."""
+    refused_at: float | None = None
+    """When its node refused it before it ran, because other pods had the room (`OutOfcpu`)."""
     gone_by: float | None = None
     """When it has to be gone, once it is being deleted: the end of its grace period."""
     labels: Mapping[str, str] = field(default_factory=dict)

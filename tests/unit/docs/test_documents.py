@@ -31,6 +31,7 @@ from tests.documents import (
     words_of,
 )
 from tests.harness import kustomize
+from tests.harness.toolchain import KUBERNETES
 
 MODELS = {
     (f"{definition.group}/{version.name}", definition.kind): version.model
@@ -116,8 +117,35 @@ def test_the_example_of_settings_is_taken() -> None:
     assert load(ROOT / "docs/examples/settings.yaml", {}).queue.require_room
 
 
+def overlays() -> dict[str, Any]:
+    """Return the overlays that the pages show, by what they are built on."""
+    found = (each for each in objects().values() if each["kind"] == "Kustomization")
+    return {resource: each for each in found for resource in each["resources"]}
+
+
+def test_the_overlay_of_a_managed_cluster_names_each_image(tmp_path: Path) -> None:
+    (tmp_path / "manifests").symlink_to(ROOT / "manifests")
+    folder = tmp_path / "my-cluster"
+    folder.mkdir()
+    shown = overlays()["../manifests/second-scheduler"]
+    (folder / kustomize.FILE).write_text(yaml.safe_dump(shown))
+
+    images = {
+        each["image"]
+        for deployment in kustomize.build(folder)
+        if deployment["kind"] == "Deployment"
+        for each in deployment["spec"]["template"]["spec"]["containers"]
+    }
+    tag = next(each["newTag"] for each in shown["images"] if "newName" not in each)
+    assert images == {
+        "registry.example.com/gang-extender:0.1.0",
+        f"registry.k8s.io/kube-scheduler:{tag}",
+    }
+    assert tag == f"v{KUBERNETES}"
+
+
 def test_the_overlay_of_the_pages_names_the_image_and_gives_the_settings(tmp_path: Path) -> None:
-    [overlay] = [each for each in objects().values() if each["kind"] == "Kustomization"]
+    overlay = overlays()["../manifests"]
     [patches] = [
         part["patches"] for block in yaml_blocks() for part in block.parts if "patches" in part
     ]
@@ -142,6 +170,7 @@ def test_the_overlay_of_the_pages_names_the_image_and_gives_the_settings(tmp_pat
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 KUBECTL = {
     "apply", "delete", "get", "describe", "patch", "rollout", "port-forward", "create", "edit",
+    "label", "taint",
 }  # fmt: skip
 OTHERS = {"docker", "kind", "curl", "cp", "chown", "chmod", "kubeadm", "base64", "openssl"}
 OTHERS |= {"printf", "pre-commit"}

@@ -12,8 +12,9 @@ from extender.state.cluster import events as ev
 from tests.makers import cluster_of, key, nodes, planned, pod, pod_group, pods
 
 A, B, C = pods(3, 4)
-ROOM = nodes(4, 4, 4)
+ROOM = nodes(4, 4, 4, 4)
 WAITING = [ev.PodWaiting(A, "n0"), ev.PodWaiting(B, "n1")]
+WAITING_ALL = [A, B, C, *WAITING, ev.PodWaiting(C, "n2")]
 DEADLINE = 100.0
 
 WANT: dict[str, tuple[Sequence[Any], float, PermitVerdict]] = {
@@ -29,6 +30,29 @@ WANT: dict[str, tuple[Sequence[Any], float, PermitVerdict]] = {
         Wait(2, 3),
     ),
     "all three wait": ([pod_group(), A, B, C, *WAITING, ev.PodWaiting(C, "n2")], 0.0, Allow()),
+    "another scheduler has filled the node of one": (
+        [pod_group(), *WAITING_ALL, pod("other", 1, on="n1", scheduler="other")],
+        0.0,
+        Refuse(
+            Reason.ROOM_TAKEN,
+            "gang ns/gang: another scheduler has filled a node on which one of its pods waits",
+        ),
+    ),
+    "another scheduler has left room on the node of one": (
+        [pod_group(), *WAITING_ALL, pod("other", 0, on="n1", scheduler="other")],
+        0.0,
+        Allow(),
+    ),
+    "our books are behind, and no other scheduler is there": (
+        [pod_group(), *WAITING_ALL, pod("other", 1, on="n1")],
+        0.0,
+        Allow(),
+    ),
+    "another scheduler has filled another node": (
+        [pod_group(), *WAITING_ALL, pod("other", 5, on="n3", scheduler="other")],
+        0.0,
+        Allow(),
+    ),
     "bound ones count": (
         [pod_group(), A, B, pod("c", 4, group="gang", on="n2"), *WAITING],
         0.0,

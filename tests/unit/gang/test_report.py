@@ -36,6 +36,7 @@ class Bench:
         self.on_partial = OnPartial.KEEP
         self.overrides: OnPartialOverrides = "evict"
         self.watched = 1000.0
+        self.options = OPTIONS
         self.group: PodGroupInfo = pod_group(generation=1)
         observe(cluster, node("n0", 100), self.group)
 
@@ -53,7 +54,7 @@ class Bench:
             view=self.cluster.view(),
             stored=self.stored,
             now=self.now,
-            options=OPTIONS,
+            options=self.options,
             watched=Watched(self.on_partial, self.watched, self.overrides),
         )
         self.stored = found.status
@@ -222,6 +223,60 @@ def test_a_gang_that_stays_partial_is_kept_and_gets_one_event(
     assert [n for n in again.notices if not n.key] == []
     assert (found.evict, again.evict) == ((), ())
     assert bench.reported("Partial")[:2] == ("True", "PartialGang")
+
+
+REFUSED: dict[str, Any] = {"phase": "Failed", "finished": True, "on": "n1"}
+STARTED: dict[str, Any] = {**RUNS, "created": 100.0, "bound_at": 110.0}
+
+
+def refused(created: float = 100.0, at: float = 110.0) -> list[Any]:
+    """Return a gang of three of which one was refused by its node, and the one in its place."""
+    gone = pod("gang-2", group="gang", created=created, refused_at=at, **REFUSED)
+    return [*pods(2, **STARTED), gone, pod("gang-3", group="gang", created=111.0)]
+
+
+def test_a_gang_of_which_a_node_refused_a_pod_at_the_start_starts_again(bench: Bench) -> None:
+    bench.observe(refused())
+    bench.now += 59
+    assert bench.report().evict == ()
+    bench.now += 2
+    assert {each.name for each in bench.report().evict} == {"gang-0", "gang-1"}
+
+
+@pytest.mark.parametrize(
+    "members",
+    [refused(created=110.5), refused(at=99.0), lost_one()],
+    ids=["in place of one that ran", "at an earlier start", "lost for another reason"],
+)
+def test_a_gang_that_was_whole_is_kept_when_one_is_refused(
+    bench: Bench, members: list[Any]
+) -> None:
+    bench.observe(members)
+    bench.now += 1000
+
+    assert bench.report().evict == ()
+
+
+def test_a_refused_pod_whose_replacement_has_a_node_costs_nothing(bench: Bench) -> None:
+    bench.observe(refused(), pod("gang-3", group="gang", **STARTED))
+    bench.now += 1000
+
+    assert bench.report().evict == ()
+    assert bench.reported("Partial")[0] != "True"
+
+
+@pytest.mark.parametrize("by", ["setting", "annotation"])
+def test_a_gang_of_which_a_pod_was_refused_is_kept_where_that_is_said(
+    bench: Bench, by: str
+) -> None:
+    if by == "setting":
+        bench.options = replace(OPTIONS, on_refused=OnPartial.KEEP)
+    else:
+        bench.apply(on_partial="keep")
+    bench.observe(refused())
+    bench.now += 1000
+
+    assert bench.report().evict == ()
 
 
 def test_an_unknown_policy_gets_an_event(bench: Bench) -> None:

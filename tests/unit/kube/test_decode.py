@@ -117,6 +117,27 @@ WANT_POD: dict[str, tuple[bytes, dict[str, Any]]] = {
     "created": (pod(creationTimestamp="1970-01-01T00:01:00Z"), {"created": 60.0}),
     "succeeded": (pod(status={"phase": "Succeeded"}), {"finished": True, "phase": "Succeeded"}),
     "failed": (pod(status={"phase": "Failed"}), {"finished": True, "phase": "Failed"}),
+    "refused by its node": (
+        pod(
+            status={
+                "phase": "Failed",
+                "reason": "OutOfcpu",
+                "startTime": "1970-01-01T00:02:00Z",
+            }
+        ),
+        {"finished": True, "phase": "Failed", "refused_at": 120.0},
+    ),
+    "refused at no time": (
+        pod(
+            status={"phase": "Failed", "reason": "OutOfpods"},
+            creationTimestamp="1970-01-01T00:01:00Z",
+        ),
+        {"finished": True, "phase": "Failed", "created": 60.0, "refused_at": 60.0},
+    ),
+    "evicted by its node": (
+        pod(status={"phase": "Failed", "reason": "Evicted"}),
+        {"finished": True, "phase": "Failed"},
+    ),
     "running": (pod(status={"phase": "Running"}), {"phase": "Running"}),
     "nominated": (pod(status={"nominatedNodeName": "n1"}), {"nominated": "n1"}),
     "unschedulable": (pod(status={"conditions": [CONDITION]}), {"unschedulable": "no"}),

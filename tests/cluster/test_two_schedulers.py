@@ -1,0 +1,204 @@
+"""Two kube-schedulers on the same nodes: ours, and one that asks no extender.
+
+Neither sees what the other has not bound yet, so nodes get more than they have, and the kubelet
+refuses the pod that comes later.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster import faults
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import PATIENT, Gangs, await_held, decisions
+from tests.cluster.groups import Groups
+from tests.harness import objects
+from tests.harness.client import Api
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.objects import Object
+from tests.harness.process import Component
+from tests.harness.strict_kubelet import STRICT, StrictKubelet
+from tests.tiers import LONG
+
+pytestmark = [
+    pytest.mark.usefixtures("ours", "reconciler"),
+    pytest.mark.overcommits("two schedulers bind to the same nodes, and the kubelet refuses"),
+]
+
+OURS, STOCK = "gang-scheduler", "stock"
+SECONDS = 180
+
+
+@pytest.fixture(scope="module")
+def ours(control_plane: ControlPlane) -> Iterator[GangScheduler]:
+    """The extender and its kube-scheduler, as in manifests/second-scheduler."""
+    profiles = {"profiles": [{"schedulerName": OURS}]}
+    pair = GangScheduler(control_plane, name="beside", scheduler=profiles)
+    yield pair
+    pair.stop()
+
+
+@pytest.fixture(scope="module")
+def stock(control_plane: ControlPlane) -> Iterator[Component]:
+    """A kube-scheduler as it comes, for pods that name it."""
+    profiles = {"profiles": [{"schedulerName": STOCK}]}
+    with control_plane.scheduler(profiles, name=STOCK) as scheduler:
+        yield scheduler
+
+
+def make(api: Api, gangs: Gangs, name: str, pods: int) -> None:
+    """Make a Job that is a gang, whose failed pods are replaced for as long as it takes."""
+    gangs.create_group(name, pods, timeout=1)
+    ours = {"schedulerName": OURS}
+    api.create(
+        objects.job(
+            name,
+            pods,
+            namespace=gangs.namespace,
+            cpu="1",
+            group=name,
+            annotations=STRICT,
+            run_for="900s",
+            pod_spec=ours,
+            backoffLimit=1000,
+        )
+    )
+
+
+def placed(gangs: Gangs, name: str) -> list[Object]:
+    """Return the pods of a gang that have a node and have not ended."""
+    over = ("Failed", "Succeeded")
+    found = (pod for pod in gangs.members(name) if pod["status"]["phase"] not in over)
+    return [pod for pod in found if pod["spec"].get("nodeName")]
+
+
+def runs(gangs: Gangs, name: str, pods: int) -> bool:
+    return [pod["status"]["phase"] for pod in placed(gangs, name)] == ["Running"] * pods
+
+
+def conflict(api: Api, gangs: Gangs, kubelet: StrictKubelet) -> None:
+    """Have a pod of another scheduler come to a node that a gang of four has filled by then."""
+    make(api, gangs, "g", 4)
+    api.wait_for("it has its nodes", lambda: len(placed(gangs, "g")) == 4, SECONDS)
+    full = placed(gangs, "g")[0]["spec"]["nodeName"]
+    api.create(gangs.pod("plain", cpu=1, annotations=STRICT, scheduler_name="nobody"))
+    faults.bind(api, gangs.namespace, "plain", full)
+
+    kubelet.look(first={"plain"})
+    assert len(kubelet.refused) == 1
+    assert kubelet.refused[0].startswith("g-")
+
+
+def test_a_gang_of_which_a_node_refused_a_pod_starts_again_as_a_whole(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    kubelet = StrictKubelet(api, nodes(2, cpu=2))
+    conflict(api, gangs, kubelet)
+
+    api.wait_for("it gives its room back", lambda: not placed(gangs, "g"), SECONDS)
+    groups = Groups(api, gangs.namespace)
+    api.wait_for("an Event says so", lambda: "PartialGang" in groups.reasons(), SECONDS)
+    groups.await_reason("NotEnoughResources")
+
+    api.delete("pods", "plain", gangs.namespace)
+
+    def whole() -> bool:
+        kubelet.look()
+        return runs(gangs, "g", 4)
+
+    api.wait_for("it starts", whole, SECONDS)
+    assert len(kubelet.refused) == 1
+
+
+def test_where_there_is_room_the_refused_pod_is_replaced_and_no_other_one_moves(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    kubelet = StrictKubelet(api, nodes(3, cpu=2))
+    conflict(api, gangs, kubelet)
+    before = {pod["metadata"]["uid"] for pod in placed(gangs, "g")}
+    assert len(before) == 3
+
+    def whole() -> bool:
+        kubelet.look()
+        return runs(gangs, "g", 4)
+
+    api.wait_for("its replacement runs", whole, SECONDS)
+    assert before < {pod["metadata"]["uid"] for pod in placed(gangs, "g")}
+
+
+@LONG
+def test_gangs_that_fight_another_scheduler_for_full_nodes_are_whole_or_hold_nothing(
+    ours: GangScheduler, stock: Component, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """Six gangs of six and 40 pods of the other scheduler, for 40 places, all at once."""
+    kubelet = StrictKubelet(api, nodes(10, cpu=4))
+    names = [f"g{number}" for number in range(6)]
+    plain = [
+        gangs.pod(f"plain-{number}", cpu=1, annotations=STRICT, scheduler_name=STOCK)
+        for number in range(40)
+    ]
+    for scheduler in (ours.scheduler, stock):
+        scheduler.kill()
+    api.create(*plain)
+    for name in names:
+        make(api, gangs, name, 6)
+    api.wait_for(
+        "all are there", lambda: all(len(gangs.members(name)) == 6 for name in names), SECONDS
+    )
+    for scheduler in (ours.scheduler, stock):
+        scheduler.start()
+
+    def given() -> bool:
+        return len(api.list("pods", gangs.namespace, fields="spec.nodeName!=")) >= 40
+
+    api.wait_for("the nodes are given away", given, SECONDS)
+
+    def settled() -> bool:
+        kubelet.look()
+        return all(not placed(gangs, name) or runs(gangs, name, 6) for name in names)
+
+    api.wait_for("each is whole or holds nothing", settled, SECONDS)
+    gangs.delete([pod["metadata"]["name"] for pod in plain])
+
+    def all_run() -> bool:
+        kubelet.look()
+        return all(runs(gangs, name, 6) for name in names)
+
+    api.wait_for("all run", all_run, SECONDS)
+    print(f"{len(kubelet.refused)} pods were refused: {sorted(kubelet.refused)}")
+
+
+def test_a_gang_whose_room_another_scheduler_takes_while_it_waits_is_not_bound(
+    patient_gang: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """No kubelet has to refuse anything: the extender looks once more before it binds."""
+    names = nodes(2, cpu=1)
+    kubelet = StrictKubelet(api, names)
+    pod: Object = {"scheduler_name": PATIENT, "annotations": STRICT}
+    gangs.create_group("g", 2, timeout=600)
+    gangs.add("g", 1, cpu="1", **pod)
+    api.create(gangs.late("g-1", group="g", cpu="0", **pod))
+    await_held(api, patient_gang, 1)
+    plain = [gangs.pod(f"plain-{n}", cpu=1, scheduler_name="nobody") for n in range(2)]
+    api.create(*plain)
+    for each, name in zip(plain, names, strict=True):
+        faults.bind(api, gangs.namespace, each["metadata"]["name"], name)
+    gangs.await_seen(PATIENT)
+    before = decisions(patient_gang, "bind", "RoomTaken")
+    api.create(gangs.anchor(cpu="0", node_name=names[0]))
+
+    api.wait_for(
+        "the gang is refused",
+        lambda: decisions(patient_gang, "bind", "RoomTaken") > before,
+        SECONDS,
+    )
+    assert not gangs.bound("g")
+    gangs.delete([each["metadata"]["name"] for each in plain])
+
+    def whole() -> bool:
+        kubelet.look()
+        return runs(gangs, "g", 2)
+
+    api.wait_for("it starts", whole, SECONDS)
+    assert kubelet.refused == []
