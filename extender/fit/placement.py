@@ -5,7 +5,7 @@ Counts decide, and for equal pods they are exact: what one node takes does not d
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import heapify, heappop, heapreplace
@@ -61,13 +61,18 @@ def are_enough(spots: Sequence[Spot], count: int, placement: GangPlacement) -> b
     return len(spots) >= _SAMPLE and sum(not spot.siblings for spot in spots) >= count
 
 
-def choosing(spots: Sequence[Spot], count: int, placement: GangPlacement) -> Steps[Chosen]:
-    """Return how many of so many equal pods go where; fewer where there is too little room."""
+def choosing(
+    spots: Sequence[Spot], count: int, placement: GangPlacement, *, zones: Mapping[str, int]
+) -> Steps[Chosen]:
+    """Return how many of so many equal pods go where; fewer where there is too little room.
+
+    `zones` has the pods of the group in each zone, those too on nodes that have no room.
+    """
     count = min(count, sum(spot.slots for spot in spots))
     if placement is GangPlacement.PACK:
         found = _packed(spots, count)
     else:
-        found = yield from _spread(spots, count)
+        found = yield from _spread(spots, count, zones)
     yield
     return sorted(found, key=lambda each: not each[0].sent)
 
@@ -122,13 +127,13 @@ def _fill(spots: Sequence[Spot], count: int) -> tuple[Chosen, int]:
     return found, count
 
 
-def _spread(spots: Sequence[Spot], count: int) -> Steps[Chosen]:
+def _spread(spots: Sequence[Spot], count: int, siblings: Mapping[str, int]) -> Steps[Chosen]:
     """Return where the highest number on one node is as low as it can be."""
-    highest, zones = _level(spots, count), Counter[str]()
+    highest, zones = _level(spots, count), Counter(siblings)
     yield
     taken = {spot.node.name: min(spot.slots, max(0, highest - 1 - spot.siblings)) for spot in spots}
     for spot in spots:
-        zones[_zone(spot)] += spot.siblings + taken[spot.node.name]
+        zones[zone_of(spot.node)] += taken[spot.node.name]
     yield
 
     def takes_one_more(spot: Spot) -> bool:
@@ -161,13 +166,13 @@ def _by_zone(
     """
     order = sorted(spots, key=lambda spot: (-spot.slack, spot.node.name))
     sent = [spot for spot in order if spot.sent] if needs_sent and count > 0 else []
-    first = min(sent, key=lambda spot: zones[_zone(spot)], default=None)
+    first = min(sent, key=lambda spot: zones[zone_of(spot.node)], default=None)
     chosen = [first] if first is not None else []
     waiting: dict[str, list[Spot]] = {}
     for spot in reversed(order):
         if spot is not first:
-            waiting.setdefault(_zone(spot), []).append(spot)
-    there = zones + Counter(map(_zone, chosen))
+            waiting.setdefault(zone_of(spot.node), []).append(spot)
+    there = zones + Counter(zone_of(spot.node) for spot in chosen)
     heap = [(there[zone], zone) for zone in waiting]
     heapify(heap)
     while heap and len(chosen) < count:
@@ -180,5 +185,6 @@ def _by_zone(
     return chosen
 
 
-def _zone(spot: Spot) -> str:
-    return spot.node.labels.get(ZONE_LABEL, "")
+def zone_of(node: NodeInfo) -> str:
+    """Return the zone of a node; those without the label are in one."""
+    return node.labels.get(ZONE_LABEL, "")

@@ -7,7 +7,7 @@ from typing import Final
 
 from extender.fit.candidates import PIECE, Candidates
 from extender.fit.conflicts import PodShape
-from extender.fit.placement import GangPlacement, Spot, are_enough, choosing
+from extender.fit.placement import GangPlacement, Spot, are_enough, choosing, zone_of
 from extender.fit.room_left import Placed, RoomLeft
 from extender.state.cluster.records import NodeInfo
 from extender.steps import Steps
@@ -36,17 +36,23 @@ class Placer:
     ) -> None:
         self._candidates, self._left = candidates, left
         self._placement, self._siblings = choice.placement, Counter(choice.siblings)
+        self._zones = Counter[str]()
+        """Siblings by zone, wherever they are."""
+        for name, some in self._siblings.items():
+            if name in candidates.nodes:
+                self._zones[zone_of(candidates.nodes[name])] += some
         self._most = max(PIECE, LOOKS // kinds)
 
     def take(self, pod: PodShape, count: int) -> Generator[Placed | None, None, None]:
         """Place as many equal pods as there is room for, and yield None after each piece."""
         spots = yield from self._spots(pod, count)
         yield None
-        chosen = yield from choosing(spots, count, self._placement)
+        chosen = yield from choosing(spots, count, self._placement, zones=self._zones)
         for number, (spot, taken) in enumerate(chosen, 1):
             placed = self._left.take(spot.node, pod, taken)
             if placed is not None:
                 self._siblings[spot.node.name] += placed.count
+                self._zones[zone_of(spot.node)] += placed.count
                 yield placed
             if number % PIECE == 0:
                 yield None

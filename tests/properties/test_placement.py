@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import combinations, product
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from extender.api.wellknown import ZONE_LABEL
@@ -109,6 +109,7 @@ SMALL = st.lists(st.integers(0, 3), min_size=1, max_size=5)
 
 
 @given(SMALL, st.integers(1, 6), st.lists(st.integers(0, 2), max_size=5))
+@example([0, 1, 1], 1, [1])
 def test_spread_pods_are_as_even_over_zones_as_any_choice_with_as_few_on_a_node(
     sizes: list[int], count: int, siblings: list[int]
 ) -> None:
