@@ -36,6 +36,17 @@ def count_below(end: int, *texts: str) -> int:
     return _sweep(end, firsts, lasts)
 
 
+def indexes_below(end: int, *texts: str) -> frozenset[int]:
+    """Return the indexes below `end` that are in any list."""
+    found = (zip(*_bounds(text), strict=True) for text in texts if text)
+    return frozenset(
+        index
+        for each in found
+        for first, last in each
+        for index in range(first, min(last + 1, end))
+    )
+
+
 def _bounds(text: str) -> Bounds:
     """Return the parts of a list; one as the job controller writes it is not taken apart as text.
 

@@ -286,10 +286,17 @@ class Taint(Wire, frozen=True):
 
 
 class BareCondition(Wire, frozen=True):
-    """A condition of a node or a Job."""
+    """A condition of a Job."""
 
     type: str = ""
     status: str = ""
+
+
+class NodeCondition(Wire, frozen=True):
+    type: str = ""
+    status: str = ""
+    last_transition_time: Raw = Raw()
+    """Read of a node alone that is not ready."""
 
 
 class NodeSpec(Wire, frozen=True):
@@ -299,7 +306,7 @@ class NodeSpec(Wire, frozen=True):
 
 class NodeStatus(Wire, frozen=True):
     allocatable: dict[str, Amount] | None = None
-    conditions: list[BareCondition] | None = None
+    conditions: list[NodeCondition] | None = None
     declared_features: list[str] | None = None
 
 

@@ -139,6 +139,15 @@ class RoomReason(StrEnum):
     """It waits for room, and none is kept for it."""
 
 
+class HostReason(StrEnum):
+    """Reasons of `HostsLost`, and of Events about hosts of a topology."""
+
+    REPLACED = "HostReplaced"
+    """Other hosts took the place of those that are gone. In Events alone."""
+    NO_REPLACEMENT = "NoReplacement"
+    """There is no room for its pods in the domain where they are to be."""
+
+
 class Active(StrEnum):
     """Why a queue is active, or is not."""
 

@@ -153,4 +153,6 @@ class WorkloadCondition(StrEnum):
     DEACTIVATION_TARGET = "DeactivationTarget"
     ROOM_RESERVED = "RoomReserved"
     """Our own: False since it waits for room on nodes, True since room is kept for it."""
+    HOSTS_LOST = "HostsLost"
+    """Our own: True since hosts of its topology are gone and no others have been found."""
     FINISHED = "Finished"

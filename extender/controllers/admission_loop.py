@@ -5,7 +5,7 @@ the quota back and requeues the workload.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from typing import Final
 
@@ -94,6 +94,8 @@ class AdmissionLoop:
         self.reasons.room = rules.room if rules.options.aging else None
         self.reasons.admissions_wait = self._writer.has_waiting
         self._room_retry = RoomRetry(self.pending, self._wakeup.set)
+        self.before_cycle: Callable[[asyncio.TaskGroup], Awaitable[None]] | None = None
+        """Decides what else is given of the nodes: no cycle is under way then."""
         self._released: set[str] = set()
         """ClusterQueues whose provisional quota was released, until their workloads are tried."""
         self._requeue_all = False
@@ -122,6 +124,10 @@ class AdmissionLoop:
     def on_room(self) -> None:
         """Retry workloads that lack room soon: something about the nodes has changed."""
         self._room_retry.on_change()
+
+    def wake(self) -> None:
+        """Run a cycle soon."""
+        self._wakeup.set()
 
     def _update(self, key: str, now: float) -> None:
         """Place a workload in its queue; one that causes an error is in none."""
@@ -185,6 +191,8 @@ class AdmissionLoop:
                 await self._rebuild_tree()
                 await asyncio.sleep(0)
             preparing = False
+            if self.before_cycle is not None:
+                await self.before_cycle(tasks)
             await self._cycle(tasks)
         except Exception as error:  # noqa: BLE001 - admission must go on
             FAULTS.report("admission-cycle", error)

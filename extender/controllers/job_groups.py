@@ -20,6 +20,7 @@ from extender.state.cluster.records import LONGEST_SECONDS, Grant
 from extender.state.cluster.view import ClusterView
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.view import QueueView
+from extender.state.topology import DomainAssignment
 
 _WRITTEN: Final = 10_000
 _SECONDS: Final = 60.0
@@ -39,6 +40,10 @@ class PodGroups:
     def size(self, group: str) -> tuple[int, int] | None:
         """Return minMember of a PodGroup, and how many of these are done; None: it is not there."""
         return None
+
+    def domains(self, group: str) -> Mapping[str, DomainAssignment]:
+        """Return where a PodGroup says that its pods go, by pod set."""
+        return {}
 
     def is_granted(self, group: str) -> bool:
         """Return whether the status of a PodGroup grants room."""
@@ -79,6 +84,11 @@ class KnownPodGroups(PodGroups):
         return (found.min_member, found.done) if found is not None else None
 
     @override
+    def domains(self, group: str) -> Mapping[str, DomainAssignment]:
+        found = self._cluster.pod_group(group)
+        return found.assigned if found is not None else {}
+
+    @override
     def is_granted(self, group: str) -> bool:
         return bool(self._cluster.stored_grants(group))
 
@@ -98,6 +108,9 @@ class JobGroups:
             _WRITTEN, _SECONDS, clock.monotonic
         )
         """By group: minMember, and how many members are done."""
+        self._moved: TTLCache[str, Mapping[str, DomainAssignment]] = TTLCache(
+            _WRITTEN, _SECONDS, clock.monotonic
+        )
 
     def state(self, workload: WorkloadInfo) -> PodGroupState:
         """Return what a decision needs to know of the PodGroup of a workload's pods."""
@@ -106,7 +119,16 @@ class JobGroups:
             made_by_queue=held is not None and self._known.are_made_in(held.cluster_queue),
             size=self.size(group),
             granted=self._known.is_granted(group),
+            domains=self._domains(group),
         )
+
+    def _domains(self, group: str) -> Mapping[str, DomainAssignment]:
+        """Return where its pods go: as last written, until the watch has shown that."""
+        found, moved = self._known.domains(group), self._moved.get(group)
+        if moved is None or found == moved:
+            self._moved.pop(group, None)
+            return found
+        return moved
 
     def size(self, group: str) -> tuple[int, int] | None:
         """Return minMember and done members: as last written, until the watch has shown that."""
@@ -127,7 +149,10 @@ class JobGroups:
             grant=self._grant(action),
             domains=action.domains,
         )
-        self._written[f"{action.namespace}/{action.name}"] = action.min_member, action.done
+        group = f"{action.namespace}/{action.name}"
+        self._written[group] = action.min_member, action.done
+        if action.domains:
+            self._moved[group] = action.domains
 
     def _grant(self, action: MakePodGroup) -> Grant | None:
         found = self._known.rooms(action.room_of) if action.room_of else None

@@ -227,6 +227,14 @@ class Packer:
             candidates.at = at
         self._left.take_back(found.placed)
 
+    @contextmanager
+    def undoing(self, found: Found) -> Iterator[None]:
+        """Undo a placement at the end, whatever it is by then."""
+        try:
+            yield
+        finally:
+            self.undo(found)
+
     def redo(self, found: Found) -> None:
         """Place again what was taken back, where nothing else has changed since."""
         for candidates, at in found.ended:

@@ -6,7 +6,7 @@ domain. So a restart changes nothing, and a pod that comes in place of another g
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from itertools import chain
+from itertools import repeat
 
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
@@ -135,7 +135,10 @@ def _left(
         domain = given.get(other.uid) or _domain(other, places, view=view)
         if domain is not None and not other.terminating:
             there[domain] += 1
-    return chain.from_iterable([domain] * (n - there[domain]) for domain, n in places.domains)
+    for domain, n in places.domains:  # one may be there twice
+        taken = min(n, there[domain])
+        there[domain] -= taken
+        yield from repeat(domain, n - taken)
 
 
 def _domain(pod: PodInfo, places: DomainAssignment, *, view: ClusterView) -> Domain | None:

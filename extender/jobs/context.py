@@ -12,6 +12,7 @@ from extender.state.queue.records import (
     WorkloadInfo,
     WorkloadPriorityClassInfo,
 )
+from extender.state.topology import DomainAssignment
 
 ReleaseQuota = Literal["OnTerminating", "OnTerminal"]
 """Whether pods that are being deleted give their quota back, or only when they have ended."""
@@ -35,6 +36,8 @@ class PodGroupState:
     """Its minMember, and how many of these are known to be done; None where it does not exist."""
     granted: bool = False
     """Whether its status grants room."""
+    domains: Mapping[str, DomainAssignment] = field(default_factory=dict)
+    """Where it says that its pods go, by pod set."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,7 +215,7 @@ def _act(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
 
 
 def _regroup(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
-    group = regrouped(job, workload, context.pod_group(workload).size)
+    group = regrouped(job, workload, context.pod_group(workload))
     return NONE if group is None else (group,)
 
 

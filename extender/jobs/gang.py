@@ -15,6 +15,7 @@ import msgspec
 from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
 from extender.jobs import fields
 from extender.jobs.actions import MakePodGroup
+from extender.jobs.context import PodGroupState
 from extender.jobs.fields import Object
 from extender.jobs.job import GenericJob
 from extender.jobs.kinds.batch_job import BatchJob
@@ -45,24 +46,25 @@ def pod_group(job: GenericJob, workload: WorkloadInfo) -> MakePodGroup | None:
     return _made(job, workload, members) if members > 1 else None  # one pod alone is no gang
 
 
-def regrouped(
-    job: GenericJob, workload: WorkloadInfo, wanted: tuple[int, int] | None
-) -> MakePodGroup | None:
-    """Return the PodGroup of a job that runs where it is gone, or asks for pods that cannot come.
+def regrouped(job: GenericJob, workload: WorkloadInfo, known: PodGroupState) -> MakePodGroup | None:
+    """Return the PodGroup of a job that runs where the stored one is out of date, or is gone.
 
-    A pod that is made in place of another would wait for siblings that are done. Of a Job the state
-    counts them itself. `wanted` is minMember, and how many of those are known to be done.
+    It may ask for pods that cannot come, or name hosts that were replaced. A pod that is made in
+    place of another would wait for siblings that are done. Of a Job the state counts them itself.
     """
     if workload.admission is None or not _was_made(job, workload):
         return None
     left = _left(job, workload, workload.admission)
-    if wanted is None:
+    if known.size is None:
         return _made(job, workload, left) if left else None
-    size, done = wanted
+    size, done = known.size
+    made = _made(job, workload, size)
+    if known.domains and known.domains != made.domains:
+        return replace(made, done=done)
     if not left or size - done == left or isinstance(job, BatchJob):
         return None
     size = max(size, left)
-    return replace(_made(job, workload, size), done=size - left)
+    return replace(made, min_member=size, done=size - left)
 
 
 def _was_made(job: GenericJob, workload: WorkloadInfo) -> bool:

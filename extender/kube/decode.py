@@ -190,14 +190,16 @@ class Decoder:
         """Return a node. Raises DecodeError where the JSON is not one."""
         node = _decode_node(raw)
         allocatable = parse_resources(node.status.allocatable)
-        ready = (c.status == "True" for c in node.status.conditions or () if c.type == "Ready")
+        said = next((c for c in node.status.conditions or () if c.type == "Ready"), None)
+        ready = said is None or said.status == "True"
         return NodeInfo(
             name=node.metadata.name,
             allocatable=allocatable,
             labels=node.metadata.labels or {},
             taints=tuple(node.spec.taints or ()),
             unschedulable=node.spec.unschedulable,
-            ready=all(ready),
+            ready=ready,
+            unready_since=_since(said) if said is not None and not ready else None,
             features=frozenset(node.status.declared_features or ()),
         )
 
@@ -384,6 +386,11 @@ def _refused_at(status: core.PodStatus, meta: core.PodMeta) -> float | None:
     if not status.reason.startswith("OutOf"):
         return None
     return _time(status.start_time) if status.start_time else seconds_of(meta.creation_timestamp)
+
+
+def _since(condition: core.NodeCondition) -> float | None:
+    said = condition.last_transition_time
+    return seconds_of(_decode_time(said)) or None if said else None
 
 
 def _time(text: str) -> float:

@@ -8,7 +8,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from extender.api.reasons import EvictionReason, PodsReadyReason, RoomReason, Unadmitted
+from extender.api.reasons import (
+    EvictionReason,
+    HostReason,
+    PodsReadyReason,
+    RoomReason,
+    Unadmitted,
+)
 from extender.api.wellknown import WorkloadCondition
 from extender.state.cluster.records import ConditionInfo
 from extender.state.queue.records import (
@@ -115,11 +121,26 @@ def without_room(workload: WorkloadInfo) -> WorkloadInfo:
     return replace(workload, conditions=tuple(kept))
 
 
+def hosts_lost(workload: WorkloadInfo, message: str, *, now: float) -> WorkloadInfo:
+    """Return a workload that has lost hosts of its topology, for which there are no others."""
+    new = condition(WorkloadCondition.HOSTS_LOST, HostReason.NO_REPLACEMENT, message)
+    return with_conditions(workload, now, new)
+
+
+def without_lost(workload: WorkloadInfo) -> WorkloadInfo:
+    """Return a workload that lacks no hosts."""
+    if workload.condition(WorkloadCondition.HOSTS_LOST) is None:
+        return workload
+    kept = (c for c in workload.conditions if c.type != WorkloadCondition.HOSTS_LOST)
+    return replace(workload, conditions=tuple(kept))
+
+
 def evicted(
     workload: WorkloadInfo, reason: str, message: str, *, now: float, cause: str = ""
 ) -> WorkloadInfo:
     """Return an evicted workload; it keeps its quota until its pods are gone."""
-    after = with_conditions(workload, now, condition(WorkloadCondition.EVICTED, reason, message))
+    new = condition(WorkloadCondition.EVICTED, reason, message)
+    after = with_conditions(without_lost(workload), now, new)
     return replace(after, evictions=_counted(workload.evictions, reason, cause))
 
 
@@ -167,7 +188,8 @@ def requeued(workload: WorkloadInfo, reason: str, message: str, *, now: float) -
 
 def finished(workload: WorkloadInfo, reason: str, message: str, *, now: float) -> WorkloadInfo:
     """Return a finished workload."""
-    return with_conditions(workload, now, condition(WorkloadCondition.FINISHED, reason, message))
+    new = condition(WorkloadCondition.FINISHED, reason, message)
+    return with_conditions(without_lost(workload), now, new)
 
 
 def ran(workload: WorkloadInfo, now: float) -> int:

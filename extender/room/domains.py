@@ -14,6 +14,7 @@ from extender.fit.conflicts import PodShape
 from extender.fit.levels import LevelRequest, Spread, spread
 from extender.fit.packer import Packer, Promised
 from extender.fit.room_left import Placed
+from extender.jobs.ranks import done_ranks
 from extender.room.members import members
 from extender.room.unplaced import PodSetCount
 from extender.state.cluster.records import NodeInfo
@@ -53,7 +54,7 @@ class DomainPlacer:
 
     def concerns(self, given: Assignment) -> bool:
         """Return whether the pods of an assignment go to domains."""
-        return given.topology is not None or self._topology(given) is not None
+        return given.topology is not None or self.topology_of(given) is not None
 
     def placing(
         self,
@@ -73,7 +74,8 @@ class DomainPlacer:
             return (yield from self._as_given(packer, workload, counts, pod=pod, first=first))
         return (yield from self._chosen(packer, counts, pod=pod))
 
-    def _topology(self, given: Assignment) -> TopologyInfo | None:
+    def topology_of(self, given: Assignment) -> TopologyInfo | None:
+        """Return the topology of a flavor that was given, None where there is none."""
         for name in sorted(set(given.flavors.values())):
             flavor = self._queues.flavors.get(name)
             topology = flavor.topology if flavor is not None else None
@@ -81,7 +83,7 @@ class DomainPlacer:
                 return self._queues.topologies[topology]
         return None
 
-    def _nodes(self, levels: tuple[str, ...]) -> _Nodes:
+    def nodes(self, levels: tuple[str, ...]) -> _Nodes:
         """Return the nodes by domain of the lowest level; those without all labels are in none."""
         if self._version != self._cluster.nodes_version:
             self._version = self._cluster.nodes_version
@@ -99,9 +101,9 @@ class DomainPlacer:
     # -- pods that have no domains yet
 
     def _chosen(self, packer: Packer, counts: PodSetCount, *, pod: PodShape) -> Steps[InDomains]:
-        topology = self._topology(counts.assignment)
+        topology = self.topology_of(counts.assignment)
         assert topology is not None
-        nodes, looked = self._nodes(topology.levels), 0
+        nodes, looked = self.nodes(topology.levels), 0
         capacity: dict[Domain, int] = {}
         for domain, there in nodes.items():
             looked += len(there)
@@ -110,9 +112,9 @@ class DomainPlacer:
                 yield
             capacity[domain] = packer.capacity(pod, there)
         asked = counts.pod_set.topology or DomainRequest()
-        found = spread(capacity, counts.count, _levels(asked, topology.levels))
+        found = spread(capacity, counts.count, levels_of(asked, topology.levels))
         if not found.complete:
-            lack = _sentence(found, topology, asked)
+            lack = lack_of(found, topology, asked)
             return InDomains(missing=counts.count, lack=lack)
         yield
         placed: list[Placed] = []
@@ -133,22 +135,32 @@ class DomainPlacer:
     ) -> Steps[InDomains]:
         given = counts.assignment.topology
         assert given is not None
-        nodes, left = self._nodes(given.levels), counts.count
+        nodes, left = self.nodes(given.levels), counts.count
         standing = self._standing(workload, counts, given)
+        places = given.without_ranks(self.done_ranks(workload, given) or ())
         found = InDomains(assignment=given)
-        for number, (domain, most) in enumerate(given.domains):
+        for number, (domain, most) in enumerate(places):
             if number % PIECE == PIECE - 1:
                 yield
-            wanted = min(left, most - standing[domain])
+            there = min(most, standing[domain])  # a domain may be there twice
+            standing[domain] -= there
+            wanted = min(left, most - there)
             if wanted > 0:
                 left -= wanted
-                there = _in_order(nodes.get(domain, ()), packer, pod, first=first)
-                some = packer.put_on(there, pod, wanted)
+                usable = _in_order(nodes.get(domain, ()), packer, pod, first=first)
+                some = packer.put_on(usable, pod, wanted)
                 found.placed += some
                 found.missing += wanted - sum(each.count for each in some)
         if found.missing:
             found.lack = f"room for {counts.count - found.missing} of {counts.count} in its domains"
         return found
+
+    def done_ranks(self, workload: WorkloadInfo, given: DomainAssignment) -> frozenset[int] | None:
+        """Return which places need no pod any more; None where pods have none by their index."""
+        if workload.owner is None:
+            return None
+        job = self._queues.job_of(workload.owner.uid, workload.meta.namespace)
+        return done_ranks(job, given.count)
 
     def _standing(
         self, workload: WorkloadInfo, counts: PodSetCount, given: DomainAssignment
@@ -180,7 +192,7 @@ def _in_order(
     )
 
 
-def _levels(asked: DomainRequest, levels: tuple[str, ...]) -> LevelRequest:
+def levels_of(asked: DomainRequest, levels: tuple[str, ...]) -> LevelRequest:
     """Return a request in numbers of levels; flavors that lack one of them are not given."""
     slices = levels.index(asked.slice_level) if asked.slice_level else None
     wanted = asked.required or asked.preferred
@@ -204,7 +216,8 @@ def _assignment(found: Spread, levels: tuple[str, ...]) -> DomainAssignment:
     return DomainAssignment(levels[-1:], hosts)
 
 
-def _sentence(found: Spread, topology: TopologyInfo, asked: DomainRequest) -> str:
+def lack_of(found: Spread, topology: TopologyInfo, asked: DomainRequest) -> str:
+    """Return in words how many pods or slices fit at best."""
     unit = "slice" if asked.slice_size > 1 else "pod"
     name, wanted = topology.meta.name, found.wanted
     where = f" in one domain of {asked.required}" if asked.required else ""

@@ -28,9 +28,11 @@ from extender.room.answers import Answer, Answers, GainsAnswer, NeededAnswer, ke
 from extender.room.awaited import Awaited
 from extender.room.domains import DomainPlacer
 from extender.room.held import HeldRoom
+from extender.room.lost_hosts import are_on
 from extender.room.members import ending, members
 from extender.room.pod_shapes import PodShapes
 from extender.room.promises import within
+from extender.room.replacing import replacing
 from extender.room.reserved import Reserved
 from extender.room.unplaced import PodSetCount, asked
 from extender.state.cluster.records import NodeInfo, PodInfo
@@ -280,6 +282,33 @@ class NodeRoom:
         known = self._answers.get(key_of(workload, assignments, ()), workload)
         found = known.domains if known is not None else {}
         return tuple(replace(each, topology=found.get(each.name)) for each in assignments)
+
+    def replacing(
+        self, workload: WorkloadInfo, assignments: Sequence[Assignment], lost: Collection[str]
+    ) -> Steps[tuple[Assignment, ...] | str]:
+        """Return the assignments with other hosts for those that are lost, or what is missing."""
+        yield from self.prepare()
+        packer = self._packer
+        assert packer is not None
+        placed, others = Found(), dict[str, DomainAssignment | None]()
+        concerned = [
+            each
+            for each in self._asked(workload, assignments)
+            if each.count and each.assignment.topology and are_on(each.assignment.topology, lost)
+        ]
+        with self._question(), packer.undoing(placed):
+            for each in concerned:
+                pod = self._shapes.of(workload, each)
+                some = yield from replacing(
+                    self._domains, packer, each, workload=workload, pod=pod, lost=lost
+                )
+                placed.placed += some.placed
+                if some.missing:
+                    return some.lack
+                others[each.pod_set.name] = some.assignment
+        return tuple(
+            replace(each, topology=others.get(each.name, each.topology)) for each in assignments
+        )
 
     def gains(
         self, workload: WorkloadInfo, assignments: Sequence[Assignment], *, without: Collection[str]

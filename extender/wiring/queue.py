@@ -15,6 +15,7 @@ from extender.controllers.job import JobController
 from extender.controllers.job_context import JobOptions
 from extender.controllers.job_counts import JobCounts
 from extender.controllers.job_groups import KnownPodGroups
+from extender.controllers.lost_hosts import LostHosts
 from extender.controllers.queue_status import QueueStatusController
 from extender.controllers.topology_gates import TopologyGates
 from extender.controllers.workload import JobAccess, WorkloadController
@@ -33,6 +34,7 @@ from extender.queueing import lifecycle
 from extender.queueing.preemption import Victim
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules
+from extender.room.lost_hosts import HostRules
 from extender.room.members import members, workloads_of
 from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock
@@ -114,6 +116,7 @@ class QueueControllers:
             rules=AdmissionRules(options, room, self._view.flavors),
             metrics=shared.metrics,
         )
+        self._hosts = self._lost_hosts(workloads, settings, shared)
         shared.cluster.watch_room(self._on_room)
         controller = partial(
             Controller[Any], new_backoff=lambda: backoff(0.05, 30.0), retried=ApiError
@@ -175,6 +178,20 @@ class QueueControllers:
         self._later, self._pacer = Later(), shared.pacer
         self.queues.subscribe(self._on_change)
 
+    def _lost_hosts(self, workloads: Workloads, settings: Settings, shared: Shared) -> LostHosts:
+        """Return what replaces hosts, between two cycles of admission."""
+        found = LostHosts(
+            self.queues,
+            self._cluster,
+            workloads=workloads,
+            room=self._room,
+            record=shared.recorder.record,
+            clock=shared.clock,
+            rules=HostRules(settings.gang.on_partial, settings.gang.options()),
+        )
+        self.admission.before_cycle, found.wake = found.replace, self.admission.wake
+        return found
+
     def seen(self) -> QueueState | None:
         """Return the state for gauges, on the leader."""
         if not self._leads:
@@ -231,6 +248,7 @@ class QueueControllers:
                 tasks.create_task(self._gates.run())
                 tasks.create_task(self._jobs_controller.run())
                 tasks.create_task(self._status.run())
+                tasks.create_task(self._hosts.run())
                 tasks.create_task(self._follow())
                 tasks.create_task(self.admission.run())
         finally:

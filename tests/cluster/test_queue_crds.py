@@ -638,6 +638,20 @@ def admission(*assignments: Object, cluster_queue: str = "all") -> Object:
     return {"clusterQueue": cluster_queue, "podSetAssignments": list(assignments)}
 
 
+def hosts(name: str) -> Object:
+    """Return a topologyAssignment of three pods on one host."""
+    return {
+        "levels": ["kubernetes.io/hostname"],
+        "slices": [
+            {
+                "domainCount": 1,
+                "valuesPerLevel": [{"universal": name}],
+                "podCounts": {"universal": 3},
+            }
+        ],
+    }
+
+
 RESERVED: Object = {
     "conditions": [reported("QuotaReserved")],
     "admission": admission(assignment()),
@@ -871,6 +885,16 @@ WANT_STATUS_REFUSED: dict[str, tuple[Object, Object, str]] = {
         {"admission": admission({**assignment(), "flavors": {"cpu": "b"}})},
         "set or cleared, but not edited",
     ),
+    "domains for pods that had none": (
+        RESERVED,
+        {"admission": admission({**assignment(), "topologyAssignment": hosts("a")})},
+        "set or cleared, but not edited",
+    ),
+    "other domains and another count": (
+        {**RESERVED, "admission": admission({**assignment(), "topologyAssignment": hosts("a")})},
+        {"admission": admission({**assignment(count=2), "topologyAssignment": hosts("b")})},
+        "set or cleared, but not edited",
+    ),
     "quota without an admission": (
         {},
         {"conditions": [reported("QuotaReserved")]},
@@ -969,6 +993,14 @@ def test_a_workload_goes_through_its_life(stored: Stored) -> None:
     again = admission(assignment(count=4), cluster_queue="b")
     ended = stored.status({**ADMITTED, "admission": again, "requeueState": None})
     stored.status({"conditions": [*ended["status"]["conditions"], reported("Finished")]})
+
+
+def test_the_domains_of_an_admission_may_change(stored: Stored) -> None:
+    one, other = (
+        admission({**assignment(), "topologyAssignment": hosts(host)}) for host in ("a", "b")
+    )
+    stored.create({**ADMITTED, "admission": one})
+    assert stored.status({"admission": other})["status"]["admission"] == other
 
 
 def test_a_writer_owns_a_condition_as_a_whole_and_no_other(

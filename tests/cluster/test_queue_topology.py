@@ -71,6 +71,35 @@ class Racks:
         ]
         return names[0] if len(names) == 1 else ""
 
+    def lose(self, node: str, job: str) -> None:
+        """Delete a node, and the pods of a job on it, as the garbage collector of pods does."""
+        self.api.delete("nodes", node)
+        for pod in self.api.list("pods", self.queues.namespace, labels=f"job-name={job}"):
+            if pod["spec"].get("nodeName") == node:
+                self.api.delete(
+                    "pods", pod["metadata"]["name"], self.queues.namespace, grace_seconds=0
+                )
+
+    def remove(self, job: str, index: str) -> None:
+        """Delete the pod of an index, and wait until there is another."""
+        name = self.pod(job, index)
+        self.api.delete("pods", name, self.queues.namespace)
+        self.api.wait_for(
+            "another pod has the index", lambda: self.pod(job, index) not in {"", name}
+        )
+
+    def await_event(self, job: str, reason: str) -> None:
+        """Wait for an Event about a job's workload."""
+        workload = self.queues.workload(job)
+        assert workload is not None
+        uid = workload["metadata"]["uid"]
+
+        def there() -> bool:
+            found = self.api.list("events.k8s.io/v1/events", self.queues.namespace)
+            return any(e["regarding"].get("uid") == uid and e["reason"] == reason for e in found)
+
+        self.api.wait_for(f"Event {reason} of {job}", there)
+
     def hosts(self, job: str) -> list[str]:
         """Return the assigned host of each index."""
         [found] = self.assignment(job)["slices"]
@@ -182,3 +211,71 @@ def test_pods_without_a_pod_group_of_the_queue_go_to_their_domains_by_index(
     api.delete("pods", name, queues.namespace)
     api.wait_for("another pod has the index", lambda: racks.pod("train", "1") not in {"", name})
     assert racks.await_placed("train", 4) == found
+
+
+def test_a_host_that_goes_away_is_replaced_in_the_same_rack(
+    gang: GangScheduler, racks: Racks, api: Api, queues: Queues
+) -> None:
+    racks.rack("r1", 4)
+    racks.rack("r2", 2)
+    racks.queue()
+    racks.job("train", 3, **{REQUIRED: RACK})
+    before = racks.await_placed("train", 3)
+    assert {racks.rack_of[node] for node in before.values()} == {"r1"}
+    racks.lose(before["1"], "train")
+    after = racks.await_placed("train", 3)
+    assert racks.rack_of[after["1"]] == "r1"
+    assert after["1"] not in before.values()
+    assert {after["0"], after["2"]} == {before["0"], before["2"]}
+    assert racks.hosts("train") == [after[index] for index in "012"]
+    racks.await_event("train", "HostReplaced")
+
+    gang.extender.kill()
+    gang.extender.start()
+    gang.wait_ready()
+    racks.remove("train", "1")
+    assert racks.await_placed("train", 3) == after
+
+
+def test_without_another_host_a_gang_waits_or_is_evicted_as_it_says(
+    racks: Racks, api: Api, queues: Queues
+) -> None:
+    racks.rack("r1", 2)
+    racks.queue()
+    racks.job("train", 2, **{REQUIRED: RACK})
+    before = racks.await_placed("train", 2)
+    racks.rack("r2", 2)
+    racks.lose(before["1"], "train")
+    said = queues.await_condition("train", "HostsLost", reason="NoReplacement")
+    assert "allows to fit" in said["message"] or "any of 1" in said["message"]
+    racks.await_event("train", "NoReplacement")
+    assert racks.where("train") == {"0": before["0"]}
+    [group] = api.list("scheduling.x-k8s.io/v1alpha1/podgroups", queues.namespace)
+    asks = {"scheduling.x-k8s.io/on-partial": "evict"}
+    change = {"metadata": {"annotations": asks}, "spec": {"scheduleTimeoutSeconds": 1}}
+    api.patch(
+        "scheduling.x-k8s.io/v1alpha1/podgroups",
+        group["metadata"]["name"],
+        queues.namespace,
+        body=change,
+    )
+    again = racks.await_placed("train", 2)
+    assert {racks.rack_of[node] for node in again.values()} == {"r2"}
+    assert queues.condition("train", "Evicted")["message"].startswith("Previously: Host ")
+    workload = queues.workload("train")
+    assert workload is not None
+    [evicted] = workload["status"]["schedulingStats"]["evictions"]
+    assert (evicted["reason"], evicted["count"]) == ("NodeFailures", 1)
+
+
+def test_a_workload_that_has_no_pod_left_on_a_host_is_queued_again(
+    racks: Racks, queues: Queues
+) -> None:
+    racks.rack("r1", 1)
+    racks.queue()
+    racks.job("train", 1, **{REQUIRED: HOST})
+    before = racks.await_placed("train", 1)
+    racks.lose(before["0"], "train")
+    queues.await_condition("train", "Evicted", reason="NodeFailures")
+    [new] = racks.rack("r2", 1)
+    assert racks.await_placed("train", 1) == {"0": new}

@@ -288,6 +288,24 @@ class GateState(Read):
     """The name of the gate."""
 
 
+_GIVEN: Final = (
+    "a.name",
+    "a.?flavors",
+    "a.?resourceUsage",
+    "a.?count",
+    "has(a.topologyAssignment)",
+)
+_SAME_QUOTA: Final = (
+    "self == oldSelf || (self.clusterQueue == oldSelf.clusterQueue && "
+    "has(self.podSetAssignments) && has(oldSelf.podSetAssignments) && "
+    + " && ".join(
+        f"self.podSetAssignments.map(a, {each}) == oldSelf.podSetAssignments.map(a, {each})"
+        for each in _GIVEN
+    )
+    + ")"
+)
+
+
 class GivenStatus(Read):
     """The status that Workloads of every version have in common."""
 
@@ -302,10 +320,12 @@ class GivenStatus(Read):
         default=None,
         json_schema_extra={
             **ATOMIC_MAP,
-            **rules({"admission is set or cleared, but not edited": "self == oldSelf"}),
+            **rules(
+                {"admission is set or cleared, but not edited, apart from its domains": _SAME_QUOTA}
+            ),
         },
     )
-    """What quota the workload has. Set or cleared, never edited."""  # fmt: skip
+    """What quota the workload has. Set or cleared; only its domains change."""  # fmt: skip
     requeue_state: RequeueState | None = None
     """How often it came back to the queue, and when it may again."""
     reclaimable_pods: Annotated[list[ReclaimablePod], Field(max_length=MOST)] | None = Field(

@@ -24,6 +24,8 @@ class NodeInfo:
     unschedulable: bool = False
     ready: bool = True
     """False only where a Ready condition says so; nodes without one are taken as they are."""
+    unready_since: float | None = None
+    """Since when it says so, in seconds since the epoch; None where it does not."""
     features: frozenset[str] = frozenset()
     """What its kubelet says that it can do (`declaredFeatures`)."""
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from extender.api.batch_v1 import count_below
+from extender.api.batch_v1 import count_below, indexes_below
 
 MOST = 10**5
 
@@ -77,6 +77,14 @@ def test_one_part_that_cannot_be_read_hides_no_other(part: str) -> None:
 def cpu(do: Callable[[], object]) -> float:
     """Return what it costs: seconds of the processor, however much else the machine does."""
     return min(repeat(do, timer=process_time, number=1, repeat=7))
+
+
+@pytest.mark.parametrize(
+    ("texts", "want"),
+    [((), ()), (("1,3-5,9",), (1, 3, 4, 5)), (("0", "2-3,odd"), (0, 2, 3)), (("9-99999999",), ())],
+)
+def test_the_indexes_of_lists(texts: tuple[str, ...], want: tuple[int, ...]) -> None:
+    assert indexes_below(7, *texts) == {*want}
 
 
 def test_ten_times_the_list_costs_about_ten_times_as_much() -> None:

@@ -64,6 +64,18 @@ def test_a_pod_that_comes_in_place_of_another_goes_where_that_was() -> None:
     assert placed(cluster(ON_HOSTS, nameless), nameless[2]) == {"gang-2": "a1"}
 
 
+def test_a_host_that_stands_twice_in_a_list_has_as_many_places_as_both_say() -> None:
+    """As after a replacement: of three hosts the first has taken the place of the last."""
+    given = DomainAssignment((HOSTNAME_LABEL,), ((("a1",), 1), (("b1",), 1), (("a1",), 1)))
+    on = {0: "a1", 1: "b1", 2: None}
+    there = cluster(given, pods := [member(n, on=on[n]) for n in range(3)])
+    assert placed(there, pods[2]) == {"gang-2": "a1"}
+    for last in ("a1", "b1"):
+        nameless = [member(n, index=False, on=on) for n, on in ((0, "a1"), (1, None), (2, last))]
+        want = "b1" if last == "a1" else "a1"
+        assert placed(cluster(given, nameless), nameless[1]) == {"gang-1": want}
+
+
 def test_a_plan_is_moved_only_within_its_domain() -> None:
     pods = [member(n) for n in range(3)]
     there = cluster(IN_RACKS, pods)

@@ -22,6 +22,7 @@ from extender.jobs.gang import pod_group_key
 from extender.jobs.registry import builtin
 from extender.jobs.templates import group_name
 from extender.state.queue.records import Meta, WorkloadInfo
+from extender.state.topology import DomainAssignment, in_order
 from tests.harness.kinds import jobset, pytorchjob
 from tests.unit.jobs.scene import CONTEXT, FLAVOR, NS, UID, Object, body_of, job, sent, workload
 
@@ -155,6 +156,32 @@ def test_a_group_that_is_gone_is_made_again() -> None:
     was_none = builtin()["batch/job"].wrap(sent(work, *start.steps))
     del body_of(was_none)["spec"]["template"]["metadata"]["labels"][POD_GROUP_LABEL]
     assert not decide(was_none, [admitted], GANGS)
+
+
+def test_a_group_follows_its_pods_to_other_hosts() -> None:
+    work = job()
+    admitted = _on(workload(work, admitted=True), "a", "b")
+    _, start, *_ = decide(work, [admitted], GANGS)
+    assert isinstance(start, StartJob)
+    runs = builtin()["batch/job"].wrap(sent(work, *start.steps))
+    before = {"main": on_hosts("a", "b")}
+    assert not decide(runs, [admitted], knowing(size=(2, 1), domains=before))
+    moved = _on(admitted, "a", "c")
+    [made] = decide(runs, [moved], knowing(size=(2, 1), domains=before))
+    assert isinstance(made, MakePodGroup)
+    assert made.domains == {"main": on_hosts("a", "c")}
+    assert (made.min_member, made.done, made.room_of) == (2, 1, "")
+
+
+def on_hosts(*names: str) -> DomainAssignment:
+    return in_order(("kubernetes.io/hostname",), [(name,) for name in names])
+
+
+def _on(admitted: WorkloadInfo, *names: str) -> WorkloadInfo:
+    held = admitted.admission
+    assert held is not None
+    given = tuple(replace(each, topology=on_hosts(*names)) for each in held.assignments)
+    return replace(admitted, admission=replace(held, assignments=given))
 
 
 def test_a_group_wants_what_can_still_come() -> None:

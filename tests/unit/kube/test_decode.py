@@ -652,6 +652,21 @@ WANT_NODE: dict[str, tuple[dict[str, Any], NodeInfo]] = {
         {"metadata": {"name": "n"}, "status": {"conditions": [{**READY, "status": "False"}]}},
         NodeInfo("n", ready=False),
     ),
+    "not ready for a while": (
+        {
+            "metadata": {"name": "n"},
+            "status": {
+                "conditions": [
+                    {
+                        **READY,
+                        "status": "Unknown",
+                        "lastTransitionTime": "1970-01-01T00:01:40Z",
+                    }
+                ]
+            },
+        },
+        NodeInfo("n", ready=False, unready_since=100.0),
+    ),
     "not heard of": (
         {"metadata": {"name": "n"}, "status": {"conditions": [{**READY, "status": "Unknown"}]}},
         NodeInfo("n", ready=False),

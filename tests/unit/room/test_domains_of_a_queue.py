@@ -1,5 +1,6 @@
 """Flavors with a topology: which domains the pods of a workload get, and what they lack."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,15 @@ from extender.api.wellknown import HOSTNAME_LABEL
 from extender.queueing.cycle import Admit, NotAdmitted
 from extender.state.cluster import events as cluster_events
 from extender.state.cluster.store import Cluster
-from extender.state.queue.records import DomainRequest, PodSetInfo, TopologyInfo, WorkloadInfo
+from extender.state.queue import events as queue_events
+from extender.state.queue.records import (
+    DomainRequest,
+    JobObject,
+    OwnerRef,
+    PodSetInfo,
+    TopologyInfo,
+    WorkloadInfo,
+)
 from extender.state.topology import DomainAssignment
 from tests.makers import cluster_of, node, observe, pod
 from tests.queue_makers import (
@@ -150,6 +159,28 @@ def test_an_admitted_workload_keeps_its_domains_until_its_pods_are_there() -> No
             f" in one domain of {RACK}"
         ),
     }
+
+
+@pytest.mark.parametrize(
+    ("mode", "where"), [("Indexed", "br0n0"), ("NonIndexed", None)], ids=["by index", "by number"]
+)
+def test_the_place_of_an_index_that_is_done_is_free(mode: Any, where: str | None) -> None:
+    """Room is kept where the pods that have no node are to go, and nowhere else."""
+    cluster = cluster_of(racks(3))
+    owner = OwnerRef("batch/v1", "Job", "job", "job")
+    one = replace(gang("one", 3, required=RACK), owners=(owner,))
+    queues = queues_of(cluster, one)
+    assert given(queues) == {"one": hosts("br0n0", "br0n1", "br0n2")}
+    raw = (
+        b'{"spec": {"completions": 3, "parallelism": 3}, '
+        b'"status": {"completedIndexes": "0", "succeeded": 1}}'
+    )
+    job = JobObject("batch/job", meta("job", "ns"), raw, completion_mode=mode, done={"main": 1})
+    queues.apply(queue_events.JobApplied(job))
+    observe(cluster, pod("p1", 4, node="br0n1", workload="ns/one", pod_set="main", index=1))
+    queues.put(gang("two", 1))
+    found = given(queues)["two"]
+    assert found == hosts(where) if where else len(found) == 1
 
 
 def test_a_node_that_comes_makes_room_in_a_domain() -> None:

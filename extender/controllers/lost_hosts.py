@@ -1,0 +1,229 @@
+"""Finds other hosts for admitted workloads whose hosts are gone.
+
+`run` finds the workloads. What becomes of them is decided between two admission cycles, in
+`replace`, on the same nodes: no cycle gives away what was chosen here, nor the other way around.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from extender.api.reasons import HostReason
+from extender.api.wellknown import WorkloadCondition
+from extender.controllers.workload_writer import Workloads, event
+from extender.jobs.gang import pod_group_key
+from extender.kube.errors import ApiError
+from extender.kube.recorder import Event
+from extender.queueing import transitions as to
+from extender.room.lost_hosts import (
+    HELD,
+    HostRules,
+    HostStep,
+    LostAt,
+    are_on,
+    concerns,
+    hosts_gone,
+    is_fixed,
+    lost_at,
+    lost_of,
+    stands,
+    with_others,
+    without_others,
+)
+from extender.room.members import members
+from extender.room.nodes import NodeRoom
+from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
+from extender.runtime.pacer import Pacer
+from extender.state.cluster.view import ClusterView
+from extender.state.queue import events as ev
+from extender.state.queue.records import AdmissionInfo, Assignment, WorkloadInfo
+from extender.state.queue.store import Queues
+from extender.steps import at_once
+
+_log = structlog.get_logger(__name__)
+PERIOD: Final = 1.0
+"""Seconds between two looks at the nodes."""
+PAUSE: Final = 2.0
+AGAIN: Final = 10.0
+"""Seconds after which a workload that lacks hosts is tried again: where something about the nodes
+has changed, and in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """When other hosts were looked for last, and when to look again."""
+
+    at: float
+    again: float
+    room: int
+    """The version of the room that was there."""
+
+
+class LostHosts:
+    """Looks at hosts of all admitted workloads."""
+
+    def __init__(  # noqa: PLR0913 - all that its decisions and writes need
+        self,
+        queues: Queues,
+        cluster: ClusterView,
+        *,
+        workloads: Workloads,
+        room: NodeRoom,
+        record: Callable[[Event], None],
+        clock: Clock,
+        rules: HostRules,
+    ) -> None:
+        self._queues, self._view, self._cluster = queues, queues.view(), cluster
+        self._workloads, self._room = workloads, room
+        self._record, self._clock, self._rules = record, clock, rules
+        self._pacer = Pacer(clock)
+        self.wake: Callable[[], None] = lambda: None
+        """Has `replace` called soon."""
+        self._known: LostAt = {}
+        self._version = -1
+        self._soon: float | None = None
+        """When another host may count as gone, without any change."""
+        self._intact: dict[str, AdmissionInfo] = {}
+        """Workloads that lacked no host at the last look, and what they had been given."""
+        self._waiting: dict[str, _Tried] = {}
+        """Workloads that lack some."""
+        self._due: set[str] = set()
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        while True:
+            try:
+                await self._pacer.go_through(self.look())
+            except Exception as error:  # noqa: BLE001 - the next look is a new one
+                FAULTS.report("lost-hosts", error)
+            if self._due:
+                self.wake()
+            await asyncio.sleep(PERIOD)
+
+    def look(self) -> Iterator[None]:
+        """Find the workloads that lack hosts, one at a step."""
+        now = self._clock.wall()
+        if self._read_hosts() or (self._soon is not None and self._soon <= now):
+            self._soon = None
+            self._intact.clear()
+        yield
+        for key in [*self._view.holders()]:
+            self._look_at(key, now)
+            yield
+        for key in [*self._waiting.keys() | self._intact.keys()]:
+            if self._view.admission(key) is None:
+                self._waiting.pop(key, None)
+                self._intact.pop(key, None)
+
+    def _read_hosts(self) -> bool:
+        """Read which hosts there are, and return whether any node has changed."""
+        if self._version == self._cluster.nodes_version:
+            return False
+        self._version = self._cluster.nodes_version
+        self._known = lost_at(self._cluster.nodes.values())
+        return True
+
+    def _look_at(self, key: str, now: float) -> None:
+        held, workload = self._view.admission(key), self._view.workloads.get(key)
+        if held is None or workload is None or self._intact.get(key) is held:
+            return
+        if self._view.is_assumed(key) or not concerns(workload):
+            return
+        lost, soon = lost_of(workload, self._known, now)
+        if soon is not None:
+            self._soon = min(soon, self._soon or soon)
+        if not lost and not workload.holds(WorkloadCondition.HOSTS_LOST):
+            self._intact[key] = held
+            self._waiting.pop(key, None)
+            return
+        tried = self._waiting.get(key)
+        if not lost or tried is None or now >= tried.again or self._may_have_room(tried, now):
+            self._due.add(key)
+
+    def _may_have_room(self, tried: _Tried, now: float) -> bool:
+        return now >= tried.at + PAUSE and tried.room != self._cluster.capacity_version
+
+    async def replace(self, tasks: asyncio.TaskGroup) -> None:
+        """Decide about the workloads that were found, and begin to write that."""
+        due, self._due = self._due, set()
+        if not due:
+            return
+        self._room.begin()
+        await self._pacer.go_through(self._room.prepare())
+        for key in sorted(due):
+            try:
+                self._room.look_again()
+                self._replace(key, tasks)
+            except Exception as error:  # noqa: BLE001 - the others are still looked at
+                FAULTS.report("lost-hosts", error, key=key)
+                self._wait(key, AGAIN)
+            if self._pacer.is_due:
+                await self._pacer.rest()
+
+    def _replace(self, key: str, tasks: asyncio.TaskGroup) -> None:
+        workload, now = self._view.workloads.get(key), self._clock.wall()
+        if workload is None or not concerns(workload) or self._view.is_assumed(key):
+            return
+        if self._read_hosts():
+            self._intact.clear()
+        lost, _ = lost_of(workload, self._known, now)
+        step = self._step(workload, lost, now)
+        pause = AGAIN if step.again is None else max(PERIOD, min(AGAIN, step.again))
+        if step.after != workload:
+            self._wait(key, pause)
+            given = step.after.admission
+            if given is not None and given != workload.admission:
+                self._queues.apply(ev.Assumed(key, given))
+            tasks.create_task(self._write(workload, step))
+        elif workload.holds(WorkloadCondition.HOSTS_LOST):
+            self._wait(key, pause)
+        elif workload.admission is not None:  # the pods that had these hosts are done
+            self._intact[key] = workload.admission
+
+    def _wait(self, key: str, seconds: float) -> None:
+        now = self._clock.wall()
+        self._waiting[key] = _Tried(now, now + seconds, self._cluster.capacity_version)
+
+    def _step(self, workload: WorkloadInfo, lost: frozenset[str], now: float) -> HostStep:
+        """Return what becomes of a workload; asked in one go, for a slow answer may be too old."""
+        held = workload.admission
+        assert held is not None
+        if not lost:
+            return HostStep(to.without_lost(workload))
+        concerned = [e for e in held.assignments if e.topology and are_on(e.topology, lost)]
+        if any(is_fixed(workload, each, self._cluster) for each in concerned):
+            found: Sequence[Assignment] | str = HELD
+        else:
+            found = at_once(self._room.replacing(workload, held.assignments, lost))
+        if not isinstance(found, str):
+            return with_others(workload, found, lost)
+        there = members(workload, queues=self._view, cluster=self._cluster)
+        return without_others(
+            workload,
+            f"{hosts_gone(lost)}, and {found}",
+            begun=any(stands(pod, self._cluster) for pod in there),
+            pod_group=self._cluster.pod_group(pod_group_key(workload)),
+            now=now,
+            rules=self._rules,
+        )
+
+    async def _write(self, before: WorkloadInfo, step: HostStep) -> None:
+        given = step.after.admission
+        try:
+            await self._workloads.write_status(before, step.after)
+        except ApiError as error:
+            _log.info("hosts of a workload are not written", workload=before.key, error=str(error))
+        except Exception as error:  # noqa: BLE001 - it harms this workload alone
+            FAULTS.report("lost-hosts", error, key=before.key)
+        else:
+            if step.reason:
+                warning = step.reason != HostReason.REPLACED
+                self._record(event(before, step.reason, step.message, warning=warning))
+            return
+        self._waiting.pop(before.key, None)
+        if given is not None:
+            self._queues.apply(ev.Forgotten(before.key, given))

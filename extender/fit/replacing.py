@@ -1,0 +1,146 @@
+"""Places in place of those whose host went away, in the order of ranks.
+
+All other places stay as they are: pods run there. The new ones are as near to the places of
+neighbouring ranks as there is room, and never outside of what was asked for.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from extender.fit.domains import fewest
+from extender.fit.levels import LevelRequest, spread
+from extender.state.topology import Domain
+
+UNKNOWN: Final[Domain] = ()
+"""The place of a rank that stays, on a node that lacks labels by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A place for each rank, if all that were lost have another one."""
+
+    ranks: tuple[Domain, ...] = ()
+    fits: int = 0
+    """How many of the lost ones there is a place for."""
+    wanted: int = 0
+    """How many were lost."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of them have one."""
+        return self.fits >= self.wanted
+
+
+def replaced(
+    ranks: Sequence[Domain | None], capacity: Mapping[Domain, int], asked: LevelRequest
+) -> Replacement:
+    """Return places for the ranks that have none, by how many pods each smallest domain takes more.
+
+    `ranks` are the places that stay, None for those that were lost.
+    """
+    wanted = sum(place is None for place in ranks)
+    if wanted == len(ranks):
+        found = spread(capacity, wanted, asked)
+        places = tuple(domain for domain, count in found.counts for _ in range(count))
+        fits = wanted if found.complete else min(wanted, found.fits * asked.slice_size)
+        return Replacement(places, fits, wanted)
+    return _Replacing(ranks, capacity, asked).all()
+
+
+class _Replacing:
+    """Finds places for one group of ranks after the other: a slice, or neighbours."""
+
+    def __init__(
+        self, ranks: Sequence[Domain | None], capacity: Mapping[Domain, int], asked: LevelRequest
+    ) -> None:
+        self._ranks, self._asked = [*ranks], asked
+        kept = next(filter(None, ranks), UNKNOWN)
+        self._within = kept[: asked.level + 1] if asked.required else UNKNOWN
+        may_be = kept or not asked.required  # else it is not known where the others are
+        self._left = {
+            d: n for d, n in capacity.items() if may_be and n > 0 and _inside(d, self._within)
+        }
+        self._lowest = len(next(iter(capacity), UNKNOWN)) - 1
+
+    def all(self) -> Replacement:
+        """Return a place for each rank."""
+        wanted = self._ranks.count(None)
+        # What has the least choice comes first: the rest of a slice, then whole slices.
+        units = sorted(self._units(), key=lambda unit: (not self._of_slice(unit), -len(unit)))
+        fits = sum(len(unit) for unit in units if self._place(unit))
+        ranks = tuple(place or UNKNOWN for place in self._ranks) if fits == wanted else ()
+        return Replacement(ranks, fits, wanted)
+
+    def _units(self) -> Iterator[list[int]]:
+        """Yield lost ranks that belong together: of a slice, or next to each other."""
+        size = self._asked.slice_size
+        lost = [rank for rank, place in enumerate(self._ranks) if place is None]
+        for _, unit in groupby(
+            enumerate(lost), lambda at: at[1] // size if size > 1 else at[1] - at[0]
+        ):
+            yield [rank for _, rank in unit]
+
+    def _of_slice(self, unit: Sequence[int]) -> Domain:
+        """Return the domain in which the rest of their slice stays, if any does."""
+        size, level = self._asked.slice_size, self._asked.slice_level
+        if size == 1 or level is None:
+            return UNKNOWN
+        first = unit[0] // size * size
+        kept = next(filter(None, self._ranks[first : first + size]), UNKNOWN)
+        return kept[: level + 1]
+
+    def _place(self, unit: Sequence[int]) -> bool:
+        """Give these ranks their places, and return whether there are any."""
+        within, near = self._of_slice(unit), self._near(unit)
+        floor = max(len(within), len(self._within))
+        for depth in range(max(self._lowest, floor), floor - 1, -1):
+            if depth > len(near):
+                continue
+            inside = {d: n for d, n in self._left.items() if _inside(d, near[:depth])}
+            chosen = self._chosen(inside, len(unit), whole=not within)
+            if chosen:
+                for rank, place in zip(unit, chosen, strict=True):
+                    self._ranks[rank] = place
+                    self._left[place] -= 1
+                return True
+        return False
+
+    def _near(self, unit: Sequence[int]) -> Domain:
+        """Return the place of the nearest rank that has a known one, of its slice if possible."""
+        if within := self._of_slice(unit):
+            size = self._asked.slice_size
+            first = unit[0] // size * size
+            ranks = range(first, min(first + size, len(self._ranks)))
+            return next((p for r in ranks if (p := self._ranks[r])), within)
+        known = [rank for rank, place in enumerate(self._ranks) if place]
+        if not known:
+            return UNKNOWN
+        nearest = min(known, key=lambda rank: min(abs(rank - unit[0]), abs(rank - unit[-1])))
+        return self._ranks[nearest] or UNKNOWN
+
+    def _chosen(self, inside: Mapping[Domain, int], count: int, *, whole: bool) -> list[Domain]:
+        """Return places for so many, in as few domains as possible; none if there are too few.
+
+        A slice that was lost as a `whole` goes to one domain of its level.
+        """
+        level = self._asked.slice_level
+        if whole and level is not None and self._asked.slice_size > 1:
+            groups: dict[Domain, dict[Domain, int]] = {}
+            for domain, n in inside.items():
+                groups.setdefault(domain[: level + 1], {})[domain] = n
+            enough = [(sum(g.values()), d) for d, g in groups.items() if sum(g.values()) >= count]
+            if not enough:
+                return []
+            inside = groups[min(enough)[1]]
+        if sum(inside.values()) < count:
+            return []
+        places: list[Domain] = []
+        for domain in fewest(inside, count):
+            places += [domain] * min(inside[domain], count - len(places))
+        return sorted(places)
+
+
+def _inside(domain: Domain, outer: Domain) -> bool:
+    return domain[: len(outer)] == outer
