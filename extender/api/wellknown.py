@@ -21,6 +21,8 @@ WOKEN_ANNOTATION: Final = "scheduling.x-k8s.io/woken-at"
 """Patched on a pod to make kube-scheduler try it again: any change to a pod's metadata does."""
 
 INDEX_LABEL: Final = "batch.kubernetes.io/job-completion-index"
+JOB_SET_INDEX_LABEL: Final = "jobset.sigs.k8s.io/job-index"
+"""Which of the equal Jobs of a JobSet a pod is of."""
 """Which part of an Indexed Job's work a pod does; an annotation of the same name has it too."""
 
 

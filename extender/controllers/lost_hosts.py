@@ -17,7 +17,6 @@ from extender.controllers.workload_writer import Workloads, event
 from extender.jobs.gang import pod_group_key
 from extender.kube.errors import ApiError
 from extender.kube.recorder import Event
-from extender.queueing import transitions as to
 from extender.room.lost_hosts import (
     HELD,
     HostRules,
@@ -192,8 +191,6 @@ class LostHosts:
         """Return what becomes of a workload; asked in one go, for a slow answer may be too old."""
         held = workload.admission
         assert held is not None
-        if not lost:
-            return HostStep(to.without_lost(workload))
         concerned = [e for e in held.assignments if e.topology and are_on(e.topology, lost)]
         if any(is_fixed(workload, each, self._cluster) for each in concerned):
             found: Sequence[Assignment] | str = HELD
@@ -224,6 +221,6 @@ class LostHosts:
                 warning = step.reason != HostReason.REPLACED
                 self._record(event(before, step.reason, step.message, warning=warning))
             return
-        self._waiting.pop(before.key, None)
+        self._wait(before.key, PAUSE)
         if given is not None:
             self._queues.apply(ev.Forgotten(before.key, given))

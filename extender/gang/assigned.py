@@ -6,8 +6,10 @@ domain. So a restart changes nothing, and a pod that comes in place of another g
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from itertools import repeat
+from itertools import chain, repeat
 
+from extender.api.values import whole
+from extender.api.wellknown import JOB_SET_INDEX_LABEL
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.topology import Domain, DomainAssignment
@@ -24,21 +26,22 @@ def domains_of(
 ) -> Mapping[str, Domain]:
     """Return the domain of each of these pods without a node, by UID; none for one too many.
 
-    Pods of an Indexed Job have the domain of their index, if the assignment has as many places.
-    Others get what `others` of their pod set leave of each domain, in their order. What these have
-    follows from their node, their plan or their node selector, or is `given` by UID.
+    Pods of an Indexed Job have the domain of their index, if the assignment has as many places;
+    those of a JobSet's equal Jobs too, one Job after the other. Others get what `others` of their
+    pod set leave of each domain, in their order. What these have follows from their node, their
+    plan or their node selector, or is `given` by UID.
     """
     found: dict[str, Domain] = {}
+    others = [*others]
     for name, places in assigned.items():
         some = [pod for pod in pods if pod.pod_set == name]
         if not some:
             continue
-        by_rank = [*places.by_rank()]
-        ranks = [pod.index for pod in some]
-        if _are_ranks(ranks, len(by_rank)) and len({pod.controller for pod in some}) == 1:
-            found |= {pod.uid: by_rank[pod.index or 0] for pod in some}
+        standing = [pod for pod in others if pod.pod_set == name]
+        by_rank, ranks = [*places.by_rank()], _ranks(some, standing, view)
+        if _are_ranks(ranks, len(by_rank)):
+            found |= {pod.uid: by_rank[n or 0] for pod, n in zip(some, ranks, strict=True)}
         else:
-            standing = [pod for pod in others if pod.pod_set == name]
             left = _left(places, standing, view=view, given=given or {})
             found |= dict(zip((pod.uid for pod in some), left, strict=False))
     return found
@@ -115,6 +118,23 @@ def near(
         domain = of_members([pod], pod_group, view=view).get(pod.uid)
     nodes = ((name, view.nodes.get(name)) for name in sent)
     return tuple(n for n, node in nodes if node is not None and given.of(node.labels) == domain)
+
+
+def _ranks(
+    pods: Sequence[PodInfo], siblings: Iterable[PodInfo], view: ClusterView
+) -> Sequence[int | None]:
+    """Return which place of their pod set pods have; None where that is not known."""
+    if len({pod.controller for pod in chain(pods, siblings)}) == 1:
+        return [pod.index for pod in pods]
+    return [_rank_in_set(pod, view) for pod in pods]
+
+
+def _rank_in_set(pod: PodInfo, view: ClusterView) -> int | None:
+    """Return the rank of a pod among those of a JobSet's Jobs, which are equal in size."""
+    number, job = whole(pod.labels.get(JOB_SET_INDEX_LABEL, "")), view.job(pod.controller or "")
+    if pod.index is None or number is None or job is None or pod.index >= job.begun:
+        return None
+    return number * job.begun + pod.index
 
 
 def _are_ranks(indexes: Sequence[int | None], places: int) -> bool:

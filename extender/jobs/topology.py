@@ -38,7 +38,7 @@ _FALSE: Final = frozenset(("0", "f", "F", "false", "False", "FALSE"))
 
 def request_of(template: Object) -> Object | None:
     """Return the `topologyRequest` of a template's pods, None where it asks for nothing."""
-    said = _said(template)
+    said = annotations_of(template)
     request: Object = {}
     if required := said.get(PODSET_REQUIRED_TOPOLOGY):
         request["required"] = required
@@ -54,7 +54,7 @@ def request_of(template: Object) -> Object | None:
 
 def fault(template: Object, count: int) -> str:
     """Return what is wrong with the annotations of a template for so many pods, or nothing."""
-    said = _said(template)
+    said = annotations_of(template)
     several = [name for name in _ONE_OF if name in said]
     if len(several) > 1:
         return f"its annotations {' and '.join(several)} exclude each other: remove all but one"
@@ -88,7 +88,8 @@ def _is_label(text: str) -> bool:
     return len(text) <= _LONGEST and is_label_key(text)
 
 
-def _said(template: Object) -> Mapping[str, str]:
+def annotations_of(template: Object) -> Mapping[str, str]:
+    """Return the annotations of a pod or a template that are about topology."""
     prefix = f"{wellknown.QUEUE_GROUP}/podset-"
     said = fields.strings(template, "metadata", "annotations")
     return {name: text for name, text in said.items() if name.startswith(prefix)}

@@ -12,7 +12,12 @@ import msgspec
 from msgspec import Raw, Struct
 
 from extender.api.core_v1 import ObjectMeta
-from extender.api.wellknown import INDEX_LABEL, POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
+from extender.api.wellknown import (
+    INDEX_LABEL,
+    JOB_SET_INDEX_LABEL,
+    POD_GROUP_LABEL,
+    POD_GROUP_LABEL_SIGS,
+)
 from extender.state.cluster.records import Pattern, Shape
 
 NUMBERED: Final = frozenset(
@@ -20,7 +25,7 @@ NUMBERED: Final = frozenset(
         INDEX_LABEL,
         "statefulset.kubernetes.io/pod-name",
         "apps.kubernetes.io/pod-index",
-        "jobset.sigs.k8s.io/job-index",
+        JOB_SET_INDEX_LABEL,
         "jobset.sigs.k8s.io/job-global-index",
         "jobset.sigs.k8s.io/job-group-index",
         "jobset.sigs.k8s.io/job-key",

@@ -105,6 +105,8 @@ def with_others(
     """Return the step to other hosts."""
     held = workload.admission
     assert held is not None
+    if tuple(others) == held.assignments:  # the pods that had them are done, or they are back
+        return HostStep(to.without_lost(workload))
     before = _hosts(held.assignments)
     after = to.without_lost(replace(workload, admission=replace(held, assignments=tuple(others))))
     new = sorted(_hosts(others) - before)

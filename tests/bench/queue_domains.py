@@ -11,7 +11,7 @@ from time import thread_time
 from typing import Any, Final
 
 from extender.api.wellknown import HOSTNAME_LABEL
-from extender.gang.assigned import nodes_of, of_members
+from extender.gang.assigned import of_members
 from extender.gang.fit import fitting
 from extender.room.nodes import NodeRoom
 from extender.state.cluster.records import NodeInfo
@@ -106,10 +106,8 @@ def _of_extender(cluster: Cluster, given: DomainAssignment) -> dict[str, Callabl
     for each in members:
         cluster.apply(event_of(each))
     view = cluster.view()
-    hosts = [domain for domain, _ in given.domains]
     return {
         "the domain of each pod": lambda: of_members(members, stored, view=view),
-        "nodes of the domains": lambda: nodes_of(hosts, given, view.nodes.values()),
         "the plan": lambda: at_once(fitting(members, MEMBERS, group=key("gang"), view=view)),
     }
 

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from extender.api import wellknown
 from extender.api.wellknown import POD_GROUP_LABEL
-from extender.jobs import fields, templates
+from extender.jobs import fields, templates, topology
 from extender.jobs.fields import Object
 from extender.jobs.job import Finished, GenericJob
 from extender.jobs.kinds.pod import PlainPod, pod_of
@@ -299,7 +299,10 @@ def _template(pod: PlainPod) -> Object:
     spec = dict(fields.mapping(found, "spec"))
     for name in ("nodeName", "schedulingGates", "hostname"):
         spec.pop(name, None)
-    return {"metadata": {"labels": fields.strings(found, "metadata", "labels")}, "spec": spec}
+    metadata: Object = {"labels": fields.strings(found, "metadata", "labels")}
+    if said := topology.annotations_of(found):
+        metadata["annotations"] = {**said}
+    return {"metadata": metadata, "spec": spec}
 
 
 def _delete(pod: PlainPod) -> Step:

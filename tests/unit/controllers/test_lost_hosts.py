@@ -303,6 +303,20 @@ async def test_pods_that_are_done_need_no_other_host() -> None:
     assert scene.said("HostsLost") == ""
 
 
+async def test_a_host_whose_pods_are_done_meanwhile_is_missed_no_more() -> None:
+    owner = OwnerRef("batch/v1", "Job", "job", "job")
+    scene = Scene("r0n0", "r0n1", in_rack=2, racks=1, owners=(owner,))
+    scene.lose("r0n1")
+    await scene.look()
+    assert scene.said("HostsLost")
+    raw = b'{"spec": {"completions": 2}, "status": {"completedIndexes": "1", "succeeded": 1}}'
+    job = JobObject("batch/job", meta("job", NAMESPACE), raw, completion_mode="Indexed")
+    scene.queues.apply(ev.JobApplied(job))
+    await scene.look(10)
+    assert scene.said("HostsLost") == ""
+    assert [each.reason for each in scene.events] == ["NoReplacement"]
+
+
 async def test_pods_without_an_index_that_are_done_leave_a_place_to_others() -> None:
     scene = Scene("r0n0", "r0n1", in_rack=2, racks=1, reclaimable={"main": 1})
     scene.lose("r0n0")
@@ -329,7 +343,7 @@ async def test_what_could_not_be_written_is_decided_again() -> None:
     await scene.look()
     assert scene.given() == ["r0n0", "r0n1"]
     assert not scene.view.is_assumed(KEY)
-    await scene.look(1)
+    await scene.look(2)
     assert scene.given() == ["r0n0", "r0n2"]
 
 

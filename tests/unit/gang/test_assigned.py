@@ -7,7 +7,8 @@ from extender.api.wellknown import HOSTNAME_LABEL
 from extender.gang.fit import Offer, fitting
 from extender.gang.pre_filter import beside_siblings, follow_plan
 from extender.gang.verdicts import OneNode, OneOf, Refuse
-from extender.state.cluster.records import NodeInfo, PodInfo
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import JobInfo, NodeInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.state.topology import DomainAssignment
 from tests.at_once import fit
@@ -74,6 +75,34 @@ def test_a_host_that_stands_twice_in_a_list_has_as_many_places_as_both_say() -> 
         nameless = [member(n, index=False, on=on) for n, on in ((0, "a1"), (1, None), (2, last))]
         want = "b1" if last == "a1" else "a1"
         assert placed(cluster(given, nameless), nameless[1]) == {"gang-1": want}
+
+
+def test_indexes_of_the_jobs_of_a_job_set_follow_one_another() -> None:
+    given = DomainAssignment(
+        (HOSTNAME_LABEL,), ((("a2",), 1), (("a1",), 1), (("b2",), 1), (("b1",), 1))
+    )
+    jobs = [JobInfo(f"job-{n}", key("gang"), begun=2) for n in range(2)]
+    pods = [
+        member(
+            2 * job + index,
+            index=False,
+            controller=f"job-{job}",
+            labels={"jobset.sigs.k8s.io/job-index": str(job)},
+        )
+        for job in range(2)
+        for index in range(2)
+    ]
+    pods = [replace(each, index=number % 2) for number, each in enumerate(pods)]
+    there = cluster(given, [ev.BatchJobApplied(each) for each in jobs], pods)
+    want = {"gang-0": "a2", "gang-1": "a1", "gang-2": "b2", "gang-3": "b1"}
+    assert placed(there, *pods[::-1]) == want
+    again = cluster(
+        given,
+        [ev.BatchJobApplied(each) for each in jobs],
+        [replace(each, node=want[each.name]) for each in pods[:3]],
+        pods[3],
+    )
+    assert placed(again, pods[3]) == {"gang-3": "b1"}
 
 
 def test_a_plan_is_moved_only_within_its_domain() -> None:

@@ -128,6 +128,18 @@ def test_a_group_waits_until_all_its_pods_are_there() -> None:
     assert not any("controller" in each for each in metadata["ownerReferences"])
 
 
+def test_the_template_of_a_group_keeps_what_is_said_of_topology() -> None:
+    near = "kueue.x-k8s.io/podset-required-topology"
+    (create,) = decide(
+        group(*(pod(name, annotations={near: "rack", "a": "b"}) for name in "ab")), [], CONTEXT
+    )
+    assert isinstance(create, act.CreateWorkload)
+    spec: Any = create.object["spec"]
+    [made] = spec["podSets"]
+    assert made["template"]["metadata"]["annotations"] == {near: "rack"}
+    assert made["topologyRequest"]["required"] == "rack"
+
+
 def test_pods_that_ask_for_the_same_are_one_pod_set() -> None:
     found = group(
         pod("a", total=3), pod("b", total=3, labels={"index": "1"}), pod("c", "2", total=3)
