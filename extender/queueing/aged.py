@@ -1,5 +1,6 @@
 """A workload that has waited for room for long, as `aging` finds it."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from extender.queueing.order import Order
@@ -22,3 +23,5 @@ class Aged:
     """The flavors that it could have, those that its ClusterQueue tries first before others."""
     has_quota: bool
     """Whether it lacks nothing but room, as far as is stored."""
+    like: Hashable = None
+    """What it has in common with equivalent workloads."""

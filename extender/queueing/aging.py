@@ -18,7 +18,7 @@ from extender.queueing.flavors import counts
 from extender.queueing.order import Order, queue_order
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import AdmissionRules
+from extender.queueing.room import AdmissionRules, RoomFinder
 from extender.queueing.standing import selects_namespace
 from extender.resources.quantity import PODS
 from extender.state.queue.records import (
@@ -62,7 +62,8 @@ def deciding(
 ) -> Steps[list[Aged]]:
     """Return the workloads that have waited for long, first in turn first; `now` since the epoch.
 
-    Whatever waits no more, in a queue that admits, is none of them.
+    Whatever waits no more, in a queue that admits, is none of them. Nor is what was just found to
+    fit nowhere: any number of such workloads would keep those behind them from a look.
     """
     found: list[tuple[Order, float]] = []
     for number, key in enumerate([*pending.waiting_for_room], 1):
@@ -70,7 +71,7 @@ def deciding(
             yield
         workload = view.workloads.get(key)
         name = pending.cluster_queue_of(key)
-        if workload is None or name is None or pending.is_backing_off(key):
+        if workload is None or name is None or not _has_a_turn(key, pending, rules.room):
             continue
         since = kept_since(workload, now=now, aging=rules.options.aging)
         queue = view.cluster_queues.get(name)
@@ -86,8 +87,15 @@ def deciding(
             continue
         choices = tuple(islice(_choices(workload, queue, tree=tree, view=view), _CHOICES))
         if choices:
-            aged.append(Aged(workload, order, since, choices, _lacks_only_room(workload)))
+            only_room, like = _lacks_only_room(workload), pending.equivalence(key)
+            aged.append(Aged(workload, order, since, choices, only_room, like))
     return aged
+
+
+def _has_a_turn(key: str, pending: PendingQueues, room: RoomFinder | None) -> bool:
+    if pending.is_backing_off(key) or room is None:
+        return False
+    return key in room.reserved or pending.equivalence(key) not in room.never_fit
 
 
 def kept_since(workload: WorkloadInfo, *, now: float, aging: float) -> float | None:

@@ -144,6 +144,11 @@ class PendingQueues:
         """Return what a workload is sorted by."""
         return self._places[key].order
 
+    def equivalence(self, key: str) -> Hashable:
+        """Return what a workload has in common with equivalent ones."""
+        place = self._places[key]
+        return place.cluster_queue, place.equivalence
+
     def position(self, key: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
         """Return the position of a workload and the length: of the ClusterQueue, and LocalQueue."""
         place = self._places.get(key)

@@ -1,6 +1,6 @@
 """Room on nodes, which workloads may need as well as quota: what a cycle asks about nodes."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -135,6 +135,10 @@ class RoomFinder(Protocol):
 
     def kept_for(self, workload: str) -> tuple[int, int] | None:
         """Return for how many pods room is kept, and on how many nodes; None where none is."""
+
+    @property
+    def never_fit(self) -> Collection[Hashable]:
+        """What workloads have in common that found no place where nothing else was kept."""
 
     @property
     def reserved(self) -> Collection[str]:

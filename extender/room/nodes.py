@@ -5,7 +5,7 @@ yet; gangs beside the queue that could start now; workloads admitted since the c
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -213,6 +213,8 @@ class NodeRoom:
     def is_due(self, now: float, waits: Callable[[str], bool]) -> bool:
         """Return whether reservations are to be looked at again."""
         structure = self._structure == self._queues.structure_version
+        if not structure:
+            self._reserved.never_fit.clear()
         return not structure or self._reserved.is_due(now, waits)
 
     def reserving(
@@ -236,6 +238,11 @@ class NodeRoom:
         """Return for how many pods room is kept, and on how many nodes; None where none is."""
         found = self._reserved.known.get(workload)
         return (found.pods, len(found.nodes)) if found is not None else None
+
+    @property
+    def never_fit(self) -> Collection[Hashable]:
+        """What workloads have in common that were found to fit nowhere a short time ago."""
+        return self._reserved.never_fit.keys()
 
     @property
     def reserved(self) -> Collection[str]:

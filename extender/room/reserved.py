@@ -12,7 +12,7 @@ possible. After each further period it grows by its own size, up to three times,
 the nodes of the first choice may run for very long.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
@@ -38,6 +38,8 @@ LARGEST: Final = 3
 """How often a reservation may have its own size."""
 LOOK_SECONDS: Final = 1.0
 """Seconds between two looks, unless a reservation is needed no more."""
+HOPELESS_SECONDS: Final = 30.0
+"""Seconds before workloads are looked at again of which an equivalent one fits nowhere."""
 RETRY_SECONDS: Final = 5.0
 """Seconds before a workload that found no place is planned again beside the same reservations."""
 
@@ -122,6 +124,9 @@ class Reserved:
         self._known: dict[str, KeptRoom] = {}
         self._refused: dict[str, _NoPlace] = {}
         self._looked = float("-inf")
+        self.never_fit: dict[Hashable, float] = {}
+        """By what equivalent workloads have in common, of which one fits nowhere: until when that
+        counts, in seconds since the epoch."""
 
     @property
     def known(self) -> Mapping[str, KeptRoom]:
@@ -157,13 +162,17 @@ class Reserved:
         quota too keeps its room for one more `period`.
         """
         self._looked = now
+        self.never_fit = {
+            k: v for k, v in self.never_fit.items() if 0 < v - now <= HOPELESS_SECONDS
+        }
         self._after.begin(now)
         look = self._new_look(now, period, frozenset(passing))
         for each in aged:
             if len(look.kept) >= MOST:
                 break
             yield
-            yield from self._look_at(look, each)
+            if each.workload.key in self._known or each.like not in self.never_fit:
+                yield from self._look_at(look, each)
         yield from self._unbar(look)
         for key in look.kept:
             yield from self._grow(look, key)
@@ -241,6 +250,8 @@ class Reserved:
             look.packer.undo(found)
         barred = yield from self._usable_alone(look, aged)
         self._refused[key] = _NoPlace(look.beside, look.now + RETRY_SECONDS, barred)
+        if not barred and aged.like is not None:
+            self.never_fit[aged.like] = look.now + HOPELESS_SECONDS
         yield from self._bar(look, barred)
         return None
 

@@ -9,7 +9,7 @@ import pytest
 from extender.api.wellknown import WorkloadCondition
 from extender.queueing.cycle import Admit, NotAdmitted
 from extender.room.nodes import NodeRoom
-from extender.room.reserved import MOST
+from extender.room.reserved import HOPELESS_SECONDS, MOST
 from extender.state.cluster import events as cluster_events
 from extender.state.queue import events as ev
 from tests.makers import node, observe, pod
@@ -179,6 +179,30 @@ def test_one_that_never_fits_keeps_nothing_and_bars_nothing() -> None:
     world.submit("wide", 6)
     world.pass_time(AGING + 2.0)
     assert [*world.reserved] == ["wide"]
+
+
+def test_any_number_that_never_fit_keep_no_other_from_its_turn() -> None:
+    world = busy(4, 4)
+    for _ in range(2 * MOST + 4):
+        world.submit(f"never{world.made}", 20)
+    world.submit("wide", 6)
+    world.pass_time(AGING + 5.0)
+    assert world.reserved == {"wide": {"n0", "n1"}}
+
+
+def test_one_that_never_fitted_has_its_turn_once_it_fits() -> None:
+    world = busy(4, 4)
+    world.submit("never", 20)
+    world.pass_time(AGING + 5.0)
+    assert not world.reserved
+    for number in range(3):
+        observe(world.cluster, node(f"more{number}", 4))
+    world.submit("small", 1, runs=1e9)
+    world.submit("late", 1, runs=1e9)
+    world.pass_time(1.0)
+    assert {"small", "late"} <= set(world.running())
+    world.pass_time(HOPELESS_SECONDS + 1.0)
+    assert [*world.reserved] == ["never"]
 
 
 def test_another_process_comes_to_the_same() -> None:
