@@ -100,7 +100,10 @@ class _Survey:
             now,
             server,
             crds=dict(zip(names, found, strict=True)),
-            identities=[await self._identity(each) for each in target.identities],
+            identities=[
+                await self._identity(each, alone=len(target.identities) == 1)
+                for each in target.identities
+            ],
             policies=await known(self._policies()),
             scheduler=scheduler,
             others=await known(self._running.others()),
@@ -147,7 +150,8 @@ class _Survey:
             stored = Unknown(str(error)) if served else None
         return CrdFacts(frozenset(served), stored)
 
-    async def _identity(self, name: IdentityName) -> IdentityFacts:
+    async def _identity(self, name: IdentityName, *, alone: bool) -> IdentityFacts:
+        """Return the rights of a process, which this client may be where it was named alone."""
         settings = self._settings
         namespace = settings.reconcile.lease_namespace
         shipped = manifests(f"rbac/{name}.yaml")
@@ -159,18 +163,26 @@ class _Survey:
         }
         needed = rights.needed(shipped, rename)
         users = rights.subjects(shipped, namespace)
-        found = await known(self._rights(users, needed))
+        found = await known(self._rights(users, needed, alone=alone))
         return IdentityFacts(name, found)
 
     async def _rights(
-        self, users: Sequence[rights.Subject], needed: Sequence[NeededRight]
+        self, users: Sequence[rights.Subject], needed: Sequence[NeededRight], *, alone: bool
     ) -> Sequence[RightsFacts]:
         """Return which rights each user has: by its own word where this is one of them."""
         own = await self._reviews.own()
         if own.name in {each.user for each in users}:
-            allowed = await together(self._own_may(right) for right in needed)
-            return [RightsFacts(own.name, dict(zip(needed, allowed, strict=True)))]
-        return [await self._of(user, needed) for user in users]
+            return [await self._own(own.name, needed)]
+        try:
+            return [await self._of(user, needed) for user in users]
+        except ForbiddenError:  # which users that run a process under another name get too
+            if not alone:
+                raise
+            return [await self._own(own.name, needed)]
+
+    async def _own(self, user: str, needed: Sequence[NeededRight]) -> RightsFacts:
+        allowed = await together(self._own_may(right) for right in needed)
+        return RightsFacts(user, dict(zip(needed, allowed, strict=True)))
 
     async def _of(self, user: rights.Subject, needed: Sequence[NeededRight]) -> RightsFacts:
         of = User(user.user, groups=user.groups)

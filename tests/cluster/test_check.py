@@ -130,6 +130,16 @@ def test_a_user_without_rights_is_warned_and_reads_what_all_may(
     assert "crds.workloads" in answer.lines("ok")
 
 
+def test_a_process_under_another_name_asks_for_its_own_rights(
+    control_plane: ControlPlane,
+) -> None:
+    options = ("--kubeconfig", control_plane.kubeconfig("another"), "--identity", "extender")
+    found = Answer(*options).lines("failure")
+
+    assert found.keys() == {"rights.extender"}
+    assert found["rights.extender"].startswith("another: none of the ")
+
+
 def test_a_policy_without_its_binding_is_a_warning(control_plane: ControlPlane, api: Api) -> None:
     bindings = "admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
     api.delete(bindings, "gang-extender")
