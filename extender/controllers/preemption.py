@@ -173,8 +173,11 @@ class PreemptionController:
     async def _make_room(self, pod_group: PodGroupInfo, evict: list[PodInfo], done: _Done) -> None:
         if not evict:
             return
-        self._say_preempting(pod_group, done.nomination)
         singles, workloads = self._parted(evict)
+        if self._options.strict_budgets and not done.asked:
+            # A budget may allow less by now, and a part of the victims would go for nothing.
+            await self._all([self._writer.evict(_ref(pod), dry_run=True) for pod in singles])
+        self._say_preempting(pod_group, done.nomination)
         by = self._preemptor(pod_group)
         works = [self._stop(each, pods, by=by, done=done) for each, pods in workloads.items()]
         works += [self._evict(pod, by, done) for pod in singles]

@@ -39,10 +39,11 @@ class PodRef:
         return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
-async def evict(client: KubeClient, pod: PodRef) -> None:
-    """Evict a pod; one that is gone, or is another one by now, is no error. Raises ApiError.
+async def evict(client: KubeClient, pod: PodRef, *, dry_run: bool = False) -> None:
+    """Evict a pod, or only ask whether that may be. Raises ApiError.
 
-    While a disruption budget forbids it that is a BudgetError, an UnavailableError.
+    One that is gone, or is another one by now, is no error. While a disruption budget forbids it
+    that is a BudgetError, an UnavailableError.
     """
     body = _encode({
         "apiVersion": "policy/v1",
@@ -51,7 +52,8 @@ async def evict(client: KubeClient, pod: PodRef) -> None:
         "deleteOptions": {"preconditions": {"uid": pod.uid}},
     })  # fmt: skip
     with suppress(NotFoundError, ConflictError, InvalidError):
-        await client.request("POST", f"{pod.path}/eviction", body=body)
+        path = f"{pod.path}/eviction{'?dryRun=All' if dry_run else ''}"
+        await client.request("POST", path, body=body)
 
 
 async def set_condition(client: KubeClient, pod: PodRef, condition: Mapping[str, str]) -> None:

@@ -83,9 +83,9 @@ class VictimWriter:
         }
         await set_condition(self._client, pod, condition)
 
-    async def evict(self, pod: PodRef) -> None:
-        """Evict a pod; raises BudgetError while a disruption budget forbids it."""
-        await evict(self._client, pod)
+    async def evict(self, pod: PodRef, *, dry_run: bool = False) -> None:
+        """Evict a pod, or only ask whether that may be; BudgetError while a budget forbids it."""
+        await evict(self._client, pod, dry_run=dry_run)
 
     async def delete(self, pod: PodRef) -> None:
         """Delete a pod that is marked, whatever its disruption budget says."""

@@ -1,11 +1,17 @@
 """Gangs that make room: whole, no more of them than needed, and for a gang that starts then."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from extender.kube.client import KubeClient
+from extender.kube.credentials import keyring
+from extender.kube.errors import BudgetError
+from extender.kube.pods import PodRef
+from extender.kube.preemptions import VictimWriter
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.cluster.groups import SECONDS, Groups
@@ -20,6 +26,7 @@ CLASSES = "scheduling.k8s.io/v1/priorityclasses"
 HOLD = "harness.example/hold"
 IMPATIENT = "impatient"
 COUNTED = "gang_extender_preemptions_total"
+VICTIMS = 'gang_extender_preemption_victims_total{{how="{}"}}'
 
 
 @pytest.fixture(scope="module")
@@ -327,13 +334,41 @@ def test_a_strict_budget_is_kept_in_any_case(
     gangs.await_phases("h", Running=2)
 
 
+def test_whether_a_budget_allows_an_eviction_can_be_asked(
+    control_plane: ControlPlane, whole: GangScheduler, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    del whole
+    nodes(2)
+    gangs.create("low", 2, cpu="3")
+    gangs.await_phases("low", Running=2)
+    found = gangs.members("low")[0]["metadata"]
+    pod = PodRef(gangs.namespace, found["name"], found["uid"])
+
+    async def ask() -> None:
+        async with KubeClient(await keyring(control_plane.admin_kubeconfig)) as client:
+            await VictimWriter(client).evict(pod, dry_run=True)
+
+    asyncio.run(ask())
+    assert leaving(gangs, "low") == {}
+    api.create(budget(gangs, "low"))
+    with pytest.raises(BudgetError):
+        asyncio.run(ask())
+
+
 @pytest.mark.parametrize("kept", ["a", "b"])
 def test_a_budget_is_kept_where_that_is_possible(
-    kept: str, whole: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
+    kept: str,
+    whole: GangScheduler,
+    reconciler: Reconciler,
+    high: str,
+    api: Api,
+    gangs: Gangs,
+    nodes: NodeFactory,
 ) -> None:
     """The one that is protected stays while another gang is enough, and makes room else."""
     del whole
     nodes(4)
+    before = {how: reconciler.metric(VICTIMS.format(how)) for how in ("evicted", "deleted")}
     for name in ("a", "b"):
         gangs.create(name, 2, cpu="3")
         gangs.await_phases(name, Running=2)
@@ -342,7 +377,9 @@ def test_a_budget_is_kept_where_that_is_possible(
     gangs.create("h", 2, cpu="3", priority_class=high)
     gangs.await_phases("h", Running=2)
     assert gangs.phases(kept) == ["Running"] * 2
+    assert reconciler.metric(VICTIMS.format("evicted")) == before["evicted"] + 2
 
     gangs.create("more", 2, cpu="3", priority_class=high)
     gangs.await_phases("more", Running=2)
     assert gangs.phases(kept) == []
+    assert reconciler.metric(VICTIMS.format("deleted")) == before["deleted"] + 2

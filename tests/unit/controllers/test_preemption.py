@@ -75,8 +75,8 @@ class Writer(VictimWriter):
         self.messages.add(message)
 
     @override
-    async def evict(self, pod: PodRef) -> None:
-        self.calls.append(("evict", pod.name))
+    async def evict(self, pod: PodRef, *, dry_run: bool = False) -> None:
+        self.calls.append(("ask" if dry_run else "evict", pod.name))
         if pod.name in self.refused:
             raise self.refused[pod.name]
 
@@ -223,7 +223,10 @@ async def test_what_a_budget_protects_is_deleted_unless_budgets_are_strict() -> 
     scene.writer.refused["low-1"] = BudgetError("no", status=429)
     with pytest.raises(BudgetError):
         await scene.look()
-    assert scene.writer.done("delete") == []
+    assert scene.writer.done("delete") == scene.writer.done("evict") == []
+    assert scene.events == []
+    scene.writer.refused.clear()
+    await scene.look()
     assert sorted(scene.writer.done("evict")) == ["low-0", "low-1", "single"]
 
 

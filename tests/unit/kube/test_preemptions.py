@@ -104,6 +104,11 @@ WRITES: dict[str, tuple[Any, tuple[str, str, str], dict[str, Any]]] = {
         ("POST", f"{BASE}/eviction", JSON),
         {"deleteOptions": {"preconditions": {"uid": "u"}}},
     ),
+    "whether it may be evicted": (
+        lambda w: w.evict(POD, dry_run=True),
+        ("POST", f"{BASE}/eviction?dryRun=All", JSON),
+        {"deleteOptions": {"preconditions": {"uid": "u"}}},
+    ),
     "a deletion": (
         lambda w: w.delete(POD),
         ("DELETE", BASE, JSON),
