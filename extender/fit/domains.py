@@ -7,7 +7,7 @@ others. For unlike pods they are bounds, and a packer has the last word.
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from extender.fit.conflicts import PodShape
 from extender.fit.room_left import slots
@@ -19,9 +19,11 @@ Allowing = Callable[[PodShape], Callable[[NodeInfo], bool]]
 """Which nodes pods of a shape may use."""
 Domains = Mapping[str, Sequence[NodeInfo]]
 """Nodes by the value of the label."""
-MOST_TRIES = 8
+MOST_TRIES: Final = 8
 """How many domains are added one by one where unlike pods find too little room in the fewest; and
 how many are looked at for what they lack where none takes all."""
+LOOKS: Final = 400_000
+"""Nodes that the kinds of pods are tried on in such tries together: a plan has its time."""
 
 
 class Placing(Protocol):
@@ -178,13 +180,15 @@ def in_few(
     domains: Domains,
     wanted: int,
     *,
+    kinds: int,
     pinned: Sequence[str],
     capacity: Mapping[str, int],
     fill: Fill[P],
 ) -> Steps[P]:
     """Return where the pods go in as few domains as possible; else on any nodes.
 
-    Domains that are `pinned` hold pods of the group already, and come first.
+    Domains that are `pinned` hold pods of the group already, and come first. With very many kinds
+    of pods there are fewer tries: several domains more at once.
     """
     there = [value for value in pinned if value in domains]
     rest = max(0, wanted - sum(capacity[value] for value in there))
@@ -192,7 +196,9 @@ def in_few(
     chosen = [*there, *(fewest(others, rest) if rest else ())]
     later = sorted(others.keys() - set(chosen), key=lambda value: (-others[value], value))
     enough = sum(capacity[value] for value in chosen) >= wanted
-    for more in range(min(MOST_TRIES, len(later) + 1) if enough else 0):
+    looks = kinds * sum(len(domains[value]) for value in chosen)
+    tries = max(1, min(MOST_TRIES, LOOKS // max(1, looks)))
+    for more in range(0, min(MOST_TRIES, len(later) + 1) if enough else 0, -(-MOST_TRIES // tries)):
         values = [*chosen, *later[:more]]
         found = yield from fill([node for value in values for node in domains[value]])
         if found.complete:

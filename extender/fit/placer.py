@@ -1,7 +1,7 @@
 """Places pods of a group by its placement: on nodes that are compared before one is used."""
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,21 +89,26 @@ class Placer:
         Where not all are, those come first that have siblings to pack, and few of them to spread;
         and of the others those that have most left.
         """
-        candidates, siblings = self._candidates, self._siblings
+        candidates = self._candidates
         if self._most >= len(candidates.nodes):
             yield from candidates.of(pod).all_from_here()
             return
-        there = (candidates.nodes.get(name) for name in list(siblings))
-        home = [node for node in there if node is not None and candidates.allows(pod, node)]
-        home.sort(key=lambda node: siblings[node.name])
-        if self._placement is GangPlacement.PACK:
-            yield from home
+        packs = self._placement is GangPlacement.PACK
+        if packs:
+            yield from self._home(pod)
         yield None
         for node in candidates.emptiest_first(pod):
-            if node is None or node.name not in siblings:
+            if node is None or node.name not in self._siblings:
                 yield node
-        if self._placement is GangPlacement.SPREAD:
-            yield from home
+        if not packs:
+            yield from reversed(self._home(pod))
+
+    def _home(self, pod: PodShape) -> Sequence[NodeInfo]:
+        """Return the nodes that have siblings, those with the most first."""
+        allows, siblings = self._candidates.allows, self._siblings
+        there = (self._candidates.nodes.get(name) for name in siblings)
+        home = [node for node in there if node is not None and allows(pod, node)]
+        return sorted(home, key=lambda node: -siblings[node.name])
 
     def _spot(self, node: NodeInfo, pod: PodShape, *, sent: bool) -> Spot | None:
         there = self._left.slots(node, pod)

@@ -187,9 +187,9 @@ def _in_domains(places: "_Places", asked: GroupTopology) -> Steps[Fit]:
         # A domain that takes the rest is one more than those where pods are, unless it is of these.
         usable = pinned or there
         at_most = {value: n for value, n in at_most.items() if n >= wanted and value in usable}
-    equal = len(counts) == 1
+    kinds = len(counts)
     found = yield from domains.in_one(
-        there, wanted, at_most=at_most, equal=equal, first=first, fill=fill
+        there, wanted, at_most=at_most, equal=kinds == 1, first=first, fill=fill
     )
     if found.complete or asked.required:
         return found
@@ -197,7 +197,8 @@ def _in_domains(places: "_Places", asked: GroupTopology) -> Steps[Fit]:
         priority = view.tally(group).priority
         on = partial(room_on, room=room, view=view, priority=priority, group=group)
         capacity = yield from counting(amounts=places.with_gone(on))
-    return (yield from domains.in_few(there, wanted, pinned=pinned, capacity=capacity, fill=fill))
+    few = domains.in_few(there, wanted, kinds=kinds, pinned=pinned, capacity=capacity, fill=fill)
+    return (yield from few)
 
 
 def _allowing(
