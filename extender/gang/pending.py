@@ -11,6 +11,7 @@ from typing import Final
 from extender.api.reasons import Reason
 from extender.fit.feasibility import is_feasible
 from extender.gang import plan
+from extender.gang.fit import Fit
 from extender.gang.options import GangOptions
 from extender.gang.pre_filter import check_group
 from extender.gang.verdicts import Pending, Refuse, about
@@ -33,18 +34,40 @@ def decide(group: str, *, view: ClusterView, options: GangOptions) -> Pending:
 
 def deciding(group: str, *, view: ClusterView, options: GangOptions) -> Steps[Pending]:
     """Return what a group waits for; WaitingForBind where nothing speaks against it."""
+    early = before_plan(group, view=view)
+    pod_group = view.pod_group(group)
+    if early is not None or pod_group is None:
+        return early or Pending(Reason.POD_GROUP_NOT_FOUND, "")
+    pods = plan.candidates(None, group, view=view)
+    found = yield from plan.making(pods[0], pod_group, view=view)
+    return of_plan(found, pods, pod_group, view=view, options=options)
+
+
+def before_plan(group: str, *, view: ClusterView) -> Pending | None:
+    """Return what a group waits for, whatever room there is; None where that is to be found out."""
     refusal = check_group(group, view=view)
     pod_group = view.pod_group(group)
     if refusal is not None or pod_group is None:
         reason = refusal.reason if refusal else Reason.POD_GROUP_NOT_FOUND
         return Pending(reason, _bare(refusal.message if refusal else "", group))
-    pods = plan.candidates(None, group, view=view)
     leaving = len(view.tally(group).leaving)
     if leaving and leaving == len(view.tally(group).members):
         return Pending(Reason.NOT_ENOUGH_PODS, f"all {leaving} pods are being deleted")
-    if not pods or view.tally(group).committed >= view.quorum(pod_group):
+    has_room = view.tally(group).committed >= view.quorum(pod_group)
+    if has_room or not plan.candidates(None, group, view=view):
         return Pending(Reason.WAITING_FOR_BIND, "its pods are on their way")
-    found = yield from plan.making(pods[0], pod_group, view=view)
+    return None
+
+
+def of_plan(
+    found: Fit | Refuse,
+    pods: list[PodInfo],
+    pod_group: PodGroupInfo,
+    *,
+    view: ClusterView,
+    options: GangOptions,
+) -> Pending:
+    """Return what a group waits for by its plan, or by why it has none; `pods` could be placed."""
     if isinstance(found, Refuse):
         return _refused(found, pods[0], pod_group, view=view)
     if options.strict_order and next(view.queue.ahead_of(view.turn(pod_group)), None):

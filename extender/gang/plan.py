@@ -12,6 +12,7 @@ from typing import Final
 from extender.api.reasons import Reason
 from extender.gang import min_resources, placement, topology
 from extender.gang.fit import NO_OFFER, Fit, Offer, fitting
+from extender.gang.gates import Gate, GateCheck
 from extender.gang.lack import Lack, lack_of
 from extender.gang.post_filter import is_ours
 from extender.gang.room import Room
@@ -42,18 +43,49 @@ def making(
     Where the gang can do without this pod and has equal ones of lower index, those go first, and it
     may have no place. A `permitted` group has passed the check of its minResources not long ago.
     """
-    siblings = candidates(pod, pod_group.key, view=view)
-    missing = view.quorum(pod_group) - view.tally(pod_group.key).committed
-    attempt = _Attempt(pod_group, [pod, *siblings], missing, offer, view)
+    attempt = _attempt(pod, pod_group, view=view, offer=offer)
     yield
-    refusal = attempt.cannot_stand_so()
-    if refusal is None and not permitted:
-        refusal = yield from attempt.lacks_min_resources()
-    refusal = refusal or attempt.lacks_pods()
+    refusal = (yield from attempt.before_room(permitted=permitted)).refusal
     if refusal is not None:
         return refusal
     by_index = yield from attempt.placed_by_index()
     return by_index if by_index is not None else (yield from attempt.placed())
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLook:
+    """What `making` finds for a group, and how many pods would fit if there were more room."""
+
+    answer: Fit | Refuse
+    checks: tuple[GateCheck, ...]
+    """The last gate before that of room, and that of room unless the one before refuses."""
+    free: Fit | None = None
+    """On what is free; None where an earlier gate refuses."""
+    unkept: Fit | None = None
+    """If no room were kept for other groups; None where none is."""
+    empty: Fit | None = None
+    """If no pod were on the nodes; None where that says nothing."""
+
+
+def looking(
+    pod: PodInfo, pod_group: PodGroupInfo, *, view: ClusterView, permitted: bool = False
+) -> Steps[PlanLook]:
+    """Return all that the plan of a group says, for an explanation: it takes longer than a plan."""
+    attempt = _attempt(pod, pod_group, view=view, offer=NO_OFFER)
+    yield
+    check = yield from attempt.before_room(permitted=permitted)
+    if check.refusal is not None:
+        return PlanLook(check.refusal, (check,))
+    answer = yield from attempt.placed()
+    free = yield from attempt.fit(Room.FREE)
+    free = yield from free.explained()
+    refusal = answer if isinstance(answer, Refuse) else None
+    checks = check, GateCheck(Gate.ROOM, refusal, free.count, attempt.missing)
+    if free.complete:
+        return PlanLook(answer, checks, free)
+    unkept = (yield from attempt.fit(Room.UNKEPT)) if view.keeps_room else None
+    empty = (yield from attempt.fit(Room.EMPTY)) if attempt.is_readable else None
+    return PlanLook(answer, checks, free, unkept, empty)
 
 
 def making_ahead(
@@ -72,8 +104,7 @@ def making_ahead(
     missing = view.quorum(pod_group) - view.tally(group).committed
     attempt = _Attempt(pod_group, pods, missing, NO_OFFER, view)
     yield
-    refusal = attempt.cannot_stand_so() or (yield from attempt.lacks_min_resources())
-    refusal = refusal or attempt.lacks_pods()
+    refusal = (yield from attempt.before_room()).refusal
     return refusal if refusal is not None else (yield from attempt.placed(explain=False))
 
 
@@ -146,6 +177,14 @@ def _goes_before(other: PodInfo, pod: PodInfo, group: str) -> bool:
     )
 
 
+def _attempt(
+    pod: PodInfo, pod_group: PodGroupInfo, *, view: ClusterView, offer: Offer
+) -> "_Attempt":
+    siblings = candidates(pod, pod_group.key, view=view)
+    missing = view.quorum(pod_group) - view.tally(pod_group.key).committed
+    return _Attempt(pod_group, [pod, *siblings], missing, offer, view)
+
+
 @dataclass(frozen=True, slots=True)
 class _Attempt:
     """The pods of a group that could be placed now, first of all the one that is tried."""
@@ -159,6 +198,21 @@ class _Attempt:
     @property
     def about(self) -> str:
         return about(self.pod_group.key)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether our own reading says where its pods may go; else kube-scheduler alone does."""
+        return not any(pod.shape.individually_constrained for pod in self.pods)
+
+    def before_room(self, *, permitted: bool = False) -> Steps[GateCheck]:
+        """Return the first gate before that of room which refuses, or the last of them."""
+        refusal = self.cannot_stand_so()
+        if refusal is not None:
+            return GateCheck(Gate.TOPOLOGY, refusal)
+        refusal = None if permitted else (yield from self.lacks_min_resources())
+        if refusal is not None:
+            return GateCheck(Gate.MIN_RESOURCES, refusal)
+        return GateCheck(Gate.ABLE_PODS, self.lacks_pods(), len(self.pods), self.missing)
 
     def cannot_stand_so(self) -> Refuse | None:
         refusal = placement.unknown(self.pod_group)
@@ -219,7 +273,7 @@ class _Attempt:
         return Fit(found.placements, self.missing) if enough else None
 
     def placed(self, *, explain: bool = True) -> Steps[Fit | Refuse]:
-        found = yield from self._fit(Room.FREE)
+        found = yield from self.fit(Room.FREE)
         if found.complete:
             return found
         lack = self._lacks(found, Room.FREE)
@@ -227,7 +281,7 @@ class _Attempt:
             text = f"{self.about}it does not fit"
             return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True, lack=lack)
         view, group = self.view, self.pod_group.key
-        if view.keeps_room and (yield from self._fit(Room.UNKEPT)).complete:
+        if view.keeps_room and (yield from self.fit(Room.UNKEPT)).complete:
             text = (
                 f"{self.about}{len(found.placements)} of the {self.missing} pods that it still "
                 f"needs fit{found.where} beside gangs that go first"
@@ -241,9 +295,9 @@ class _Attempt:
         return Refuse(Reason.NOT_ENOUGH_RESOURCES, text, deny=True, offered=offered, lack=lack)
 
     def never_fits(self) -> Steps[Refuse | None]:
-        if any(pod.shape.individually_constrained for pod in self.pods):
+        if not self.is_readable:
             return None  # only kube-scheduler can judge them
-        found = yield from self._fit(Room.EMPTY)
+        found = yield from self.fit(Room.EMPTY)
         if found.complete:
             return None
         text = (yield from found.explained()).sentence()
@@ -255,7 +309,8 @@ class _Attempt:
         group = self.pod_group.key
         return lack_of(self.pods, found.missing, group=group, room=room, view=self.view)
 
-    def _fit(self, room: Room) -> Steps[Fit]:
+    def fit(self, room: Room) -> Steps[Fit]:
+        """Return where its pods fit, of that kind of room."""
         return fitting(
             self.pods,
             self.missing,

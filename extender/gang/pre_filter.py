@@ -7,7 +7,7 @@ them and each later call is answered from the plan; if not, the group is refused
 nothing.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,6 +15,7 @@ from extender.api.reasons import Reason
 from extender.gang import assigned, placement, score, topology
 from extender.gang.exempt import is_exempt
 from extender.gang.fit import Fit, Offer, fits
+from extender.gang.gates import Gate, GateCheck
 from extender.gang.room import without_room
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse, about
 from extender.state.cluster.records import NodeInfo, PodInfo
@@ -87,27 +88,39 @@ def of_bound(pod: PodInfo, node: str, sent: Sequence[str]) -> FilterVerdict:
 
 
 def check_group(group: str, *, view: ClusterView) -> Refuse | None:
-    """Return why the group cannot start whatever room there is, or None.
+    """Return why the group cannot start whatever room there is, or None."""
+    return next((each.refusal for each in checks(group, view=view) if each.refusal), None)
+
+
+def checks(group: str, *, view: ClusterView) -> Iterator[GateCheck]:
+    """Yield what is found at each gate before room is asked for, up to the first refusal.
 
     Every pod that has not finished counts as a sibling: bound, terminating and gated ones too; but
     those behind a gate that is not ours cannot be part of the quorum.
     """
     pod_group = view.pod_group(group)
     if pod_group is None:
-        return Refuse(Reason.POD_GROUP_NOT_FOUND, f"{about(group)}there is no such PodGroup")
+        text = f"{about(group)}there is no such PodGroup"
+        yield GateCheck(Gate.POD_GROUP, Refuse(Reason.POD_GROUP_NOT_FOUND, text))
+        return
+    yield GateCheck(Gate.POD_GROUP)
     refusal = topology.contradiction(pod_group) or placement.unknown(pod_group)
+    yield GateCheck(Gate.ANNOTATIONS, refusal)
     if refusal is not None:
-        return refusal
+        return
     tally, need = view.tally(group), view.quorum(pod_group)
     pods = len(tally.members)
     if pods < need:
         text = f"{about(group)}{pods} of the {need} pods that it needs exist"
-        return Refuse(Reason.NOT_ENOUGH_PODS, text)
+        refusal = Refuse(Reason.NOT_ENOUGH_PODS, text)
+    yield GateCheck(Gate.PODS, refusal, pods, need)
+    if refusal is not None:
+        return
     ungated = pods - len(tally.gated)
     if ungated < need:
         text = f"{about(group)}{ungated} of the {need} pods that it needs are free of gates"
-        return Refuse(Reason.GATED, text)
-    return None
+        refusal = Refuse(Reason.GATED, text)
+    yield GateCheck(Gate.SCHEDULING_GATES, refusal, ungated, need)
 
 
 def follow_plan(

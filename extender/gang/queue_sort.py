@@ -8,6 +8,8 @@ not interleave.
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+from extender.api.reasons import Reason
+from extender.gang.verdicts import Refuse, about
 from extender.state.cluster.group_queue import Turn
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.cluster.view import ClusterView
@@ -49,6 +51,12 @@ def is_behind(
 ) -> bool:
     """Return whether any group comes before one, but for those that `skip` says no to."""
     return not all(map(skip, _before(pod_group, view)))
+
+
+def refusal(group: str) -> Refuse:
+    """Return the refusal of a group that is behind another one in strict order."""
+    text = f"{about(group)}another gang is ahead of it, and the order is strict"
+    return Refuse(Reason.WAITING_FOR_TURN, text)
 
 
 def _before(pod_group: PodGroupInfo, view: ClusterView) -> Iterator[PodGroupInfo]:

@@ -56,8 +56,7 @@ class Turns:
             text = f"{about(pod_group.key)}gangs that go first are being looked at"
             return Refuse(Reason.PLANNING, text)
         if behind:
-            text = f"{about(pod_group.key)}another gang is ahead of it, and the order is strict"
-            return Refuse(Reason.WAITING_FOR_TURN, text)
+            return queue_sort.refusal(pod_group.key)
         return None
 
     def _serve_first(self, pod_group: PodGroupInfo) -> bool:

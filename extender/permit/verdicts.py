@@ -210,6 +210,11 @@ class Verdicts:
         """Return the failure because of which a group is not looked at now."""
         return _refusal(self._find(group, VerdictKind.DENIED))
 
+    def denied_left(self, group: str) -> float:
+        """Return for how many seconds more a group is refused without a look, at the longest."""
+        found = self._find(group, VerdictKind.DENIED)
+        return found.until - self.clock.monotonic() if found is not None else 0.0
+
     def failed_within_window(self, group: str) -> Refuse | None:
         """Return the failure within the window, whatever room has come since."""
         return _refusal(self._find(group, VerdictKind.DENIED, but=End.ROOM))

@@ -192,6 +192,11 @@ class WaitingPods:
         """Return whether a request of a group is held: its caller is there."""
         return group in self._holds
 
+    def time_left(self, group: str) -> float | None:
+        """Return in how many seconds a group that is planned or waits is sent away; else None."""
+        deadline = self._deadlines.get(group)
+        return max(0.0, deadline.at - self._loop.time()) if deadline is not None else None
+
     @property
     def stopping(self) -> bool:
         """Whether this process is about to stop."""

@@ -33,6 +33,7 @@ from extender.permit.begun import BegunGroups
 from extender.permit.condition import ConditionReporter
 from extender.permit.filter import PodFilter
 from extender.permit.gatekeeper import Gatekeeper
+from extender.permit.memory import GroupMemory
 from extender.permit.next_groups import NextGroups
 from extender.permit.plans import Plans
 from extender.permit.preempting import Preempting
@@ -52,6 +53,7 @@ from extender.server.clients import NamedClients
 from extender.server.connections import Connections, Limits
 from extender.server.filtering import Filtering
 from extender.server.health import Probes
+from extender.server.pod_groups import GroupsShown, add_pod_groups, believed
 from extender.server.tls import Files, ServingTls
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
@@ -129,7 +131,6 @@ class Extender:
             ahead=self.ahead,
         )
         view = cluster.view()
-        self._show(view, pod_filter)
         self.app: FastAPI = create_app(
             Filtering(
                 view,
@@ -143,6 +144,7 @@ class Extender:
             max_body_bytes=settings.listen.max_body_bytes,
             caller=self.caller,
         )
+        self._show(view, pod_filter, plans)
 
     _recovered = False
 
@@ -184,8 +186,11 @@ class Extender:
         self.waker.spare(together.to_wake)
         return ahead
 
-    def _show(self, view: ClusterView, pod_filter: PodFilter) -> None:
-        """Connect the gauges to what they read."""
+    def _show(self, view: ClusterView, pod_filter: PodFilter, plans: Plans) -> None:
+        """Connect the gauges, and what is shown of gangs, to what they read."""
+        memory = GroupMemory(view, plans, self.waiting, stale=self.watches.stale)
+        facts = believed(view, plans, memory)
+        add_pod_groups(self.app, GroupsShown(facts, self.unready, self._loop.pacer))
         metrics = self.metrics
         metrics.disagreements.set_function(lambda: pod_filter.lags.disagreements)
         metrics.preempting.set_function(lambda: self.preempting.under_way)

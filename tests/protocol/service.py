@@ -7,8 +7,12 @@ from typing import Any
 import httpx
 
 from extender.kube.decode import Decoder
+from extender.permit.memory import GroupMemory
+from extender.runtime.clock import SystemClock
+from extender.runtime.pacer import Pacer
 from extender.server.app import create_app
 from extender.server.health import Probes
+from extender.server.pod_groups import GroupsShown, add_pod_groups, believed
 from extender.state.cluster.store import Cluster
 from tests.unit.server.scene import Scene
 
@@ -37,6 +41,7 @@ class Service:
             "podgroups.scheduling.x-k8s.io": None,
         }
         self.synced = True
+        self.stale: str | None = None
         self.decoder = Decoder()
         self.app = create_app(
             self.scene.filtering,
@@ -44,6 +49,16 @@ class Service:
             metrics=self.scene.metrics,
             probes=Probes(lambda: self.problems, unready=lambda: "" if self.synced else NOT_SEEN),
             max_body_bytes=SMALL_BODY,
+        )
+        view, plans = self.scene.view, self.scene.plans
+        memory = GroupMemory(view, plans, self.scene.waiting, stale=lambda: self.stale)
+        add_pod_groups(
+            self.app,
+            GroupsShown(
+                believed(view, plans, memory),
+                lambda: "" if self.synced else NOT_SEEN,
+                Pacer(SystemClock()),
+            ),
         )
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(self.app), base_url="http://extender"

@@ -236,6 +236,15 @@ class Reservations:
         groups = (each.owner for each in shares if each.kind is ReservationKind.CLAIMED)
         return {group: self.claims[group] for group in groups if group is not None}
 
+    def yields(self, reservation: Reservation, asker: Asker, nodes: Mapping[str, NodeInfo]) -> bool:
+        """Return whether an asker may use all of a reservation: the table."""
+        share = _share(reservation)
+        there = ((nodes.get(name), amounts) for name, amounts in reservation.amounts.items())
+        return all(
+            node is None or asker.may_use(share, amounts, node.allocatable)
+            for node, amounts in there
+        )
+
     def there(self, node: str, kind: ReservationKind) -> Mapping[str, Reservation]:
         """Return the reservations of a kind on a node, by owner."""
         return self.on_node.get(node, _NO_KINDS).get(kind, _NONE)

@@ -8,6 +8,7 @@ decision awaits. The view itself may be kept for life; after an `await` it is re
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from extender.api.wellknown import POD_GROUP_GROUPS
 from extender.resources.quantity import Resources
@@ -425,6 +426,19 @@ class ClusterView:
     def is_kept(self, node: str) -> bool:
         """Return whether a node has reservations that may yield: plans, claims or grants."""
         return node in self._reservations.kept
+
+    @property
+    def reserved(self) -> Iterator[Reservation]:
+        """Yield all reservations, those of pods first: they are no copy."""
+        kept = self._reservations
+        return chain(
+            kept.pods.values(), kept.claims.values(), kept.grants.values(), kept.nominated.values()
+        )
+
+    def yields_to(self, reservation: Reservation, group: str) -> bool:
+        """Return whether a group may use all of a reservation."""
+        asker = Asker(self.tally(group).priority, "", group, self._has_begun)
+        return self._reservations.yields(reservation, asker, self._tables.nodes)
 
     def is_nominated(self, node: str) -> bool:
         """Return whether room of a node is kept for a group that preempts."""

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from extender.cli.explain import lacks_rights
+from extender.cli.explain import lacks_rights, may_not_read
 from extender.cli.main import app
 from extender.config import Queue
 from extender.kube.errors import ForbiddenError
@@ -25,6 +25,10 @@ ROOT = Path(__file__).parents[3]
         pytest.param(("workload", "a", "--kind", "Job"), 2, "--kind", id="a kind of workload"),
         pytest.param(("job", "a", "--config", "none.yaml"), 2, "none.yaml", id="no settings"),
         pytest.param(("job", "a", "--kubeconfig", "none"), 1, "kubeconfig none", id="no cluster"),
+        pytest.param(("podgroup",), 2, "Missing argument", id="no name of a PodGroup"),
+        pytest.param(("pod", "a", "-o", "xml"), 2, "xml", id="no such form of a pod"),
+        pytest.param(("podgroup", "a", "--config", "none.yaml"), 2, "none.yaml", id="no file"),
+        pytest.param(("pod", "a", "--kubeconfig", "none"), 1, "kubeconfig none", id="no way in"),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -53,6 +57,13 @@ def test_a_user_without_rights_is_shown_the_two_ways_to_an_answer() -> None:
     assert "/workloads/team/NAME/explanation" in text
 
 
+def test_a_user_that_may_not_list_pods_is_shown_where_to_look() -> None:
+    text = may_not_read(ForbiddenError("GET /api/v1/pods: 403"))
+    assert "GET /api/v1/pods: 403" in text
+    assert "ClusterRole gang-explain-reader" in text
+    assert "kubectl describe pg" in text
+
+
 def test_the_role_that_the_message_names_is_shipped() -> None:
     [role] = [
         each
@@ -64,7 +75,9 @@ def test_the_role_that_the_message_names_is_shipped() -> None:
         for r in role["rules"]
         for group in r["apiGroups"]
         for plural in r["resources"]
+        if {"get", "list"} <= set(r["verbs"])
     }
+    assert {("batch", "jobs"), ("scheduling.x-k8s.io", "podgroups")} <= readable
     needed = {("", "namespaces"), ("", "limitranges"), ("", "nodes"), ("", "pods")}
     assert needed | {("node.k8s.io", "runtimeclasses"), ("kueue.x-k8s.io", "workloads")} <= readable
 

@@ -45,7 +45,9 @@ async def answer(names: set[str], method: str, path: str) -> httpx.Response:
         return await client.request(method, path)
 
 
-@pytest.mark.parametrize("path", ["/filter", "/prioritize", "/preempt", "/bind", "/", "/new"])
+@pytest.mark.parametrize(
+    "path", ["/filter", "/prioritize", "/preempt", "/bind", "/podgroups", "/podgroups/a/b", "/"]
+)
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_only_named_clients_reach_what_is_not_open(method: str, path: str) -> None:
     for names in (set[str](), {"system:node:n0"}, {"SYSTEM:KUBE-SCHEDULER"}):

@@ -1,0 +1,142 @@
+"""The gates of a group in their order, answered by the decisions themselves."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from extender.api.gang_explanations import GateAnswer, PassedGate
+from extender.api.reasons import Reason
+from extender.explain.gang_facts import GroupFacts
+from extender.gang import permit, pre_filter, queue_sort
+from extender.gang.gates import Gate, GateCheck
+from extender.gang.plan import PlanLook
+from extender.gang.verdicts import Allow, Refuse, Wait, about, not_admitted
+from extender.state.cluster.records import PodGroupInfo
+
+_ORDER: Final = tuple(Gate)
+_ONLY_THE_EXTENDER: Final = "the extender alone knows: GET /podgroups/NAMESPACE/NAME"
+_HAS_ROOM: Final = "it has the room that it needs"
+_PASSED: Final[Mapping[Gate, str]] = {
+    Gate.ADMISSION: "no queue holds its pods back",
+    Gate.POD_GROUP: "there is a PodGroup",
+    Gate.ANNOTATIONS: "its annotations can be kept",
+    Gate.PODS: "{have} pods exist, {need} are needed",
+    Gate.SCHEDULING_GATES: "{have} pods are free of gates, {need} are needed",
+    Gate.RECENT_FAILURE: "it has not failed just now",
+    Gate.TURN: "no group ahead holds it up",
+    Gate.TOPOLOGY: "there are nodes for its topology, if it asks for one",
+    Gate.MIN_RESOURCES: "its minResources are there, if it names some",
+    Gate.ABLE_PODS: "{have} pods can be placed now, {need} are needed",
+    Gate.ROOM: "{have} of the {need} pods that it still needs fit",
+    Gate.QUORUM: "{have} pods have a node or wait with one, {need} are needed",
+}
+
+
+def checked(group: str, facts: GroupFacts, look: PlanLook | None) -> Iterator[GateCheck]:
+    """Yield what was found at each gate, up to the first refusal; `look` is that of the planner."""
+    view, refusal = facts.view, _admission(group, facts)
+    yield refusal
+    if refusal.refusal is not None:
+        return
+    for check in pre_filter.checks(group, view=view):
+        yield check
+        if check.refusal is not None:
+            return
+    pod_group = view.pod_group(group)
+    assert pod_group is not None
+    if view.tally(group).committed >= view.quorum(pod_group):
+        yield _quorum(group, facts)
+        return
+    for check in _beside_room(pod_group, facts):
+        yield check
+        if check.refusal is not None:
+            return
+    if look is not None:
+        yield from look.checks
+        return
+    need = view.quorum(pod_group) - view.tally(group).committed
+    text = f"0 of the {need} pods that it still needs can start"
+    yield GateCheck(Gate.ABLE_PODS, Refuse(Reason.NOT_ENOUGH_PODS, text), 0, need)
+
+
+def answers(group: str, found: list[GateCheck], facts: GroupFacts) -> list[PassedGate]:
+    """Return all gates, those that need no answer too."""
+    known = {each.gate: each for each in found}
+    last = found[-1]
+    refused, at = last.refusal is not None, _ORDER.index(last.gate)
+    shown = []
+    for place, gate in enumerate(_ORDER):
+        check = known.get(gate)
+        if gate is Gate.RECENT_FAILURE and facts.source == "ApiServer" and place < at:
+            shown.append(_shown(gate, "Unknown", _ONLY_THE_EXTENDER))
+        elif check is not None and check.refusal is not None:
+            text = check.refusal.message.removeprefix(about(group))
+            shown.append(_shown(gate, "Refused", text, check=check))
+        elif check is not None:
+            shown.append(_shown(gate, "Passed", _sentence(check), check=check))
+        elif place < at:
+            has_room = last.gate is Gate.QUORUM and place > _ORDER.index(Gate.SCHEDULING_GATES)
+            shown.append(_shown(gate, "Passed", _HAS_ROOM if has_room else _PASSED[gate]))
+        else:
+            shown.append(_shown(gate, "NotAsked", _waits(gate, last, refused=refused)))
+    return shown
+
+
+def _waits(gate: Gate, last: GateCheck, *, refused: bool) -> str:
+    if refused:
+        return f"it waits at {last.gate}"
+    return "kube-scheduler brings its pods first" if gate is Gate.QUORUM else "nothing asks for it"
+
+
+def _shown(
+    gate: Gate, answer: GateAnswer, text: str, *, check: GateCheck | None = None
+) -> PassedGate:
+    refusal = check.refusal if check is not None else None
+    return PassedGate(
+        gate=gate,
+        answer=answer,
+        reason=refusal.reason if refusal is not None else None,
+        message=text,
+        have=check.have if check is not None else None,
+        need=check.need if check is not None else None,
+    )
+
+
+def _sentence(check: GateCheck) -> str:
+    return _PASSED[check.gate].format(have=check.have, need=check.need)
+
+
+def _admission(group: str, facts: GroupFacts) -> GateCheck:
+    for pod in facts.view.members(group):
+        job = facts.view.awaits_admission(pod) if pod.node is None else None
+        if job is not None:
+            return GateCheck(Gate.ADMISSION, not_admitted(job))
+    return GateCheck(Gate.ADMISSION)
+
+
+def _beside_room(pod_group: PodGroupInfo, facts: GroupFacts) -> Iterator[GateCheck]:
+    group = pod_group.key
+    denied = facts.remembered(group).denied
+    refusal = Refuse(Reason.RECENTLY_DENIED, denied.message) if denied is not None else None
+    if facts.source == "Extender":
+        yield GateCheck(Gate.RECENT_FAILURE, refusal)
+    behind = facts.options.strict_order and queue_sort.is_behind(
+        pod_group, view=facts.view, skip=facts.never_starts
+    )
+    yield GateCheck(Gate.TURN, queue_sort.refusal(group) if behind else None)
+
+
+def _quorum(group: str, facts: GroupFacts) -> GateCheck:
+    """Return whether its members are bound, or how many wait for how many."""
+    view, until = facts.view, facts.remembered(group).starts_by
+    deadline = until if until is not None else float("inf")
+    pod_group = view.pod_group(group)
+    need = view.quorum(pod_group) if pod_group is not None else 0
+    have = view.tally(group).assigned
+    match permit.decide(group, view=view, now=facts.now, deadline=deadline):
+        case Allow():
+            return GateCheck(Gate.QUORUM, None, have, need)
+        case Wait():
+            text = f"{have} of the {need} pods that it needs have a node or wait with one"
+            return GateCheck(Gate.QUORUM, Refuse(Reason.WAITING_FOR_BIND, text), have, need)
+        case Refuse() as refusal:
+            return GateCheck(Gate.QUORUM, refusal, have, need)

@@ -1,0 +1,120 @@
+"""`gang-extender explain podgroup` and `pod`: one list of each kind, and the extender's decisions.
+
+It sends the extender no request, so that it also works where none runs. What is in the extender's
+memory alone it cannot know: plans are made anew for the groups that go first, and claims decided as
+the extender decides them.
+"""
+
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from extender.api.gang_explanations import GroupExplanation, PodOutlook
+from extender.api.wellknown import POD_GROUP_GROUPS
+from extender.explain.gang import explain_group
+from extender.explain.gang_facts import GroupFacts
+from extender.explain.pod import explain_pod
+from extender.gang import plan, queue_sort
+from extender.gang.fit import Fit
+from extender.gang.options import GangOptions
+from extender.kube.client import KubeClient
+from extender.kube.credentials import keyring
+from extender.kube.decode import Decoder
+from extender.kube.errors import NotFoundError
+from extender.kube.lists import everything
+from extender.kube.queues import objects
+from extender.permit.aging import Aging
+from extender.runtime.clock import SystemClock
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodGroupInfo, PodInfo
+from extender.state.cluster.store import Cluster
+from extender.state.cluster.view import ClusterView
+from extender.steps import at_once
+from extender.wiring.explain import NothingToExplainError
+
+
+async def explained_group(
+    key: str, kubeconfig: Path | None, options: GangOptions, *, decoder: Decoder
+) -> GroupExplanation:
+    """Return why a group, `namespace/name`, is where it is; `options` are the extender's.
+
+    Raises NothingToExplainError, ApiError and ConfigurationError.
+    """
+    cluster, _ = await _read(kubeconfig, decoder)
+    found = at_once(explain_group(key, facts_of(cluster, key, options)))
+    if found is None:
+        raise NothingToExplainError(no_group(key, cluster.view()))
+    return found
+
+
+async def explained_pod(
+    key: str, kubeconfig: Path | None, options: GangOptions, *, decoder: Decoder
+) -> PodOutlook:
+    """Return why a pod, `namespace/name`, is where it is, as far as gangs have to do with it.
+
+    Raises NothingToExplainError, ApiError and ConfigurationError.
+    """
+    cluster, pods = await _read(kubeconfig, decoder)
+    pod = next((each for each in pods if each.key == key), None)
+    if pod is None:
+        raise NothingToExplainError(f"there is no Pod {key}")
+    return at_once(explain_pod(pod, facts_of(cluster, pod.group, options)))
+
+
+def no_group(key: str, view: ClusterView) -> str:
+    """Return that there is no such group, and those of its namespace."""
+    namespace = key.partition("/")[0]
+    known = {*view.pod_groups, *view.groups}
+    names = sorted(each.partition("/")[2] for each in known if each.startswith(f"{namespace}/"))
+    there = f"; there are {', '.join(names[:10])}" if names else "; that namespace has none"
+    return f"there is no PodGroup {key}, and no pod names it{there}"
+
+
+async def _read(kubeconfig: Path | None, decoder: Decoder) -> tuple[Cluster, list[PodInfo]]:
+    """Return the cluster as the API server has it, and all pods, ended ones too."""
+    cluster = Cluster()
+    async with KubeClient(await keyring(kubeconfig)) as client:
+        nodes = await everything(client, objects("", "v1", "nodes"), decoder.node)
+        jobs = await everything(client, objects("batch", "v1", "jobs"), decoder.job)
+        pods = await everything(client, objects("", "v1", "pods"), decoder.pod)
+        for event in (ev.NodesListed(nodes), ev.BatchJobsListed(jobs), ev.PodsListed(pods)):
+            cluster.apply(event)
+        for group in POD_GROUP_GROUPS:
+            decode = partial(decoder.pod_group, api_group=group)
+            path = objects(group, "v1alpha1", "podgroups")
+            with suppress(NotFoundError):
+                found = await everything(client, path, decode)
+                cluster.apply(ev.PodGroupsListed(group, found))
+    return cluster, pods
+
+
+def facts_of(cluster: Cluster, group: str | None, options: GangOptions) -> GroupFacts:
+    """Return what is known, with the room that the extender keeps for others by its decisions."""
+    view, clock = cluster.view(), SystemClock()
+    for key in view.pod_groups:
+        pod_group = view.pod_group(key)
+        if pod_group is not None and pod_group.nomination is not None:
+            cluster.apply(ev.Nominated(key, pod_group.nomination))
+    at_once(Aging(cluster, options=options, clock=clock).looking())
+    pod_group = view.pod_group(group or "")
+    if pod_group is not None and pod_group.key in view.queue:
+        _plan_ahead(pod_group, cluster)
+    return GroupFacts(view, options, clock.wall(), never_starts=partial(_never_starts, view=view))
+
+
+def _plan_ahead(pod_group: PodGroupInfo, cluster: Cluster) -> None:
+    """Keep room for the groups that go first, as the extender does before it plans this one."""
+    view = cluster.view()
+    schedulers = {pod.scheduler for pod in view.members(pod_group.key)}
+
+    def is_last(other: PodGroupInfo) -> bool:
+        return view.quorum(other) - view.tally(other.key).committed <= 1
+
+    for other in queue_sort.ahead_of(pod_group, view=view, skip=is_last):
+        found = at_once(plan.making_ahead(other, view=view, schedulers=schedulers))
+        if isinstance(found, Fit):
+            cluster.apply(ev.Planned(found.placements))
+
+
+def _never_starts(pod_group: PodGroupInfo, *, view: ClusterView) -> bool:
+    return at_once(plan.never_fitting(pod_group, view=view)) is not None
