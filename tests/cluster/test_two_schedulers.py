@@ -4,7 +4,10 @@ Neither sees what the other has not bound yet, so nodes get more than they have,
 refuses the pod that comes later.
 """
 
+import os
+import signal
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -64,6 +67,17 @@ def make(api: Api, gangs: Gangs, name: str, pods: int) -> None:
             backoffLimit=1000,
         )
     )
+
+
+def serve(api: Api, gangs: Gangs, name: str, pods: int) -> None:
+    """Make a Deployment that is a gang: its controller does not back off, as that of Jobs does."""
+    gangs.create_group(name, pods, timeout=1)
+    ours = {"schedulerName": OURS}
+    body = objects.deployment(
+        name, pods, namespace=gangs.namespace, cpu="1", group=name, pod_spec=ours
+    )
+    body["spec"]["template"]["metadata"]["annotations"] = STRICT
+    api.create(body)
 
 
 def placed(gangs: Gangs, name: str) -> list[Object]:
@@ -129,44 +143,50 @@ def test_where_there_is_room_the_refused_pod_is_replaced_and_no_other_one_moves(
 
 @LONG
 def test_gangs_that_fight_another_scheduler_for_full_nodes_are_whole_or_hold_nothing(
-    ours: GangScheduler, stock: Component, api: Api, gangs: Gangs, nodes: NodeFactory
+    ours: GangScheduler,
+    stock: Component,
+    api: Api,
+    gangs: Gangs,
+    nodes: NodeFactory,
 ) -> None:
-    """Six gangs of six and 40 pods of the other scheduler, for 40 places, all at once."""
-    kubelet = StrictKubelet(api, nodes(10, cpu=4))
-    names = [f"g{number}" for number in range(6)]
+    """Ten gangs of eight and 100 pods of the other scheduler, for 120 places, all at once."""
+    kubelet = StrictKubelet(api, nodes(30, cpu=4))
+    names = [f"g{number}" for number in range(10)]
     plain = [
         gangs.pod(f"plain-{number}", cpu=1, annotations=STRICT, scheduler_name=STOCK)
-        for number in range(40)
+        for number in range(100)
     ]
-    for scheduler in (ours.scheduler, stock):
-        scheduler.kill()
-    api.create(*plain)
-    for name in names:
-        make(api, gangs, name, 6)
-    api.wait_for(
-        "all are there", lambda: all(len(gangs.members(name)) == 6 for name in names), SECONDS
-    )
-    for scheduler in (ours.scheduler, stock):
-        scheduler.start()
-
-    def given() -> bool:
-        return len(api.list("pods", gangs.namespace, fields="spec.nodeName!=")) >= 40
-
-    api.wait_for("the nodes are given away", given, SECONDS)
+    both = [ours.scheduler.pid, stock.pid]
+    for pid in both:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        api.create(*plain)
+        for name in names:
+            serve(api, gangs, name, 8)
+        made = partial(there, gangs, names, 8)
+        api.wait_for("all are there", made, SECONDS)
+    finally:
+        for pid in both:
+            os.kill(pid, signal.SIGCONT)
 
     def settled() -> bool:
         kubelet.look()
-        return all(not placed(gangs, name) or runs(gangs, name, 6) for name in names)
+        given = len(api.list("pods", gangs.namespace, fields="spec.nodeName!="))
+        done = all(not placed(gangs, name) or runs(gangs, name, 8) for name in names)
+        return done and given >= len(plain)
 
     api.wait_for("each is whole or holds nothing", settled, SECONDS)
     gangs.delete([pod["metadata"]["name"] for pod in plain])
 
     def all_run() -> bool:
         kubelet.look()
-        return all(runs(gangs, name, 6) for name in names)
+        return all(runs(gangs, name, 8) for name in names)
 
     api.wait_for("all run", all_run, SECONDS)
-    print(f"{len(kubelet.refused)} pods were refused: {sorted(kubelet.refused)}")
+
+
+def there(gangs: Gangs, names: list[str], pods: int) -> bool:
+    return all(len(gangs.members(name)) == pods for name in names)
 
 
 def test_a_gang_whose_room_another_scheduler_takes_while_it_waits_is_not_bound(
