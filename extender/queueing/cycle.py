@@ -471,7 +471,7 @@ class Cycle:
         key, victims = nomination.key, nomination.plan.victims if nomination.plan else ()
         self._kept.keep(nomination)
         self._kept.keep_room(nomination, workload)
-        self._nominator.leaving.choose(victim.workload for victim in victims)
+        self._nominator.choose([victim.workload for victim in victims])
         self._pending.preemptors.expect(key, nomination.victims, chosen=bool(victims))
         if any(victim.reason == Preempted.FOR_ROOM for victim in victims):
             self._pending.preemptors.count_for_room(key, self._now)

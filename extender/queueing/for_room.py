@@ -43,13 +43,15 @@ class ForRoom:
     """Victims whose pods still end, and from the beginning of the search all that leave."""
     protected: Collection[str]
     """Never victims."""
+    may_choose: bool = True
+    """Whether any may be chosen; if not, it may wait for what leaves anyway."""
     candidates: dict[str, _Held] = field(default_factory=dict)
     """The possible victims, those first that are to stay most."""
 
     def begin(self) -> Steps[None]:
         """Find out what may go, before anything else."""
         self.away |= {key for name in self.view.cluster_queues for key in self.leaving.of(name)}
-        found = [*self._lower()]
+        found = [*self._lower()] if self.may_choose else []
         yield
         found.sort()  # no two have the same UID and key
         yield

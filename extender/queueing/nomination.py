@@ -103,6 +103,11 @@ class Nominator:
         self.victims.discard(key)
         self._admitted.add(key)
 
+    def choose(self, victims: Collection[str]) -> None:
+        """Count victims as leaving: their preemptor may be judged again in the same cycle."""
+        self.victims.update(victims)
+        self.leaving.choose(victims)
+
     def judging(self, key: str, *, state: Callable[[], object]) -> Steps[Nomination | None]:
         """Return what can be done for a workload that waits, with pauses where that takes long.
 
@@ -302,8 +307,6 @@ class Nominator:
         room, rules = self._rules.room_for(head.queue), self._rules
         if room is None or not preempts_for_room(head.queue, rules.options, rules.flavors):
             return None
-        if not self._pending.preemptors.may_choose_for_room(head.workload.key, self._now):
-            return None
         found = ForRoom(
             head,
             room,
@@ -312,6 +315,7 @@ class Nominator:
             leaving=self.leaving,
             away=self._away(head, None),
             protected=self._admitted,
+            may_choose=self._pending.preemptors.may_choose_for_room(head.workload.key, self._now),
         )
         yield from found.begin()
         return None if found.is_hopeless else found

@@ -7,7 +7,7 @@ import pytest
 from extender.api.wellknown import PREEMPT_FOR_ROOM_ANNOTATION, REQUIRE_ROOM_ANNOTATION
 from extender.explain.explanation import explain
 from extender.explain.facts import Facts
-from extender.queueing.cycle import Preempt
+from extender.queueing.cycle import NotAdmitted, Preempt
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.pending import PendingQueues
 from extender.queueing.quota import QuotaTree
@@ -282,6 +282,22 @@ def test_one_whose_room_is_taken_again_and_again_waits_longer_each_time() -> Non
     there.now += 1
     there.pending.sweep()
     assert outcomes(there)["p"] == ["v0"]
+
+
+@pytest.mark.parametrize("times", [0, 1])
+def test_one_that_is_tried_twice_in_a_cycle_waits_for_the_victims_that_it_chose(times: int) -> None:
+    cluster, there = four()
+    for _ in range(times):
+        assert outcomes(there)["p"] == ["v3"]
+        take_room(cluster, there, "v3", "n3")
+    found: list[object] = []
+    for piece in there.decide_slowly():
+        if piece is not None and piece.workload == "ns/p":
+            found.append(piece.reason if isinstance(piece, NotAdmitted) else type(piece))
+            if len(found) == 1:
+                there.pending.sweep()
+    assert found == [Preempt, "WaitingForPreemptedWorkloads"]
+    assert there.pending.preemptors.has_chosen("ns/p")
 
 
 def test_while_it_waits_it_takes_room_that_there_is() -> None:
