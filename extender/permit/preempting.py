@@ -55,6 +55,8 @@ BACKOFF_SECONDS: Final = (30.0, 600.0)
 """The same after a preemption that came to nothing."""
 STANDBY_SECONDS: Final = 15.0
 """How much later a process that is not asked about a group ends its preemption than another."""
+OFFER_SECONDS: Final = 2.0
+"""Between two times that the room of a group is said to be there, when all victims have gone."""
 WRITE_AGAIN_SECONDS: Final = (1.0, 30.0)
 _REMEMBERED: Final = 10_000
 _DONE: Final = object()
@@ -84,6 +86,8 @@ class _Course:
     seen: Seen = field(default_factory=Seen)
     end: Ended | None = None
     """Why it is over: its status is to be taken back."""
+    offered: float | None = None
+    """When its room was last said to be there, by the monotonic clock."""
 
 
 @dataclass(slots=True)
@@ -246,6 +250,22 @@ class Preempting:
             over = Ended(PreemptionReason.OVERTAKEN, why) if why else None
         if over is not None:
             self._end(group, course, over)
+        elif course.seen.gone is not None and group in self._view.queue:
+            self._offer(group, course)
+
+    def _offer(self, group: str, course: _Course) -> None:
+        """Say once in a while that the room of victims that have gone is there.
+
+        That wakes a member, and has the group planned again. kube-scheduler may have seen victims
+        go before this process did, and have tried the members before: it tries them again when
+        something else happens, and on quiet nodes nothing does.
+        """
+        now = self._clock.monotonic()
+        if course.offered is None:
+            course.offered = now  # most start by themselves
+        elif now - course.offered >= OFFER_SECONDS:
+            course.offered = now
+            self._cluster.apply(ev.Nominated(group, course.nomination))
 
     def _is_ours(self, group: str) -> bool:
         """Return whether a kube-scheduler is there that asks this process about a group's pods.

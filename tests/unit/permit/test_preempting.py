@@ -18,6 +18,7 @@ from extender.permit.plans import Plans
 from extender.permit.preempting import STANDBY_SECONDS, Preempting
 from extender.permit.verdicts import Verdicts
 from extender.state.cluster import events as ev
+from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import (
     ConditionInfo,
     NominatedRoom,
@@ -170,6 +171,29 @@ async def test_nothing_else_is_begun_for_it_meanwhile_and_it_ends_with_its_start
     assert play.said == [(True, "Evicting"), (False, "Started")]
     assert play.shell.under_way == 0
     assert play.counted("Started") == 1
+
+
+async def test_room_that_victims_have_left_is_offered_until_the_group_has_its_plan(
+    play: Play,
+) -> None:
+    """A member that was tried a moment before may have nothing else that wakes it."""
+    observe(play.cluster, WAITS)
+    await asyncio.sleep(1)
+    changes = list[ClusterChange]()
+    play.cluster.subscribe(changes.append)
+    await asyncio.sleep(5)
+    assert not any(change.room for change in changes)
+    observe(play.cluster, [ev.PodDeleted(each.uid) for each in LOW])
+    before = play.view.capacity_version
+    await asyncio.sleep(10)
+    assert 3 <= sum(change.room for change in changes) <= 5
+    assert {*play.view.gained_since(before)} == {"n0", "n1"}
+    assert play.view.nominated[GROUP].amounts == {"n0": requests(4), "n1": requests(4)}
+
+    observe(play.cluster, planned(high_0="n0", high_1="n1"))
+    changes.clear()
+    await asyncio.sleep(10)
+    assert not any(change.room for change in changes)
 
 
 async def test_one_that_comes_to_nothing_is_given_up_and_tried_again_later(
