@@ -476,6 +476,8 @@ class Cycle:
         if any(victim.reason == Preempted.FOR_ROOM for victim in victims):
             self._pending.preemptors.count_for_room(key, self._now)
         if victims:
+            given = {each.name: each.count for each in nomination.proposal.assignments}
+            self._pending.preemptors.chose(key, given)
             return Preempt(key, victims, nomination.message)
         return NotAdmitted(key, Unadmitted.WAITING_FOR_PREEMPTED, nomination.message)
 

@@ -174,11 +174,24 @@ class Nominator:
         return (yield from self._judge(Preemptor(workload, queue, node, self._rules.options)))
 
     def _judge(self, head: Preemptor) -> Steps[Nomination]:
-        asked = counts(head.workload)
+        asked = self._asked(head)
         full = yield from self._attempt(head, asked)
         if full.fits or full.plan is not None:
             return full
         return (yield from self._reduced(head, asked)) or full
+
+    def _asked(self, head: Preemptor) -> dict[str, int]:
+        """Return how many pods to ask for: where fewer will do, no more than victims go for.
+
+        With more, a workload could borrow what was released for fewer, and another one would
+        reclaim that at once: the two would evict each other for ever.
+        """
+        asked = counts(head.workload)
+        chosen = self._pending.preemptors.chosen_for(head.workload.key)
+        for each in head.workload.pod_sets:
+            if each.min_count is not None and each.name in chosen:
+                asked[each.name] = min(asked[each.name], max(each.min_count, chosen[each.name]))
+        return asked
 
     def _attempt(self, head: Preemptor, asked: Mapping[str, int]) -> Steps[Nomination]:
         found = yield from self._assigned(head, asked)

@@ -1,9 +1,10 @@
 """The workloads that wait for victims to leave: their own, or those of others."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 _NONE: frozenset[str] = frozenset()
+_NO_COUNTS: Final[Mapping[str, int]] = {}
 _AT_ONCE: Final = 2
 """How often victims for room are chosen without a pause."""
 FIRST_PAUSE: Final = 60.0
@@ -17,6 +18,8 @@ class Preemptors:
     def __init__(self) -> None:
         self._victims: dict[str, frozenset[str]] = {}
         self._have_chosen: set[str] = set()
+        self._counts: dict[str, Mapping[str, int]] = {}
+        """By workload that chose victims: for how many pods of each pod set."""
         self._choices: dict[str, tuple[int, float]] = {}
         """By workload: how often it has chosen victims for room, and when it did so last."""
 
@@ -36,6 +39,14 @@ class Preemptors:
         """Return the victims of all preemptors."""
         return set().union(*self._victims.values())
 
+    def chosen_for(self, preemptor: str) -> Mapping[str, int]:
+        """Return for how many pods of each pod set a workload has chosen the victims it awaits."""
+        return self._counts.get(preemptor, _NO_COUNTS)
+
+    def chose(self, preemptor: str, counts: Mapping[str, int]) -> None:
+        """Set for how many pods of each pod set a preemptor has chosen its victims."""
+        self._counts[preemptor] = counts
+
     def expect(self, preemptor: str, victims: Collection[str], *, chosen: bool = False) -> None:
         """Set the victims that a workload waits for; without any it is no preemptor.
 
@@ -48,6 +59,7 @@ class Preemptors:
         else:
             self._victims.pop(preemptor, None)
             self._have_chosen.discard(preemptor)
+            self._counts.pop(preemptor, None)
 
     # -- pods beside the queue may take the room that was made, again and again
 
@@ -80,6 +92,7 @@ class Preemptors:
         for key in found:
             self._victims[key] -= {victim}
             self._choices.pop(key, None)
+            self._counts.pop(key, None)
         return found
 
     def readmit(self, victim: str) -> None:

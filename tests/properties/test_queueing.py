@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from extender.queueing.cycle import Admit, Outcome, Preempt
 from extender.queueing.flavors import counts
+from extender.queueing.holders import leaves
 from extender.queueing.nomination import Nomination, Nominator
 from extender.queueing.order import queue_order
 from extender.queueing.standing import Queued, standing
@@ -388,7 +389,7 @@ class Queueing(RuleBasedStateMachine):
             if late and (found is None or held is None):
                 continue  # it has ended since the decision
             assert found is not None
-            assert not found.evicted, "evicted twice"
+            assert not leaves(found), "evicted twice"
             evicted = condition("Evicted", "Preempted", at=self.world.now)
             self.change(found, admission=held, conditions=(evicted,))
 
@@ -553,6 +554,21 @@ def test_no_more_have_to_go_than_must(
     if nomination.plan is not None:
         event(f"{len(nomination.plan.victims)} victims")
         assert any(machine.is_minimal(nomination, borrowing=each) for each in (True, False))
+
+
+def test_what_preempts_for_fewer_pods_gets_no_more() -> None:
+    """Else it borrows what it does not need, the other reclaims that, and so on for ever."""
+    machine = Queueing()
+    for name, own in (("q0", 3), ("q1", 2)):
+        machine.names.append(name)
+        queue = cluster_queue(name, own, "co", preemption={"reclaim_within_cohort": "Any"})
+        machine.world.put(queue, local_queue(name))
+    machine.create(index=0, cpu=2, pods=2, least=1, priority=0, again=4)
+
+    machine.settle()
+
+    held = [machine.world.view.admission(each.key) for each in machine.holding()]
+    assert sorted(each.assignments[0].count for each in held if each is not None) == [1, 1]
 
 
 def test_pods_that_are_done_are_not_asked_for() -> None:
