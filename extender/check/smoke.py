@@ -46,11 +46,12 @@ def hangs(seconds: float, pod_group: Object | None, pods: Sequence[Object]) -> F
 
 
 def _mend(by_extender: bool, pods: Sequence[Object]) -> str:  # noqa: FBT001
+    # First of all: an extender that another scheduler asks gives the PodGroup a reason, too.
+    if not any(_scheduled(pod) for pod in pods):
+        return "no scheduler has looked at the pods: see that one of this schedulerName runs"
     if by_extender:
         return "the extender says what the gang waits for: room on nodes, most of the time"
-    if any(_scheduled(pod) for pod in pods):
-        return "see the message, the extender's log and /readyz"
-    return "no scheduler has looked at the pods: see that one of this schedulerName runs"
+    return "see the message, the extender's log and /readyz"
 
 
 def _of_group(pod_group: Object | None) -> Iterator[str]:
