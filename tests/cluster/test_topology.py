@@ -1,5 +1,6 @@
 """Gangs in one domain of a label of nodes, or in few."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -7,11 +8,15 @@ import pytest
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
 from tests.harness.client import Api
+from tests.harness.control_plane import ControlPlane
+from tests.harness.faulty_proxy import FaultyProxy
 from tests.harness.gang_scheduler import GangScheduler
 
 RACK = "example.com/rack"
 REQUIRED = "scheduling.x-k8s.io/required-topology"
 PREFERRED = "scheduling.x-k8s.io/preferred-topology"
+LATE = "late"
+NODES = "/api/v1/nodes"
 RACKS = 13
 IN_RACK = 10
 """With as many racks these are more nodes than kube-scheduler looks at for one pod."""
@@ -24,6 +29,16 @@ def whole(gang: GangScheduler) -> Any:
     if not gang.extender.running:
         gang.extender.start()
     gang.wait_ready()
+
+
+@pytest.fixture
+def late(control_plane: ControlPlane) -> Iterator[tuple[GangScheduler, FaultyProxy]]:
+    """A pair for pods with schedulerName `late`, whose extender may see nodes after the other."""
+    with FaultyProxy(control_plane, seed=1) as proxy:
+        scheduler = {"profiles": [{"schedulerName": LATE}]}
+        pair = GangScheduler(control_plane, name=LATE, scheduler=scheduler, api_port=proxy.port)
+        yield pair, proxy
+        pair.stop()
 
 
 def on(gangs: Gangs, group: str) -> set[str]:
@@ -56,6 +71,28 @@ def test_a_gang_is_in_one_rack_and_what_it_loses_comes_back_there(
     api.patch("nodes", large[0], body={"metadata": {"labels": {RACK: "b"}}})
     gangs.await_phases("g", Running=3)
     assert large[0] in on(gangs, "g")
+
+
+def test_a_label_that_kube_scheduler_sees_first_brings_the_gang(
+    late: tuple[GangScheduler, FaultyProxy], api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    pair, proxy = late
+    [there] = nodes(1, prefix="a", labels={RACK: "a"})
+    [other] = nodes(1, prefix="none")
+    gangs.create_group("g", 2, annotations={REQUIRED: RACK})
+    gangs.add("g", 2, cpu="3", scheduler_name=LATE)
+    text = f"1 of the 2 pods that it still needs fit in one domain of '{RACK}'"
+    gangs.await_refused("g", text, count=2)
+
+    proxy.stand_still(NODES)
+    before = pair.attempts()
+    api.patch("nodes", other, body={"metadata": {"labels": {RACK: "a"}}})
+    api.wait_for("both were tried", lambda: pair.attempts() >= before + 2)
+    assert proxy.withheld
+    proxy.move()
+
+    gangs.await_phases("g", Running=2)
+    assert on(gangs, "g") == {there, other}
 
 
 @pytest.mark.usefixtures("gang")

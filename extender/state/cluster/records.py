@@ -334,6 +334,12 @@ class PodGroupInfo:
         """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def topology_labels(self) -> frozenset[str]:
+        """The labels of nodes that say where its pods may go."""
+        asked = (self.required_topology, self.preferred_topology)
+        return frozenset(label for label in asked if label is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:

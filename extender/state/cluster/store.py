@@ -235,10 +235,30 @@ class Cluster:
         doubted = before is not None and before.features != event.node.features
         self._tables.looks.forget(event.node.name, doubted=doubted)
         self._nodes_changed((event.node.name,))
-        if before is None or before.ready == event.node.ready:
+        if before is None:
             return _NOTHING
+        change = self._relabelled(before.labels, event.node.labels)
+        if before.ready == event.node.ready:
+            return change
         pods = map(self._tables.pods.__getitem__, self._tables.on_node.get(event.node.name, ()))
-        return ClusterChange(statuses=frozenset(pod.group for pod in pods if pod.group))
+        return replace(change, statuses=frozenset(pod.group for pod in pods if pod.group))
+
+    def _relabelled(self, before: Mapping[str, str], after: Mapping[str, str]) -> ClusterChange:
+        """Return what other labels of a node may end: refusals of groups that ask for domains.
+
+        kube-scheduler tries their pods again, but it may see the labels before we do, and then it
+        gets the answer of the old ones.
+        """
+        if before == after:
+            return _NOTHING
+        changed = {label for label, _ in before.items() ^ after.items()}
+        asking = ((key, self._view.pod_group(key)) for key in self._tables.refused_of)
+        groups = frozenset(
+            key
+            for key, group in asking
+            if group is not None and not changed.isdisjoint(group.topology_labels)
+        )
+        return ClusterChange(groups=groups, room=True) if groups else _NOTHING
 
     def _nodes_changed(self, names: Collection[str]) -> None:
         self._tables.gained.note(names)

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -16,7 +17,18 @@ from extender.permit.waker import Waker
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
-from tests.makers import ManualClock, key, nodes, observe, planned, pod, pod_group, pods, shape
+from tests.makers import (
+    ManualClock,
+    key,
+    node,
+    nodes,
+    observe,
+    planned,
+    pod,
+    pod_group,
+    pods,
+    shape,
+)
 
 pytestmark = pytest.mark.looptime
 
@@ -146,6 +158,27 @@ async def test_room_that_was_given_back_wakes_the_pods_that_lacked_it(bench: Ben
     await asyncio.sleep(1)
 
     assert bench.patcher.done == [("wake", PLAIN.name)]
+
+
+@pytest.mark.parametrize("asks", ["required_topology", "preferred_topology"])
+@pytest.mark.parametrize("reason", [Reason.NOT_ENOUGH_RESOURCES, Reason.NEVER_FITS])
+async def test_a_label_of_a_node_wakes_groups_that_ask_for_its_domains(
+    bench: Bench, reason: Reason, asks: str
+) -> None:
+    """kube-scheduler may have tried the pod again before the label was known here."""
+    group: dict[str, Any] = {asks: "rack"}
+    observe(bench.cluster, pod_group(**group), A, B, C)
+    await asyncio.sleep(1)
+    observe(bench.cluster, ev.PodRefused(A, reason))
+    observe(
+        bench.cluster, node("n0", 8, labels={"colour": "red"}), node("new", labels={"rack": "a"})
+    )
+    await asyncio.sleep(1)
+    assert bench.patcher.done == []
+    observe(bench.cluster, node("n0", 8, labels={"colour": "red", "rack": "a"}))
+    await asyncio.sleep(1)
+
+    assert bench.patcher.done == [("wake", A.name)]
 
 
 async def test_a_group_is_looked_at_later(bench: Bench) -> None:
