@@ -87,10 +87,16 @@ def main(
         bool,
         typer.Option("--both-ways", help="One more column: ours with gang.bindTogether: off."),
     ] = False,
+    bare: Annotated[
+        bool,
+        typer.Option(
+            "--bare", help="One more column: the same Bindings, written without any scheduler."
+        ),
+    ] = False,
     only: Annotated[
         str,
         typer.Option(
-            help="Only these sides: plain, ours; and open, off, peer with their own options."
+            help="Only these sides: plain, ours; and open, off, bare, peer with their own options."
         ),
     ] = "",
     preempt: Annotated[
@@ -129,7 +135,8 @@ def main(
     ] = objects.POD_GROUP_V1ALPHA1,
 ) -> None:
     settings = yaml.safe_load(extender_config.read_text()) if extender_config else None
-    compared = [
+    compared = [sides.plain()]
+    compared += [
         sides.ours(settings, gated=gated, policies=policies, together=together)
         for wanted, policies, together in (
             (True, True, True),
@@ -138,7 +145,7 @@ def main(
         )
         if wanted
     ]
-    compared.insert(0, sides.plain())
+    compared += _bare(wanted=bare, goes=not arrive and not preempt)
     if peer:
         if peer_config is None:
             raise typer.BadParameter("--peer needs --peer-config")
@@ -182,6 +189,12 @@ def main(
             json.write_bytes(report.as_json(bench.comparisons))
     bench.show(Console())
     raise typer.Exit(1 if bench.failures else 0)
+
+
+def _bare(*, wanted: bool, goes: bool) -> list[Side]:
+    if wanted and not goes:
+        raise typer.BadParameter("--bare goes neither with --arrive nor with --preempt")
+    return [sides.bare()] if wanted else []
 
 
 def _chosen(compared: Sequence[Side], keys: Sequence[str]) -> list[Side]:

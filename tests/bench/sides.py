@@ -3,6 +3,7 @@
 Our extender also without the admission policies for its identity, to see what these cost.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +13,14 @@ import httpx
 import yaml
 
 from extender.api.wellknown import GANG_GATE
-from tests.bench.load import GroupKind
+from tests.bench import bindings
+from tests.bench.load import NAMESPACE, GroupKind
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
-from tests.harness.gang_scheduler import ROOT, GangScheduler
+from tests.harness.gang_scheduler import ROOT, GangScheduler, install
 from tests.harness.process import Component
 
-PLAIN, OURS, OPEN, OFF, PEER = "plain", "ours", "open", "off", "peer"
+PLAIN, OURS, OPEN, OFF, PEER, BARE = "plain", "ours", "open", "off", "peer", "bare"
 CRDS = ROOT / "manifests" / "crds"
 
 Settings = dict[str, Any]
@@ -107,6 +109,20 @@ def ours(
     kind = GroupKind(gates=(GANG_GATE,) if gated else ())
     key = OFF if not together else OURS if policies else OPEN
     return Side(key=key, title="".join(("gang-extender", *kinds)), start=start, kind=kind)
+
+
+def bare() -> Side:
+    """Return the same Bindings without a scheduler: the bound of what any of them can reach."""
+
+    def start(control_plane: ControlPlane, _: Settings) -> Running:
+        program = (sys.executable, "-m", bindings.__name__, "--namespace", NAMESPACE)
+        writer = control_plane.spawn(
+            "bindings-extender", [*program, "--kubeconfig", install(control_plane)]
+        )
+        control_plane.wait_until("it writes", lambda: bindings.READY in writer.tail())
+        return Running(writer)
+
+    return Side(key=BARE, title="the Bindings alone", start=start)
 
 
 def peer(binary: Path, config: Path, *, name: str, kind: GroupKind, crds: Path | None) -> Side:
