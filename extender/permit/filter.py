@@ -59,7 +59,7 @@ class PodFilter:
         self._times = WakeTimes(cluster.view(), plans, wake_after=wake_after)
         self._metrics = metrics
         self._no_node = no_node
-        self._listeners: list[Callable[[PodInfo], None]] = []
+        self._listeners: list[Callable[[PodInfo], None]] = [plans.verdicts.starts.tried]
 
     def on_look(self, listener: Callable[[PodInfo], None]) -> None:
         """Call `listener` with each pod that is tried, before it is decided where it may go."""

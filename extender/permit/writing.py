@@ -101,16 +101,17 @@ class BindingWriter:
     def _ended(
         self, pod: PodInfo, node: str, error: ApiError | None, *, began: float, path: Path
     ) -> str:
-        result = "error" if error else "ok"
+        said, result = str(error) if error else "", "error" if error else "ok"
+        self._waiting.starts.wrote(pod, said, began=began, ahead=path == "ahead")
         self.metrics.binding_seconds.labels(result).observe(self.clock.monotonic() - began)
         self.metrics.bindings.labels(path, result).inc()
         if error is None:
             return ""
-        _log.warning("binding failed", pod=pod.key, path=path, error=str(error))
+        _log.warning("binding failed", pod=pod.key, group=pod.group, path=path, error=said)
         if self._failed is not None:
             self._failed(pod, node)
         self._keep_or_free(pod, node, error)
-        return str(error)
+        return said
 
     def _keep_or_free(self, pod: PodInfo, node: str, error: ApiError) -> None:
         """Keep the room of a pod that may be bound all the same, or comes again; else free it."""
@@ -163,7 +164,9 @@ class BindingWriter:
             try:
                 await self._binder.bind(ref, node)
             except UnavailableError as error:
-                _log.warning("binding not written yet", pod=ref.path, error=str(error))
+                _log.warning(
+                    "binding not written yet", pod=pod.key, group=pod.group, error=str(error)
+                )
                 raise
 
         try:
