@@ -196,6 +196,8 @@ class PodFilter:
         self._cluster.apply(ev.PodRefused(pod, refusal.reason))
         if group is None:
             return
+        whole = refusal.deny
+        self._verdicts.starts.refused(group, refusal.reason, refusal.message, whole=whole)
         if refusal.lost:
             self._no_node(pod.uid)
         if refusal.deny and not refusal.again:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
-from cachetools import LRUCache
 
 from extender.api.reasons import Reason
 from extender.runtime.clock import Clock
@@ -24,7 +23,7 @@ from extender.telemetry.spans import NAMESPACE, Moment, Stretch, Trace, Value, n
 _REMEMBERED: Final = 10_000
 """Of so many groups the id of the last start is kept, for what is logged of them later."""
 _MOST: Final = 32
-"""Refusals and failed Bindings of a start that are kept."""
+"""Failed Bindings of a start that are kept."""
 
 
 @dataclass(slots=True)
@@ -48,8 +47,8 @@ class GangStart:
     ahead: int = 0
     """How many of them were written ahead of kube-scheduler's requests."""
     failed: int = 0
-    refusals: list[tuple[float, str, str]] = field(default_factory=list)
-    """Why no room was found for it: when, the reason and the message."""
+    refusals: dict[str, tuple[float, str]] = field(default_factory=dict)
+    """Why members were refused before it had room: when first, and the message, by reason."""
     failures: list[tuple[float, str, str]] = field(default_factory=list)
     """Bindings that failed: when, the pod and the error."""
 
@@ -81,7 +80,7 @@ class GangStarts:
         self._view = cluster.view()
         self._now, self._wall = clock.monotonic, clock.wall
         self._under_way: dict[str, GangStart] = {}
-        self._last: LRUCache[str, str] = LRUCache(_REMEMBERED)
+        self._last: dict[str, str] = {}
         self._on_trace: Callable[[Trace], None] | None = None
         # Bound here, once: a line that is not logged costs a twentieth then.
         self._log = structlog.get_logger(__name__).bind()
@@ -118,16 +117,18 @@ class GangStarts:
         start.pods_planned += pods
         self._log.debug("gang planned", group=group, gang_id=start.id, pods=pods)
 
-    def refused(self, group: str, reason: str, message: str) -> None:
-        """Note that a group as a whole found no room."""
+    def refused(self, group: str, reason: str, message: str, *, whole: bool = True) -> None:
+        """Note that a member was refused, or that the `whole` group found no room.
+
+        Of each start that is a line for each reason, with the level debug where it says nothing of
+        the group: it lacks pods, or its plan is being made.
+        """
         start = self._under_way.get(group)
-        if start is None:
+        if start is None or start.has_room or reason in start.refusals:
             return
-        last = start.refusals[-1][1] if start.refusals else None
-        log = self._log.debug if last == reason else self._log.info
+        start.refusals[reason] = self._now(), message
+        log = self._log.info if whole else self._log.debug
         log("gang waits", group=group, gang_id=start.id, reason=reason, message=message)
-        if last != reason and len(start.refusals) < _MOST:
-            start.refusals.append((self._now(), reason, message))
 
     def held(self, group: str) -> None:
         """Note that the first bind request of a group is held."""
@@ -177,9 +178,8 @@ class GangStarts:
     def on_change(self, change: ClusterChange) -> None:
         """End the starts of which nothing is under way any more."""
         for group in change.groups:
-            start = self._under_way.get(group)
-            if start is not None:
-                self._look_at(start)
+            if group in self._under_way:
+                self._look_at(self._under_way[group])
 
     # --- the rule ----------------------------------------------------------------------------
 
@@ -194,14 +194,14 @@ class GangStarts:
         return start
 
     def _look_at(self, start: GangStart) -> None:
-        group = start.group
-        pod_group, tally = self._view.pod_group(group), self._view.tally(group)
+        group, tally = start.group, self._view.tally(start.group)
+        if tally.binding or tally.waiting or tally.planned:
+            return
+        pod_group = self._view.pod_group(group)
         if pod_group is None:
             self._end(start, Reason.POD_GROUP_DELETED)
         elif not tally.members:
             self._end(start, Reason.MEMBER_DELETED)
-        elif tally.binding or tally.waiting or tally.planned:
-            return
         elif len(tally.bound) >= self._view.quorum(pod_group):
             self._end(start, Reason.QUORUM_REACHED)
         elif start.has_room:
@@ -212,6 +212,8 @@ class GangStarts:
         group, now = start.group, self._now()
         del self._under_way[group]
         self._last[group] = start.id
+        if len(self._last) > _REMEMBERED:
+            del self._last[next(iter(self._last))]
         pod_group = self._view.pod_group(group)
         over = EndedStart(
             *(start, now, str(reason), message),
@@ -239,7 +241,6 @@ def _summary(over: EndedStart) -> dict[str, object]:
     return {
         "pods": start.bound,
         "seconds": round((start.written or over.ended) - start.began, 3),
-        "failed_bindings": start.failed,
     }
 
 
@@ -276,7 +277,7 @@ def _stages(start: GangStart, ended: float, epoch: float) -> list[Stretch]:
     if start.refusals:
         moments = [
             Moment("refused", at + epoch, {"gang.reason": reason, "gang.message": message})
-            for at, reason, message in start.refusals
+            for reason, (at, message) in start.refusals.items()
         ]
         until = plan if start.planned is not None else ended
         found.append(Stretch("wait", start.began + epoch, until + epoch, moments=moments))

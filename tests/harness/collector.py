@@ -65,7 +65,7 @@ class Collector:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_POST(self) -> None:  # noqa: N802 - the name that the library calls
+            def do_POST(self) -> None:
                 collector._take(self)
 
             @override

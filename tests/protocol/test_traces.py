@@ -5,7 +5,7 @@ import logging
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -166,10 +166,10 @@ class Traced:
     """Gives a trace when it is asked to."""
 
     def __init__(self) -> None:
-        self.add = lambda _trace: None
+        self.listeners: list[Callable[[Trace], None]] = []
 
-    def on_trace(self, listener: object) -> None:
-        self.add = listener  # type: ignore[assignment]
+    def on_trace(self, listener: Callable[[Trace], None]) -> None:
+        self.listeners.append(listener)
 
 
 async def test_the_last_traces_are_sent_at_the_end_of_a_process(collector: Collector) -> None:
@@ -177,7 +177,7 @@ async def test_the_last_traces_are_sent_at_the_end_of_a_process(collector: Colle
     metrics, traced = ProcessMetrics(), Traced()
     async with tracing.tracing(settings, "gang-extender", metrics, traced):
         await asyncio.sleep(0)
-        traced.add(trace())
+        traced.listeners[0](trace())
 
     assert len(collector.traces) == 1
     value = metrics.registry.get_sample_value
