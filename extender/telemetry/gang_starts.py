@@ -39,6 +39,8 @@ class GangStart:
     pods_planned: int = 0
     held: float | None = None
     released: float | None = None
+    writing: int = 0
+    """How many Bindings are being written."""
     binding: float | None = None
     """When the first Binding was begun."""
     written: float | None = None
@@ -145,12 +147,19 @@ class GangStarts:
         if held:
             self._log.debug("gang released", group=group, gang_id=self.id_of(group), pods=held)
 
-    def wrote(self, pod: PodInfo, error: str, *, began: float, ahead: bool) -> None:
-        """Note a Binding that was made, or failed; `began` is of the monotonic clock."""
+    def writing(self, pod: PodInfo) -> None:
+        """Note that a Binding is begun; `wrote` is to follow."""
+        start = self._under_way.get(pod.group) if pod.group is not None else None
+        if start is not None:
+            start.writing += 1
+
+    def wrote(self, pod: PodInfo, error: str, *, seconds: float, ahead: bool) -> None:
+        """Note a Binding that was made, or failed, after so many seconds."""
         start = self._under_way.get(pod.group) if pod.group is not None else None
         if start is None:
             return
         start.written = now = self._now()
+        began = now - seconds
         if start.binding is None or began < start.binding:
             start.binding = began
         if error:
@@ -160,6 +169,9 @@ class GangStarts:
         else:
             start.bound += 1
             start.ahead += ahead
+        start.writing = max(0, start.writing - 1)
+        if not start.writing:
+            self._look_at(start)  # the watch may have shown it before the answer came
 
     def failed(self, group: str, reason: str, message: str, *, held: int) -> None:
         """Note that a gang lost all that was kept for it; so many bind requests were held."""
@@ -195,7 +207,7 @@ class GangStarts:
 
     def _look_at(self, start: GangStart) -> None:
         group, tally = start.group, self._view.tally(start.group)
-        if tally.binding or tally.waiting or tally.planned:
+        if tally.binding or tally.waiting or tally.planned or start.writing:
             return
         pod_group = self._view.pod_group(group)
         if pod_group is None:

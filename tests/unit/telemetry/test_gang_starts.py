@@ -61,8 +61,8 @@ class Noted:
         for number, member in enumerate(members):
             self.cluster.apply(ev.PodBinding(member, f"n{number}"))
         for number, member in enumerate(members):
-            began = self.clock.now
-            self.after(1).wrote(member, "", began=began, ahead=number > 0)
+            self.starts.writing(member)
+            self.after(1).wrote(member, "", seconds=1, ahead=number > 0)
         for number, member in enumerate(members):
             observe(self.cluster, replace(member, node=f"n{number}"))
 
@@ -181,6 +181,23 @@ def test_a_gang_that_waits_for_room_ends_with_its_pod_group() -> None:
 
     (trace,) = noted.traces
     assert trace.root.attributes["gang.reason"] == "PodGroupDeleted"
+
+
+def test_a_binding_whose_answer_comes_after_the_watch_is_a_part_of_it() -> None:
+    noted = Noted()
+    noted.plan()
+    for each in (A, B, C):
+        noted.cluster.apply(ev.PodBinding(each, "n0"))
+        noted.starts.writing(each)
+    for each in (A, B, C):
+        observe(noted.cluster, replace(each, node="n0"))
+    for each in (A, B, C):
+        assert noted.traces == []
+        noted.after(1).wrote(each, "", seconds=0.5, ahead=False)
+
+    (trace,) = noted.traces
+    assert trace.root.ended - trace.root.began == 4
+    assert stages(trace)["bind"] == (1.5, 4)
 
 
 def test_members_beyond_its_quorum_are_no_start() -> None:
