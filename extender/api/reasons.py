@@ -48,6 +48,8 @@ class Reason(StrEnum):
     MEMBER_UNSCHEDULABLE = "MemberUnschedulable"
     ROOM_TAKEN = "RoomTaken"
     """Another scheduler has filled a node on which a member waits to be bound."""
+    ROOM_LOST = "RoomLost"
+    """What was kept for it is gone: a node went, or another client bound its pods."""
     MEMBER_DELETED = "MemberDeleted"
     POD_GROUP_DELETED = "PodGroupDeleted"
     QUORUM_REACHED = "QuorumReached"

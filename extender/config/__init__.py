@@ -9,6 +9,7 @@ from extender.config.listen import Listen
 from extender.config.queue import Queue
 from extender.config.reconcile import Reconcile
 from extender.config.settings import Health, Settings, load
+from extender.config.telemetry import Telemetry, TraceSettings
 from extender.config.tls import Certificate, Tls
 from extender.config.webhooks import Webhooks
 
@@ -21,7 +22,9 @@ __all__ = [
     "Reconcile",
     "Settings",
     "SettingsError",
+    "Telemetry",
     "Tls",
+    "TraceSettings",
     "Webhooks",
     "load",
 ]

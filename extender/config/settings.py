@@ -14,6 +14,7 @@ from extender.config.listen import Listen
 from extender.config.queue import Queue
 from extender.config.reconcile import Reconcile
 from extender.config.sections import Positive, Section
+from extender.config.telemetry import Telemetry
 from extender.config.webhooks import Webhooks
 
 
@@ -65,6 +66,8 @@ class Settings(Section):
     health: Health = Health()
     """`serve` and `reconcile`"""
     log: Log = Log()
+    """`serve` and `reconcile`"""
+    telemetry: Telemetry = Telemetry()
     """`serve` and `reconcile`"""
 
 

@@ -31,6 +31,7 @@ from extender.state.queue import events as ev
 from extender.state.queue.events import QueueChange
 from extender.state.queue.records import AdmissionInfo, WorkloadInfo
 from extender.state.queue.store import Queues
+from extender.telemetry.admission_starts import AdmissionStarts
 from extender.telemetry.queue import QueueMetrics
 
 _log = structlog.get_logger(__name__)
@@ -74,6 +75,7 @@ class AdmissionLoop:
         self._pacer = Pacer(clock)
         self.pending = PendingQueues(rules.options)
         self.tree = QuotaTree(view)
+        self.starts = AdmissionStarts(queues, clock)
         self._wakeup = asyncio.Event()
         self._writer = AdmissionWriter(
             workloads,
@@ -237,6 +239,7 @@ class AdmissionLoop:
         sweeping, seconds = self.pending.is_sweeping, 0.0
         kept = self._kept_room()
         now = self._clock.wall()
+        self.starts.cycle()
         work = cycle.Cycle(self._view, self.pending, tree=self.tree, rules=self._rules, now=now)
         preempting: list[Preempt] = []
         with closing(work.pieces()) as pieces:
@@ -287,6 +290,7 @@ class AdmissionLoop:
             match outcome:
                 case Admit():
                     decided_on = self._view.workloads[outcome.workload]
+                    self.starts.decided(decided_on, outcome.admission.cluster_queue)
                     self._queues.apply(ev.Assumed(outcome.workload, outcome.admission))
                     self.reasons.forget(outcome.workload)
                     tasks.create_task(self._admit(decided_on, outcome.admission))
@@ -324,6 +328,7 @@ class AdmissionLoop:
         if result is AdmissionResult.STORED:
             self._failures.pop(key, None)
             return
+        self.starts.not_stored(key, result.name.lower())
         if result is AdmissionResult.FAILED:
             self._back_off(key)
         self._queues.apply(ev.Forgotten(key, admission))

@@ -59,7 +59,7 @@ class PodFilter:
         self._times = WakeTimes(cluster.view(), plans, wake_after=wake_after)
         self._metrics = metrics
         self._no_node = no_node
-        self._listeners: list[Callable[[PodInfo], None]] = []
+        self._listeners: list[Callable[[PodInfo], None]] = [plans.verdicts.starts.tried]
 
     def on_look(self, listener: Callable[[PodInfo], None]) -> None:
         """Call `listener` with each pod that is tried, before it is decided where it may go."""
@@ -196,6 +196,8 @@ class PodFilter:
         self._cluster.apply(ev.PodRefused(pod, refusal.reason))
         if group is None:
             return
+        whole = refusal.deny
+        self._verdicts.starts.refused(group, refusal.reason, refusal.message, whole=whole)
         if refusal.lost:
             self._no_node(pod.uid)
         if refusal.deny and not refusal.again:

@@ -74,6 +74,7 @@ class Lags:
             _log.warning(
                 "kube-scheduler and the extender disagree",
                 pod=pod.key,
+                group=pod.group,
                 node=found.node,
                 resources=found.resources,
             )

@@ -173,7 +173,13 @@ class Patches(Generic[T]):
         if again is not None:
             pod, patch = again[1:]  # the newer one is tried after the pause
         pause = self._rest(pod.uid, error)
-        _log.warning("could not wake a pod", pod=pod.key, error=str(error), retry_in=pause)
+        _log.warning(
+            "could not wake a pod",
+            pod=pod.key,
+            group=pod.group,
+            error=str(error),
+            retry_in=round(pause, 2),
+        )
         self._failed(Failure(pod, patch, error, pause))
 
     def _rest(self, uid: str, error: ApiError) -> float:

@@ -74,6 +74,7 @@ class Plans:
 
         Where that takes long, a refusal says so, and the plan is made between other work.
         """
+        self.verdicts.starts.planning(group)
         since = self.verdicts.since(group)
         answer = advance(steps, self.clock, seconds=PLAN_SECONDS)
         if answer is None:
@@ -96,6 +97,7 @@ class Plans:
         group, began = pod_group.key, self.clock.monotonic()
         if self.planner.is_busy(group):
             return 0.0
+        self.verdicts.starts.planning(group)
         since = self.verdicts.since(group)
         steps = plan.making_ahead(pod_group, view=self._view, schedulers=schedulers)
         answer = advance(steps, self.clock, seconds=seconds)
@@ -153,6 +155,7 @@ class Plans:
 
     def reserve(self, group: str, placements: Mapping[str, str]) -> None:
         """Keep room for members: the group is permitted."""
+        self.verdicts.starts.planned(group, len(placements))
         self._cluster.apply(ev.Planned(placements))
         pod_group = self._view.pod_group(group)
         if pod_group is not None:

@@ -87,7 +87,8 @@ class Sight:
         if pod.node is None or not self._is_late(pod.uid, now):
             return
         if not self.behind:
-            _log.warning("kube-scheduler is behind: it brings a pod that is bound", pod=pod.key)
+            text = "kube-scheduler is behind: it brings a pod that is bound"
+            _log.warning(text, pod=pod.key, group=pod.group)
         self._sign = now
         if pod.uid in self._ended or self._unseen.everywhere:
             # Others may have been taken for seen too early.

@@ -287,7 +287,7 @@ class BindTogether:
         self._waiting.release(group, [each.pod.uid for each in there], start.coming)
         self._ahead.send(there)
         start.begun.clear()  # only now: after a fault no writer has what is left
-        _log.info("members are bound together", group=group, pods=len(there))
+        _log.debug("members are bound together", group=group, pods=len(there))
 
 
 def _popped(rest: deque[_T]) -> Iterable[_T]:

@@ -23,6 +23,7 @@ from extender.runtime.clock import Clock
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, Shape
 from extender.state.cluster.store import Cluster
+from extender.telemetry.gang_starts import GangStarts
 
 MAX_GROUPS: Final = 100_000
 """Of more groups those are forgotten that were not looked at for the longest time."""
@@ -112,6 +113,7 @@ class Verdicts:
         self.clock = clock
         self.in_hand = InHand(clock)
         self.proven = Proven()
+        self.starts = GangStarts(cluster, clock)
         self._cluster = cluster
         self._view = cluster.view()
         self._known: LRUCache[str, _Known] = LRUCache(MAX_GROUPS)
@@ -170,6 +172,7 @@ class Verdicts:
         `since` is what a plan was true of at its begin, where it took more than one step.
         """
         since = since or self.since(group)
+        self.starts.refused(group, refusal.reason, refusal.message)
         self._end(group, End.FAILURE)
         self._put(
             group, VerdictKind.LAST_FAILURE, since, refusal=replace(refusal, offered=frozenset())

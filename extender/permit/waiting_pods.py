@@ -25,8 +25,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-import structlog
-
 from extender.api.reasons import Reason
 from extender.gang import permit, post_filter
 from extender.gang.verdicts import Allow, Refuse, Wait, about
@@ -36,8 +34,6 @@ from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
-
-_log = structlog.get_logger(__name__)
 
 _TICK: Final = 0.001
 """Seconds by which a timer may fire early, at most."""
@@ -117,6 +113,7 @@ class WaitingPods:
         self._cluster = cluster
         self._view = cluster.view()
         self._verdicts = verdicts
+        self.starts = verdicts.starts
         self._options = verdicts.options
         self._metrics = metrics
         self._holds: dict[str, dict[str, _Hold]] = {}
@@ -402,7 +399,7 @@ class WaitingPods:
             hold.outcome.set_result(None)
         if holds:
             self._metrics.decisions.labels("bind", Reason.QUORUM_REACHED).inc(len(holds))
-            _log.info("gang released", group=group, pods=len(holds))
+        self.starts.released(group, len(holds))
         if self._together is not None:
             self._together.started(group)
         self._verdicts.started(group)
@@ -418,10 +415,10 @@ class WaitingPods:
         for hold in holds.values():
             hold.outcome.set_result(refusal)
         self._metrics.decisions.labels("bind", refusal.reason).inc(len(holds))
+        self.starts.failed(group, refusal.reason, refusal.message, held=len(holds))
         self._drop_plan(group)
         if refusal.deny:
             self._verdicts.failed(group, refusal)
-        _log.info("gang refused", group=group, pods=len(holds), reason=refusal.message)
 
     def _drop_plan(self, group: str) -> None:
         tally = self._view.tally(group)
@@ -451,6 +448,7 @@ class WaitingPods:
 
         Connections may break for ever where kube-scheduler waits for a shorter time than the gang.
         """
+        self.starts.held(group)
         if not self._deadlines[group].begun:
             self._set_deadline(group)
         deadline = self._deadlines[group]

@@ -33,6 +33,7 @@ became. etcd answers or gives up after seven seconds, and the watch may be late.
 HUNG_UP: Final = "kube-scheduler hung up before the Binding was written"
 HUNG_UP_ON_ANOTHER: Final = "kube-scheduler hung up while another member of the gang was bound"
 
+_GIVEN_UP: Final[ApiError | None] = UnknownOutcomeError("it was given up")
 Path = Literal["asked", "ahead"]
 """Whether kube-scheduler asked for a Binding, or it is written ahead of that."""
 
@@ -78,9 +79,12 @@ class BindingWriter:
         hangs up, so the next one may have begun. Once the caller has `gone` no attempt begins, and
         one on its way is given up. Whether that one is carried out, the watch will say.
         """
-        began = self.clock.monotonic()
+        began, error = self._began(pod), _GIVEN_UP
         until = min(began + PATIENCE_SECONDS, latest)
-        error = await self._try_while_asked(pod, node, until=until, gone=gone)
+        try:
+            error = await self._try_while_asked(pod, node, until=until, gone=gone)
+        finally:
+            self._wrote(pod, error, began=began, path="asked")
         return self._ended(pod, node, error, began=began, path="asked")
 
     async def write_ahead(
@@ -90,13 +94,24 @@ class BindingWriter:
 
         No attempt begins after so many seconds, and one on its way ends with the `limit`.
         """
-        began, error = self.clock.monotonic(), None
+        began, error = self._began(pod), _GIVEN_UP
         try:
             async with limit:
                 error = await self._try_often(pod, node, until=began + seconds)
         except TimeoutError:
             error = UnknownOutcomeError(HUNG_UP)
+        finally:
+            self._wrote(pod, error, began=began, path="ahead")
         return self._ended(pod, node, error, began=began, path="ahead")
+
+    def _began(self, pod: PodInfo) -> float:
+        self._waiting.starts.writing(pod)
+        return self.clock.monotonic()
+
+    def _wrote(self, pod: PodInfo, error: ApiError | None, *, began: float, path: Path) -> None:
+        said = str(error) if error is not None else ""
+        seconds = self.clock.monotonic() - began
+        self._waiting.starts.wrote(pod, said, seconds=seconds, ahead=path == "ahead")
 
     def _ended(
         self, pod: PodInfo, node: str, error: ApiError | None, *, began: float, path: Path
@@ -106,7 +121,7 @@ class BindingWriter:
         self.metrics.bindings.labels(path, result).inc()
         if error is None:
             return ""
-        _log.warning("binding failed", pod=pod.key, path=path, error=str(error))
+        _log.warning("binding failed", pod=pod.key, group=pod.group, path=path, error=str(error))
         if self._failed is not None:
             self._failed(pod, node)
         self._keep_or_free(pod, node, error)
@@ -163,7 +178,9 @@ class BindingWriter:
             try:
                 await self._binder.bind(ref, node)
             except UnavailableError as error:
-                _log.warning("binding not written yet", pod=ref.path, error=str(error))
+                _log.warning(
+                    "binding not written yet", pod=pod.key, group=pod.group, error=str(error)
+                )
                 raise
 
         try:

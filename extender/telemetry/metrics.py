@@ -33,6 +33,13 @@ class ProcessMetrics:
             ["reason"],
             registry=self.registry,
         )
+        self.spans = Counter(
+            "gang_extender_spans_total",
+            "Spans of traces, by what became of them: made, sent or failed. Those that are not "
+            "sent and have not failed wait, or were dropped because too many wait.",
+            ["result"],
+            registry=self.registry,
+        )
         self.handshakes = Gauge(
             "gang_extender_unfinished_handshakes",
             "Client connections that have not finished their TLS handshake.",

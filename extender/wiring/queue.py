@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from extender.api.reasons import Preempted
+from extender.api.reasons import JobReason, Preempted
 from extender.api.wellknown import QUEUE_LABEL
 from extender.config import Settings
 from extender.controllers.admission_loop import AdmissionLoop
@@ -28,7 +28,7 @@ from extender.kube.decode_queues import QueueDecoder
 from extender.kube.errors import ApiError
 from extender.kube.pods import TopologyGateWriter
 from extender.kube.queues import QueueWriter, WorkloadWriter
-from extender.kube.recorder import Recorder
+from extender.kube.recorder import Event, Recorder
 from extender.kube.set_aside import ObjectsSetAside
 from extender.queueing import lifecycle
 from extender.queueing.preemption import Victim
@@ -125,7 +125,7 @@ class QueueControllers:
             self.queues,
             workloads,
             self._sources.jobs,
-            record=recorder.record,
+            record=partial(self._of_job, recorder.record),
             clock=clock,
             options=JobOptions(
                 integrations={each.name: each for each in selected},
@@ -232,7 +232,14 @@ class QueueControllers:
         held = before.admission or after.admission
         queue = held.cluster_queue if held else self._view.cluster_queue_of(after)
         self._metrics.changed(before, after, queue or "")
+        self.admission.starts.written(before, after, queue or "")
         self._job_counts.changed(before, after)
+
+    def _of_job(self, record: Callable[[Event], None], event: Event) -> None:
+        """Record an Event about a job; one says that it started."""
+        if event.reason == JobReason.STARTED:
+            self.admission.starts.job_started(event.about.uid, event.about.namespace)
+        record(event)
 
     async def run(self, *, after_another: bool) -> None:
         """Work, as the leader, until cancelled; there may have been another one before."""

@@ -42,8 +42,10 @@ from extender.server.health import Probes, health_app
 from extender.server.visibility import Visibility, add_visibility
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.store import Cluster
+from extender.telemetry.admission_starts import AdmissionStarts
 from extender.telemetry.faults import GuardedCollector
 from extender.telemetry.jobs import JobMetrics
+from extender.telemetry.logs import IDS
 from extender.telemetry.page import page
 from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.queue_gauges import QueueGauges
@@ -54,12 +56,15 @@ from extender.wiring.loop import Loop
 from extender.wiring.queue import QueueControllers, Shared
 from extender.wiring.reflectors import ALL_PODS, JOBS, backoff, reflectors, set_aside
 from extender.wiring.serving import serving
+from extender.wiring.tracing import tracing
 from extender.wiring.webhooks import conversion_gate, is_converted, webhooks
 
 _log = structlog.get_logger(__name__)
 
 KEEP_ALIVE_SECONDS: Final = 30
 NAME: Final = "pod-group"
+SERVICE: Final = "gang-extender-reconciler"
+"""The service in traces."""
 
 
 class Reconciler:
@@ -69,15 +74,15 @@ class Reconciler:
         clock, cluster, self._aside = SystemClock(), Cluster(), ObjectsSetAside()
         identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
         self._view = cluster.view()
-        self._metrics = ReconcilerMetrics()
+        self.metrics = ReconcilerMetrics()
         self._gauges: QueueGauges | None = None
-        self._loop = Loop(clock, self._metrics.registry, settings.health)
+        self._loop = Loop(clock, self.metrics.registry, settings.health)
         decoder = Decoder(settings.gang.ignored(), placement=settings.gang.placement)
         self._recorder = Recorder(
             client,
             clock=clock,
             instance=identity,
-            count=lambda result: self._metrics.events.labels(result).inc(),
+            count=lambda result: self.metrics.events.labels(result).inc(),
         )
         groups = PodGroupController(
             cluster,
@@ -91,7 +96,7 @@ class Reconciler:
             groups.reconcile,
             new_backoff=lambda: backoff(0.2, 30.0),
             retried=ApiError,
-            observer=_Observer(self._metrics, NAME),
+            observer=_Observer(self.metrics, NAME),
         )
         self._gate = conversion_gate(settings, client) if settings.queue.enabled else None
         self._queue: QueueControllers | None = None
@@ -100,9 +105,9 @@ class Reconciler:
                 decoder,
                 self._recorder,
                 clock,
-                QueueMetrics(self._metrics.registry),
-                JobMetrics(self._metrics.registry),
-                partial(_Observer, self._metrics),
+                QueueMetrics(self.metrics.registry),
+                JobMetrics(self.metrics.registry),
+                partial(_Observer, self.metrics),
                 cluster,
                 self._loop.pacer,
                 self._aside,
@@ -125,7 +130,7 @@ class Reconciler:
         self.watches = watches(
             self.reflectors,
             client,
-            self._metrics.registry,
+            self.metrics.registry,
             stale_seconds=settings.kube.stale_seconds,
         )
         self._webhooks = webhooks(
@@ -133,7 +138,7 @@ class Reconciler:
         )
         if self._webhooks is not None:
             certificates = self._webhooks.certificates
-            self._metrics.certificate_ends.set_function(lambda: certificates.ends)
+            self.metrics.certificate_ends.set_function(lambda: certificates.ends)
         # What the extender claims for groups that have waited long is claimed here as well.
         self._aging = Aging(cluster, options=settings.gang.options(), clock=clock)
         self._election = _election(settings.reconcile, client, clock, identity=identity)
@@ -148,11 +153,16 @@ class Reconciler:
         if self._queue is not None:
             self._show(self._queue, guard)
 
+    @property
+    def starts(self) -> tuple[AdmissionStarts, ...]:
+        """The admissions that are noted, where there is a queue."""
+        return (self._queue.admission.starts,) if self._queue is not None else ()
+
     lost: LeadershipLost | None = None
     _leads = False
 
     def _connections(self) -> Connections:
-        return Connections(http.FEW, self._metrics.closed_connections, self._metrics.handshakes)
+        return Connections(http.FEW, self.metrics.closed_connections, self.metrics.handshakes)
 
     def _preempting(
         self, settings: Settings, client: KubeClient, clock: SystemClock
@@ -161,7 +171,7 @@ class Reconciler:
             self._view,
             VictimWriter(client),
             outlet=Outlet(
-                self._recorder.record, lambda how: self._metrics.victims.labels(how).inc()
+                self._recorder.record, lambda how: self.metrics.victims.labels(how).inc()
             ),
             clock=clock,
             options=settings.gang.options(),
@@ -171,17 +181,17 @@ class Reconciler:
             evicting.reconcile,
             new_backoff=lambda: backoff(0.2, 10.0),
             retried=ApiError,
-            observer=_Observer(self._metrics, "preemption"),
+            observer=_Observer(self.metrics, "preemption"),
         )
 
     def _count_phases(self, groups: PodGroupController) -> None:
         for phase in Phase:
             count = partial(lambda word: groups.phases()[word], phase)
-            self._metrics.groups.labels(phase).set_function(count)
+            self.metrics.groups.labels(phase).set_function(count)
 
     def _watch_aside(self, cluster: Cluster) -> None:
         """Count the objects that cannot be read, and write an Event about each while it leads."""
-        set_aside(cluster, self.reflectors, self._aside, registry=self._metrics.registry)
+        set_aside(cluster, self.reflectors, self._aside, registry=self.metrics.registry)
         self._aside.subscribe(self._on_aside)
 
     def _on_aside(self, each: Aside) -> None:
@@ -191,7 +201,7 @@ class Reconciler:
     def _show(self, queue: QueueControllers, guard: Guard | None) -> None:
         """Show the queue over HTTP and in metrics."""
         self._gauges = QueueGauges(queue.seen)
-        self._metrics.registry.register(GuardedCollector(self._gauges))
+        self.metrics.registry.register(GuardedCollector(self._gauges))
         election = self._election
         add_visibility(
             self.app,
@@ -205,7 +215,7 @@ class Reconciler:
 
     async def _page(self) -> bytes:
         filling = self._gauges.fill() if self._gauges is not None else ()
-        return await page(self._metrics.registry, self._loop.pacer, filling)
+        return await page(self.metrics.registry, self._loop.pacer, filling)
 
     def ready(self) -> dict[str, str | None]:
         """Return the problems of caches and webhooks; a replica need not lead to be ready."""
@@ -266,7 +276,7 @@ class Reconciler:
             await self._election.release()
 
     async def _work(self) -> None:
-        self._metrics.leader.set(1)
+        self.metrics.leader.set(1)
         self._leads = True
         for each in self._aside:
             self._on_aside(each)
@@ -283,7 +293,7 @@ class Reconciler:
                     tasks.create_task(self._queue.run(after_another=self._election is not None))
         finally:
             self._leads = False
-            self._metrics.leader.set(0)
+            self.metrics.leader.set(0)
 
 
 def _election(
@@ -349,6 +359,11 @@ async def reconcile(settings: Settings, kubeconfig: Path | None) -> None:
         def stop() -> None:
             server.should_exit = True
 
-        _log.info("reconciling", host=chosen.host, port=chosen.port, api_server=client.host)
-        await reconciler.run(server.serve, stop)
+        for starts in reconciler.starts:
+            IDS.add("workload", "admission_id", starts.id_of)
+        async with tracing(
+            settings.telemetry.traces, SERVICE, reconciler.metrics, *reconciler.starts
+        ):
+            _log.info("reconciling", host=chosen.host, port=chosen.port, api_server=client.host)
+            await reconciler.run(server.serve, stop)
     _log.info("stopped")

@@ -57,14 +57,18 @@ from extender.server.pod_groups import GroupsShown, add_pod_groups, believed
 from extender.server.tls import Files, ServingTls
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
+from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import Metrics
 from extender.wiring import http
 from extender.wiring.health import watches
 from extender.wiring.loop import Loop
 from extender.wiring.reflectors import LIVE_PODS, backoff, reflectors, set_aside
+from extender.wiring.tracing import tracing
 
 _log = structlog.get_logger(__name__)
 
+NAME: Final = "gang-extender"
+"""The service in traces."""
 _OTHER_FILES: Final = 256
 """Open files that are no client's connection: those to the API server, and the libraries'."""
 _FILES_OF_HANDSHAKES: Final = 8
@@ -307,9 +311,12 @@ async def serve(settings: Settings, kubeconfig: Path | None) -> None:
             unfinished=lambda: extender.binding.unfinished,
             patience=listen.shutdown_seconds,
         )
-        _log.info("serving", host=listen.host, port=listen.port, api_server=client.host)
-        say_if_not_together(settings.gang)
-        await extender.run(server.serve, tls, listen.tls.check_seconds if listen.tls else 0.0)
+        starts = extender.waiting.starts
+        IDS.add("group", "gang_id", starts.id_of)
+        async with tracing(settings.telemetry.traces, NAME, extender.metrics, starts):
+            _log.info("serving", host=listen.host, port=listen.port, api_server=client.host)
+            say_if_not_together(settings.gang)
+            await extender.run(server.serve, tls, listen.tls.check_seconds if listen.tls else 0.0)
     _log.info("stopped")
 
 

@@ -1,0 +1,209 @@
+"""Admissions of workloads: one id for each, from the cycle that decides it until the job starts.
+
+What is noted here becomes log lines and a trace; no decision reads it. A decision that cannot be
+written, because the workload has changed, and the next one are one admission.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+from cachetools import LRUCache
+
+from extender.api.wellknown import WorkloadCondition
+from extender.queueing import transitions as to
+from extender.runtime.clock import Clock
+from extender.runtime.faults import FAULTS
+from extender.state.queue.events import QueueChange
+from extender.state.queue.records import WorkloadInfo
+from extender.state.queue.store import Queues
+from extender.telemetry.spans import NAMESPACE, Moment, Stretch, Trace, Value, new_id
+
+_REMEMBERED: Final = 10_000
+"""Of so many workloads the id of the last admission is kept."""
+_MOST: Final = 32
+"""Failed writes of an admission that are kept."""
+STARTED: Final = "Started"
+DELETED: Final = "WorkloadDeleted"
+
+
+@dataclass(slots=True)
+class AdmissionStart:
+    """What is noted of an admission; times in seconds of the monotonic clock."""
+
+    workload: WorkloadInfo
+    """As it was when it was decided."""
+    cluster_queue: str
+    began: float
+    """When the cycle began that decided it last."""
+    decided: float
+    id: str = field(default_factory=new_id)
+    admitted: float | None = None
+    """When that was stored."""
+    lost: list[tuple[float, str]] = field(default_factory=list)
+    """When a write came to nothing, and why."""
+
+
+class AdmissionStarts:
+    """The admissions that are under way, by workload."""
+
+    def __init__(self, queues: Queues, clock: Clock) -> None:
+        self._view = queues.view()
+        self._now, self._wall = clock.monotonic, clock.wall
+        self._began = 0.0
+        self._under_way: dict[str, AdmissionStart] = {}
+        self._last: LRUCache[str, str] = LRUCache(_REMEMBERED)
+        self._on_trace: Callable[[Trace], None] | None = None
+        self._log = structlog.get_logger(__name__).bind()
+        queues.subscribe(self.on_change)
+
+    def on_trace(self, listener: Callable[[Trace], None]) -> None:
+        """Call `listener` with the trace of each admission that is over."""
+        self._on_trace = listener
+
+    def id_of(self, workload: str) -> str | None:
+        """Return the id of a workload's admission that is under way, else of its last one."""
+        found = self._under_way.get(workload)
+        return found.id if found is not None else self._last.get(workload)
+
+    # --- what happens ------------------------------------------------------------------------
+
+    def cycle(self) -> None:
+        """Note that a cycle begins."""
+        self._began = self._now()
+
+    def decided(self, workload: WorkloadInfo, cluster_queue: str) -> None:
+        """Note that a workload gets its quota, which is to be written."""
+        began, now = self._began, self._now()
+        found = self._under_way.get(workload.key)
+        if found is None or found.workload.meta.uid != workload.meta.uid:
+            found = AdmissionStart(workload, cluster_queue, began, now)
+            self._under_way[workload.key] = found
+            return
+        found.workload, found.cluster_queue = workload, cluster_queue
+        found.began, found.decided, found.admitted = began, now, None
+
+    def not_stored(self, workload: str, why: str) -> None:
+        """Note that a write came to nothing: it is decided once more."""
+        found = self._under_way.get(workload)
+        if found is not None and len(found.lost) < _MOST:
+            found.lost.append((self._now(), why))
+
+    def written(self, before: WorkloadInfo, after: WorkloadInfo, cluster_queue: str) -> None:
+        """Note a status that was stored in place of another one."""
+        key = after.key
+        if after.admitted and not before.admitted:
+            self._admitted(after, cluster_queue)
+        elif after.evicted and not before.evicted:
+            self._evicted(after, cluster_queue)
+        elif after.finished and not before.finished:
+            self._end(key, str(WorkloadCondition.FINISHED))
+        reason, message = _why_it_waits(after)
+        if reason and reason != _why_it_waits(before)[0]:
+            self._log.debug(
+                "workload waits",
+                workload=key,
+                cluster_queue=cluster_queue,
+                reason=reason,
+                message=message,
+            )
+
+    def job_started(self, uid: str, namespace: str) -> None:
+        """Note that a job started: the admission of its workload is over."""
+        for key in self._view.workloads_of(uid, namespace):
+            found = self._under_way.get(key)
+            if found is not None and found.admitted is not None:
+                self._end(key, STARTED)
+
+    def on_change(self, change: QueueChange) -> None:
+        """End the admissions of workloads that are gone."""
+        if self._under_way:
+            for key in change.workloads & self._under_way.keys():
+                if key not in self._view.workloads:
+                    self._end(key, DELETED)
+
+    # --- the rule ----------------------------------------------------------------------------
+
+    def _admitted(self, workload: WorkloadInfo, cluster_queue: str) -> None:
+        found = self._under_way.get(workload.key)
+        if found is not None:
+            found.admitted = self._now()
+        waited = max(0.0, self._wall() - to.queued_since(workload))
+        self._log.info(
+            "workload admitted",
+            workload=workload.key,
+            cluster_queue=cluster_queue,
+            admission_id=self.id_of(workload.key),
+            waited=round(waited, 1),
+        )
+
+    def _evicted(self, workload: WorkloadInfo, cluster_queue: str) -> None:
+        why = workload.condition(WorkloadCondition.EVICTED)
+        reason, message = (why.reason, why.message) if why is not None else ("", "")
+        self._log.info(
+            "workload evicted",
+            workload=workload.key,
+            cluster_queue=cluster_queue,
+            admission_id=self.id_of(workload.key),
+            reason=reason,
+            message=message,
+        )
+        self._end(workload.key, reason, message)
+
+    def _end(self, key: str, reason: str, message: str = "") -> None:
+        found = self._under_way.pop(key, None)
+        if found is None:
+            return
+        self._last[key] = found.id
+        if self._on_trace is None:
+            return
+        now = self._now()
+        try:
+            trace = trace_of(found, now, reason, message=message, epoch=self._wall() - now)
+            self._on_trace(trace)
+        except Exception as error:  # noqa: BLE001 - no workload is to suffer from its trace
+            FAULTS.report("traces", error, key=key)
+
+
+def trace_of(
+    found: AdmissionStart, ended: float, reason: str, *, message: str, epoch: float
+) -> Trace:
+    """Return the trace of an admission; `epoch` is what the monotonic clock lacks to the wall's."""
+    workload, admitted = found.workload, found.admitted
+    queued, began = to.queued_since(workload), found.began + epoch
+    attributes: dict[str, Value] = {
+        NAMESPACE: workload.meta.namespace,
+        "workload.name": workload.meta.name,
+        "workload.queue": workload.queue_name,
+        "workload.cluster_queue": found.cluster_queue,
+        "workload.pods": sum(each.count for each in workload.pod_sets),
+        "workload.reason": reason,
+        "admission.id": found.id,
+    }
+    if workload.owner is not None:
+        attributes["workload.job"] = f"{workload.owner.kind}/{workload.owner.name}"
+    if message:
+        attributes["workload.message"] = message
+    started = reason == STARTED
+    error = "" if started else message or reason
+    root = Stretch("admission", min(queued, began), ended + epoch, attributes, error=error)
+    lost = [Moment("not stored", at + epoch, {"reason": why}) for at, why in found.lost]
+    why = dict(zip(("workload.reason", "workload.message"), _why_it_waits(workload), strict=True))
+    children = [
+        Stretch("wait", min(queued, began), began, why, lost),
+        Stretch("decide", began, found.decided + epoch),
+    ]
+    until = admitted if admitted is not None else ended
+    children.append(Stretch("write", found.decided + epoch, until + epoch))
+    if admitted is not None:
+        children.append(Stretch("start", admitted + epoch, ended + epoch))
+    return Trace(found.id, root, children)
+
+
+def _why_it_waits(workload: WorkloadInfo) -> tuple[str, str]:
+    """Return the reason and the message for which a workload waits, as its status has them."""
+    why = workload.condition(WorkloadCondition.QUOTA_RESERVED)
+    if why is None or why.status == "True":
+        return "", ""
+    return why.reason, why.message

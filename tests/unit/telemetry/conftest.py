@@ -1,0 +1,24 @@
+"""A cluster whose books are checked when the test is over."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from extender.permit import next_groups, plans, turns
+from extender.state.cluster.store import Cluster
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no plan go on later because the machine is slow, whatever clock it has."""
+    monkeypatch.setattr(next_groups, "AT_ONCE_SECONDS", 60.0)
+    monkeypatch.setattr(plans, "PLAN_SECONDS", 60.0)
+    monkeypatch.setattr(turns, "PLAN_SECONDS", 60.0)
+    monkeypatch.setattr(turns, "AHEAD_SECONDS", 60.0)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.validate()

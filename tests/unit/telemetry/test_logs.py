@@ -1,0 +1,65 @@
+"""The form of log lines: ours and those of libraries, with the ids of what they are about."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from extender.telemetry import logs
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    root, before = logging.getLogger(), structlog.get_config()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+    structlog.configure(**before)
+    logs.IDS._of.clear()
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+def test_lines_about_a_group_have_its_id(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", as_json=True)
+    known = {"ns/known": "1a"}
+    logs.IDS.add("group", "gang_id", known.get)
+    log = structlog.get_logger("of ours")
+    log.info("about", group="ns/known")
+    log.info("about another", group="ns/other")
+    log.info("with its own", group="ns/known", gang_id="2b")
+    log.info("about none", group=None)
+
+    assert [line.get("gang_id") for line in lines(capsys)] == ["1a", None, "2b", None]
+
+
+def test_lines_of_libraries_have_the_form_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+    logging.getLogger().handlers[:] = []  # those of pytest
+    logs.configure("info", as_json=True)
+    logging.getLogger("asyncio").warning("slow %s", "callback")
+    logging.getLogger("asyncio").info("too little to say")
+    error = ValueError("it broke")
+    logging.getLogger("asyncio").error("an error", exc_info=error)
+
+    slow, failed = lines(capsys)
+    assert (slow["event"], slow["level"], slow["logger"]) == (
+        "slow callback", "warning", "asyncio"
+    )  # fmt: skip
+    assert "timestamp" in slow
+    assert "ValueError: it broke" in str(failed["exception"])
+
+
+def test_below_the_level_nothing_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("warning", as_json=False)
+    log = structlog.get_logger("of ours")
+    log.info("little")
+    log.warning("much", group="ns/g", reason="ScheduleTimeout")
+
+    text = capsys.readouterr().err
+    assert "little" not in text
+    assert "much" in text
+    assert "ScheduleTimeout" in text
