@@ -34,7 +34,9 @@ ARG VERSION
 LABEL org.opencontainers.image.title="gang-extender" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.licenses="Apache-2.0"
-ENV PATH=/app/.venv/bin:$PATH \
+# Libraries look for a home folder when they are loaded, and this user has none of its own.
+ENV HOME=/ \
+    PATH=/app/.venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 COPY --from=build /app/.venv /app/.venv

@@ -96,7 +96,7 @@ async def test_the_documents_of_the_services_have_the_version() -> None:
     async def metrics() -> bytes:
         return b""
 
-    apps: list[FastAPI] = [Service().app, health_app(metrics, Probes(dict, lambda: {}))]
+    apps: list[FastAPI] = [Service().app, health_app(metrics, Probes(dict))]
     assert {app.openapi()["info"]["version"] for app in apps} == {installed("gang-extender")}
 
 
@@ -122,7 +122,8 @@ def test_the_same_commit_gives_the_same_bytes_and_the_sums_are_theirs(
 
     first, second = ({path.name: path.read_bytes() for path in files(f)} for f in (built, tmp_path))
     assert [name for name in first if first[name] != second.get(name)] == []
-    sums = dict(reversed(line.split("  ")) for line in (built / SUMS).read_text().splitlines())
+    lines = [line.split("  ") for line in (built / SUMS).read_text().splitlines()]
+    sums = {name: hashed for hashed, name in lines}
     assert sums == {
         name: hashlib.sha256(content).hexdigest() for name, content in first.items() if name != SUMS
     }
@@ -131,7 +132,9 @@ def test_the_same_commit_gives_the_same_bytes_and_the_sums_are_theirs(
 
 def test_the_bill_lists_each_dependency_at_run_time_with_its_hashes(built: Path) -> None:
     bill = json.loads(only(built, "*.cdx.json").read_text())
-    locked = {each["name"]: each for each in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
+    locked = {
+        each["name"]: each for each in tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+    }
     names = {each["name"] for each in bill["components"]}
 
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
@@ -200,7 +203,9 @@ def test_the_wheel_works_where_nothing_else_is(built: Path, program: Path, tmp_p
     assert said("--version") == f"gang-extender {installed_of(built)}\n"
     assert "reconcile" in said("--help")
     assert "--smoke" in said("check", "--help")
-    rendered = {each["metadata"]["name"]: each for each in yaml.safe_load_all(said("render", "crds"))}
+    rendered = {
+        each["metadata"]["name"]: each for each in yaml.safe_load_all(said("render", "crds"))
+    }
     shipped = [*(ROOT / "manifests" / "crds").glob("*.yaml")]
     assert len(rendered) == len(shipped) > 0
     for path in shipped:
