@@ -11,7 +11,6 @@ for quota.
 import argparse
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -28,6 +27,7 @@ OLDER_LABEL: Final = "pod-group.scheduling.sigs.k8s.io"
 QUEUE: Final = "kueue.x-k8s.io/v1beta2"
 LONG: Final = "1000h"
 RUNNING: Final = {"running": 3, "older": 2, "first": 2, "second": 2}
+PHASES: Final = {"running": "Running", "queued": "Running", "waiting": "PreScheduling"}
 SETTINGS: Final = {"queue": {"requireRoom": True}, "reconcile": {"leaderElect": False}}
 
 
@@ -54,7 +54,11 @@ def main() -> None:
 
 def _crds() -> list[dict[str, Any]]:
     crds = ROOT.parents[1] / "manifests" / "crds"
-    return [each for path in sorted(crds.glob("*.yaml")) for each in yaml.safe_load_all(path.read_text())]
+    return [
+        each
+        for path in sorted(crds.glob("*.yaml"))
+        for each in yaml.safe_load_all(path.read_text())
+    ]
 
 
 def _cluster() -> Iterator[objects.Object]:
@@ -89,8 +93,9 @@ def _queues() -> Iterator[objects.Object]:
 
 
 def _quota(amount: str) -> list[dict[str, Any]]:
-    flavor = {"name": "any-node", "resources": [{"name": "cpu", "nominalQuota": amount}]}
-    return [{"coveredResources": ["cpu"], "flavors": [flavor]}]
+    amounts = [{"name": "cpu", "nominalQuota": amount}, {"name": "memory", "nominalQuota": "16Gi"}]
+    flavor = {"name": "any-node", "resources": amounts}
+    return [{"coveredResources": ["cpu", "memory"], "flavors": [flavor]}]
 
 
 def _queue(kind: str, name: str, **fields: Any) -> objects.Object:
@@ -150,7 +155,7 @@ def _is_said(api: Api) -> bool:
     workloads = api.list(f"{QUEUE}/workloads", NAMESPACE)
     return (
         _running(api) == RUNNING
-        and phases == {"running": "Running", "queued": "Running", "waiting": "PreScheduling"}
+        and phases.items() >= PHASES.items()
         and sorted(condition(each, "QuotaReserved") for each in workloads) == [False, True, True]
         and all(each["status"].get("conditions") for each in api.list("pods", NAMESPACE))
     )
@@ -163,9 +168,9 @@ def _stored(api: Api) -> Iterator[dict[str, Any]]:
             metadata = each["metadata"]
             if metadata.get("namespace", NAMESPACE) != NAMESPACE:
                 continue
-            if each["kind"] == "Namespace" and metadata["name"] != NAMESPACE:
+            if resource == "namespaces" and metadata["name"] != NAMESPACE:
                 continue
-            yield each
+            yield api.get(resource, metadata["name"], metadata.get("namespace"))
 
 
 if __name__ == "__main__":
