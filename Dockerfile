@@ -6,8 +6,13 @@
 #
 #   docker build -t gang-extender:0.1.0 .
 #
+# VERSION is the newest release: git, which would know, is not in the context. Say another one where
+# you build another commit: --build-arg VERSION=0.1.0.post1.dev7.
+#
 # Both stages must have the same base: the environment points to its Python. Where the builds must
 # be repeatable to the byte, pin the digest of your mirror's copy behind the tag.
+
+ARG VERSION=0.1.0
 
 FROM python:3.13.9-slim-bookworm AS build
 ENV UV_COMPILE_BYTECODE=1 \
@@ -21,12 +26,17 @@ RUN uv sync --frozen --no-dev --no-install-project
 COPY extender ./extender
 COPY manifests/policies ./manifests/policies
 COPY manifests/rbac ./manifests/rbac
-RUN uv sync --frozen --no-dev --no-editable
+ARG VERSION
+RUN SETUPTOOLS_SCM_PRETEND_VERSION_FOR_GANG_EXTENDER=$VERSION uv sync --frozen --no-dev --no-editable
 
 FROM python:3.13.9-slim-bookworm
+ARG VERSION
 LABEL org.opencontainers.image.title="gang-extender" \
+      org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.licenses="Apache-2.0"
-ENV PATH=/app/.venv/bin:$PATH \
+# Libraries look for a home folder when they are loaded, and this user has none of its own.
+ENV HOME=/ \
+    PATH=/app/.venv/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 COPY --from=build /app/.venv /app/.venv

@@ -81,6 +81,10 @@ bench-extender: environment ## measure what a pod costs the extender alone, betw
 chaos: toolchain ## kill, cut and confuse everything under load, for an hour (ARGS=...)
 	$(BIN)/python -m tests.chaos $(ARGS)
 
+.PHONY: dist
+dist: environment ## build wheel, sdist, SBOM and their hashes into dist/, the same bytes each time
+	$(BIN)/python -m tests.dist
+
 .PHONY: render
 render: environment ## write the generated files: CRDs and the configuration reference
 	$(BIN)/gang-extender render crds --output manifests/crds

@@ -4,7 +4,6 @@ Exit codes: 0 done, 1 it failed, 2 wrong use. Each command imports what is slow 
 so that `--help` and shell completion stay quick.
 """
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -14,6 +13,7 @@ from extender.cli.check import check
 from extender.cli.demo import demo
 from extender.cli.reconcile import reconcile
 from extender.cli.serve import serve
+from extender.runtime.version import version
 
 app = typer.Typer(
     name="gang-extender",
@@ -31,7 +31,7 @@ app.command()(demo)
 
 def _show_version(asked: bool) -> None:  # noqa: FBT001  # the signature that typer calls
     if asked:
-        typer.echo(f"gang-extender {version('gang-extender')}")
+        typer.echo(f"gang-extender {version()}")
         raise typer.Exit
 
 

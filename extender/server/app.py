@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from extender.api import extender_v1 as wire
 from extender.permit.waiting_pods import Gone
+from extender.runtime.version import version
 from extender.server import openapi
 from extender.server.binding import Binding
 from extender.server.caller import Caller
@@ -70,6 +71,7 @@ def create_app(
     """
     app = ExtenderApp(
         title="gang-extender",
+        version=version(),
         description="The webhooks of kube-scheduler's extender protocol, for gangs of pods.",
         docs_url=None,
         redoc_url=None,

@@ -7,6 +7,7 @@ from typing import Any, Final
 from fastapi import FastAPI, Request, Response
 
 from extender.kube.reviews import Access
+from extender.runtime.version import version
 from extender.server.access import Guard
 from extender.server.status import REFUSALS, add_statuses
 
@@ -88,7 +89,9 @@ def health_app(
     metrics: Callable[[], Awaitable[bytes]], probes: Probes, *, guard: Guard | None = None
 ) -> FastAPI:
     """Return an application that serves nothing else."""
-    app = FastAPI(title="gang-extender reconciler", docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="gang-extender reconciler", version=version(), docs_url=None, redoc_url=None
+    )
     add_health(app, metrics, probes, guard=guard)
     add_statuses(app)
     return app

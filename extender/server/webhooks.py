@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from extender.runtime.deep import deep_stack
 from extender.runtime.faults import FAULTS
+from extender.runtime.version import version
 from extender.server import openapi
 from extender.webhooks import conversion, jobs, reviews
 from extender.webhooks.jobs import Kinds, QueueFacts
@@ -93,7 +94,7 @@ class _Bodies:
 
 def webhooks_app(kinds: Kinds, queues: QueueFacts, *, ready: Callable[[], bool]) -> FastAPI:
     """Return the application; jobs are judged when `ready`, conversion does not wait for it."""
-    app = FastAPI(title="gang-extender webhooks", docs_url=None, redoc_url=None)
+    app = FastAPI(title="gang-extender webhooks", version=version(), docs_url=None, redoc_url=None)
     bodies = _Bodies()
 
     def judged(verdict: Callable[[reviews.Request, Kinds, QueueFacts], Verdict]) -> Answer:

@@ -3,7 +3,6 @@
 import platform
 import sys
 from functools import partial
-from importlib.metadata import version
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -11,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from extender.api.wellknown import WorkloadCondition
 from extender.queueing import transitions as to
 from extender.queueing.cycle import Admit, Outcome
+from extender.runtime.version import version
 from extender.state.queue.records import WorkloadInfo
 
 _WAITS: Final = (0.1, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10240)
@@ -85,7 +85,7 @@ class QueueMetrics:
             registry=registry,
         )
         build.labels(
-            f"v{version('gang-extender')}",
+            f"v{version()}",
             sys.implementation.name,
             f"{sys.platform}/{platform.machine()}",
         ).set(1)

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -213,7 +214,7 @@ def test_wrong_use_is_two(arguments: list[str]) -> None:
 def test_the_version_is_printed() -> None:
     result = run.invoke(app, ["--version"])
 
-    assert (result.exit_code, result.stdout) == (0, "gang-extender 0.1.0\n")
+    assert (result.exit_code, result.stdout) == (0, f"gang-extender {version('gang-extender')}\n")
 
 
 def test_help_is_quick_because_it_imports_little() -> None:

@@ -212,7 +212,7 @@ def parse(arguments: list[str]) -> None:
             found = command.get_command(context, arguments[0])
             assert found is not None, f"there is no command {arguments[0]}"
             command, arguments = found, arguments[1:]
-        arguments = [each for each in arguments if each != "--help"]
+        arguments = [each for each in arguments if each not in {"--help", "--version"}]
         is_named_only = not arguments
         command.make_context("command", arguments, resilient_parsing=is_named_only)
 

@@ -1,0 +1,1 @@
+"""What an earlier release left in a cluster, and how it is put there again."""
