@@ -14,7 +14,7 @@ from typing import Any, Final
 import yaml
 
 from extender.cli.chart_values import values_schema, values_yaml
-from extender.cli.yaml_text import as_yaml
+from extender.cli.yaml_text import LOADER, as_yaml
 
 CHART: Final = Path("manifests/chart")
 """Where the chart lives in a checkout."""
@@ -299,12 +299,16 @@ def _wrapped(made_of: str, text: str, condition: str) -> str:
 
 def _crd(name: str, text: str, patches: list[dict[str, Any]]) -> str:
     """Return the template of a CRD, with what the kustomization of the CRDs adds to it."""
-    crd = yaml.safe_load(text)
-    for patch in patches:
-        if re.fullmatch(patch["target"]["name"], crd["metadata"]["name"]):
-            for change in yaml.safe_load(patch["patch"]):
-                _change(crd, change)
-    changed = _parameters(f"crds/{name}", as_yaml(crd))
+    crd = yaml.load(text, LOADER)  # noqa: S506 - a safe one
+    changes = [
+        change
+        for patch in patches
+        if re.fullmatch(patch["target"]["name"], crd["metadata"]["name"])
+        for change in yaml.safe_load(patch["patch"])
+    ]
+    for change in changes:
+        _change(crd, change)
+    changed = _parameters(f"crds/{name}", as_yaml(crd) if changes else _without_header(text))
     annotations = "  annotations:\n"
     lines = [annotations] if "annotations" not in crd["metadata"] else []
     keep = ["  {{- if .Values.crds.keep }}\n", *lines, _KEEP, "  {{- end }}\n"]
@@ -313,6 +317,10 @@ def _crd(name: str, text: str, patches: list[dict[str, Any]]) -> str:
     if crd["spec"]["group"] == "kueue.x-k8s.io":
         condition = f"and {condition} (not .Values.besideKueue)"
     return _wrapped(f"manifests/crds/{name}", changed.replace(*edit, 1), condition)
+
+
+def _without_header(text: str) -> str:
+    return text[text.index("apiVersion:") :]
 
 
 def _change(crd: dict[str, Any], change: dict[str, Any]) -> None:

@@ -23,8 +23,8 @@ Amounts = dict[str, str | int | float]
 class ChartResources(Section):
     """Requests and limits of a container."""
 
-    requests: Amounts = {}
-    limits: Amounts = {}
+    requests: Amounts = Field(default_factory=dict)
+    limits: Amounts = Field(default_factory=dict)
 
 
 class ChartSecret(Section):
@@ -52,7 +52,7 @@ class ChartImage(Section):
     """empty: the chart's appVersion"""
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """when the kubelet pulls; that of kube-scheduler's image too"""
-    pull_secrets: list[ChartSecret] = []
+    pull_secrets: list[ChartSecret] = Field(default_factory=list)
     """such as [{name: registry}], Secrets of the release's namespace"""
 
 
@@ -61,8 +61,8 @@ class ChartReconciler(Section):
 
     replicas: int = Field(default=2, ge=0)
     """one leads, the others wait"""
-    node_selector: Labels = {}
-    tolerations: list[ChartToleration] = []
+    node_selector: Labels = Field(default_factory=dict)
+    tolerations: list[ChartToleration] = Field(default_factory=list)
     resources: ChartResources = ChartResources(
         requests={"cpu": "100m", "memory": "256Mi"}, limits={"memory": "1Gi"}
     )
@@ -86,8 +86,8 @@ class ChartScheduler(Section):
 
     replicas: int = Field(default=2, ge=0)
     """one leads, the others wait"""
-    node_selector: Labels = {}
-    tolerations: list[ChartToleration] = []
+    node_selector: Labels = Field(default_factory=dict)
+    tolerations: list[ChartToleration] = Field(default_factory=list)
     resources: ChartResources = ChartResources(
         requests={"cpu": "200m", "memory": "256Mi"}, limits={"memory": "1Gi"}
     )
@@ -137,7 +137,7 @@ class ChartServiceMonitor(Section):
     """A Service and a ServiceMonitor for the Prometheus operator, which scrapes the reconciler."""
 
     enabled: bool = False
-    labels: Labels = {}
+    labels: Labels = Field(default_factory=dict)
     """labels by which Prometheus chooses it"""
     account: ChartAccount = ChartAccount()
     """Prometheus' service account, which gets the ClusterRole gang-metrics-reader"""
@@ -169,8 +169,8 @@ class ChartValues(Section):
     crds: ChartCrds = ChartCrds()
     """the CustomResourceDefinitions of PodGroups and of the queue"""
     policies: bool = True
-    """ValidatingAdmissionPolicies, which confine both identities to the fields that they write; false
-    before Kubernetes 1.30"""
+    """ValidatingAdmissionPolicies, which confine both identities to the fields that they write;
+    false before Kubernetes 1.30"""
     optional: ChartOptional = ChartOptional()
     """policies that change how pods and jobs of others are admitted"""
     namespace: ChartNamespace = ChartNamespace()
@@ -224,16 +224,15 @@ def values_schema() -> str:
 
 def _tidy(schema: Schema) -> Schema:
     """Return a schema as Helm reads values: also durations, and `Off` without quotes."""
-    kept = {
-        key: _tidied(value) for key, value in schema.items() if key not in ("title", "default")
-    }
-    if isinstance(properties := schema.get("properties"), dict):
-        kept["properties"] = {
-            name: _timed(_tidy(field)) if _is_time(name, field) else _tidy(field)
-            for name, field in properties.items()
-        }
-    if "$defs" in schema:
-        kept["$defs"] = {name: _tidy(each) for name, each in schema["$defs"].items()}
+    named = ("properties", "$defs")  # by what the user calls it
+    left_out = ("title", "default", *named)
+    kept: Schema = {key: _tidied(value) for key, value in schema.items() if key not in left_out}
+    for part in named:
+        if part in schema:
+            found = schema[part].items()
+            kept[part] = {
+                name: _timed(_tidy(each)) if _is_time(name) else _tidy(each) for name, each in found
+            }
     if "Off" in kept.get("enum", ()):
         del kept["type"]
         kept["enum"] = [*kept["enum"], False]
@@ -242,13 +241,13 @@ def _tidy(schema: Schema) -> Schema:
     return kept
 
 
-def _tidied(value: Any) -> Any:
+def _tidied(value: object) -> object:
     if isinstance(value, dict):
         return _tidy(value)
     return [_tidied(each) for each in value] if isinstance(value, list) else value
 
 
-def _is_time(name: str, field: Schema) -> bool:
+def _is_time(name: str) -> bool:
     return name != "tolerationSeconds" and (name.endswith("Seconds") or name in _TIMES)
 
 

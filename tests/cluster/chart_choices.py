@@ -11,7 +11,7 @@ import yaml
 from tests.documents import blocks
 from tests.harness import helm, kustomize
 from tests.harness.gang_scheduler import NAMESPACE
-from tests.harness.manifests import documents
+from tests.harness.manifests import documents, parsed
 from tests.harness.objects import Object
 
 ROOT: Final = Path(__file__).parents[2]
@@ -102,6 +102,11 @@ def _optional(name: str) -> tuple[Object, ...]:
     return tuple(documents(ROOT / "manifests" / "optional" / name))
 
 
+def _elsewhere(name: str) -> list[Object]:
+    text = (ROOT / "manifests" / "optional" / name).read_text()
+    return parsed(text.replace(NAMESPACE, OTHER))
+
+
 _BESIDE: Final = ("manifests/second-scheduler",)
 _CONTROL_PLANE: Final = {"mode": "controlPlane"}
 _POD: Final = "/spec/template/spec"
@@ -114,6 +119,17 @@ _SETTINGS: Final = {
     "queue": {"requireRoom": True},
     "listen": {"maxBodyBytes": 67_108_865},
 }
+_OTHERS: Final = {
+    "key": "kubernetes.io/metadata.name",
+    "operator": "NotIn",
+    "values": ["kube-system", OTHER],
+}
+_ELSEWHERE: Final = {
+    "reconcile": {"leaseNamespace": OTHER},
+    "webhooks": {"namespace": OTHER},
+    "queue": {"managedJobsNamespaceSelector": {"matchExpressions": [_OTHERS]}},
+}
+"""What docs/operations.md says of settings for another namespace."""
 _PROFILE: Final = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 CHOICES: Final = {
@@ -242,32 +258,10 @@ CHOICES: Final = {
         {"optional": {"queuePolicies": True, "secondSchedulerPolicy": True}},
         _BESIDE,
         patches=(_reads_settings("gang-reconciler"), _reads_settings("gang-scheduler", 1)),
-        more=tuple(
-            yaml.safe_load_all(
-                yaml.safe_dump_all(
-                    [*_optional("queue-policies.yaml"), *_optional("second-scheduler-policy.yaml")]
-                ).replace(NAMESPACE, OTHER)
-            )
-        )
-        + (
-            _settings(
-                {
-                    "reconcile": {"leaseNamespace": OTHER},
-                    "webhooks": {"namespace": OTHER},
-                    "queue": {
-                        "managedJobsNamespaceSelector": {
-                            "matchExpressions": [
-                                {
-                                    "key": "kubernetes.io/metadata.name",
-                                    "operator": "NotIn",
-                                    "values": ["kube-system", OTHER],
-                                }
-                            ]
-                        }
-                    },
-                },
-                OTHER,
-            ),
+        more=(
+            *_elsewhere("queue-policies.yaml"),
+            *_elsewhere("second-scheduler-policy.yaml"),
+            _settings(_ELSEWHERE, OTHER),
         ),
         namespace=OTHER,
     ),

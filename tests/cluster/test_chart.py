@@ -1,18 +1,18 @@
 """The Helm chart: the objects of kustomize for the same choices, and a release on an API server."""
 
 import re
+from base64 import b64encode
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from extender.config import Settings, load
 from tests.cluster.alone import alone
-from tests.cluster.chart_choices import CHOICES, CRD, OTHER, Choice
-from tests.documents import words_of
-from tests.harness import helm, objects
+from tests.cluster.chart_choices import CHOICES, CRD, Choice
+from tests.documents import blocks, words_of
+from tests.harness import helm
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE
@@ -209,14 +209,33 @@ def test_service_monitor_leads_to_the_port_of_metrics() -> None:
     assert chosen == [service]
     assert found["metadata"]["labels"]["release"] == "prometheus"
     [deployment] = [
-        each for (*_, name), each in rendered.items() if name == "gang-reconciler"
-        and each["kind"] == "Deployment"
+        each
+        for (*_, name), each in rendered.items()
+        if name == "gang-reconciler" and each["kind"] == "Deployment"
     ]
     pod = deployment["spec"]["template"]
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
     ports = {each["name"] for each in pod["spec"]["containers"][0]["ports"]}
     assert {each["targetPort"] for each in service["spec"]["ports"]} <= ports
     assert by_kind["ClusterRoleBinding"]["subjects"] == [{"kind": "ServiceAccount", **account}]
+
+
+DOCUMENTED = [words for block in blocks("console") for words in block.commands]
+COMMANDS = [words for words in DOCUMENTED if words[0] == "helm"]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_documented_command_of_helm_can_be_given(words: list[str]) -> None:
+    known = helm.helm(words[1], "--help")
+    for flag in (each for each in words if each.startswith("-")):
+        assert re.search(rf"{flag}[ ,]", known), flag
+
+
+def test_the_documented_values_are_taken() -> None:
+    parts = [part for block in blocks("yaml") for part in block.parts]
+    [values] = [each for each in parts if isinstance(each, dict) and "mode" in each]
+    rendered = yaml.safe_dump(helm.template(values))
+    assert f"{values['image']['repository']}:{values['image']['tag']}" in rendered
 
 
 # -- on an API server
@@ -231,7 +250,7 @@ ALL: Object = {
 @pytest.mark.parametrize("name", [*WAYS, "another namespace", "webhooks"])
 def test_an_api_server_takes_every_object_with_all_its_fields(api: Api, name: str) -> None:
     choice = CHOICES[name]
-    api.apply(objects.namespace(choice.namespace))
+    api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": choice.namespace}})
     params = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "strict"}
     params["force"] = "true"
     for each in choice.rendered():
@@ -239,6 +258,10 @@ def test_an_api_server_takes_every_object_with_all_its_fields(api: Api, name: st
         api.request(
             "PATCH", path, body=each, params=params, content_type="application/apply-patch+yaml"
         )
+
+
+CRDS = "apiextensions.k8s.io/v1/customresourcedefinitions"
+CLIENT = "/spec/conversion/webhook/clientConfig"
 
 
 def test_a_release_is_installed_upgraded_and_uninstalled(
@@ -251,7 +274,7 @@ def test_a_release_is_installed_upgraded_and_uninstalled(
             "deployments": "apps/v1/deployments",
             "configmaps": "configmaps",
             "policies": "admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
-            "crds": "apiextensions.k8s.io/v1/customresourcedefinitions",
+            "crds": CRDS,
         }
         return {
             kind: {
@@ -269,8 +292,16 @@ def test_a_release_is_installed_upgraded_and_uninstalled(
     assert first["policies"] == set()
     assert len(first["crds"]) == 9
 
+    authority = b64encode(control_plane.authority.read_bytes()).decode()
+    bundle = {"op": "add", "path": f"{CLIENT}/caBundle", "value": authority}
+    path = f"/apis/{CRDS}/workloads.kueue.x-k8s.io"
+    api.request("PATCH", path, body=[bundle], content_type="application/json-patch+json")
+
     helm.install(kubeconfig, ALL, upgrade=True)
     second = stored()
+    assert second["crds"] == first["crds"]
+    conversion = api.get(CRDS, "workloads.kueue.x-k8s.io")["spec"]["conversion"]
+    assert conversion["webhook"]["clientConfig"]["caBundle"] == authority
     assert second["configmaps"] == {"gang-scheduler", "gang-extender"}
     assert {"gang-gate", "gang-second-scheduler"} < second["policies"]
     [reconciler] = [
@@ -285,6 +316,23 @@ def test_a_release_is_installed_upgraded_and_uninstalled(
     last = stored()
     assert last.pop("crds") == first["crds"]
     assert not any(last.values())
+
+
+def test_what_kustomize_installed_is_taken_over(
+    control_plane: ControlPlane, api: Api, tmp_path: Path
+) -> None:
+    choice = CHOICES["in the control plane"]
+    made = [each for each in choice.built(tmp_path) if each["kind"] != CRD]
+    api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    api.apply(made)
+
+    with pytest.raises(helm.HelmError, match="cannot be imported into the current release"):
+        helm.install(control_plane.admin_kubeconfig, choice.values)
+    helm.install(control_plane.admin_kubeconfig, choice.values, "--take-ownership")
+
+    helm.uninstall(control_plane.admin_kubeconfig)
+    there = {each["metadata"]["name"] for each in api.list("apps/v1/deployments", NAMESPACE)}
+    assert "gang-reconciler" not in there
 
 
 @pytest.mark.parametrize("name", NOTES)

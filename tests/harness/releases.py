@@ -1,9 +1,9 @@
 """Official release binaries, which are downloaded where there is a way to them.
 
-Kubernetes, etcd and Helm publish SHA-256 sums beside their binaries, GitHub those of KWOK's. A file whose
-sum is another one is an error; a server that is not reached, or lacks a file, is none: then the
-binaries are built. The sums come the same way as the files, so they show what was damaged on it;
-who answers is vouched for by TLS.
+Kubernetes, etcd and Helm publish SHA-256 sums beside their binaries, GitHub those of KWOK's. A file
+whose sum is another one is an error; a server that is not reached, or lacks a file, is none: then
+the binaries are built. The sums come the same way as the files, so they show what was damaged on
+it; who answers is vouched for by TLS.
 
 `$GANG_EXTENDER_RELEASES` is the URL of a mirror, which has each file under the host and path of
 the original (`MIRROR/dl.k8s.io/release/v1.36.3/bin/linux/amd64/kube-apiserver`), or `off`.
