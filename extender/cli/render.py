@@ -1,21 +1,20 @@
 """`gang-extender render`: writes and checks the files that are made from the models.
 
-`render crds` and `render settings` write them, `render --check` compares those of a checkout and
-changes nothing. `render access` makes the role and the policy for a kind of job that an
-administrator adds.
+`render crds`, `render settings` and `render chart` write them, `render --check` compares those of
+a checkout and changes nothing. `render access` makes the role and the policy for a kind of job that
+an administrator adds.
 """
 
 import difflib
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-import yaml
 
 from extender.cli import settings_page
 from extender.cli.options import exits
+from extender.cli.yaml_text import as_yaml
 
 CRDS: Final = Path("manifests/crds")
 """Where the CRDs live in a checkout."""
@@ -38,24 +37,6 @@ app = typer.Typer(
 )
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes text of many lines as a block."""
-
-
-def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _text)
-
-
-def as_yaml(manifest: dict[str, Any]) -> str:
-    """Return a manifest as YAML, in the order of its keys."""
-    apart = json.loads(json.dumps(manifest))  # shared parts would become anchors
-    return yaml.dump(apart, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
-
-
 def rendered_crds() -> dict[str, str]:
     """Return the text of every CRD by file name."""
     from extender.api import crds, definitions  # pydantic takes a while
@@ -68,10 +49,14 @@ def rendered_crds() -> dict[str, str]:
 
 def differences(root: Path) -> Iterator[str]:
     """Yield one unified diff for each file under `root` that differs from the rendered one."""
-    want = {CRDS / name: text for name, text in rendered_crds().items()}
+    from extender.cli import chart  # pydantic takes a while
+
+    crds = rendered_crds()
+    want = {CRDS / name: text for name, text in crds.items()}
     want[SETTINGS] = settings_page.page(MEND_SETTINGS)
-    files = [*(root / CRDS).glob("*.yaml"), root / SETTINGS]
-    found = {path.relative_to(root) for path in files if path.is_file()}
+    want |= chart.files(root, crds)
+    there = [*(root / CRDS).glob("*.yaml"), *(root / path for path in want)]
+    found = {path.relative_to(root) for path in there if path.is_file()} | {*chart.stale(root)}
     for path in sorted(found | want.keys()):
         have = (root / path).read_text(encoding="utf-8") if path in found else ""
         diff = "".join(
@@ -147,6 +132,27 @@ def write_settings(
         raise typer.Exit(1) from error
 
 
+@app.command("chart")
+def write_chart(
+    *,
+    output: Annotated[Path, typer.Option(help="The folder of the chart.", file_okay=False)],
+    root: Annotated[
+        Path, typer.Option(help="The checkout with manifests/.", exists=True, file_okay=False)
+    ] = Path(),
+) -> None:
+    """Write the Helm chart's templates, values and their schema, made from manifests/."""
+    from extender.cli import chart
+
+    with exits(1, chart.ChartError, OSError):
+        files = chart.files(root, rendered_crds())
+        for path in {root / path for path in chart.stale(root)} - {root / path for path in files}:
+            path.unlink()
+        for path, text in files.items():
+            target = output / path.relative_to(chart.CHART)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+
+
 @app.command("access")
 def write_access(
     *,
@@ -188,13 +194,16 @@ def write_access(
 
 
 def _check(root: Path) -> None:
-    diffs = list(differences(root))
+    from extender.cli import chart
+
+    with exits(1, chart.ChartError):
+        diffs = list(differences(root))
     if not diffs:
         return
     typer.echo("".join(diffs), nl=False)
     typer.echo(
         f"{len(diffs)} generated file(s) are stale. Mend with `make render`, which runs:\n"
-        f"    {MEND}\n    {MEND_SETTINGS}",
+        f"    {MEND}\n    {MEND_SETTINGS}\n    {chart.MEND}",
         err=True,
     )
     raise typer.Exit(1)

@@ -14,9 +14,10 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def documents(path: Path) -> list[Object]:
     """Return the documents of a file that are not empty, which are only to be read."""
-    return _documents(path.read_text())
+    return parsed(path.read_text())
 
 
 @cache
-def _documents(text: str) -> list[Object]:
+def parsed(text: str) -> list[Object]:
+    """Return the documents of a text that are not empty, which are only to be read."""
     return [each for each in yaml.load_all(text, _LOADER) if each]

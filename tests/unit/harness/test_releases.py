@@ -16,12 +16,13 @@ from typing_extensions import override
 
 from tests.harness import toolchain
 from tests.harness.releases import OFF, VARIABLE
-from tests.harness.toolchain import ToolchainError, ensure_binaries
+from tests.harness.toolchain import ToolchainError, ensure_binaries, ensure_helm
 
 ETCD = "3.6.8"
 KUBERNETES = f"dl.k8s.io/release/v{toolchain.KUBERNETES}/bin/linux/amd64"
 OF_ETCD = f"github.com/etcd-io/etcd/releases/download/v{ETCD}"
 OF_KWOK = f"kubernetes-sigs/kwok/releases/{{}}/{toolchain.KWOK}"
+OF_HELM = f"get.helm.sh/helm-{toolchain.HELM}-linux-amd64.tar.gz"
 ARCHIVE = f"etcd-v{ETCD}-linux-amd64"
 
 Built = list[str]
@@ -40,14 +41,14 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in toolchain.CONTROL_PLANE[1:]:
         _put(folder, f"{KUBERNETES}/{name}", name.encode())
         _put(folder, f"{KUBERNETES}/{name}.sha256", _sum(name.encode()).encode())
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        member = tarfile.TarInfo(f"{ARCHIVE}/etcd")
-        member.size = len(b"etcd")
-        archive.addfile(member, io.BytesIO(b"etcd"))
-    _put(folder, f"{OF_ETCD}/{ARCHIVE}.tar.gz", packed.getvalue())
-    listed = f"{'0' * 64}  other.zip\n{_sum(packed.getvalue())}  {ARCHIVE}.tar.gz\n"
+    packed = _packed(f"{ARCHIVE}/etcd", b"etcd")
+    _put(folder, f"{OF_ETCD}/{ARCHIVE}.tar.gz", packed)
+    listed = f"{'0' * 64}  other.zip\n{_sum(packed)}  {ARCHIVE}.tar.gz\n"
     _put(folder, f"{OF_ETCD}/SHA256SUMS", listed.encode())
+    packed = _packed("linux-amd64/helm", b"helm")
+    _put(folder, OF_HELM, packed)
+    listed = f"{_sum(packed)}  {OF_HELM.rpartition('/')[2]}\n"
+    _put(folder, f"{OF_HELM}.sha256sum", listed.encode())
     asset = {"name": "kwok-linux-amd64", "digest": f"sha256:{_sum(b'kwok')}"}
     page = json.dumps({"assets": [{"name": "kwok.yaml", "digest": None}, asset]})
     _put(folder, f"api.github.com/repos/{OF_KWOK.format('tags')}", page.encode())
@@ -73,7 +74,8 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Built:
         if arguments[0] == "build":
             Path(arguments[arguments.index("-o") + 1]).write_bytes(b"built")
         else:
-            (cwd / "kwok").write_bytes(b"built")
+            package = arguments[-1].partition("@")[0]
+            (cwd / package.rpartition("/")[2]).write_bytes(b"built")
 
     monkeypatch.setattr(toolchain, "_go", go)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -169,6 +171,46 @@ def test_a_damaged_file_is_an_error(files: Path, built: Built, damaged: str) -> 
     found = [binaries.kube_apiserver, binaries.etcd, binaries.kwok]
     assert [each.read_bytes() for each in found] == [b"kube-apiserver", b"etcd", b"kwok"]
     assert built == []
+
+
+def test_helm_is_taken_once(files: Path, built: Built) -> None:
+    said: list[str] = []
+
+    helm = ensure_helm(said.append)
+
+    assert helm.read_bytes() == b"helm"
+    assert os.access(helm, os.X_OK)
+    assert ensure_helm(said.append) == helm
+    assert sum("downloading" in line for line in said) == 1
+    assert built == []
+
+
+@pytest.mark.parametrize("lost", [OF_HELM, f"{OF_HELM}.sha256sum"])
+def test_helm_is_built_where_the_server_lacks_it(files: Path, built: Built, lost: str) -> None:
+    (files / lost).unlink()
+
+    assert ensure_helm(lambda _: None).read_bytes() == b"built"
+    assert built == ["install"]
+
+
+def test_helm_is_built_where_the_archive_is_without_it(files: Path, built: Built) -> None:
+    packed = _packed("linux-amd64/README.md", b"")
+    (files / OF_HELM).write_bytes(packed)
+    listed = f"{_sum(packed)}  {OF_HELM.rpartition('/')[2]}\n"
+    (files / f"{OF_HELM}.sha256sum").write_text(listed)
+
+    assert ensure_helm(lambda _: None).read_bytes() == b"built"
+    assert built == ["install"]
+
+
+def _packed(name: str, content: bytes) -> bytes:
+    """Return an archive of one file."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
 
 
 def _put(folder: Path, path: str, content: bytes) -> None:

@@ -1,0 +1,43 @@
+{{- /*
+The templates in folders, values.yaml and its schema are generated from manifests/ and
+extender/cli/chart_values.py. This file, NOTES.txt, checks.yaml, settings.yaml and
+service-monitor.yaml are written by hand.
+*/}}
+
+{{- define "gang-extender.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- /* The version of a managed cluster has a suffix, such as v1.36.3-gke.1, that no image has. */}}
+{{- define "gang-extender.kubeScheduler" -}}
+{{- $of := .Values.scheduler.kubeScheduler -}}
+{{ $of.repository }}:{{ $of.version | default (regexFind "^v[0-9]+[.][0-9]+[.][0-9]+" .Capabilities.KubeVersion.Version) }}
+{{- end }}
+
+{{- /*
+The settings as YAML, or nothing: those of the values, and what the processes cannot know of the
+release. They take gang-extender-system for their namespace where nothing is said.
+*/}}
+{{- define "gang-extender.settings" -}}
+{{- $settings := deepCopy .Values.settings }}
+{{- $namespace := .Release.Namespace }}
+{{- if ne $namespace "gang-extender-system" }}
+  {{- $_ := merge $settings (dict "reconcile" (dict "leaseNamespace" $namespace)) }}
+  {{- $_ := merge $settings (dict "webhooks" (dict "namespace" $namespace)) }}
+  {{- if not (dig "queue" "managedJobsNamespaceSelector" false $settings) }}
+    {{- $others := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" (list "kube-system" $namespace) }}
+    {{- $selector := dict "matchExpressions" (list $others) }}
+    {{- $_ := merge $settings (dict "queue" (dict "managedJobsNamespaceSelector" $selector)) }}
+  {{- end }}
+{{- end }}
+{{- if eq .Values.mode "queueOnly" }}
+  {{- if not (hasKey ($settings.queue | default dict) "podGroups") }}
+    {{- $_ := merge $settings (dict "queue" (dict "podGroups" "Off")) }}
+  {{- end }}
+{{- end }}
+{{- /* The flag of the reconciler says it too; `gang-extender check` reads this file alone. */}}
+{{- if and $settings .Values.besideKueue }}
+  {{- $_ := mergeOverwrite $settings (dict "queue" (dict "enabled" false)) }}
+{{- end }}
+{{- if $settings }}{{ toYaml $settings }}{{ end }}
+{{- end }}
