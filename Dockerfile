@@ -21,6 +21,8 @@ RUN uv sync --frozen --no-dev --no-install-project
 COPY extender ./extender
 COPY manifests/policies ./manifests/policies
 COPY manifests/rbac ./manifests/rbac
+COPY manifests/static-pod ./manifests/static-pod
+COPY scheduler-config ./scheduler-config
 RUN uv sync --frozen --no-dev --no-editable
 
 FROM python:3.13.9-slim-bookworm

@@ -2,20 +2,20 @@
 
 `render crds` and `render settings` write them, `render --check` compares those of a checkout and
 changes nothing. `render access` makes the role and the policy for a kind of job that an
-administrator adds.
+administrator adds, `render static-pod` the files of a control-plane node.
 """
 
 import difflib
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-import yaml
 
 from extender.cli import settings_page
 from extender.cli.options import exits
+from extender.cli.static_pod import write_static_pod
+from extender.cli.yaml_output import as_yaml
 
 CRDS: Final = Path("manifests/crds")
 """Where the CRDs live in a checkout."""
@@ -36,24 +36,6 @@ HEADER: Final = (
 app = typer.Typer(
     name="render", help="Write the generated files, or check them.", invoke_without_command=True
 )
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes text of many lines as a block."""
-
-
-def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in text else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _text)
-
-
-def as_yaml(manifest: dict[str, Any]) -> str:
-    """Return a manifest as YAML, in the order of its keys."""
-    apart = json.loads(json.dumps(manifest))  # shared parts would become anchors
-    return yaml.dump(apart, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
 
 
 def rendered_crds() -> dict[str, str]:
@@ -185,6 +167,9 @@ def write_access(
     if not found:
         raise typer.BadParameter("name a kind with --integration, or settings with --config")
     typer.echo("---\n".join(map(as_yaml, found)), nl=False)
+
+
+app.command("static-pod")(write_static_pod)
 
 
 def _check(root: Path) -> None:
