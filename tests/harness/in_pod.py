@@ -3,8 +3,8 @@
     python in_pod.py CONTAINER_FILE COMMAND [ARGUMENT...]
 
 CONTAINER_FILE is JSON: `pod`, the id of the process that `pod_namespaces.py` named; `mounts`, by
-path in the container the folder or file outside; `staging`, an empty folder; `hostname`; `env`, all of the
-environment. The rest of the file system is the machine's.
+path in the container the folder or file outside; `staging`, an empty folder; `hostname`; `env`, all
+of the environment. The rest of the file system is the machine's.
 """
 
 import ctypes
