@@ -3,6 +3,7 @@
 import ssl
 from base64 import b64decode
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tests.harness.gang_scheduler import NAMESPACE, ROOT, install
 from tests.harness.kustomize import build
 from tests.harness.objects import Object
 from tests.harness.pods import RunningPod, allowed
+from tests.harness.process import free_port
 
 pytestmark = pytest.mark.skipif(not allowed(), reason="no namespaces may be made on this machine")
 
@@ -72,22 +74,23 @@ def extender(control_plane: ControlPlane, api: Api, applied: list[Object]) -> It
 
 
 @pytest.fixture(scope="module")
-def files(api: Api, extender: RunningPod, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(api: Api, applied: list[Object], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the administrator copies to kube-scheduler."""
+    assert applied
     folder: Path = tmp_path_factory.mktemp("kube-scheduler")
     for name, data in api.get("secrets", "gang-extender-client", NAMESPACE)["data"].items():
         (folder / name).write_bytes(b64decode(data))
     return folder
 
 
-def configuration(extender: RunningPod, files: Path) -> dict[str, Any]:
+def configured(files: Path, port: int, profile: str) -> dict[str, Any]:
     """Return the shipped file, with the address and the folder of this machine."""
     text = (ROOT / "scheduler-config/remote.yaml").read_text()
     text = text.replace("/etc/kubernetes/gang-extender/", f"{files}/")
     found: dict[str, Any] = yaml.safe_load(text)
     for entry in found["extenders"]:
-        entry["urlPrefix"] = f"https://127.0.0.1:{extender.network.outside_port}"
-    return {**found, "profiles": [{"schedulerName": SCHEDULER}]}
+        entry["urlPrefix"] = f"https://127.0.0.1:{port}"
+    return {**found, "profiles": [{"schedulerName": profile}]}
 
 
 def client(extender: RunningPod, files: Path, *, certificate: Path | None) -> httpx.Client:
@@ -107,7 +110,8 @@ def test_a_gang_starts_through_it(
     nodes: NodeFactory,
 ) -> None:
     nodes(2, cpu=2)
-    with control_plane.scheduler(configuration(extender, files), name=SCHEDULER):
+    config = configured(files, extender.network.outside_port, SCHEDULER)
+    with control_plane.scheduler(config, name=SCHEDULER):
         gangs.create("g", 2, cpu=1, scheduler_name=SCHEDULER)
         gangs.await_phases("g", Running=2, timeout=SECONDS)
 
@@ -153,3 +157,41 @@ def test_the_api_server_takes_its_pod_and_every_field(api: Api, applied: list[Ob
         api.request(
             "PATCH", path, body=each, params={**params, "force": "true"}, content_type=content
         )
+
+
+LONELY = "lonely"
+DEPLOYMENTS = "apps/v1/deployments"
+
+
+def test_its_pod_gets_no_node_from_the_scheduler_that_asks_it_and_needs_none_where_it_names_one(
+    control_plane: ControlPlane, api: Api, applied: list[Object], nodes: NodeFactory, files: Path
+) -> None:
+    """No extender answers here, as where its node has gone away."""
+    [node] = nodes(1, cpu=2)
+    deployment = deepcopy(only(applied, "Deployment"))
+    deployment["metadata"]["name"] = LONELY
+    deployment["spec"]["template"]["spec"]["schedulerName"] = LONELY
+    config = configured(files, free_port(), LONELY)
+
+    def pods() -> list[Object]:
+        owned = f"{LONELY}-"
+        return [x for x in api.list("pods", NAMESPACE) if x["metadata"]["name"].startswith(owned)]
+
+    def refused() -> bool:
+        texts = [c["message"] for pod in pods() for c in pod["status"].get("conditions", ())]
+        return any("connection refused" in text for text in texts)
+
+    with control_plane.scheduler(config, name=LONELY):
+        api.create(deployment)
+        api.wait_for("its pod waits for itself", refused, SECONDS)
+        named = {"spec": {"template": {"spec": {"nodeName": node}}}}
+        api.patch(DEPLOYMENTS, LONELY, NAMESPACE, body=named)
+
+        def runs() -> bool:
+            status = api.get(DEPLOYMENTS, LONELY, NAMESPACE)["status"]
+            return bool(status.get("readyReplicas") == 1 == status.get("updatedReplicas"))
+
+        api.wait_for("it runs where it is sent", runs, SECONDS)
+        assert [pod["spec"]["nodeName"] for pod in pods()] == [node]
+    api.delete(DEPLOYMENTS, LONELY, NAMESPACE)
+    api.wait_for("it is gone", lambda: not pods(), SECONDS)
