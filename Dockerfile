@@ -26,6 +26,8 @@ RUN uv sync --frozen --no-dev --no-install-project
 COPY extender ./extender
 COPY manifests/policies ./manifests/policies
 COPY manifests/rbac ./manifests/rbac
+COPY manifests/static-pod ./manifests/static-pod
+COPY scheduler-config ./scheduler-config
 ARG VERSION
 RUN SETUPTOOLS_SCM_PRETEND_VERSION_FOR_GANG_EXTENDER=$VERSION uv sync --frozen --no-dev --no-editable
 

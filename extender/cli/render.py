@@ -2,7 +2,7 @@
 
 `render crds`, `render settings` and `render chart` write them, `render --check` compares those of
 a checkout and changes nothing. `render access` makes the role and the policy for a kind of job that
-an administrator adds.
+an administrator adds, `render static-pod` the files of a control-plane node.
 """
 
 import difflib
@@ -14,6 +14,7 @@ import typer
 
 from extender.cli import settings_page
 from extender.cli.options import exits
+from extender.cli.static_pod import write_static_pod
 from extender.cli.yaml_text import as_yaml
 
 CRDS: Final = Path("manifests/crds")
@@ -191,6 +192,9 @@ def write_access(
     if not found:
         raise typer.BadParameter("name a kind with --integration, or settings with --config")
     typer.echo("---\n".join(map(as_yaml, found)), nl=False)
+
+
+app.command("static-pod")(write_static_pod)
 
 
 def _check(root: Path) -> None:

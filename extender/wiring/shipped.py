@@ -1,4 +1,4 @@
-"""The manifests that are shipped inside the package, as `pyproject.toml` puts them there."""
+"""The files that are shipped inside the package, as `pyproject.toml` puts them there."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -10,10 +10,16 @@ _PACKAGE: Final = Path(__file__).parents[1]
 
 def manifests(part: str) -> list[dict[str, Any]]:
     """Return the objects of a file, or of the files of a folder, of `manifests/`."""
-    found = next(
-        path
-        for path in (_PACKAGE / "manifests" / part, _PACKAGE.parent / "manifests" / part)
-        if path.exists()  # the second one in a checkout
-    )
+    found = _find(f"manifests/{part}")
     files = sorted(found.glob("*.yaml")) if found.is_dir() else [found]
     return [each for file in files for each in yaml.safe_load_all(file.read_text()) if each]
+
+
+def text(path: str) -> str:
+    """Return the text of a file, by its path in a checkout."""
+    return _find(path).read_text(encoding="utf-8")
+
+
+def _find(path: str) -> Path:
+    places = (_PACKAGE / path, _PACKAGE.parent / path)
+    return next(place for place in places if place.exists())  # the second one in a checkout

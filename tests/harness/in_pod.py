@@ -3,8 +3,8 @@
     python in_pod.py CONTAINER_FILE COMMAND [ARGUMENT...]
 
 CONTAINER_FILE is JSON: `pod`, the id of the process that `pod_namespaces.py` named; `mounts`, by
-path in the container the folder outside; `staging`, an empty folder; `hostname`; `env`, all of the
-environment. The rest of the file system is the machine's.
+path in the container the folder or file outside; `staging`, an empty folder; `hostname`; `env`, all
+of the environment. The rest of the file system is the machine's.
 """
 
 import ctypes
@@ -46,8 +46,8 @@ def _bind(source: Path, target: Path) -> None:
     _mount(source, target, _BIND | _RECURSIVE)
 
 
-def _make(path: Path, staging: Path) -> None:
-    """Make a folder that the machine does not have, without making it on the machine.
+def _make(path: Path, staging: Path, *, is_file: bool) -> None:
+    """Make a folder or file that the machine does not have, without making it on the machine.
 
     The closest folder above it that is there is replaced by one in memory with the same entries.
     """
@@ -65,7 +65,9 @@ def _make(path: Path, staging: Path) -> None:
             own.touch()
             _bind(entry, own)
     _bind(copy, above)
-    path.mkdir(parents=True)
+    (path.parent if is_file else path).mkdir(parents=True, exist_ok=True)
+    if is_file:
+        path.touch()
 
 
 def main(container_file: str, *command: str) -> None:
@@ -78,9 +80,9 @@ def main(container_file: str, *command: str) -> None:
     targets = [Path(path) for path in container["mounts"]]
     # Opened first: what is mounted over one folder may hide the source of another.
     sources = [os.open(source, os.O_PATH) for source in container["mounts"].values()]
-    for target in targets:
-        if not target.is_dir():
-            _make(target, staging)
+    for target, source in zip(targets, container["mounts"].values(), strict=True):
+        if not target.exists():
+            _make(target, staging, is_file=Path(source).is_file())
     for source, target in zip(sources, targets, strict=True):
         _bind(Path(f"/proc/self/fd/{source}"), target)
         os.close(source)

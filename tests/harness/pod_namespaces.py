@@ -1,10 +1,12 @@
 """Holds the namespaces of one pod, in which containers can be started by `in_pod.py`.
 
-    python pod_namespaces.py READY_FILE API_HOST API_PORT POD_ADDRESS
+    python pod_namespaces.py READY_FILE API_HOST API_PORT POD_ADDRESS [PORT]
 
 The pod has a loopback device of its own, so two pods may listen on the same port. Its only way out
 is 127.0.0.1:443, which leads to the API server: the socket is made inside, and what calls it is
-connected by this process, which has stayed outside. READY_FILE gets the id of the process inside.
+connected by this process, which has stayed outside. With PORT it has a way in: a port of 127.0.0.1
+outside that leads to this one of the pod. READY_FILE gets the id of the process inside, and the
+port outside or 0.
 """
 
 import asyncio
@@ -51,7 +53,9 @@ def _bring_up(address: str) -> None:
         fcntl.ioctl(device, _SET_ADDRESS, packed)
 
 
-def _inside(outside: socket.socket, parent: int, address: str) -> None:
+def _inside(
+    outside: socket.socket, parent: int, address: str, way_in: socket.socket | None, port: int
+) -> None:
     _unshare()
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -59,6 +63,8 @@ def _inside(outside: socket.socket, parent: int, address: str) -> None:
     _bring_up(address)
     with socket.create_server(("127.0.0.1", 443)) as server:
         socket.send_fds(outside, [b"."], [server.fileno()])
+    if way_in is not None:
+        asyncio.run(_relay(way_in, address, port))
     signal.pause()
 
 
@@ -83,21 +89,27 @@ async def _relay(server: socket.socket, host: str, port: int) -> None:
         await relay.serve_forever()
 
 
-def main(ready: str, host: str, port: str, address: str) -> None:
+def main(*arguments: str) -> None:
     """Hold the namespaces until the end."""
+    ready, host, port, address, *served = arguments
     parent = os.getpid()
     ours, theirs = socket.socketpair()
+    way_in = socket.create_server(("127.0.0.1", 0)) if served else None
     child = os.fork()
     if child == 0:
         ours.close()
-        _inside(theirs, parent, address)
+        _inside(theirs, parent, address, way_in, int(served[0]) if served else 0)
         return
     theirs.close()
+    outside = 0
+    if way_in is not None:
+        outside = way_in.getsockname()[1]
+        way_in.close()
     data, handles, *_ = socket.recv_fds(ours, 1, 1)
     if not data:
         sys.exit("the namespaces could not be made")
     part = Path(f"{ready}.part")
-    part.write_text(str(child))
+    part.write_text(f"{child} {outside}")
     part.rename(ready)
     asyncio.run(_relay(socket.socket(fileno=handles[0]), host, int(port)))
 

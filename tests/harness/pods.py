@@ -1,13 +1,15 @@
 """Runs the containers of a pod as processes: what its YAML says, and nothing that it does not say.
 
 Command lines, mounts, the service account's token, ports and probes are those of the pod, in
-namespaces of its own (Linux; see `allowed`). Its images are our own `Dockerfile` and the programs
-of the control plane. Limits of resources and the security context are left out.
+namespaces of its own, or in those of its node (Linux; see `allowed`). Its images are our own
+`Dockerfile` and the programs of the control plane. Limits of resources and the security context
+are left out.
 """
 
 import json
 import subprocess
 import sys
+from base64 import b64decode
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,31 +46,79 @@ def allowed() -> bool:
     return subprocess.run([sys.executable, "-c", _TRY], check=False).returncode == 0
 
 
+class Namespaces(Started):
+    """The network of a pod, or of a node; use as a context manager.
+
+    `address` is its own, and with `port` this one can be reached from outside.
+    """
+
+    def __init__(
+        self, control_plane: ControlPlane, name: str, address: str, *, port: int | None = None
+    ) -> None:
+        super().__init__()
+        self._control_plane, self._name, self._port = control_plane, name, port
+        self.address = address
+        self.pid = 0
+        """A process that is inside."""
+        self.outside_port = 0
+        """Where `port` is reached, on 127.0.0.1 outside."""
+
+    @override
+    def _start(self) -> None:
+        ready = self._control_plane.folder / f"{self._name}.namespaces"
+        host, _, port = self._control_plane.url.removeprefix("https://").rpartition(":")
+        argv = [sys.executable, pod_namespaces.__file__, str(ready), host, port, self.address]
+        argv += [] if self._port is None else [str(self._port)]
+        component = self._control_plane.spawn(f"{self._name}-namespaces", argv)
+        self._stack.callback(component.stop)
+        self._control_plane.wait_until(f"{self._name} has namespaces", ready.is_file)
+        self.pid, self.outside_port = map(int, ready.read_text().split())
+
+
+class RunningNode(Namespaces):
+    """A node of the control plane, for its static pods: its network and its files."""
+
+    def __init__(self, control_plane: ControlPlane, name: str, address: str) -> None:
+        super().__init__(control_plane, name, address)
+        self.root = control_plane.folder / "nodes" / name
+        """What is / there."""
+        self.root.mkdir(parents=True)
+
+
 class RunningPod(Started):
     """The containers of a pod that is stored, each a process; use as a context manager.
 
-    `number` makes its address. It is restarted by nobody.
+    `number` makes its address. With `node` it is a static pod of that one, which has its network.
+    `port` is one that can be reached from outside. It is restarted by nobody.
     """
 
-    def __init__(self, control_plane: ControlPlane, api: Api, pod: Object, number: int) -> None:
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        api: Api,
+        pod: Object,
+        number: int,
+        *,
+        node: RunningNode | None = None,
+        port: int | None = None,
+    ) -> None:
         super().__init__()
-        self._control_plane, self._api, self._pod = control_plane, api, pod
+        self._control_plane, self._api, self._pod, self._node = control_plane, api, pod, node
         self.name: str = pod["metadata"]["name"]
         self._namespace: str = pod["metadata"]["namespace"]
-        self._address = f"10.99.0.{number}"
+        assert bool(node) == pod["spec"].get("hostNetwork", False)
+        address = f"10.99.0.{number}"
+        self.network = node or Namespaces(control_plane, self.name, address, port=port)
         self._folder: Path = control_plane.folder / "pods" / self.name
         self.containers: dict[str, Component] = {}
 
     @override
     def _start(self) -> None:
         (self._folder / "staging").mkdir(parents=True)
-        ready = self._folder / "namespaces"
-        host, _, port = self._control_plane.url.removeprefix("https://").rpartition(":")
-        program = [sys.executable, pod_namespaces.__file__]
-        self._spawn("namespaces", [*program, str(ready), host, port, self._address])
-        self._control_plane.wait_until(f"{self.name} has namespaces", ready.is_file)
+        if self._node is None:
+            self._stack.enter_context(self.network)
         for container in self._pod["spec"]["containers"]:
-            self._write(container, int(ready.read_text()))
+            self._write(container)
             component = self._spawn(container["name"], self._entering(container, _argv(container)))
             self.containers[container["name"]] = component
 
@@ -83,7 +133,7 @@ class RunningPod(Started):
     def _file(self, container: Object) -> Path:
         return self._folder / f"{container['name']}.json"
 
-    def _write(self, container: Object, pod: int) -> None:
+    def _write(self, container: Object) -> None:
         """Write what `in_pod.py` needs to know of a container."""
         path = [Path(sys.executable).parent, self._control_plane.programs, "/usr/bin", "/bin"]
         env = {
@@ -97,10 +147,10 @@ class RunningPod(Started):
             each["mountPath"]: str(self._volume(each["name"]))
             for each in container.get("volumeMounts", ())
         }
-        if self._pod["spec"]["automountServiceAccountToken"]:
+        if self._node is None and self._pod["spec"]["automountServiceAccountToken"]:
             mounts[_ACCOUNT] = str(self._account())
         known = {
-            "pod": pod,
+            "pod": self.network.pid,
             "hostname": self.name,
             "staging": str(self._folder / "staging"),
             "mounts": mounts,
@@ -109,11 +159,17 @@ class RunningPod(Started):
         self._file(container).write_text(json.dumps(known))
 
     def _volume(self, name: str) -> Path:
-        """Return the folder of a volume; ValueError where its kind is not known here."""
+        """Return what is mounted of a volume; ValueError where its kind is not known here."""
         [volume] = [each for each in self._pod["spec"]["volumes"] if each["name"] == name]
         folder = self._folder / "volumes" / name
         folder.mkdir(parents=True, exist_ok=True)
         match volume:
+            case {"hostPath": {"path": str(path)}} if self._node is not None:
+                return self._node.root / path.lstrip("/")
+            case {"secret": {"secretName": str(source)}}:
+                found = self._api.get("secrets", source, self._namespace)
+                for key, data in found["data"].items():
+                    (folder / key).write_bytes(b64decode(data))
             case {"configMap": {"name": str(source)}}:
                 found = self._api.get("configmaps", source, self._namespace)
                 for key, text in found["data"].items():
@@ -164,7 +220,8 @@ class RunningPod(Started):
             asked = probe["httpGet"]
             ports = {each["name"]: each["containerPort"] for each in container.get("ports", ())}
             port = ports.get(asked["port"], asked["port"])
-            url = f"{asked['scheme'].lower()}://{self._address}:{port}{asked['path']}"
+            host, scheme = asked.get("host", self.network.address), asked.get("scheme", "HTTP")
+            url = f"{scheme.lower()}://{host}:{port}{asked['path']}"
             command = ["python", "-c", _FETCH, url]
         argv = self._entering(container, command)
         ended = subprocess.run(argv, check=False, capture_output=True, timeout=_PROBE_SECONDS)

@@ -12,6 +12,7 @@ from extender.check.scheduler import scheduler
 from tests.documents import ROOT
 
 OURS = (ROOT / "scheduler-config/kube-scheduler.yaml").read_text()
+REMOTE_FILE = (ROOT / "scheduler-config/remote.yaml").read_text()
 OPTIONAL = (ROOT / "manifests/optional/second-scheduler.yaml").read_text()
 SHIPPED: dict[str, Any] = yaml.safe_load(OURS)
 SECOND: dict[str, Any] = yaml.safe_load(
@@ -56,7 +57,11 @@ def changed(plan: Fields = None, permit: Fields = None, **top: Any) -> Any:
     return document
 
 
-@pytest.mark.parametrize("document", [SHIPPED, SECOND], ids=["shipped", "second scheduler"])
+@pytest.mark.parametrize(
+    "document",
+    [SHIPPED, SECOND, yaml.safe_load(REMOTE_FILE)],
+    ids=["shipped", "second scheduler", "over the network"],
+)
 def test_the_files_that_are_shipped_are_right(document: dict[str, Any]) -> None:
     assert wrong(document) == []
 
@@ -180,3 +185,11 @@ def test_a_file_that_cannot_be_read_and_none_are_different() -> None:
     assert wrong(Unknown("kube-scheduler.yaml: No such file")) == [(FAILURE, "scheduler.file")]
     [none] = scheduler(ClusterFacts(0.0, Unknown("not asked")))
     assert (none.level, none.id) == (WARNING, "scheduler.file")
+
+
+def test_the_file_for_the_network_differs_by_the_address_and_tls_alone() -> None:
+    there = yaml.safe_load(REMOTE_FILE)
+    for entry, local in zip(there["extenders"], SHIPPED["extenders"], strict=True):
+        del entry["tlsConfig"], entry["enableHTTPS"]
+        entry["urlPrefix"] = local["urlPrefix"]
+    assert there == SHIPPED

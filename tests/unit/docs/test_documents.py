@@ -151,7 +151,10 @@ def test_the_overlay_of_a_managed_cluster_names_each_image(tmp_path: Path) -> No
 def test_the_overlay_of_the_pages_names_the_image_and_gives_the_settings(tmp_path: Path) -> None:
     overlay = overlays()["../manifests"]
     [patches] = [
-        part["patches"] for block in yaml_blocks() for part in block.parts if "patches" in part
+        part["patches"]
+        for block in yaml_blocks()
+        for part in block.parts
+        if "patches" in part and "kind" not in part
     ]
     (tmp_path / "manifests").symlink_to(ROOT / "manifests")
     folder = tmp_path / "my-cluster"
@@ -167,6 +170,24 @@ def test_the_overlay_of_the_pages_names_the_image_and_gives_the_settings(tmp_pat
     mounted = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
     assert config.removeprefix("--config=").startswith(mounted["settings"])
     assert {each["name"] for each in spec["volumes"]} >= mounted.keys()
+
+
+def test_the_overlay_of_an_extender_over_the_network_names_its_node(tmp_path: Path) -> None:
+    for top in ("manifests", "overlays"):
+        (tmp_path / top).symlink_to(ROOT / top)
+    folder = tmp_path / "my-cluster"
+    folder.mkdir()
+    shown = overlays()["../overlays/remote-cert-manager"]
+    (folder / kustomize.FILE).write_text(yaml.safe_dump(shown))
+
+    pods = {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"]
+        for each in kustomize.build(folder)
+        if each["kind"] == "Deployment"
+    }
+    assert pods["gang-extender"]["nodeName"] == "node-1"
+    images = {pod["containers"][0]["image"] for pod in pods.values()}
+    assert images == {"registry.example.com/gang-extender:0.1.0"}
 
 
 # -- commands
@@ -232,13 +253,19 @@ def test_a_wrong_command_cannot_be_given(wrong: str) -> None:
 RUN = {name: words for name, words in COMMANDS.items() if words[:2] == ["gang-extender", "render"]}
 
 
-@pytest.mark.parametrize("words", [each for each in RUN.values() if len(each) > 2], ids=str)
+NAMED_ONLY = (["gang-extender", "render"], ["gang-extender", "render", "static-pod"])
+
+
+@pytest.mark.parametrize("words", [x for x in RUN.values() if x not in NAMED_ONLY], ids=str)
 def test_a_command_that_needs_no_cluster_is_run(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of `render`: the others need a cluster, and run in the cluster tests and the demo."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(ROOT / "docs/examples"))
+    scheduler = "/etc/kubernetes/manifests/kube-scheduler.yaml"  # a file of kubeadm's
+    kubeadm = str(ROOT / "tests/harness/kubeadm/kube-scheduler.yaml")
+    words = [kubeadm if word == scheduler else word for word in words]
     result = CliRunner().invoke(app, words[1:])
     assert result.exit_code == 0, result.output
 
