@@ -113,7 +113,8 @@ def test_a_manifest_that_is_missing_is_an_error(checkout: Path) -> None:
 
 def test_the_chart_has_the_version_of_the_project() -> None:
     chart = yaml.safe_load((ROOT / CHART / "Chart.yaml").read_text())
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    version = tool["hatch"]["version"]["fallback-version"]
     assert (chart["version"], chart["appVersion"]) == (version, version)
 
 
