@@ -81,6 +81,9 @@ def test_how_full_queues_are() -> None:
         f"kueue_local_queue_reserving_active_workloads{{{local}}}": 1,
         f"kueue_local_queue_admitted_active_workloads{{{local}}}": 1,
         "gang_extender_queue_reserved_workloads": 0,
+        'gang_extender_queue_oldest_waiting_timestamp_seconds{cluster_queue="cq"}': 43,
+        f'gang_extender_queue_overcommitted_quota{{{of},resource="cpu"}}': 0,
+        f'gang_extender_queue_overcommitted_quota{{{of},resource="memory"}}': 0,
     }
     assert found == want
 
@@ -188,7 +191,7 @@ def test_names_and_help_are_as_prometheus_wants_them() -> None:
     registry.register(QueueGauges(lambda: QueueState(queues.view, queues.pending)))
 
     for family in registry.collect():
-        ours = family.name == "gang_extender_queue_reserved_workloads"
+        ours = family.name.startswith("gang_extender_queue_")
         assert ours or re.fullmatch(r"kueue(_[a-z]+)+", family.name), family.name
         assert family.documentation.endswith("."), family.name
         assert not family.name.endswith(("_total", "_count", "_sum", "_bucket")), family.name
@@ -209,7 +212,7 @@ async def test_a_page_is_the_same_whether_or_not_it_is_made_with_rests() -> None
             yield step
 
     assert await page(registry, Pacer(SystemClock(), at_once=0.0), counted()) == whole
-    assert steps == 5 + 1
+    assert steps == 5 + 5 + 1
 
 
 async def test_a_queue_that_goes_while_a_page_is_made_is_left_out() -> None:
