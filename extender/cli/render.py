@@ -1,8 +1,8 @@
 """`gang-extender render`: writes and checks the files that are made from the models.
 
 `render crds`, `render settings`, `render dashboard` and `render alerts` write them, `render
---check` compares those of a checkout and changes nothing. `render access` makes the role and the policy for a kind of job that an
-administrator adds.
+--check` compares those of a checkout and changes nothing. `render access` makes the role and the
+policy for a kind of job that an administrator adds.
 """
 
 import difflib

@@ -18,7 +18,7 @@ class WaitingCollector(Collector):
 
     @override
     def collect(self) -> Iterator[Metric]:
-        """Yield the current metrics: 20 ms where 100,000 groups wait."""
+        """Yield the current metrics: 20 ms where 50,000 groups wait."""
         counts: dict[str, int] = {}
         oldest: dict[str, float] = {}
         for reason, since in self._waiting():

@@ -59,22 +59,33 @@ def prove(folder: Path, cases: Iterable[tuple[str, Series, bool]]) -> None:
     run("test", "rules", str(folder / "cases.yaml"))
 
 
-def scraped(page: str, now: float) -> dict[str, str]:
+def scraped(page: str, now: float, *, before: str = "") -> dict[str, str]:
     """Return a page of metrics as series: as if all had been like that for the whole time.
 
-    A counter goes from nothing to what it is by now within the last minutes. `now` is when the page
-    was read, in seconds since the epoch: series begin at the epoch, so points in time are moved.
+    A counter goes from what it was on the page `before` to what it is, all the time at the same
+    pace. `now` is the time at the end, in seconds since the epoch: series begin at the epoch, so
+    points in time are moved.
     """
     found = {}
+    counts = {name + labels: float(value) for name, labels, value in _SAMPLE.findall(before)}
     for name, labels, text in _SAMPLE.findall(page):
         value = float(text)
         if name.endswith(("_total", "_count", "_sum", "_bucket")):
-            rise = 10
-            found[name + labels] = f"0+0x{MINUTES - rise - 1} 0+{value / rise:.9f}x{rise}"
+            more = value - counts.get(name + labels, 0.0)
+            found[name + labels] = f"0+{more / MINUTES:.9f}x{MINUTES}"
             continue
         if name.endswith("_timestamp_seconds") and value:
             value += MINUTES * 60 - now
         found[name + labels] = f"{value:.9f}x{MINUTES}"
+    return found
+
+
+def names_of(expr: str) -> dict[str, set[str]]:
+    """Return the metrics that an expression is over, each with the labels that are matched."""
+    found: dict[str, set[str]] = {}
+    for name, matchers in re.findall(r"\b([a-z]+_[a-z_]+)\b(\{[^}]*\})?(?![\w(])", expr):
+        labels = re.findall(r"(\w+)(?:=~|!=|=)", matchers)
+        found.setdefault(name, set()).update(labels)
     return found
 
 
