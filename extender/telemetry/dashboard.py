@@ -26,7 +26,7 @@ _CPU: Final = CounterDefinition("process_cpu_seconds_total", "Seconds of CPU.")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Query:
     """One expression, and what its lines are called."""
 
     expr: str
@@ -39,38 +39,38 @@ class Panel:
 
     title: str
     unit: str
-    lines: tuple[Line, ...]
+    queries: tuple[Query, ...]
     text: str = ""
 
 
-def _split(metric: CounterDefinition, *by: str) -> Line:
+def _split(metric: CounterDefinition, *by: str) -> Query:
     names = " ".join(f"{{{{{label}}}}}" for label in by)
-    return Line(f"sum {grouped(metric, *by)} ({rate(metric, _WINDOW)})", names)
+    return Query(f"sum {grouped(metric, *by)} ({rate(metric, _WINDOW)})", names)
 
 
-def _sum(metric: GaugeDefinition, *by: str) -> Line:
+def _sum(metric: GaugeDefinition, *by: str) -> Query:
     names = " ".join(f"{{{{{label}}}}}" for label in by)
     labels = {"cluster_queue": _QUEUE} if "cluster_queue" in metric.labels else {}
-    return Line(f"sum {grouped(metric, *by)} ({gauge(metric, **labels)})", names)
+    return Query(f"sum {grouped(metric, *by)} ({gauge(metric, **labels)})", names)
 
 
 def _latency(title: str, metric: HistogramDefinition, *by: str, text: str = "") -> Panel:
     names = " ".join(f"{{{{{label}}}}}" for label in by)
-    lines = (
-        Line(quantile(share, metric, _WINDOW, *by), f"{names} p{share * 100:g}".strip())
+    queries = (
+        Query(quantile(share, metric, _WINDOW, *by), f"{names} p{share * 100:g}".strip())
         for share in (0.5, 0.99)
     )
-    return Panel(title, "s", tuple(lines), text)
+    return Panel(title, "s", tuple(queries), text)
 
 
-def _one(metric: GaugeDefinition, legend: str) -> Line:
-    return Line(f"sum({gauge(metric)})", legend)
+def _one(metric: GaugeDefinition, legend: str) -> Query:
+    return Query(f"sum({gauge(metric)})", legend)
 
 
-def _of_ours(expr: str) -> Line:
+def _of_ours(expr: str) -> Query:
     """Return values of the processes that have a watch: every process in Python has some."""
     ours = f"sum {grouped(of.WATCH_AGE, 'instance')} ({gauge(of.WATCH_AGE)})"
-    return Line(f"{expr} and on (instance) {ours}", "{{instance}}")
+    return Query(f"{expr} and on (instance) {ours}", "{{instance}}")
 
 
 ROWS: Final[dict[str, tuple[Panel, ...]]] = {
@@ -81,7 +81,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Longest wait by reason",
             "s",
             (
-                Line(
+                Query(
                     f"time() - min {grouped(of.OLDEST_WAITING_GROUP, 'reason')}"
                     f" ({gauge(of.OLDEST_WAITING_GROUP)})",
                     "{{reason}}",
@@ -106,7 +106,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Requests",
             "reqps",
             (
-                Line(
+                Query(
                     f"sum {grouped(of.REQUEST_SECONDS, 'verb')} "
                     f"({rate(of.REQUEST_SECONDS, _WINDOW)})",
                     "{{verb}}",
@@ -149,7 +149,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Share that fails",
             "percentunit",
             (
-                Line(
+                Query(
                     f"sum({rate(of.BINDINGS, _WINDOW, result='error')})"
                     f" / sum({rate(of.BINDINGS, _WINDOW)})",
                     "failed",
@@ -166,8 +166,10 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Workloads with quota",
             "short",
             (
-                Line(_sum(of.RESERVING_WORKLOADS, "cluster_queue").expr, "{{cluster_queue}} quota"),
-                Line(
+                Query(
+                    _sum(of.RESERVING_WORKLOADS, "cluster_queue").expr, "{{cluster_queue}} quota"
+                ),
+                Query(
                     _sum(of.ADMITTED_ACTIVE_WORKLOADS, "cluster_queue").expr,
                     "{{cluster_queue}} admitted",
                 ),
@@ -177,7 +179,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Longest wait",
             "s",
             (
-                Line(
+                Query(
                     f"time() - min {grouped(of.QUEUE_OLDEST_WAITING, 'cluster_queue')}"
                     f" ({gauge(of.QUEUE_OLDEST_WAITING, cluster_queue=_QUEUE)})",
                     "{{cluster_queue}}",
@@ -188,7 +190,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Quota in use, as a share of nominal quota",
             "percentunit",
             (
-                Line(
+                Query(
                     f"sum {grouped(of.RESERVATION, 'cluster_queue', 'flavor', 'resource')}"
                     f" ({gauge(of.RESERVATION, cluster_queue=_QUEUE)})"
                     f" / sum {grouped(of.NOMINAL_QUOTA, 'cluster_queue', 'flavor', 'resource')}"
@@ -207,7 +209,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Queues that are not active",
             "short",
             (
-                Line(
+                Query(
                     f"max {grouped(of.QUEUE_STATUS, 'cluster_queue', 'status')} ("
                     f"{gauge(of.QUEUE_STATUS, cluster_queue=_QUEUE, status=Not('active'))}) > 0",
                     "{{cluster_queue}} {{status}}",
@@ -221,10 +223,10 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Admissions and ends",
             "ops",
             (
-                Line(
+                Query(
                     _split(of.ADMITTED_WORKLOADS, "cluster_queue").expr, "{{cluster_queue}} begun"
                 ),
-                Line(
+                Query(
                     _split(of.FINISHED_WORKLOADS, "cluster_queue").expr, "{{cluster_queue}} ended"
                 ),
             ),
@@ -247,7 +249,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Age of watches",
             "s",
             (
-                Line(
+                Query(
                     f"max {grouped(of.WATCH_AGE, 'instance', 'kind')} ({gauge(of.WATCH_AGE)})",
                     "{{instance}} {{kind}}",
                 ),
@@ -257,9 +259,9 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Until credentials and certificates end",
             "s",
             (
-                Line(f"{gauge(of.CREDENTIAL_END)} - time()", "{{instance}} {{credential}}"),
-                Line(f"{gauge(of.CERTIFICATE_END)} - time()", "{{instance}} {{certificate}}"),
-                Line(
+                Query(f"{gauge(of.CREDENTIAL_END)} - time()", "{{instance}} {{credential}}"),
+                Query(f"{gauge(of.CERTIFICATE_END)} - time()", "{{instance}} {{certificate}}"),
+                Query(
                     f"({gauge(of.WEBHOOKS_CERTIFICATE_END)} > 0) - time()", "{{instance}} webhooks"
                 ),
             ),
@@ -275,7 +277,7 @@ ROWS: Final[dict[str, tuple[Panel, ...]]] = {
             "Internal errors in an hour",
             "short",
             (
-                Line(
+                Query(
                     f"sum {grouped(of.INTERNAL_ERRORS, 'instance', 'where')}"
                     f" ({increase(of.INTERNAL_ERRORS, '1h')})",
                     "{{instance}} {{where}}",
@@ -312,7 +314,7 @@ def dashboard() -> dict[str, Any]:
 def expressions() -> list[str]:
     """Return all expressions of the dashboard."""
     panels = (panel for panels in ROWS.values() for panel in panels)
-    return [line.expr for panel in panels for line in panel.lines]
+    return [query.expr for panel in panels for query in panel.queries]
 
 
 def _panels() -> Iterator[dict[str, Any]]:
@@ -360,7 +362,7 @@ def _panel(panel: Panel, number: int, where: dict[str, int]) -> dict[str, Any]:
                 "expr": line.expr,
                 "legendFormat": line.legend,
             }
-            for at, line in enumerate(panel.lines)
+            for at, line in enumerate(panel.queries)
         ],
     }
 

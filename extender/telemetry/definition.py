@@ -7,7 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class MetricDefinition:
     """One metric, under the name that Prometheus stores."""
 
     name: str
@@ -16,7 +16,7 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True)
-class CounterDefinition(Definition):
+class CounterDefinition(MetricDefinition):
     """A number that only grows; its name ends in `_total`."""
 
     def __post_init__(self) -> None:
@@ -34,7 +34,7 @@ class CounterDefinition(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class GaugeDefinition(Definition):
+class GaugeDefinition(MetricDefinition):
     """A number that rises and falls."""
 
     def on(self, registry: CollectorRegistry) -> Gauge:
@@ -47,7 +47,7 @@ class GaugeDefinition(Definition):
 
 
 @dataclass(frozen=True, slots=True)
-class HistogramDefinition(Definition):
+class HistogramDefinition(MetricDefinition):
     """A distribution; Prometheus stores `_bucket`, `_sum` and `_count` of it."""
 
     buckets: tuple[float, ...] = field(default=Histogram.DEFAULT_BUCKETS, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 from extender.telemetry.definition import (
     CounterDefinition,
-    Definition,
+    MetricDefinition,
     GaugeDefinition,
     HistogramDefinition,
 )
@@ -387,6 +387,6 @@ QUEUE_OVERCOMMITTED: Final = GaugeDefinition(
 )
 
 
-def every() -> Iterator[Definition]:
+def every() -> Iterator[MetricDefinition]:
     """Yield the definitions, in the order of this file."""
-    yield from (each for each in globals().values() if isinstance(each, Definition))
+    yield from (each for each in globals().values() if isinstance(each, MetricDefinition))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from extender.telemetry.definition import (
     CounterDefinition,
-    Definition,
+    MetricDefinition,
     GaugeDefinition,
     HistogramDefinition,
 )
@@ -64,14 +64,14 @@ def quantile(share: float, metric: HistogramDefinition, window: str, *by: str) -
     return f"histogram_quantile({share:g}, sum {grouped(metric, *by, 'le')} ({buckets}))"
 
 
-def grouped(metric: Definition, *labels: str) -> str:
+def grouped(metric: MetricDefinition, *labels: str) -> str:
     """Return the `by` clause of an aggregation of a metric. Raises ValueError."""
     also = ("le",) if isinstance(metric, HistogramDefinition) else ()
     _check(metric, [each for each in labels if each not in (*TARGET, *also)])
     return f"by ({', '.join(labels)})"
 
 
-def apart(metric: Definition, *labels: str) -> str:
+def apart(metric: MetricDefinition, *labels: str) -> str:
     """Return the `without` clause of an aggregation of a metric. Raises ValueError."""
     _check(metric, labels)
     return f"without ({', '.join(labels)})"
@@ -81,7 +81,7 @@ def _counted(metric: CounterDefinition | HistogramDefinition) -> str:
     return f"{metric.name}_count" if isinstance(metric, HistogramDefinition) else metric.name
 
 
-def _select(metric: Definition, name: str, labels: dict[str, Wanted]) -> str:
+def _select(metric: MetricDefinition, name: str, labels: dict[str, Wanted]) -> str:
     _check(metric, labels)
     if not labels:
         return name
@@ -98,6 +98,8 @@ def _match(label: str, value: Wanted) -> str:
             return f'{label}="{value}"'
 
 
-def _check(metric: Definition, labels: "dict[str, Wanted] | list[str] | tuple[str, ...]") -> None:
+def _check(
+    metric: MetricDefinition, labels: "dict[str, Wanted] | list[str] | tuple[str, ...]"
+) -> None:
     if unknown := [each for each in labels if each not in metric.labels]:
         raise ValueError(f"{metric.name} has no label {', '.join(unknown)}")

@@ -83,7 +83,8 @@ def scraped(page: str, now: float, *, before: str = "") -> dict[str, str]:
 def names_of(expr: str) -> dict[str, set[str]]:
     """Return the metrics that an expression is over, each with the labels that are matched."""
     found: dict[str, set[str]] = {}
-    for name, matchers in re.findall(r"\b([a-z]+_[a-z_]+)\b(\{[^}]*\})?(?![\w(])", expr):
+    plain = re.sub(r"\b(?:by|without|on) \([^)]*\)", "", expr)
+    for name, matchers in re.findall(r"\b([a-z]+_[a-z_]+|up)\b(\{[^}]*\})?(?![\w(])", plain):
         labels = re.findall(r"(\w+)(?:=~|!=|=)", matchers)
         found.setdefault(name, set()).update(labels)
     return found
