@@ -9,9 +9,9 @@ from typing import Final
 
 from extender.telemetry.definition import (
     CounterDefinition,
-    MetricDefinition,
     GaugeDefinition,
     HistogramDefinition,
+    MetricDefinition,
 )
 
 _FAST: Final = (

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from extender.telemetry.definition import (
     CounterDefinition,
-    MetricDefinition,
     GaugeDefinition,
     HistogramDefinition,
+    MetricDefinition,
 )
 
 TARGET: tuple[str, ...] = ("instance",)
