@@ -136,6 +136,19 @@ def test_quota_that_is_borrowed_is_not_overcommitted_before_its_cohort_is() -> N
     assert overcommitted(queues) == {"a": 2, "b": 2}
 
 
+def test_a_page_shows_what_is_overcommitted_since_the_last_one() -> None:
+    registry = CollectorRegistry()
+    queues = Admissions(cluster_queue(cpu=4), local_queue())
+    registry.register(QueueGauges(lambda: QueueState(queues.view, queues.pending)))
+    labels = 'cluster_queue="cq",cohort="",flavor="default",resource="cpu"'
+    name = f"gang_extender_queue_overcommitted_quota{{{labels}}}"
+    assert samples(registry)[name] == 0
+
+    queues.put(holding("has", 6))
+
+    assert samples(registry)[name] == 2
+
+
 def test_what_exceeds_a_borrowing_limit_is_overcommitted_though_the_cohort_has_quota() -> None:
     limited = group(default={"cpu": quota(4, borrow=1)})
     queues = Admissions(
