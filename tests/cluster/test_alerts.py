@@ -14,7 +14,7 @@ from tests.cluster.conftest import NodeFactory
 from tests.cluster.faults import refused
 from tests.cluster.gangs import Gangs
 from tests.cluster.queues import Queues
-from tests.harness import objects, promtool_rules
+from tests.harness import kustomize, objects, promtool_rules
 from tests.harness.client import Api
 from tests.harness.gang_scheduler import GangScheduler
 from tests.harness.reconciler import Reconciler
@@ -22,6 +22,7 @@ from tests.harness.reconciler import Reconciler
 pytestmark = pytest.mark.timeout(900)  # the first one builds promtool
 
 HOUR = 3600.0
+MONITORING = Path(__file__).parents[2] / "manifests" / "monitoring"
 OF_PROMETHEUS = {"instance", "job"}
 """Labels that Prometheus itself gives what it scrapes."""
 
@@ -91,6 +92,17 @@ def test_the_pages_have_what_alerts_and_the_dashboard_ask_for(pages: dict[str, s
             plain = name.removesuffix("_count").removesuffix("_bucket")
             assert plain in shown, expr
             assert labels <= known.get(plain, shown[plain]) | OF_PROMETHEUS, expr
+
+
+def test_the_api_server_takes_the_token_with_which_the_reconciler_is_scraped(
+    reconciler: Reconciler, api: Api
+) -> None:
+    """What is of Prometheus' operator has a CRD that is not here."""
+    ours = [x for x in kustomize.build(MONITORING) if "monitoring.coreos" not in x["apiVersion"]]
+    assert [each["kind"] for each in ours] == ["ServiceAccount", "Secret", "ClusterRoleBinding"]
+    for each in ours:
+        params = {"dryRun": "All", "fieldValidation": "Strict"}
+        api.request("POST", api._path_of(each), body=each, params=params)
 
 
 def test_a_gang_that_never_fits(
