@@ -27,7 +27,7 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long check soak-properties bench bench-queue bench-indexed bench-packing bench-loop bench-extender chaos clean environment toolchain helm
+.PHONY: help demo test test-long check soak-properties bench bench-queue bench-indexed bench-packing bench-loop bench-extender chaos clean environment toolchain helm promtool
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -37,7 +37,7 @@ demo: toolchain ## show gangs being scheduled on a control plane of its own (ARG
 
 # Control planes start and end with the tests: their memory is cheaper than collecting its garbage.
 test test-long: export GOGC ?= 400
-test: toolchain helm ## run the tests: the fast ones, those of the benchmarks, those on control planes (ARGS=, WORKERS=)
+test: toolchain helm promtool ## run the tests: the fast ones, those of the benchmarks, those on control planes (ARGS=, WORKERS=)
 	@failed=0; part() { $(BIN)/pytest "$$@" $(ARGS) || $(NONE_CHOSEN) || failed=1; }; \
 	part tests/unit tests/protocol -n $(WORKERS) $(COVERAGE); \
 	part tests/properties -n $(WORKERS); \
@@ -86,10 +86,12 @@ dist: environment ## build wheel, sdist, SBOM and their hashes into dist/, the s
 	$(BIN)/python -m tests.dist
 
 .PHONY: render
-render: environment ## write the generated files: CRDs, the configuration reference, the chart
+render: environment ## write the generated files: CRDs, the configuration reference, the chart, dashboard, alerts
 	$(BIN)/gang-extender render crds --output manifests/crds
 	$(BIN)/gang-extender render settings --output docs/configuration.md
 	$(BIN)/gang-extender render chart --output manifests/chart
+	$(BIN)/gang-extender render dashboard --output manifests/monitoring/dashboard.json
+	$(BIN)/gang-extender render alerts --output manifests/monitoring/prometheus-rules.yaml
 
 clean: ## remove the environment and what tools leave behind (not the built binaries)
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist
@@ -104,6 +106,10 @@ toolchain: environment
 # Renders the chart for the tests; the demo does without.
 helm: environment
 	@$(BIN)/python -m tests.harness.toolchain helm
+
+# Judges the alerts in the tests; the demo does without.
+promtool: environment
+	@$(BIN)/python -m tests.harness.toolchain promtool
 
 # A Debian without python3-venv can still have pip; both ways end with bin/uv in the folder.
 $(UV_FOLDER)/bin/uv:

@@ -16,6 +16,7 @@ DOCUMENTS: Final = tuple(
         [
             *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "AGENTS.md")),
             *(ROOT / "docs").glob("*.md"),
+            *(ROOT / "docs/runbooks").glob("*.md"),
             ROOT / "scheduler-config" / "README.md",
         ]
     )

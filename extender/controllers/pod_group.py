@@ -5,7 +5,7 @@ comes meanwhile is one write. Everything else is written at once.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from extender.gang.options import GangOptions
 from extender.gang.partial import OnPartial, Watched
 from extender.gang.report import Notice, Report
 from extender.gang.verdicts import Pending
+from extender.gang.waiting import Waiting, waiting
 from extender.kube.errors import ApiError
 from extender.kube.pod_groups import VERSION, PodGroupWriter
 from extender.kube.pods import PodRef
@@ -68,10 +69,15 @@ class PodGroupController:
         self._known: dict[str, _StatusSoFar] = {}
         self._reported: dict[str, tuple[str, frozenset[str]]] = {}
         self._bound: dict[str, tuple[frozenset[str], float]] = {}
+        self._waiting: dict[str, Waiting] = {}
 
     def phases(self) -> Counter[str]:
         """Return how many groups are in each phase, as last written by this process."""
         return Counter(known.written.phase for known in self._known.values())
+
+    def waiting(self) -> Iterable[Waiting]:
+        """Return how each group waits that does."""
+        return self._waiting.values()
 
     async def reconcile(self, group: str) -> float | None:
         """Bring one group up to date; return in how many seconds to look again.
@@ -84,6 +90,7 @@ class PodGroupController:
             self._known.pop(group, None)
             self._reported.pop(group, None)
             self._bound.pop(group, None)
+            self._waiting.pop(group, None)
             return None
         stored = self._stored(pod_group)
         found = report.decide(
@@ -96,6 +103,7 @@ class PodGroupController:
                 self._on_partial, self._watched(group), self._options.on_partial_overrides, why
             ),
         )
+        self._note_waiting(group, found.status)
         await self._evict(found)
         pause = await self._write(pod_group, found.status)
         self._report(pod_group, found)
@@ -103,6 +111,13 @@ class PodGroupController:
         if pause is None and ours(pod_group.status) != found.status:
             pause = WATCH_LAG
         return min((each for each in (pause, found.look_again) if each is not None), default=None)
+
+    def _note_waiting(self, group: str, status: PodGroupStatusInfo) -> None:
+        found = waiting(status, self._view.members(group))
+        if found is None:
+            self._waiting.pop(group, None)
+        else:
+            self._waiting[group] = found
 
     async def _why(self, group: str) -> Pending | None:
         """Return what a group without room waits for: this searches all nodes."""

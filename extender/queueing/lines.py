@@ -134,6 +134,12 @@ class ClusterQueueLines:
         active = sum(len(line.orders) for line in lines) - inadmissible
         return Counts(active, inadmissible + len(backing_off))
 
+    def oldest(self) -> float | None:
+        """Return the earliest time by which a workload is queued here; None where none waits."""
+        firsts = (line.orders[0] for line in self._lines.values())  # a line has one priority
+        waiting = chain(firsts, (each.order for each in self.backing_off.values()))
+        return min((order[1] for order in waiting), default=None)
+
     def position(self, entry: QueueEntry, local_queue: str | None = None) -> tuple[int, int]:
         """Return how many workloads are before one, and how many there are: see `counts`."""
         lines, backing_off = self._of(local_queue)

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
+
+from extender.telemetry import definitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,32 +34,15 @@ class AccessMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the current metrics."""
         access = self._access()
-        ages = GaugeMetricFamily(
-            "gang_extender_watch_age_seconds",
-            "Time since the API server last sent anything on the watch of a kind: an event, or the "
-            "bookmark that comes about once a minute.",
-            labels=["kind"],
-        )
+        ages = definitions.WATCH_AGE.values()
         for kind, age in access.ages.items():
             ages.add_metric([kind], age)
-        ends = GaugeMetricFamily(
-            "gang_extender_credential_end_timestamp_seconds",
-            "When a credential for the API server expires; none where that is not known.",
-            labels=["credential"],
-        )
+        ends = definitions.CREDENTIAL_END.values()
         for credential, end in access.ends.items():
             ends.add_metric([credential], end)
-        reads = CounterMetricFamily(
-            "gang_extender_credential_reads",
-            "Credentials for the API server that were reloaded, by result: renewed, unchanged or "
-            "failed.",
-            labels=["result"],
-        )
+        reads = definitions.CREDENTIAL_READS.counts()
         for result in ("renewed", "unchanged", "failed"):
             reads.add_metric([result], access.reads.get(result, 0))
-        refused = CounterMetricFamily(
-            "gang_extender_credential_refusals",
-            "Requests whose credentials the API server rejected (401, or the certificate).",
-            value=access.refusals,
-        )
+        refused = definitions.CREDENTIAL_REFUSALS.counts()
+        refused.add_metric([], access.refusals)
         yield from (ages, ends, reads, refused)

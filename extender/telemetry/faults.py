@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from extender.runtime.faults import FAULTS, Faults
+from extender.telemetry import definitions
 
 
 class FaultCollector(Collector):
@@ -18,12 +19,7 @@ class FaultCollector(Collector):
     @override
     def collect(self) -> Iterable[Metric]:
         """Yield the counter."""
-        found = CounterMetricFamily(
-            "gang_extender_internal_errors",
-            "Unexpected errors, each confined to one object, by where: each is a bug, and the log"
-            " has its traceback.",
-            labels=["where"],
-        )
+        found = definitions.INTERNAL_ERRORS.counts()
         for where, count in sorted(self._faults.counts.items()):
             found.add_metric([where], count)
         yield found
@@ -38,11 +34,7 @@ class AsideCollector(Collector):
     @override
     def collect(self) -> Iterable[Metric]:
         """Yield the gauge."""
-        found = GaugeMetricFamily(
-            "gang_extender_objects_set_aside",
-            "Objects that cannot be read or judged now, by kind: they are skipped.",
-            labels=["kind"],
-        )
+        found = definitions.SET_ASIDE.values()
         for kind, count in sorted(self._counts().items()):
             found.add_metric([kind], count)
         yield found

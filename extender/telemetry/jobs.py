@@ -2,36 +2,20 @@
 
 from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
+
+from extender.telemetry import definitions
 
 CompletionMode = Literal["Indexed", "NonIndexed"]
-
-_SECONDS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1, 2, 4, 8, 16)
 
 
 class JobMetrics:
     """Reconciliations of Jobs, and how Jobs of queues ended."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._seconds = Histogram(
-            "job_sync_duration_seconds",
-            "Time of one reconciliation of a Job.",
-            ["completion_mode", "result"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._syncs = Counter(
-            "job_sync",
-            "Reconciliations of a Job, by result: success or error.",
-            ["completion_mode", "result"],
-            registry=registry,
-        )
-        self._finished = Counter(
-            "job_finished",
-            "Jobs of queues that have ended, by result: succeeded or failed.",
-            ["completion_mode", "result"],
-            registry=registry,
-        )
+        self._seconds = definitions.JOB_SYNC_SECONDS.on(registry)
+        self._syncs = definitions.JOB_SYNCS.on(registry)
+        self._finished = definitions.JOBS_FINISHED.on(registry)
 
     def synced(self, mode: CompletionMode, seconds: float, *, failed: bool) -> None:
         """Count a reconciliation of a Job."""

@@ -2,88 +2,34 @@
 
 import platform
 import sys
-from functools import partial
-from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 
 from extender.api.wellknown import WorkloadCondition
 from extender.queueing import transitions as to
 from extender.queueing.cycle import Admit, Outcome
 from extender.runtime.version import version
 from extender.state.queue.records import WorkloadInfo
-
-_WAITS: Final = (0.1, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120, 10240)
-_OF_QUEUE: Final = ("cluster_queue", "priority_class")
+from extender.telemetry import definitions
 
 
 class QueueMetrics:
     """What happened to workloads."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        counter = partial(Counter, registry=registry)
-        waits = partial(Histogram, registry=registry, buckets=_WAITS)
-        self._attempts = counter(
-            "kueue_admission_attempts",
-            "Workloads that a cycle tried, by result: success or inadmissible.",
-            ["result"],
-        )
-        self._attempt_seconds = Histogram(
-            "kueue_admission_attempt_duration_seconds",
-            "Time of one cycle, by whether it admitted a workload.",
-            ["result"],
-            registry=registry,
-        )
-        self._admitted = counter(
-            "kueue_admitted_workloads", "Workloads that were admitted.", _OF_QUEUE
-        )
-        self._reserved = counter(
-            "kueue_quota_reserved_workloads", "Workloads that got quota.", _OF_QUEUE
-        )
-        self._waited = waits(
-            "kueue_admission_wait_time_seconds",
-            "Time from when a workload was created or requeued to its admission.",
-            _OF_QUEUE,
-        )
-        self._reserve_waited = waits(
-            "kueue_quota_reserved_wait_time_seconds",
-            "Time from when a workload was created or requeued to its quota.",
-            _OF_QUEUE,
-        )
-        self._ready_waited = waits(
-            "kueue_ready_wait_time_seconds",
-            "Time from when a workload was created or requeued until its pods were ready.",
-            _OF_QUEUE,
-        )
-        self._admitted_until_ready = waits(
-            "kueue_admitted_until_ready_wait_time_seconds",
-            "Time from the admission of a workload until its pods were ready.",
-            _OF_QUEUE,
-        )
-        self._ready_until_evicted = waits(
-            "kueue_pods_ready_to_evicted_time_seconds",
-            "Time from when the pods of a workload were ready until it was evicted.",
-            ["cluster_queue", "reason", "underlying_cause"],
-        )
-        self._evicted = counter(
-            "kueue_evicted_workloads",
-            "Workloads that were evicted, by reason and underlying cause.",
-            ["cluster_queue", "reason", "underlying_cause", "priority_class"],
-        )
-        self._preempted = counter(
-            "kueue_preempted_workloads",
-            "Workloads that were preempted, by the ClusterQueue of the preemptor.",
-            ["preempting_cluster_queue", "reason"],
-        )
-        self._finished = counter(
-            "kueue_finished_workloads", "Workloads that have finished.", _OF_QUEUE
-        )
-        build = Gauge(
-            "kueue_build_info",
-            "Always 1; the labels are the version and the platform.",
-            ["git_version", "compiler", "platform"],
-            registry=registry,
-        )
+        self._attempts = definitions.ADMISSION_ATTEMPTS.on(registry)
+        self._attempt_seconds = definitions.ADMISSION_ATTEMPT_SECONDS.on(registry)
+        self._admitted = definitions.ADMITTED_WORKLOADS.on(registry)
+        self._reserved = definitions.QUOTA_RESERVED_WORKLOADS.on(registry)
+        self._waited = definitions.ADMISSION_WAIT_SECONDS.on(registry)
+        self._reserve_waited = definitions.QUOTA_RESERVED_WAIT_SECONDS.on(registry)
+        self._ready_waited = definitions.READY_WAIT_SECONDS.on(registry)
+        self._admitted_until_ready = definitions.ADMITTED_UNTIL_READY_SECONDS.on(registry)
+        self._ready_until_evicted = definitions.READY_UNTIL_EVICTED_SECONDS.on(registry)
+        self._evicted = definitions.EVICTED_WORKLOADS.on(registry)
+        self._preempted = definitions.PREEMPTED_WORKLOADS.on(registry)
+        self._finished = definitions.FINISHED_WORKLOADS.on(registry)
+        build = definitions.BUILD_INFO.on(registry)
         build.labels(
             f"v{version()}",
             sys.implementation.name,

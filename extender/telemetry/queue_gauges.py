@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from extender.queueing.active import activity
 from extender.queueing.pending import PendingQueues
+from extender.queueing.quota import QuotaTree
 from extender.queueing.status import Used, cluster_queue_status, local_queue_status
 from extender.resources.quantity import CPU
 from extender.state.queue.records import (
@@ -20,59 +21,28 @@ from extender.state.queue.records import (
     quotas_of,
 )
 from extender.state.queue.view import QueueView
+from extender.telemetry import definitions as of
+from extender.telemetry.definition import GaugeDefinition
 
-_QUEUE: Final = ["cluster_queue"]
-_LOCAL: Final = ["name", "namespace"]
-_AMOUNT: Final = ["cohort", "cluster_queue", "flavor", "resource"]
 _STATES: Final = ("pending", "active", "terminating")
-_FAMILIES: Final[Mapping[str, tuple[str, list[str]]]] = {
-    "pending_workloads": (
-        "Workloads that wait, by status: active ones are tried, inadmissible ones wait for a "
-        "change.",
-        [*_QUEUE, "status"],
-    ),
-    "reserving_active_workloads": ("Workloads that have quota and have not finished.", _QUEUE),
-    "admitted_active_workloads": ("Workloads that are admitted and have not finished.", _QUEUE),
-    "cluster_queue_status": (
-        "1 for the status that a ClusterQueue has: pending, active or terminating.",
-        [*_QUEUE, "status"],
-    ),
-    "cluster_queue_resource_reservation": (
-        "Quota that workloads have, in cores, bytes or units.",
-        _AMOUNT,
-    ),
-    "cluster_queue_resource_usage": (
-        "Quota that admitted workloads have, in cores, bytes or units.",
-        _AMOUNT,
-    ),
-    "cluster_queue_nominal_quota": ("Nominal quota of a ClusterQueue.", _AMOUNT),
-    "cluster_queue_borrowing_limit": (
-        "How much a ClusterQueue may borrow, where that is limited.",
-        _AMOUNT,
-    ),
-    "cluster_queue_lending_limit": (
-        "How much a ClusterQueue lends, where that is limited.",
-        _AMOUNT,
-    ),
-    "local_queue_pending_workloads": (
-        "Workloads of a LocalQueue that wait, by status.",
-        [*_LOCAL, "status"],
-    ),
-    "local_queue_reserving_active_workloads": (
-        "Workloads of a LocalQueue that have quota and have not finished.",
-        _LOCAL,
-    ),
-    "local_queue_admitted_active_workloads": (
-        "Workloads of a LocalQueue that are admitted and have not finished.",
-        _LOCAL,
-    ),
-}
-"""By name without the prefix: the help text and the labels."""
+_FAMILIES: Final = (
+    of.PENDING_WORKLOADS,
+    of.RESERVING_WORKLOADS,
+    of.ADMITTED_ACTIVE_WORKLOADS,
+    of.QUEUE_STATUS,
+    of.RESERVATION,
+    of.USAGE,
+    of.NOMINAL_QUOTA,
+    of.BORROWING_LIMIT,
+    of.LENDING_LIMIT,
+    of.LOCAL_PENDING_WORKLOADS,
+    of.LOCAL_RESERVING_WORKLOADS,
+    of.LOCAL_ADMITTED_WORKLOADS,
+    of.QUEUE_OLDEST_WAITING,
+    of.QUEUE_OVERCOMMITTED,
+)
 
-_RESERVED: Final = "gang_extender_queue_reserved_workloads"
-"""Kueue has no such gauge."""
-
-Families = Mapping[str, GaugeMetricFamily]
+Families = Mapping[GaugeDefinition, GaugeMetricFamily]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,26 +61,26 @@ class QueueGauges(Collector):
     def __init__(self, state: Callable[[], QueueState | None]) -> None:
         self._state_of = state
         self._filled: tuple[Metric, ...] | None = None
+        self._tree: QuotaTree | None = None
+        """Its own: that of a cycle may have tentative usage."""
 
     def fill(self) -> Iterator[None]:
         """Compute the gauges, a queue in each step; the next `collect` yields them."""
         state = self._state_of()
         if state is None:
             return
-        families = {
-            name: GaugeMetricFamily(f"kueue_{name}", text, labels=labels)
-            for name, (text, labels) in _FAMILIES.items()
-        }
+        families: Families = {each: each.values() for each in _FAMILIES}
         cluster_queues, local_queues = state.view.cluster_queues, state.view.local_queues
         for queue in map(cluster_queues.get, [*cluster_queues]):
             if queue is not None:
                 _add_cluster_queue(queue, state, families)
             yield
+        yield from self._add_overcommitted(state.view, families[of.QUEUE_OVERCOMMITTED])
         for local_queue in map(local_queues.get, [*local_queues]):
             if local_queue is not None:
                 _add_local_queue(local_queue, state, families)
             yield
-        kept = GaugeMetricFamily(_RESERVED, "Workloads that wait and for which room is kept.")
+        kept = of.QUEUE_RESERVED_WORKLOADS.values()
         kept.add_metric([], len(state.reserved))
         self._filled = (*families.values(), kept)
 
@@ -123,20 +93,40 @@ class QueueGauges(Collector):
         found, self._filled = self._filled, None
         yield from found or ()
 
+    def _add_overcommitted(self, view: QueueView, family: GaugeMetricFamily) -> Iterator[None]:
+        if self._tree is None or self._tree.version != view.structure_version:
+            self._tree = QuotaTree(view, whole=False)
+            yield from self._tree.pieces()
+        tree = self._tree
+        tree.look_again()
+        for queue in map(view.cluster_queues.get, [*view.cluster_queues]):
+            if tree.version != view.structure_version:
+                return  # the next page has it
+            if queue is not None and tree.has(queue.name):
+                node = tree.queue(queue.name)
+                for what in quotas_of(queue.resource_groups):
+                    labels = [queue.cohort or "", queue.name, *what]
+                    lacking = max(0, -node.available(what))
+                    family.add_metric(labels, _in_base_units(what[1], lacking))
+            yield
+
 
 def _add_cluster_queue(queue: ClusterQueueInfo, state: QueueState, families: Families) -> None:
     name, found = queue.name, cluster_queue_status(queue, state.view)
     counts = state.pending.queue(name).counts()
-    waiting = families["pending_workloads"]
+    waiting = families[of.PENDING_WORKLOADS]
     waiting.add_metric([name, "active"], counts.active)
     waiting.add_metric([name, "inadmissible"], counts.inadmissible)
-    families["reserving_active_workloads"].add_metric([name], found.reserving)
-    families["admitted_active_workloads"].add_metric([name], found.admitted)
+    oldest = state.pending.queue(name).oldest()
+    if oldest is not None:
+        families[of.QUEUE_OLDEST_WAITING].add_metric([name], oldest)
+    families[of.RESERVING_WORKLOADS].add_metric([name], found.reserving)
+    families[of.ADMITTED_ACTIVE_WORKLOADS].add_metric([name], found.admitted)
     status = _status(queue, state.view)
     for each in _STATES:
-        families["cluster_queue_status"].add_metric([name, each], float(each == status))
-    _add_used(queue, found.reservation, families["cluster_queue_resource_reservation"])
-    _add_used(queue, found.usage, families["cluster_queue_resource_usage"])
+        families[of.QUEUE_STATUS].add_metric([name, each], float(each == status))
+    _add_used(queue, found.reservation, families[of.RESERVATION])
+    _add_used(queue, found.usage, families[of.USAGE])
     for what, quota in quotas_of(queue.resource_groups).items():
         _add_quota(queue, what, quota, families=families)
 
@@ -145,11 +135,11 @@ def _add_local_queue(queue: LocalQueueInfo, state: QueueState, families: Familie
     found = local_queue_status(queue, state.view, ())
     counts = state.pending.queue(queue.cluster_queue).counts(queue.key)
     names = [queue.meta.name, queue.meta.namespace]
-    waiting = families["local_queue_pending_workloads"]
+    waiting = families[of.LOCAL_PENDING_WORKLOADS]
     waiting.add_metric([*names, "active"], counts.active)
     waiting.add_metric([*names, "inadmissible"], counts.inadmissible)
-    families["local_queue_reserving_active_workloads"].add_metric(names, found.reserving)
-    families["local_queue_admitted_active_workloads"].add_metric(names, found.admitted)
+    families[of.LOCAL_RESERVING_WORKLOADS].add_metric(names, found.reserving)
+    families[of.LOCAL_ADMITTED_WORKLOADS].add_metric(names, found.admitted)
 
 
 def _status(queue: ClusterQueueInfo, view: QueueView) -> str:
@@ -162,9 +152,9 @@ def _add_quota(
     queue: ClusterQueueInfo, what: FlavorResource, quota: Quota, *, families: Families
 ) -> None:
     limits = {
-        "cluster_queue_nominal_quota": quota.nominal,
-        "cluster_queue_borrowing_limit": quota.borrowing_limit,
-        "cluster_queue_lending_limit": quota.lending_limit,
+        of.NOMINAL_QUOTA: quota.nominal,
+        of.BORROWING_LIMIT: quota.borrowing_limit,
+        of.LENDING_LIMIT: quota.lending_limit,
     }
     for name, amount in limits.items():
         if amount is not None:

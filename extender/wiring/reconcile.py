@@ -50,6 +50,7 @@ from extender.telemetry.page import page
 from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.queue_gauges import QueueGauges
 from extender.telemetry.reconciler import ReconcilerMetrics
+from extender.telemetry.waiting import WaitingCollector
 from extender.wiring import http
 from extender.wiring.health import watches
 from extender.wiring.loop import Loop
@@ -188,6 +189,7 @@ class Reconciler:
         for phase in Phase:
             count = partial(lambda word: groups.phases()[word], phase)
             self.metrics.groups.labels(phase).set_function(count)
+        self.metrics.registry.register(WaitingCollector(groups.waiting))
 
     def _watch_aside(self, cluster: Cluster) -> None:
         """Count the objects that cannot be read, and write an Event about each while it leads."""

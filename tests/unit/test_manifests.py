@@ -146,3 +146,44 @@ def test_users_of_a_namespace_make_pod_groups_and_leave_their_status() -> None:
     for role in roles.values():
         if any(label.startswith(into) for label in role["metadata"]["labels"]):
             assert not [x for rule in role["rules"] for x in rule["resources"] if "status" in x]
+
+
+MONITORING = ROOT / "manifests" / "monitoring"
+
+
+def test_the_pod_monitor_of_the_reconciler_finds_its_pods_and_may_read_their_metrics() -> None:
+    found = {each["kind"]: each for each in build(MONITORING)}
+    default = build(ROOT / "manifests")
+    [pods] = [x["spec"]["template"] for x in default if x["kind"] == "Deployment"]
+    [service] = [each for each in default if each["kind"] == "Service"]
+    wanted = found["PodMonitor"]["spec"]
+    [endpoint] = wanted["podMetricsEndpoints"]
+
+    assert wanted["selector"]["matchLabels"].items() <= pods["metadata"]["labels"].items()
+    ports = {each["name"]: each["containerPort"] for each in pods["spec"]["containers"][0]["ports"]}
+    assert ports[endpoint["port"]] == 8889
+    meta = service["metadata"]
+    assert endpoint["tlsConfig"]["serverName"] == f"{meta['name']}.{meta['namespace']}.svc"
+    assert endpoint["tlsConfig"]["ca"]["secret"]["name"] == f"{meta['name']}-tls"
+    assert endpoint["authorization"]["credentials"]["name"] == found["Secret"]["metadata"]["name"]
+    account = found["ServiceAccount"]["metadata"]["name"]
+    annotations = found["Secret"]["metadata"]["annotations"]
+    assert annotations == {"kubernetes.io/service-account.name": account}
+    assert [each["name"] for each in found["ClusterRoleBinding"]["subjects"]] == [account]
+    roles = {each["metadata"]["name"] for each in default if each["kind"] == "ClusterRole"}
+    assert found["ClusterRoleBinding"]["roleRef"]["name"] in roles
+
+
+def test_the_pod_monitor_over_a_network_finds_the_static_pod() -> None:
+    [monitor] = yaml.safe_load_all((MONITORING / "over-network.yaml").read_text())
+    pod = yaml.safe_load((ROOT / "manifests/static-pod/gang-extender.yaml").read_text())
+    wanted = monitor["spec"]
+    assert wanted["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert wanted["namespaceSelector"] == {"matchNames": [pod["metadata"]["namespace"]]}
+
+
+def test_every_file_of_monitoring_is_applied_or_said_to_be_apart() -> None:
+    file = file_of(MONITORING)
+    assert file is not None
+    text = file.read_text()
+    assert [x.name for x in MONITORING.iterdir() if x != file and x.name not in text] == []

@@ -105,6 +105,27 @@ async def test_a_status_is_written_when_it_changed_and_only_then(bench: Bench) -
     assert bench.reasons == ["NotEnoughPods", "Gated"]
 
 
+async def test_a_group_is_among_those_that_wait_until_it_has_its_nodes(bench: Bench) -> None:
+    began = float(int(bench.clock.wall()))
+    await bench.look(pods(2, created=began - 50))
+    assert [*bench.controller.waiting()] == [("NotEnoughPods", began)]
+
+    bench.clock.now += 60
+    bench.seen()
+    await bench.look(pods(3, created=began - 50))
+    assert [*bench.controller.waiting()] == [("WaitingForBind", began)]
+
+    await bench.look(pods(3, **RUNS))
+    assert [*bench.controller.waiting()] == []
+
+
+async def test_a_group_that_is_gone_does_not_wait(bench: Bench) -> None:
+    await bench.look(pods(2))
+    bench.cluster.apply(ev.PodGroupDeleted(bench.group.api_group, GROUP))
+    await bench.look()
+    assert [*bench.controller.waiting()] == []
+
+
 async def test_a_restart_writes_no_status_and_no_event_again(bench: Bench) -> None:
     await bench.look(pods(2))
     bench.seen()

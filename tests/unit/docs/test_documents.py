@@ -81,7 +81,9 @@ def test_paths_are_there(path: Path) -> None:
 
 # -- YAML
 
-FRAGMENTS = {"spec", "readinessGates", "extenders", "resources", "patches", "- urlPrefix"}
+FRAGMENTS = {
+    "spec", "readinessGates", "extenders", "resources", "patches", "- urlPrefix", "scrape_configs",
+}  # fmt: skip
 """First words of YAML that is a part of some object."""
 ELSEWHERE = ("kubeadm.k8s.io/", "kubescheduler.config.k8s.io/", "kustomize.config.k8s.io/")
 """What is no object of the API server."""
@@ -195,10 +197,10 @@ def test_the_overlay_of_an_extender_over_the_network_names_its_node(tmp_path: Pa
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 KUBECTL = {
     "apply", "delete", "get", "describe", "patch", "rollout", "port-forward", "create", "edit",
-    "label", "taint",
+    "label", "taint", "logs",
 }  # fmt: skip
 OTHERS = {"docker", "kind", "curl", "cp", "chown", "chmod", "kubeadm", "base64", "openssl"}
-OTHERS |= {"printf", "pre-commit", "helm"}
+OTHERS |= {"printf", "pre-commit", "helm", "grep"}
 COMMANDS = {
     f"{block} {' '.join(words)}": words for block in blocks("console") for words in block.commands
 } | {

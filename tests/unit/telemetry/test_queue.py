@@ -52,7 +52,8 @@ def test_how_full_queues_are() -> None:
     )
     queues = Admissions(cluster_queue(cpu=flavors, cohort="team"), local_queue())
     queues.put(holding("has", 2))
-    queues.put(workload("parked", 3), workload("too", 1))
+    parked = workload("parked", 3)
+    queues.put(parked, workload("too", 1))
     queues.decide()
     queues.put(workload("active", 1, priority=9))
 
@@ -81,6 +82,11 @@ def test_how_full_queues_are() -> None:
         f"kueue_local_queue_reserving_active_workloads{{{local}}}": 1,
         f"kueue_local_queue_admitted_active_workloads{{{local}}}": 1,
         "gang_extender_queue_reserved_workloads": 0,
+        'gang_extender_queue_oldest_waiting_timestamp_seconds{cluster_queue="cq"}': (
+            parked.meta.created
+        ),
+        f'gang_extender_queue_overcommitted_quota{{{of},resource="cpu"}}': 0,
+        f'gang_extender_queue_overcommitted_quota{{{of},resource="memory"}}': 0,
     }
     assert found == want
 
@@ -98,6 +104,73 @@ def test_the_status_of_a_queue() -> None:
         return [m[1] for key, value in found.items() if value and (m := re.fullmatch(pattern, key))]
 
     assert (states("stopped"), states("going")) == (["pending"], ["terminating"])
+
+
+def overcommitted(queues: Admissions) -> dict[str, float]:
+    """Return by ClusterQueue what is overcommitted of it, in cores."""
+    pattern = r'gang_extender_queue_overcommitted_quota{cluster_queue="(\w+)".*resource="cpu"}'
+    found = ((re.fullmatch(pattern, name), value) for name, value in gauges(queues).items())
+    return {name[1]: value for name, value in found if name}
+
+
+def test_quota_that_was_lowered_below_what_is_in_use_is_overcommitted() -> None:
+    queues = Admissions(cluster_queue(cpu=4), local_queue())
+    queues.put(holding("has", 3))
+    assert overcommitted(queues) == {"cq": 0}
+
+    queues.put(cluster_queue(cpu="1500m"))
+    assert overcommitted(queues) == {"cq": 1.5}
+
+
+def test_quota_that_is_borrowed_is_not_overcommitted_before_its_cohort_is() -> None:
+    queues = Admissions(
+        cluster_queue("a", cpu=4, cohort="team"),
+        cluster_queue("b", cpu=4, cohort="team"),
+        local_queue("a"),
+        local_queue("b"),
+    )
+    queues.put(holding("one", 7, "a"))
+    assert overcommitted(queues) == {"a": 0, "b": 0}
+
+    queues.put(holding("two", 3, "b"))
+    assert overcommitted(queues) == {"a": 2, "b": 2}
+
+
+def test_a_page_shows_what_is_overcommitted_since_the_last_one() -> None:
+    registry = CollectorRegistry()
+    queues = Admissions(cluster_queue(cpu=4), local_queue())
+    registry.register(QueueGauges(lambda: QueueState(queues.view, queues.pending)))
+    labels = 'cluster_queue="cq",cohort="",flavor="default",resource="cpu"'
+    name = f"gang_extender_queue_overcommitted_quota{{{labels}}}"
+    assert samples(registry)[name] == 0
+
+    queues.put(holding("has", 6))
+
+    assert samples(registry)[name] == 2
+
+
+def test_what_exceeds_a_borrowing_limit_is_overcommitted_though_the_cohort_has_quota() -> None:
+    limited = group(default={"cpu": quota(4, borrow=1)})
+    queues = Admissions(
+        cluster_queue("a", cpu=limited, cohort="team"),
+        cluster_queue("b", cpu=9, cohort="team"),
+        local_queue("a"),
+    )
+    queues.put(holding("one", 7, "a"))
+    assert overcommitted(queues) == {"a": 2, "b": 0}
+
+
+def test_a_queue_shows_since_when_its_oldest_workload_waits() -> None:
+    queues = Admissions(cluster_queue(cpu=1), local_queue())
+    name = 'gang_extender_queue_oldest_waiting_timestamp_seconds{cluster_queue="cq"}'
+    assert name not in gauges(queues)
+
+    queues.put(workload("high", 1, priority=9, meta=meta("high", "ns", created=300)))
+    queues.put(workload("old", 3, meta=meta("old", "ns", created=100)))
+    queues.put(workload("young", 3, meta=meta("young", "ns", created=200)))
+    queues.decide()
+
+    assert gauges(queues)[name] == 100
 
 
 def test_what_happens_to_a_workload_is_counted_once() -> None:
@@ -188,7 +261,7 @@ def test_names_and_help_are_as_prometheus_wants_them() -> None:
     registry.register(QueueGauges(lambda: QueueState(queues.view, queues.pending)))
 
     for family in registry.collect():
-        ours = family.name == "gang_extender_queue_reserved_workloads"
+        ours = family.name.startswith("gang_extender_queue_")
         assert ours or re.fullmatch(r"kueue(_[a-z]+)+", family.name), family.name
         assert family.documentation.endswith("."), family.name
         assert not family.name.endswith(("_total", "_count", "_sum", "_bucket")), family.name
@@ -209,7 +282,7 @@ async def test_a_page_is_the_same_whether_or_not_it_is_made_with_rests() -> None
             yield step
 
     assert await page(registry, Pacer(SystemClock(), at_once=0.0), counted()) == whole
-    assert steps == 5 + 1
+    assert steps == 5 + 5 + 1
 
 
 async def test_a_queue_that_goes_while_a_page_is_made_is_left_out() -> None:
