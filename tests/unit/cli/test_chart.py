@@ -22,6 +22,7 @@ MANIFESTS = ROOT / "manifests"
 APART = {
     "samples": "for users",
     "static-pod": "a file for the kubelet",
+    "monitoring": "for the operator of Prometheus, applied apart",
     "optional/second-scheduler.yaml": "the same scheduler, for apply -f",
     "second-scheduler/namespace.yaml": "the same namespace",
 }

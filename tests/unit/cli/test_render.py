@@ -243,7 +243,10 @@ def test_a_page_that_cannot_be_written_is_a_failure_without_a_traceback(tmp_path
 
 
 def test_a_missing_file_is_shown_whole(checkout: Path) -> None:
-    for path in [*(checkout / CRDS).glob("*.yaml"), checkout / SETTINGS]:
+    for path in [
+        *(checkout / CRDS).glob("*.yaml"),
+        *(checkout / each for each in (SETTINGS, DASHBOARD, ALERTS)),
+    ]:
         path.unlink()
 
     code, diff, _ = check(checkout)
