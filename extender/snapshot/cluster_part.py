@@ -28,7 +28,7 @@ def lists_of(copy: ClusterCopy, numbers: ShapeNumbers) -> Mapping[str, Iterable[
         "nominated": (plain(each, "kind") for each in copy.nominated),
         "failedAt": (copy.failed_at or {}).items(),
         "unseen": (
-            {"before": numbers.pod(each.before), "node": each.node, "number": each.number}
+            {"before": numbers.pod(each.before), "node": each.node, "shown": each.shown}
             for each in copy.unseen
         ),
         "allUnseen": [True] if copy.all_unseen else [],
@@ -61,7 +61,7 @@ def copy_of(part: Mapping[str, list[Any]], shapes: KnownShapes) -> ClusterCopy:
         nominated=[typed(_nominated(each), VictimsRoom) for each in part["nominated"]],
         failed_at=dict(part["failedAt"]),
         unseen=[
-            UnseenPod(shapes.pod(each["before"]), each["node"], each["number"])
+            UnseenPod(shapes.pod(each["before"]), each["node"], each["shown"])
             for each in part["unseen"]
         ],
         all_unseen=bool(part["allUnseen"]),

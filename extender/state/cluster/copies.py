@@ -19,6 +19,7 @@ from extender.state.cluster.records import (
     Refusal,
 )
 from extender.state.cluster.reservations import Claim, Reservation, VictimsRoom
+from extender.state.cluster.unseen import Unseen
 from extender.state.cluster.view import ClusterTables
 
 
@@ -29,8 +30,8 @@ class UnseenPod:
     before: PodInfo
     """As it was before it was bound."""
     node: str
-    number: int | None = None
-    """In which order the watch showed such pods on their nodes; None where it has not yet."""
+    shown: bool = False
+    """Whether our watch shows it on its node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class ClusterCopy:
     failed_at: Mapping[str, float] | None = None
     """When groups failed, in seconds since the epoch."""
     unseen: Sequence[UnseenPod] = ()
+    """Those that our watch shows in the order in which it did."""
     all_unseen: bool = False
     """Whether there may be other unseen pods on any node."""
 
@@ -78,11 +80,7 @@ def copied(tables: ClusterTables) -> ClusterCopy:
         grants=[*reserved.grants],
         nominated=[*reserved.nominated.values()],
         failed_at={**tables.failed_at},
-        unseen=[
-            UnseenPod(pod, node, unseen.number(uid))
-            for node, pods in unseen.nodes.items()
-            for uid, pod in pods.items()
-        ],
+        unseen=_unseen(unseen),
         all_unseen=unseen.everywhere,
     )
 
@@ -92,3 +90,14 @@ def _in_order(tables: ClusterTables) -> Iterator[PodInfo]:
     turns = {group: iter(tally.members) for group, tally in tables.groups.items()}
     for pod in tables.pods.values():
         yield pod if pod.group is None else tables.pods[next(turns[pod.group])]
+
+
+def _unseen(unseen: Unseen) -> list[UnseenPod]:
+    found = [(unseen.number(pod.uid), pod) for pod in unseen.pods]
+    found.sort(key=lambda each: (each[0] is None, each[0] or 0, each[1].uid))
+    nodes = (unseen.node(pod.uid) for _, pod in found)
+    return [
+        UnseenPod(pod, node, shown=number is not None)
+        for (number, pod), node in zip(found, nodes, strict=True)
+        if node is not None
+    ]

@@ -61,7 +61,7 @@ def _pods(copy: ClusterCopy) -> Iterator[Event]:
     if listing:
         yield ev.PodsListing()
     now = {pod.uid: pod for pod in copy.pods if pod.uid in unseen}
-    for each in sorted(copy.unseen, key=lambda each: (each.number is None, each.number or 0)):
+    for each in copy.unseen:
         yield ev.PodApplied(now[each.before.uid])
 
 
