@@ -3,8 +3,8 @@
 Of a refusal the sentence is kept, and not what a node must gain before another look.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from extender.api.reasons import Reason
@@ -33,13 +33,13 @@ class GroupMemo:
 class QueueMemo:
     """What a reconciler that leads remembers of the workloads that wait."""
 
-    preemptors: list[PreemptorState] = field(default_factory=list)
-    blocking: list[str] = field(default_factory=list)
+    preemptors: Sequence[PreemptorState] = ()
+    blocking: Sequence[str] = ()
     """Heads of strict ClusterQueues that block these."""
-    reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """By workload: the reason and the message of the last cycle."""
-    kept: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """By workload: for how many pods room is kept, and on how many nodes."""
+    reasons: Iterable[tuple[str, tuple[str, str]]] = ()
+    """Workloads with the reason and the message of the last cycle; read while they are written."""
+    kept: Sequence[tuple[str, tuple[int, int]]] = ()
+    """Workloads for which room is kept: for how many pods, and on how many nodes."""
 
 
 def group_lists(memos: Iterable[GroupMemo]) -> Mapping[str, Iterable[object]]:
@@ -81,8 +81,8 @@ def queue_lists(memo: QueueMemo) -> Mapping[str, Iterable[object]]:
     return {
         "preemptors": map(plain, memo.preemptors),
         "blocking": memo.blocking,
-        "reasons": memo.reasons.items(),
-        "kept": memo.kept.items(),
+        "reasons": memo.reasons,
+        "kept": memo.kept,
     }
 
 
@@ -91,6 +91,6 @@ def queue_memo(part: Mapping[str, list[Any]]) -> QueueMemo:
     return QueueMemo(
         [typed(each, PreemptorState) for each in part["preemptors"]],
         part["blocking"],
-        {key: (reason, message) for key, (reason, message) in part["reasons"]},
-        {key: (pods, nodes) for key, (pods, nodes) in part["kept"]},
+        [(key, (reason, message)) for key, (reason, message) in part["reasons"]],
+        [(key, (pods, nodes)) for key, (pods, nodes) in part["kept"]],
     )

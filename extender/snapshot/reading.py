@@ -34,7 +34,9 @@ class Snapshot:
     """What the extender remembered of groups."""
     queues: Queues | None = None
     admission: AdmissionOptions | None = None
-    waiting: QueueMemo = field(default_factory=QueueMemo)
+    waiting: QueueMemo = _NO_MEMO
+    reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """By workload: the reason and the message of the last cycle."""
 
     def remembered(self, group: str) -> Remembered:
         """Return what the extender remembered of a group, `namespace/name`."""
@@ -83,16 +85,16 @@ def read(data: bytes) -> Snapshot:
 def _snapshot(found: Mapping[str, Any]) -> Snapshot:
     shared, settings = found["shared"], found["settings"]
     shapes = KnownShapes(shared["shapes"], shared["patterns"])
-    queues = found.get(queue_part.NAME)
-    groups = found.get(memory_part.GROUPS)
-    waiting = found.get(memory_part.QUEUES)
-    admission = settings["admission"]
+    queues, groups = found.get(queue_part.NAME), found.get(memory_part.GROUPS)
+    waiting, admission = found.get(memory_part.QUEUES), settings["admission"]
+    memo = memory_part.queue_memo(waiting) if waiting is not None else _NO_MEMO
     return Snapshot(
         header=typed(found["header"], SnapshotHeader),
         cluster=restored(cluster_part.copy_of(found[cluster_part.NAME], shapes)),
         gang=typed(settings["gang"], GangOptions),
         groups=memory_part.group_memos(groups) if groups is not None else None,
-        queues=restored_queues(queue_part.copy_of(queues, shapes)) if queues else None,
+        queues=restored_queues(queue_part.copy_of(queues, shapes)) if queues is not None else None,
         admission=typed(admission, AdmissionOptions) if admission is not None else None,
-        waiting=memory_part.queue_memo(waiting) if waiting is not None else _NO_MEMO,
+        waiting=memo,
+        reasons=dict(memo.reasons),
     )

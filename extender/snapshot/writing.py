@@ -18,6 +18,8 @@ from extender.state.queue.copies import QueueCopy
 
 PIECE: Final = 64
 """Records that are written in one piece."""
+_FEW: Final = 4
+"""Groups of which it is found out in one piece what is remembered: the nodes may be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ def written(belief: Belief) -> Iterator[bytes]:
     }
     yield encode(head)[:-1]
     if belief.groups is not None:
-        yield from _part(memory_part.GROUPS, memory_part.group_lists(belief.groups))
+        yield from _part(memory_part.GROUPS, memory_part.group_lists(belief.groups), _FEW)
     yield from _part(cluster_part.NAME, cluster_part.lists_of(belief.cluster, numbers))
     if belief.queues is not None:
         yield from _part(queue_part.NAME, queue_part.lists_of(belief.queues, numbers))
@@ -59,12 +61,14 @@ def written(belief: Belief) -> Iterator[bytes]:
     yield b"}\n"
 
 
-def _part(name: str, lists: Mapping[str, Iterable[object]]) -> Iterator[bytes]:
+def _part(
+    name: str, lists: Mapping[str, Iterable[object]], at_once: int = PIECE
+) -> Iterator[bytes]:
     yield b',\n"%s":{' % name.encode()
     for number, (key, items) in enumerate(lists.items()):
         yield b'%s\n"%s":[' % (b"," if number else b"", key.encode())
         between = chain((b"\n",), iter(lambda: b",\n", None))
-        for some in cut(items, PIECE):
+        for some in cut(items, at_once):
             yield b"".join(next(between) + encode(each) for each in some)
         yield b"]"
     yield b"}"
