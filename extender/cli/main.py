@@ -14,6 +14,7 @@ from extender.cli.check import check
 from extender.cli.demo import demo
 from extender.cli.reconcile import reconcile
 from extender.cli.serve import serve
+from extender.cli.snapshot import snapshot
 
 app = typer.Typer(
     name="gang-extender",
@@ -26,6 +27,7 @@ app.add_typer(explain.app)
 app.command()(serve)
 app.command()(reconcile)
 app.command()(check)
+app.command()(snapshot)
 app.command()(demo)
 
 

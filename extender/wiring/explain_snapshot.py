@@ -13,7 +13,6 @@ from extender.explain.pod import explain_pod
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules
 from extender.room.nodes import NodeRoom
-from extender.runtime.clock import Clock
 from extender.snapshot.header import SnapshotError
 from extender.snapshot.reading import Snapshot
 from extender.state.cluster.records import PodGroupInfo, PodInfo
@@ -30,7 +29,7 @@ from extender.wiring.explain_groups import facts_of, no_group
 
 
 @dataclass(frozen=True, slots=True)
-class StoppedClock(Clock):
+class StoppedClock:
     """The time at which a snapshot was taken."""
 
     now: float

@@ -147,11 +147,8 @@ class Reconciler:
         )
         self.tls = serving(settings.reconcile, self._webhooks)
         self.connections = self._connections()
-        self._show_belief(
-            Believer("reconciler", cluster, settings.gang.options(), self.watches, clock), guard
-        )
-        if self._queue is not None:
-            self._show(self._queue, guard)
+        options = settings.gang.options()
+        self._show(Believer("reconciler", cluster, options, self.watches, clock), guard)
 
     lost: LeadershipLost | None = None
     _leads = False
@@ -193,12 +190,14 @@ class Reconciler:
         if self._leads and each.object.kind:
             self._recorder.record(unreadable(each))
 
-    def _show_belief(self, believer: Believer, guard: Guard | None) -> None:
-        """Serve snapshots."""
+    def _show(self, believer: Believer, guard: Guard | None) -> None:
+        """Show over HTTP what is believed, and the queue."""
         belief = partial(of_reconciler, believer, self._queue, self._unready)
         add_snapshot(self.app, SnapshotSource(belief, self._loop.pacer, guard))
+        if self._queue is not None:
+            self._show_queue(self._queue, guard)
 
-    def _show(self, queue: QueueControllers, guard: Guard | None) -> None:
+    def _show_queue(self, queue: QueueControllers, guard: Guard | None) -> None:
         """Show the queue over HTTP and in metrics."""
         self._gauges = QueueGauges(queue.seen)
         self._metrics.registry.register(GuardedCollector(self._gauges))

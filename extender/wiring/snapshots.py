@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
+from typing_extensions import override
 
 from extender.server.snapshot import PATH
 from extender.snapshot.header import ProcessName, SnapshotError
@@ -110,6 +111,7 @@ class _NamedConnection(HTTPSConnection):
         super().__init__(host, port, timeout=_SECONDS, context=context)
         self._as, self._name = context, name
 
+    @override
     def connect(self) -> None:
         """Connect."""
         HTTPConnection.connect(self)
