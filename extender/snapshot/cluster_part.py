@@ -18,15 +18,15 @@ def lists_of(copy: ClusterCopy, numbers: ShapeNumbers) -> Mapping[str, Iterable[
         "podGroups": map(plain, copy.pod_groups),
         "jobs": map(plain, copy.jobs),
         "budgets": map(plain, copy.budgets),
-        "pods": map(numbers.pod, copy.pods),
+        "pods": map(numbers.pod, copy.in_order()),
         "ended": map(numbers.pod, copy.ended),
-        "seen": (copy.seen or {}).items(),
+        "seen": copy.seen.items(),
         "refused": ({"pod": numbers.pod(r.pod), "reason": r.reason} for r in copy.refused),
         "reserved": ([each.owner, each.kind, each.node] for each in copy.reserved),
         "claims": (plain(each, "kind", "made_for") for each in copy.claims),
         "grants": copy.grants,
         "nominated": (plain(each, "kind") for each in copy.nominated),
-        "failedAt": (copy.failed_at or {}).items(),
+        "failedAt": copy.failed_at.items(),
         "unseen": (
             {"before": numbers.pod(each.before), "node": each.node, "shown": each.shown}
             for each in copy.unseen
@@ -37,12 +37,11 @@ def lists_of(copy: ClusterCopy, numbers: ShapeNumbers) -> Mapping[str, Iterable[
 
 def copy_of(part: Mapping[str, list[Any]], shapes: KnownShapes) -> ClusterCopy:
     """Return the copy that was written. Raises msgspec.ValidationError and LookupError."""
-    pods = [shapes.pod(each) for each in part["pods"]]
-    by_uid = {pod.uid: pod for pod in pods}
+    pods = {each["uid"]: shapes.pod(each) for each in part["pods"]}
 
     def reserved(value: list[str]) -> Reservation:
         owner, kind, node = value
-        pod = by_uid[owner]
+        pod = pods[owner]
         amounts = {node: pod.shape.requests}
         return Reservation(owner, pod.priority, amounts, ReservationKind(kind))
 

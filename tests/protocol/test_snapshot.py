@@ -7,6 +7,7 @@ import httpx
 import msgspec
 import pytest
 from fastapi import FastAPI
+from typing_extensions import override
 
 from extender.api.reasons import Reason
 from extender.gang.verdicts import Refuse
@@ -118,6 +119,7 @@ async def test_more_clients_than_may_wait_are_sent_away(service: Service) -> Non
     began, go = asyncio.Event(), asyncio.Event()
 
     class SlowPacer(Pacer):
+        @override
         async def rest(self) -> None:
             began.set()
             await go.wait()

@@ -8,7 +8,7 @@ for pods of a pattern.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from extender.state.cluster.records import (
     BudgetInfo,
@@ -42,11 +42,13 @@ class ClusterCopy:
     pod_groups: Sequence[PodGroupInfo] = ()
     jobs: Sequence[JobInfo] = ()
     budgets: Sequence[BudgetInfo] = ()
-    pods: Sequence[PodInfo] = ()
-    """Those that have not finished; members of a group in the order of the group."""
+    pods: Mapping[str, PodInfo] = field(default_factory=dict)
+    """Those that have not finished, by UID."""
+    members: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By group: the UIDs of its pods in its own order, where that may be another one."""
     ended: Sequence[PodInfo] = ()
     """Members that have finished, where those are watched."""
-    seen: Mapping[str, bool] | None = None
+    seen: Mapping[str, bool] = field(default_factory=dict)
     """UIDs of pods that only requests have shown; whether a list has begun since."""
     refused: Sequence[Refusal] = ()
     reserved: Sequence[Reservation] = ()
@@ -55,12 +57,19 @@ class ClusterCopy:
     grants: Sequence[str] = ()
     """Groups that have the room which their PodGroup says."""
     nominated: Sequence[VictimsRoom] = ()
-    failed_at: Mapping[str, float] | None = None
+    failed_at: Mapping[str, float] = field(default_factory=dict)
     """When groups failed, in seconds since the epoch."""
     unseen: Sequence[UnseenPod] = ()
     """Those that our watch shows in the order in which it did."""
     all_unseen: bool = False
     """Whether there may be other unseen pods on any node."""
+
+    def in_order(self) -> Iterator[PodInfo]:
+        """Yield the pods, members of each group in its own order."""
+        turns = {group: iter(uids) for group, uids in self.members.items()}
+        for pod in self.pods.values():
+            turn = turns.get(pod.group) if pod.group is not None else None
+            yield self.pods[next(turn)] if turn is not None else pod
 
 
 def copied(tables: ClusterTables) -> ClusterCopy:
@@ -71,7 +80,8 @@ def copied(tables: ClusterTables) -> ClusterCopy:
         pod_groups=[*tables.pod_groups.values()],
         jobs=[*tables.jobs.by_uid.values()],
         budgets=[budget for there in tables.budgets.values() for budget in there.values()],
-        pods=[*_in_order(tables)],
+        pods={**tables.pods},
+        members={group: [*tally.members] for group, tally in tables.groups.items()},
         ended=[*tables.ended.values()],
         seen={**tables.seen},
         refused=[*tables.refused.values()],
@@ -83,13 +93,6 @@ def copied(tables: ClusterTables) -> ClusterCopy:
         unseen=_unseen(unseen),
         all_unseen=unseen.everywhere,
     )
-
-
-def _in_order(tables: ClusterTables) -> Iterator[PodInfo]:
-    """Yield the pods in order of arrival, but members of a group in the group's own order."""
-    turns = {group: iter(tally.members) for group, tally in tables.groups.items()}
-    for pod in tables.pods.values():
-        yield pod if pod.group is None else tables.pods[next(turns[pod.group])]
 
 
 def _unseen(unseen: Unseen) -> list[UnseenPod]:

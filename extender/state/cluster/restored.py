@@ -1,6 +1,6 @@
 """The state made again from a copy, by the events that lead to it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from extender.state.cluster import events as ev
@@ -43,26 +43,25 @@ def _events(copy: ClusterCopy) -> Iterator[Event]:
     yield ev.AllUnseen(copy.all_unseen)
     yield from _reserved(copy)
     yield from (ev.PodRefused(each.pod, each.reason) for each in copy.refused)
-    yield from (ev.GroupFailed(group, at) for group, at in (copy.failed_at or {}).items())
+    yield from (ev.GroupFailed(group, at) for group, at in copy.failed_at.items())
     yield ev.Claimed(copy.claims)
     yield from map(_nominated, copy.nominated)
 
 
 def _pods(copy: ClusterCopy) -> Iterator[Event]:
     """Yield the pods; unseen ones as they were bound, and then as they are."""
-    unseen, seen = {each.before.uid: each for each in copy.unseen}, copy.seen or {}
+    unseen, seen = {each.before.uid: each for each in copy.unseen}, copy.seen
     # Those that were shown before a list began came first.
     listing = any(seen.values())
-    for pod in copy.pods:
+    for pod in copy.in_order():
         if listing and seen.get(pod.uid) is False:
             listing = False
             yield ev.PodsListing()
         yield from _pod(pod, unseen.get(pod.uid), is_seen=pod.uid in seen)
     if listing:
         yield ev.PodsListing()
-    now = {pod.uid: pod for pod in copy.pods if pod.uid in unseen}
     for each in copy.unseen:
-        yield ev.PodApplied(now[each.before.uid])
+        yield ev.PodApplied(copy.pods[each.before.uid])
 
 
 def _pod(pod: PodInfo, unseen: UnseenPod | None, *, is_seen: bool) -> Iterator[Event]:
@@ -76,13 +75,12 @@ def _pod(pod: PodInfo, unseen: UnseenPod | None, *, is_seen: bool) -> Iterator[E
 
 
 def _reserved(copy: ClusterCopy) -> Iterator[Event]:
-    pods = {pod.uid: pod for pod in copy.pods}
     for kind, some in groupby(copy.reserved, key=lambda each: each.kind):
-        yield from _of_kind(kind, [*some], pods)
+        yield from _of_kind(kind, [*some], copy.pods)
 
 
 def _of_kind(
-    kind: ReservationKind, some: list[Reservation], pods: dict[str, PodInfo]
+    kind: ReservationKind, some: list[Reservation], pods: Mapping[str, PodInfo]
 ) -> Iterator[Event]:
     if kind is ReservationKind.PLANNED:
         yield ev.Planned({each.owner: each.node for each in some})
