@@ -1,43 +1,45 @@
 """Whatever happened, the state made again from a snapshot is the state that it was taken of."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 from typing_extensions import override
 
+from extender.explain.explanation import explain
 from extender.gang.options import GangOptions
-from extender.queueing.options import AdmissionOptions
 from extender.snapshot.header import SnapshotHeader
-from extender.snapshot.reading import Snapshot, read
+from extender.snapshot.memory_part import QueueMemo
+from extender.snapshot.reading import read
 from extender.snapshot.writing import Belief, written
 from extender.state.cluster.store import Cluster
-from extender.state.queue.store import Queues
+from extender.wiring.explain import ExplainTarget
+from extender.wiring.explain_snapshot import workload_then
 from tests.effort import examples
 from tests.properties.test_gangs import PHASES, Gangs, GangsInTurn
 from tests.properties.test_queueing import Queueing
-from tests.queue_makers import validate_queues
+from tests.queue_makers import Admissions, validate_queues
+from tests.unit.explain.scene import facts
+
+NOW = 1_000_000.0
 
 
-def file_of(cluster: Cluster, queues: Queues | None = None) -> bytes:
-    """Return a snapshot of a state."""
+def file_of(cluster: Cluster, world: Admissions | None = None) -> bytes:
+    """Return a snapshot of a state, and of what waits in queues."""
+    memo = None
+    if world is not None:
+        heads = [head for _, head in world.pending.blocking_heads()]
+        memo = QueueMemo(world.pending.preemptors.states(), heads)
     belief = Belief(
-        SnapshotHeader("extender", 1.0),
+        SnapshotHeader("extender", NOW),
         GangOptions(),
         cluster.copied(),
-        admission=AdmissionOptions() if queues is not None else None,
-        queues=queues.copied() if queues is not None else None,
+        admission=world.options if world is not None else None,
+        queues=world.queues.copied() if world is not None else None,
+        waiting=memo,
     )
     return b"".join(written(belief))
-
-
-def again(cluster: Cluster, queues: Queues | None = None) -> Snapshot:
-    """Return the state that a snapshot gives, of which another snapshot is the same."""
-    data = file_of(cluster, queues)
-    found = read(data)
-    found.cluster.validate()
-    lines = file_of(found.cluster, found.queues).splitlines()
-    assert lines == data.splitlines()
-    return found
 
 
 class GangSnapshots(Gangs):
@@ -47,8 +49,11 @@ class GangSnapshots(Gangs):
     @override
     def books_are_right(self) -> None:
         live = self.world.cluster
-        found = again(live).cluster.view()
-        view = live.view()
+        data = file_of(live)
+        again = read(data).cluster
+        again.validate()
+        assert file_of(again).splitlines() == data.splitlines()
+        found, view = again.view(), live.view()
         assert list(found.queue) == list(view.queue)
         for group in view.groups:
             assert found.tally(group) == view.tally(group)
@@ -64,13 +69,20 @@ class QueueSnapshots(Queueing):
 
     @invariant()
     def comes_again(self) -> None:
-        found = again(Cluster(), self.world.queues).queues
-        assert found is not None
-        validate_queues(found)
-        view, live = found.view(), self.world.queues.view()
+        data = file_of(Cluster(), self.world)
+        snapshot = read(data)
+        again = snapshot.queues
+        assert again is not None
+        validate_queues(again)
+        assert again.copied().assumed == self.world.queues.copied().assumed
+        view, live = again.view(), self.world.view
         for name in live.cluster_queues:
             assert view.usage(name) == live.usage(name)
             assert set(view.reserving(name)) == set(live.reserving(name))
+        now = replace(facts(self.world), now=NOW)
+        for key in live.workloads:
+            asked = ExplainTarget(*key.split("/"), is_job=False)
+            assert workload_then(asked, snapshot) == explain(key, now)
 
 
 @pytest.mark.parametrize(
