@@ -80,16 +80,16 @@ def everything() -> Cluster:
     cluster = cluster_of(
         nodes(4, 4, 4, 4, labels={"zone": "east"}),
         pod_group("granted", 2, grant=grant),
-        pod_group("ended", 2, grant=grant),
+        pod_group("late", 2, grant=grant),
         pod_group("claiming", 2, created=1.0),
         pod_group("preempting", 2),
         pod_group("east-gang", 2),
-        pod_group("done", 1),
+        pod_group("ended-gang", 1),
         pods(2, group="claiming", created=1.0),
         pods(2, group="preempting", priority=7),
         pods(2, group="east-gang"),
-        pod("done-0", group="done", finished=True, phase="Succeeded"),
-        pod("running", on="n0", priority=3, labels={"app": "web"}),
+        pod("done-0", group="ended-gang", finished=True, phase="Succeeded"),
+        pod("web-0", on="n0", priority=3, labels={"app": "web"}),
         pod("leaving", on="n3", terminating=True),
     )
     budget = BudgetInfo("ns", "web", LabelSelector(match_labels={"app": "web"}), 1)
@@ -100,7 +100,7 @@ def everything() -> Cluster:
         cluster,
         ev.BatchJobApplied(JobInfo("job", key("east-gang"), 2, 0, held_by_queue="ns/held")),
         ev.BudgetApplied(budget),
-        ev.GrantsEnded([key("ended")]),
+        ev.GrantsEnded([key("late")]),
         planned(east_gang_0="n0", east_gang_1="n0"),
         ev.PodWaiting(pod("east-gang-0", group="east-gang"), "n0"),
         ev.Claimed([replace(claim, fits_since=5.0)]),
@@ -129,7 +129,7 @@ def test_every_kind_of_object_and_of_room_comes_again() -> None:
     assert view.claims[key("claiming")].fits_since == 5.0
     assert view.nominated == live.nominated
     assert view.budget("ns", "web") == live.budget("ns", "web")
-    assert [*view.finished(key("done"))] == ["done-0"]
+    assert [*view.finished(key("ended-gang"))] == ["done-0"]
     assert [*view.queue] == [*live.queue]
     assert view.unseen.everywhere
     assert (found.header.watches, found.gang.aging) == (watches, 7.0)

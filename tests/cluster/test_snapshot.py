@@ -1,0 +1,91 @@
+"""The whole belief of both processes in a file each, from which `explain` answers without them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import Gangs
+from tests.cluster.queues import Queues
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.reconciler import Reconciler
+
+TIMES = ("until", "startsBy", "claimDue", "waitsSince")
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "extender", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def explained(*words: object) -> dict[str, Any]:
+    done = run("explain", *words, "-o", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def get(url: str, path: str) -> dict[str, Any]:
+    answer = httpx.get(f"{url}{path}", trust_env=False, timeout=60)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_times(each) for name, each in value.items() if name not in TIMES}
+    return [*map(without_times, value)] if isinstance(value, list) else value
+
+
+def test_a_file_explains_what_the_process_does(
+    gang: GangScheduler,
+    reconciler: Reconciler,
+    control_plane: ControlPlane,
+    gangs: Gangs,
+    queues: Queues,
+    nodes: NodeFactory,
+    tmp_path: Path,
+) -> None:
+    nodes(2, "4")
+    queues.simple(cpu=2)
+    queues.job("first", 2, run_for="10m")
+    queues.await_started("first")
+    queues.job("second", 2, run_for="10m")
+    queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForQuota")
+    gangs.create("g", 3, cpu="3")
+    gangs.await_refused("g", "of the 3 pods that it still needs fit")
+    workload = queues.workload("second")
+    assert workload is not None
+    name, here = workload["metadata"]["name"], ("-n", gangs.namespace)
+
+    files = {}
+    for process, url in (("extender", gang.url), ("reconciler", reconciler.url)):
+        files[process] = tmp_path / f"{process}.json.gz"
+        done = run("snapshot", "--process", process, "--url", url, "-o", files[process])
+        assert (done.returncode, done.stderr) == (0, "")
+    served = get(gang.url, f"/podgroups/{gangs.namespace}/g")
+    waits = get(reconciler.url, f"/workloads/{gangs.namespace}/{name}/explanation")
+    kubeconfig = ("--kubeconfig", control_plane.admin_kubeconfig)
+    asked = explained("podgroup", "g", *here, *kubeconfig)
+
+    of_extender = ("--from-snapshot", files["extender"])
+    of_reconciler = ("--from-snapshot", files["reconciler"])
+    found = explained("podgroup", "g", *here, *of_extender)
+    assert without_times(found) == without_times(served)
+    assert (found["source"], found["state"]) == ("Extender", "Waiting")
+    member = explained("pod", "g-0", *here, *of_extender)
+    assert member["group"]["reason"] == served["reason"]
+    assert explained("workload", name, *here, *of_reconciler) == waits
+    assert explained("job", "second", *here, *of_reconciler) == waits
+    by_reconciler = explained("podgroup", "g", *here, *of_reconciler)
+    assert without_times(by_reconciler) == without_times(asked)
+
+    refused = run("explain", "job", "second", *here, *of_extender)
+    assert refused.returncode == 1
+    assert "which has no queues: take the reconciler's" in refused.stderr
