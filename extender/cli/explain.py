@@ -112,7 +112,7 @@ def podgroup(
     key = f"{namespace or context.namespace(kubeconfig)}/{name}"
     now, then = partial(explained_group, key), partial(group_then, key)
     sources = _Sources(kubeconfig, config, from_snapshot)
-    _explain_gang(_Gang(now, then, group_text), sources, output=output)
+    _explain_gang(_OfGang(now, then, group_text), sources, output=output)
 
 
 @app.command()
@@ -133,7 +133,7 @@ def pod(
     key = f"{namespace or context.namespace(kubeconfig)}/{name}"
     now, then = partial(explained_pod, key), partial(pod_then, key)
     sources = _Sources(kubeconfig, config, from_snapshot)
-    _explain_gang(_Gang(now, then, pod_text), sources, output=output)
+    _explain_gang(_OfGang(now, then, pod_text), sources, output=output)
 
 
 def lacks_rights(error: Exception, namespace: str) -> str:
@@ -155,7 +155,7 @@ class _Sources:
 
 
 @dataclass(frozen=True, slots=True)
-class _Gang(Generic[Explained]):
+class _OfGang(Generic[Explained]):
     """How a gang, or a pod of one, is explained and shown."""
 
     now: Callable[..., Coroutine[Any, Any, Explained]]
@@ -176,7 +176,7 @@ def _load(sources: _Sources) -> "Snapshot | None":
     return load(sources.snapshot)
 
 
-def _explain_gang(of: _Gang[Explained], sources: _Sources, *, output: Output) -> None:
+def _explain_gang(of: _OfGang[Explained], sources: _Sources, *, output: Output) -> None:
     from extender import config as settings_module
     from extender.kube.decode import Decoder
     from extender.kube.errors import ApiError, ConfigurationError, ForbiddenError

@@ -59,7 +59,7 @@ def test_a_file_explains_what_the_process_does(
     queues.job("second", 2, run_for="10m")
     queues.await_condition("second", "QuotaReserved", "False", reason="WaitingForQuota")
     gangs.create("g", 3, cpu="3")
-    gangs.await_refused("g", "of the 3 pods that it still needs fit")
+    gangs.await_refused("g", "2 of the 3 pods that it still needs fit")
     workload = queues.workload("second")
     assert workload is not None
     name, here = workload["metadata"]["name"], ("-n", gangs.namespace)
