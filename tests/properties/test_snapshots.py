@@ -81,7 +81,8 @@ class QueueSnapshots(Queueing):
             assert set(view.reserving(name)) == set(live.reserving(name))
         now = replace(facts(self.world), now=NOW)
         for key in live.workloads:
-            asked = ExplainTarget(*key.split("/"), is_job=False)
+            namespace, _, name = key.partition("/")
+            asked = ExplainTarget(namespace, name, is_job=False)
             assert workload_then(asked, snapshot) == explain(key, now)
 
 
