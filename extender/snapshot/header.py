@@ -27,7 +27,7 @@ class WatchState:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHeader:
-    """Who took a snapshot, and when."""
+    """Which process took a snapshot, and when."""
 
     process: ProcessName
     now: float

@@ -29,7 +29,7 @@ _LABELLED: Final = frozenset(
     ("labels", "node_labels", "node_selector", "matchLabels", "values", "domains")
 )
 """Fields that have values of labels."""
-_TOLD: Final = frozenset(
+_API_WORDS: Final = frozenset(
     (
         *("apiVersion", "takenAt", "version", "process", "settings", "format", "api_version"),
         *("effect", "operator", "reason", "type", "status", "kind", "strategy", "stop_policy"),
@@ -85,7 +85,7 @@ def redacted(data: bytes, key: bytes) -> bytes:
             return [copied(each) for each in value]
         if isinstance(value, dict):
             return {
-                hidden(name): each if name in _TOLD else copied(each)
+                hidden(name): each if name in _API_WORDS else copied(each)
                 for name, each in value.items()
             }
         return value
@@ -100,7 +100,7 @@ def _names(value: Any, field: str = "") -> Iterator[str]:  # noqa: ANN401 - JSON
     if isinstance(value, Mapping):
         for name, each in value.items():
             inside = field if field in _LABELLED else name
-            if name not in _TOLD:
+            if name not in _API_WORDS:
                 yield from _names(each, inside)
     elif isinstance(value, list):
         for each in value:

@@ -3,7 +3,7 @@
 A copy shares the records, which never change; so it takes milliseconds, even of 100,000 pods, and
 stays as it is while the state goes on. It has the facts, and what is in no object of the API
 server: reserved room, refusals, failures, what kube-scheduler has not seen. It lacks what only
-tells readers where to look again: numbers of versions, and what kube-scheduler has said of nodes
+says to readers where to look again: numbers of versions, and what kube-scheduler has said of nodes
 for pods of a pattern.
 """
 
