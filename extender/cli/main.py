@@ -13,6 +13,7 @@ from extender.cli.check import check
 from extender.cli.demo import demo
 from extender.cli.reconcile import reconcile
 from extender.cli.serve import serve
+from extender.cli.snapshot import snapshot
 from extender.runtime.version import version
 
 app = typer.Typer(
@@ -26,6 +27,7 @@ app.add_typer(explain.app)
 app.command()(serve)
 app.command()(reconcile)
 app.command()(check)
+app.command()(snapshot)
 app.command()(demo)
 
 
