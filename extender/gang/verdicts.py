@@ -29,6 +29,8 @@ class Refuse:
     lost: bool = False
     offered: frozenset[str] = field(default=frozenset(), compare=False)
     again: bool = field(default=False, compare=False)
+    pauses: bool = field(default=False, compare=False)
+    """Whether kube-scheduler is to put off the whole native group of the pod."""
     lack: Lack | None = field(default=None, compare=False)
     """What a node must gain before another look is worth its time, where that is known."""
 

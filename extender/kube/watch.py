@@ -11,7 +11,7 @@ the last resource version -> (410, or silence) empty. Trouble is waited out with
 never ends the stream; only the consumer does.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -23,6 +23,7 @@ from msgspec import Raw
 from extender.kube.client import KubeClient
 from extender.kube.errors import (
     ApiError,
+    ForbiddenError,
     GoneError,
     InvalidError,
     NotFoundError,
@@ -112,7 +113,8 @@ class Watcher:
 
     It is narrowed by `selectors`: a `fieldSelector`, a `labelSelector`, or both. With `optional`,
     a resource that the server does not have counts as one without objects, and is looked for again
-    every five seconds.
+    every five seconds. It is looked for at the paths of `others` too, its other versions. Where there
+    are any, a client that may not read it has none: the server does not say which versions it has.
     """
 
     def __init__(
@@ -124,9 +126,12 @@ class Watcher:
         backoff: Backoff,
         selectors: Mapping[str, str] | None = None,
         optional: bool = False,
+        others: Sequence[str] = (),
     ) -> None:
         self._client = client
         self._path = path
+        self._versions = (path, *others)
+        self._is_forbidden = False
         self._sleep = sleep
         self._backoff = backoff
         self._optional = optional
@@ -145,11 +150,13 @@ class Watcher:
             try:
                 async for event in self._once():
                     yield event
-            except NotFoundError as error:
-                if not self._optional:
+            except (NotFoundError, ForbiddenError) as error:
+                if not self._is_absent(error):
                     await self._interrupted(error)
                     continue
                 self._go_on_from("")
+                if self._next_version():
+                    continue
                 self.freshness.heard()
                 yield Init()
                 yield InitDone()
@@ -164,6 +171,20 @@ class Watcher:
                 await self._sleep(self._backoff.next())
             except ApiError as error:
                 await self._interrupted(error)
+
+    def _is_absent(self, error: ApiError) -> bool:
+        """Return whether an error says that there is no such resource; log that it is forbidden."""
+        forbidden = isinstance(error, ForbiddenError)
+        if forbidden and len(self._versions) > 1 and not self._is_forbidden:
+            _log.warning("may not be read, so it counts as absent", error=str(error))
+            self._is_forbidden = True
+        return self._optional and (not forbidden or len(self._versions) > 1)
+
+    def _next_version(self) -> bool:
+        """Look for another version; return whether it has not been looked for since the last pause."""
+        place = (self._versions.index(self._path) + 1) % len(self._versions)
+        self._path = self._versions[place]
+        return place > 0
 
     async def _interrupted(self, error: ApiError) -> None:
         self.freshness.failed(error)

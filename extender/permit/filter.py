@@ -21,6 +21,7 @@ from extender.gang.verdicts import (
     not_admitted,
 )
 from extender.permit.lag import Lags
+from extender.permit.natives import NativeGangs
 from extender.permit.plans import Plans
 from extender.permit.sight import Sight
 from extender.permit.turns import Turns
@@ -55,6 +56,7 @@ class PodFilter:
         self._view = cluster.view()
         self._plans = plans
         self._verdicts = plans.verdicts
+        self._natives = NativeGangs(cluster, clock=plans.clock)
         self._turns = Turns(cluster.view(), plans)
         self._times = WakeTimes(cluster.view(), plans, wake_after=wake_after)
         self._metrics = metrics
@@ -91,6 +93,8 @@ class PodFilter:
         else:
             verdict = not_admitted(held) if held else self._decide_seen(pod, group, sent)
         verdict = self.lags.unless_it_lasts(verdict, pod, sent)
+        if pod.native is not None:
+            verdict = self._natives.put_off(pod, verdict, sent)
         self._remember(pod, group, verdict)
         return self._in_same_words(group, verdict)
 
@@ -119,6 +123,9 @@ class PodFilter:
         view, verdicts = self._view, self._verdicts
         if pod.group != group:
             return Refuse(Reason.CACHE_BEHIND, "its pod group label has just changed")
+        undecided = self._natives.undecided(pod) if pod.native and group == pod.native else None
+        if undecided is not None:
+            return undecided
         if group is None:
             plans = view.keeps_room
             return pre_filter.beside_plans(pod, sent, view=view) if plans else AnyNode()

@@ -61,6 +61,7 @@ from extender.telemetry.metrics import Metrics
 from extender.wiring import http
 from extender.wiring.health import watches
 from extender.wiring.loop import Loop
+from extender.wiring.natives import decide_natives
 from extender.wiring.reflectors import LIVE_PODS, backoff, reflectors, set_aside
 
 _log = structlog.get_logger(__name__)
@@ -79,6 +80,7 @@ class Extender:
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
         clock, metrics, cluster = SystemClock(), Metrics(), Cluster()
+        decide_natives(cluster, settings.gang)
         patterns = Patterns() if settings.gang.options().bind_equal else None
         decoder = Decoder(settings.gang.ignored(), patterns, placement=settings.gang.placement)
         self.metrics, self._cluster = metrics, cluster

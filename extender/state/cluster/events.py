@@ -103,6 +103,14 @@ class PodGroupsListed:
 
 
 @dataclass(frozen=True, slots=True)
+class NativeGangs:
+    """It is known whether native gangs are ours; `fixed` is what no condition changes."""
+
+    ours: bool
+    fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class BatchJobApplied:
     """A Job was created or changed."""
 
@@ -275,6 +283,7 @@ Event = (
     | NodeDeleted
     | PodGroupApplied
     | PodGroupDeleted
+    | NativeGangs
     | BatchJobApplied
     | BatchJobDeleted
     | BudgetApplied
