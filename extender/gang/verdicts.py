@@ -47,6 +47,8 @@ class OneOf:
     nodes: tuple[str, ...]
     not_seen: frozenset[str] = frozenset()
     """Those of the others that have no room beside pods that kube-scheduler may not have seen."""
+    enough: bool = False
+    """Whether nothing speaks against the others: these are enough to choose from."""
 
 
 @dataclass(frozen=True, slots=True)

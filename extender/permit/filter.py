@@ -86,7 +86,7 @@ class PodFilter:
         held = self._view.awaits_admission(pod) if node is None else None
         if node is None and held is None and group is None and not self._is_judged:
             self._verdicts.in_hand.begin(pod.uid, None)
-            return AnyNode()
+            return self._natives.enough(pod, sent)
         if node is not None:
             self.sight.brought(pod)
             verdict = pre_filter.of_bound(pod, node, sent)

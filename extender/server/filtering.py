@@ -137,6 +137,8 @@ def _result(verdict: FilterVerdict, sent: Sequence[str], args: ExtenderArgs) -> 
     match verdict:
         case AnyNode():
             return FilterResult(node_names=args.node_names, nodes=args.nodes)
+        case OneOf(nodes, enough=True):
+            return _only(nodes, args, {})
         case OneOf(nodes, not_seen):
             left = {*nodes, *not_seen}
             kept = (name for name in sent if name not in left)

@@ -87,6 +87,14 @@ def main(
         bool,
         typer.Option("--both-ways", help="One more column: ours with gang.bindTogether: off."),
     ] = False,
+    native: Annotated[
+        bool,
+        typer.Option(
+            "--native",
+            help="Gangs of Kubernetes' own PodGroups, which kube-scheduler schedules itself: alone, "
+            "and with the extender beside it.",
+        ),
+    ] = False,
     only: Annotated[
         str,
         typer.Option(
@@ -129,8 +137,10 @@ def main(
     ] = objects.POD_GROUP_V1ALPHA1,
 ) -> None:
     settings = yaml.safe_load(extender_config.read_text()) if extender_config else None
+    if native and (arrive or gated or preempt or peer):
+        raise typer.BadParameter("--native goes with no --arrive, --gated, --preempt or --peer")
     compared = [
-        sides.ours(settings, gated=gated, policies=policies, together=together)
+        sides.ours(settings, gated=gated, policies=policies, together=together, native=native)
         for wanted, policies, together in (
             (True, True, True),
             (without_policies, False, True),
@@ -138,7 +148,7 @@ def main(
         )
         if wanted
     ]
-    compared.insert(0, sides.plain())
+    compared.insert(0, sides.plain(native=native))
     if peer:
         if peer_config is None:
             raise typer.BadParameter("--peer needs --peer-config")

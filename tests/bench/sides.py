@@ -3,7 +3,7 @@
 Our extender also without the admission policies for its identity, to see what these cost.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ import httpx
 import yaml
 
 from extender.api.wellknown import GANG_GATE
-from tests.bench.load import GroupKind
+from tests.bench.load import GroupKind, natively
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import ROOT, GangScheduler
+from tests.harness.natives import SCHEDULED, SERVED
 from tests.harness.process import Component
 
 PLAIN, OURS, OPEN, OFF, PEER = "plain", "ours", "open", "off", "peer"
@@ -60,15 +61,23 @@ class Side:
     kind: GroupKind = field(default_factory=GroupKind)
     crds: Path = CRDS
     binary: Path | None = None  # in place of the stock kube-scheduler
+    apiserver_args: Sequence[str] = ()
 
 
-def plain() -> Side:
-    """Return kube-scheduler alone: the labels of the pods mean nothing to it."""
+def plain(*, native: bool = False) -> Side:
+    """Return kube-scheduler alone: the labels of the pods mean nothing to it.
+
+    With `native` it schedules gangs itself.
+    """
+    gates = SCHEDULED if native else ()
 
     def start(control_plane: ControlPlane, client: Settings) -> Running:
-        return Running(control_plane.scheduler({"clientConnection": client}))
+        return Running(control_plane.scheduler({"clientConnection": client}, args=gates))
 
-    return Side(key=PLAIN, title="kube-scheduler", start=start)
+    kind = natively() if native else GroupKind()
+    served = SERVED if native else ()
+    title = f"kube-scheduler{', native gangs' * native}"
+    return Side(key=PLAIN, title=title, start=start, kind=kind, apiserver_args=served)
 
 
 def ours(
@@ -77,12 +86,14 @@ def ours(
     gated: bool = False,
     policies: bool = True,
     together: bool = True,
+    native: bool = False,
 ) -> Side:
     """Return kube-scheduler with our extender, which gets `settings` as its configuration.
 
     `gated` pods are created behind our scheduling gate, and stay there until their gang fits.
     Without `policies` the API server evaluates none for what the extender writes. Where equal
-    members are not bound `together`, kube-scheduler asks for each of them.
+    members are not bound `together`, kube-scheduler asks for each of them. `native` gangs are
+    kube-scheduler's.
     """
     settings = dict(settings or {})
     if gated:
@@ -96,6 +107,7 @@ def ours(
             settings=settings,
             scheduler={"clientConnection": client},
             policies=policies,
+            scheduler_args=SCHEDULED if native else (),
         )
         return Running(gang_scheduler.scheduler, gang_scheduler.metrics)
 
@@ -103,10 +115,13 @@ def ours(
         ", gated" if gated else "",
         "" if policies else ", no policies",
         "" if together else ", one by one",
+        ", native gangs" if native else "",
     )
-    kind = GroupKind(gates=(GANG_GATE,) if gated else ())
+    kind = natively() if native else GroupKind(gates=(GANG_GATE,) if gated else ())
     key = OFF if not together else OURS if policies else OPEN
-    return Side(key=key, title="".join(("gang-extender", *kinds)), start=start, kind=kind)
+    title = "".join(("gang-extender", *kinds))
+    served = SERVED if native else ()
+    return Side(key=key, title=title, start=start, kind=kind, apiserver_args=served)
 
 
 def peer(binary: Path, config: Path, *, name: str, kind: GroupKind, crds: Path | None) -> Side:
