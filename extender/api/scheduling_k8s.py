@@ -1,6 +1,7 @@
 """PodGroup of `scheduling.k8s.io`, which kube-scheduler may schedule itself: v1alpha2 and v1beta1.
 
-What differs between the two is not read: v1alpha2 has a word in `disruptionMode`, v1beta1 an object.
+What differs between the two is not read: `disruptionMode` is a word in v1alpha2, and an object in
+v1beta1.
 """
 
 from typing import Annotated

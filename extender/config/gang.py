@@ -73,9 +73,9 @@ class Gang(Section):
     gang lacks a pod that its node refused at the start (`OutOfcpu`): another scheduler had filled
     the node. `evict` lets the gang start again as a whole"""
     native: Literal["auto", "extender", "scheduler"] = "auto"
-    """which of the two starts the pods of a PodGroup of scheduling.k8s.io together. `extender`:
-    gang-extender, as those of its own PodGroups; `scheduler`: kube-scheduler itself, with its feature
-    gates GenericWorkload and GangScheduling, and gang-extender keeps no plan for them; `auto`: as the
+    """what starts the pods of a PodGroup of scheduling.k8s.io together. `extender`: gang-extender,
+    as those of its own PodGroups; `scheduler`: kube-scheduler itself, with its feature gates
+    GenericWorkload and GangScheduling, and gang-extender keeps no plan for them; `auto`: as the
     cluster shows (docs/native.md)"""
     preemption: Literal["WholeGang", "Off"] = "WholeGang"
     """`WholeGang`: for a gang that lacks room gangs and pods of lower priority are evicted, whole

@@ -109,28 +109,27 @@ _decode_status = msgspec.json.Decoder(_WatchStatus).decode
 
 
 class Watcher:
-    """The stream of one resource, such as `/api/v1/pods`.
+    """The stream of one resource, such as `/api/v1/pods`, or of its versions: the first one served.
 
     It is narrowed by `selectors`: a `fieldSelector`, a `labelSelector`, or both. With `optional`,
     a resource that the server does not have counts as one without objects, and is looked for again
-    every five seconds. It is looked for at the paths of `others` too, its other versions. Where there
-    are any, a client that may not read it has none: the server does not say which versions it has.
+    every five seconds. One with versions is absent too where the client may not read it: the server
+    does not say which versions there are.
     """
 
     def __init__(
         self,
         client: KubeClient,
-        path: str,
+        path: str | Sequence[str],
         *,
         sleep: Callable[[float], Awaitable[None]],
         backoff: Backoff,
         selectors: Mapping[str, str] | None = None,
         optional: bool = False,
-        others: Sequence[str] = (),
     ) -> None:
         self._client = client
-        self._path = path
-        self._versions = (path, *others)
+        self._versions = (path,) if isinstance(path, str) else tuple(path)
+        self._path = self._versions[0]
         self._is_forbidden = False
         self._sleep = sleep
         self._backoff = backoff
@@ -181,7 +180,7 @@ class Watcher:
         return self._optional and (not forbidden or len(self._versions) > 1)
 
     def _next_version(self) -> bool:
-        """Look for another version; return whether it has not been looked for since the last pause."""
+        """Turn to another version; return whether that was not looked for since the last pause."""
         place = (self._versions.index(self._path) + 1) % len(self._versions)
         self._path = self._versions[place]
         return place > 0

@@ -123,16 +123,12 @@ class PodFilter:
         view, verdicts = self._view, self._verdicts
         if pod.group != group:
             return Refuse(Reason.CACHE_BEHIND, "its pod group label has just changed")
-        undecided = self._natives.undecided(pod) if pod.native and group == pod.native else None
-        if undecided is not None:
-            return undecided
         if group is None:
             plans = view.keeps_room
             return pre_filter.beside_plans(pod, sent, view=view) if plans else AnyNode()
-        stale = self.stale() if view.planned_node(pod.uid) is None else None
-        if stale is not None:
-            text = f"{about(group)}the extender has not heard of {stale} for too long"
-            return Refuse(Reason.CACHE_STALE, text)
+        unready = self._unready(pod, group)
+        if unready is not None:
+            return unready
         verdicts.offered(group, pod.shape, sent)
         refusal = self._known(pod, group, sent) or self._turns.refusal(pod, group)
         if refusal is not None:
@@ -146,6 +142,17 @@ class PodFilter:
         if not isinstance(verdict, Offer):
             return verdict
         return pre_filter.placed(self.plan(pod, group, verdict), pod, sent, view=view)
+
+    def _unready(self, pod: PodInfo, group: str) -> Refuse | None:
+        """Return why nothing can be said of a group now, whatever room there is."""
+        undecided = self._natives.undecided(pod) if group == pod.native else None
+        if undecided is not None or self._view.planned_node(pod.uid) is not None:
+            return undecided
+        stale = self.stale()
+        if stale is None:
+            return None
+        text = f"{about(group)}the extender has not heard of {stale} for too long"
+        return Refuse(Reason.CACHE_STALE, text)
 
     def _known(self, pod: PodInfo, group: str, sent: Sequence[str]) -> Refuse | None:
         """Return the refusal of a group that has had no room since its last plan.

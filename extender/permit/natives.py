@@ -26,13 +26,13 @@ from extender.state.cluster.store import Cluster
 _log = structlog.get_logger(__name__)
 
 SETTLED_SECONDS: Final = 0.8
-"""After a group was put off, until which kube-scheduler has written its condition, if it writes one.
+"""In which kube-scheduler has written its condition to a group that was put off, if it writes one.
 It tries the group again a second later, at the earliest."""
 ROUND_SECONDS: Final = 1.0
 """A domain in which a pod was refused within this time is refused with the whole group."""
 _REFUSED: Final = 10_000
 UNDECIDED: Final = (
-    "whether kube-scheduler starts the pods of native groups together shows when it is asked to wait"
+    "whether kube-scheduler starts native groups as a whole shows when it is asked to wait"
 )
 
 
@@ -59,7 +59,7 @@ class NativeGangs:
             return None
         now = self._clock.monotonic()
         if self._asked_at is not None and now - self._asked_at >= SETTLED_SECONDS:
-            _log.info("native gangs are ours: kube-scheduler writes no condition to their PodGroups")
+            _log.info("native gangs are ours: kube-scheduler wrote no condition to a PodGroup")
             self._cluster.apply(ev.NativeGangs(ours=True))
             return None
         if self._asked_at is None:
@@ -69,10 +69,10 @@ class NativeGangs:
     def enough(self, pod: PodInfo, sent: Sequence[str]) -> FilterVerdict:
         """Return that a pod may use every node, or so many that kube-scheduler finds them enough.
 
-        Of a native group it judges pod after pod in one cycle, and for each it weighs the nodes that
-        are left. In a cluster of a thousand nodes it looks for 420 of them, in one of a hundred for
-        100. Fewer take less of its time, and that is what the call of the extender costs it. A pod
-        with wishes of its own, about nodes or other pods, has all of them.
+        Of a native group it judges pod after pod in one cycle, and weighs all nodes that are left
+        for each. Of a thousand nodes it looks for 420, of a hundred for 100. Fewer take less of its
+        time, and that is about what it costs it to ask. A pod with wishes of its own, about nodes
+        or other pods, has all of them.
         """
         if pod.native is None or len(sent) <= MIN_SAMPLE or not self._view.has_group_cycles:
             return AnyNode()

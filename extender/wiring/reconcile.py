@@ -51,7 +51,7 @@ from extender.telemetry.reconciler import ReconcilerMetrics
 from extender.wiring import http
 from extender.wiring.health import watches
 from extender.wiring.loop import Loop
-from extender.wiring.natives import decide_natives
+from extender.wiring.natives import empty_cluster
 from extender.wiring.queue import QueueControllers, Shared
 from extender.wiring.reflectors import ALL_PODS, JOBS, backoff, reflectors, set_aside
 from extender.wiring.serving import serving
@@ -67,8 +67,7 @@ class Reconciler:
     """Everything that `reconcile` runs, around one client."""
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
-        clock, cluster, self._aside = SystemClock(), Cluster(), ObjectsSetAside()
-        decide_natives(cluster, settings.gang)
+        clock, cluster, self._aside = SystemClock(), empty_cluster(settings.gang), ObjectsSetAside()
         identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
         self._view = cluster.view()
         self._metrics = ReconcilerMetrics()

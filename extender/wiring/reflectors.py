@@ -100,15 +100,9 @@ def reflectors(
 
     def native_groups() -> Reflector[PodGroupInfo]:
         """Follow them where the API server has them: it may learn to with an upgrade."""
-        newest, *others = (f"/apis/{GROUP_NATIVE}/{v}/podgroups" for v in NATIVE_VERSIONS)
-        watch = Watcher(
-            client,
-            newest,
-            sleep=asyncio.sleep,
-            backoff=backoff(0.1, 5.0),
-            optional=True,
-            others=others,
-        )
+        paths = [f"/apis/{GROUP_NATIVE}/{version}/podgroups" for version in NATIVE_VERSIONS]
+        pauses = backoff(0.1, 5.0)
+        watch = Watcher(client, paths, sleep=asyncio.sleep, backoff=pauses, optional=True)
         return Reflector(
             f"podgroups.{GROUP_NATIVE}",
             watch,

@@ -91,8 +91,8 @@ def main(
         bool,
         typer.Option(
             "--native",
-            help="Gangs of Kubernetes' own PodGroups, which kube-scheduler schedules itself: alone, "
-            "and with the extender beside it.",
+            help="Gangs of Kubernetes' own PodGroups, which kube-scheduler schedules itself: "
+            "alone, and with the extender beside it.",
         ),
     ] = False,
     only: Annotated[
@@ -137,8 +137,7 @@ def main(
     ] = objects.POD_GROUP_V1ALPHA1,
 ) -> None:
     settings = yaml.safe_load(extender_config.read_text()) if extender_config else None
-    if native and (arrive or gated or preempt or peer):
-        raise typer.BadParameter("--native goes with no --arrive, --gated, --preempt or --peer")
+    _check_native(native and any((arrive, gated, preempt, peer)))
     compared = [
         sides.ours(settings, gated=gated, policies=policies, together=together, native=native)
         for wanted, policies, together in (
@@ -192,6 +191,11 @@ def main(
             json.write_bytes(report.as_json(bench.comparisons))
     bench.show(Console())
     raise typer.Exit(1 if bench.failures else 0)
+
+
+def _check_native(wrong: bool) -> None:
+    if wrong:
+        raise typer.BadParameter("--native goes with no --arrive, --gated, --preempt or --peer")
 
 
 def _chosen(compared: Sequence[Side], keys: Sequence[str]) -> list[Side]:

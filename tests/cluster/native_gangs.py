@@ -15,7 +15,13 @@ class NativeGangs:
         self.gangs, self.api, self._scheduler = gangs, gangs.api, scheduler
 
     def create(
-        self, name: str, pods: int, min_count: int | None, *, topology: str | None = None, **pod: Any
+        self,
+        name: str,
+        pods: int,
+        min_count: int | None,
+        *,
+        topology: str | None = None,
+        **pod: Any,
     ) -> None:
         """Make a PodGroup and its pods; options of objects.pod."""
         space = self.gangs.namespace

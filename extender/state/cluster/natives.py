@@ -5,7 +5,7 @@ labels say. Where it does not, a pod is a member of its native PodGroup unless a
 one, or the PodGroup has no gang policy.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from extender.state.cluster.records import PodInfo
@@ -54,6 +54,16 @@ class Natives:
         del there[uid]
         if not there:
             del self.of[pod.native]
+
+    def recounted(self) -> "Natives":
+        """Return the same without pods."""
+        return Natives(self.ours, fixed=self.fixed, cycles=self.cycles, basic={*self.basic})
+
+    def validate(self, pods: Mapping[str, PodInfo]) -> None:
+        """Raise AssertionError where its pods are not those of all pods that name a group."""
+        named = {uid for uid, pod in pods.items() if pod.native is not None}
+        listed = {uid for uids in self.of.values() for uid in uids}
+        assert self.pods.keys() == named == listed, "pods of native PodGroups are not the recount"
 
     def members(self, key: str) -> Collection[str]:
         """Return the UIDs of the pods that name a PodGroup."""

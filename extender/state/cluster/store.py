@@ -741,25 +741,28 @@ class Cluster:
         groups = frozenset((pod.group,)) if pod.group else frozenset()
         return ClusterChange(groups=groups, room=reservation is not None, statuses=groups)
 
+    def _recount(self) -> ClusterTables:
+        """Return what pods, Jobs, nodes and the reservations of pods come to."""
+        recount, own = Cluster(), self._tables
+        fresh = recount._tables
+        fresh.nodes = dict(own.nodes)
+        recount._resized(fresh.nodes)
+        fresh.pod_groups = dict(own.pod_groups)
+        fresh.natives = own.natives.recounted()
+        fresh.failed_at = dict(own.failed_at)
+        fresh.refused = dict(own.refused)
+        for job in own.jobs.by_uid.values():
+            fresh.jobs.put(job)
+        for pod in own.pods.values():
+            recount.apply(ev.PodApplied(own.natives.pods.get(pod.uid, pod)))
+        for each in own.reservations.pods.values():
+            recount._reserve(own.pods[each.owner], each.node, each.kind)
+        recount._sort()
+        return fresh
+
     def validate(self) -> None:
         """Recount everything from pods and Jobs; raises AssertionError where a table disagrees."""
-        recount = Cluster()
-        fresh = recount._tables
-        fresh.nodes = dict(self._tables.nodes)
-        recount._resized(fresh.nodes)
-        fresh.pod_groups = dict(self._tables.pod_groups)
-        fresh.natives.ours = self._tables.natives.ours
-        fresh.natives.basic = set(self._tables.natives.basic)
-        fresh.failed_at = dict(self._tables.failed_at)
-        fresh.refused = dict(self._tables.refused)
-        for job in self._tables.jobs.by_uid.values():
-            fresh.jobs.put(job)
-        natives = self._tables.natives.pods
-        for pod in self._tables.pods.values():
-            recount.apply(ev.PodApplied(natives.get(pod.uid, pod)))
-        for each in self._tables.reservations.pods.values():
-            recount._reserve(self._tables.pods[each.owner], each.node, each.kind)
-        recount._sort()
+        fresh = self._recount()
         assert list(self._tables.queue) == list(fresh.queue), "the queue is not the recount"
         for name in _RECOUNTED:
             have, want = getattr(self._tables, name), getattr(fresh, name)
@@ -777,8 +780,7 @@ class Cluster:
             ours = {uid for uid in tally.members if self._tables.pods[uid].is_gated_by_us}
             assert tally.all_gated_by_us.keys() == ours, f"gates in {tally}"
         assert self._tables.refused.keys() <= self._tables.pods.keys()
-        named = {uid for uid, pod in self._tables.pods.items() if pod.native is not None}
-        assert natives.keys() == named, "pods of native PodGroups are not the recount"
+        self._tables.natives.validate(self._tables.pods)
         by_group = {(r.pod.group, uid) for uid, r in self._tables.refused.items() if r.pod.group}
         assert by_group == {(g, uid) for g, uids in self._tables.refused_of.items() for uid in uids}
         assert self._tables.fresh.of == fresh.fresh.of, "fresh pods are not the recount"
