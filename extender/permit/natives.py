@@ -60,7 +60,7 @@ class NativeGangs:
         now = self._clock.monotonic()
         if self._asked_at is not None and now - self._asked_at >= SETTLED_SECONDS:
             _log.info("native gangs are ours: kube-scheduler wrote no condition to a PodGroup")
-            self._cluster.apply(ev.NativeGangs(ours=True))
+            self._cluster.apply(ev.NativesDecided(ours=True))
             return None
         if self._asked_at is None:
             self._asked_at = now

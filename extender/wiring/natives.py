@@ -1,7 +1,7 @@
 """The state, with what the settings say of native gangs."""
 
 from extender.config import Gang
-from extender.state.cluster.events import NativeGangs
+from extender.state.cluster.events import NativesDecided
 from extender.state.cluster.store import Cluster
 
 
@@ -9,5 +9,5 @@ def empty_cluster(gang: Gang) -> Cluster:
     """Return a state that has seen nothing yet. Raises SettingsError."""
     cluster, ours = Cluster(), gang.natives()
     if ours is not None:
-        cluster.apply(NativeGangs(ours, fixed=True))
+        cluster.apply(NativesDecided(ours, fixed=True))
     return cluster

@@ -26,7 +26,7 @@ def native(service: Service, count: int = 2, *, ours: bool | None) -> None:
     scene = service.scene
     observe(scene.cluster, pod_group("gang", count, api_group=GROUP_NATIVE), nodes(count))
     if ours is not None:
-        scene.cluster.apply(ev.NativeGangs(ours))
+        scene.cluster.apply(ev.NativesDecided(ours))
     for number in range(count):
         observe(scene.cluster, pod(f"gang-{number}", group="gang", native=GANG))
 

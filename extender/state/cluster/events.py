@@ -103,7 +103,7 @@ class PodGroupsListed:
 
 
 @dataclass(frozen=True, slots=True)
-class NativeGangs:
+class NativesDecided:
     """It is known whether native gangs are ours; `fixed` is what no condition changes."""
 
     ours: bool
@@ -283,7 +283,7 @@ Event = (
     | NodeDeleted
     | PodGroupApplied
     | PodGroupDeleted
-    | NativeGangs
+    | NativesDecided
     | BatchJobApplied
     | BatchJobDeleted
     | BudgetApplied

@@ -67,7 +67,7 @@ class Cluster:
             ev.NodeDeleted: self._node_deleted,
             ev.PodGroupApplied: self._pod_group_applied,
             ev.PodGroupDeleted: self._pod_group_deleted,
-            ev.NativeGangs: self._native_gangs,
+            ev.NativesDecided: self._native_gangs,
             ev.BatchJobApplied: self._job_applied,
             ev.BatchJobDeleted: self._job_deleted,
             ev.BudgetApplied: self._budget_applied,
@@ -345,10 +345,10 @@ class Cluster:
             natives.basic ^= {key}
             changed.append(self._regroup(natives.members(key)))
         if written and natives.ours is not False and not natives.fixed:
-            changed.append(self._native_gangs(ev.NativeGangs(ours=False)))
+            changed.append(self._native_gangs(ev.NativesDecided(ours=False)))
         return _merge(changed)
 
-    def _native_gangs(self, event: ev.NativeGangs) -> ClusterChange:
+    def _native_gangs(self, event: ev.NativesDecided) -> ClusterChange:
         natives = self._tables.natives
         if natives.fixed and not event.fixed:
             return _NOTHING

@@ -28,7 +28,7 @@ class Scene:
         self.cluster, self.clock = Cluster(), ManualClock()
         observe(self.cluster, *facts)
         if ours is not None:
-            self.cluster.apply(ev.NativeGangs(ours))
+            self.cluster.apply(ev.NativesDecided(ours))
         self.natives = NativeGangs(self.cluster, clock=self.clock)
 
 

@@ -22,13 +22,13 @@ TRIED = replace(
 )
 A, B = (pod(name, group="gang", native=GANG) for name in "ab")
 LABELLED = pod("a", group="other", native=GANG)
-OURS, THEIRS = ev.NativeGangs(ours=True), ev.NativeGangs(ours=False)
+OURS, THEIRS = ev.NativesDecided(ours=True), ev.NativesDecided(ours=False)
 
 
 def cluster_of(*facts: Any) -> Cluster:
     cluster = Cluster()
     for each in facts:
-        if isinstance(each, ev.NativeGangs):
+        if isinstance(each, ev.NativesDecided):
             cluster.apply(each)
         else:
             observe(cluster, each)
@@ -55,8 +55,8 @@ def cluster_of(*facts: Any) -> Cluster:
         ((A, TRIED), None),
         ((TRIED, A), None),
         ((OURS, TRIED, A), None),
-        ((ev.NativeGangs(ours=True, fixed=True), TRIED, A), GANG),
-        ((ev.NativeGangs(ours=True, fixed=True), THEIRS, A), GANG),
+        ((ev.NativesDecided(ours=True, fixed=True), TRIED, A), GANG),
+        ((ev.NativesDecided(ours=True, fixed=True), THEIRS, A), GANG),
     ],
 )
 def test_which_group_it_is_a_member_of(facts: Sequence[Any], group: str | None) -> None:
@@ -82,7 +82,7 @@ def test_a_native_pod_group_counts_where_gangs_are_ours() -> None:
 
 def test_a_condition_of_kube_schedulers_says_that_it_tries_whole_groups() -> None:
     assert not cluster_of(NATIVE, OURS).view().has_group_cycles
-    fixed = cluster_of(ev.NativeGangs(ours=True, fixed=True), TRIED).view()
+    fixed = cluster_of(ev.NativesDecided(ours=True, fixed=True), TRIED).view()
     assert (fixed.has_group_cycles, fixed.natives_are_ours) == (True, True)
 
 
