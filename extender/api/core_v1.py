@@ -107,6 +107,12 @@ class Volume(Wire, frozen=True):
     ephemeral: Raw = Raw()
 
 
+class SchedulingGroup(Wire, frozen=True):
+    """corev1.PodSchedulingGroup."""
+
+    pod_group_name: str = ""
+
+
 class PodSpecHead(Wire, frozen=True):
     """The fields of corev1.PodSpec that are read in one form only."""
 
@@ -117,6 +123,7 @@ class PodSpecHead(Wire, frozen=True):
     host_network: bool = False
     host_users: bool | None = None
     scheduling_gates: list[SchedulingGate] | None = None
+    scheduling_group: SchedulingGroup | None = None
     readiness_gates: list[ReadinessGate] | None = None
     affinity: Raw = Raw()
     tolerations: Raw = Raw()
@@ -316,10 +323,17 @@ class Node(Wire, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
+class TemplateSpec(Wire, frozen=True):
+    """corev1.PodSpec of a template."""
+
+    scheduling_group: SchedulingGroup | None = None
+
+
 class PodTemplate(Wire, frozen=True):
     """corev1.PodTemplateSpec."""
 
     metadata: ObjectMeta = ObjectMeta()
+    spec: TemplateSpec = TemplateSpec()
 
 
 class JobSpec(Wire, frozen=True):

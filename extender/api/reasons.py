@@ -44,6 +44,8 @@ class Reason(StrEnum):
     """None of the nodes to choose from is in the domain where its gang is."""
     NOT_ADMITTED = "NotAdmitted"
     """Its Job has a queue and was started without being admitted."""
+    NATIVE_GROUP_WAITS = "NativeGroupWaits"
+    """kube-scheduler puts its native group off as a whole, and tries it again by itself."""
     SCHEDULE_TIMEOUT = "ScheduleTimeout"
     MEMBER_UNSCHEDULABLE = "MemberUnschedulable"
     ROOM_TAKEN = "RoomTaken"

@@ -44,6 +44,9 @@ KNOWN_PLUGINS: Final = frozenset(
     )
 )
 """Those of the stock kube-scheduler, 1.36."""
+GANG_SCHEDULING: Final = "GangScheduling"
+_OF_GANGS: Final = ("multiPoint", "permit")
+"""Extension points at which that plugin is taken in or out."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 
@@ -94,6 +97,7 @@ class _Plugin(_ConfigurationWire, frozen=True):
 
 class _PluginSet(_ConfigurationWire, frozen=True):
     enabled: list[_Plugin] | None = None
+    disabled: list[_Plugin] | None = None
 
 
 class _Profile(_ConfigurationWire, frozen=True):
@@ -158,6 +162,26 @@ def speaks_against_together(document: object) -> str | None:
         if any(map(_spreads, profile.plugin_config or ())):
             return f"{SPREAD} has defaultConstraints that say DoNotSchedule"
     return _of_extenders(found.extenders or ())
+
+
+def gangs_itself(document: object) -> bool | None:
+    """Return whether such a kube-scheduler schedules native gangs, as far as a profile says so.
+
+    Feature gates are no part of the file. A profile that enables the plugin says that they are on:
+    kube-scheduler does not start without them. One that disables it says that no gang is its own.
+    Raises SchedulerConfigError.
+    """
+    sets = [
+        point
+        for profile in _read(document).profiles or ()
+        for name, point in (profile.plugins or {}).items()
+        if name in _OF_GANGS
+    ]
+    enabled = {each.name for point in sets for each in point.enabled or ()}
+    disabled = {each.name for point in sets for each in point.disabled or ()}
+    if GANG_SCHEDULING in enabled:
+        return True
+    return None if disabled.isdisjoint(("*", GANG_SCHEDULING)) else False
 
 
 def _of_extenders(extenders: Sequence[_Extender]) -> str | None:

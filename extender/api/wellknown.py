@@ -10,6 +10,12 @@ POD_GROUP_LABEL_SIGS: Final = "pod-group.scheduling.sigs.k8s.io"
 GROUP_X: Final = "scheduling.x-k8s.io"
 GROUP_SIGS: Final = "scheduling.sigs.k8s.io"
 POD_GROUP_GROUPS: Final = (GROUP_X, GROUP_SIGS)
+GROUP_NATIVE: Final = "scheduling.k8s.io"
+"""The API group of Kubernetes' own PodGroups, which pods name in `spec.schedulingGroup`."""
+NATIVE_VERSIONS: Final = ("v1beta1", "v1alpha2")
+"""Versions of it with PodGroups that are read, the newest first."""
+NATIVE_SCHEDULED: Final = frozenset(("PodGroupScheduled", "PodGroupInitiallyScheduled"))
+"""Conditions of a native PodGroup that kube-scheduler writes where it schedules groups itself."""
 
 GANG_GATE: Final = "scheduling.x-k8s.io/gang"
 """The scheduling gate that we remove once a group has its pods; other gates are left alone."""

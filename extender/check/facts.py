@@ -87,6 +87,10 @@ class OtherFacts:
     """Versions of scheduling.k8s.io in which Kubernetes serves groups of pods itself."""
     without_config: Sequence[str]
     """Static pods of kube-scheduler that have no `--config`."""
+    native_cycles: bool = False
+    """Whether kube-scheduler has written its condition to a native PodGroup."""
+    native: str = "auto"
+    """The setting `gang.native`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ KUEUE: Final = "kueue-controller-manager"
 PLUGINS: Final = "scheduler-plugins-controller"
 LOOKED_FOR: Final = (KUEUE, PLUGINS)
 """Names of Deployments, as their projects ship them."""
+_SHOWN: Final = "and no PodGroup shows that kube-scheduler starts them as a whole"
 _BESIDE: Final = "read docs/operations.md (Beside Kueue or scheduler-plugins)"
 
 
@@ -64,9 +65,17 @@ def _native(found: OtherFacts) -> Finding:
     name = "others.native"
     if not found.native_gangs:
         return ok(name, "Kubernetes' own gang scheduling is off")
+    served = f"Kubernetes serves groups of pods itself ({', '.join(found.native_gangs)})"
+    if found.native == "extender" and found.native_cycles:
+        return failure(
+            name,
+            f"{served}, and kube-scheduler schedules them, but gang.native is extender",
+            "set gang.native to auto or scheduler (docs/native.md)",
+        )
+    starts = "kube-scheduler starts them as a whole" if found.native_cycles else _SHOWN
     return warning(
         name,
-        f"Kubernetes serves groups of pods itself ({', '.join(found.native_gangs)})",
-        "give a pod either spec.schedulingGroup or our label: two schedulers of groups would wait "
-        "for each other",
+        f"{served}; gang.native is {found.native}, {starts}",
+        "give a pod either spec.schedulingGroup or our label: the label does not count where "
+        "kube-scheduler starts the group (docs/native.md)",
     )

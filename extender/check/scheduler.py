@@ -3,7 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from extender.api.scheduler_config import SchedulerConfigError, speaks_against_together
+from extender.api.scheduler_config import (
+    GANG_SCHEDULING,
+    SchedulerConfigError,
+    speaks_against_together,
+)
 from extender.check.entries import VERBS, Entry, entries, ours, unknown_fields
 from extender.check.facts import ClusterFacts, SchedulerFile, Unknown
 from extender.check.findings import Finding, failure, ok, warning
@@ -18,7 +22,7 @@ _SHIPPED: Final = "take the entries of scheduler-config/kube-scheduler.yaml"
 _RESTART: Final = ", then restart kube-scheduler"
 _REPLACED: Final = frozenset(("Coscheduling",))
 """Plugins that hold the pods that the extender holds."""
-_NATIVE: Final = frozenset(("GangScheduling",))
+_NATIVE: Final = frozenset((GANG_SCHEDULING,))
 
 
 def scheduler(facts: ClusterFacts) -> Iterator[Finding]:

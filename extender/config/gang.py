@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from extender.api.scheduler_config import (
     SchedulerConfigError,
+    gangs_itself,
     ignored_resources,
     speaks_against_together,
 )
@@ -71,6 +72,11 @@ class Gang(Section):
     """what the reconciler does where `onPartial` says keep, the PodGroup has no annotation, and the
     gang lacks a pod that its node refused at the start (`OutOfcpu`): another scheduler had filled
     the node. `evict` lets the gang start again as a whole"""
+    native: Literal["auto", "extender", "scheduler"] = "auto"
+    """what starts the pods of a PodGroup of scheduling.k8s.io together. `extender`: gang-extender,
+    as those of its own PodGroups; `scheduler`: kube-scheduler itself, with its feature gates
+    GenericWorkload and GangScheduling, and gang-extender keeps no plan for them; `auto`: as the
+    cluster shows (docs/native.md)"""
     preemption: Literal["WholeGang", "Off"] = "WholeGang"
     """`WholeGang`: for a gang that lacks room gangs and pods of lower priority are evicted, whole
     gangs or what they can do without, where it fits as a whole then; `Off`: for single pods alone,
@@ -132,6 +138,17 @@ class Gang(Section):
         if path is None or self.bind_together == "off":
             return None
         return self._of_scheduler(path, speaks_against_together)
+
+    def natives(self) -> bool | None:
+        """Return whether native gangs are ours by the settings; None where the cluster shows it.
+
+        Raises SettingsError where kube-scheduler's file cannot be used.
+        """
+        if self.native != "auto":
+            return self.native == "extender"
+        path = self.scheduler_configuration
+        found = self._of_scheduler(path, gangs_itself) if path is not None else None
+        return None if found is None else not found
 
     def _of_scheduler(self, path: Path, read: Callable[[object], _Found]) -> _Found:
         try:

@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from extender.api.wellknown import GROUP_NATIVE
 from extender.gang import pending, report
 from extender.gang.conditions import ours
 from extender.gang.options import GangOptions
@@ -19,7 +20,7 @@ from extender.gang.report import Notice, Report
 from extender.gang.verdicts import Pending
 from extender.gang.waiting import Waiting, waiting
 from extender.kube.errors import ApiError
-from extender.kube.pod_groups import VERSION, PodGroupWriter
+from extender.kube.pod_groups import PodGroupWriter, api_version
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event, ObjectRef
 from extender.runtime.budget import in_turns
@@ -108,7 +109,8 @@ class PodGroupController:
         pause = await self._write(pod_group, found.status)
         self._report(pod_group, found)
         await self._write_readiness(found)
-        if pause is None and ours(pod_group.status) != found.status:
+        written = pod_group.api_group != GROUP_NATIVE
+        if pause is None and written and ours(pod_group.status) != found.status:
             pause = WATCH_LAG
         return min((each for each in (pause, found.look_again) if each is not None), default=None)
 
@@ -156,7 +158,8 @@ class PodGroupController:
     def _is_lost(self, pod_group: PodGroupInfo, known: _StatusSoFar) -> bool:
         """Return whether another writer has overwritten what we wrote a while ago."""
         return (
-            ours(pod_group.status) != known.written
+            pod_group.api_group != GROUP_NATIVE  # of which nothing is written
+            and ours(pod_group.status) != known.written
             and self._clock.monotonic() >= known.at + WATCH_LAG
         )
 
@@ -173,7 +176,7 @@ class PodGroupController:
 
     def _event(self, pod_group: PodGroupInfo, notice: Notice) -> Event:
         about = ObjectRef(
-            f"{pod_group.api_group}/{VERSION}",
+            api_version(pod_group),
             "PodGroup",
             pod_group.namespace,
             pod_group.name,

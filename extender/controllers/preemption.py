@@ -17,7 +17,7 @@ from extender.gang.options import GangOptions
 from extender.gang.preemption import nominating
 from extender.gang.preemption.checks import check, has_started_since
 from extender.kube.errors import ApiError, BudgetError
-from extender.kube.pod_groups import VERSION
+from extender.kube.pod_groups import api_version
 from extender.kube.pods import PodRef
 from extender.kube.preemptions import VictimWriter
 from extender.kube.recorder import Event, ObjectRef
@@ -384,8 +384,8 @@ def _waits(pod: PodInfo) -> bool:
 
 
 def _about(pod_group: PodGroupInfo) -> ObjectRef:
-    version = f"{pod_group.api_group}/{VERSION}"
-    return ObjectRef(version, "PodGroup", pod_group.namespace, pod_group.name, pod_group.uid)
+    about = api_version(pod_group), "PodGroup", pod_group.namespace, pod_group.name
+    return ObjectRef(*about, pod_group.uid)
 
 
 def _ref(pod: PodInfo) -> PodRef:

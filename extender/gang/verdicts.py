@@ -29,6 +29,8 @@ class Refuse:
     lost: bool = False
     offered: frozenset[str] = field(default=frozenset(), compare=False)
     again: bool = field(default=False, compare=False)
+    pauses: bool = field(default=False, compare=False)
+    """Whether kube-scheduler is to put off the whole native group of the pod."""
     lack: Lack | None = field(default=None, compare=False)
     """What a node must gain before another look is worth its time, where that is known."""
 
@@ -45,6 +47,8 @@ class OneOf:
     nodes: tuple[str, ...]
     not_seen: frozenset[str] = frozenset()
     """Those of the others that have no room beside pods that kube-scheduler may not have seen."""
+    enough: bool = False
+    """Whether nothing speaks against the others: these are enough to choose from."""
 
 
 @dataclass(frozen=True, slots=True)

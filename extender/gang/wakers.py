@@ -48,6 +48,8 @@ WOKEN_BY: Final[Mapping[str, frozenset[Occasion]]] = {
     Reason.CACHE_BEHIND: _LATER,
     Reason.CACHE_STALE: _LATER,
     Reason.SCHEDULER_DISAGREES: _LATER,
+    # kube-scheduler's own back-off ends it, and no patch ends that.
+    Reason.NATIVE_GROUP_WAITS: frozenset((Occasion.TIME,)),
 }
 
 

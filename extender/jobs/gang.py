@@ -105,5 +105,6 @@ def _label(template: bytes) -> str:
 
 
 def brought_by(template: Mapping[str, object]) -> str:
-    """Return the PodGroup that a pod template names, or nothing."""
-    return fields.label(template, POD_GROUP_LABEL) or fields.label(template, POD_GROUP_LABEL_SIGS)
+    """Return the PodGroup that a pod template names, or nothing; by label, or the native one."""
+    found = fields.label(template, POD_GROUP_LABEL) or fields.label(template, POD_GROUP_LABEL_SIGS)
+    return found or fields.text(template, "spec", "schedulingGroup", "podGroupName")

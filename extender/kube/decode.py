@@ -10,10 +10,12 @@ from msgspec import Raw
 
 from extender.api import core_v1 as core
 from extender.api.batch_v1 import count_below, pods_at_first, pods_left
+from extender.api.scheduling_k8s import NativePodGroup
 from extender.api.values import whole
 from extender.api.wellknown import (
     DONE_ANNOTATION,
     GANG_READY,
+    GROUP_NATIVE,
     INDEX_LABEL,
     MIN_RUN_SECONDS,
     ON_PARTIAL_ANNOTATION,
@@ -107,6 +109,7 @@ _decode_time = msgspec.json.Decoder(datetime | None).decode
 _decode_job = msgspec.json.Decoder(core.Job).decode
 _decode_budget = msgspec.json.Decoder(core.DisruptionBudget).decode
 _decode_pod_group = msgspec.json.Decoder(core.PodGroup).decode
+_decode_native = msgspec.json.Decoder(NativePodGroup).decode
 
 
 def group_of(namespace: str, labels: Mapping[str, str] | None) -> str | None:
@@ -115,6 +118,11 @@ def group_of(namespace: str, labels: Mapping[str, str] | None) -> str | None:
         return None
     name = labels.get(POD_GROUP_LABEL) or labels.get(POD_GROUP_LABEL_SIGS)
     return f"{namespace}/{name}" if name else None
+
+
+def native_of(namespace: str, group: core.SchedulingGroup | None) -> str | None:
+    """Return the `namespace/name` of the native PodGroup that a pod or a template names."""
+    return f"{namespace}/{group.pod_group_name}" if group and group.pod_group_name else None
 
 
 class Decoder:
@@ -145,7 +153,8 @@ class Decoder:
         shape = self._shapes.of(pod, raw)
         meta, spec = pod.metadata, pod.spec
         holding = {c.type for c in pod.status.conditions or () if c.status == "True"}
-        group = group_of(meta.namespace, meta.labels)
+        native = native_of(meta.namespace, spec.scheduling_group)
+        group = group_of(meta.namespace, meta.labels) or native
         waits = group is not None and not (spec.node_name or spec.scheduling_gates)
         return PodInfo(
             uid=meta.uid,
@@ -153,6 +162,7 @@ class Decoder:
             name=meta.name,
             shape=shape,
             group=group,
+            native=native,
             node=spec.node_name or None,
             nominated=pod.status.nominated_node_name or None,
             priority=spec.priority or 0,
@@ -207,7 +217,9 @@ class Decoder:
     def job(self, raw: bytes | Raw) -> JobInfo:
         """Return a Job. Raises DecodeError where the JSON is not one."""
         job = _decode_job(raw)
-        group = group_of(job.metadata.namespace, job.spec.template.metadata.labels)
+        space, template = job.metadata.namespace, job.spec.template
+        native = native_of(space, template.spec.scheduling_group)
+        group = group_of(space, template.metadata.labels) or native
         ended = any(c.type in _ENDED and c.status == "True" for c in job.status.conditions or ())
         if ended:
             return JobInfo(job.metadata.uid, group)
@@ -253,6 +265,34 @@ class Decoder:
             generation=found.metadata.generation,
             version=whole(found.metadata.resource_version) or 0,
             status=status,
+        )
+
+    @readable("PodGroup")
+    def native_pod_group(self, raw: bytes | Raw) -> PodGroupInfo:
+        """Return a PodGroup of `scheduling.k8s.io`. Raises DecodeError where the JSON is not one.
+
+        One without a gang policy has a `min_member` of 0: its pods are scheduled one by one.
+        """
+        found = _decode_native(raw)
+        meta, said = found.metadata, found.metadata.annotations or {}
+        policy, constraints = found.spec.scheduling_policy, found.spec.scheduling_constraints
+        topology = constraints.topology if constraints is not None else None
+        return PodGroupInfo(
+            namespace=meta.namespace,
+            name=meta.name,
+            api_group=GROUP_NATIVE,
+            min_member=policy.gang.min_count if policy.gang is not None else 0,
+            uid=meta.uid,
+            created=seconds_of(meta.creation_timestamp),
+            on_partial=said.get(ON_PARTIAL_ANNOTATION),
+            required_topology=topology[0].key if topology else None,
+            preferred_topology=said.get(PREFERRED_TOPOLOGY),
+            cost=_cost(said.get(PREEMPTION_COST)),
+            min_run=_count(said.get(MIN_RUN_SECONDS)),
+            placement=said.get(PLACEMENT_ANNOTATION, self._placement),
+            generation=meta.generation,
+            version=whole(meta.resource_version) or 0,
+            status=PodGroupStatusInfo(conditions=conditions_of(found.status.conditions)),
         )
 
     @readable("PodDisruptionBudget")

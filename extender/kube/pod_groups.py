@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from extender.api.wellknown import GANG_READY
+from extender.api.wellknown import GANG_READY, GROUP_NATIVE, NATIVE_VERSIONS
 from extender.kube.client import APPLY_PATCH, KubeClient
 from extender.kube.errors import ConflictError, NotFoundError
 from extender.kube.pods import PodRef, evict, set_condition
@@ -67,8 +67,11 @@ async def apply_part(
     """Apply the part of a PodGroup's status that a field manager owns.
 
     The UID is a precondition, so that a later PodGroup of the same name does not get the status of
-    an earlier one. A PodGroup that is gone, or is another one, is no error.
+    an earlier one. A PodGroup that is gone, or is another one, is no error. Nothing is written of a
+    native one: its status has no such fields, and its conditions are kube-scheduler's.
     """
+    if pod_group.api_group == GROUP_NATIVE:
+        return
     path = (
         f"/apis/{pod_group.api_group}/{VERSION}/namespaces/{pod_group.namespace}"
         f"/podgroups/{pod_group.name}/status?fieldManager={quote(manager)}&force=true"
@@ -83,6 +86,12 @@ async def apply_part(
     })  # fmt: skip
     with suppress(NotFoundError, ConflictError):
         await client.request("PATCH", path, body=body, content_type=APPLY_PATCH)
+
+
+def api_version(pod_group: PodGroupInfo) -> str:
+    """Return the `apiVersion` of a PodGroup, as its Events name it."""
+    native = pod_group.api_group == GROUP_NATIVE
+    return f"{pod_group.api_group}/{NATIVE_VERSIONS[-1] if native else VERSION}"
 
 
 def as_json(status: PodGroupStatusInfo) -> dict[str, Any]:

@@ -11,7 +11,7 @@ the last resource version -> (410, or silence) empty. Trouble is waited out with
 never ends the stream; only the consumer does.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -23,6 +23,7 @@ from msgspec import Raw
 from extender.kube.client import KubeClient
 from extender.kube.errors import (
     ApiError,
+    ForbiddenError,
     GoneError,
     InvalidError,
     NotFoundError,
@@ -108,17 +109,18 @@ _decode_status = msgspec.json.Decoder(_WatchStatus).decode
 
 
 class Watcher:
-    """The stream of one resource, such as `/api/v1/pods`.
+    """The stream of one resource, such as `/api/v1/pods`, or of its versions: the first one served.
 
     It is narrowed by `selectors`: a `fieldSelector`, a `labelSelector`, or both. With `optional`,
     a resource that the server does not have counts as one without objects, and is looked for again
-    every five seconds.
+    every five seconds. One with versions is absent too where the client may not read it: the server
+    does not say which versions there are.
     """
 
     def __init__(
         self,
         client: KubeClient,
-        path: str,
+        path: str | Sequence[str],
         *,
         sleep: Callable[[float], Awaitable[None]],
         backoff: Backoff,
@@ -126,7 +128,9 @@ class Watcher:
         optional: bool = False,
     ) -> None:
         self._client = client
-        self._path = path
+        self._versions = (path,) if isinstance(path, str) else tuple(path)
+        self._path = self._versions[0]
+        self._is_forbidden = False
         self._sleep = sleep
         self._backoff = backoff
         self._optional = optional
@@ -145,11 +149,13 @@ class Watcher:
             try:
                 async for event in self._once():
                     yield event
-            except NotFoundError as error:
-                if not self._optional:
+            except (NotFoundError, ForbiddenError) as error:
+                if not self._is_absent(error):
                     await self._interrupted(error)
                     continue
                 self._go_on_from("")
+                if self._next_version():
+                    continue
                 self.freshness.heard()
                 yield Init()
                 yield InitDone()
@@ -164,6 +170,20 @@ class Watcher:
                 await self._sleep(self._backoff.next())
             except ApiError as error:
                 await self._interrupted(error)
+
+    def _is_absent(self, error: ApiError) -> bool:
+        """Return whether an error says that there is no such resource; log that it is forbidden."""
+        forbidden = isinstance(error, ForbiddenError)
+        if forbidden and len(self._versions) > 1 and not self._is_forbidden:
+            _log.warning("may not be read, so it counts as absent", error=str(error))
+            self._is_forbidden = True
+        return self._optional and (not forbidden or len(self._versions) > 1)
+
+    def _next_version(self) -> bool:
+        """Turn to another version; return whether that was not looked for since the last pause."""
+        place = (self._versions.index(self._path) + 1) % len(self._versions)
+        self._path = self._versions[place]
+        return place > 0
 
     async def _interrupted(self, error: ApiError) -> None:
         self.freshness.failed(error)

@@ -21,6 +21,7 @@ from extender.gang.verdicts import (
     not_admitted,
 )
 from extender.permit.lag import Lags
+from extender.permit.natives import NativeGangs
 from extender.permit.plans import Plans
 from extender.permit.sight import Sight
 from extender.permit.turns import Turns
@@ -55,6 +56,7 @@ class PodFilter:
         self._view = cluster.view()
         self._plans = plans
         self._verdicts = plans.verdicts
+        self._natives = NativeGangs(cluster, clock=plans.clock)
         self._turns = Turns(cluster.view(), plans)
         self._times = WakeTimes(cluster.view(), plans, wake_after=wake_after)
         self._metrics = metrics
@@ -84,13 +86,15 @@ class PodFilter:
         held = self._view.awaits_admission(pod) if node is None else None
         if node is None and held is None and group is None and not self._is_judged:
             self._verdicts.in_hand.begin(pod.uid, None)
-            return AnyNode()
+            return self._natives.enough(pod, sent)
         if node is not None:
             self.sight.brought(pod)
             verdict = pre_filter.of_bound(pod, node, sent)
         else:
             verdict = not_admitted(held) if held else self._decide_seen(pod, group, sent)
         verdict = self.lags.unless_it_lasts(verdict, pod, sent)
+        if pod.native is not None:
+            verdict = self._natives.put_off(pod, verdict, sent)
         self._remember(pod, group, verdict)
         return self._in_same_words(group, verdict)
 
@@ -122,10 +126,9 @@ class PodFilter:
         if group is None:
             plans = view.keeps_room
             return pre_filter.beside_plans(pod, sent, view=view) if plans else AnyNode()
-        stale = self.stale() if view.planned_node(pod.uid) is None else None
-        if stale is not None:
-            text = f"{about(group)}the extender has not heard of {stale} for too long"
-            return Refuse(Reason.CACHE_STALE, text)
+        unready = self._unready(pod, group)
+        if unready is not None:
+            return unready
         verdicts.offered(group, pod.shape, sent)
         refusal = self._known(pod, group, sent) or self._turns.refusal(pod, group)
         if refusal is not None:
@@ -139,6 +142,17 @@ class PodFilter:
         if not isinstance(verdict, Offer):
             return verdict
         return pre_filter.placed(self.plan(pod, group, verdict), pod, sent, view=view)
+
+    def _unready(self, pod: PodInfo, group: str) -> Refuse | None:
+        """Return why nothing can be said of a group now, whatever room there is."""
+        undecided = self._natives.undecided(pod) if group == pod.native else None
+        if undecided is not None or self._view.planned_node(pod.uid) is not None:
+            return undecided
+        stale = self.stale()
+        if stale is None:
+            return None
+        text = f"{about(group)}the extender has not heard of {stale} for too long"
+        return Refuse(Reason.CACHE_STALE, text)
 
     def _known(self, pod: PodInfo, group: str, sent: Sequence[str]) -> Refuse | None:
         """Return the refusal of a group that has had no room since its last plan.

@@ -16,7 +16,7 @@ import structlog
 from cachetools import LRUCache
 
 from extender.api.reasons import PreemptionReason
-from extender.api.wellknown import ConditionType
+from extender.api.wellknown import GROUP_NATIVE, ConditionType
 from extender.gang.options import GangOptions
 from extender.gang.preemption import nominating
 from extender.gang.preemption.checks import overtaken
@@ -295,6 +295,9 @@ class Preempting:
             return False
         pause = self._pauses.get((group, pod_group.uid))
         if pause is not None and self._clock.monotonic() < pause.until:
+            return False
+        # What makes room is kept in the status of a PodGroup, and a native one has no field for it.
+        if pod_group.api_group == GROUP_NATIVE:
             return False
         # For the last pod that a gang lacks kube-scheduler preempts itself.
         if view.quorum(pod_group) - view.tally(group).committed <= 1:

@@ -5,6 +5,7 @@ pause before that.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -18,6 +19,7 @@ from extender.api.extender_v1 import (
     ObjectHead,
     PreemptionArgs,
     PreemptionResult,
+    error_text,
 )
 from extender.api.reasons import Reason
 from extender.gang import pre_filter, unseen
@@ -81,8 +83,13 @@ class Filtering:
         if not head.uid:
             raise ValueError("Pod.metadata.uid is missing")
         pod = self._view.pods.get(head.uid) or self._decoder.pod(args.pod).as_requested()
-        sent = _names(args)
-        verdict = self._filter.decide(pod, group_of(head.namespace, head.labels), sent)
+        sent, group = _names(args), group_of(head.namespace, head.labels)
+        if pod.native is not None:
+            group = self._view.member_of(pod, group)
+            pod = pod if pod.group == group else replace(pod, group=group)
+        verdict = self._filter.decide(pod, group, sent)
+        if isinstance(verdict, Refuse) and verdict.pauses:
+            return _encode(FilterResult(error=error_text(verdict.message)))
         if isinstance(verdict, Refuse) and self._is_in_vain(pod, verdict):
             return _encode(_only((), args, self._all_nodes.refused(verdict.message)))
         return _encode(_result(verdict, sent, args))
@@ -130,6 +137,8 @@ def _result(verdict: FilterVerdict, sent: Sequence[str], args: ExtenderArgs) -> 
     match verdict:
         case AnyNode():
             return FilterResult(node_names=args.node_names, nodes=args.nodes)
+        case OneOf(nodes, enough=True):
+            return _only(nodes, args, {})
         case OneOf(nodes, not_seen):
             left = {*nodes, *not_seen}
             kept = (name for name in sent if name not in left)

@@ -56,6 +56,7 @@ from extender.wiring import http
 from extender.wiring.beliefs import Believer, of_reconciler
 from extender.wiring.health import watches
 from extender.wiring.loop import Loop
+from extender.wiring.natives import empty_cluster
 from extender.wiring.queue import QueueControllers, Shared
 from extender.wiring.reflectors import ALL_PODS, JOBS, backoff, reflectors, set_aside
 from extender.wiring.serving import serving
@@ -74,7 +75,7 @@ class Reconciler:
     """Everything that `reconcile` runs, around one client."""
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
-        clock, cluster, self._aside = SystemClock(), Cluster(), ObjectsSetAside()
+        clock, cluster, self._aside = SystemClock(), empty_cluster(settings.gang), ObjectsSetAside()
         identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
         self._view = cluster.view()
         self.metrics = ReconcilerMetrics()

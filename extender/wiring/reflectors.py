@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from prometheus_client import CollectorRegistry
 
-from extender.api.wellknown import POD_GROUP_GROUPS
+from extender.api.wellknown import GROUP_NATIVE, NATIVE_VERSIONS, POD_GROUP_GROUPS
 from extender.kube.client import KubeClient
 from extender.kube.decode import Decoder
 from extender.kube.identity import Identity
@@ -45,7 +45,7 @@ def reflectors(
     jobs: bool = True,
     budgets: bool = False,
 ) -> list[Reflector[Any]]:
-    """Return the reflectors of the cluster: pods, nodes, Jobs, PodGroups of both API groups.
+    """Return the reflectors of the cluster: pods, nodes, Jobs, PodGroups of ours and native ones.
 
     `pods` is the field selector for pods. Without `jobs` another watch feeds those. With `budgets`
     there are the PodDisruptionBudgets too.
@@ -98,6 +98,23 @@ def reflectors(
             ),
         )
 
+    def native_groups() -> Reflector[PodGroupInfo]:
+        """Follow them where the API server has them: it may learn to with an upgrade."""
+        paths = [f"/apis/{GROUP_NATIVE}/{version}/podgroups" for version in NATIVE_VERSIONS]
+        pauses = backoff(0.1, 5.0)
+        watch = Watcher(client, paths, sleep=asyncio.sleep, backoff=pauses, optional=True)
+        return Reflector(
+            f"podgroups.{GROUP_NATIVE}",
+            watch,
+            decoder.native_pod_group,
+            feed=into_cluster(
+                listed=partial(ev.PodGroupsListed, GROUP_NATIVE),
+                applied=ev.PodGroupApplied,
+                deleted=lambda each: ev.PodGroupDeleted(GROUP_NATIVE, each.key),
+                known=partial(known_group, GROUP_NATIVE),
+            ),
+        )
+
     of_pods = into_cluster(
         listed=ev.PodsListed,
         applied=ev.PodApplied,
@@ -134,7 +151,7 @@ def reflectors(
     )
     groups = map(pod_groups, POD_GROUP_GROUPS)
     others = [batch_jobs] * jobs + [disruptions] * budgets
-    return [members, nodes, *others, *groups]
+    return [members, nodes, *others, *groups, native_groups()]
 
 
 def set_aside(

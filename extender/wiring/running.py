@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from cryptography import x509
 
+from extender.api.wellknown import GROUP_NATIVE, NATIVE_SCHEDULED
 from extender.check.facts import CertificateFacts, LeaseFacts, OtherFacts, Unknown, WebhookFacts
 from extender.check.others import LOOKED_FOR
 from extender.config import Settings
@@ -18,7 +19,7 @@ from extender.wiring.reading import ApiReader, known, together
 
 _APPS: Final = "/apis/apps/v1/deployments?fieldSelector=metadata.name%3D"
 _SCHEDULERS: Final = "/api/v1/namespaces/kube-system/pods?labelSelector=component%3Dkube-scheduler"
-_GANGS: Final = "scheduling.k8s.io"
+_GANGS: Final = GROUP_NATIVE
 _CRD: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/clusterqueues.kueue.x-k8s.io"
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 _TRIED: Final = "gang-extender-check"
@@ -47,7 +48,24 @@ class RunningFacts:
         }
         pods = (await self._reader.get(_SCHEDULERS))["items"]
         without = [pod["metadata"]["name"] for pod in pods if not _has_config(pod)]
-        return OtherFacts(running, await self._native(), without)
+        native = await self._native()
+        cycles = await known(self._has_cycles(native[0])) if native else False
+        return OtherFacts(
+            running,
+            native,
+            without,
+            native_cycles=cycles is True,
+            native=self._settings.gang.native,
+        )
+
+    async def _has_cycles(self, version: str) -> bool:
+        """Return whether kube-scheduler has written its condition to a native PodGroup."""
+        found = await self._reader.get(f"/apis/{_GANGS}/{version}/podgroups?limit=500")
+        return any(
+            condition["type"] in NATIVE_SCHEDULED
+            for each in found["items"]
+            for condition in each.get("status", {}).get("conditions", ())
+        )
 
     async def _native(self) -> list[str]:
         versions = [each["version"] for each in await self._versions()]

@@ -57,7 +57,6 @@ from extender.server.health import Probes
 from extender.server.pod_groups import GroupsShown, add_pod_groups, believed
 from extender.server.snapshot import SnapshotSource, add_snapshot
 from extender.server.tls import Files, ServingTls
-from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 from extender.telemetry.logs import IDS
 from extender.telemetry.metrics import Metrics
@@ -65,6 +64,7 @@ from extender.wiring import http
 from extender.wiring.beliefs import Believer, of_extender
 from extender.wiring.health import watches
 from extender.wiring.loop import Loop
+from extender.wiring.natives import empty_cluster
 from extender.wiring.reflectors import LIVE_PODS, backoff, reflectors, set_aside
 from extender.wiring.tracing import tracing
 
@@ -85,7 +85,7 @@ class Extender:
     """Everything that `serve` runs, around one client."""
 
     def __init__(self, settings: Settings, client: KubeClient) -> None:
-        clock, metrics, cluster = SystemClock(), Metrics(), Cluster()
+        clock, metrics, cluster = SystemClock(), Metrics(), empty_cluster(settings.gang)
         patterns = Patterns() if settings.gang.options().bind_equal else None
         decoder = Decoder(settings.gang.ignored(), patterns, placement=settings.gang.placement)
         self.metrics, self._cluster = metrics, cluster

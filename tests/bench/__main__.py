@@ -93,6 +93,14 @@ def main(
             "--bare", help="One more column: the same Bindings, written without any scheduler."
         ),
     ] = False,
+    native: Annotated[
+        bool,
+        typer.Option(
+            "--native",
+            help="Gangs of Kubernetes' own PodGroups, which kube-scheduler schedules itself: "
+            "alone, and with the extender beside it.",
+        ),
+    ] = False,
     only: Annotated[
         str,
         typer.Option(
@@ -135,9 +143,10 @@ def main(
     ] = objects.POD_GROUP_V1ALPHA1,
 ) -> None:
     settings = yaml.safe_load(extender_config.read_text()) if extender_config else None
-    compared = [sides.plain()]
+    _check_native(native and any((arrive, gated, preempt, peer)))
+    compared = [sides.plain(native=native)]
     compared += [
-        sides.ours(settings, gated=gated, policies=policies, together=together)
+        sides.ours(settings, gated=gated, policies=policies, together=together, native=native)
         for wanted, policies, together in (
             (True, True, True),
             (without_policies, False, True),
@@ -195,6 +204,11 @@ def _bare(*, wanted: bool, goes: bool) -> list[Side]:
     if wanted and not goes:
         raise typer.BadParameter("--bare goes neither with --arrive nor with --preempt")
     return [sides.bare()] if wanted else []
+
+
+def _check_native(wrong: bool) -> None:
+    if wrong:
+        raise typer.BadParameter("--native goes with no --arrive, --gated, --preempt or --peer")
 
 
 def _chosen(compared: Sequence[Side], keys: Sequence[str]) -> list[Side]:

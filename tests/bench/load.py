@@ -19,6 +19,7 @@ import aiohttp
 
 from extender.resources.quantity import CPU, MEMORY, amount
 from tests.harness import objects
+from tests.harness.natives import NATIVE_GROUPS, in_group, native_group
 from tests.harness.sessions import session
 
 NAMESPACE = "default"
@@ -95,6 +96,19 @@ class GroupKind:
     label: str = objects.POD_GROUP_LABEL
     api_version: str = objects.POD_GROUP_V1ALPHA1
     gates: tuple[str, ...] = ()
+    native: bool = False
+    """Whether their spec names a PodGroup of Kubernetes' own, and no label does."""
+
+    def group(self, name: str, size: int) -> objects.Object:
+        """Return a PodGroup of so many pods."""
+        if self.native:
+            return native_group(name, size, namespace=NAMESPACE)
+        return objects.pod_group(name, size, namespace=NAMESPACE, api_version=self.api_version)
+
+
+def natively() -> GroupKind:
+    """Return the kind of Kubernetes' own groups."""
+    return GroupKind(api_version=NATIVE_GROUPS.rpartition("/")[0], native=True)
 
 
 def gang_of(pod: str) -> str:
@@ -142,10 +156,7 @@ def _node(name: str, cpu: str) -> objects.Object:
 
 def _groups(load: Load, kind: GroupKind) -> Iterator[bytes]:
     for name in load.gang_names():
-        group = objects.pod_group(
-            name, load.size, namespace=NAMESPACE, api_version=kind.api_version
-        )
-        yield encoded(group)
+        yield encoded(kind.group(name, load.size))
 
 
 def _pods(load: Load, kind: GroupKind) -> Iterator[bytes]:
@@ -155,9 +166,10 @@ def _pods(load: Load, kind: GroupKind) -> Iterator[bytes]:
             load.pod_cpu if fits(name) else load.impossible_cpu,
             POD_MEMORY,
             namespace=NAMESPACE,
-            group=gang_of(name),
+            group=None if kind.native else gang_of(name),
             label=kind.label,
             gates=kind.gates,
+            **(in_group(gang_of(name)) if kind.native else {}),
         )
         yield encoded(pod)
 

@@ -79,7 +79,9 @@ def measure(case: Case, side: Side, *, repeat: int, limits: Limits, progress: Pr
     if side.binary:
         binaries = dataclasses.replace(binaries, kube_scheduler=side.binary)
     progress("starts a control plane")
-    with MeteredControlPlane(binaries, meter, controllers=bool(case.pace)) as control_plane:
+    with MeteredControlPlane(
+        binaries, meter, controllers=bool(case.pace), apiserver_args=side.apiserver_args
+    ) as control_plane:
         kubeconfig = control_plane.admin_kubeconfig
         with Api(kubeconfig) as api:
             api.apply(side.crds)
@@ -92,8 +94,17 @@ def measure(case: Case, side: Side, *, repeat: int, limits: Limits, progress: Pr
 class MeteredControlPlane(ControlPlane):
     """No kubelet; every process is known to the meter as soon as it runs."""
 
-    def __init__(self, binaries: Binaries, meter: Meter, *, controllers: bool) -> None:
-        super().__init__(binaries, kubelet=False, controllers=controllers)
+    def __init__(
+        self,
+        binaries: Binaries,
+        meter: Meter,
+        *,
+        controllers: bool,
+        apiserver_args: Sequence[str] = (),
+    ) -> None:
+        super().__init__(
+            binaries, kubelet=False, controllers=controllers, apiserver_args=apiserver_args
+        )
         self._meter = meter
         self._with_controllers = controllers
 

@@ -4,7 +4,7 @@ Our extender also without the admission policies for its identity, to see what t
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ import yaml
 
 from extender.api.wellknown import GANG_GATE
 from tests.bench import bindings
-from tests.bench.load import NAMESPACE, GroupKind
+from tests.bench.load import NAMESPACE, GroupKind, natively
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import ROOT, GangScheduler, install
+from tests.harness.natives import SCHEDULED, SERVED
 from tests.harness.process import Component
 
 PLAIN, OURS, OPEN, OFF, PEER, BARE = "plain", "ours", "open", "off", "peer", "bare"
@@ -62,15 +63,23 @@ class Side:
     kind: GroupKind = field(default_factory=GroupKind)
     crds: Path = CRDS
     binary: Path | None = None  # in place of the stock kube-scheduler
+    apiserver_args: Sequence[str] = ()
 
 
-def plain() -> Side:
-    """Return kube-scheduler alone: the labels of the pods mean nothing to it."""
+def plain(*, native: bool = False) -> Side:
+    """Return kube-scheduler alone: the labels of the pods mean nothing to it.
+
+    With `native` it schedules gangs itself.
+    """
+    gates = SCHEDULED if native else ()
 
     def start(control_plane: ControlPlane, client: Settings) -> Running:
-        return Running(control_plane.scheduler({"clientConnection": client}))
+        return Running(control_plane.scheduler({"clientConnection": client}, args=gates))
 
-    return Side(key=PLAIN, title="kube-scheduler", start=start)
+    kind = natively() if native else GroupKind()
+    served = SERVED if native else ()
+    title = f"kube-scheduler{', native gangs' * native}"
+    return Side(key=PLAIN, title=title, start=start, kind=kind, apiserver_args=served)
 
 
 def ours(
@@ -79,12 +88,14 @@ def ours(
     gated: bool = False,
     policies: bool = True,
     together: bool = True,
+    native: bool = False,
 ) -> Side:
     """Return kube-scheduler with our extender, which gets `settings` as its configuration.
 
     `gated` pods are created behind our scheduling gate, and stay there until their gang fits.
     Without `policies` the API server evaluates none for what the extender writes. Where equal
-    members are not bound `together`, kube-scheduler asks for each of them.
+    members are not bound `together`, kube-scheduler asks for each of them. `native` gangs are
+    kube-scheduler's.
     """
     settings = dict(settings or {})
     if gated:
@@ -98,6 +109,7 @@ def ours(
             settings=settings,
             scheduler={"clientConnection": client},
             policies=policies,
+            scheduler_args=SCHEDULED if native else (),
         )
         return Running(gang_scheduler.scheduler, gang_scheduler.metrics)
 
@@ -105,10 +117,13 @@ def ours(
         ", gated" if gated else "",
         "" if policies else ", no policies",
         "" if together else ", one by one",
+        ", native gangs" if native else "",
     )
-    kind = GroupKind(gates=(GANG_GATE,) if gated else ())
+    kind = natively() if native else GroupKind(gates=(GANG_GATE,) if gated else ())
     key = OFF if not together else OURS if policies else OPEN
-    return Side(key=key, title="".join(("gang-extender", *kinds)), start=start, kind=kind)
+    title = "".join(("gang-extender", *kinds))
+    served = SERVED if native else ()
+    return Side(key=key, title=title, start=start, kind=kind, apiserver_args=served)
 
 
 def bare() -> Side:

@@ -1,6 +1,6 @@
 """Fixtures of tests that share no control plane, or no reconciler, with the other ones."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,12 +11,16 @@ from tests.harness.control_plane import ControlPlane
 from tests.harness.reconciler import Reconciler
 
 
-def alone(*, controllers: bool = False, kubelet: bool = False) -> tuple[Any, Any]:
+def alone(
+    *, controllers: bool = False, kubelet: bool = False, apiserver_args: Sequence[str] = ()
+) -> tuple[Any, Any]:
     """Return the fixtures `control_plane` and `api` for a module; no pod runs without `kubelet`."""
 
     @pytest.fixture(scope="module")
     def control_plane() -> Iterator[ControlPlane]:
-        with ControlPlane(kubelet=kubelet, controllers=controllers) as control_plane:
+        with ControlPlane(
+            kubelet=kubelet, controllers=controllers, apiserver_args=apiserver_args
+        ) as control_plane:
             yield control_plane
 
     @pytest.fixture(scope="module")

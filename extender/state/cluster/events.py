@@ -103,6 +103,14 @@ class PodGroupsListed:
 
 
 @dataclass(frozen=True, slots=True)
+class NativesDecided:
+    """It is known whether native gangs are ours; `fixed` is what no condition changes."""
+
+    ours: bool
+    fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class BatchJobApplied:
     """A Job was created or changed."""
 
@@ -277,6 +285,7 @@ Event = (
     | NodeDeleted
     | PodGroupApplied
     | PodGroupDeleted
+    | NativesDecided
     | BatchJobApplied
     | BatchJobDeleted
     | BudgetApplied

@@ -112,7 +112,10 @@ class PodInfo:
     name: str
     shape: Shape
     group: str | None = None
-    """`namespace/name` of the PodGroup that a label names, whether or not it exists."""
+    """`namespace/name` of the PodGroup that a label names, or the native one, whether or not it
+    exists; None also where kube-scheduler schedules the native one itself."""
+    native: str | None = None
+    """`namespace/name` of the native PodGroup that its spec names."""
     node: str | None = None
     nominated: str | None = None
     priority: int = 0
@@ -288,7 +291,7 @@ class PodGroupStatusInfo:
 
 @dataclass(frozen=True, slots=True)
 class PodGroupInfo:
-    """One PodGroup of either API group; times in seconds."""
+    """One PodGroup of ours or a native one; times in seconds."""
 
     namespace: str
     name: str

@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Any, Final
 
+from extender.api.reasons import Reason
+from extender.api.wellknown import GROUP_NATIVE, NATIVE_SCHEDULED
 from extender.resources.quantity import CPU
 from extender.state.cluster import copies, pod_changes, relist
 from extender.state.cluster import events as ev
@@ -65,6 +67,7 @@ class Cluster:
             ev.NodeDeleted: self._node_deleted,
             ev.PodGroupApplied: self._pod_group_applied,
             ev.PodGroupDeleted: self._pod_group_deleted,
+            ev.NativesDecided: self._native_gangs,
             ev.BatchJobApplied: self._job_applied,
             ev.BatchJobDeleted: self._job_deleted,
             ev.BudgetApplied: self._budget_applied,
@@ -145,7 +148,7 @@ class Cluster:
     # --- facts -----------------------------------------------------------------------------
 
     def _pod_applied(self, event: ev.PodApplied) -> ClusterChange:
-        pod = event.pod
+        pod = self._tables.natives.take(event.pod)
         if pod.finished:
             return self._pod_finished(pod)
         tables = self._tables
@@ -300,6 +303,12 @@ class Cluster:
         if before is not None and before.uid == pod_group.uid:
             pod_group = replace(pod_group, version=before.version)
         pod_groups[pod_group.api_group, pod_group.key] = pod_group
+        regrouped = _NOTHING
+        if pod_group.api_group == GROUP_NATIVE:
+            regrouped = self._native_applied(pod_group)
+        return _merge((self._group_changed(before, pod_group), regrouped))
+
+    def _group_changed(self, before: PodGroupInfo | None, pod_group: PodGroupInfo) -> ClusterChange:
         concerned = frozenset((pod_group.key,))
         if before is None or before.grant != pod_group.grant:
             self._grant(pod_group)
@@ -316,12 +325,62 @@ class Cluster:
     def _pod_group_deleted(self, event: ev.PodGroupDeleted) -> ClusterChange:
         if self._tables.pod_groups.pop((event.api_group, event.key), None) is None:
             return _NOTHING
+        if event.api_group == GROUP_NATIVE and event.key in self._tables.natives.basic:
+            self._tables.natives.basic.remove(event.key)
+            return self._regroup(self._tables.natives.members(event.key))
         self._unsorted.add(event.key)
         concerned = frozenset((event.key,))
         ended, other = self._end_grants((event.key,)), self._view.pod_group(event.key)
         if other is not None:
             self._grant(other)
         return ClusterChange(groups=concerned, statuses=concerned, room=ended)
+
+    def _native_applied(self, pod_group: PodGroupInfo) -> ClusterChange:
+        """Read off a native PodGroup whether it is a gang, and whether kube-scheduler looks at it.
+
+        kube-scheduler writes its condition to every native PodGroup that it tries, where it tries
+        groups as a whole; gang-extender writes none of that type.
+        """
+        natives, key = self._tables.natives, pod_group.key
+        written = any(each.type in NATIVE_SCHEDULED for each in pod_group.status.conditions)
+        natives.cycles = natives.cycles or written
+        changed = []
+        if (pod_group.min_member == 0) != (key in natives.basic):
+            natives.basic ^= {key}
+            changed.append(self._regroup(natives.members(key)))
+        if written and natives.ours is not False and not natives.fixed:
+            changed.append(self._native_gangs(ev.NativesDecided(ours=False)))
+        return _merge(changed)
+
+    def _native_gangs(self, event: ev.NativesDecided) -> ClusterChange:
+        natives = self._tables.natives
+        if natives.fixed and not event.fixed:
+            return _NOTHING
+        natives.ours, natives.fixed = event.ours, event.fixed
+        groups = frozenset(key for api, key in self._tables.pod_groups if api == GROUP_NATIVE)
+        self._unsorted |= groups
+        changed = self._regroup([*natives.pods])
+        return _merge((changed, ClusterChange(groups=groups, statuses=groups)))
+
+    def _regroup(self, uids: Iterable[str]) -> ClusterChange:
+        """Give pods of native PodGroups the group that they are members of now."""
+        tables, changes = self._tables, []
+        for uid in uids:
+            before = tables.pods.get(uid)
+            if before is None:
+                continue
+            refused, seen = uid in tables.refused, tables.seen.get(uid)
+            self._tried(uid)
+            changes.append(self._pod_applied(ev.PodApplied(tables.natives.pods[uid])))
+            if seen is not None:
+                tables.seen[uid] = seen
+            pod = tables.pods[uid]
+            if refused:
+                # In the words of what wakes it now: its group, or room.
+                reason = Reason.RESERVED if pod.group is None else Reason.POD_GROUP_NOT_FOUND
+                self._pod_refused(ev.PodRefused(pod, reason))
+                changes.append(ClusterChange(room=True))
+        return _merge(changes)
 
     def _job_applied(self, event: ev.BatchJobApplied) -> ClusterChange:
         job, jobs = event.job, self._tables.jobs
@@ -678,6 +737,7 @@ class Cluster:
         if reservation is not None:
             self._release(reservation)
         del tables.pods[uid]
+        tables.natives.forget(uid)
         tables.unseen.drop(uid)
         self._tried(uid)
         tables.gained.note(filter(None, (pod.node, reservation.node if reservation else None)))
@@ -686,22 +746,28 @@ class Cluster:
         groups = frozenset((pod.group,)) if pod.group else frozenset()
         return ClusterChange(groups=groups, room=reservation is not None, statuses=groups)
 
+    def _recount(self) -> ClusterTables:
+        """Return what pods, Jobs, nodes and the reservations of pods come to."""
+        recount, own = Cluster(), self._tables
+        fresh = recount._tables
+        fresh.nodes = dict(own.nodes)
+        recount._resized(fresh.nodes)
+        fresh.pod_groups = dict(own.pod_groups)
+        fresh.natives = own.natives.recounted()
+        fresh.failed_at = dict(own.failed_at)
+        fresh.refused = dict(own.refused)
+        for job in own.jobs.by_uid.values():
+            fresh.jobs.put(job)
+        for pod in own.pods.values():
+            recount.apply(ev.PodApplied(own.natives.pods.get(pod.uid, pod)))
+        for each in own.reservations.pods.values():
+            recount._reserve(own.pods[each.owner], each.node, each.kind)
+        recount._sort()
+        return fresh
+
     def validate(self) -> None:
         """Recount everything from pods and Jobs; raises AssertionError where a table disagrees."""
-        recount = Cluster()
-        fresh = recount._tables
-        fresh.nodes = dict(self._tables.nodes)
-        recount._resized(fresh.nodes)
-        fresh.pod_groups = dict(self._tables.pod_groups)
-        fresh.failed_at = dict(self._tables.failed_at)
-        fresh.refused = dict(self._tables.refused)
-        for job in self._tables.jobs.by_uid.values():
-            fresh.jobs.put(job)
-        for pod in self._tables.pods.values():
-            recount.apply(ev.PodApplied(pod))
-        for each in self._tables.reservations.pods.values():
-            recount._reserve(self._tables.pods[each.owner], each.node, each.kind)
-        recount._sort()
+        fresh = self._recount()
         assert list(self._tables.queue) == list(fresh.queue), "the queue is not the recount"
         for name in _RECOUNTED:
             have, want = getattr(self._tables, name), getattr(fresh, name)
@@ -719,6 +785,7 @@ class Cluster:
             ours = {uid for uid in tally.members if self._tables.pods[uid].is_gated_by_us}
             assert tally.all_gated_by_us.keys() == ours, f"gates in {tally}"
         assert self._tables.refused.keys() <= self._tables.pods.keys()
+        self._tables.natives.validate(self._tables.pods)
         by_group = {(r.pod.group, uid) for uid, r in self._tables.refused.items() if r.pod.group}
         assert by_group == {(g, uid) for g, uids in self._tables.refused_of.items() for uid in uids}
         assert self._tables.fresh.of == fresh.fresh.of, "fresh pods are not the recount"

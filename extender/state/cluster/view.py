@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
-from extender.api.wellknown import POD_GROUP_GROUPS
+from extender.api.wellknown import GROUP_NATIVE, POD_GROUP_GROUPS
 from extender.resources.quantity import Resources
 from extender.state.cluster.fresh import PodsByPriority
 from extender.state.cluster.gains import Gains
@@ -18,6 +18,7 @@ from extender.state.cluster.group_queue import GroupQueue, Turn
 from extender.state.cluster.group_tally import GroupTally
 from extender.state.cluster.job_table import JobTable
 from extender.state.cluster.looks import Look, Looks
+from extender.state.cluster.natives import Natives
 from extender.state.cluster.node_order import NodeOrder
 from extender.state.cluster.pod_log import PodLog
 from extender.state.cluster.records import (
@@ -92,6 +93,7 @@ class ClusterTables:
     jobs: JobTable = field(default_factory=JobTable)
     budgets: dict[str, dict[str, BudgetInfo]] = field(default_factory=dict)
     """PodDisruptionBudgets by namespace and name."""
+    natives: Natives = field(default_factory=Natives)
     failed_at: dict[str, float] = field(default_factory=dict)
     queue: GroupQueue = field(default_factory=GroupQueue)
     reservations: Reservations = field(default_factory=Reservations)
@@ -161,16 +163,38 @@ class ClusterView:
 
     @property
     def pod_groups(self) -> Collection[str]:
-        """Keys of the groups that have a PodGroup of either API group."""
-        return {key for _, key in self._tables.pod_groups}
+        """Keys of the groups that have a PodGroup, native ones as far as these are ours."""
+        found = self._tables.pod_groups
+        return {key for group, key in found if group != GROUP_NATIVE or self.pod_group(key)}
 
     def pod_group(self, key: str) -> PodGroupInfo | None:
-        """Return the PodGroup of that `namespace/name`; the newer API group wins."""
+        """Return the PodGroup of that `namespace/name`; the newer API group of ours wins.
+
+        A native one is found where the extender schedules those, and it is a gang.
+        """
         for api_group in POD_GROUP_GROUPS:
             found = self._tables.pod_groups.get((api_group, key))
             if found is not None:
                 return found
-        return None
+        if not self._tables.natives.ours or key in self._tables.natives.basic:
+            return None
+        return self._tables.pod_groups.get((GROUP_NATIVE, key))
+
+    @property
+    def natives_are_ours(self) -> bool | None:
+        """Whether the extender schedules native gangs; None while that is not known."""
+        return self._tables.natives.ours
+
+    @property
+    def has_group_cycles(self) -> bool:
+        """Whether kube-scheduler tries the pods of a native group together, as far as is known."""
+        return self._tables.natives.cycles or not self._tables.natives.ours
+
+    def member_of(self, pod: PodInfo, labelled: str | None) -> str | None:
+        """Return the group of a pod whose labels name this one."""
+        if pod.native is None:
+            return labelled
+        return self._tables.natives.group(pod.native, labelled)
 
     def pod_group_of(self, api_group: str, key: str) -> PodGroupInfo | None:
         """Return the PodGroup of one API group with that `namespace/name`."""

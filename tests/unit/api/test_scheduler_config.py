@@ -9,6 +9,7 @@ import yaml
 
 from extender.api.scheduler_config import (
     SchedulerConfigError,
+    gangs_itself,
     ignored_resources,
     speaks_against_together,
 )
@@ -166,3 +167,24 @@ def test_the_stock_kube_scheduler_judges_equal_pods_alike(
 
 def test_the_shipped_file_lets_equal_members_be_bound_together() -> None:
     assert speaks_against_together(yaml.safe_load(SHIPPED.read_text())) is None
+
+
+def disabled(point: str, name: str) -> dict[str, Any]:
+    return {"plugins": {point: {"disabled": [{"name": name}]}}}
+
+
+@pytest.mark.parametrize(
+    ("profiles", "want"),
+    [
+        (None, None),
+        ([enabled("score", "*"), disabled("score", "*")], None),
+        ([enabled("multiPoint", "GangScheduling")], True),
+        ([disabled("multiPoint", "GangScheduling"), enabled("permit", "GangScheduling")], True),
+        ([disabled("permit", "GangScheduling")], False),
+        ([disabled("multiPoint", "*")], False),
+    ],
+)
+def test_a_profile_may_say_who_schedules_native_gangs(
+    profiles: list[dict[str, Any]] | None, want: bool | None
+) -> None:
+    assert gangs_itself({**HEAD, "profiles": profiles}) is want

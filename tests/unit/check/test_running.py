@@ -43,6 +43,14 @@ def levels(check: Callable[[ClusterFacts], Iterator[Finding]], **facts: Any) -> 
         (replace(NOTHING, deployments={KUEUE: "kueue-system"}), {"others.kueue": "failure"}),
         (replace(NOTHING, deployments={PLUGINS: "a"}), {"others.plugins": "failure"}),
         (replace(NOTHING, native_gangs=["v1alpha2"]), {"others.native": "warning"}),
+        (
+            replace(NOTHING, native_gangs=["v1alpha2"], native_cycles=True, native="extender"),
+            {"others.native": "failure"},
+        ),
+        (
+            replace(NOTHING, native_gangs=["v1alpha2"], native_cycles=True),
+            {"others.native": "warning"},
+        ),
         (replace(NOTHING, without_config=["a"]), {"others.scheduler": "warning"}),
         (AWAY, {"others.known": "warning"}),
     ],

@@ -323,3 +323,14 @@ LATE: dict[str, tuple[str, dict[str, Any], set[str]]] = {
 @pytest.mark.parametrize(("kind", "spec", "late"), LATE.values(), ids=LATE)
 def test_which_pod_sets_wait_for_others(kind: str, spec: dict[str, Any], late: set[str]) -> None:
     assert set(builtin()[kind].wrap({"spec": spec}).late_pod_sets()) == late
+
+
+def test_pods_of_a_native_group_keep_it() -> None:
+    work = job(pod_spec={"schedulingGroup": {"podGroupName": "native"}})
+    admitted = workload(work, admitted=True)
+
+    start, *_ = decide(work, [admitted], GANGS)
+
+    assert isinstance(start, StartJob)
+    assert label_of(sent(work, *start.steps)) is None
+    assert pod_group_key(admitted) == f"{NS}/native"

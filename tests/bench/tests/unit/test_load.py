@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench.load import GroupKind, Load, _pods, fits, gang_of, nodes_of
+from tests.bench.load import GroupKind, Load, _pods, fits, gang_of, natively, nodes_of
 from tests.harness.objects import Object
 
 
@@ -89,3 +89,15 @@ def test_pods_that_cannot_all_fit_ask_for_large_nodes() -> None:
 def _cpu(pod: Object) -> str:
     cpu: str = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
     return cpu
+
+
+def test_native_pods_name_their_group_in_their_spec_alone() -> None:
+    load, kind = Load(nodes=1, gangs=1, size=2), natively()
+
+    [first, _] = [json.loads(each) for each in _pods(load, kind)]
+    assert first["spec"]["schedulingGroup"] == {"podGroupName": "gang-00000"}
+    assert "labels" not in first["metadata"]
+    group = kind.group("gang-00000", 2)
+    assert group["apiVersion"] == kind.api_version == "scheduling.k8s.io/v1alpha2"
+    assert group["spec"] == {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    assert GroupKind().group("g", 2)["spec"] == {"minMember": 2}

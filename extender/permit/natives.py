@@ -1,0 +1,107 @@
+"""Pods of native PodGroups, which kube-scheduler may schedule as groups itself.
+
+With its feature gates on, kube-scheduler tries all pods of a native group in one cycle, and puts
+them back where too many find no node. A pod that an extender refused goes to its back-off queue
+then, out of which kube-scheduler takes pods at once while nothing else waits: so the group is tried
+without a pause. An answer with an Error ends the cycle and puts the whole group off, for a second
+at first, and for ten at last (decision 91).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import structlog
+from cachetools import TTLCache
+
+from extender.api.reasons import Reason
+from extender.api.wellknown import GROUP_NATIVE
+from extender.gang.pre_filter import MIN_SAMPLE
+from extender.gang.verdicts import AnyNode, FilterVerdict, OneOf, Refuse
+from extender.runtime.clock import Clock
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.store import Cluster
+
+_log = structlog.get_logger(__name__)
+
+SETTLED_SECONDS: Final = 0.8
+"""In which kube-scheduler has written its condition to a group that was put off, if it writes one.
+It tries the group again a second later, at the earliest."""
+ROUND_SECONDS: Final = 1.0
+"""A domain in which a pod was refused within this time is refused with the whole group."""
+_REFUSED: Final = 10_000
+UNDECIDED: Final = (
+    "whether kube-scheduler starts native groups as a whole shows when it is asked to wait"
+)
+
+
+class NativeGangs:
+    """Finds out whether native gangs are ours, and puts refused groups off."""
+
+    def __init__(self, cluster: Cluster, *, clock: Clock) -> None:
+        self._cluster = cluster
+        self._view = cluster.view()
+        self._clock = clock
+        self._asked_at: float | None = None
+        self._refused: TTLCache[tuple[str, str | None], None] = TTLCache(
+            _REFUSED, ROUND_SECONDS, clock.monotonic
+        )
+        """UIDs of pods, with the domain in which they were refused."""
+
+    def undecided(self, pod: PodInfo) -> Refuse | None:
+        """Return a refusal by which kube-scheduler shows whether it schedules groups itself.
+
+        Where it does, it writes a condition to the PodGroup at once. If there is none when the pod
+        is tried again, native gangs are ours from then on, or until there is one.
+        """
+        if self._view.natives_are_ours is not None:
+            return None
+        now = self._clock.monotonic()
+        if self._asked_at is not None and now - self._asked_at >= SETTLED_SECONDS:
+            _log.info("native gangs are ours: kube-scheduler wrote no condition to a PodGroup")
+            self._cluster.apply(ev.NativesDecided(ours=True))
+            return None
+        if self._asked_at is None:
+            self._asked_at = now
+        return Refuse(Reason.NATIVE_GROUP_WAITS, UNDECIDED, pauses=True)
+
+    def enough(self, pod: PodInfo, sent: Sequence[str]) -> FilterVerdict:
+        """Return that a pod may use every node, or so many that kube-scheduler finds them enough.
+
+        Of a native group it judges pod after pod in one cycle, and weighs all nodes that are left
+        for each. Of a thousand nodes it looks for 420, of a hundred for 100. Fewer take less of its
+        time, and that is about what it costs it to ask. A pod with wishes of its own, about nodes
+        or other pods, has all of them.
+        """
+        if pod.native is None or len(sent) <= MIN_SAMPLE or not self._view.has_group_cycles:
+            return AnyNode()
+        if pod.shape.affinity is not None or pod.shape.individually_constrained:
+            return AnyNode()
+        return OneOf(tuple(sent[:MIN_SAMPLE]), enough=True)
+
+    def put_off(self, pod: PodInfo, verdict: FilterVerdict, sent: Sequence[str]) -> FilterVerdict:
+        """Return a verdict so that kube-scheduler pauses where it is a refusal.
+
+        With a constraint of topology kube-scheduler tries one domain after another, and an Error in
+        the first one would keep it from the others: only the second refusal in a row is an Error.
+        """
+        if not isinstance(verdict, Refuse) or verdict.pauses:
+            return verdict
+        if pod.native is None or not self._view.has_group_cycles:
+            return verdict
+        if self._is_first_in_domain(pod, pod.native, sent):
+            return verdict
+        return replace(verdict, reason=Reason.NATIVE_GROUP_WAITS, deny=False, pauses=True)
+
+    def _is_first_in_domain(self, pod: PodInfo, native: str, sent: Sequence[str]) -> bool:
+        pod_group = self._view.pod_group_of(GROUP_NATIVE, native)
+        label = pod_group.required_topology if pod_group is not None else None
+        if label is None:
+            return False
+        node = next(filter(None, map(self._view.nodes.get, sent)), None)
+        where = pod.uid, node.labels.get(label) if node is not None else None
+        if where in self._refused:
+            return False
+        self._refused[where] = None
+        return True

@@ -1,0 +1,70 @@
+"""Pods of native PodGroups: which group each is a member of, here.
+
+Where kube-scheduler schedules native groups itself their pods are in no group here, whatever their
+labels say. Where it does not, a pod is a member of its native PodGroup unless a label names another
+one, or the PodGroup has no gang policy.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from extender.state.cluster.records import PodInfo
+
+
+@dataclass(slots=True)
+class Natives:
+    """What is known of native gangs. Written by `Cluster` only."""
+
+    ours: bool | None = None
+    """Whether the extender schedules them; None while that is not known."""
+    fixed: bool = False
+    """Whether that is said by a setting, so that no condition changes it."""
+    cycles: bool = False
+    """Whether kube-scheduler has written a condition to one: it tries groups as a whole."""
+    basic: set[str] = field(default_factory=set)
+    """Keys of the PodGroups without a gang policy."""
+    pods: dict[str, PodInfo] = field(default_factory=dict)
+    """By UID: pods that name one, as they were decoded."""
+    of: dict[str, dict[str, None]] = field(default_factory=dict)
+    """By PodGroup: the UIDs of these."""
+
+    def group(self, native: str, labelled: str | None) -> str | None:
+        """Return the group that a pod of a native PodGroup is a member of here."""
+        if self.ours is False:
+            return None
+        if labelled is not None and labelled != native:
+            return labelled
+        return None if native in self.basic else native
+
+    def take(self, pod: PodInfo) -> PodInfo:
+        """Remember a pod, and return it with its group."""
+        if pod.native is None:
+            return pod
+        self.pods[pod.uid] = pod
+        self.of.setdefault(pod.native, {})[pod.uid] = None
+        group = self.group(pod.native, pod.group)
+        return pod if group == pod.group else replace(pod, group=group)
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod, which may be none of these."""
+        pod = self.pods.pop(uid, None)
+        if pod is None or pod.native is None:
+            return
+        there = self.of[pod.native]
+        del there[uid]
+        if not there:
+            del self.of[pod.native]
+
+    def recounted(self) -> "Natives":
+        """Return the same without pods."""
+        return Natives(self.ours, fixed=self.fixed, cycles=self.cycles, basic={*self.basic})
+
+    def validate(self, pods: Mapping[str, PodInfo]) -> None:
+        """Raise AssertionError where its pods are not those of all pods that name a group."""
+        named = {uid for uid, pod in pods.items() if pod.native is not None}
+        listed = {uid for uids in self.of.values() for uid in uids}
+        assert self.pods.keys() == named == listed, "pods of native PodGroups are not the recount"
+
+    def members(self, key: str) -> Collection[str]:
+        """Return the UIDs of the pods that name a PodGroup."""
+        return [*self.of.get(key, ())]

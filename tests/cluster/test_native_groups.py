@@ -1,0 +1,96 @@
+"""Native PodGroups on an API server that has them, with a kube-scheduler that does not read them.
+
+So the extender starts their pods together, as those of its own PodGroups.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.alone import alone
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import Gangs
+from tests.cluster.native_gangs import NativeGangs
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.natives import SERVED
+
+control_plane, api = alone(kubelet=True, apiserver_args=SERVED)
+
+AUTO, OURS = "auto", "ours"
+RACK = "example.com/rack"
+
+
+@pytest.fixture(scope="module")
+def ours(control_plane: ControlPlane) -> Iterator[GangScheduler]:
+    """A pair that is set to schedule native gangs."""
+    profiles = {"profiles": [{"schedulerName": OURS}]}
+    settings = {"gang": {"native": "extender"}}
+    pair = GangScheduler(control_plane, name=OURS, scheduler=profiles, settings=settings)
+    yield pair
+    pair.stop()
+
+
+@pytest.fixture
+def natives(gangs: Gangs, ours: GangScheduler) -> NativeGangs:
+    """Native gangs of that pair."""
+    return NativeGangs(gangs, OURS)
+
+
+def test_a_native_gang_starts_as_a_whole_or_not_at_all(
+    natives: NativeGangs, nodes: NodeFactory
+) -> None:
+    nodes(1, "2")
+    natives.create("gang", 3, 3, cpu="1")
+    natives.api.wait_for("it is refused", lambda: natives.gangs.failures())
+    assert natives.nodes("gang") == []
+
+    nodes(1, "1", prefix="more")
+
+    natives.await_bound("gang", 3)
+    assert natives.conditions("gang") == []  # kube-scheduler's own, and it does not read them
+
+
+def test_pods_of_a_basic_group_start_one_by_one(natives: NativeGangs, nodes: NodeFactory) -> None:
+    nodes(1, "2")
+    natives.create("basic", 3, None, cpu="1")
+
+    natives.await_bound("basic", 2)
+
+
+def test_a_native_gang_is_in_one_domain(natives: NativeGangs, nodes: NodeFactory) -> None:
+    nodes(2, "1", prefix="a", labels={RACK: "a"})
+    near = nodes(2, "2", prefix="b", labels={RACK: "b"})
+    natives.create("near", 4, 4, topology=RACK, cpu="1")
+
+    assert {*natives.await_bound("near", 4)} == {*near}
+
+
+def test_a_group_of_ours_and_a_native_one_have_turns(
+    natives: NativeGangs, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(2, "2")
+    gangs.create("labelled", 2, cpu="1", scheduler_name=OURS)
+    natives.create("native", 2, 2, cpu="1")
+
+    natives.await_bound("native", 2)
+    gangs.await_phases("labelled", Running=2)
+
+
+def test_auto_finds_out_that_kube_scheduler_leaves_them_alone(
+    control_plane: ControlPlane, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    pair = GangScheduler(
+        control_plane, name=AUTO, scheduler={"profiles": [{"schedulerName": AUTO}]}
+    )
+    natives = NativeGangs(gangs, AUTO)
+    nodes(1, "2")
+    natives.create("large", 3, 3, cpu="1")
+    natives.create("small", 2, 2, cpu="1")
+    natives.await_bound("small", 2)
+    assert natives.nodes("large") == []
+
+    nodes(1, "3", prefix="more")
+
+    natives.await_bound("large", 3)
+    pair.stop()

@@ -1,0 +1,131 @@
+"""A kube-scheduler that schedules native gangs itself, with the extender beside it.
+
+Its gangs, ours and plain pods share nodes; the extender takes away only what it keeps for others.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from extender.api.reasons import Reason
+from tests.cluster.alone import alone
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import RESERVED, Gangs, await_held, decisions
+from tests.cluster.native_gangs import NativeGangs
+from tests.harness.control_plane import ControlPlane
+from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.natives import SCHEDULED, SERVED, WITH_TOPOLOGY
+
+control_plane, api = alone(kubelet=True, apiserver_args=SERVED)
+
+PATIENT_SETTINGS = {"gang": {"rejectPercentage": 100}}
+RACK = "example.com/rack"
+RACKS = "racks"
+
+
+@pytest.fixture(scope="module")
+def pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
+    """The extender finds out by itself who starts native gangs."""
+    pair = GangScheduler(control_plane, settings=PATIENT_SETTINGS, scheduler_args=SCHEDULED)
+    yield pair
+    pair.stop()
+
+
+@pytest.fixture
+def natives(gangs: Gangs, pair: GangScheduler) -> NativeGangs:
+    """Native gangs of kube-scheduler."""
+    return NativeGangs(gangs)
+
+
+def put_off(pair: GangScheduler) -> float:
+    """Return how often the extender had kube-scheduler put a native group off."""
+    return decisions(pair, "filter", Reason.NATIVE_GROUP_WAITS)
+
+
+def test_native_gangs_and_ours_and_plain_pods_all_run(
+    natives: NativeGangs, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(4, "4")
+    for number in range(2):
+        natives.create(f"native-{number}", 3, 3, cpu="1")
+        gangs.create(f"ours-{number}", 3, cpu="1")
+        gangs.api.create(gangs.pod(f"plain-{number}", cpu="1"))
+
+    for number in range(2):
+        natives.await_bound(f"native-{number}", 3)
+        gangs.await_phases(f"ours-{number}", Running=3)
+    gangs.api.wait_for(
+        "all run",
+        lambda: all(
+            pod["status"]["phase"] == "Running" for pod in gangs.api.list("pods", gangs.namespace)
+        ),
+    )
+    said = natives.conditions("native-1")
+    assert [(each["type"], each["status"]) for each in said] == [("PodGroupScheduled", "True")]
+
+
+def test_a_gang_of_ours_that_waits_is_not_started_in_part(
+    natives: NativeGangs, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(1, "3")
+    natives.create("native", 2, 2, cpu="1")
+    natives.await_bound("native", 2)
+    gangs.create("ours", 2, cpu="1")
+    gangs.await_refused("ours", "")
+    assert gangs.bound("ours") == set()
+
+    gangs.delete(["native-0"])
+
+    gangs.await_phases("ours", Running=2)
+    assert Counter(each.group for each in gangs.placements()) == {"ours": 2}
+
+
+def test_a_group_without_room_beside_ours_is_put_off(
+    natives: NativeGangs, gangs: Gangs, pair: GangScheduler, nodes: NodeFactory
+) -> None:
+    nodes(1, "3")
+    gangs.create_group("held", 3, timeout=600)
+    gangs.add("held", 2, cpu="1")
+    gangs.api.create(gangs.late("held-2", group="held", cpu="1"))
+    await_held(gangs.api, pair, 2)
+    gangs.api.wait_for("room is kept", lambda: pair.metric(RESERVED) == 1)
+    natives.create("settles", 1, 1, cpu="0")
+    natives.await_bound("settles", 1)
+
+    before, begun = put_off(pair), time.monotonic()
+    natives.create("native", 2, 2, cpu="500m")
+    gangs.api.wait_for("it was put off three times", lambda: put_off(pair) >= before + 3)
+
+    # After a second, and two more: without a pause it is tried a hundred times in that time.
+    assert time.monotonic() - begun >= 2.5
+    assert put_off(pair) <= before + 6
+    assert natives.nodes("native") == []
+    gangs.delete(["held-0", "held-1", "held-2"])
+    natives.await_bound("native", 2)
+
+
+def test_a_domain_without_room_leaves_the_others(
+    control_plane: ControlPlane, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    pair = GangScheduler(
+        control_plane,
+        name=RACKS,
+        settings=PATIENT_SETTINGS,
+        scheduler={"profiles": [{"schedulerName": RACKS}]},
+        scheduler_args=WITH_TOPOLOGY,
+    )
+    natives = NativeGangs(gangs, RACKS)
+    nodes(1, "3", prefix="a", labels={RACK: "a"})
+    gangs.create_group("held", 3, timeout=600)
+    gangs.add("held", 2, cpu="1", scheduler_name=RACKS)
+    gangs.api.create(gangs.late("held-2", group="held", cpu="1", scheduler_name=RACKS))
+    await_held(gangs.api, pair, 2)
+    gangs.api.wait_for("room is kept", lambda: pair.metric(RESERVED) == 1)
+
+    near = nodes(1, "1", prefix="b", labels={RACK: "b"})
+    natives.create("native", 2, 2, topology=RACK, cpu="500m")
+
+    assert {*natives.await_bound("native", 2)} == {*near}
+    pair.stop()

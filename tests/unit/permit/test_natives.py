@@ -1,0 +1,87 @@
+"""How it is found out whether native gangs are ours, and how kube-scheduler is made to pause."""
+
+from dataclasses import replace
+
+import pytest
+
+from extender.api.core_v1 import Affinity
+from extender.api.reasons import Reason
+from extender.api.wellknown import GROUP_NATIVE
+from extender.gang.pre_filter import MIN_SAMPLE
+from extender.gang.verdicts import AnyNode, OneOf, Refuse
+from extender.permit.natives import ROUND_SECONDS, SETTLED_SECONDS, NativeGangs
+from extender.state.cluster import events as ev
+from extender.state.cluster.store import Cluster
+from tests.makers import ManualClock, key, node, observe, pod, pod_group, shape
+
+GANG = key("gang")
+NATIVE = pod_group(api_group=GROUP_NATIVE, min_member=2)
+NEAR = replace(NATIVE, required_topology="rack")
+A = pod("a", group="gang", native=GANG)
+PLAIN = pod("plain")
+NO = Refuse(Reason.RESERVED, "no", deny=True)
+OFF = Refuse(Reason.NATIVE_GROUP_WAITS, "no", pauses=True)
+
+
+class Scene:
+    def __init__(self, *facts: object, ours: bool | None = False) -> None:
+        self.cluster, self.clock = Cluster(), ManualClock()
+        observe(self.cluster, *facts)
+        if ours is not None:
+            self.cluster.apply(ev.NativesDecided(ours))
+        self.natives = NativeGangs(self.cluster, clock=self.clock)
+
+
+def test_without_a_condition_after_a_pause_native_gangs_are_ours() -> None:
+    scene = Scene(NATIVE, A, ours=None)
+
+    for _ in range(2):
+        asked = scene.natives.undecided(A)
+        assert asked is not None
+        assert (asked.reason, asked.pauses) == (Reason.NATIVE_GROUP_WAITS, True)
+        scene.clock.now += SETTLED_SECONDS / 2 - 0.01
+    assert scene.natives.undecided(A) is not None
+    scene.clock.now += 0.1
+
+    assert scene.natives.undecided(A) is None
+    assert scene.cluster.view().natives_are_ours
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_what_is_known_needs_no_pause(ours: bool) -> None:
+    assert Scene(NATIVE, A, ours=ours).natives.undecided(A) is None
+
+
+def test_a_refusal_puts_the_whole_group_off() -> None:
+    natives = Scene(NATIVE, A).natives
+    assert natives.put_off(A, NO, ["n"]) == OFF
+    assert natives.put_off(A, AnyNode(), ["n"]) == AnyNode()
+    assert natives.put_off(PLAIN, NO, ["n"]) == NO
+
+
+def test_a_refusal_of_ours_is_one_where_kube_scheduler_tries_pods_one_by_one() -> None:
+    assert Scene(NATIVE, A, ours=True).natives.put_off(A, NO, ["n"]) == NO
+
+
+def test_a_domain_that_is_refused_leaves_the_next_one_its_turn() -> None:
+    racks = [node("n1", labels={"rack": "1"}), node("n2", labels={"rack": "2"})]
+    scene = Scene(NEAR, A, racks)
+
+    assert scene.natives.put_off(A, NO, ["n1"]) == NO
+    assert scene.natives.put_off(A, NO, ["n2"]) == NO
+    assert scene.natives.put_off(A, NO, ["n1"]) == OFF
+    scene.clock.now += ROUND_SECONDS + 0.1
+    assert scene.natives.put_off(A, NO, ["n1"]) == NO
+
+
+def test_a_member_has_enough_nodes_and_no_more() -> None:
+    natives, sent = Scene(NATIVE, A).natives, [f"n{number}" for number in range(MIN_SAMPLE + 1)]
+
+    assert natives.enough(A, sent) == OneOf(tuple(sent[:MIN_SAMPLE]), enough=True)
+    assert natives.enough(A, sent[1:]) == AnyNode()
+    assert natives.enough(PLAIN, sent) == AnyNode()
+    wishes = replace(A, shape=replace(shape(), affinity=Affinity()))
+    assert natives.enough(wishes, sent) == AnyNode()
+    judged = replace(A, shape=replace(shape(), individually_constrained=True))
+    assert natives.enough(judged, sent) == AnyNode()
+    assert Scene(NATIVE, A, ours=True).natives.enough(A, sent) == AnyNode()

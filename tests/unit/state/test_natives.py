@@ -1,0 +1,134 @@
+"""Which group a pod of a native PodGroup is a member of, and what changes that."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.api.reasons import Reason
+from extender.api.wellknown import GROUP_NATIVE
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo, PodInfo
+from extender.state.cluster.store import Cluster
+from tests.makers import key, node, observe, planned, pod, pod_group
+
+GANG = key("gang")
+NATIVE = pod_group(api_group=GROUP_NATIVE, min_member=2, uid="native")
+BASIC = replace(NATIVE, min_member=0)
+TRIED = replace(
+    NATIVE,
+    status=PodGroupStatusInfo(conditions=(ConditionInfo("PodGroupScheduled", "False", "X"),)),
+)
+A, B = (pod(name, group="gang", native=GANG) for name in "ab")
+LABELLED = pod("a", group="other", native=GANG)
+OURS, THEIRS = ev.NativesDecided(ours=True), ev.NativesDecided(ours=False)
+
+
+def cluster_of(*facts: Any) -> Cluster:
+    cluster = Cluster()
+    for each in facts:
+        if isinstance(each, ev.NativesDecided):
+            cluster.apply(each)
+        else:
+            observe(cluster, each)
+        cluster.validate()
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("facts", "group"),
+    [
+        ((A,), GANG),
+        ((A, OURS), GANG),
+        ((OURS, A), GANG),
+        ((A, THEIRS), None),
+        ((THEIRS, A), None),
+        ((LABELLED, OURS), key("other")),
+        ((LABELLED, THEIRS), None),
+        ((LABELLED, THEIRS, OURS), key("other")),
+        ((A, BASIC), None),
+        ((BASIC, A), None),
+        ((BASIC, A, ev.PodGroupDeleted(GROUP_NATIVE, GANG)), GANG),
+        ((BASIC, A, NATIVE), GANG),
+        ((BASIC, LABELLED), key("other")),
+        ((A, TRIED), None),
+        ((TRIED, A), None),
+        ((OURS, TRIED, A), None),
+        ((ev.NativesDecided(ours=True, fixed=True), TRIED, A), GANG),
+        ((ev.NativesDecided(ours=True, fixed=True), THEIRS, A), GANG),
+    ],
+)
+def test_which_group_it_is_a_member_of(facts: Sequence[Any], group: str | None) -> None:
+    view = cluster_of(*facts).view()
+
+    assert view.pods["a"].group == group
+    assert {each for each in view.groups if "a" in view.tally(each).members} == {group} - {None}
+    labelled = key("other") if LABELLED in facts else None
+    assert view.member_of(view.pods["a"], labelled) == group
+
+
+def test_a_native_pod_group_counts_where_gangs_are_ours() -> None:
+    view = cluster_of(NATIVE).view()
+    assert (view.pod_group(GANG), view.pod_groups) == (None, set())
+    assert view.natives_are_ours is None
+
+    view = cluster_of(NATIVE, OURS).view()
+    assert (view.pod_group(GANG), view.pod_groups) == (NATIVE, {GANG})
+    assert cluster_of(BASIC, OURS).view().pod_group(GANG) is None
+    assert cluster_of(NATIVE, OURS, pod_group()).view().pod_group(GANG) == pod_group()
+    assert cluster_of(NATIVE, THEIRS).view().pod_group(GANG) is None
+
+
+def test_a_condition_of_kube_schedulers_says_that_it_tries_whole_groups() -> None:
+    assert not cluster_of(NATIVE, OURS).view().has_group_cycles
+    fixed = cluster_of(ev.NativesDecided(ours=True, fixed=True), TRIED).view()
+    assert (fixed.has_group_cycles, fixed.natives_are_ours) == (True, True)
+
+
+def test_a_pod_that_waits_is_woken_when_its_group_is_another_one() -> None:
+    cluster = cluster_of(A)
+    cluster.apply(ev.PodRefused(A, Reason.POD_GROUP_NOT_FOUND))
+
+    change = cluster.apply(ev.PodGroupApplied(BASIC))
+
+    assert (change.room, GANG in change.groups) == (True, True)
+    assert cluster.view().refused["a"].reason == Reason.RESERVED
+    cluster.validate()
+
+    change = cluster.apply(ev.PodGroupApplied(NATIVE))
+    assert GANG in change.groups
+    assert [*cluster.view().refused_of(GANG)] == ["a"]
+    cluster.validate()
+
+
+def test_a_plan_ends_where_kube_scheduler_plans_itself() -> None:
+    cluster = cluster_of(OURS, NATIVE, A, B, node("n", 4))
+    cluster.apply(planned(a="n", b="n"))
+    assert cluster.view().planned_node("a") == "n"
+
+    cluster.apply(ev.PodGroupApplied(TRIED))
+
+    assert cluster.view().planned_node("a") is None
+    assert not cluster.view().keeps_room
+    cluster.validate()
+
+
+def test_a_pod_that_only_a_request_has_shown_stays_one() -> None:
+    cluster = Cluster()
+    cluster.apply(ev.PodSeen(A))
+    cluster.apply(THEIRS)
+
+    assert [*cluster.view().seen] == ["a"]
+    cluster.apply(ev.SeenEnded(("a",)))
+    assert not cluster.view().pods
+    cluster.validate()
+
+
+def test_a_pod_that_is_gone_is_forgotten() -> None:
+    cluster = cluster_of(A, B)
+    ended: PodInfo = replace(B, finished=True)
+    observe(cluster, ev.PodDeleted("a"), ended)
+
+    cluster.validate()
+    assert not cluster.view().pods
