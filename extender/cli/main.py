@@ -14,6 +14,7 @@ from extender.cli.check import check
 from extender.cli.demo import demo
 from extender.cli.reconcile import reconcile
 from extender.cli.serve import serve
+from extender.cli.simulate import simulate
 
 app = typer.Typer(
     name="gang-extender",
@@ -27,6 +28,7 @@ app.command()(serve)
 app.command()(reconcile)
 app.command()(check)
 app.command()(demo)
+app.command()(simulate)
 
 
 def _show_version(asked: bool) -> None:  # noqa: FBT001  # the signature that typer calls

@@ -10,16 +10,15 @@ from typing import Final
 
 from extender.api.reasons import PodsReadyReason, Unadmitted
 from extender.api.wellknown import WorkloadCondition
-from extender.jobs.gang import pod_group_key
 from extender.queueing import lifecycle, readiness
 from extender.queueing import transitions as to
 from extender.queueing.cycle import Admit, Broken, Cycle, NotAdmitted, Outcome, Preempt
 from extender.queueing.lifecycle import LifecycleRules
-from extender.queueing.options import AdmissionOptions
+from extender.queueing.options import AdmissionOptions, PodsReady
 from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Victim
 from extender.queueing.quota import QuotaTree
-from extender.queueing.room import AdmissionRules
+from extender.queueing.room import AdmissionRules, requires_room
 from extender.room.nodes import NodeRoom
 from extender.simulate.clock import VirtualClock
 from extender.state.cluster.view import ClusterView
@@ -72,8 +71,10 @@ class AdmissionModel:
         self._clock, self._options, self._outlet = clock, options, outlet
         self.pending = PendingQueues(options)
         self.room = NodeRoom(self._view, cluster)
-        self.rules = AdmissionRules(options, self.room, self._view.flavors)
+        self.rules = AdmissionRules(options, None, self._view.flavors)
         self._tree = QuotaTree(self._view)
+        self._policies: dict[str, PodsReady] = {}
+        """By LocalQueue, for workloads that have no settings of their own."""
         self._changed: set[str] = set()
         self._released: set[str] = set()
         self._later: set[str] = set()
@@ -91,6 +92,8 @@ class AdmissionModel:
         self._changed |= change.workloads
         self._released |= change.released
         self._structure = self._structure or change.structure
+        if change.local_queues and not change.workloads:
+            self._policies.clear()
 
     @property
     def is_idle(self) -> bool:
@@ -127,8 +130,17 @@ class AdmissionModel:
             self._wake = True
         if self._structure:
             self._structure, self._wake = False, True
+            self._look_at_rules()
             for _ in pending.requeue_all(self._view, now):
                 pass
+
+    def _look_at_rules(self) -> None:
+        """Ask for room only where some ClusterQueue does: the answers are the same, and quicker."""
+        view, options = self._view, self._options
+        queues = view.cluster_queues.values()
+        by_room = any(requires_room(each, options, view.flavors) for each in queues)
+        self.rules = AdmissionRules(options, self.room if by_room else None, view.flavors)
+        self._policies.clear()
 
     def _look_at_room(self) -> None:
         gained = (self._cluster.capacity_version, self._cluster.nodes_version)
@@ -194,13 +206,28 @@ class AdmissionModel:
     def _admit(self, key: str, admission: AdmissionInfo) -> None:
         workload, now = self._view.workloads[key], self._clock.wall()
         self._said.pop(key, None)
-        policy = readiness.policy_of(workload, self._view, self._options)
-        after = to.reserved(workload, admission, now, pods_ready=policy.enabled)
+        pods_ready = self._policy(workload).enabled
+        after = to.reserved(workload, admission, now, pods_ready=pods_ready)
         self._queues.apply(ev.Applied(after))
-        if policy.enabled:
-            until = readiness.deadline(after, policy)
-            if until is not None:
-                self._outlet.after(until.at - now, lambda: self._look_at(key))
+
+    def _policy(self, workload: WorkloadInfo) -> PodsReady:
+        """Return how long pods may take to be ready; most workloads have that of their queue."""
+        owner, meta = workload.owner, workload.meta
+        job = self._view.job_of(owner.uid, meta.namespace) if owner is not None else None
+        if meta.annotations or meta.labels or job is not None:
+            return readiness.policy_of(workload, self._view, self._options)
+        known = self._policies.get(workload.queue)
+        if known is None:
+            known = readiness.policy_of(workload, self._view, self._options)
+            self._policies[workload.queue] = known
+        return known
+
+    def await_pods(self, key: str) -> None:
+        """Look at an admitted workload, whose pods have no nodes yet, when they are due."""
+        workload = self._view.workloads.get(key)
+        until = readiness.deadline(workload, self._policy(workload)) if workload else None
+        if until is not None:
+            self._outlet.after(until.at - self._clock.wall(), lambda: self._look_at(key))
 
     def _evict(self, preemptor: str, victim: Victim) -> None:
         before = self._view.workloads.get(victim.workload)
@@ -243,9 +270,9 @@ class AdmissionModel:
     def ready(self, key: str) -> None:
         """Take note that the pods of a workload are ready, where others wait for that."""
         workload = self._view.workloads.get(key)
-        if workload is None or workload.holds(WorkloadCondition.PODS_READY):
+        if workload is None:
             return
-        if readiness.policy_of(workload, self._view, self._options).block_admission:
+        if self._policy(workload).block_admission:
             new = to.condition(
                 WorkloadCondition.PODS_READY, PodsReadyReason.STARTED, "All pods are ready"
             )
@@ -308,7 +335,3 @@ class AdmissionModel:
             if workload is not None and workload.admission is None and key in self._said:
                 self._write_room(workload, lacks=True)
         self._kept = kept
-
-    def group_of(self, workload: WorkloadInfo) -> str:
-        """Return the key of the PodGroup that the pods of a workload have, or would have."""
-        return pod_group_key(workload)

@@ -19,6 +19,7 @@ from extender.config.files import SettingsError
 from extender.kube.decode import DecodeError, Decoder
 from extender.kube.decode_queues import QueueDecoder
 from extender.resources.quantity import PODS
+from extender.simulate.clock import EPOCH
 from extender.simulate.jobs import SimJob
 from extender.simulate.scenario import Arrivals, Distribution, JobClass, NodeClass, Scenario
 from extender.simulate.world import World
@@ -37,6 +38,8 @@ Object = dict[str, Any]
 DEFAULT_FLAVOR: Final = "default"
 MOST_PODS: Final = 110
 """Pods of a node that does not say how many it takes."""
+FIRST_VERSION: Final = 1_000_000
+"""The resourceVersion of the first job; jobs have theirs in the order in which they come."""
 POD_SET: Final = "main"
 _GROUP: Final = "GROUP-OF-THE-JOB"
 _encode = msgspec.json.encode
@@ -90,18 +93,19 @@ class _Builder:
             raise SettingsError("nodes: are missing: say what the cluster has")
         records = [*self._records()]
         self._check(records, nodes)
-        settings = scenario.settings
+        settings, jobs = scenario.settings, [*self._jobs()]
         return World(
             nodes=nodes,
             records=records,
-            jobs=[*self._jobs()],
+            jobs=jobs,
             queue=settings.queue.options(),
             gang=settings.gang.options(),
             makes_groups=settings.queue.pod_groups == "Auto",
             step=scenario.step,
             until=scenario.until,
-            version=self._version + 1,
+            version=FIRST_VERSION + len(jobs),
             complete=self._queues.completed,
+            compare=scenario.compare_alone,
         )
 
     # --- nodes and queues ----------------------------------------------------------------------
@@ -254,13 +258,21 @@ def _job(
             GROUP_X,
             of.gang.min_member or of.pods,
             uid=f"group-{number}",
+            created=EPOCH + arrival.when,
+            version=FIRST_VERSION + number,
             required_topology=of.gang.required_topology,
             preferred_topology=of.gang.preferred_topology,
         )
     workload = None
     if of.queue is not None:
         workload = WorkloadInfo(
-            Meta(f"job-{name}", of.namespace, uid=f"workload-{number}"),
+            Meta(
+                f"job-{name}",
+                of.namespace,
+                uid=f"workload-{number}",
+                version=FIRST_VERSION + number,
+                created=EPOCH + arrival.when,
+            ),
             (pods,),
             queue_name=of.queue,
             priority=of.priority,

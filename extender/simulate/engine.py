@@ -83,6 +83,8 @@ class Simulation:
         self._due: dict[SimJob, list[str]] = {}
         """Pods that began to work in this moment."""
         self._half: set[SimJob] = set()
+        self._begun: list[SimJob] = []
+        """Jobs that were admitted in this moment."""
         self.cluster.apply(ce.NodesListed([*world.nodes]))
         for record in world.records:
             self.queues.apply(qe.Applied(record))
@@ -168,9 +170,17 @@ class Simulation:
             raise CircularError(f"more than {MOST_ROUNDS} rounds of decisions in one moment")
         self._look_at_halves()
         self._age_later()
+        self._look_at_waiting()
         self.books.look_at_quota(self.queue_view, self.clock.now)
         if self._on_step is not None:
             self._on_step(self)
+
+    def _look_at_waiting(self) -> None:
+        """Take note of the jobs that were admitted in this moment, and whose pods wait."""
+        begun, self._begun = self._begun, []
+        for job in begun:
+            if not job.works and job.workload is not None:
+                self.admission.await_pods(job.workload.key)
 
     def _age_later(self) -> None:
         if self._ages or self.alone or not self.world.gang.aging or not len(self.view.queue):
@@ -183,6 +193,21 @@ class Simulation:
 
         self.after(self.world.gang.aging / AGING_LOOKS, look)
 
+    def why(self, job: SimJob) -> str:
+        """Return why a job waits now, or nothing where that is not known."""
+        if job.started is not None:
+            return ""
+        if job.why or not job.pods:
+            return job.why
+        group = next(iter(job.pods.values())).group
+        if group is not None:
+            return self.scheduler.why(group)
+        left = len(job.pods) - len(job.bound)
+        text = f"no node has room for {left} of its {job.total} pods"
+        if job.need and job.bound:
+            text += f"; {len(job.bound)} have nodes and do nothing"
+        return text
+
     # --- jobs come -----------------------------------------------------------------------------
 
     def _next(self) -> int:
@@ -192,16 +217,12 @@ class Simulation:
     def _arrive(self, job: SimJob) -> None:
         self.arrived += 1
         if job.pod_group is not None and not self.alone:
-            group = replace(job.pod_group, created=self.clock.wall(), version=self._next())
-            self.cluster.apply(ce.PodGroupApplied(group))
+            self.cluster.apply(ce.PodGroupApplied(job.pod_group))
         if job.workload is None or self.alone:
             group_key = job.pod_group.key if job.pod_group is not None else None
             self._appear(job, [_Members(s.name, s.shape, s.count) for s in job.sets], group_key)
             return
-        workload = job.workload
-        meta = replace(workload.meta, created=self.clock.wall(), version=self._next())
-        job.workload = replace(workload, meta=meta)
-        self._by_workload[workload.key] = job
+        self._by_workload[job.workload.key] = job
         self.queues.apply(qe.Applied(job.workload))
 
     def _adopt(self, job: SimJob) -> None:
@@ -271,6 +292,7 @@ class Simulation:
     def _start_admitted(self, key: str, admission: AdmissionInfo) -> None:
         job, workload = self._by_workload[key], self.queue_view.workloads[key]
         job.workload, job.why = workload, ""
+        self._begun.append(job)
         if job.admitted is None:
             job.admitted = self.clock.now
         by_name = {each.name: each for each in workload.pod_sets}
@@ -452,12 +474,4 @@ class Simulation:
     @staticmethod
     def _members(job: SimJob) -> list[_Members]:
         return [_Members(each.name, each.shape, each.count) for each in job.sets]
-
-
-def play(world: World, **options: Any) -> Simulation:  # noqa: ANN401
-    """Return a world as it is at its end."""
-    played = Simulation(world, **options)
-    played.run(world.until)
-    played.books.close(played.clock.now)
-    return played
 

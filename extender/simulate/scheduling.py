@@ -12,8 +12,10 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from extender.fit.feasible_nodes import Feasibility
+from extender.gang import plan, pre_filter
 from extender.gang.fit import fits, fitting
 from extender.gang.options import GangOptions
+from extender.gang.verdicts import Refuse
 from extender.permit.plans import Plans
 from extender.permit.verdicts import Verdicts
 from extender.resources.quantity import PODS
@@ -130,14 +132,13 @@ class SchedulerModel:
     def _turns(self) -> "list[_Turn]":
         """Return the groups that are worth a plan, and the pods that are first in their line."""
         view, turns = self._view, list[_Turn]()
-        for number, key in enumerate(view.queue):
+        for key in view.queue:
             pod_group = view.pod_group(key)
             if pod_group is not None and not self.plans.had_no_room(pod_group):
                 least, since, version, _ = view.turn(pod_group)
                 turns.append(_Turn((least, since - self._clock.began, 0, version), key, None))
             elif self._options.strict_order and self._stops(key):
                 break
-            del number
         for kind, line in [*self._lines.items()]:
             if not line.pods:
                 del self._lines[kind]
@@ -178,14 +179,12 @@ class SchedulerModel:
 
     def why(self, group: str) -> str:
         """Return why a group has no room, in the words of its refusal."""
-        from extender.gang import plan, pre_filter
-
         view, pod_group = self._view, self._view.pod_group(group)
         refusal = pre_filter.check_group(group, view=view)
         pods = plan.candidates(None, group, view=view)
         if refusal is None and pod_group is not None and pods:
             found = at_once(plan.making(pods[0], pod_group, view=view))
-            refusal = found if not hasattr(found, "placements") else None
+            refusal = found if isinstance(found, Refuse) else None
         return refusal.message if refusal is not None else ""
 
     # --- pods one by one -----------------------------------------------------------------------

@@ -36,6 +36,8 @@ class World:
     """The highest resourceVersion."""
     complete: Complete | None = None
     """Completes pod sets by LimitRanges and RuntimeClasses."""
+    compare: bool = False
+    """Whether it is to be played with kube-scheduler alone as well."""
     notes: Sequence[str] = ()
     """What is assumed, or left out."""
 

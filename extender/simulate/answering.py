@@ -1,0 +1,2 @@
+"""What would become of a job, before it is created."""
+class UnknownJobError(Exception): pass
