@@ -60,7 +60,7 @@ def simulate(
         exits(1, ApiError, ConfigurationError, OSError),
         exits(2, SettingsError, UnknownJobError),
     ):
-        world = _world(scenario, kubeconfig, config, assume)
+        world = _world(scenario, files=(kubeconfig, config), assume=assume)
         if submit is not None:
             answer(world, submit, assume, output=output)
         else:
@@ -80,14 +80,16 @@ def answer(world: "World", job: Path, assume: str | None, *, output: str) -> Non
 
 
 def _world(
-    scenario: Path | None, kubeconfig: Path | None, config: Path | None, assume: str | None
+    scenario: Path | None, *, files: tuple[Path | None, Path | None], assume: str | None
 ) -> "World":
+    """Return the world; `files` are the kubeconfig and the settings."""
     if scenario is None:
         import asyncio
 
         from extender.config.settings import load
         from extender.wiring.simulate import world_of_cluster
 
+        kubeconfig, config = files
         settings = load(config, {})
         return asyncio.run(world_of_cluster(kubeconfig, settings, assumed=_seconds(assume)))
     from extender.simulate.building import world_of
@@ -109,22 +111,16 @@ def _seconds(assume: str | None) -> float | None:
 
 
 def _play(world: "World", title: str, html: Path | None, *, output: str) -> None:
-    from extender.simulate.engine import Simulation
     from extender.simulate.page import page
     from extender.simulate.playing import play_all
     from extender.simulate.report import text
 
     progress = _Progress()
-
-    def show(playing: "Simulation") -> None:
-        progress.show(playing)
-
-    played = play_all(world, keep=html is not None, on_step=show)
+    played = play_all(world, keep=html is not None, on_step=progress.show)
     progress.end()
     if html is not None:
         html.write_text(page(played.report, played.runs, title=title))
         typer.echo(f"wrote {html}", err=True)
-    del Simulation
     if output == "json":
         typer.echo(played.report.model_dump_json(by_alias=True, indent=2))
     else:

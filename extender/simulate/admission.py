@@ -19,6 +19,7 @@ from extender.queueing.pending import PendingQueues
 from extender.queueing.preemption import Victim
 from extender.queueing.quota import QuotaTree
 from extender.queueing.room import AdmissionRules, requires_room
+from extender.queueing.standing import Absent, standing
 from extender.room.nodes import NodeRoom
 from extender.simulate.clock import VirtualClock
 from extender.state.cluster.view import ClusterView
@@ -99,6 +100,12 @@ class AdmissionModel:
     def is_idle(self) -> bool:
         """Whether nothing has changed since the last cycle."""
         return not (self._changed or self._released or self._structure or self._wake)
+
+    def absent(self, key: str) -> str:
+        """Return why a workload is in no queue, or nothing where it is, or has quota."""
+        workload = self._view.workloads.get(key)
+        found = standing(workload, self._view, now=self._clock.wall()) if workload else None
+        return found.message if isinstance(found, Absent) else ""
 
     # --- cycles --------------------------------------------------------------------------------
 
@@ -243,9 +250,7 @@ class AdmissionModel:
     def evict(self, victim: Victim) -> None:
         """Evict a workload that has quota, for another one."""
         before, now = self._view.workloads[victim.workload], self._clock.wall()
-        self._queues.apply(
-            ev.Applied(to.preempted(before, victim.reason, victim.message, now=now))
-        )
+        self._queues.apply(ev.Applied(to.preempted(before, victim.reason, victim.message, now=now)))
         self._outlet.stop(victim.workload)
 
     def release(self, key: str) -> None:

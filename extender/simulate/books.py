@@ -40,7 +40,7 @@ class Books:
         self.courses: dict[str, list[tuple[float, dict[FlavorResource, int]]]] = {}
         """Quota in use by ClusterQueue, at each time when it changed."""
 
-    def begin(self, pod: PodInfo, node: str, job: int, now: float) -> None:
+    def begin(self, pod: PodInfo, *, node: str, job: int, now: float) -> None:
         """Count a pod on a node."""
         used, area = self.used, self._area
         for name, amount in pod.shape.requests.items():

@@ -220,9 +220,9 @@ class _Builder:
         makers = {id(each): self._maker(n, each) for n, each in enumerate(self._scenario.jobs)}
         for number, arrival in enumerate(arrivals):
             if until is None or arrival.when <= until:
-                yield makers[id(arrival.of)](number, arrival)
+                yield makers[id(arrival.of)](number=number, arrival=arrival)
 
-    def _maker(self, number: int, of: JobClass) -> Callable[[int, _Arrival], SimJob]:
+    def _maker(self, number: int, of: JobClass) -> Callable[..., SimJob]:
         """Return what makes a job of a class; what all of them have in common is made once."""
         labels = {POD_GROUP_LABEL: _GROUP} if of.gang else {}
         container = {"name": "main", "resources": {"requests": of.requests}}
@@ -246,7 +246,7 @@ class _Builder:
 
 
 def _job(
-    of: JobClass, pods: PodSetInfo, count: Callable[[], int], number: int, arrival: _Arrival
+    of: JobClass, pods: PodSetInfo, count: Callable[[], int], *, number: int, arrival: _Arrival
 ) -> SimJob:
     name, uid = f"{of.name}-{count()}", f"job-{number}"
     group = None

@@ -116,8 +116,7 @@ class Simulation:
             schedulers=self.scheduler.plans.schedulers,
         )
         self._ages = False
-        for job in world.running:
-            self._adopt(job)
+        self._adopt_all()
         self._agenda += [(job.arrival, n, self._arrive, (job,)) for n, job in enumerate(world.jobs)]
         self._events = len(self._agenda)
         heapify(self._agenda)
@@ -197,8 +196,12 @@ class Simulation:
         """Return why a job waits now, or nothing where that is not known."""
         if job.started is not None:
             return ""
-        if job.why or not job.pods:
-            return job.why
+        if job.workload is not None and not self.alone:
+            absent = self.admission.absent(job.workload.key)
+            if absent or not job.pods:
+                return absent or job.why
+        if not job.pods:
+            return ""
         group = next(iter(job.pods.values())).group
         if group is not None:
             return self.scheduler.why(group)
@@ -224,6 +227,15 @@ class Simulation:
             return
         self._by_workload[job.workload.key] = job
         self.queues.apply(qe.Applied(job.workload))
+
+    def _adopt_all(self) -> None:
+        """Take over what is there at the beginning."""
+        for group in () if self.alone else self.world.pod_groups:
+            self.cluster.apply(ce.PodGroupApplied(group))
+        for each in () if self.alone else self.world.batch_jobs:
+            self.cluster.apply(ce.BatchJobApplied(each))
+        for job in self.world.running:
+            self._adopt(job)
 
     def _adopt(self, job: SimJob) -> None:
         """Take over a job that was there at the beginning, with the pods that it has."""
@@ -274,9 +286,7 @@ class Simulation:
         job.total = index
         if group is None or self.alone:
             order = (-job.priority, now)
-            self.scheduler.add(
-                ((*order, n, first), pod) for n, pod in enumerate(job.pods.values())
-            )
+            self.scheduler.add(((*order, n, first), pod) for n, pod in enumerate(job.pods.values()))
             return
         self.cluster.apply(ce.BatchJobApplied(JobInfo(job.uid, group, job.total)))
         for pod in job.pods.values():
@@ -349,7 +359,7 @@ class Simulation:
         job.pods[pod.uid] = pod
         job.bound.add(pod.uid)
         self._touched[job] = None
-        self.books.begin(pod, pod.node or "", job.number, self.clock.now)
+        self.books.begin(pod, node=pod.node or "", job=job.number, now=self.clock.now)
         if not job.need or job.works:
             self._due.setdefault(job, []).append(pod.uid)
 
@@ -474,4 +484,3 @@ class Simulation:
     @staticmethod
     def _members(job: SimJob) -> list[_Members]:
         return [_Members(each.name, each.shape, each.count) for each in job.sets]
-

@@ -80,7 +80,7 @@ def _waiting_times(run: RunReport) -> str:
     rows = []
     for number, each in enumerate(run.classes):
         w = each.waits
-        times = [duration(t) for t in (w.mean, w.p50, w.p90, w.most)] if w else ["–"] * 4
+        times = [duration(t) for t in (w.mean, w.p50, w.p90, w.most)] if w else ["-"] * 4
         cells = [str(each.jobs), str(each.started), *times, str(each.preempted)]
         rows.append(
             f'<tr><td><i style="background:{_colour(number)}"></i>{escape(each.name)}</td>'
@@ -89,7 +89,7 @@ def _waiting_times(run: RunReport) -> str:
         )
         if each.waiting:
             rows.append(f'<tr class="why"><td colspan="8">{escape(each.waiting)}</td></tr>')
-    return f'<section><h2>Waiting times</h2><table><tr>{head}</tr>{"".join(rows)}</table></section>'
+    return f"<section><h2>Waiting times</h2><table><tr>{head}</tr>{''.join(rows)}</table></section>"
 
 
 def _colour(number: int) -> str:
@@ -110,19 +110,20 @@ class _Drawing:
 
     def sections(self, *, several: bool) -> Iterator[str]:
         """Yield nodes, jobs and queues, as far as there are any."""
-        prefix = f"{self._name}: " if several else ""
-        yield self._section(f"{prefix}nodes", *self._nodes())
-        yield self._section(f"{prefix}jobs", *self._courses())
-        if self._played.books.courses and not self._played.alone:
-            yield self._section(f"{prefix}quota in use", *self._queues())
-
-    def _section(self, title: str, note: str, height: float, parts: Sequence[str]) -> str:
-        legend = "".join(
+        suffix = f" with {self._name}" if several else ""
+        kinds = "".join(
             f'<span><i style="background:{colour}"></i>{escape(kind)}</span>'
             for kind, colour in self._colours.items()
         )
+        yield self._section(f"Nodes{suffix}", kinds, self._nodes())
+        yield self._section(f"Jobs{suffix}", kinds, self._courses())
+        if self._played.books.courses and not self._played.alone:
+            yield self._section(f"Quota in use{suffix}", "&nbsp;", self._queues())
+
+    def _section(self, title: str, legend: str, drawn: tuple[str, float, list[str]]) -> str:
+        note, height, parts = drawn
         return (
-            f"<section><h2>{escape(title[:1].upper() + title[1:])}</h2>"
+            f"<section><h2>{escape(title)}</h2>"
             f'<p class="legend">{legend}<em>{escape(note)}</em></p>'
             f'<svg viewBox="0 0 {LEFT + WIDTH + 10} {height + 26:g}" role="img">'
             f"{''.join(self._axis(height))}{''.join(parts)}</svg></section>"
@@ -247,36 +248,38 @@ class _Drawing:
             y = number * row
             parts.append(_label(job.name, y + row / 2))
             parts += self._course(job, y + 3, row - 6)
-        return "grey: it waits; colour: it runs; cross: it was stopped", len(came) * row, parts
+        note = "grey: it waits; red: with some nodes, too few; colour: it runs; cross: stopped"
+        return note, len(came) * row, parts
 
     def _course(self, job: SimJob, y: float, height: float) -> Iterator[str]:
         colour, since = self._colours[job.kind], job.arrival
         for attempt in job.attempts:
             if attempt.ran is None:
                 continue
-            yield self._bar(since, attempt.ran, y, height, "wait", f"{job.name} waits")
-            ended = self._end if attempt.ended is None else attempt.ended
-            text = f"{job.name} runs for {duration(ended - attempt.ran)}"
-            yield self._bar(attempt.ran, ended, y, height, "run", text, colour)
+            text = f"{job.name} waits"
+            yield self._bar((since, attempt.ran), y, height, kind="wait", text=text)
+            since = self._end if attempt.ended is None else attempt.ended
+            text = f"{job.name} runs for {duration(since - attempt.ran)}"
+            yield self._bar((attempt.ran, since), y, height, kind=colour, text=text)
             if attempt.reason:
-                x, middle = self._x(ended), y + height / 2
+                x, middle = self._x(since), y + height / 2
                 yield f'<path class="cross" d="M{x - 4} {middle - 4}l8 8m0 -8l-8 8"/>'
-            since = ended
-        if job.ended is None and not (job.attempts and job.works):
+        if job.ended is None and not job.works:
             why = f"{job.name} waits: {job.why}" if job.why else f"{job.name} waits"
-            half = "wait half" if job.half is not None else "wait"
-            yield self._bar(since, self._end, y, height, half, why)
+            kind = "wait half" if job.half is not None else "wait"
+            yield self._bar((since, self._end), y, height, kind=kind, text=why)
 
     def _bar(
-        self, began: float, ended: float, y: float, height: float, kind: str, *text: str
+        self, span: tuple[float, float], y: float, height: float, *, kind: str, text: str
     ) -> str:
-        wide = max(0.0, self._x(ended) - self._x(began))
-        if not wide:
+        x, wide = self._x(span[0]), self._x(span[1]) - self._x(span[0])
+        if wide <= 0:
             return ""
-        fill = f' fill="{text[1]}"' if len(text) > 1 else ""
+        said = kind if kind.startswith("#") else ""
+        fill = f'class="run" fill="{said}"' if said else f'class="{kind}"'
         return (
-            f'<rect class="{kind}" x="{self._x(began)}" y="{y:g}" width="{wide:.2f}" '
-            f'height="{height:g}" rx="2"{fill}><title>{escape(text[0])}</title></rect>'
+            f'<rect {fill} x="{x}" y="{y:g}" width="{wide:.2f}" height="{height:g}" rx="2">'
+            f"<title>{escape(text)}</title></rect>"
         )
 
     def _counts(self, jobs: Sequence[SimJob]) -> tuple[str, float, list[str]]:
@@ -295,8 +298,8 @@ class _Drawing:
             if job.ended is None and not job.works:
                 self._count(waiting, since, self._end)
         parts, height = list[str](), 150
-        parts += self._stacked([*running.items()], steps, height, "running")
-        lines = self._stacked([("", waiting)], steps, 80, "waiting")
+        parts += self._stacked([*running.items()], steps, height, label="running")
+        lines = self._stacked([("", waiting)], steps, 80, label="waiting")
         parts.append(f'<g transform="translate(0 {height + 18})">{"".join(lines)}</g>')
         return "above: jobs that run; below: jobs that wait", height + 98, parts
 
@@ -309,6 +312,7 @@ class _Drawing:
         series: Sequence[tuple[str, Sequence[int]]],
         steps: Sequence[float],
         height: float,
+        *,
         label: str,
     ) -> Iterator[str]:
         base, layers = [0] * len(steps), list[tuple[str, list[int], list[int]]]()
@@ -321,12 +325,22 @@ class _Drawing:
             base = top
         most = max(max(base), 1)
         for kind, low, high in layers:
-            line = [f"{self._x(t)} {height - height * n / most:.1f}" for t, n in zip(steps, high, strict=True)]  # noqa: E501  # fmt: skip
-            back = [f"{self._x(t)} {height - height * n / most:.1f}" for t, n in zip(steps, low, strict=True)]  # noqa: E501  # fmt: skip
+            line, back = self._stairs(steps, high), self._stairs(steps, low)
+            points = [f"{x} {height - height * n / most:.1f}" for x, n in [*line, *reversed(back)]]
             fill = f' fill="{self._colours[kind]}"' if kind else ' class="waits"'
-            yield f'<path{fill} d="M{"L".join([*line, *reversed(back)])}Z"/>'
+            yield f'<path{fill} d="M{"L".join(points)}Z"/>'
         yield _label(f"{most} {label}", 8)
         yield f'<path class="base" d="M{LEFT} {height:g}h{WIDTH}"/>'
+
+    def _stairs(self, steps: Sequence[float], counts: Sequence[int]) -> list[tuple[float, int]]:
+        """Return the corners of a line that is level from one step to the next."""
+        corners: list[tuple[float, int]] = []
+        for number, (when, count) in enumerate(zip(steps, counts, strict=True)):
+            before = counts[number - 1] if number else count
+            last = number == len(steps) - 1
+            if count != before or not number or last:
+                corners += [(self._x(when), before), (self._x(when), count)]
+        return corners
 
     # queues
 
@@ -335,40 +349,30 @@ class _Drawing:
         parts, y = list[str](), 0.0
         for name in sorted(books.courses):
             quotas = quotas_of(view.cluster_queues[name].resource_groups)
-            ranked = sorted(quotas, key=lambda what: -self._mean_share(name, what, quotas))
-            for what in ranked[:1]:
-                most = max(books.held_most.get(name, {}).get(what, 0), quotas[what].nominal, 1)
-                parts += self._course_of_quota(name, what, y, quotas[what].nominal / most)
+            used = books.held_area.get(name, {})
+            if quotas:
+                what = max(quotas, key=lambda w: used.get(w, 0.0) / max(1, quotas[w].nominal))
+                parts += self._course_of_quota(name, what, y, nominal=quotas[what].nominal)
                 y += 74
         return "of the resource that is used most; the line is the nominal quota", y, parts
 
-    def _mean_share(self, name: str, what: FlavorResource, quotas: object) -> float:
-        nominal = quotas[what].nominal if isinstance(quotas, dict) else 0
-        area = self._played.books.held_area.get(name, {}).get(what, 0.0)
-        return area / max(1, nominal)
-
     def _course_of_quota(
-        self, name: str, what: FlavorResource, y: float, nominal: float
+        self, name: str, what: FlavorResource, y: float, *, nominal: int
     ) -> Iterator[str]:
-        books, height = self._played.books, 60.0
-        course = [(when, held.get(what, 0)) for when, held in books.courses[name]]
-        most = books.held_most.get(name, {}).get(what, 0)
-        top = most if nominal >= 1 and most else most / 1.0
-        quota = self._played.queue_view.cluster_queues[name]
-        most = max(top, quotas_of(quota.resource_groups)[what].nominal, 1)
-        points = [f"M{LEFT} {y + height:.1f}"]
-        last = -1.0
-        for number, (when, amount) in enumerate(course):
+        books, height, last = self._played.books, 60.0, -1.0
+        most = max(books.held_most.get(name, {}).get(what, 0), nominal, 1)
+        points, course = [f"M{LEFT} {y + height:.1f}"], books.courses[name]
+        for number, (when, held) in enumerate(course):
             x = self._x(when)
             if x - last < 0.8 and number < len(course) - 1:
                 continue
             last = x
-            points.append(f"H{x}V{y + height - height * amount / most:.1f}")
+            points.append(f"H{x}V{y + height - height * held.get(what, 0) / most:.1f}")
         points.append(f"H{self._x(self._end)}V{y + height:.1f}Z")
         yield _label(name, y + height / 2 - 7)
-        yield _label(f"{what[1]} {show(what[1], int(most))}", y + height / 2 + 8, small=True)
+        yield _label(f"{what[1]} {show(what[1], most)}", y + height / 2 + 8, small=True)
         yield f'<path class="quota" d="{"".join(points)}"/>'
-        line = y + height - height * nominal
+        line = y + height - height * nominal / most
         yield f'<path class="nominal" d="M{LEFT} {line:.1f}h{WIDTH}"/>'
         yield f'<path class="base" d="M{LEFT} {y + height:.1f}h{WIDTH}"/>'
 

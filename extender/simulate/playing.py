@@ -30,8 +30,11 @@ def play_all(
 ) -> Played:
     """Return a world's end; where it asks for a comparison also that without gang-extender."""
     with _few_collections():
-        alone = play(fresh(world), alone=True, keep=keep, on_step=on_step) if world.compare else None
+        other = fresh(world) if world.compare else None
         played = play(world, keep=keep, on_step=on_step)
+        alone = None
+        if other is not None:
+            alone = play(other, alone=True, keep=keep, on_step=on_step, least=played.clock.now)
     runs = [(ALONE, alone)] if alone is not None else []
     found = Report(
         gang_extender=report(played),
@@ -53,10 +56,13 @@ def play(
     alone: bool = False,
     keep: bool = False,
     on_step: Callable[[Simulation], None] | None = None,
+    least: float = 0.0,
 ) -> Simulation:
-    """Return a world as it is at its end."""
+    """Return a world as it is at its end; not before `least` where jobs are left."""
     played = Simulation(world, alone=alone, keep=keep, on_step=on_step)
     played.run(world.until)
+    if played.finished < played.arrived:
+        played.clock.now = max(played.clock.now, least)
     played.books.close(played.clock.now)
     return played
 

@@ -200,7 +200,9 @@ def _run(title: str, run: RunReport) -> str:
         + (f"; other evictions: {run.evictions}" if run.evictions else ""),
         "",
     ]
-    rows = [("class", "jobs", "started", "mean wait", "p50", "p90", "longest", "preempted")]
+    rows: list[Sequence[str]] = [
+        ("class", "jobs", "started", "mean wait", "p50", "p90", "longest", "preempted")
+    ]
     for each in run.classes:
         w = each.waits
         times = map(duration, (w.mean, w.p50, w.p90, w.most)) if w else ("-",) * 4
@@ -240,7 +242,7 @@ def duration(seconds: float) -> str:
     whole = round(seconds)
     if whole < 120:
         return f"{whole} s"
-    if whole < 7200:
+    if whole < 3600:
         return f"{whole // 60} m" + (f" {whole % 60} s" if whole % 60 else "")
     hours, minutes = divmod(whole // 60, 60)
     if hours < 48:

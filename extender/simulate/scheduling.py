@@ -1,7 +1,7 @@
 """A simple kube-scheduler, and the extender's plans for gangs.
 
-kube-scheduler takes pods by priority, then by time. Gangs are planned by the extender's own code, in
-the extender's order. A pod without a gang goes to the node that has most left, as kube-scheduler
+kube-scheduler takes pods by priority, then by time. Gangs are planned by the extender's own code,
+in the extender's order. A pod without a gang goes to the node that has most left, as kube-scheduler
 prefers by default, and takes nothing that is kept for a gang.
 """
 
@@ -119,11 +119,12 @@ class SchedulerModel:
         found, turns = False, self._turns()
         heapify(turns)
         while turns:
-            _, group, line = heappop(turns)
+            turn = heappop(turns)
+            group, line = turn.group, turn.line
             if group is not None:
                 found = self._serve(group) or found
                 if self._stops(group):
-                    turns = [each for each in turns if each[1] is None]
+                    turns = [each for each in turns if each.group is None]
                     heapify(turns)
             elif line is not None:
                 found = self._serve_line(line, turns) or found
@@ -147,8 +148,7 @@ class SchedulerModel:
         return turns
 
     def _stops(self, group: str) -> bool:
-        """Return whether the groups behind one have to wait: it has no room, and the order counts.
-        """
+        """Return whether the groups behind one have to wait: it has no room, and the order counts."""
         if not self._options.strict_order or group not in self._view.queue:
             return False
         pod_group = self._view.pod_group(group)
@@ -254,6 +254,3 @@ class _Turn:
 
     def __lt__(self, other: "_Turn") -> bool:
         return self.order < other.order
-
-    def __iter__(self) -> Iterator[object]:
-        return iter((self.order, self.group, self.line))

@@ -7,7 +7,7 @@ from extender.gang.options import GangOptions
 from extender.queueing.options import AdmissionOptions
 from extender.simulate.clock import EPOCH
 from extender.simulate.jobs import SimJob
-from extender.state.cluster.records import NodeInfo
+from extender.state.cluster.records import JobInfo, NodeInfo, PodGroupInfo
 from extender.state.queue.events import Record
 from extender.state.queue.pod_defaults import Complete
 
@@ -23,6 +23,10 @@ class World:
     """Jobs that come, in the order of their numbers."""
     queue: AdmissionOptions
     gang: GangOptions
+    pod_groups: Sequence[PodGroupInfo] = ()
+    """PodGroups that are there at the beginning."""
+    batch_jobs: Sequence[JobInfo] = ()
+    """Jobs that are there at the beginning and have pods in groups."""
     makes_groups: bool = True
     """`queue.podGroups: Auto`."""
     running: Sequence[SimJob] = ()
