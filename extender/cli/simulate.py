@@ -68,6 +68,23 @@ def simulate(
             _play(world, title, html, output=output)
 
 
+def submission(
+    job: Path, assume: str | None, *, files: tuple[Path | None, Path | None], output: str
+) -> None:
+    """Print what would become of a job in a cluster; `files` are the kubeconfig and settings."""
+    from extender.config.files import SettingsError
+    from extender.kube.errors import ApiError, ConfigurationError
+    from extender.simulate.answering import UnknownJobError
+    from extender.telemetry import logs
+
+    logs.configure("error", as_json=False)
+    with (
+        exits(1, ApiError, ConfigurationError, OSError),
+        exits(2, SettingsError, UnknownJobError),
+    ):
+        answer(_world(None, files=files, assume=assume), job, assume, output=output)
+
+
 def answer(world: "World", job: Path, assume: str | None, *, output: str) -> None:
     """Print what would become of a job. Raises SettingsError, UnknownJobError."""
     from extender.simulate import answering

@@ -36,7 +36,7 @@ class UnknownJobError(Exception):
     """The manifest has no job that can be answered about."""
 
 
-class Answer(Shown):
+class Forecast(Shown):
     """What would become of a job that is created now."""
 
     job: str
@@ -65,7 +65,7 @@ def read(path: Path) -> list[Object]:
     return found
 
 
-def answer(world: World, objects: Sequence[Object], *, assumed: float | None) -> Answer:
+def answer(world: World, objects: Sequence[Object], *, assumed: float | None) -> Forecast:
     """Return what would become of the job among these objects if they were created now.
 
     `assumed` is for how many seconds pods run of which nothing says it. Raises UnknownJobError.
@@ -80,7 +80,7 @@ def answer(world: World, objects: Sequence[Object], *, assumed: float | None) ->
     if not now:
         played.run(FOREVER, stop=lambda: job.started is not None)
     open_ended = sum(1 for each in world.running if each.runs is None and each.ended is None)
-    return Answer(
+    return Forecast(
         job=f"{job.kind} {job.key}",
         starts_now=now,
         lacks="" if now else lacks or "kube-scheduler finds no node for its pods",
@@ -104,7 +104,7 @@ def _assumptions(world: World, open_ended: int, assumed: float | None) -> Iterat
         yield "jobs that are not there yet do not come before it"
 
 
-def text(found: Answer) -> str:
+def text(found: Forecast) -> str:
     """Return an answer as text."""
     lines = [found.job]
     if found.starts_now:

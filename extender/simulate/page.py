@@ -7,7 +7,7 @@ from typing import Final
 from extender.resources.quantity import PODS, show
 from extender.simulate.engine import Simulation
 from extender.simulate.jobs import SimJob
-from extender.simulate.report import Report, RunReport, duration
+from extender.simulate.report import SimulationReport, RunReport, duration
 from extender.state.queue.records import FlavorResource, quotas_of
 
 WIDTH: Final = 1000
@@ -27,7 +27,7 @@ _COLOURS: Final = (
 )
 
 
-def page(found: Report, runs: Sequence[tuple[str, Simulation]], *, title: str) -> str:
+def page(found: SimulationReport, runs: Sequence[tuple[str, Simulation]], *, title: str) -> str:
     """Return the page; `runs` are the simulations with what they are called, the first first."""
     end = max(max((played.clock.now for _, played in runs), default=0.0), 1.0)
     drawn = [_Drawing(name, played, end) for name, played in runs]
@@ -39,7 +39,7 @@ def page(found: Report, runs: Sequence[tuple[str, Simulation]], *, title: str) -
 # --- in numbers ----------------------------------------------------------------------------------
 
 
-def _summary(found: Report, title: str) -> str:
+def _summary(found: SimulationReport, title: str) -> str:
     run = found.gang_extender
     waits = [c.waits for c in run.classes if c.waits]
     longest = max((w.most for w in waits), default=0.0)

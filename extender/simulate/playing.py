@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from extender.simulate.engine import Simulation
-from extender.simulate.report import Report, report
+from extender.simulate.report import SimulationReport, report
 from extender.simulate.world import World
 
 THRESHOLDS: Final = (50_000, 20, 100)
@@ -21,7 +21,7 @@ ALONE: Final = "kube-scheduler alone"
 class Played:
     """What was played, the one to compare with first."""
 
-    report: Report
+    report: SimulationReport
     runs: list[tuple[str, Simulation]]
 
 
@@ -36,7 +36,7 @@ def play_all(
         if other is not None:
             alone = play(other, alone=True, keep=keep, on_step=on_step, least=played.clock.now)
     runs = [(ALONE, alone)] if alone is not None else []
-    found = Report(
+    found = SimulationReport(
         gang_extender=report(played),
         alone=report(alone) if alone is not None else None,
         notes=[*world.notes],

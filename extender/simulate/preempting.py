@@ -20,7 +20,7 @@ _IN_VAIN = frozenset((PreemptionReason.VICTIMS_STAY, PreemptionReason.ROOM_LOST)
 
 
 @dataclass(slots=True)
-class _Course:
+class _MakingRoom:
     """One preemption that is under way."""
 
     nomination: PreemptedRoom
@@ -42,7 +42,7 @@ class PreemptionModel:
         self._cluster, self._view, self._plans, self._clock = cluster, cluster.view(), plans, clock
         self._options: GangOptions = plans.verdicts.options
         self._evict, self._after = evict, after
-        self._courses: dict[str, _Course] = {}
+        self._courses: dict[str, _MakingRoom] = {}
         self._pauses: dict[str, tuple[float, float]] = {}
         """Until when a group is left alone, and how long that is."""
 
@@ -84,7 +84,7 @@ class PreemptionModel:
             return False
         chosen = nominating.nomination(found, view=view, now=now)
         self._cluster.apply(ev.Nominated(group, chosen))
-        self._courses[group] = _Course(chosen)
+        self._courses[group] = _MakingRoom(chosen)
         self._evict(group, [*self._pods(chosen)])
         return True
 

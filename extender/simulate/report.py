@@ -85,7 +85,7 @@ class RunReport(Shown):
     quota: list[QuotaReport]
 
 
-class Report(Shown):
+class SimulationReport(Shown):
     """All that `simulate` shows."""
 
     gang_extender: RunReport
@@ -180,7 +180,7 @@ def _quota(played: Simulation) -> Iterator[QuotaReport]:
 # --- as text -------------------------------------------------------------------------------------
 
 
-def text(found: Report) -> str:
+def text(found: SimulationReport) -> str:
     """Return a report as text, one run after the other."""
     parts = []
     if found.alone is not None:

@@ -120,14 +120,14 @@ class SchedulerModel:
         heapify(turns)
         while turns:
             turn = heappop(turns)
-            group, line = turn.group, turn.line
+            group, behind = turn.group, turn.line
             if group is not None:
                 found = self._serve(group) or found
                 if self._stops(group):
                     turns = [each for each in turns if each.group is None]
                     heapify(turns)
-            elif line is not None:
-                found = self._serve_line(line, turns) or found
+            elif behind is not None:
+                found = self._serve_line(behind, turns) or found
         return found
 
     def _turns(self) -> "list[_Turn]":
@@ -148,7 +148,7 @@ class SchedulerModel:
         return turns
 
     def _stops(self, group: str) -> bool:
-        """Return whether the groups behind one have to wait: it has no room, and the order counts."""
+        """Return whether groups behind one wait: it has no room, and order counts."""
         if not self._options.strict_order or group not in self._view.queue:
             return False
         pod_group = self._view.pod_group(group)
