@@ -126,9 +126,9 @@ class AdmissionModel:
         now, pending = self._clock.wall(), self.pending
         changed, self._changed = self._changed, set()
         for key in changed:
-            waited = pending.cluster_queue_of(key)
             pending.update(key, self._view, now)
-            self._wake = self._wake or pending.cluster_queue_of(key) != waited
+            waits = pending.cluster_queue_of(key) is not None
+            self._wake = self._wake or (waits and not pending.is_inadmissible(key))
             if key not in self._view.workloads:
                 self._said.pop(key, None)
         released, self._released = self._released, set()

@@ -34,6 +34,9 @@ from extender.state.queue.records import AdmissionInfo, WorkloadInfo
 from extender.state.queue.store import Queues
 from extender.steps import at_once
 
+IDLE: Final = 7200.0
+"""Seconds without any job that comes, starts or ends after which a simulation is over: claims of
+gangs that wait and back-offs of evicted jobs have had their time."""
 MOST_ROUNDS: Final = 1000
 """Rounds of decisions in one moment: with more, something decides in circles."""
 AGING_LOOKS: Final = 30
@@ -73,6 +76,10 @@ class Simulation:
         self.arrived = self.finished = self.decisions = 0
         self.preemptions = self.evictions = self.partial = 0
         self.most_partial = 0
+        self._to_come = len(world.jobs)
+        """How many jobs are to come, and ends of pods."""
+        self._moved = 0.0
+        """When a job came, or a pod got a node or ended, last."""
         self._agenda: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._number = world.version
         """Grows with each object: its resourceVersion."""
@@ -147,12 +154,17 @@ class Simulation:
                 do(*given)
             last = self.clock.now = due
             self._decide()
-            if not self._is_alive():
+            if self._is_over():
+                self.clock.now = self._moved
                 return
 
-    def _is_alive(self) -> bool:
-        """Return whether anything but a look at what waits is still to happen."""
-        return self.arrived < len(self.world.jobs) or self.finished < self.arrived
+    def _is_over(self) -> bool:
+        """Return whether nothing is left to happen: what waits then waits for ever."""
+        if self._to_come:  # jobs that come, pods that end
+            return False
+        if self.finished == self.arrived:
+            return True
+        return self.clock.now - self._moved > IDLE
 
     def _decide(self) -> None:
         """Decide until nothing follows from what was decided."""
@@ -219,6 +231,8 @@ class Simulation:
 
     def _arrive(self, job: SimJob) -> None:
         self.arrived += 1
+        self._to_come -= 1
+        self._moved = self.clock.now
         if job.pod_group is not None and not self.alone:
             self.cluster.apply(ce.PodGroupApplied(job.pod_group))
         if job.workload is None or self.alone:
@@ -356,6 +370,7 @@ class Simulation:
 
     def _on_bound(self, pod: PodInfo) -> None:
         job = self._job_of[pod.uid]
+        self._moved = self.clock.now
         job.pods[pod.uid] = pod
         job.bound.add(pod.uid)
         self._touched[job] = None
@@ -380,6 +395,7 @@ class Simulation:
         due, self._due = self._due, {}
         for job, uids in due.items():
             for left, some in self.world.runs_of(job, uids, now).items():
+                self._to_come += 1
                 self._at(now + left, self._finish, job, job.attempt, some)
 
     def _look_at_halves(self) -> None:
@@ -399,8 +415,10 @@ class Simulation:
     # --- pods end ------------------------------------------------------------------------------
 
     def _finish(self, job: SimJob, attempt: int, uids: list[str]) -> None:
+        self._to_come -= 1
         if job.attempt != attempt:
             return
+        self._moved = self.clock.now
         for uid in uids:
             self._end(job, uid)
         job.done += len(uids)
