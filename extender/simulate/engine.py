@@ -74,9 +74,8 @@ class Simulation:
         self.view, self.queue_view = self.cluster.view(), self.queues.view()
         self.books = Books(world.nodes, keep=keep)
         self.arrived = self.finished = self.decisions = 0
-        self.preemptions = self.evictions = self.partial = 0
-        self.most_partial = 0
-        self._to_come = len(world.jobs)
+        self.preemptions = self.evictions = self.partial = self.most_partial = 0
+        self._events = self._to_come = len(world.jobs)
         """How many jobs are to come, and ends of pods."""
         self._moved = 0.0
         """When a job came, or a pod got a node or ended, last."""
@@ -122,11 +121,12 @@ class Simulation:
             clock=self.clock,
             schedulers=self.scheduler.plans.schedulers,
         )
-        self._ages = False
         self._adopt_all()
         self._agenda += [(job.arrival, n, self._arrive, (job,)) for n, job in enumerate(world.jobs)]
-        self._events = len(self._agenda)
         heapify(self._agenda)
+
+    _ages = False
+    """Whether there is a time for the next look at gangs that have waited for long."""
 
     # --- time ----------------------------------------------------------------------------------
 

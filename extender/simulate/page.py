@@ -7,7 +7,7 @@ from typing import Final
 from extender.resources.quantity import PODS, show
 from extender.simulate.engine import Simulation
 from extender.simulate.jobs import SimJob
-from extender.simulate.report import SimulationReport, RunReport, duration
+from extender.simulate.report import RunReport, SimulationReport, duration
 from extender.state.queue.records import FlavorResource, quotas_of
 
 WIDTH: Final = 1000

@@ -57,9 +57,7 @@ def loaded(tmp_path: Path, **fields: Any) -> Scenario:
         ),
     }.values(),
 )
-def test_a_fault_is_named_with_its_field(
-    tmp_path: Path, fields: dict[str, Any], want: str
-) -> None:
+def test_a_fault_is_named_with_its_field(tmp_path: Path, fields: dict[str, Any], want: str) -> None:
     with pytest.raises(SettingsError) as error:
         loaded(tmp_path, **fields)
     assert want in str(error.value)
@@ -79,7 +77,8 @@ def test_a_fault_is_named_with_its_field(
             "objects[0]: a Deployment cannot be simulated",
         ),
         "a misspelt field of a manifest": (
-            {"objects": [{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": {"name": "a", "namespace": "default"},
+            {"objects": [{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue",
+                          "metadata": {"name": "a", "namespace": "default"},
                           "spec": {"clusterQeue": "b"}}]},
             "LocalQueue a: spec.clusterQeue: there is no such field",
         ),
