@@ -26,6 +26,8 @@ from extender.simulate.world import World
 from extender.state.cluster.records import PodGroupInfo
 from extender.state.queue.records import PriorityClassInfo, WorkloadPriorityClassInfo
 
+ARRIVES: Final = 0.001
+"""When the job comes, in seconds: behind all that are there."""
 FOREVER: Final = 365 * 86400.0
 """How far ahead it is looked, in seconds."""
 
@@ -71,10 +73,9 @@ def answer(world: World, objects: Sequence[Object], *, assumed: float | None) ->
     `assumed` is for how many seconds pods run of which nothing says it. Raises UnknownJobError.
     """
     job = _Submission(world, objects, assumed).job()
-    came = [each for each in world.jobs if each.arrival > 0]
-    at_once = [each for each in world.jobs if each.arrival <= 0]
-    played = Simulation(replace(world, jobs=[*at_once, job, *came]))
-    played.run(0.0)
+    at_once = [each for each in world.jobs if each.arrival <= ARRIVES]
+    played = Simulation(replace(world, jobs=[*world.jobs, job]))
+    played.run(ARRIVES + world.step)
     now, lacks = job.started is not None, played.why(job)
     waiting = sum(1 for each in (*world.running, *at_once) if each.started is None)
     if not now:
@@ -84,7 +85,7 @@ def answer(world: World, objects: Sequence[Object], *, assumed: float | None) ->
         job=f"{job.kind} {job.key}",
         starts_now=now,
         lacks="" if now else lacks or "kube-scheduler finds no node for its pods",
-        starts_in_seconds=None if job.started is None else round(job.started, 1),
+        starts_in_seconds=0.0 if now else job.started and round(job.started, 1),
         waits_for=waiting,
         preempts=played.preemptions,
         assumptions=[*_assumptions(world, open_ended, assumed), *world.notes],
@@ -132,6 +133,7 @@ class _Submission:
         self._world, self._objects, self._assumed = world, objects, assumed
         self._decoder = Decoder()
         self._queues = QueueDecoder(self._decoder)
+        self._created_at = world.began + ARRIVES
 
     def job(self) -> SimJob:
         """Return the job. Raises UnknownJobError."""
@@ -173,7 +175,7 @@ class _Submission:
             raise UnknownJobError(f"the job cannot be read: {error}") from error
         if found.unreadable:
             raise UnknownJobError(f"the job cannot be read: {found.unreadable}")
-        found = replace(found, meta=replace(found.meta, created=self._world.began))
+        found = replace(found, meta=replace(found.meta, created=self._created_at))
         namespace, name = found.meta.namespace, fields.text(job.object, "metadata", "name")
         group = self._group(job, namespace)
         queued = bool(fields.label(job.object, QUEUE_LABEL))
@@ -183,7 +185,7 @@ class _Submission:
             name,
             namespace,
             fields.text(job.object, "kind"),
-            0.0,
+            ARRIVES,
             self._assumed if runs is None else runs,
             found.pod_sets,
             priority=found.priority,
@@ -210,7 +212,7 @@ class _Submission:
                     found = self._decoder.pod_group(raw, api_group=api_group)
                 except DecodeError as error:
                     raise UnknownJobError(f"PodGroup {name}: {error}") from error
-                return replace(found, created=self._world.began, version=self._world.version)
+                return replace(found, created=self._created_at, version=self._world.version)
         key = f"{namespace}/{name}"
         known = next((each for each in self._world.pod_groups if each.key == key), None)
         if known is None:

@@ -7,7 +7,7 @@ changes.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
@@ -45,6 +45,8 @@ GRANTED: Final = 60.0
 """Seconds for which room is granted to pods that are not there yet."""
 
 _Do = Callable[[], None]
+_Event = tuple[float, int, Callable[..., None], tuple[Any, ...]]
+"""When, its number, and what is called with what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,20 @@ class _Members:
     name: str
     shape: Shape
     count: int
+
+
+@dataclass(slots=True)
+class _Moment:
+    """What is to be looked at once everything has been decided."""
+
+    touched: dict[SimJob, None] = field(default_factory=dict)
+    """Jobs with pods that got a node."""
+    due: dict[SimJob, list[str]] = field(default_factory=dict)
+    """Pods that began to work."""
+    half: set[SimJob] = field(default_factory=set)
+    """Jobs that may have nodes for too few of the pods that start together."""
+    begun: list[SimJob] = field(default_factory=list)
+    """Jobs that were admitted."""
 
 
 class Simulation:
@@ -75,22 +91,18 @@ class Simulation:
         self.books = Books(world.nodes, keep=keep)
         self.arrived = self.finished = self.decisions = 0
         self.preemptions = self.evictions = self.partial = self.most_partial = 0
-        self._events = self._to_come = len(world.jobs)
-        """How many jobs are to come, and ends of pods."""
+        self._events = len(world.jobs)
         self._moved = 0.0
         """When a job came, or a pod got a node or ended, last."""
-        self._agenda: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._agenda: list[_Event] = []
+        """What happens: jobs come, pods end."""
+        self._looks: list[_Event] = []
+        """What is to be looked at, whatever has happened."""
         self._number = world.version
         """Grows with each object: its resourceVersion."""
         self._job_of: dict[str, SimJob] = {}
         self._by_workload: dict[str, SimJob] = {}
-        self._touched: dict[SimJob, None] = {}
-        """Jobs with pods that got a node in this moment."""
-        self._due: dict[SimJob, list[str]] = {}
-        """Pods that began to work in this moment."""
-        self._half: set[SimJob] = set()
-        self._begun: list[SimJob] = []
-        """Jobs that were admitted in this moment."""
+        self._moment = _Moment()
         self.cluster.apply(ce.NodesListed([*world.nodes]))
         for record in world.records:
             self.queues.apply(qe.Applied(record))
@@ -131,8 +143,9 @@ class Simulation:
     # --- time ----------------------------------------------------------------------------------
 
     def after(self, seconds: float, do: _Do) -> None:
-        """Call a function after so many seconds of virtual time."""
-        self._at(self.clock.now + max(0.0, seconds), do)
+        """Call a function after so many seconds of virtual time, if anything happens until then."""
+        self._events += 1
+        heappush(self._looks, (self.clock.now + max(0.0, seconds), self._events, do, ()))
 
     def _at(self, when: float, do: Callable[..., None], *given: Any) -> None:  # noqa: ANN401
         self._events += 1
@@ -142,29 +155,37 @@ class Simulation:
         """Play until nothing happens any more, or until a time, or until `stop` says so."""
         step, last = self.world.step, -self.world.step
         self._decide()
-        while self._agenda and not stop():
-            first = self._agenda[0][0]
+        while not stop():
+            first = self._next_time()
+            if first is None:
+                self.clock.now = self._moved
+                return
             if until is not None and first > until:
                 self.clock.now = max(self.clock.now, until)
                 return
             due = max(first, last + step)
-            while self._agenda and self._agenda[0][0] <= due:
-                when, _, do, given = heappop(self._agenda)
-                self.clock.now = max(self.clock.now, when)
-                do(*given)
+            for heap in (self._agenda, self._looks):
+                while heap and heap[0][0] <= due:
+                    when, _, do, given = heappop(heap)
+                    self.clock.now = max(self.clock.now, when)
+                    do(*given)
             last = self.clock.now = due
             self._decide()
-            if self._is_over():
-                self.clock.now = self._moved
-                return
 
-    def _is_over(self) -> bool:
-        """Return whether nothing is left to happen: what waits then waits for ever."""
-        if self._to_come:  # jobs that come, pods that end
-            return False
-        if self.finished == self.arrived:
-            return True
-        return self.clock.now - self._moved > IDLE
+    def _next_time(self) -> float | None:
+        """Return when something happens next; None where what waits then waits for ever."""
+        comes = self._agenda[0][0] if self._agenda else None
+        if comes is None and self.finished == self.arrived:
+            return None
+        looks = self._looks[0][0] if self._looks else None
+        if looks is None or (comes is not None and comes <= looks):
+            return comes
+        if looks - self._moved <= IDLE:
+            return looks
+        if comes is not None:  # what waits has nothing to look for until then
+            self._looks = [(max(comes, when), n, do, given) for when, n, do, given in self._looks]
+            heapify(self._looks)
+        return comes
 
     def _decide(self) -> None:
         """Decide until nothing follows from what was decided."""
@@ -188,7 +209,7 @@ class Simulation:
 
     def _look_at_waiting(self) -> None:
         """Take note of the jobs that were admitted in this moment, and whose pods wait."""
-        begun, self._begun = self._begun, []
+        begun, self._moment.begun = self._moment.begun, []
         for job in begun:
             if not job.works and job.workload is not None:
                 self.admission.await_pods(job.workload.key)
@@ -231,7 +252,6 @@ class Simulation:
 
     def _arrive(self, job: SimJob) -> None:
         self.arrived += 1
-        self._to_come -= 1
         self._moved = self.clock.now
         if job.pod_group is not None and not self.alone:
             self.cluster.apply(ce.PodGroupApplied(job.pod_group))
@@ -316,7 +336,7 @@ class Simulation:
     def _start_admitted(self, key: str, admission: AdmissionInfo) -> None:
         job, workload = self._by_workload[key], self.queue_view.workloads[key]
         job.workload, job.why = workload, ""
-        self._begun.append(job)
+        self._moment.begun.append(job)
         if job.admitted is None:
             job.admitted = self.clock.now
         by_name = {each.name: each for each in workload.pod_sets}
@@ -373,14 +393,14 @@ class Simulation:
         self._moved = self.clock.now
         job.pods[pod.uid] = pod
         job.bound.add(pod.uid)
-        self._touched[job] = None
+        self._moment.touched[job] = None
         self.books.begin(pod, node=pod.node or "", job=job.number, now=self.clock.now)
         if not job.need or job.works:
-            self._due.setdefault(job, []).append(pod.uid)
+            self._moment.due.setdefault(job, []).append(pod.uid)
 
     def _begin_work(self) -> None:
         """Have pods run that can: those that start together when enough of them have nodes."""
-        touched, self._touched = self._touched, {}
+        touched, self._moment.touched = self._moment.touched, {}
         now = self.clock.now
         for job in touched:
             if len(job.bound) + job.done < job.enough or job.works:
@@ -388,20 +408,19 @@ class Simulation:
             job.attempts[-1].ran = now
             job.started = now if job.started is None else job.started
             if job.need:
-                self._due[job] = [*job.bound]
+                self._moment.due[job] = [*job.bound]
             if job.workload is not None and not self.alone:
                 self.admission.ready(job.workload.key)
-        self._half.update(job for job in touched if job.need)
-        due, self._due = self._due, {}
+        self._moment.half.update(job for job in touched if job.need)
+        due, self._moment.due = self._moment.due, {}
         for job, uids in due.items():
             for left, some in self.world.runs_of(job, uids, now).items():
-                self._to_come += 1
                 self._at(now + left, self._finish, job, job.attempt, some)
 
     def _look_at_halves(self) -> None:
         """Count gangs with nodes for some of the pods that start together, and too few."""
         now = self.clock.now
-        for job in [*self._half]:
+        for job in [*self._moment.half]:
             is_half = bool(job.bound) and not job.works
             if is_half and job.half is None:
                 job.half = now
@@ -409,13 +428,12 @@ class Simulation:
                 job.ever_half = True
             elif not is_half:
                 job.half = None
-                self._half.discard(job)
-        self.most_partial = max(self.most_partial, len(self._half))
+                self._moment.half.discard(job)
+        self.most_partial = max(self.most_partial, len(self._moment.half))
 
     # --- pods end ------------------------------------------------------------------------------
 
     def _finish(self, job: SimJob, attempt: int, uids: list[str]) -> None:
-        self._to_come -= 1
         if job.attempt != attempt:
             return
         self._moved = self.clock.now

@@ -173,7 +173,7 @@ def test_it_ends_at_its_time() -> None:
 
 
 def test_equal_scenarios_come_to_equal_ends() -> None:
-    jobs = [
+    jobs: list[dict[str, Any]] = [
         {"name": "a", "queue": "queue", "pods": 3, "runFor": {"uniform": [5, 50]},
          "arrivals": {"poissonPerHour": 300, "count": 40}, "gang": {}},
         {"name": "b", "runFor": {"lognormal": {"median": 20}},
