@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 import typer
 
@@ -15,10 +16,12 @@ from extender.kube import context
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from extender.api.gang_explanations import GangModel
+    from pydantic import BaseModel
+
+    from extender.snapshot.reading import Snapshot
     from extender.wiring.explain import ExplainTarget
 
-Explained = TypeVar("Explained", bound="GangModel")
+Explained = TypeVar("Explained", bound="BaseModel")
 
 app = typer.Typer(
     name="explain",
@@ -40,6 +43,15 @@ Namespace = Annotated[
 ]
 Config = Annotated[
     Path | None, typer.Option(help="YAML settings of the reconciler, if it has some.")
+]
+FromSnapshot = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-snapshot",
+        metavar="FILE",
+        help="Explain what a process believed, by a file of gang-extender snapshot: no cluster is "
+        "asked. Of the extender for a PodGroup or a pod, of the reconciler for all.",
+    ),
 ]
 Form = Annotated[Output, typer.Option("--output", "-o", help="Form of the answer.")]
 
@@ -66,6 +78,7 @@ def job(
     ] = None,
     kubeconfig: Kubeconfig = None,
     config: Config = None,
+    from_snapshot: FromSnapshot = None,
     output: Form = "text",
 ) -> None:
     """Explain the workload of a job, or what would become of a job before it is created."""
@@ -79,7 +92,8 @@ def job(
         return
     assert name is not None
     here = namespace or context.namespace(kubeconfig)
-    _explain(ExplainTarget(here, name, is_job=True, kind=kind), kubeconfig, config, output=output)
+    asked = ExplainTarget(here, name, is_job=True, kind=kind)
+    _explain(asked, _Sources(kubeconfig, config, from_snapshot), output=output)
 
 
 @app.command()
@@ -89,13 +103,15 @@ def workload(
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     config: Config = None,
+    from_snapshot: FromSnapshot = None,
     output: Form = "text",
 ) -> None:
     """Explain a Workload."""
     from extender.wiring.explain import ExplainTarget
 
     here = namespace or context.namespace(kubeconfig)
-    _explain(ExplainTarget(here, name, is_job=False), kubeconfig, config, output=output)
+    asked = ExplainTarget(here, name, is_job=False)
+    _explain(asked, _Sources(kubeconfig, config, from_snapshot), output=output)
 
 
 @app.command()
@@ -105,14 +121,18 @@ def podgroup(
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     config: Config = None,
+    from_snapshot: FromSnapshot = None,
     output: Form = "text",
 ) -> None:
     """Explain a PodGroup: each gate, the groups ahead, kept room, what would help."""
     from extender.explain.gang_text import group_text
     from extender.wiring.explain_groups import explained_group
+    from extender.wiring.explain_snapshot import group_then
 
     key = f"{namespace or context.namespace(kubeconfig)}/{name}"
-    _explain_gang(partial(explained_group, key), group_text, (kubeconfig, config), output=output)
+    now, then = partial(explained_group, key), partial(group_then, key)
+    sources = _Sources(kubeconfig, config, from_snapshot)
+    _explain_gang(_OfGang(now, then, group_text), sources, output=output)
 
 
 @app.command()
@@ -122,14 +142,18 @@ def pod(
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     config: Config = None,
+    from_snapshot: FromSnapshot = None,
     output: Form = "text",
 ) -> None:
     """Explain a pod, and its gang."""
     from extender.explain.gang_text import pod_text
     from extender.wiring.explain_groups import explained_pod
+    from extender.wiring.explain_snapshot import pod_then
 
     key = f"{namespace or context.namespace(kubeconfig)}/{name}"
-    _explain_gang(partial(explained_pod, key), pod_text, (kubeconfig, config), output=output)
+    now, then = partial(explained_pod, key), partial(pod_then, key)
+    sources = _Sources(kubeconfig, config, from_snapshot)
+    _explain_gang(_OfGang(now, then, pod_text), sources, output=output)
 
 
 def lacks_rights(error: Exception, namespace: str) -> str:
@@ -141,39 +165,75 @@ def lacks_rights(error: Exception, namespace: str) -> str:
     )
 
 
-def _explain_gang(
-    explained: Callable[..., Coroutine[Any, Any, Explained]],
-    text: "Callable[[Explained, datetime], str]",
-    files: tuple[Path | None, Path | None],
-    *,
-    output: Output,
-) -> None:
-    """Print what is found; `files` are the kubeconfig and the settings."""
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """What is explained from."""
+
+    kubeconfig: Path | None
+    config: Path | None
+    snapshot: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class _OfGang(Generic[Explained]):
+    """How a gang, or a pod of one, is explained and shown."""
+
+    now: Callable[..., Coroutine[Any, Any, Explained]]
+    then: "Callable[[Snapshot], Explained]"
+    """Explains it from a snapshot."""
+    text: "Callable[[Explained, datetime], str]"
+
+
+def _load(sources: _Sources) -> "Snapshot | None":
+    """Return the snapshot, if there is to be one. Raises SnapshotError and OSError."""
+    from extender.wiring.snapshots import load
+
+    if sources.snapshot is None:
+        return None
+    if sources.config is not None:
+        typer.echo("gang-extender: the settings are in the snapshot: leave out --config", err=True)
+        raise typer.Exit(2)
+    return load(sources.snapshot)
+
+
+def _explain_gang(of: _OfGang[Explained], sources: _Sources, *, output: Output) -> None:
     from extender import config as settings_module
-    from extender.explain.facts import moment
     from extender.kube.decode import Decoder
     from extender.kube.errors import ApiError, ConfigurationError, ForbiddenError
     from extender.runtime.clock import SystemClock
+    from extender.snapshot.header import SnapshotError
     from extender.telemetry import logs
     from extender.wiring.explain import NothingToExplainError
 
     logs.configure("warning", as_json=False)
-    kubeconfig, config = files
     with (
-        exits(1, NothingToExplainError, ApiError, ConfigurationError, OSError),
+        exits(1, NothingToExplainError, ApiError, ConfigurationError, SnapshotError, OSError),
         exits(2, settings_module.SettingsError),
     ):
-        gang = settings_module.load(config, {}).gang
+        snapshot = _load(sources)
+        if snapshot is not None:
+            _show(of.then(snapshot), of.text, snapshot.header.now, output=output)
+            return
+        gang = settings_module.load(sources.config, {}).gang
         decoder = Decoder(gang.ignored(), placement=gang.placement)
         try:
-            found = asyncio.run(explained(kubeconfig, gang.options(), decoder=decoder))
+            found = asyncio.run(of.now(sources.kubeconfig, gang.options(), decoder=decoder))
         except ForbiddenError as error:
             typer.echo(f"gang-extender: {may_not_read(error)}", err=True)
             raise typer.Exit(1) from None
+    _show(found, of.text, SystemClock().wall(), output=output)
+
+
+def _show(
+    found: Explained, text: "Callable[[Explained, datetime], str]", now: float, *, output: Output
+) -> None:
+    """Print an explanation; `now` is its time, in seconds since the epoch."""
+    from extender.explain.facts import moment
+
     if output == "json":
         typer.echo(found.model_dump_json(by_alias=True, indent=2))
     else:
-        typer.echo(text(found, moment(SystemClock().wall())), nl=False)
+        typer.echo(text(found, moment(now)), nl=False)
 
 
 def may_not_read(error: Exception) -> str:
@@ -185,32 +245,32 @@ def may_not_read(error: Exception) -> str:
     )
 
 
-def _explain(
-    asked: "ExplainTarget", kubeconfig: Path | None, config: Path | None, *, output: Output
-) -> None:
+def _explain(asked: "ExplainTarget", sources: _Sources, *, output: Output) -> None:
     from extender import config as settings_module
-    from extender.explain.facts import moment
     from extender.explain.text import text
     from extender.kube.decode import Decoder
     from extender.kube.errors import ApiError, ConfigurationError, ForbiddenError
     from extender.runtime.clock import SystemClock
+    from extender.snapshot.header import SnapshotError
     from extender.telemetry import logs
     from extender.wiring.explain import AmbiguousError, NothingToExplainError, explained
+    from extender.wiring.explain_snapshot import workload_then
 
     logs.configure("warning", as_json=False)
     with (
-        exits(1, NothingToExplainError, ApiError, ConfigurationError, OSError),
+        exits(1, NothingToExplainError, ApiError, ConfigurationError, SnapshotError, OSError),
         exits(2, AmbiguousError, settings_module.SettingsError),
     ):
-        settings = settings_module.load(config, {})
+        snapshot = _load(sources)
+        if snapshot is not None:
+            _show(workload_then(asked, snapshot), text, snapshot.header.now, output=output)
+            return
+        settings = settings_module.load(sources.config, {})
         decoder = Decoder(settings.gang.ignored())
         options = settings.queue.options()
         try:
-            explanation = asyncio.run(explained(asked, kubeconfig, options, decoder=decoder))
+            found = asyncio.run(explained(asked, sources.kubeconfig, options, decoder=decoder))
         except ForbiddenError as error:
             typer.echo(f"gang-extender: {lacks_rights(error, asked.namespace)}", err=True)
             raise typer.Exit(1) from None
-    if output == "json":
-        typer.echo(explanation.model_dump_json(by_alias=True, indent=2))
-    else:
-        typer.echo(text(explanation, moment(SystemClock().wall())), nl=False)
+    _show(found, text, SystemClock().wall(), output=output)

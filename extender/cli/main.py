@@ -15,6 +15,7 @@ from extender.cli.demo import demo
 from extender.cli.reconcile import reconcile
 from extender.cli.serve import serve
 from extender.cli.simulate import simulate
+from extender.cli.snapshot import snapshot
 
 app = typer.Typer(
     name="gang-extender",
@@ -27,6 +28,7 @@ app.add_typer(explain.app)
 app.command()(serve)
 app.command()(reconcile)
 app.command()(check)
+app.command()(snapshot)
 app.command()(demo)
 app.command()(simulate)
 

@@ -6,7 +6,7 @@ of its queue: its admission is then written behind the reason, and not for a ver
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -74,6 +74,10 @@ class PendingReasons:
         """Return the reason and message that the last cycle gave for a waiting workload."""
         wait = self._waits.get(key)
         return (wait.reason, self._message(wait)) if wait else None
+
+    def all(self) -> Iterator[tuple[str, tuple[str, str]]]:
+        """Yield the workloads that wait now, each with what `of` returns when it is its turn."""
+        return ((key, found) for key in [*self._waits] if (found := self.of(key)) is not None)
 
     def note(self, wait: NotAdmitted) -> None:
         """Keep why a workload waits, and write it after a delay."""

@@ -91,7 +91,7 @@ async def explained(
         view = queues.view()
         key = f"{asked.namespace}/{asked.name}"
         if asked.is_job:
-            key = _workload_of(asked, view) or await _absent(client, asked, decoder)
+            key = workload_of(asked, view) or await _absent(client, asked, decoder)
         queues_there = view.cluster_queues.values()
         by_room = any(requires_room(q, options, view.flavors) for q in queues_there)
         if by_room:
@@ -168,7 +168,7 @@ async def _read_pods(
         cluster.apply(cluster_events.PodGroupsListed(group, found))
 
 
-def _workload_of(asked: ExplainTarget, view: QueueView) -> str | None:
+def workload_of(asked: ExplainTarget, view: QueueView) -> str | None:
     """Return the workload of a job: one that has not ended before those that have."""
     found = [w for w in view.workloads.values() if _asked_for(asked, w)]
     kinds = sorted({each.kind for w in found for each in _asked_for(asked, w)})
@@ -186,11 +186,12 @@ def _asked_for(asked: ExplainTarget, workload: WorkloadInfo) -> list[OwnerRef]:
         owner
         for owner in workload.owners
         if owner.name == asked.name
-        and _is_kind(asked.kind, owner.kind, f"{owner.api_version.rpartition('/')[0]}/{owner.kind}")
+        and is_kind(asked.kind, owner.kind, f"{owner.api_version.rpartition('/')[0]}/{owner.kind}")
     ]
 
 
-def _is_kind(wanted: str | None, *names: str) -> bool:
+def is_kind(wanted: str | None, *names: str) -> bool:
+    """Return whether one of the names of a kind is the wanted one; None is any."""
     return wanted is None or wanted.lower() in {name.lower() for name in names}
 
 
@@ -211,7 +212,7 @@ async def _absent(client: KubeClient, asked: ExplainTarget, decoder: Decoder) ->
     """Raise NothingToExplainError with the reason why a job has no Workload."""
     reader = QueueDecoder(decoder)
     for each in registry.builtin().values():
-        if not _is_kind(asked.kind, each.kind, each.name, f"{each.group}/{each.kind}"):
+        if not is_kind(asked.kind, each.kind, each.name, f"{each.group}/{each.kind}"):
             continue
         path = objects(each.group, each.version, each.plural, namespace=asked.namespace)
         try:

@@ -24,7 +24,7 @@ from extender.kube.errors import NotFoundError
 from extender.kube.lists import everything
 from extender.kube.queues import objects
 from extender.permit.aging import Aging
-from extender.runtime.clock import SystemClock
+from extender.runtime.clock import Clock, SystemClock
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
@@ -88,9 +88,14 @@ async def _read(kubeconfig: Path | None, decoder: Decoder) -> tuple[Cluster, lis
     return cluster, pods
 
 
-def facts_of(cluster: Cluster, group: str | None, options: GangOptions) -> GroupFacts:
-    """Return what is known, with the room that the extender keeps for others by its decisions."""
-    view, clock = cluster.view(), SystemClock()
+def facts_of(
+    cluster: Cluster, group: str | None, options: GangOptions, *, clock: Clock | None = None
+) -> GroupFacts:
+    """Return what is known, with the room that the extender keeps for others by its decisions.
+
+    Without a clock the time is that of the machine.
+    """
+    view, clock = cluster.view(), clock or SystemClock()
     for key in view.pod_groups:
         pod_group = view.pod_group(key)
         if pod_group is not None and pod_group.nomination is not None:

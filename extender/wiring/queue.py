@@ -41,6 +41,7 @@ from extender.runtime.clock import Clock
 from extender.runtime.controller import Controller, Observer
 from extender.runtime.faults import FAULTS
 from extender.runtime.pacer import Pacer
+from extender.snapshot.memory_part import QueueMemo
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.relist import cut
@@ -172,7 +173,7 @@ class QueueControllers:
             observer=shared.observer("queue-status"),
             settle=STATUS_SETTLE,
         )
-        self._clock, self._options, self._manages_all = clock, options, manages_all
+        self._clock, self._manages_all, self.options = clock, manages_all, options
         self._tree: QuotaTree | None = None
         self._leads = False
         self._later, self._pacer = Later(), shared.pacer
@@ -208,10 +209,23 @@ class QueueControllers:
             self._view,
             self.admission.pending,
             self._tree,
-            AdmissionRules(self._options, NodeRoom(self._view, cluster), self._view.flavors),
+            AdmissionRules(self.options, NodeRoom(self._view, cluster), self._view.flavors),
             cluster,
             self._clock.wall(),
             self.admission.reasons.of,
+        )
+
+    def memo(self) -> QueueMemo | None:
+        """Return what is remembered of workloads that wait, on the leader."""
+        if not self._leads:
+            return None
+        pending, room = self.admission.pending, self._room
+        kept = ((key, room.kept_for(key)) for key in room.reserved)
+        return QueueMemo(
+            pending.preemptors.states(),
+            [key for _, key in pending.blocking_heads()],
+            self.admission.reasons.all(),
+            [(key, found) for key, found in kept if found is not None],
         )
 
     def admitted_of(self, pod: PodInfo) -> str | None:

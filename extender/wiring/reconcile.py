@@ -39,6 +39,7 @@ from extender.runtime.controller import Controller
 from extender.server.access import Guard
 from extender.server.connections import Connections
 from extender.server.health import Probes, health_app
+from extender.server.snapshot import SnapshotSource, add_snapshot
 from extender.server.visibility import Visibility, add_visibility
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.store import Cluster
@@ -49,6 +50,7 @@ from extender.telemetry.queue import QueueMetrics
 from extender.telemetry.queue_gauges import QueueGauges
 from extender.telemetry.reconciler import ReconcilerMetrics
 from extender.wiring import http
+from extender.wiring.beliefs import Believer, of_reconciler
 from extender.wiring.health import watches
 from extender.wiring.loop import Loop
 from extender.wiring.queue import QueueControllers, Shared
@@ -145,8 +147,8 @@ class Reconciler:
         )
         self.tls = serving(settings.reconcile, self._webhooks)
         self.connections = self._connections()
-        if self._queue is not None:
-            self._show(self._queue, guard)
+        options = settings.gang.options()
+        self._show(Believer("reconciler", cluster, options, self.watches, clock), guard)
 
     lost: LeadershipLost | None = None
     _leads = False
@@ -188,7 +190,14 @@ class Reconciler:
         if self._leads and each.object.kind:
             self._recorder.record(unreadable(each))
 
-    def _show(self, queue: QueueControllers, guard: Guard | None) -> None:
+    def _show(self, believer: Believer, guard: Guard | None) -> None:
+        """Show over HTTP what is believed, and the queue."""
+        belief = partial(of_reconciler, believer, self._queue, self._unready)
+        add_snapshot(self.app, SnapshotSource(belief, self._loop.pacer, guard))
+        if self._queue is not None:
+            self._show_queue(self._queue, guard)
+
+    def _show_queue(self, queue: QueueControllers, guard: Guard | None) -> None:
         """Show the queue over HTTP and in metrics."""
         self._gauges = QueueGauges(queue.seen)
         self._metrics.registry.register(GuardedCollector(self._gauges))
@@ -216,6 +225,9 @@ class Reconciler:
             why = self._gate.refusal or "not open yet"
             checks["conversion"] = None if self._gate.is_open else why
         return checks
+
+    def _unready(self) -> str:
+        return "; ".join(f"{name}: {why}" for name, why in self.ready().items() if why)
 
     async def run(self, serve: Callable[[], Awaitable[None]], stop: Callable[[], None]) -> None:
         """Run everything until `serve` returns; `stop` makes it. Raises LeadershipLost."""

@@ -9,6 +9,7 @@ import asyncio
 import resource
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,11 +55,13 @@ from extender.server.connections import Connections, Limits
 from extender.server.filtering import Filtering
 from extender.server.health import Probes
 from extender.server.pod_groups import GroupsShown, add_pod_groups, believed
+from extender.server.snapshot import SnapshotSource, add_snapshot
 from extender.server.tls import Files, ServingTls
 from extender.state.cluster.store import Cluster
 from extender.state.cluster.view import ClusterView
 from extender.telemetry.metrics import Metrics
 from extender.wiring import http
+from extender.wiring.beliefs import Believer, of_extender
 from extender.wiring.health import watches
 from extender.wiring.loop import Loop
 from extender.wiring.reflectors import LIVE_PODS, backoff, reflectors, set_aside
@@ -191,6 +194,10 @@ class Extender:
         memory = GroupMemory(view, plans, self.waiting, stale=self.watches.stale)
         facts = believed(view, plans, memory)
         add_pod_groups(self.app, GroupsShown(facts, self.unready, self._loop.pacer))
+        options, clock = plans.verdicts.options, plans.clock
+        me = Believer("extender", self._cluster, options, self.watches, clock)
+        belief = partial(of_extender, me, memory, self.unready)
+        add_snapshot(self.app, SnapshotSource(belief, self._loop.pacer))
         metrics = self.metrics
         metrics.disagreements.set_function(lambda: pod_filter.lags.disagreements)
         metrics.preempting.set_function(lambda: self.preempting.under_way)

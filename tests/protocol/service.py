@@ -13,7 +13,11 @@ from extender.runtime.pacer import Pacer
 from extender.server.app import create_app
 from extender.server.health import Probes
 from extender.server.pod_groups import GroupsShown, add_pod_groups, believed
+from extender.server.snapshot import SnapshotSource, add_snapshot
+from extender.snapshot.writing import Belief
 from extender.state.cluster.store import Cluster
+from extender.wiring.beliefs import Believer, of_extender
+from extender.wiring.health import Watches
 from tests.unit.server.scene import Scene
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -60,9 +64,18 @@ class Service:
                 Pacer(SystemClock()),
             ),
         )
+        self._memory = memory
+        add_snapshot(self.app, SnapshotSource(self.belief, Pacer(SystemClock())))
         self.http = httpx.AsyncClient(
             transport=httpx.ASGITransport(self.app), base_url="http://extender"
         )
+
+    def belief(self) -> Belief:
+        """Return what the extender believes now."""
+        plans = self.scene.plans
+        watches = Watches((), stale_seconds=1.0)
+        me = Believer("extender", self.scene.cluster, plans.verdicts.options, watches, plans.clock)
+        return of_extender(me, self._memory, lambda: "" if self.synced else NOT_SEEN)
 
     async def post(self, verb: str, body: bytes | dict[str, Any]) -> httpx.Response:
         """Return the answer to a request, written as Go does."""

@@ -227,6 +227,8 @@ class Nominated:
 
     group: str
     nomination: PreemptedRoom
+    priority: int | None = None
+    """That of its pods now, where none is given."""
 
 
 @dataclass(frozen=True, slots=True)

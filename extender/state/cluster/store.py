@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from extender.resources.quantity import CPU
+from extender.state.cluster import copies, pod_changes, relist
 from extender.state.cluster import events as ev
-from extender.state.cluster import pod_changes, relist
 from extender.state.cluster.events import ClusterChange, Event, Listed
 from extender.state.cluster.fresh import is_fresh, is_plain
 from extender.state.cluster.group_tally import GroupTally
@@ -137,6 +137,10 @@ class Cluster:
     def view(self) -> ClusterView:
         """Return the view for decisions; no value read from it survives an `await`."""
         return self._view
+
+    def copied(self) -> copies.ClusterCopy:
+        """Return a copy of what is believed now, which stays as it is."""
+        return copies.copied(self._tables)
 
     # --- facts -----------------------------------------------------------------------------
 
@@ -483,7 +487,8 @@ class Cluster:
     def _nominated(self, event: ev.Nominated) -> ClusterChange:
         kept = self._tables.reservations.nominated
         ended = self._end_of_group(event.group, kept)
-        priority = self._view.tally(event.group).priority
+        now = self._view.tally(event.group).priority
+        priority = event.priority if event.priority is not None else now
         chosen = event.nomination
         victims = frozenset(uid for victim in chosen.victims for uid in victim.pods)
         self._tables.reservations.put(
