@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 import typer
 
 from extender.cli.options import Kubeconfig, exits
-from extender.cli.simulate import submission
+from extender.cli.simulate import Beginning, submission
 from extender.kube import context
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ def job(
         typer.echo("gang-extender: say the name of a job, or a manifest with -f", err=True)
         raise typer.Exit(2)
     if file is not None:
-        submission(file, assume, files=(kubeconfig, config), output=output)
+        begins = Beginning(None, from_snapshot, kubeconfig, config)
+        submission(file, assume, begins, output=output)
         return
     assert name is not None
     here = namespace or context.namespace(kubeconfig)

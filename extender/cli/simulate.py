@@ -1,6 +1,7 @@
 """`gang-extender simulate`: what becomes of jobs, in virtual time."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,6 +12,16 @@ from extender.cli.options import Kubeconfig, exits
 if TYPE_CHECKING:
     from extender.simulate.engine import Simulation
     from extender.simulate.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a simulation begins with: a scenario, a snapshot, or else a cluster."""
+
+    scenario: Path | None
+    snapshot: Path | None
+    kubeconfig: Path | None
+    config: Path | None
 
 
 def simulate(
@@ -28,6 +39,10 @@ def simulate(
     from_cluster: Annotated[
         bool, typer.Option("--from-cluster", help="Begin with the state of the cluster.")
     ] = False,
+    from_snapshot: Annotated[
+        Path | None,
+        typer.Option(help="Begin with what a process believed: a file of gang-extender snapshot."),
+    ] = None,
     kubeconfig: Kubeconfig = None,
     config: Annotated[
         Path | None, typer.Option(help="YAML settings of the processes, for --from-cluster.")
@@ -50,39 +65,42 @@ def simulate(
     from extender.config.files import SettingsError
     from extender.kube.errors import ApiError, ConfigurationError
     from extender.simulate.answering import UnknownJobError
+    from extender.snapshot.header import SnapshotError
     from extender.telemetry import logs
 
     logs.configure("error", as_json=False)
-    if (scenario is None) == (not from_cluster):
-        typer.echo("gang-extender: say a scenario, or --from-cluster", err=True)
+    if sum((scenario is not None, from_cluster, from_snapshot is not None)) != 1:
+        text = "gang-extender: say a scenario, --from-cluster or --from-snapshot"
+        typer.echo(text, err=True)
         raise typer.Exit(2)
     with (
-        exits(1, ApiError, ConfigurationError, OSError),
+        exits(1, ApiError, ConfigurationError, SnapshotError, OSError),
         exits(2, SettingsError, UnknownJobError),
     ):
-        world = _world(scenario, files=(kubeconfig, config), assume=assume)
+        sources = Beginning(scenario, from_snapshot, kubeconfig, config)
+        world = _world(sources, assume=assume)
         if submit is not None:
             answer(world, submit, assume, output=output)
         else:
-            title = scenario.stem if scenario is not None else "the cluster"
+            begins = scenario or from_snapshot
+            title = begins.stem if begins is not None else "the cluster"
             _play(world, title, html, output=output)
 
 
-def submission(
-    job: Path, assume: str | None, *, files: tuple[Path | None, Path | None], output: str
-) -> None:
-    """Print what would become of a job in a cluster; `files` are the kubeconfig and settings."""
+def submission(job: Path, assume: str | None, sources: Beginning, *, output: str) -> None:
+    """Print what would become of a job in a cluster, or in a snapshot of it."""
     from extender.config.files import SettingsError
     from extender.kube.errors import ApiError, ConfigurationError
     from extender.simulate.answering import UnknownJobError
+    from extender.snapshot.header import SnapshotError
     from extender.telemetry import logs
 
     logs.configure("error", as_json=False)
     with (
-        exits(1, ApiError, ConfigurationError, OSError),
+        exits(1, ApiError, ConfigurationError, SnapshotError, OSError),
         exits(2, SettingsError, UnknownJobError),
     ):
-        answer(_world(None, files=files, assume=assume), job, assume, output=output)
+        answer(_world(sources, assume=assume), job, assume, output=output)
 
 
 def answer(world: "World", job: Path, assume: str | None, *, output: str) -> None:
@@ -96,23 +114,22 @@ def answer(world: "World", job: Path, assume: str | None, *, output: str) -> Non
         typer.echo(answering.text(found), nl=False)
 
 
-def _world(
-    scenario: Path | None, *, files: tuple[Path | None, Path | None], assume: str | None
-) -> "World":
-    """Return the world; `files` are the kubeconfig and the settings."""
-    if scenario is None:
-        import asyncio
+def _world(sources: Beginning, *, assume: str | None) -> "World":
+    assumed = _seconds(assume)
+    if sources.scenario is not None:
+        from extender.simulate.building import world_of
+        from extender.simulate.scenario import load as load_scenario
 
-        from extender.config.settings import load
-        from extender.wiring.simulate import world_of_cluster
+        return world_of(load_scenario(sources.scenario))
+    import asyncio
 
-        kubeconfig, config = files
-        settings = load(config, {})
-        return asyncio.run(world_of_cluster(kubeconfig, settings, assumed=_seconds(assume)))
-    from extender.simulate.building import world_of
-    from extender.simulate.scenario import load as load_scenario
+    from extender.config.settings import load
+    from extender.wiring.simulate import world_of_cluster, world_of_snapshot
 
-    return world_of(load_scenario(scenario))
+    settings = load(sources.config, {})
+    if sources.snapshot is not None:
+        return world_of_snapshot(sources.snapshot, settings, assumed=assumed)
+    return asyncio.run(world_of_cluster(sources.kubeconfig, settings, assumed=assumed))
 
 
 def _seconds(assume: str | None) -> float | None:

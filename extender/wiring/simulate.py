@@ -15,7 +15,7 @@ from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
-from extender.kube.errors import NotFoundError
+from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.lists import everything
 from extender.kube.queues import objects
 from extender.runtime.clock import SystemClock
@@ -29,6 +29,7 @@ from extender.state.queue import events as qe
 from extender.state.queue.events import Record
 from extender.state.queue.store import Queues
 from extender.wiring.queue_sources import path_of
+from extender.wiring.snapshots import load
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _JOB: Final = "batch/job"
@@ -62,6 +63,26 @@ async def world_of_cluster(
     )
 
 
+def world_of_snapshot(path: Path, settings: Settings, *, assumed: float | None) -> World:
+    """Return the world that goes on from what a process believed.
+
+    Raises SnapshotError and OSError. What an extender believed says nothing of queues.
+    """
+    found = load(path)
+    queues = found.queues or Queues()
+    return world_of_state(
+        Believed(
+            found.cluster.view(),
+            queues.view(),
+            found.header.now,
+            found.gang,
+            found.admission or settings.queue.options(),
+            makes_groups=settings.queue.pod_groups == "Auto",
+            assumed=assumed,
+        )
+    )
+
+
 class _ClusterReading:
     """One list of each kind; kinds that the cluster does not have are left out."""
 
@@ -89,7 +110,7 @@ class _ClusterReading:
             "workloads": of.workload,
         }
         for plural, decode in kinds.items():
-            with suppress(NotFoundError):
+            with suppress(NotFoundError, *((ForbiddenError,) if "priority" in plural else ())):
                 for found in await everything(self._client, path_of(plural), decode):
                     self.queues.apply(qe.Applied(found))
 
@@ -115,7 +136,8 @@ class _ClusterReading:
                 continue  # pods, which were read
             path = objects(each.group, each.version, each.plural)
             decode = partial(self._of_queues.job, kind=each.name, done=each.done)
-            with suppress(NotFoundError):
+            # The roles of users list no job of another kind; its workload says most of it.
+            with suppress(NotFoundError, ForbiddenError):
                 for job in await everything(self._client, path, decode):
                     self.queues.apply(qe.JobApplied(job))
 

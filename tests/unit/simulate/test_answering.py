@@ -1,14 +1,21 @@
 """What would become of a job before it is created."""
 
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from typer.testing import CliRunner
 
+from extender.cli.main import app
 from extender.simulate.answering import Forecast, UnknownJobError, answer, text
 from extender.simulate.building import world_of
+from extender.simulate.engine import Simulation
 from extender.simulate.scenario import Scenario
 from extender.simulate.taking_over import Believed, world_of_state
+from extender.snapshot.header import SnapshotHeader
+from extender.snapshot.writing import Belief, written
 from tests.harness import objects
 
 QUEUE = {"name": "queue", "quota": {"cpu": 4, "memory": "64Gi"}, "requireRoom": True}
@@ -83,10 +90,8 @@ def test_a_queue_that_is_not_there_is_what_it_lacks() -> None:
 # --- from the state of a cluster -----------------------------------------------------------------
 
 
-def taken_over(runs: dict[str, float], assumed: float | None = None) -> Forecast:
-    """Return what becomes of a job on a node that two pods of other jobs fill."""
-    from extender.simulate.engine import Simulation
-
+def full() -> Simulation:
+    """Return the state of a node that two pods fill, which have run for ten seconds."""
     scenario = Scenario.model_validate(
         {
             "nodes": [{"name": "node", "allocatable": {"cpu": 4, "memory": "4Gi"}}],
@@ -100,6 +105,12 @@ def taken_over(runs: dict[str, float], assumed: float | None = None) -> Forecast
     )
     before = Simulation(world_of(scenario))
     before.run(10)
+    return before
+
+
+def taken_over(runs: dict[str, float], assumed: float | None = None) -> Forecast:
+    """Return what becomes of a job where that is the state of a cluster."""
+    before = full()
     world = world_of_state(
         Believed(
             before.view,
@@ -127,3 +138,23 @@ def test_what_says_nothing_runs_for_ever_or_for_the_assumed_time() -> None:
     assert any("1 job runs on for ever" in each for each in found.assumptions)
     assert taken_over({}).starts_in_seconds is None
     assert taken_over({}, assumed=60).starts_in_seconds == pytest.approx(50, abs=1)
+
+
+def test_a_snapshot_of_the_reconciler_is_as_good(tmp_path: Path) -> None:
+    before = full()
+    belief = Belief(
+        SnapshotHeader(process="reconciler", now=before.clock.wall()),
+        before.world.gang,
+        before.cluster.copied(),
+        admission=before.world.queue,
+        queues=before.queues.copied(),
+    )
+    path = tmp_path / "snapshot.json"
+    path.write_bytes(b"".join(written(belief)))
+    manifest = tmp_path / "job.yaml"
+    manifest.write_text(yaml.safe_dump(job(1, cpu="2")))
+    for words in (["simulate", "--submit", str(manifest)], ["explain", "job", "-f", str(manifest)]):
+        done = CliRunner().invoke(app, [*words, "--from-snapshot", str(path), "--assume", "1m"])
+        assert done.exit_code == 0, done.output
+        assert "Lacks now: " in done.output
+        assert "Starts in 50 s at the earliest." in done.output
