@@ -27,10 +27,13 @@ unexport VIRTUAL_ENV
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long check soak-properties bench bench-queue bench-indexed bench-packing bench-loop bench-extender chaos clean environment toolchain helm promtool
+.PHONY: help simulate demo test test-long check soak-properties bench bench-queue bench-indexed bench-packing bench-loop bench-extender chaos clean environment toolchain helm promtool
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+simulate: environment ## simulate two gangs that would block each other, or another scenario (ARGS=...)
+	@$(BIN)/gang-extender simulate $(or $(ARGS),docs/examples/two-gangs.yaml)
 
 demo: toolchain ## show gangs being scheduled on a control plane of its own (ARGS=...)
 	$(BIN)/gang-extender demo $(ARGS)

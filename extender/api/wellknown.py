@@ -39,6 +39,9 @@ ON_PARTIAL_ANNOTATION: Final = "scheduling.x-k8s.io/on-partial"
 
 PREEMPTION_COST: Final = "scheduling.x-k8s.io/preemption-cost"
 """On a PodGroup or a pod: of equal priority the one of lower cost makes room first."""
+EXPECTED_RUN: Final = "scheduling.x-k8s.io/expected-run-seconds"
+"""Annotation of a job, or of its pod template: how long it is expected to run. Only simulations and
+answers before submission read it."""
 MIN_RUN_SECONDS: Final = "scheduling.x-k8s.io/min-run-seconds"
 """On a PodGroup: for how long it runs, at least, before it makes room for others."""
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"

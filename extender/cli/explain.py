@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 import typer
 
 from extender.cli.options import Kubeconfig, exits
+from extender.cli.simulate import Beginning, submission
 from extender.kube import context
 
 if TYPE_CHECKING:
@@ -57,8 +58,20 @@ Form = Annotated[Output, typer.Option("--output", "-o", help="Form of the answer
 
 @app.command()
 def job(
-    name: Name,
+    name: Annotated[str | None, typer.Argument(help="Its name.")] = None,
     *,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--filename",
+            "-f",
+            help="A manifest with a job that is not there yet: would it start, and when?",
+        ),
+    ] = None,
+    assume: Annotated[
+        str | None,
+        typer.Option(help="With -f: how long pods run of which nothing says it, such as 1h."),
+    ] = None,
     namespace: Namespace = None,
     kind: Annotated[
         str | None, typer.Option(help="Its kind, such as Job or batch/job. Default: any.")
@@ -68,9 +81,17 @@ def job(
     from_snapshot: FromSnapshot = None,
     output: Form = "text",
 ) -> None:
-    """Explain the workload of a job."""
+    """Explain the workload of a job, or what would become of a job before it is created."""
     from extender.wiring.explain import ExplainTarget
 
+    if (name is None) == (file is None):
+        typer.echo("gang-extender: say the name of a job, or a manifest with -f", err=True)
+        raise typer.Exit(2)
+    if file is not None:
+        begins = Beginning(None, from_snapshot, kubeconfig, config)
+        submission(file, assume, begins, output=output)
+        return
+    assert name is not None
     here = namespace or context.namespace(kubeconfig)
     asked = ExplainTarget(here, name, is_job=True, kind=kind)
     _explain(asked, _Sources(kubeconfig, config, from_snapshot), output=output)

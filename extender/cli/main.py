@@ -13,6 +13,7 @@ from extender.cli.check import check
 from extender.cli.demo import demo
 from extender.cli.reconcile import reconcile
 from extender.cli.serve import serve
+from extender.cli.simulate import simulate
 from extender.cli.snapshot import snapshot
 from extender.runtime.version import version
 
@@ -29,6 +30,7 @@ app.command()(reconcile)
 app.command()(check)
 app.command()(snapshot)
 app.command()(demo)
+app.command()(simulate)
 
 
 def _show_version(asked: bool) -> None:  # noqa: FBT001  # the signature that typer calls

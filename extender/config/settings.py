@@ -85,7 +85,7 @@ def load(path: Path | None, overrides: dict[str, dict[str, object]]) -> Settings
         settings = Settings.model_validate(given, by_alias=True, by_name=False)
     except ValidationError as error:
         where = f"{path}: " if path else ""
-        raise SettingsError(where + "; ".join(map(_sentence, error.errors()))) from None
+        raise SettingsError(where + problems(error)) from None
     settings.gang.ignored()
     return settings
 
@@ -108,6 +108,11 @@ def _over(before: object, wanted: Mapping[str, object]) -> object:
         return before
     nested = {k: _over(before.get(k), v) for k, v in wanted.items() if isinstance(v, dict)}
     return {**before, **wanted, **nested}
+
+
+def problems(error: ValidationError) -> str:
+    """Return what is wrong with each field, in one line."""
+    return "; ".join(map(_sentence, error.errors()))
 
 
 def _sentence(error: ErrorDetails) -> str:

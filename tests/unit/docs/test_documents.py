@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from pydantic.alias_generators import to_camel
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
@@ -19,6 +20,8 @@ from extender.cli.chart_values import ChartValues
 from extender.cli.main import app
 from extender.config import Settings, load
 from extender.jobs.registry import builtin
+from extender.simulate import building
+from extender.simulate.scenario import Scenario
 from tests.documents import (
     DOCUMENTS,
     ROOT,
@@ -32,6 +35,7 @@ from tests.documents import (
     words_of,
 )
 from tests.harness import kustomize
+from tests.harness import objects as objects_of_tests
 from tests.harness.toolchain import KUBERNETES
 
 MODELS = {
@@ -43,11 +47,11 @@ NAMES = {path: str(path.relative_to(ROOT)) for path in DOCUMENTS}
 EACH = pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES.values())
 
 
-def test_the_readme_is_short_and_its_first_commands_are_the_two() -> None:
+def test_the_readme_is_short_and_its_first_commands_are_the_three() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
     assert len(lines) <= 150
     commands = [line.split("#")[0].strip() for line in lines[:12] if line.startswith("$ ")]
-    assert commands == ["$ make demo", "$ make test"]
+    assert commands == ["$ make simulate", "$ make demo", "$ make test"]
 
 
 @EACH
@@ -89,6 +93,11 @@ ELSEWHERE = ("kubeadm.k8s.io/", "kubescheduler.config.k8s.io/", "kustomize.confi
 """What is no object of the API server."""
 
 
+SCENARIO = {to_camel(name) for name in Scenario.model_fields}
+NODES = [{"allocatable": {"cpu": 4}}]
+"""For a part of a scenario that says none."""
+
+
 def yaml_blocks() -> list[Block]:
     return [block for block in blocks("yaml") if block.parts]
 
@@ -101,6 +110,10 @@ def test_yaml_is_an_object_or_settings_or_a_known_part(block: Block, tmp_path: P
             continue
         if first == "mode":
             assert ChartValues.model_validate(part) != ChartValues()
+            continue
+        if part.keys() <= SCENARIO:
+            scenario = Scenario.model_validate({"nodes": NODES, **part})
+            assert building.world_of(scenario).nodes
             continue
         path = tmp_path / "settings.yaml"
         path.write_text(yaml.safe_dump(part))
@@ -252,7 +265,12 @@ def test_a_wrong_command_cannot_be_given(wrong: str) -> None:
         parse(wrong.split())
 
 
-RUN = {name: words for name, words in COMMANDS.items() if words[:2] == ["gang-extender", "render"]}
+RUN = {
+    name: words
+    for name, words in COMMANDS.items()
+    if words[:2] == ["gang-extender", "render"]
+    or (words[:2] == ["gang-extender", "simulate"] and "docs/examples/two-gangs.yaml" in words)
+}
 
 
 NAMED_ONLY = (["gang-extender", "render"], ["gang-extender", "render", "static-pod"])
@@ -262,7 +280,9 @@ NAMED_ONLY = (["gang-extender", "render"], ["gang-extender", "render", "static-p
 def test_a_command_that_needs_no_cluster_is_run(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of `render`: the others need a cluster, and run in the cluster tests and the demo."""
+    """Of `render` and `simulate`: the others need a cluster, and run in the cluster tests."""
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(objects_of_tests.job("job", 2)))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(ROOT / "docs/examples"))
     scheduler = "/etc/kubernetes/manifests/kube-scheduler.yaml"  # a file of kubeadm's

@@ -1,0 +1,190 @@
+"""`gang-extender simulate`: what becomes of jobs, in virtual time."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from extender.cli.options import Kubeconfig, exits
+
+if TYPE_CHECKING:
+    from extender.simulate.engine import Simulation
+    from extender.simulate.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a simulation begins with: a scenario, a snapshot, or else a cluster."""
+
+    scenario: Path | None
+    snapshot: Path | None
+    kubeconfig: Path | None
+    config: Path | None
+
+
+def simulate(
+    scenario: Annotated[
+        Path | None, typer.Argument(help="The scenario, such as docs/examples/two-gangs.yaml.")
+    ] = None,
+    *,
+    submit: Annotated[
+        Path | None,
+        typer.Option(
+            help="A manifest with a job: answer whether it would start, what it lacks, and when at "
+            "the earliest it starts."
+        ),
+    ] = None,
+    from_cluster: Annotated[
+        bool, typer.Option("--from-cluster", help="Begin with the state of the cluster.")
+    ] = False,
+    from_snapshot: Annotated[
+        Path | None,
+        typer.Option(help="Begin with what a process believed: a file of gang-extender snapshot."),
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML settings of the processes, for --from-cluster.")
+    ] = None,
+    assume: Annotated[
+        str | None,
+        typer.Option(help="How long pods run of which nothing says it, such as 1h. Default: ever."),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write the timeline to this file, as one page.")
+    ] = None,
+    output: Annotated[
+        Literal["text", "json"], typer.Option("--output", "-o", help="Form of the answer.")
+    ] = "text",
+) -> None:
+    """Simulate a scenario, or what a cluster would do next, with the decisions of both processes.
+
+    Exit codes: 0 done, 1 it failed, 2 the scenario is wrong.
+    """
+    from extender.config.files import SettingsError
+    from extender.kube.errors import ApiError, ConfigurationError
+    from extender.simulate.answering import UnknownJobError
+    from extender.snapshot.header import SnapshotError
+    from extender.telemetry import logs
+
+    logs.configure("error", as_json=False)
+    if sum((scenario is not None, from_cluster, from_snapshot is not None)) != 1:
+        text = "gang-extender: say a scenario, --from-cluster or --from-snapshot"
+        typer.echo(text, err=True)
+        raise typer.Exit(2)
+    with (
+        exits(1, ApiError, ConfigurationError, SnapshotError, OSError),
+        exits(2, SettingsError, UnknownJobError),
+    ):
+        sources = Beginning(scenario, from_snapshot, kubeconfig, config)
+        world = _world(sources, assume=assume)
+        if submit is not None:
+            answer(world, submit, assume, output=output)
+        else:
+            begins = scenario or from_snapshot
+            title = begins.stem if begins is not None else "the cluster"
+            _play(world, title, html, output=output)
+
+
+def submission(job: Path, assume: str | None, sources: Beginning, *, output: str) -> None:
+    """Print what would become of a job in a cluster, or in a snapshot of it."""
+    from extender.config.files import SettingsError
+    from extender.kube.errors import ApiError, ConfigurationError
+    from extender.simulate.answering import UnknownJobError
+    from extender.snapshot.header import SnapshotError
+    from extender.telemetry import logs
+
+    logs.configure("error", as_json=False)
+    with (
+        exits(1, ApiError, ConfigurationError, SnapshotError, OSError),
+        exits(2, SettingsError, UnknownJobError),
+    ):
+        answer(_world(sources, assume=assume), job, assume, output=output)
+
+
+def answer(world: "World", job: Path, assume: str | None, *, output: str) -> None:
+    """Print what would become of a job. Raises SettingsError, UnknownJobError."""
+    from extender.simulate import answering
+
+    found = answering.answer(world, answering.read(job), assumed=_seconds(assume))
+    if output == "json":
+        typer.echo(found.model_dump_json(by_alias=True, indent=2))
+    else:
+        typer.echo(answering.text(found), nl=False)
+
+
+def _world(sources: Beginning, *, assume: str | None) -> "World":
+    assumed = _seconds(assume)
+    if sources.scenario is not None:
+        from extender.simulate.building import world_of
+        from extender.simulate.scenario import load as load_scenario
+
+        return world_of(load_scenario(sources.scenario))
+    import asyncio
+
+    from extender.config.settings import load
+    from extender.wiring.simulate import world_of_cluster, world_of_snapshot
+
+    settings = load(sources.config, {})
+    if sources.snapshot is not None:
+        return world_of_snapshot(sources.snapshot, settings, assumed=assumed)
+    return asyncio.run(world_of_cluster(sources.kubeconfig, settings, assumed=assumed))
+
+
+def _seconds(assume: str | None) -> float | None:
+    from extender.api.values import seconds
+    from extender.config.files import SettingsError
+
+    if assume is None:
+        return None
+    found = seconds(assume)
+    if found is None:
+        raise SettingsError(f"--assume: {assume!r} should be a duration such as 5m or 1h30m")
+    return found
+
+
+def _play(world: "World", title: str, html: Path | None, *, output: str) -> None:
+    from extender.simulate.page import page
+    from extender.simulate.playing import play_all
+    from extender.simulate.report import text
+
+    progress = _Progress()
+    played = play_all(world, keep=html is not None, on_step=progress.show)
+    progress.end()
+    if html is not None:
+        html.write_text(page(played.report, played.runs, title=title))
+        typer.echo(f"wrote {html}", err=True)
+    if output == "json":
+        typer.echo(played.report.model_dump_json(by_alias=True, indent=2))
+    else:
+        typer.echo(text(played.report), nl=False)
+
+
+class _Progress:
+    """One line on standard error, for what takes longer than two seconds."""
+
+    def __init__(self) -> None:
+        from extender.runtime.clock import SystemClock
+
+        self._clock = SystemClock()
+        self._began = self._last = self._clock.monotonic()
+        self._shown = False
+
+    def show(self, playing: "Simulation") -> None:
+        """Say how far a simulation is, twice a second."""
+        now = self._clock.monotonic()
+        if now - self._began < 2 or now - self._last < 0.5 or not sys.stderr.isatty():
+            return
+        from extender.simulate.report import duration
+
+        self._last, self._shown = now, True
+        jobs = len(playing.world.jobs) + len(playing.world.running)
+        line = f"{playing.finished} of {jobs} jobs finished, {duration(playing.clock.now)}"
+        sys.stderr.write(f"\r{line:<70}")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            sys.stderr.write("\r" + " " * 70 + "\r")

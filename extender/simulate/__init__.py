@@ -1,0 +1,1 @@
+"""`gang-extender simulate`: the decisions of both processes in virtual time."""

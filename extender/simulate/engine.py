@@ -1,0 +1,522 @@
+"""One simulation: what happens, in the order of time, and what is decided about it.
+
+The state is that of both processes, changed by the same events through the same writers. Instead of
+watches the models here say what happens: jobs come, pods appear, get nodes, run for their time and
+end. All that happens within one step of time is decided on together, as the processes gather
+changes.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
+from typing import Any, Final
+
+from extender.api.reasons import Preempted
+from extender.api.wellknown import GROUP_X
+from extender.jobs.gang import pod_group_key
+from extender.permit.aging import Aging
+from extender.queueing.preemption import Victim
+from extender.queueing.room import requires_room
+from extender.room.pod_shapes import PodShapes
+from extender.room.unplaced import PodSetCount
+from extender.simulate.admission import AdmissionModel, CircularError, QueueOutlet
+from extender.simulate.books import Books
+from extender.simulate.clock import VirtualClock
+from extender.simulate.jobs import Attempt, SimJob
+from extender.simulate.preempting import PreemptionModel
+from extender.simulate.scheduling import SchedulerModel
+from extender.simulate.world import World
+from extender.state.cluster import events as ce
+from extender.state.cluster.records import Grant, JobInfo, PodGroupInfo, PodInfo, Shape
+from extender.state.cluster.store import Cluster
+from extender.state.queue import events as qe
+from extender.state.queue.records import AdmissionInfo, WorkloadInfo
+from extender.state.queue.store import Queues
+from extender.steps import at_once
+
+IDLE: Final = 7200.0
+"""Seconds without any job that comes, starts or ends after which a simulation is over: claims of
+gangs that wait and back-offs of evicted jobs have had their time."""
+MOST_ROUNDS: Final = 1000
+"""Rounds of decisions in one moment: with more, something decides in circles."""
+AGING_LOOKS: Final = 30
+"""How often in `gang.agingSeconds` it is looked for gangs that have waited for long."""
+GRANTED: Final = 60.0
+"""Seconds for which room is granted to pods that are not there yet."""
+
+_Do = Callable[[], None]
+_Event = tuple[float, int, Callable[..., None], tuple[Any, ...]]
+"""When, its number, and what is called with what."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """Pods of one job that are to appear: of equal ones, how many."""
+
+    name: str
+    shape: Shape
+    count: int
+
+
+@dataclass(slots=True)
+class _Moment:
+    """What is to be looked at once everything has been decided."""
+
+    touched: dict[SimJob, None] = field(default_factory=dict)
+    """Jobs with pods that got a node."""
+    due: dict[SimJob, list[str]] = field(default_factory=dict)
+    """Pods that began to work."""
+    half: set[SimJob] = field(default_factory=set)
+    """Jobs that may have nodes for too few of the pods that start together."""
+    begun: list[SimJob] = field(default_factory=list)
+    """Jobs that were admitted."""
+
+
+class Simulation:
+    """Plays a world from its beginning."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        alone: bool = False,
+        keep: bool = False,
+        on_step: Callable[["Simulation"], None] | None = None,
+    ) -> None:
+        """`alone`: kube-scheduler knows no gangs, and there are no queues. `keep` as in `Books`."""
+        self.world, self.alone, self._on_step = world, alone, on_step
+        self.clock = VirtualClock(world.began)
+        self.cluster, self.queues = Cluster(), Queues(world.complete)
+        self.view, self.queue_view = self.cluster.view(), self.queues.view()
+        self.books = Books(world.nodes, keep=keep)
+        self.arrived = self.finished = self.decisions = 0
+        self.preemptions = self.evictions = self.partial = self.most_partial = 0
+        self._events = len(world.jobs)
+        self._moved = 0.0
+        """When a job came, or a pod got a node or ended, last."""
+        self._agenda: list[_Event] = []
+        """What happens: jobs come, pods end."""
+        self._looks: list[_Event] = []
+        """What is to be looked at, whatever has happened."""
+        self._number = world.version
+        """Grows with each object: its resourceVersion."""
+        self._job_of: dict[str, SimJob] = {}
+        self._by_workload: dict[str, SimJob] = {}
+        self._moment = _Moment()
+        self.cluster.apply(ce.NodesListed([*world.nodes]))
+        for record in world.records:
+            self.queues.apply(qe.Applied(record))
+        self.scheduler = SchedulerModel(
+            self.cluster, self.clock, options=world.gang, bound=self._on_bound
+        )
+        outlet = QueueOutlet(
+            start=self._start_admitted,
+            stop=self._stop_evicted,
+            after=self.after,
+            says=self._say,
+            is_ready=self._is_ready,
+        )
+        self.admission = AdmissionModel(
+            self.queues, self.view, self.clock, options=world.queue, outlet=outlet
+        )
+        self._shapes = PodShapes(self.queue_view, self.view)
+        self.preemption = PreemptionModel(
+            self.cluster,
+            self.scheduler.plans,
+            self.clock,
+            evict=self._preempt_pods,
+            after=self.after,
+        )
+        self._aging = Aging(
+            self.cluster,
+            options=world.gang,
+            clock=self.clock,
+            schedulers=self.scheduler.plans.schedulers,
+        )
+        self._adopt_all()
+        self._agenda += [(job.arrival, n, self._arrive, (job,)) for n, job in enumerate(world.jobs)]
+        heapify(self._agenda)
+
+    _ages = False
+    """Whether there is a time for the next look at gangs that have waited for long."""
+
+    # --- time ----------------------------------------------------------------------------------
+
+    def after(self, seconds: float, do: _Do) -> None:
+        """Call a function after so many seconds of virtual time, if anything happens until then."""
+        self._events += 1
+        heappush(self._looks, (self.clock.now + max(0.0, seconds), self._events, do, ()))
+
+    def _at(self, when: float, do: Callable[..., None], *given: Any) -> None:  # noqa: ANN401
+        self._events += 1
+        heappush(self._agenda, (when, self._events, do, given))
+
+    def run(self, until: float | None = None, *, stop: Callable[[], bool] = lambda: False) -> None:
+        """Play until nothing happens any more, or until a time, or until `stop` says so."""
+        step, last = self.world.step, -self.world.step
+        self._decide()
+        while not stop():
+            first = self._next_time()
+            if first is None:
+                self.clock.now = self._moved
+                return
+            if until is not None and first > until:
+                self.clock.now = max(self.clock.now, until)
+                return
+            due = max(first, last + step)
+            for heap in (self._agenda, self._looks):
+                while heap and heap[0][0] <= due:
+                    when, _, do, given = heappop(heap)
+                    self.clock.now = max(self.clock.now, when)
+                    do(*given)
+            last = self.clock.now = due
+            self._decide()
+
+    def _next_time(self) -> float | None:
+        """Return when something happens next; None where what waits then waits for ever."""
+        comes = self._agenda[0][0] if self._agenda else None
+        if comes is None and self.finished == self.arrived:
+            return None
+        looks = self._looks[0][0] if self._looks else None
+        if looks is None or (comes is not None and comes <= looks):
+            return comes
+        if looks - self._moved <= IDLE:
+            return looks
+        if comes is not None:  # what waits has nothing to look for until then
+            self._looks = [(max(comes, when), n, do, given) for when, n, do, given in self._looks]
+            heapify(self._looks)
+        return comes
+
+    def _decide(self) -> None:
+        """Decide until nothing follows from what was decided."""
+        self.decisions += 1
+        for _ in range(MOST_ROUNDS):
+            again = False if self.alone else self.admission.run()
+            again = self.scheduler.run() or again
+            if not self.alone:
+                again = self.preemption.run() or again
+            self._begin_work()
+            if not again:
+                break
+        else:
+            raise CircularError(f"more than {MOST_ROUNDS} rounds of decisions in one moment")
+        self._look_at_halves()
+        self._age_later()
+        self._look_at_waiting()
+        self.books.look_at_quota(self.queue_view, self.clock.now)
+        if self._on_step is not None:
+            self._on_step(self)
+
+    def _look_at_waiting(self) -> None:
+        """Take note of the jobs that were admitted in this moment, and whose pods wait."""
+        begun, self._moment.begun = self._moment.begun, []
+        for job in begun:
+            if not job.works and job.workload is not None:
+                self.admission.await_pods(job.workload.key)
+
+    def _age_later(self) -> None:
+        if self._ages or self.alone or not self.world.gang.aging or not len(self.view.queue):
+            return
+        self._ages = True
+
+        def look() -> None:
+            self._ages = False
+            at_once(self._aging.looking())
+
+        self.after(self.world.gang.aging / AGING_LOOKS, look)
+
+    def why(self, job: SimJob) -> str:
+        """Return why a job waits now, or nothing where that is not known."""
+        if job.started is not None:
+            return ""
+        if job.workload is not None and not self.alone:
+            absent = self.admission.absent(job.workload.key)
+            if absent or not job.pods:
+                return absent or job.why
+        if not job.pods:
+            return ""
+        group = next(iter(job.pods.values())).group
+        if group is not None:
+            return self.scheduler.why(group)
+        left = len(job.pods) - len(job.bound)
+        text = f"no node has room for {left} of its {job.total} pods"
+        if job.need and job.bound:
+            text += f"; {len(job.bound)} have nodes and do nothing"
+        return text
+
+    # --- jobs come -----------------------------------------------------------------------------
+
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _arrive(self, job: SimJob) -> None:
+        self.arrived += 1
+        self._moved = self.clock.now
+        if job.pod_group is not None and not self.alone:
+            self.cluster.apply(ce.PodGroupApplied(job.pod_group))
+        if job.workload is None or self.alone:
+            group_key = job.pod_group.key if job.pod_group is not None else None
+            self._appear(job, [_Members(s.name, s.shape, s.count) for s in job.sets], group_key)
+            return
+        self._by_workload[job.workload.key] = job
+        self.queues.apply(qe.Applied(job.workload))
+
+    def _adopt_all(self) -> None:
+        """Take over what is there at the beginning."""
+        for group in () if self.alone else self.world.pod_groups:
+            self.cluster.apply(ce.PodGroupApplied(group))
+        for each in () if self.alone else self.world.batch_jobs:
+            self.cluster.apply(ce.BatchJobApplied(each))
+        for job in self.world.running:
+            self._adopt(job)
+
+    def _adopt(self, job: SimJob) -> None:
+        """Take over a job that was there at the beginning, with the pods that it has."""
+        self.arrived += 1
+        pods, job.pods = [*job.pods.values()], {}
+        job.total = len(pods)
+        if job.workload is not None:
+            self._by_workload[job.workload.key] = job
+        if pods:
+            job.attempts.append(Attempt(job.arrival))
+        for pod in pods:
+            self._job_of[pod.uid] = job
+            job.pods[pod.uid] = pod
+            self.cluster.apply(ce.PodApplied(pod))
+            if pod.node is not None:
+                self._on_bound(pod)
+            elif pod.group is None:
+                self.scheduler.add([((-pod.priority, job.arrival, 0, 0), pod)])
+
+    def _appear(self, job: SimJob, members: Iterable[_Members], group: str | None) -> None:
+        """Make the pods of a job, as its controller does."""
+        now, first = self.clock.now, self._next()
+        job.attempts.append(Attempt(now))
+        job.attempt += 1
+        job.done, job.bound = 0, set()
+        held = job.workload.key if job.workload is not None and not self.alone else None
+        job.pods = {}
+        index = 0
+        for each in members:
+            for _ in range(each.count):
+                uid = f"{job.uid}.{job.attempt}.{index}"
+                job.pods[uid] = PodInfo(
+                    uid,
+                    job.namespace,
+                    f"{job.name}-{index}",
+                    each.shape,
+                    group=None if self.alone else group,
+                    priority=job.priority,
+                    created=self.clock.wall(),
+                    owners=(job.key,),
+                    controller=job.uid,
+                    pod_set=each.name if held else None,
+                    workload=held,
+                    labels=job.labels,
+                )
+                self._job_of[uid] = job
+                index += 1
+        job.total = index
+        if group is None or self.alone:
+            order = (-job.priority, now)
+            self.scheduler.add(((*order, n, first), pod) for n, pod in enumerate(job.pods.values()))
+            return
+        self.cluster.apply(ce.BatchJobApplied(JobInfo(job.uid, group, job.total)))
+        for pod in job.pods.values():
+            self.cluster.apply(ce.PodApplied(pod))
+
+    # --- the queue -----------------------------------------------------------------------------
+
+    def _say(self, key: str, why: str) -> None:
+        job = self._by_workload.get(key)
+        if job is not None:
+            job.why = why
+
+    def _start_admitted(self, key: str, admission: AdmissionInfo) -> None:
+        job, workload = self._by_workload[key], self.queue_view.workloads[key]
+        job.workload, job.why = workload, ""
+        self._moment.begun.append(job)
+        if job.admitted is None:
+            job.admitted = self.clock.now
+        by_name = {each.name: each for each in workload.pod_sets}
+        members = []
+        for given in admission.assignments:
+            pods = PodSetCount(by_name[given.name], given, given.count)
+            members.append(_Members(given.name, self._shapes.of(workload, pods).shape, given.count))
+        self._appear(job, members, self._group_of(job, workload, admission))
+
+    def _group_of(self, job: SimJob, workload: WorkloadInfo, held: AdmissionInfo) -> str | None:
+        """Return the PodGroup of a job's pods: its own one, or one that the queue makes."""
+        if job.pod_group is not None:
+            return job.pod_group.key
+        queue = self.queue_view.cluster_queues[held.cluster_queue]
+        count = sum(each.count for each in held.assignments)
+        by_room = requires_room(queue, self.world.queue, self.queue_view.flavors)
+        if count <= 1 or not by_room or not self.world.makes_groups:
+            return None
+        key, now = pod_group_key(workload), self.clock.wall()
+        rooms = self.admission.room.found_for(workload.key)
+        self.cluster.apply(
+            ce.PodGroupApplied(
+                PodGroupInfo(
+                    workload.meta.namespace,
+                    key.partition("/")[2],
+                    GROUP_X,
+                    count,
+                    uid=f"group-{job.uid}",
+                    created=now,
+                    version=self._next(),
+                    assigned={x.name: x.topology for x in held.assignments if x.topology},
+                    grant=Grant(rooms, now + GRANTED + 0.1 * count) if rooms else None,
+                )
+            )
+        )
+        job.need = count
+        return key
+
+    def _stop_evicted(self, key: str) -> None:
+        """Stop the job of a workload that has to go; its quota is free at once."""
+        job, workload = self._by_workload[key], self.queue_view.workloads[key]
+        preempted = workload.holds("Preempted")
+        self._stop(job, "preempted" if preempted else "evicted")
+        self.admission.release(key)
+
+    def _is_ready(self, workload: WorkloadInfo) -> bool:
+        job = self._by_workload.get(workload.key)
+        return job is not None and job.works
+
+    # --- pods get nodes ------------------------------------------------------------------------
+
+    def _on_bound(self, pod: PodInfo) -> None:
+        job = self._job_of[pod.uid]
+        self._moved = self.clock.now
+        job.pods[pod.uid] = pod
+        job.bound.add(pod.uid)
+        self._moment.touched[job] = None
+        self.books.begin(pod, node=pod.node or "", job=job.number, now=self.clock.now)
+        if not job.need or job.works:
+            self._moment.due.setdefault(job, []).append(pod.uid)
+
+    def _begin_work(self) -> None:
+        """Have pods run that can: those that start together when enough of them have nodes."""
+        touched, self._moment.touched = self._moment.touched, {}
+        now = self.clock.now
+        for job in touched:
+            if len(job.bound) + job.done < job.enough or job.works:
+                continue
+            job.attempts[-1].ran = now
+            job.started = now if job.started is None else job.started
+            if job.need:
+                self._moment.due[job] = [*job.bound]
+            if job.workload is not None and not self.alone:
+                self.admission.ready(job.workload.key)
+        self._moment.half.update(job for job in touched if job.need)
+        due, self._moment.due = self._moment.due, {}
+        for job, uids in due.items():
+            for left, some in self.world.runs_of(job, uids, now).items():
+                self._at(now + left, self._finish, job, job.attempt, some)
+
+    def _look_at_halves(self) -> None:
+        """Count gangs with nodes for some of the pods that start together, and too few."""
+        now = self.clock.now
+        for job in [*self._moment.half]:
+            is_half = bool(job.bound) and not job.works
+            if is_half and job.half is None:
+                job.half = now
+                self.partial += not job.ever_half
+                job.ever_half = True
+            elif not is_half:
+                job.half = None
+                self._moment.half.discard(job)
+        self.most_partial = max(self.most_partial, len(self._moment.half))
+
+    # --- pods end ------------------------------------------------------------------------------
+
+    def _finish(self, job: SimJob, attempt: int, uids: list[str]) -> None:
+        if job.attempt != attempt:
+            return
+        self._moved = self.clock.now
+        for uid in uids:
+            self._end(job, uid)
+        job.done += len(uids)
+        if job.pods:
+            self._ended_in_part(job)
+            return
+        self.finished += 1
+        now = self.clock.now
+        job.ended = job.attempts[-1].ended = now
+        if self.alone:
+            return
+        self._end_group(job)
+        if job.workload is not None:
+            workload = self.queue_view.workloads.get(job.workload.key)
+            self._by_workload.pop(job.workload.key, None)
+            if workload is not None:
+                self.queues.apply(qe.Deleted(workload))
+
+    def _end_group(self, job: SimJob) -> None:
+        group = job.pod_group.key if job.pod_group is not None else None
+        if job.need and group is None and job.workload is not None:
+            group = pod_group_key(job.workload)
+        if group is not None:
+            self.cluster.apply(ce.BatchJobDeleted(job.uid))
+            self.cluster.apply(ce.PodGroupDeleted(GROUP_X, group))
+
+    def _ended_in_part(self, job: SimJob) -> None:
+        """Give quota back for pods that are done, and have the gang do without them."""
+        if self.alone:
+            return
+        if job.need:
+            group = next(iter(job.pods.values())).group
+            done = JobInfo(job.uid, group, job.total, job.done)
+            self.cluster.apply(ce.BatchJobApplied(done))
+        if job.workload is None:
+            return
+        workload = self.queue_view.workloads.get(job.workload.key)
+        if workload is not None and len(workload.pod_sets) == 1:
+            reclaimable = {workload.pod_sets[0].name: job.done}
+            self.queues.apply(qe.Applied(replace(workload, reclaimable=reclaimable)))
+
+    def _end(self, job: SimJob, uid: str) -> None:
+        """Take a pod off its node, or out of its queue."""
+        pod = job.pods.pop(uid)
+        del self._job_of[uid]
+        if uid in job.bound:
+            job.bound.discard(uid)
+            self.books.end(pod, self.clock.now)
+        self.cluster.apply(ce.PodDeleted(uid))
+
+    # --- pods have to go -----------------------------------------------------------------------
+
+    def _stop(self, job: SimJob, reason: str) -> None:
+        """Delete the pods of a job: it begins anew, with all of its time before it."""
+        if job.attempts and job.attempts[-1].ended is None:
+            job.attempts[-1].ended, job.attempts[-1].reason = self.clock.now, reason
+        if reason == "preempted":
+            job.preempted += 1
+            self.preemptions += 1
+        else:
+            job.evicted += 1
+            self.evictions += 1
+        self.scheduler.drop(job.pods)
+        for uid in [*job.pods]:
+            self._end(job, uid)
+        job.attempt += 1
+
+    def _preempt_pods(self, group: str, pods: list[PodInfo]) -> None:
+        """Evict what makes room for a gang: a whole job for each of its pods that has to go."""
+        for job in dict.fromkeys(self._job_of[pod.uid] for pod in pods if pod.uid in self._job_of):
+            key = job.workload.key if job.workload is not None else None
+            held = self.queue_view.workloads.get(key) if key is not None else None
+            message = f"Preempted by PodGroup {group.partition('/')[2]}"
+            if held is not None and held.admission is not None:
+                self.admission.evict(Victim(held.key, Preempted.FOR_GANG, message))
+                continue
+            members = self._members(job)
+            self._stop(job, "preempted")
+            self._appear(job, members, job.pod_group.key if job.pod_group is not None else None)
+
+    @staticmethod
+    def _members(job: SimJob) -> list[_Members]:
+        return [_Members(each.name, each.shape, each.count) for each in job.sets]

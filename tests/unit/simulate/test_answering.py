@@ -1,0 +1,160 @@
+"""What would become of a job before it is created."""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from extender.cli.main import app
+from extender.simulate.answering import Forecast, UnknownJobError, answer, text
+from extender.simulate.building import world_of
+from extender.simulate.engine import Simulation
+from extender.simulate.scenario import Scenario
+from extender.simulate.taking_over import Believed, world_of_state
+from extender.snapshot.header import SnapshotHeader
+from extender.snapshot.writing import Belief, written
+from tests.harness import objects
+
+QUEUE = {"name": "queue", "quota": {"cpu": 4, "memory": "64Gi"}, "requireRoom": True}
+
+
+def asked(*manifests: dict[str, Any], jobs: tuple[dict[str, Any], ...] = ()) -> Forecast:
+    found = Scenario.model_validate(
+        {
+            "nodes": [{"name": "node", "count": 2, "allocatable": {"cpu": 2, "memory": "4Gi"}}],
+            "queues": [QUEUE],
+            "jobs": [{"name": "none", "runFor": 1, "arrivals": {"at": [9e6]}},
+                     *({"requests": {"cpu": 1}, **job} for job in jobs)],
+        }
+    )  # fmt: skip
+    return answer(world_of(found), deepcopy([*manifests]), assumed=None)
+
+
+def job(pods: int, **options: Any) -> dict[str, Any]:
+    return objects.job("asked", pods, **{"queue": "queue", "cpu": "1", **options})
+
+
+def test_a_job_with_quota_and_room_would_start_now() -> None:
+    found = asked(job(4))
+    assert (found.starts_now, found.starts_in_seconds, found.lacks) == (True, 0, "")
+    assert "It would start now." in text(found)
+
+
+def test_one_that_has_to_wait_says_what_it_lacks_and_until_when() -> None:
+    found = asked(job(4), jobs=({"name": "first", "queue": "queue", "pods": 2, "runFor": 60},))
+    assert not found.starts_now
+    assert "insufficient" in found.lacks
+    assert found.starts_in_seconds == pytest.approx(60, abs=1)
+    assert "Starts in 60 s at the earliest." in text(found)
+
+
+def test_one_that_never_fits_has_no_time() -> None:
+    found = asked(job(1, cpu="3"))
+    assert (found.starts_now, found.starts_in_seconds) == (False, None)
+    assert "room for 0 of 1" in found.lacks
+    assert "Nothing that is known makes room for it." in text(found)
+
+
+def test_a_gang_of_its_own_without_a_queue_waits_for_nodes() -> None:
+    pods = {"name": "pods", "pods": 3, "runFor": 30}
+    group = objects.pod_group("train", 2)
+    found = asked(group, job(2, queue=None, group="train"), jobs=(pods,))
+    assert not found.starts_now
+    assert "1 of the 2 pods" in found.lacks
+    assert found.starts_in_seconds == pytest.approx(30, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "want"),
+    [
+        ({"apiVersion": "apps/v1", "kind": "Deployment"}, "the manifest has no job"),
+        (job(1, labels={"kueue.x-k8s.io/priority-class": "high"}), "no WorkloadPriorityClass high"),
+        (job(2, group="train"), "PodGroup train, which is not in the manifest"),
+        (job(1, cpu="much"), "the job cannot be read"),
+    ],
+)
+def test_what_cannot_be_answered_is_said(manifest: dict[str, Any], want: str) -> None:
+    with pytest.raises(UnknownJobError) as error:
+        asked(manifest)
+    assert want in str(error.value)
+
+
+def test_a_queue_that_is_not_there_is_what_it_lacks() -> None:
+    found = asked(job(1, queue="other"))
+    assert found.lacks == "LocalQueue other doesn't exist"
+
+
+# --- from the state of a cluster -----------------------------------------------------------------
+
+
+def full() -> Simulation:
+    """Return the state of a node that two pods fill, which have run for ten seconds."""
+    scenario = Scenario.model_validate(
+        {
+            "nodes": [{"name": "node", "allocatable": {"cpu": 4, "memory": "4Gi"}}],
+            "queues": [QUEUE],
+            "jobs": [
+                {"name": "queued", "queue": "queue", "requests": {"cpu": 2}, "runFor": 1000},
+                {"name": "plain", "requests": {"cpu": 2}, "runFor": 1000},
+            ],
+            "until": 10,
+        }
+    )
+    before = Simulation(world_of(scenario))
+    before.run(10)
+    return before
+
+
+def taken_over(runs: dict[str, float], assumed: float | None = None) -> Forecast:
+    """Return what becomes of a job where that is the state of a cluster."""
+    before = full()
+    world = world_of_state(
+        Believed(
+            before.view,
+            before.queue_view,
+            before.clock.wall(),
+            before.world.gang,
+            before.world.queue,
+            runs=runs,
+            assumed=assumed,
+        )
+    )
+    assert [len(each.pods) for each in world.running] == [1, 1]
+    return answer(world, [job(1, cpu="2")], assumed=assumed)
+
+
+def test_what_runs_in_a_cluster_ends_by_what_it_says() -> None:
+    found = taken_over({"job-0": 100, "job-1": 300})
+    assert found.starts_in_seconds == pytest.approx(90, abs=1)  # it has run for ten seconds
+    assert "it waits" not in text(found)
+
+
+def test_what_says_nothing_runs_for_ever_or_for_the_assumed_time() -> None:
+    found = taken_over({"job-0": 100})
+    assert found.starts_in_seconds == pytest.approx(90, abs=1)
+    assert any("1 job runs on for ever" in each for each in found.assumptions)
+    assert taken_over({}).starts_in_seconds is None
+    assert taken_over({}, assumed=60).starts_in_seconds == pytest.approx(50, abs=1)
+
+
+def test_a_snapshot_of_the_reconciler_is_as_good(tmp_path: Path) -> None:
+    before = full()
+    belief = Belief(
+        SnapshotHeader(process="reconciler", now=before.clock.wall()),
+        before.world.gang,
+        before.cluster.copied(),
+        admission=before.world.queue,
+        queues=before.queues.copied(),
+    )
+    path = tmp_path / "snapshot.json"
+    path.write_bytes(b"".join(written(belief)))
+    manifest = tmp_path / "job.yaml"
+    manifest.write_text(yaml.safe_dump(job(1, cpu="2")))
+    for words in (["simulate", "--submit", str(manifest)], ["explain", "job", "-f", str(manifest)]):
+        done = CliRunner().invoke(app, [*words, "--from-snapshot", str(path), "--assume", "1m"])
+        assert done.exit_code == 0, done.output
+        assert "Lacks now: " in done.output
+        assert "Starts in 50 s at the earliest." in done.output
