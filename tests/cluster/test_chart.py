@@ -281,6 +281,7 @@ def test_a_release_is_installed_upgraded_and_uninstalled(
                 each["metadata"]["name"]
                 for each in api.list(resource)
                 if each["metadata"].get("labels", {}).get("app.kubernetes.io/managed-by") == "Helm"
+                and "deletionTimestamp" not in each["metadata"]
             }
             for kind, resource in kinds.items()
         }
