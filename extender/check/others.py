@@ -31,7 +31,8 @@ def others(facts: ClusterFacts) -> Iterator[Finding]:
         yield warning(
             "others.scheduler",
             f"{', '.join(found.without_config)} runs without --config: it asks no extender",
-            "put --config back, and into kubeadm's ClusterConfiguration: kubeadm upgrade writes "
+            "put --config back (gang-extender render static-pod), and into kubeadm's "
+            "ClusterConfiguration: kubeadm upgrade writes "
             "the file anew (docs/operations.md)",
         )
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 _SNIPPET: Final = "cluster-configuration.yaml"
 _EXTENDER_CONFIG: Final = "/etc/kubernetes/gang-extender.conf"
+_READABLE: Final = 0o644
+"""The extender, which is not root, reads kube-scheduler's configuration."""
+_PRIVATE: Final = 0o600
+"""As kubeadm leaves its manifests."""
 
 
 def write_static_pod(
@@ -71,7 +75,8 @@ def write_static_pod(
         )
         if output is not None:
             for file in found:
-                _write(output / file.path.lstrip("/"), file.text)
+                mode = _READABLE if file is found.configuration else _PRIVATE
+                _write(output / file.path.lstrip("/"), file.text, mode)
             if found.is_ours:
                 _write(output / _SNIPPET, _snippet())
     if output is None:
@@ -85,13 +90,13 @@ def _read(path: Path) -> "NamedText":
     return NamedText(str(path), path.read_text(encoding="utf-8"))
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, mode: int = _READABLE) -> None:
     """Write a file as a whole; the kubelet takes no file that begins with a dot."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
-    Path(part).chmod(0o644)  # the extender, which is not root, reads kube-scheduler's configuration
+    Path(part).chmod(mode)
     Path(part).replace(path)
 
 

@@ -77,7 +77,12 @@ def test_kubeadms_file_gets_the_flag_the_mount_and_the_volume_and_keeps_all_else
     assert pod["containers"][0]["command"][-1] == f"--config={CONFIG}"
     assert [each["name"] for each in pod["volumes"]] == ["gang-extender", "kubeconfig"]
     assert [line for line in said.splitlines() if line in added] == added
-    assert (tmp_path / SCHEDULER).stat().st_mode & 0o044, "user 65532 reads the configuration"
+    modes = {
+        path: (tmp_path / path).stat().st_mode & 0o777
+        for path in (SCHEDULER, EXTENDER, CONFIGURATION)
+    }
+    # User 65532 reads the configuration; kubeadm leaves its manifests to root.
+    assert modes == {SCHEDULER: 0o600, EXTENDER: 0o600, CONFIGURATION: 0o644}
 
 
 def test_the_configuration_is_the_shipped_one_with_the_kubeconfig_of_the_flag(
