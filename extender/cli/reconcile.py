@@ -14,8 +14,8 @@ def reconcile(
     config: Annotated[
         Path | None,
         typer.Option(
-            help="YAML settings: sections reconcile, gang, queue, webhooks, kube, health and "
-            "log. Flags win over it."
+            help="YAML settings: sections reconcile, gang, queue, webhooks, kube, health, "
+            "log and telemetry. Flags win over it."
         ),
     ] = None,
     host: Annotated[

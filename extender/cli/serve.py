@@ -15,7 +15,8 @@ def serve(
     config: Annotated[
         Path | None,
         typer.Option(
-            help="YAML settings: sections listen, gang, kube, health and log. Flags win over it."
+            help="YAML settings: sections listen, gang, kube, health, log and telemetry. Flags win "
+            "over it."
         ),
     ] = None,
     host: Annotated[
