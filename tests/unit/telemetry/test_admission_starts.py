@@ -191,6 +191,8 @@ async def test_what_the_loop_decides_is_noted_with_writes_that_fail() -> None:
     assert [dict(each.attributes) for each in trace.children[0].moments] == [
         {"gang_extender.reason": "conflict"}
     ]
+    assert trace.children[1].name == "decide"
+    assert trace.children[1].began >= 1000, "the cycle's own begin"
     about = [each for each in lines if each.get("workload") == key("w")]
     assert [each["event"] for each in about] == ["could not admit"]
     assert {each["admission_id"] for each in about} == {trace.id}

@@ -160,6 +160,10 @@ def test_a_gang_that_loses_its_room_begins_anew_with_another_id() -> None:
             [ev.Unreserved([A.uid, B.uid, C.uid]), ev.PodGroupDeleted(GROUP_X, GANG)],
             "RoomLost",
         ),
+        "one of its pods goes, and the others lose their room": (
+            [ev.PodDeleted(C.uid), ev.Unreserved([A.uid, B.uid])],
+            "MemberDeleted",
+        ),
         "its pods go": ([ev.PodDeleted(each.uid) for each in (A, B, C)], "MemberDeleted"),
     }.values(),
 )
