@@ -174,22 +174,26 @@ def trace_of(
     queued, began = to.queued_since(workload), found.began + epoch
     attributes: dict[str, Value] = {
         NAMESPACE: workload.meta.namespace,
-        "workload.name": workload.meta.name,
-        "workload.queue": workload.queue_name,
-        "workload.cluster_queue": found.cluster_queue,
-        "workload.pods": sum(each.count for each in workload.pod_sets),
-        "workload.reason": reason,
-        "admission.id": found.id,
+        "gang_extender.workload": workload.meta.name,
+        "gang_extender.queue": workload.queue_name,
+        "gang_extender.cluster_queue": found.cluster_queue,
+        "gang_extender.pods": sum(each.count for each in workload.pod_sets),
+        "gang_extender.reason": reason,
+        "gang_extender.admission_id": found.id,
     }
     if workload.owner is not None:
-        attributes["workload.job"] = f"{workload.owner.kind}/{workload.owner.name}"
+        attributes["gang_extender.job"] = f"{workload.owner.kind}/{workload.owner.name}"
     if message:
-        attributes["workload.message"] = message
+        attributes["gang_extender.message"] = message
     started = reason == STARTED
     error = "" if started else message or reason
     root = Stretch("admission", min(queued, began), ended + epoch, attributes, error=error)
-    lost = [Moment("not stored", at + epoch, {"reason": why}) for at, why in found.lost]
-    why = dict(zip(("workload.reason", "workload.message"), _why_it_waits(workload), strict=True))
+    lost = [
+        Moment("not stored", at + epoch, {"gang_extender.reason": why}) for at, why in found.lost
+    ]
+    why = dict(
+        zip(("gang_extender.reason", "gang_extender.message"), _why_it_waits(workload), strict=True)
+    )
     children = [
         Stretch("wait", min(queued, began), began, why, lost),
         Stretch("decide", began, found.decided + epoch),

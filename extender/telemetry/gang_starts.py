@@ -264,14 +264,14 @@ def trace_of(over: EndedStart, *, epoch: float) -> Trace:
     namespace, _, name = start.group.partition("/")
     attributes: dict[str, Value] = {
         NAMESPACE: namespace,
-        "gang.group": name,
-        "gang.id": start.id,
-        "gang.members": over.members,
-        "gang.min_members": over.min_members,
-        "gang.reason": over.reason,
+        "gang_extender.group": name,
+        "gang_extender.gang_id": start.id,
+        "gang_extender.members": over.members,
+        "gang_extender.min_members": over.min_members,
+        "gang_extender.reason": over.reason,
     }
     if over.message:
-        attributes["gang.message"] = over.message
+        attributes["gang_extender.message"] = over.message
     root = Stretch(
         "gang",
         start.began + epoch,
@@ -288,22 +288,26 @@ def _stages(start: GangStart, ended: float, epoch: float) -> list[Stretch]:
     plan = start.planning or start.began
     if start.refusals:
         moments = [
-            Moment("refused", at + epoch, {"gang.reason": reason, "gang.message": message})
+            Moment(
+                "refused",
+                at + epoch,
+                {"gang_extender.reason": reason, "gang_extender.message": message},
+            )
             for reason, (at, message) in start.refusals.items()
         ]
         until = plan if start.planned is not None else ended
         found.append(Stretch("wait", start.began + epoch, until + epoch, moments=moments))
     if start.planned is not None:
-        pods = {"gang.pods": start.pods_planned}
+        pods = {"gang_extender.pods": start.pods_planned}
         found.append(Stretch("plan", plan + epoch, start.planned + epoch, pods))
     if start.held is not None:
         until = start.released if start.released is not None else ended
         found.append(Stretch("hold", start.held + epoch, until + epoch))
     if start.binding is not None and start.written is not None:
         counts: dict[str, Value] = {
-            "gang.bound": start.bound,
-            "gang.bound_ahead": start.ahead,
-            "gang.failed_bindings": start.failed,
+            "gang_extender.bound": start.bound,
+            "gang_extender.bound_ahead": start.ahead,
+            "gang_extender.failed_bindings": start.failed,
         }
         moments = [
             Moment("binding failed", at + epoch, {"k8s.pod.name": pod, "exception.message": error})

@@ -49,10 +49,12 @@ def sender(counts: Counter[str], endpoint: str | None, ratio: float = 1.0) -> Tr
 
 
 def trace(name: str = "gang") -> Trace:
-    refused = Moment("refused", T0 + 1, {"gang.reason": "NotEnoughResources"})
-    plan = Stretch("plan", T0 + 2, T0 + 3, {"gang.pods": 3}, [refused])
+    refused = Moment("refused", T0 + 1, {"gang_extender.reason": "NotEnoughResources"})
+    plan = Stretch("plan", T0 + 2, T0 + 3, {"gang_extender.pods": 3}, [refused])
     bind = Stretch("bind", T0 + 3, T0 + 4)
-    root = Stretch(name, T0, T0 + 4, {"gang.members": 3, "gang.ok": True}, error="it failed")
+    root = Stretch(
+        name, T0, T0 + 4, {"gang_extender.members": 3, "gang_extender.ok": True}, error="it failed"
+    )
     return Trace(new_id(), root, [plan, bind])
 
 
@@ -65,13 +67,13 @@ def test_a_trace_arrives_as_it_was_noted(collector: Collector, counts: Counter[s
     assert collector.posts == [PATH]
     assert found.root.trace == sent.id
     assert (found.root.name, found.root.error) == ("gang", "it failed")
-    assert found.root.attributes == {"gang.members": 3, "gang.ok": True}
+    assert found.root.attributes == {"gang_extender.members": 3, "gang_extender.ok": True}
     assert (found.root.began, found.root.ended) == pytest.approx((T0, T0 + 4), abs=1e-6)
     assert set(found.children) == {"plan", "bind"}
     assert {each.parent for each in found.children.values()} == {found.root.id}
     plan = found.children["plan"]
-    assert plan.events == [("refused", {"gang.reason": "NotEnoughResources"})]
-    assert plan.attributes == {"gang.pods": 3}
+    assert plan.events == [("refused", {"gang_extender.reason": "NotEnoughResources"})]
+    assert plan.attributes == {"gang_extender.pods": 3}
     assert plan.error is None
     assert plan.resource["service.name"] == "gang-extender"
     assert plan.resource["service.version"]

@@ -77,16 +77,16 @@ def test_an_admission_goes_from_the_queue_to_the_start_of_the_job() -> None:
     assert trace.root.error == ""
     assert trace.root.attributes == {
         "k8s.namespace.name": "ns",
-        "workload.name": "w",
-        "workload.queue": noted.waiting.queue_name,
-        "workload.cluster_queue": "cq",
-        "workload.pods": 1,
-        "workload.reason": "Started",
-        "workload.job": "Job/train",
-        "admission.id": trace.id,
+        "gang_extender.workload": "w",
+        "gang_extender.queue": noted.waiting.queue_name,
+        "gang_extender.cluster_queue": "cq",
+        "gang_extender.pods": 1,
+        "gang_extender.reason": "Started",
+        "gang_extender.job": "Job/train",
+        "gang_extender.admission_id": trace.id,
     }
     assert trace.children[0].attributes == {
-        "workload.reason": "Pending", "workload.message": "no quota"
+        "gang_extender.reason": "Pending", "gang_extender.message": "no quota"
     }  # fmt: skip
     assert lines == [
         {
@@ -115,7 +115,7 @@ def test_a_decision_that_could_not_be_stored_and_the_next_one_are_one_admission(
     assert stages(trace)["decide"] == (1007, 1008)
     (moment,) = trace.children[0].moments
     assert (moment.name, moment.at, moment.attributes) == (
-        "not stored", 1002, {"reason": "conflict"}
+        "not stored", 1002, {"gang_extender.reason": "conflict"}
     )  # fmt: skip
 
 
@@ -129,7 +129,7 @@ def test_an_eviction_ends_it_with_its_reason() -> None:
     noted.starts.job_started(JOB.uid, "ns")
 
     (trace,) = noted.traces
-    assert trace.root.attributes["workload.reason"] == "Preempted"
+    assert trace.root.attributes["gang_extender.reason"] == "Preempted"
     assert trace.root.error == "for a better one"
     (line,) = lines
     assert (line["event"], line["reason"], line["cluster_queue"]) == (
@@ -188,7 +188,11 @@ async def test_what_the_loop_decides_is_noted_with_writes_that_fail() -> None:
     scene.queues.apply(ev.Deleted(scene.server.stored[key("w")]))
 
     (trace,) = traces
-    assert [dict(each.attributes) for each in trace.children[0].moments] == [{"reason": "conflict"}]
+    assert [dict(each.attributes) for each in trace.children[0].moments] == [
+        {"gang_extender.reason": "conflict"}
+    ]
+    assert trace.children[1].name == "decide"
+    assert trace.children[1].began >= 1000, "the cycle's own begin"
     about = [each for each in lines if each.get("workload") == key("w")]
     assert [each["event"] for each in about] == ["could not admit"]
     assert {each["admission_id"] for each in about} == {trace.id}

@@ -88,16 +88,16 @@ def test_a_start_goes_from_the_first_member_that_is_tried_to_the_last_binding() 
     assert (trace.root.name, trace.root.ended - trace.root.began) == ("gang", 8)
     assert trace.root.attributes == {
         "k8s.namespace.name": "ns",
-        "gang.group": "gang",
-        "gang.id": trace.id,
-        "gang.members": 3,
-        "gang.min_members": 3,
-        "gang.reason": "QuorumReached",
+        "gang_extender.group": "gang",
+        "gang_extender.gang_id": trace.id,
+        "gang_extender.members": 3,
+        "gang_extender.min_members": 3,
+        "gang_extender.reason": "QuorumReached",
     }
     assert trace.root.error == ""
     (bind,) = (each for each in trace.children if each.name == "bind")
     assert bind.attributes == {
-        "gang.bound": 3, "gang.bound_ahead": 2, "gang.failed_bindings": 0
+        "gang_extender.bound": 3, "gang_extender.bound_ahead": 2, "gang_extender.failed_bindings": 0
     }  # fmt: skip
 
 
@@ -115,8 +115,8 @@ def test_it_waits_for_room_in_the_same_start_and_each_new_reason_is_noted() -> N
     (wait,) = (each for each in trace.children if each.name == "wait")
     assert stages(trace)["wait"] == (0, 4)
     assert [(each.at - trace.root.began, dict(each.attributes)) for each in wait.moments] == [
-        (1, {"gang.reason": "NotEnoughResources", "gang.message": "too little"}),
-        (3, {"gang.reason": "NeverFits", "gang.message": "never"}),
+        (1, {"gang_extender.reason": "NotEnoughResources", "gang_extender.message": "too little"}),
+        (3, {"gang_extender.reason": "NeverFits", "gang_extender.message": "never"}),
     ]
     waits = [each for each in lines if each["event"] == "gang waits"]
     assert [each["reason"] for each in waits] == ["NotEnoughResources", "NeverFits"]
@@ -136,7 +136,7 @@ def test_a_gang_that_loses_its_room_begins_anew_with_another_id() -> None:
 
     (trace,) = noted.traces
     assert trace.id == first != noted.starts.id_of(GANG)
-    assert (trace.root.attributes["gang.reason"], trace.root.error) == (
+    assert (trace.root.attributes["gang_extender.reason"], trace.root.error) == (
         "ScheduleTimeout", "too late"
     )  # fmt: skip
     assert lines == [
@@ -160,6 +160,10 @@ def test_a_gang_that_loses_its_room_begins_anew_with_another_id() -> None:
             [ev.Unreserved([A.uid, B.uid, C.uid]), ev.PodGroupDeleted(GROUP_X, GANG)],
             "RoomLost",
         ),
+        "one of its pods goes, and the others lose their room": (
+            [ev.PodDeleted(C.uid), ev.Unreserved([A.uid, B.uid])],
+            "MemberDeleted",
+        ),
         "its pods go": ([ev.PodDeleted(each.uid) for each in (A, B, C)], "MemberDeleted"),
     }.values(),
 )
@@ -169,7 +173,7 @@ def test_what_ends_a_start_that_had_room(change: list[ev.Event], reason: str) ->
     observe(noted.cluster, *change)
 
     (trace,) = noted.traces
-    assert (trace.root.attributes["gang.reason"], trace.root.error) == (reason, reason)
+    assert (trace.root.attributes["gang_extender.reason"], trace.root.error) == (reason, reason)
 
 
 def test_a_gang_that_waits_for_room_ends_with_its_pod_group() -> None:
@@ -180,7 +184,7 @@ def test_a_gang_that_waits_for_room_ends_with_its_pod_group() -> None:
     observe(noted.cluster, ev.PodGroupDeleted(GROUP_X, GANG))
 
     (trace,) = noted.traces
-    assert trace.root.attributes["gang.reason"] == "PodGroupDeleted"
+    assert trace.root.attributes["gang_extender.reason"] == "PodGroupDeleted"
 
 
 def test_a_binding_whose_answer_comes_after_the_watch_is_a_part_of_it() -> None:
@@ -289,7 +293,7 @@ async def test_each_line_about_a_gang_has_its_id_from_filter_to_bind(cluster: Cl
     assert set(found) == {"plan", "hold", "bind"}
     assert found["hold"][1] - found["hold"][0] == pytest.approx(2, abs=0.01)
     (bind,) = (each for each in trace.children if each.name == "bind")
-    assert bind.attributes["gang.bound"] == 3
+    assert bind.attributes["gang_extender.bound"] == 3
     assert [dict(each.attributes) for each in bind.moments] == [
         {"k8s.pod.name": "gang-1", "exception.message": str(_failure(lines))}
     ]
@@ -310,7 +314,7 @@ async def test_a_time_out_ends_a_start_with_its_reason(cluster: Cluster) -> None
     await until(lambda: traces)
 
     (trace,) = traces
-    assert trace.root.attributes["gang.reason"] == "ScheduleTimeout"
+    assert trace.root.attributes["gang_extender.reason"] == "ScheduleTimeout"
     assert trace.root.error == "gang ns/gang: 1 of 3 pods got a node before the time-out"
     found = stages(trace)
     assert found["hold"][1] - found["hold"][0] == pytest.approx(30, abs=0.01)
