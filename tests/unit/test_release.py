@@ -20,6 +20,7 @@ from tests import dist
 from tests.dist import SUMS, uv
 from tests.documents import DOCUMENTS
 from tests.harness.manifests import documents
+from tests.once import once
 from tests.protocol.service import Service
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,7 @@ RELEASES = re.findall(r"^## (\d+\.\d+\.\d+)\b", CHANGELOG, re.MULTILINE)
 IMAGE = re.compile(r"\bgang-extender:(\d+\.\d+[\w.]*)")
 NEW_TAG = re.compile(r"newName: \S*gang-extender,?\s+newTag: \"?(\d+\.\d+[\w.]*)")
 CHART = re.compile(r"^(?:appVersion|version): \"?v?(\d+\.\d+[\w.]*)", re.MULTILINE)
+pytestmark = pytest.mark.timeout(600)  # what is built in the first test that asks for it, too
 
 
 def project() -> dict[str, object]:
@@ -105,9 +107,11 @@ async def test_the_documents_of_the_services_have_the_version() -> None:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    dist.main(folder)
-    return folder
+    def build(folder: Path) -> Path:
+        dist.main(folder)
+        return folder
+
+    return once(tmp_path_factory, "dist", build)
 
 
 def only(built: Path, pattern: str) -> Path:
@@ -169,8 +173,11 @@ def needed(locked: dict[str, dict[str, list[dict[str, str]]]], name: str) -> set
 
 @pytest.fixture(scope="module")
 def program(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel in an environment that has nothing else than what is locked."""
-    folder = tmp_path_factory.mktemp("installed")
+    """The program of the wheel in an environment that has nothing else than what is locked."""
+    return once(tmp_path_factory, "installed", lambda folder: install_into(folder, built))
+
+
+def install_into(folder: Path, built: Path) -> Path:
     environment = folder / "environment"
     run([uv(), "venv", "--quiet", str(environment)], folder)
     wanted = folder / "requirements.txt"
@@ -195,7 +202,6 @@ def run(command: list[str], folder: Path) -> str:
     ).stdout
 
 
-@pytest.mark.timeout(600)
 def test_the_wheel_works_where_nothing_else_is(built: Path, program: Path, tmp_path: Path) -> None:
     def said(*arguments: str) -> str:
         return run([str(program), *arguments], tmp_path)
