@@ -1,11 +1,14 @@
 """Prometheus takes the rules, and each alert fires when it should and not when it should not."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry, generate_latest
 
 from extender.telemetry import alerts, dashboard
+from extender.telemetry.access import AccessMetrics, AccessState
 from tests.harness import promtool_rules
 from tests.harness.promtool_rules import RulesError, Series
 
@@ -78,6 +81,29 @@ def test_what_an_alert_says(tmp_path: Path) -> None:
     }
     (tmp_path / "said.yaml").write_text(yaml.safe_dump(said))
     promtool_rules.run("test", "rules", str(tmp_path / "said.yaml"))
+
+
+def test_a_process_whose_watch_is_silent_and_whose_certificate_ends(tmp_path: Path) -> None:
+    """What a page says of its access, at a moment that no cluster test waits for."""
+    now, day = 2_000_000_000.0, 86_400.0
+    pages = {}
+    for state, age, left in (("fires", 200.0, 3 * day), ("healthy", 50.0, 300 * day)):
+        registry = CollectorRegistry()
+        access = AccessState({"pods": age}, {"client_certificate": now + left}, {}, 0)
+        registry.register(AccessMetrics(partial(_given, access)))
+        pages[state] = promtool_rules.scraped(generate_latest(registry).decode(), now)
+    promtool_rules.prove(
+        tmp_path,
+        [
+            (name, series, state == "fires")
+            for name in ("GangExtenderWatchStale", "GangExtenderClientCertificateEnds")
+            for state, series in pages.items()
+        ],
+    )
+
+
+def _given(access: AccessState) -> AccessState:
+    return access
 
 
 @pytest.mark.parametrize("wrong", ["fires", "healthy"])

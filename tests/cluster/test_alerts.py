@@ -145,7 +145,7 @@ def test_bindings_that_fail(
     sample = 'gang_extender_bindings_total{path="asked",result="error"}'
     earlier = gang.metric(sample)
     with refused(api, namespace, "refused", "Forbidden"):
-        api.create(objects.pod("refused", namespace, scheduler_name="gang-scheduler"))
+        api.create(objects.pod("refused", namespace=namespace))
         api.wait_for("its Binding fails", lambda: gang.metric(sample) > earlier)
         after = gang.metrics()
 
@@ -158,7 +158,7 @@ def test_quota_that_is_overcommitted(
 ) -> None:
     nodes(1)
     name, _ = queues.simple(cpu=2)
-    queues.job("runs", pods=2)
+    queues.job("runs", pods=2, run_for="10m")
     queues.await_admitted("runs")
     full = page(reconciler.url)
     fires(tmp_path, "GangExtenderQuotaOvercommitted", full, expected=False)

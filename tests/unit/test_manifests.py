@@ -155,14 +155,14 @@ def test_the_pod_monitor_of_the_reconciler_finds_its_pods_and_may_read_their_met
     found = {each["kind"]: each for each in build(MONITORING)}
     default = build(ROOT / "manifests")
     [pods] = [x["spec"]["template"] for x in default if x["kind"] == "Deployment"]
-    [service] = [each for each in default if each["kind"] == "Service"]
+    services = [each["metadata"] for each in default if each["kind"] == "Service"]
     wanted = found["PodMonitor"]["spec"]
     [endpoint] = wanted["podMetricsEndpoints"]
 
     assert wanted["selector"]["matchLabels"].items() <= pods["metadata"]["labels"].items()
     ports = {each["name"]: each["containerPort"] for each in pods["spec"]["containers"][0]["ports"]}
     assert ports[endpoint["port"]] == 8889
-    meta = service["metadata"]
+    [meta] = [each for each in services if "webhooks" in each["name"]]
     assert endpoint["tlsConfig"]["serverName"] == f"{meta['name']}.{meta['namespace']}.svc"
     assert endpoint["tlsConfig"]["ca"]["secret"]["name"] == f"{meta['name']}-tls"
     assert endpoint["authorization"]["credentials"]["name"] == found["Secret"]["metadata"]["name"]
