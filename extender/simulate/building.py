@@ -1,6 +1,6 @@
 """A world out of a scenario: manifests become records by the decoders of both processes."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -34,11 +34,13 @@ from extender.simulate.world import World
 from extender.state.cluster.records import NodeInfo, PodGroupInfo
 from extender.state.queue.events import Record
 from extender.state.queue.records import (
+    LimitRangeInfo,
     LocalQueueInfo,
     Meta,
     NamespaceInfo,
     OwnerRef,
     PodSetInfo,
+    RuntimeClassInfo,
     WorkloadInfo,
 )
 
@@ -117,9 +119,14 @@ class _Builder:
             step=scenario.step,
             until=scenario.until,
             version=FIRST_VERSION + len(jobs),
-            complete=self._queues.completed,
+            # Without them templates count, as they are.
+            complete=self._queues.completed if self._completes(records) else None,
             compare=scenario.compare_alone,
         )
+
+    @staticmethod
+    def _completes(records: Iterable[Record]) -> bool:
+        return any(isinstance(each, LimitRangeInfo | RuntimeClassInfo) for each in records)
 
     # --- nodes and queues ----------------------------------------------------------------------
 
