@@ -165,7 +165,8 @@ def test_quota_that_is_overcommitted(
 
     where = "kueue.x-k8s.io/v1beta2/clusterqueues"
     groups = api.get(where, name)["spec"]["resourceGroups"]
-    groups[0]["flavors"][0]["resources"][0]["nominalQuota"] = "1"
+    [cpu] = [x for x in groups[0]["flavors"][0]["resources"] if x["name"] == "cpu"]
+    cpu["nominalQuota"] = "1"
     api.patch(where, name, body={"spec": {"resourceGroups": groups}})
     sample = "gang_extender_queue_overcommitted_quota{"
 
