@@ -31,6 +31,7 @@ AGE = re.compile(r'^gang_extender_watch_age_seconds\{kind="(.*)"\} (.*)$', re.MU
 WATCHED = {
     *("pods", "nodes", "jobs", "poddisruptionbudgets"),
     *("podgroups.scheduling.x-k8s.io", "podgroups.scheduling.sigs.k8s.io"),
+    "podgroups.scheduling.k8s.io",  # the API server has none, and is asked for them now and then
 }
 
 Start = Callable[[str, Path], Component]
