@@ -126,6 +126,10 @@ def reconciler(control_plane: ControlPlane, api: Api) -> Iterator[Reconciler]:
     left_out = ("Deployment", "CustomResourceDefinition")  # these are installed, and converted
     api.apply([each for each in build(ROOT / "manifests") if each["kind"] not in left_out])
     api.wait_for("versions are converted", lambda: is_converted(api), SECONDS)
+    # The garbage collector looks for new kinds every 30 s, and at its start.
+    control_plane.controller_manager.kill()
+    control_plane.controller_manager.start()
+    control_plane.wait_ready()
     *others, second = documents(ROOT / "manifests/samples/single-clusterqueue.yaml")
     api.create(*others)
     api.create(objects.pod_group("mine", 2, namespace="default"))
