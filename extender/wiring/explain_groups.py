@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from extender.api.gang_explanations import GroupExplanation, PodOutlook
-from extender.api.wellknown import POD_GROUP_GROUPS
+from extender.api.wellknown import GROUP_NATIVE, NATIVE_VERSIONS, POD_GROUP_GROUPS
 from extender.explain.gang import explain_group
 from extender.explain.gang_facts import GroupFacts
 from extender.explain.pod import explain_pod
@@ -20,7 +20,7 @@ from extender.gang.options import GangOptions
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.decode import Decoder
-from extender.kube.errors import NotFoundError
+from extender.kube.errors import ForbiddenError, NotFoundError
 from extender.kube.lists import everything
 from extender.kube.queues import objects
 from extender.permit.aging import Aging
@@ -85,7 +85,21 @@ async def _read(kubeconfig: Path | None, decoder: Decoder) -> tuple[Cluster, lis
             with suppress(NotFoundError):
                 found = await everything(client, path, decode)
                 cluster.apply(ev.PodGroupsListed(group, found))
-    return cluster, pods
+        await _read_natives(client, cluster, decoder)
+    there = cluster.view().pods
+    return cluster, [there.get(pod.uid, pod) for pod in pods]
+
+
+async def _read_natives(client: KubeClient, cluster: Cluster, decoder: Decoder) -> None:
+    """Take native PodGroups in; without a condition of kube-scheduler's they count as ours."""
+    for version in NATIVE_VERSIONS:
+        path = objects(GROUP_NATIVE, version, "podgroups")
+        with suppress(NotFoundError, ForbiddenError):
+            found = await everything(client, path, decoder.native_pod_group)
+            cluster.apply(ev.PodGroupsListed(GROUP_NATIVE, found))
+            break
+    if cluster.view().natives_are_ours is None:
+        cluster.apply(ev.NativesDecided(ours=True))
 
 
 def facts_of(

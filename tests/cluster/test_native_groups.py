@@ -3,6 +3,9 @@
 So the extender starts their pods together, as those of its own PodGroups.
 """
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -37,13 +40,24 @@ def natives(gangs: Gangs, ours: GangScheduler) -> NativeGangs:
     return NativeGangs(gangs, OURS)
 
 
+def explained(control_plane: ControlPlane, namespace: str, group: str) -> str:
+    """Return the reason that `gang-extender explain` gives."""
+    command = [sys.executable, "-m", "extender", "explain", "podgroup", group, "-n", namespace]
+    options = ["--kubeconfig", str(control_plane.admin_kubeconfig), "-o", "json"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    reason: str = json.loads(done.stdout)["reason"]
+    return reason
+
+
 def test_a_native_gang_starts_as_a_whole_or_not_at_all(
-    natives: NativeGangs, nodes: NodeFactory
+    control_plane: ControlPlane, natives: NativeGangs, nodes: NodeFactory
 ) -> None:
     nodes(1, "2")
     natives.create("gang", 3, 3, cpu="1")
     natives.api.wait_for("it is refused", lambda: natives.gangs.failures())
     assert natives.nodes("gang") == []
+    assert explained(control_plane, natives.gangs.namespace, "gang") == "NeverFits"
 
     nodes(1, "1", prefix="more")
 
