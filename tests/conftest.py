@@ -1,12 +1,15 @@
 """What holds for all tests: the marker of cluster tests, and their logs when they fail."""
 
 import asyncio
-from collections.abc import Generator
+import logging
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+import structlog
 
+from extender.telemetry import logs
 from tests.effort import FACTOR, examples
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
@@ -35,6 +38,20 @@ CLUSTER = {HERE / "cluster", HERE / "bench" / "tests" / "cluster"}
 CLUSTER_TIMEOUT_SECONDS = 600
 PROPERTIES = HERE / "properties"
 PROPERTIES_TIMEOUT_SECONDS = 600
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_before() -> Iterator[None]:
+    """A command that is run within a test sets up the logs of the process: for its time alone.
+
+    The file that it writes to is closed by then.
+    """
+    root, before = logging.getLogger(), structlog.get_config()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+    structlog.configure(**before)
+    logs.IDS._of.clear()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -270,9 +270,11 @@ def test_the_version_is_that_of_the_tag_and_no_build_needs_one(
 ) -> None:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    for name in ("extender", "manifests/policies", "manifests/rbac"):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "__init__.py").touch()
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    for name in ("extender", *wheel["targets"]["wheel"]["force-include"]):
+        folder = tmp_path / name if (ROOT / name).is_dir() else (tmp_path / name).parent
+        folder.mkdir(parents=True)
+        (folder / (Path(name).name if folder != tmp_path / name else "__init__.py")).touch()
     author = {
         f"GIT_{role}_{part}": "nobody@example.com"
         for role in ("AUTHOR", "COMMITTER")

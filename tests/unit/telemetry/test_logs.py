@@ -2,22 +2,11 @@
 
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 import structlog
 
 from extender.telemetry import logs
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    root, before = logging.getLogger(), structlog.get_config()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:], root.level = handlers, level
-    structlog.configure(**before)
-    logs.IDS._of.clear()
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
