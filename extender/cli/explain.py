@@ -85,7 +85,9 @@ def job(
     from extender.wiring.explain import ExplainTarget
 
     if (name is None) == (file is None):
-        typer.echo("gang-extender: Missing argument 'NAME': name a job, or a manifest with -f", err=True)
+        typer.echo(
+            "gang-extender: Missing argument 'NAME': name a job, or a manifest with -f", err=True
+        )
         raise typer.Exit(2)
     if file is not None:
         begins = Beginning(None, from_snapshot, kubeconfig, config)
