@@ -8,10 +8,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from extender.api.wellknown import EXPECTED_RUN
 from extender.cli.main import app
 from extender.simulate.answering import Forecast, UnknownJobError, answer, text
 from extender.simulate.building import world_of
 from extender.simulate.engine import Simulation
+from extender.simulate.expected import expected
 from extender.simulate.scenario import Scenario
 from extender.simulate.taking_over import Believed, world_of_state
 from extender.snapshot.header import SnapshotHeader
@@ -158,3 +160,21 @@ def test_a_snapshot_of_the_reconciler_is_as_good(tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
         assert "Lacks now: " in done.output
         assert "Starts in 50 s at the earliest." in done.output
+
+
+@pytest.mark.parametrize(
+    ("annotations", "deadline", "want"),
+    [
+        ({EXPECTED_RUN: "45m"}, None, 2700),
+        ({EXPECTED_RUN: "45m"}, 60, 2700),
+        ({EXPECTED_RUN: "soon"}, 60, 60),
+        ({}, None, None),
+    ],
+)
+def test_an_annotation_says_how_long_a_job_runs_and_else_its_deadline(
+    annotations: dict[str, str], deadline: int | None, want: float | None
+) -> None:
+    spec = {} if deadline is None else {"activeDeadlineSeconds": deadline}
+    source = {"metadata": {"annotations": annotations}, "spec": spec}
+    assert expected(source, []) == want
+    assert expected({}, [source]) == want
