@@ -73,7 +73,7 @@ def test_pods_of_a_basic_group_start_one_by_one(natives: NativeGangs, nodes: Nod
 
 
 def test_a_native_gang_is_in_one_domain(natives: NativeGangs, nodes: NodeFactory) -> None:
-    nodes(2, "1", prefix="a", labels={RACK: "a"})
+    nodes(1, "3", prefix="a", labels={RACK: "a"})
     near = nodes(2, "2", prefix="b", labels={RACK: "b"})
     natives.create("near", 4, 4, topology=RACK, cpu="1")
 
