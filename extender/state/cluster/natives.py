@@ -37,11 +37,12 @@ class Natives:
         return None if native in self.basic else native
 
     def take(self, pod: PodInfo) -> PodInfo:
-        """Remember a pod, and return it with its group."""
+        """Return a pod with its group; remember it for as long as it has not finished."""
         if pod.native is None:
             return pod
-        self.pods[pod.uid] = pod
-        self.of.setdefault(pod.native, {})[pod.uid] = None
+        if not pod.finished:
+            self.pods[pod.uid] = pod
+            self.of.setdefault(pod.native, {})[pod.uid] = None
         group = self.group(pod.native, pod.group)
         return pod if group == pod.group else replace(pod, group=group)
 

@@ -35,7 +35,7 @@ from extender.state.cluster.view import ClusterTables, ClusterView
 
 _NOTHING = ClusterChange()
 _RECOUNTED: Final = (
-    *("pods", "groups", "controlled", "of_workload"),
+    *("of_topology", "pods", "groups", "controlled", "of_workload"),
     *("on_node", "ending", "shunning", "nominated", "jobs", "priorities"),
 )
 _REMEMBERED: Final = 10_000
@@ -258,13 +258,10 @@ class Cluster:
         """
         if before == after:
             return _NOTHING
-        changed = {label for label, _ in before.items() ^ after.items()}
-        asking = ((key, self._view.pod_group(key)) for key in self._tables.refused_of)
-        groups = frozenset(
-            key
-            for key, group in asking
-            if group is not None and not changed.isdisjoint(group.topology_labels)
-        )
+        tables = self._tables
+        labels = {label for label, _ in before.items() ^ after.items()} & tables.of_topology.keys()
+        asking = {key for label in labels for _, key in tables.of_topology[label]}
+        groups = frozenset(asking & tables.refused_of.keys())
         return ClusterChange(groups=groups, room=True) if groups else _NOTHING
 
     def _nodes_changed(self, names: Collection[str]) -> None:
@@ -303,10 +300,23 @@ class Cluster:
         if before is not None and before.uid == pod_group.uid:
             pod_group = replace(pod_group, version=before.version)
         pod_groups[pod_group.api_group, pod_group.key] = pod_group
+        self._ask_for_domains(before, pod_group)
         regrouped = _NOTHING
         if pod_group.api_group == GROUP_NATIVE:
             regrouped = self._native_applied(pod_group)
         return _merge((self._group_changed(before, pod_group), regrouped))
+
+    def _ask_for_domains(self, before: PodGroupInfo | None, after: PodGroupInfo | None) -> None:
+        """Keep the index of PodGroups by the labels of nodes that they ask for."""
+        index = self._tables.of_topology
+        if before is not None:
+            for label in before.topology_labels:
+                index[label].discard((before.api_group, before.key))
+                if not index[label]:
+                    del index[label]
+        if after is not None:
+            for label in after.topology_labels:
+                index.setdefault(label, set()).add((after.api_group, after.key))
 
     def _group_changed(self, before: PodGroupInfo | None, pod_group: PodGroupInfo) -> ClusterChange:
         concerned = frozenset((pod_group.key,))
@@ -323,8 +333,10 @@ class Cluster:
         return ClusterChange(groups=concerned, room=before is not None, statuses=concerned)
 
     def _pod_group_deleted(self, event: ev.PodGroupDeleted) -> ClusterChange:
-        if self._tables.pod_groups.pop((event.api_group, event.key), None) is None:
+        gone = self._tables.pod_groups.pop((event.api_group, event.key), None)
+        if gone is None:
             return _NOTHING
+        self._ask_for_domains(gone, None)
         if event.api_group == GROUP_NATIVE and event.key in self._tables.natives.basic:
             self._tables.natives.basic.remove(event.key)
             return self._regroup(self._tables.natives.members(event.key))
@@ -753,6 +765,8 @@ class Cluster:
         fresh.nodes = dict(own.nodes)
         recount._resized(fresh.nodes)
         fresh.pod_groups = dict(own.pod_groups)
+        for pod_group in own.pod_groups.values():
+            recount._ask_for_domains(None, pod_group)
         fresh.natives = own.natives.recounted()
         fresh.failed_at = dict(own.failed_at)
         fresh.refused = dict(own.refused)

@@ -16,6 +16,7 @@ from extender.state.cluster.records import JobInfo, PodInfo, Refusal
 from extender.state.cluster.reservations import ReservationKind
 from extender.state.cluster.store import Cluster
 from tests.makers import (
+    cluster_of,
     event_of,
     flat,
     key,
@@ -629,3 +630,22 @@ def test_listeners_for_room_are_called(
     cluster.watch_room(lambda: calls.append(1))
     observe(cluster, now)
     assert bool(calls) is called
+
+
+def test_only_groups_that_ask_for_a_label_and_wait_are_touched_when_a_node_gets_it() -> None:
+    asks = pod_group(required_topology="rack")
+    cluster = cluster_of(node("n0", 8), asks, A, pod_group("other", preferred_topology="zone"))
+    labelled = [node("n0", 8, labels={"rack": str(number)}) for number in range(4)]
+
+    def changed(number: int) -> ClusterChange:
+        change = cluster.apply(ev.NodeApplied(labelled[number]))
+        cluster.validate()
+        return change
+
+    assert changed(0) == ClusterChange()  # its pods were not refused
+    cluster.apply(ev.PodRefused(A, Reason.NOT_ENOUGH_RESOURCES))
+    assert changed(1) == ROOM
+    observe(cluster, pod_group(required_topology="zone"))
+    assert changed(2) == ClusterChange()
+    observe(cluster, asks, ev.PodGroupDeleted(asks.api_group, GANG))
+    assert changed(3) == ClusterChange()

@@ -128,7 +128,7 @@ def test_a_pod_that_only_a_request_has_shown_stays_one() -> None:
 def test_a_pod_that_is_gone_is_forgotten() -> None:
     cluster = cluster_of(A, B)
     ended: PodInfo = replace(B, finished=True)
-    observe(cluster, ev.PodDeleted("a"), ended)
+    observe(cluster, ev.PodDeleted("a"), ended, ended, ev.PodDeleted("b"))
 
     cluster.validate()
     assert not cluster.view().pods
