@@ -10,6 +10,7 @@ from itertools import chain, repeat
 
 from extender.api.values import whole
 from extender.api.wellknown import JOB_SET_INDEX_LABEL
+from extender.gang import topology
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.topology import Domain, DomainAssignment
@@ -101,7 +102,18 @@ class NodesInTurn:
         return found
 
 
-def near(
+def near(pod: PodInfo, group: str, sent: Sequence[str], *, view: ClusterView) -> Sequence[str]:
+    """Return the nodes that the topology of a group leaves to one of its pods.
+
+    They are in the domain that a queue has chosen for the pod, or else in that of its gang.
+    """
+    pod_group = view.pod_group(group)
+    if pod_group is not None and pod_group.assigned:
+        return _in_its_domain(pod, pod_group, sent, view=view)
+    return topology.within(group, sent, view=view)
+
+
+def _in_its_domain(
     pod: PodInfo, pod_group: PodGroupInfo, sent: Sequence[str], *, view: ClusterView
 ) -> Sequence[str]:
     """Return the nodes that are in the domain of a pod; all where it is assigned to none.
