@@ -14,7 +14,7 @@ from extender.gang import topology
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.topology import Domain, DomainAssignment
-from extender.steps import Steps
+from extender.steps import PIECE, Steps
 
 
 def domains_of(
@@ -100,6 +100,27 @@ class NodesInTurn:
             if domain in found:
                 found[domain].append(node)
         return found
+
+
+def places_of(
+    pods: Sequence[PodInfo], pod_group: PodGroupInfo, *, view: ClusterView
+) -> Steps[Sequence[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]]:
+    """Return the nodes of each domain of these members of a group, and the members that go there.
+
+    All nodes for those of a pod set that was given no domains; none for one too many.
+    """
+    domains = of_members(pods, pod_group, view=view)
+    yield
+    there: dict[tuple[str | None, Domain | None], list[PodInfo]] = {}
+    for pod in pods:
+        there.setdefault((pod.pod_set, domains.get(pod.uid)), []).append(pod)
+    nodes = NodesInTurn(pod_group, {*domains.values()}, granted=(), view=view)
+    found = list[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]()
+    for number, ((pod_set, domain), some) in enumerate(there.items()):
+        if number % PIECE == PIECE - 1:
+            yield
+        found.append(((yield from nodes.of(pod_set, domain)), some))
+    return found
 
 
 def near(pod: PodInfo, group: str, sent: Sequence[str], *, view: ClusterView) -> Sequence[str]:
