@@ -428,21 +428,23 @@ def _where(pod_group: PodGroupInfo, pods: Sequence[PodInfo], *, view: ClusterVie
     places = yield from assigned.places_of(pods, pod_group, view=view)
     number_of: dict[str, int] = {}
     there: dict[int, tuple[dict[str, NodeInfo], list[PodInfo]]] = {}
+    exact = True
     for number, (nodes, some) in enumerate(places):
         if number % PIECE == PIECE - 1:
             yield
         near, members = {node.name: node for node in nodes}, [*some]
         for other in {number_of[name] for name in near if name in number_of}:
-            more = there.pop(other)
-            near |= more[0]
-            members += more[1]
+            others, more = there.pop(other)
+            exact = exact and others.keys() == near.keys()
+            near |= others
+            members += more
         there[number] = near, members
         number_of |= dict.fromkeys(near, number)
     return _Where(
         {str(number): [*near.values()] for number, (near, _) in there.items()},
         {str(number): members for number, (_, members) in there.items()},
         every=True,
-        exact=len(there) == len(places),
+        exact=exact,
     )
 
 
