@@ -13,7 +13,7 @@ claims. Only a group that lacks room has a claim.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
@@ -24,9 +24,9 @@ from extender.fit.candidates import Candidates
 from extender.fit.conflicts import Conflicts, PodShape
 from extender.fit.feasibility import is_feasible
 from extender.fit.feasible_nodes import Feasibility
-from extender.fit.packer import Packer, Wanted
+from extender.fit.packer import Found, Packer, Wanted
 from extender.fit.room_left import Placed, RoomLeft
-from extender.gang import plan, topology
+from extender.gang import assigned, plan, topology
 from extender.gang.fit import fitting, pod_shape
 from extender.gang.lack import lack_of
 from extender.gang.options import GangOptions
@@ -38,6 +38,7 @@ from extender.state.cluster.node_order import NodeOrder
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.view import ClusterView
+from extender.state.topology import Domain
 from extender.steps import PIECE, Steps
 
 MOST = 20
@@ -49,6 +50,9 @@ LARGEST = 3
 must find room whatever a gang waits for."""
 PATIENCE_SECONDS = 30.0
 """How long a group that could start may keep its claim without starting."""
+
+Places = Sequence[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]
+"""Nodes of domains, and the pods that go there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +66,19 @@ class _Aged:
     missing: int
     shapes: Sequence[Shape]
     """Shapes of these pods, `SHAPES` of them at most: they decide which nodes the group may use."""
+    domains: Sequence[Domain | None] = ()
+    """The domain of each of these pods, where a queue has chosen them."""
 
     @property
     def asks(self) -> tuple[object, ...]:
         """What a claim is made for; it does not outlive a change of this."""
+        return *self.asks_of_nodes, self.periods
+
+    @property
+    def asks_of_nodes(self) -> tuple[object, ...]:
+        """What decides whether the pods fit."""
         shapes = tuple(pod.shape for pod in self.pods)
-        return self.missing, shapes, self.priority, self.periods
+        return self.missing, shapes, self.priority, self.domains
 
 
 @dataclass(slots=True)
@@ -180,10 +191,15 @@ def deciding(
             continue
         looked_at += 1
         taken = len(earlier.nodes.get(namespace, ()))
-        in_one = _domains(aged.pod_group, view)
+        places: Places = ()
+        if aged.pod_group.assigned:
+            places = yield from assigned.places_of(aged.pods, aged.pod_group, view=view)
+        in_one = _domains(aged.pod_group, places, view=view)
         usable = None if in_one is None else frozenset[str]().union(*in_one.values())
         allowed = most_nodes - taken
-        look = _Look(aged, earlier, nodes, memory, view, most_nodes, allowed, in_one, usable)
+        look = _Look(
+            aged, earlier, nodes, memory, view, most_nodes, allowed, in_one, usable, places
+        )
         claim = yield from look.claim(now)
         if claim is not None:
             earlier.put(namespace, claim)
@@ -223,11 +239,22 @@ def _aged(key: str, since: float, *, view: ClusterView, now: float, aging: float
         return None
     periods = min(int((now - since) / aging), LARGEST)
     shapes = tuple(islice(dict.fromkeys(pod.shape for pod in pods), SHAPES))
-    return _Aged(pod_group, tally.priority, since, periods, pods, missing, shapes)
+    domains: Sequence[Domain | None] = ()
+    if pod_group.assigned:
+        by_uid = assigned.of_members(pods, pod_group, view=view)
+        domains = tuple(by_uid.get(pod.uid) for pod in pods)
+    return _Aged(pod_group, tally.priority, since, periods, pods, missing, shapes, domains)
 
 
-def _domains(pod_group: PodGroupInfo, view: ClusterView) -> Mapping[str, frozenset[str]] | None:
-    """Return the nodes of each domain that may have all pods of a group; None where any may."""
+def _domains(
+    pod_group: PodGroupInfo, places: Places, *, view: ClusterView
+) -> Mapping[str, frozenset[str]] | None:
+    """Return the nodes of each domain that may have all pods of a group; None where any may.
+
+    The `places` that a queue has chosen are one domain.
+    """
+    if pod_group.assigned:
+        return {"": frozenset(node.name for nodes, _ in places for node in nodes)}
     asked = topology.of(pod_group)
     if asked is None or not asked.required:
         return None
@@ -242,6 +269,17 @@ def _domains(pod_group: PodGroupInfo, view: ClusterView) -> Mapping[str, frozens
 
 def _asks(pods: Sequence[PodInfo], schedulers: Collection[str] | None) -> bool:
     return schedulers is None or all(p.scheduler in schedulers or p.is_gated_by_us for p in pods)
+
+
+def _numbered(nodes: Iterable[NodeInfo | None]) -> Steps[dict[str, int]]:
+    """Return the number of each node in their order."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        if node is None:
+            yield
+        else:
+            found[node.name] = len(found)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +299,8 @@ class _Look:
     """The nodes of each domain that may have the group; None where it needs no single one."""
     usable: frozenset[str] | None
     """All of these nodes."""
+    places: Places
+    """The nodes that a queue has chosen, and the pods that go there."""
 
     def claim(self, now: float) -> Steps[Claim | None]:
         """Return a group's claim; None where it lacks no room, or does not start though it fits.
@@ -281,7 +321,7 @@ class _Look:
 
     def _fits(self) -> Steps[bool]:
         aged, memory, view = self.aged, self.memory, self.view
-        group, asks = aged.pod_group.key, aged.asks[:3]
+        group, asks = aged.pod_group.key, aged.asks_of_nodes
         asked, refusal = memory.lacking.pop(group, (None, None))
         if refusal is not None and asked == asks and refusal.stands(view):
             memory.lacking[group] = asks, refusal
@@ -343,15 +383,16 @@ class _Look:
         aged, rooms = self.aged, dict[str, Resources]()
         wanted = Counter(map(pod_shape, aged.pods)).items()
         for nodes in (yield from self._in_order([*wanted])):
-            packer = self._packer(nodes)
-            found = yield from packer.fill(wanted)
+            candidates = self._candidates(nodes)
+            packer = self._packer(candidates)
+            found = yield from self._filled(packer, candidates, wanted)
             if not found.missing:
                 break
         else:
             return (yield from self._in_vain())
         for period in range(aged.periods):
             if period:
-                found = yield from packer.fill(wanted)
+                found = yield from self._filled(packer, candidates, wanted)
             within = self._add(found.placed, rooms)
             if not period and not within:
                 asks = (*aged.asks, self.earlier.places)
@@ -388,8 +429,40 @@ class _Look:
         order = sorted(there, key=lambda value: (-counts[value], -len(there[value]), value))
         return [self.domains[value] for value in order]
 
-    def _packer(self, within: Collection[str] | None) -> Packer:
-        """Return the nodes with what earlier claims leave of them, the least busy ones first."""
+    def _filled(
+        self, packer: Packer, candidates: Candidates, wanted: Collection[Wanted]
+    ) -> Steps[Found]:
+        """Place the pods once more, each in the place that a queue has chosen for it."""
+        if not self.places:
+            return (yield from packer.fill(wanted))
+        found, orders, looked = Found(), dict[PodShape, dict[str, int]](), 0
+        for nodes, pods in self.places:
+            for pod, count in Counter(map(pod_shape, pods)).items():
+                if pod not in orders:
+                    orders[pod] = yield from _numbered(candidates.emptiest_first(pod))
+                looked += max(1, len(nodes))
+                if looked > PIECE:
+                    looked = 0
+                    yield
+                order = orders[pod]
+                able = {order[node.name]: node for node in nodes if node.name in order}
+                placed = packer.put_on((able[number] for number in sorted(able)), pod, count)
+                found.placed += placed
+                left = count - sum(each.count for each in placed)
+                if left:
+                    found.missing.append((pod, left))
+        return found
+
+    def _candidates(self, within: Collection[str] | None) -> Candidates:
+        """Return the nodes, the least busy ones first."""
+        view, earlier = self.view, self.earlier
+        order = earlier.order(view) if earlier.taken else view.left
+        return Candidates(
+            Feasibility(view), order, unbound=True, emptiest_first=True, within=within
+        )
+
+    def _packer(self, candidates: Candidates) -> Packer:
+        """Return these nodes with what earlier claims leave of them."""
         view, earlier, group = self.view, self.earlier, self.aged.pod_group.key
 
         def room(node: NodeInfo) -> Resources:
@@ -398,10 +471,6 @@ class _Look:
         def siblings(node: str) -> Iterator[PodShape]:
             return (pod_shape(pod) for pod in view.shunning(node) if pod.group == group)
 
-        order = earlier.order(view) if earlier.taken else view.left
-        candidates = Candidates(
-            Feasibility(view), order, unbound=True, emptiest_first=True, within=within
-        )
         return Packer(candidates, RoomLeft(room, Conflicts(siblings)))
 
     def _in_vain(self) -> Steps[Claim]:

@@ -10,10 +10,11 @@ from itertools import chain, repeat
 
 from extender.api.values import whole
 from extender.api.wellknown import JOB_SET_INDEX_LABEL
+from extender.gang import topology
 from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo
 from extender.state.cluster.view import ClusterView
 from extender.state.topology import Domain, DomainAssignment
-from extender.steps import Steps
+from extender.steps import PIECE, Steps
 
 
 def domains_of(
@@ -101,7 +102,39 @@ class NodesInTurn:
         return found
 
 
-def near(
+def places_of(
+    pods: Sequence[PodInfo], pod_group: PodGroupInfo, *, view: ClusterView
+) -> Steps[Sequence[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]]:
+    """Return the nodes of each domain of these members of a group, and the members that go there.
+
+    All nodes for those of a pod set that was given no domains; none for one too many.
+    """
+    domains = of_members(pods, pod_group, view=view)
+    yield
+    there: dict[tuple[str | None, Domain | None], list[PodInfo]] = {}
+    for pod in pods:
+        there.setdefault((pod.pod_set, domains.get(pod.uid)), []).append(pod)
+    nodes = NodesInTurn(pod_group, {*domains.values()}, granted=(), view=view)
+    found = list[tuple[Sequence[NodeInfo], Sequence[PodInfo]]]()
+    for number, ((pod_set, domain), some) in enumerate(there.items()):
+        if number % PIECE == PIECE - 1:
+            yield
+        found.append(((yield from nodes.of(pod_set, domain)), some))
+    return found
+
+
+def near(pod: PodInfo, group: str, sent: Sequence[str], *, view: ClusterView) -> Sequence[str]:
+    """Return the nodes that the topology of a group leaves to one of its pods.
+
+    They are in the domain that a queue has chosen for the pod, or else in that of its gang.
+    """
+    pod_group = view.pod_group(group)
+    if pod_group is not None and pod_group.assigned:
+        return _in_its_domain(pod, pod_group, sent, view=view)
+    return topology.within(group, sent, view=view)
+
+
+def _in_its_domain(
     pod: PodInfo, pod_group: PodGroupInfo, sent: Sequence[str], *, view: ClusterView
 ) -> Sequence[str]:
     """Return the nodes that are in the domain of a pod; all where it is assigned to none.

@@ -143,7 +143,7 @@ def follow_plan(
     assert planned is not None
     if planned in sent and not _is_outbid(pod, planned, view):
         return OneNode(planned)
-    near = _near(pod, group, sent, view=view)
+    near = assigned.near(pod, group, sent, view=view)
     moved = partial(_moved, pod, near, view=view)
     exchanged = partial(_exchanged, pod, near, view=view, in_hand=in_hand)
     # An exchange leaves the placement of the gang as it was planned; but not on room that is lost.
@@ -182,21 +182,13 @@ def beside_siblings(
     pod: PodInfo, group: str, sent: Sequence[str], *, view: ClusterView
 ) -> FilterVerdict:
     """Return the nodes for a member that the gang can do without, in the gang's domain."""
-    near = _near(pod, group, sent, view=view)
+    near = assigned.near(pod, group, sent, view=view)
     if not near:
         return Refuse(Reason.OUTSIDE_TOPOLOGY, about(group) + OUTSIDE)
     verdict = beside_plans(pod, near, view=view)
     if len(near) < len(sent) and isinstance(verdict, AnyNode):
         return OneOf(tuple(near))
     return verdict
-
-
-def _near(pod: PodInfo, group: str, sent: Sequence[str], *, view: ClusterView) -> Sequence[str]:
-    """Return the nodes that the topology of a group leaves to one of its pods."""
-    pod_group = view.pod_group(group)
-    if pod_group is not None and pod_group.assigned:
-        return assigned.near(pod, pod_group, sent, view=view)
-    return topology.within(group, sent, view=view)
 
 
 def beside_plans(pod: PodInfo, sent: Sequence[str], *, view: ClusterView) -> FilterVerdict:

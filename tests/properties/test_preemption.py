@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from typing import Any
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from extender.gang.preemption.units import Unit
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import BudgetInfo, NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.store import Cluster
+from extender.state.topology import in_order
 from extender.steps import at_once
 from tests.effort import examples
 from tests.makers import NAMESPACE, cluster_of, node, pod, pod_group, shape
@@ -38,6 +40,8 @@ class Scene:
     groups: list[PodGroupInfo] = field(default_factory=list)
     gang: PodGroupInfo = field(default_factory=pod_group)
     members: list[PodInfo] = field(default_factory=list)
+    zones: list[str] = field(default_factory=list)
+    """The zone of each member, where a queue has chosen them."""
 
     @property
     def priority(self) -> int:
@@ -55,12 +59,17 @@ class Scene:
         return left
 
     def fits(self, gone: Collection[str] = ()) -> bool:
-        """Return whether all members fit without some pods, in one zone where that is asked for."""
+        """Return whether all members fit without some pods, in the zones where they have to be."""
         left = self.room(gone)
         zones: dict[str, list[NodeInfo]] = {}
         for each in self.nodes:
-            label = each.labels[ZONE] if self.gang.required_topology else ""
+            label = each.labels[ZONE] if self.gang.required_topology or self.zones else ""
             zones.setdefault(label, []).append(each)
+        if self.zones:
+            asked_in: dict[str, list[Shape]] = {}
+            for member, zone in zip(self.members, self.zones, strict=True):
+                asked_in.setdefault(zone, []).append(member.shape)
+            return all(packs(asked_in[zone], zones.get(zone, ()), left) for zone in asked_in)
         asked = [member.shape for member in self.members]
         return any(packs(asked, there, left) for there in zones.values())
 
@@ -138,12 +147,20 @@ def scenes(draw: st.DrawFn, *, alike: bool = True) -> Scene:
     )
     count = draw(st.integers(len(kinds), 4))
     priority = draw(st.sampled_from([1, 2, 3, 4, 5, 5]))
-    scene.members = [
-        pod(f"gang-{n}", kinds[n % len(kinds)], group="gang", priority=priority)
-        for n in range(count)
-    ]
-    topology = ZONE if draw(st.booleans()) else None
-    scene.gang = pod_group("gang", count, required_topology=topology)
+    said: dict[str, Any] = {
+        "group": "gang",
+        "priority": priority,
+        "pod_set": "main",
+        "controller": "job",
+    }
+    scene.members = [pod(f"gang-{n}", kinds[n % len(kinds)], index=n, **said) for n in range(count)]
+    topology = draw(st.sampled_from([None, "required", "chosen"]))
+    if topology == "chosen":
+        scene.zones = draw(st.lists(st.sampled_from("ab"), min_size=count, max_size=count))
+        assigned = {"main": in_order((ZONE,), [(zone,) for zone in scene.zones])}
+        scene.gang = pod_group("gang", count, assigned=assigned)
+    else:
+        scene.gang = pod_group("gang", count, required_topology=ZONE if topology else None)
     return scene
 
 
@@ -229,6 +246,9 @@ def check_places(scene: Scene, found: Preemption) -> None:
     assert all(amount >= 0 for room in left.values() for amount in room.values())
     zones = {each.labels[ZONE] for each in scene.nodes if each.name in found.pods.values()}
     assert len(zones) == 1 or not scene.gang.required_topology
+    zone_of = {each.name: each.labels.get(ZONE) for each in scene.nodes}
+    for member, zone in zip(scene.members, scene.zones, strict=False):
+        assert zone_of[found.pods[member.uid]] == zone
     counts = Counter(found.pods.values())
     assert {each.node: each.count for each in found.nodes} == counts
     for place in found.nodes:

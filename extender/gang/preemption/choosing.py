@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 from extender.fit import domains
 from extender.fit.candidates import Candidates
 from extender.fit.feasible_nodes import Feasibility
+from extender.fit.packer import Wanted
 from extender.fit.room_left import Placed
-from extender.gang import min_resources, plan, topology
+from extender.gang import assigned, min_resources, plan, topology
 from extender.gang.fit import Fit, fitting, fitting_without, pod_shape
 from extender.gang.options import GangOptions
 from extender.gang.preemption.fewer import Exchange
@@ -24,7 +25,7 @@ from extender.gang.preemption.selecting import Selection
 from extender.gang.preemption.units import Evictable, Evictables, Going, Unit
 from extender.gang.preemption.what_if import Regions, WhatIf
 from extender.resources.quantity import Resources, add
-from extender.state.cluster.records import PodGroupInfo, PodInfo, Shape
+from extender.state.cluster.records import NodeInfo, PodGroupInfo, PodInfo, Shape
 from extender.state.cluster.view import ClusterView
 from extender.steps import PIECE, Steps
 
@@ -32,6 +33,8 @@ REGIONS: Final = 8
 """Domains in which victims are looked for, at most, where one is required."""
 LOOKS: Final = 256
 """How often a gang of unlike pods is packed, at most, to find out which units may stay."""
+_AT_ONCE: Final = 16
+"""Regions in which units are selected in one piece, at most, where every one has to have room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ def choosing(
         return None
     if (yield from fitting(pods, missing, group=group, view=view)).complete:
         return None
-    search = _UnitSearch(pod_group, pods[:missing], view=view, now=now, options=options)
+    where = yield from _where(pod_group, pods[:missing], view=view)
+    search = _UnitSearch(pod_group, pods[:missing], where, view=view, now=now, options=options)
     found = yield from search.finding()
     yield from search.forgetting()
     # State may have changed between two pieces.
@@ -157,15 +161,27 @@ def _staying(group: str, *, view: ClusterView, going: Going) -> int:
     return sum(not going.leaves(view.pods[uid]) for uid in view.tally(group).bound)
 
 
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Where the members that are missing may go."""
+
+    regions: Regions
+    pods: Mapping[str, Sequence[PodInfo]]
+    """The members that go to each region, or could: all to one, unless `every` one has its own."""
+    every: bool = False
+    exact: bool = True
+    """Whether equal members may go to any node of their region."""
+
+
 class _Try(NamedTuple):
-    """What it takes to make room in one domain: the least is chosen."""
+    """What it takes to make room in one domain, or in all that were chosen: the least is chosen."""
 
     violations: int
     """Evictions beyond what budgets allow."""
     priority: int
     """The highest of the units."""
     pods: int
-    region: str
+    regions: tuple[str, ...]
     units: tuple[Evictable, ...]
 
 
@@ -176,6 +192,7 @@ class _UnitSearch:
         self,
         pod_group: PodGroupInfo,
         pods: Sequence[PodInfo],
+        where: _Where,
         *,
         view: ClusterView,
         now: float,
@@ -184,11 +201,10 @@ class _UnitSearch:
         self._pod_group, self._pods, self._view = pod_group, pods, view
         self._options = options
         group = pod_group.key
-        self._regions = _regions(pod_group, view=view)
+        self._regions, self._every = where.regions, where.every
         feasible = Feasibility(view)
         hardness = Candidates(feasible, view.left).hardness
-        wanted = Counter(map(pod_shape, pods)).items()
-        shapes = [feasible.of(pod.shape) for pod, _ in wanted]
+        shapes = [feasible.of(pod.shape) for pod in dict.fromkeys(map(pod_shape, pods))]
         there = {node.name: node for nodes in self._regions.values() for node in nodes}
 
         def is_near(name: str) -> bool:
@@ -203,8 +219,14 @@ class _UnitSearch:
             near=is_near,
         )
         self._budgets = units.budgets
+        wanted: dict[int, Sequence[Wanted]] = {}
+        for some in where.pods.values():
+            if id(some) not in wanted:
+                counts = Counter(map(pod_shape, some)).items()
+                wanted[id(some)] = sorted(counts, key=lambda each: hardness(each[0].shape))
+        self._equal = where.exact and all(len(each) == 1 for each in wanted.values())
         self._what_if = WhatIf(
-            sorted(wanted, key=lambda each: hardness(each[0].shape)),
+            {region: wanted[id(some)] for region, some in where.pods.items()},
             group,
             view=view,
             units=units,
@@ -233,12 +255,13 @@ class _UnitSearch:
     def _tried(self, *, keep_budgets: bool) -> Steps[_Try | None]:
         """Return the best that is found at the lowest priority at which anything is."""
         what_if = self._what_if
-        least = {region: what_if.least(region) for region in self._regions}
+        ways = [(*self._regions,)] if self._every else [(region,) for region in self._regions]
+        least = {way: self._least(way) for way in ways}
         for priority in what_if.priorities():
-            due = [region for region, p in least.items() if p is not None and p <= priority]
+            due = [way for way, p in least.items() if p is not None and p <= priority]
             tries: list[_Try] = []
-            for region in sorted(due, key=lambda each: (-what_if.total[each], each))[:REGIONS]:
-                found = yield from self._in_region(region, priority, keep_budgets=keep_budgets)
+            for way in sorted(due, key=lambda each: (-what_if.total[each[0]], each))[:REGIONS]:
+                found = yield from self._in_regions(way, priority, keep_budgets=keep_budgets)
                 if found is not None:
                     tries.append(found)
             if tries:
@@ -247,13 +270,21 @@ class _UnitSearch:
                 return best
         return None
 
-    def _in_region(self, region: str, limit: int, *, keep_budgets: bool) -> Steps[_Try | None]:
-        """Return which units of a priority, or below it, have to go in a region."""
-        selection = Selection(self._what_if, region, limit, keep_budgets=keep_budgets)
+    def _least(self, regions: Sequence[str]) -> int | None:
+        """Return the lowest priority at which there may be room in each of these regions."""
+        found = [self._what_if.least(region) for region in regions]
+        known = [priority for priority in found if priority is not None]
+        return max(known) if len(known) == len(found) else None
+
+    def _in_regions(
+        self, regions: tuple[str, ...], limit: int, *, keep_budgets: bool
+    ) -> Steps[_Try | None]:
+        """Return which units of a priority, or below it, have to go in each of these regions."""
+        units = yield from self._selected(regions, limit, keep_budgets=keep_budgets)
         self._looks = 0
         found = None
-        if (yield from selection.making()) and (yield from self._fits()):
-            found = self._try(region, (yield from self._needed(selection.units)))
+        if units is not None and (yield from self._fits()):
+            found = self._try(regions, (yield from self._needed(units)))
             found = yield from self._with_fewer_pods(found, keep_budgets=keep_budgets)
         for number, part in enumerate([*self._what_if.gone]):
             if number % PIECE == PIECE - 1:
@@ -261,19 +292,33 @@ class _UnitSearch:
             self._what_if.stay(part)
         return found
 
+    def _selected(
+        self, regions: Sequence[str], limit: int, *, keep_budgets: bool
+    ) -> Steps[list[Evictable] | None]:
+        """Have units go until each region has room; return these, or None where one has none."""
+        units: list[Evictable] = []
+        for number, region in enumerate(regions):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                yield
+            selection = Selection(self._what_if, region, limit, keep_budgets=keep_budgets)
+            if not (yield from selection.making()):
+                return None
+            units += selection.units
+        return units
+
     def _have_gone(self, units: Iterable[Evictable]) -> Steps[None]:
         for number, unit in enumerate(units):
             if number % PIECE == PIECE - 1:
                 yield
             self._what_if.go(unit)
 
-    def _try(self, region: str, units: Sequence[Evictable]) -> _Try:
+    def _try(self, regions: tuple[str, ...], units: Sequence[Evictable]) -> _Try:
         highest = max(unit.rank.priority for unit in units)
         return _Try(
             self._budgets.violations,
             highest,
             sum(unit.size for unit in units),
-            region,
+            regions,
             tuple(units),
         )
 
@@ -299,30 +344,31 @@ class _UnitSearch:
     def _with_fewer_pods(self, found: _Try, *, keep_budgets: bool) -> Steps[_Try]:
         """Return a try with other gangs in the place of the most important ones, if fewer pods go.
 
-        For equal pods alone: of these it is known for how many each gang leaves room.
+        For equal pods alone: of these it is known for how many each gang leaves room. And for one
+        region alone.
         """
-        if len(self._what_if.wanted) > 1:
+        if not self._equal or len(found.regions) > 1:
             return found
-        exchange = Exchange(self._what_if, found.region, found.units, keep_budgets=keep_budgets)
+        exchange = Exchange(self._what_if, found.regions[0], found.units, keep_budgets=keep_budgets)
         new = yield from exchange.finding(len(self._pods))
         if new is None:
             return found
         yield from self._have_gone(new)
         if not (yield from self._fits()):
             return found
-        other = self._try(found.region, (yield from self._needed([*exchange.kept, *new])))
+        other = self._try(found.regions, (yield from self._needed([*exchange.kept, *new])))
         return min(found, other, key=lambda each: each[:3])
 
     # -- whether that is enough
 
     def _fits(self) -> Steps[bool]:
         """Return whether all missing members fit once the units are gone that are marked so."""
-        what_if, missing = self._what_if, len(self._pods)
+        lacking = self._what_if.lacking
         self._looks += 1
-        if len(what_if.wanted) == 1:
+        if self._equal:
             if self._looks % PIECE == 0:
                 yield
-            return any(total >= missing for total in what_if.total.values())
+            return not lacking if self._every else len(lacking) < len(self._regions)
         if self._looks > LOOKS:
             return False
         return (yield from self._packed()).complete
@@ -369,6 +415,37 @@ def _place(node: str, counts: Mapping[Shape, int]) -> Place:
     for shape, count in counts.items():
         add(amounts, {name: n * count for name, n in shape.requests.items()})
     return Place(node, sum(counts.values()), amounts)
+
+
+def _where(pod_group: PodGroupInfo, pods: Sequence[PodInfo], *, view: ClusterView) -> Steps[_Where]:
+    """Return the domain that a queue has chosen for each of these pods, or those for all of them.
+
+    Chosen domains that have nodes in common are one region: what one takes the other has not.
+    """
+    if not pod_group.assigned:
+        regions = _regions(pod_group, view=view)
+        return _Where(regions, dict.fromkeys(regions, pods))
+    places = yield from assigned.places_of(pods, pod_group, view=view)
+    number_of: dict[str, int] = {}
+    there: dict[int, tuple[dict[str, NodeInfo], list[PodInfo]]] = {}
+    exact = True
+    for number, (nodes, some) in enumerate(places):
+        if number % PIECE == PIECE - 1:
+            yield
+        near, members = {node.name: node for node in nodes}, [*some]
+        for other in {number_of[name] for name in near if name in number_of}:
+            others, more = there.pop(other)
+            exact = exact and others.keys() == near.keys()
+            near |= others
+            members += more
+        there[number] = near, members
+        number_of |= dict.fromkeys(near, number)
+    return _Where(
+        {str(number): [*near.values()] for number, (near, _) in there.items()},
+        {str(number): members for number, (_, members) in there.items()},
+        every=True,
+        exact=exact,
+    )
 
 
 def _regions(pod_group: PodGroupInfo, *, view: ClusterView) -> Regions:

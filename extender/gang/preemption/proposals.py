@@ -5,7 +5,7 @@ The proposals are per pod and per node, and the extender's filter was not asked 
 
 from collections.abc import Collection, Mapping
 
-from extender.gang import topology, unseen
+from extender.gang import assigned, unseen
 from extender.gang.exempt import is_exempt
 from extender.gang.fit import fits
 from extender.gang.preemption.checks import worth
@@ -24,7 +24,7 @@ def decide(
     them go later than the extender. None for a member whose gang has no plan and no quorum: room on
     one node does not start it.
     Nodes are left out where the pod has no room even then: kube-scheduler has not seen all pods on
-    them, their room is kept for a gang that preempts, or they are not in the gang's domain. So are
+    them, their room is kept for a gang that preempts, or they are not in the pod's domain. So are
     those whose victims would break a running gang of the same or a higher priority. Nodes whose
     victims would break another running gang are left out while there are others.
     """
@@ -34,7 +34,9 @@ def decide(
         return ()
     if is_in_vain(pod, view=view):
         return ()
-    near = set(topology.within(pod.group, [*victims], view=view)) if pod.group else victims.keys()
+    near = {*victims}
+    if pod.group is not None:
+        near = {*assigned.near(pod, pod.group, [*victims], view=view)}
     victims = {
         node: uids
         for node, uids in victims.items()

@@ -84,7 +84,7 @@ class Selection:
         """Those that go, without what goes with them."""
         self._what_if, self._limit, self._keep_budgets = what_if, limit, keep_budgets
         self._region = region
-        self._nodes = [node for node in what_if.nodes.values() if node.region == region]
+        self._nodes = what_if.by_region[region]
         self._gain: dict[Evictable, int] = {}
         """For how many pods each gang leaves room, where that is known."""
         self._offers: list[tuple[Price, int, SearchedNode]] = []
@@ -94,7 +94,7 @@ class Selection:
     def making(self) -> Steps[bool]:
         """Have units go until all pods have a place; return whether they have."""
         try:
-            for pod, count in self._what_if.wanted:
+            for pod, count in self._what_if.wanted[self._region]:
                 left = yield from self._fill(pod, count)
                 if left and not (yield from self._buy(pod, left)):
                     return False

@@ -27,7 +27,8 @@ NONE_GOES: Final = -(1 << 40)
 _NOTHING: Final[Mapping[str, int]] = {}
 
 Regions = Mapping[str, Sequence[NodeInfo]]
-"""Nodes by the domain in which all pods have to be; one region where that does not matter."""
+"""Nodes by the domain in which all pods have to be, or those that a queue has chosen for some of
+them; one region where that does not matter."""
 
 
 class SearchedNode:
@@ -99,14 +100,16 @@ class WhatIf:
 
     def __init__(
         self,
-        wanted: Sequence[Wanted],
+        wanted: Mapping[str, Sequence[Wanted]],
         group: str,
         *,
         view: ClusterView,
         units: Evictables,
     ) -> None:
+        """`wanted` are the pods that each region is to take."""
         self.wanted, self.units = wanted, units
         self.nodes: dict[str, SearchedNode] = {}
+        self.by_region: dict[str, list[SearchedNode]] = {region: [] for region in wanted}
         self.coming: list[Placed] = []
         """Pods that are going: their room is about to be free."""
         self.gains: dict[str, list[Counter[int]]] = {}
@@ -114,10 +117,13 @@ class WhatIf:
         a priority go too. What has room already is under NONE_GOES."""
         self.total = Counter[str]()
         """By region: how many pods of the first shape there is room for now."""
+        self.lacking = {*wanted}
+        """The regions that have no room now for all pods of the first shape."""
         self.gone: dict[Evictable, None] = {}
         self._group, self._priority = group, view.tally(group).priority
         self._view, self._feasible = view, Feasibility(view)
-        self._alone = any(pod.shape.one_per_node for pod, _ in wanted)
+        self._alone = False
+        """Whether pods for the region that is being read do not share a node with all others."""
 
     # -- what there is
 
@@ -125,7 +131,9 @@ class WhatIf:
         """Read the nodes of all regions."""
         looked, units = 0, self.units
         for region, nodes in regions.items():
-            gains = self.gains[region] = [Counter[int]() for _ in self.wanted]
+            wanted = self.wanted[region]
+            gains = self.gains[region] = [Counter[int]() for _ in wanted]
+            self._alone = any(pod.shape.one_per_node for pod, _ in wanted)
             for info in nodes:
                 looked += 1
                 if looked + units.looked // _PODS_AS_NODE >= PIECE:
@@ -133,6 +141,7 @@ class WhatIf:
                     yield
                 self._read(info, region, gains)
             self.total[region] = gains[0][NONE_GOES]
+            self._compare(region)
 
     def least(self, region: str) -> int | None:
         """Return the lowest priority such that there is room once it and all below it are gone.
@@ -140,7 +149,7 @@ class WhatIf:
         For unlike pods there may be none even then. None where all that may go is not enough.
         """
         highest = NONE_GOES
-        for (_, count), gains in zip(self.wanted, self.gains[region], strict=True):
+        for (_, count), gains in zip(self.wanted[region], self.gains[region], strict=True):
             found = 0
             for priority in sorted(gains):
                 found += gains[priority]
@@ -160,7 +169,8 @@ class WhatIf:
         """Forget all of it, piece by piece."""
         while self.nodes:
             for _ in range(min(PIECE, len(self.nodes))):
-                self.nodes.popitem()
+                _, node = self.nodes.popitem()
+                self.by_region[node.region].pop()  # the last one too
             yield
         self.coming.clear()
         yield from self.units.forgetting()
@@ -209,10 +219,10 @@ class WhatIf:
         return int(not node.is_closed(pod, (p for unit in there for p in unit.pods)))
 
     def _move(self, unit: Evictable, moved: dict[str, SearchedNode], *, gone: bool) -> None:
-        pod, change = self.wanted[0][0], add if gone else subtract
+        change = add if gone else subtract
         nodes = [self.nodes[name] for name in unit.on if name in self.nodes]
         for node in nodes:
-            self.total[node.region] -= self.holds(node, pod)
+            self.total[node.region] -= self.holds(node, self.wanted[node.region][0][0])
         unit.gone = gone
         if gone:
             self.gone[unit] = None
@@ -221,15 +231,24 @@ class WhatIf:
         self.units.budgets.take(unit.guarded, 1 if gone else -1)
         for node in nodes:
             change(node.room, unit.on[node.info.name])
-            self.total[node.region] += self.holds(node, pod)
+            self.total[node.region] += self.holds(node, self.wanted[node.region][0][0])
             moved[node.info.name] = node
+        for node in nodes:
+            self._compare(node.region)
+
+    def _compare(self, region: str) -> None:
+        """Note whether a region has room for all pods of the first shape."""
+        if self.total[region] >= self.wanted[region][0][1]:
+            self.lacking.discard(region)
+        else:
+            self.lacking.add(region)
 
     # -- reading a node
 
     def _read(self, info: NodeInfo, region: str, gains: Sequence[Counter[int]]) -> None:
         shapes = [
             (pod, of_shape)
-            for (pod, _), of_shape in zip(self.wanted, gains, strict=True)
+            for (pod, _), of_shape in zip(self.wanted[region], gains, strict=True)
             if self._feasible.of(pod.shape).allows(info)
         ]
         if not shapes:
@@ -243,6 +262,7 @@ class WhatIf:
         gained = [self._count(node, pod, levels=levels, gains=of_shape) for pod, of_shape in shapes]
         if any(gained):
             self.nodes[info.name] = node
+            self.by_region[region].append(node)
             node.gained = max(map(sum, map(dict.values, gained)))
             node.least = min(map(min, filter(None, gained)))
 

@@ -12,6 +12,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.records import NodeInfo
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.store import Cluster
+from extender.state.topology import DomainAssignment
 from extender.steps import at_once
 from tests.at_once import due_claims
 from tests.makers import cluster_of, key, node, nodes, observe, pod, pod_group, pods, shape, taint
@@ -139,6 +140,98 @@ def test_which_groups_have_claims_on_which_nodes(
     there: Sequence[Any], want: dict[str, dict[str, int]]
 ) -> None:
     assert claims(there) == want
+
+
+RACK = "rack"
+BY_RACK = DomainAssignment((RACK,), ((("a",), 1), (("b",), 1)))
+
+
+def chosen(
+    assigned: DomainAssignment = BY_RACK, *, on: Sequence[str | None] = (None, None), cpu: int = 4
+) -> list[Any]:
+    """Return a group of the queue, one pod in each of two racks, that has waited for long."""
+    members = [
+        pod(f"gang-{n}", cpu, group="gang", index=n, pod_set="main", controller="job", on=name)
+        for n, name in enumerate(on)
+    ]
+    return [pod_group("gang", len(on), created=850.0, assigned={"main": assigned}), *members]
+
+
+def in_racks(*racks: str, cpu: int = 4, taken: Sequence[int]) -> list[Any]:
+    """Return nodes in racks, of which pods take so much."""
+    there = [node(f"n{n}", cpu, labels={RACK: rack}) for n, rack in enumerate(racks)]
+    return [there, [pod(f"on-n{n}", used, on=f"n{n}") for n, used in enumerate(taken) if used]]
+
+
+CHOSEN: dict[str, tuple[Sequence[Any], dict[str, dict[str, int]]]] = {
+    "in each of its domains, though others are idle": (
+        [in_racks("a", "b", "c", "c", taken=(4, 4, 1, 1)), chosen()],
+        {"gang": {"n0": 4, "n1": 4}},
+    ),
+    "the nodes of a domain that have least to give up": (
+        [in_racks("a", "a", "b", "b", taken=(4, 1, 1, 4)), chosen()],
+        {"gang": {"n1": 4, "n2": 4}},
+    ),
+    "no more in a domain than goes there": (
+        [in_racks("a", "b", cpu=8, taken=(8, 8)), chosen()],
+        {"gang": {"n0": 4, "n1": 4}},
+    ),
+    "only where members are missing": (
+        [in_racks("a", "b", "c", taken=(0, 4, 1)), chosen(on=("n0", None))],
+        {"gang": {"n1": 4}},
+    ),
+    "one that never fits there has none": (
+        [in_racks("a", "c", "c", taken=(4, 4, 4)), chosen()],
+        {},
+    ),
+    "one that never fits there bars no other": (
+        [in_racks("a", "c", "c", taken=(4, 4, 4)), chosen(), group("late", 851.0, size=1)],
+        {"late": {"n0": 4}},
+    ),
+    "an older one's nodes are not claimed, and those that it could use are for no later one": (
+        [
+            in_racks("a", "b", "c", taken=(4, 4, 4)),
+            group("old", 840.0, size=1),
+            chosen(),
+            group("late", 851.0, size=1),
+        ],
+        {"old": {"n0": 4}, "late": {"n2": 4}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("there", "want"), CHOSEN.values(), ids=CHOSEN)
+def test_claims_are_in_the_domains_that_a_queue_chose(
+    there: Sequence[Any], want: dict[str, dict[str, int]]
+) -> None:
+    assert claims(there) == want
+
+
+def test_with_each_period_a_claim_grows_in_its_domains_alone() -> None:
+    there = [in_racks("a", "b", "c", cpu=8, taken=(8, 8, 0)), chosen()]
+    assert claims(there, now=NOW + 51) == {"gang": {"n0": 8, "n1": 8}}
+    assert claims(there, now=NOW + 151) == {"gang": {"n0": 8, "n1": 8}}
+
+
+def test_a_claim_goes_with_the_domains() -> None:
+    """A host that is gone was replaced by another one."""
+    cluster, memory = cluster_of(in_racks("a", "b", "c", taken=(4, 4, 4)), chosen()), Memory()
+    assert cpus(remembering(cluster, memory)) == {"gang": {"n0": 4, "n1": 4}}
+    others = DomainAssignment((RACK,), ((("a",), 1), (("c",), 1)))
+    observe(cluster, chosen(others)[0])
+    assert cpus(remembering(cluster, memory)) == {"gang": {"n0": 4, "n2": 4}}
+
+
+def test_a_claim_of_two_pod_sets_is_in_the_domains_of_one_alone() -> None:
+    """The flavor of the other one has no topology."""
+    members = [
+        pod(f"gang-{n}", 4, group="gang", index=0, pod_set=name, controller=f"job-{name}")
+        for n, name in enumerate(("main", "driver"))
+    ]
+    one = DomainAssignment((RACK,), ((("b",), 1),))
+    gang = pod_group("gang", 2, created=850.0, assigned={"main": one})
+    there = in_racks("a", "b", "c", taken=(4, 4, 1))
+    assert claims(there, gang, members) == {"gang": {"n1": 4, "n2": 4}}
 
 
 def test_aging_can_be_turned_off() -> None:

@@ -22,6 +22,7 @@ from extender.state.cluster.records import (
 )
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.store import Cluster
+from extender.state.topology import in_order
 from extender.steps import at_once
 from tests.makers import (
     NAMESPACE,
@@ -319,6 +320,154 @@ def test_the_domain_is_that_of_the_members_that_have_a_node() -> None:
     others = [pod(f"p{n}", 4, on=f"n{n}", priority=n) for n in (0, 2, 3)]
     assert victims(there, gang, others) == {"p2"}
     assert victims(there, gang, others, replace(others[1], priority=PRIORITY)) is None
+
+
+def in_zones(*places: str, priority: int = PRIORITY, **more: Any) -> list[Any]:
+    """Return a gang of which a queue sends one pod to each of these zones, or hosts."""
+    said = {"group": "gang", "pod_set": "main", "controller": "job", "priority": priority, **more}
+    members = [pod(f"gang-{n}", 4, index=n, **said) for n in range(len(places))]
+    given = in_order(("zone",), [(each,) for each in places])
+    return [pod_group("gang", len(places), assigned={"main": given}), members]
+
+
+AB = in_zones("a", "b")
+CHOSEN: dict[str, tuple[list[Any], set[str] | None]] = {
+    "cheaper and younger pods elsewhere stay": (
+        [
+            zoned("a", "b", "c", "c"),
+            AB,
+            filling("p0", "p1", priority=2, cost=3),
+            low("low", first=2, cost=-3),
+        ],
+        {"p0", "p1"},
+    ),
+    "in each domain what is cheapest there": (
+        [
+            zoned("a", "a", "b", "b"),
+            AB,
+            filling("p0", "p1", "p2"),
+            pod("p1", 4, on="n1", cost=-1),
+            pod("p3", 4, on="n3", cost=-1),
+        ],
+        {"p1", "p3"},
+    ),
+    "in one domain a higher priority than in another": (
+        [
+            zoned("a", "b", "b"),
+            AB,
+            [pod("p0", 4, on="n0", priority=3), pod("p1", 4, on="n1", priority=3)],
+            pod("p2", 4, on="n2", priority=1),
+        ],
+        {"p0", "p2"},
+    ),
+    "nothing in a domain that has room": (
+        [zoned("a", "b", "b"), AB, filling("p0"), pod("p1", 4, on="n1", cost=-1)],
+        {"p0"},
+    ),
+    "room in one domain is none in another": (
+        [zoned("a", "b", "b"), AB, pod("p0", 4, on="n0", priority=PRIORITY)],
+        None,
+    ),
+    "a domain of which nothing may go": (
+        [zoned("a", "b", "c"), AB, filling("p0"), pod("p1", 4, on="n1", priority=PRIORITY)],
+        None,
+    ),
+    "a domain without nodes": ([zoned("a", "c"), AB, filling("p0", "p1")], None),
+    "a gang that is in both domains, and not a pod beside it": (
+        [
+            zoned("a", "a", "b"),
+            AB,
+            pod("p0", 4, on="n0", bound_at=50.0),
+            low("low", 2, first=1, said={"started": 10.0}),
+        ],
+        {"low-0", "low-1"},
+    ),
+    "only where a member is missing": (
+        [
+            zoned("a", "b"),
+            AB[0],
+            [AB[1][0], replace(AB[1][1], node="n1", shape=shape(1))],
+            filling("p0"),
+            pod("p1", 3, on="n1", cost=-1),
+        ],
+        {"p0"},
+    ),
+    "two members to one domain": (
+        [zoned("a", "b", "b"), in_zones("b", "b"), filling("p0", "p1", "p2")],
+        {"p1", "p2"},
+    ),
+    "unlike members of two pod sets in one domain": (
+        [
+            zoned("a", "a", "b"),
+            pod_group(
+                "gang",
+                2,
+                assigned={
+                    name: in_order(("zone",), [(zone,)])
+                    for name, zone in {"main": "a", "driver": "a"}.items()
+                },
+            ),
+            pod("gang-0", 4, group="gang", pod_set="main", priority=PRIORITY),
+            pod("gang-1", 3, group="gang", pod_set="driver", priority=PRIORITY),
+            filling("p0", "p1"),
+        ],
+        {"p0", "p1"},
+    ),
+    "members of a pod set of which the domain is in that of another": (
+        [
+            node("n0", 4, labels={"zone": "a", "host": "n0"}),
+            node("n1", 8, labels={"zone": "a", "host": "n1"}),
+            pod_group(
+                "gang",
+                2,
+                assigned={
+                    "main": in_order(("host",), [("n0",)]),
+                    "driver": in_order(("zone",), [("a",)]),
+                },
+            ),
+            pod("gang-0", 4, group="gang", pod_set="main", priority=PRIORITY),
+            pod("gang-1", 4, group="gang", pod_set="driver", priority=PRIORITY),
+            filling("p0"),
+            pod("p1", 8, on="n1", cost=1),
+        ],
+        {"p0", "p1"},
+    ),
+    "members of a pod set without domains go anywhere": (
+        [
+            zoned("a", "b"),
+            pod_group("gang", 2, assigned={"main": in_order(("zone",), [("a",)])}),
+            pod("gang-0", 4, group="gang", pod_set="main", priority=PRIORITY),
+            pod("gang-1", 4, group="gang", pod_set="driver", priority=PRIORITY),
+            filling("p0"),
+        ],
+        {"p0"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("facts", "want"), CHOSEN.values(), ids=CHOSEN)
+def test_victims_are_in_the_domains_that_a_queue_chose(
+    facts: list[Any], want: set[str] | None
+) -> None:
+    found, cluster = chosen(*facts)
+    assert (None if found is None else {p.name for u in found.victims for p in u.pods}) == want
+    view = cluster.view()
+    given = view.pod_group(key("gang"))
+    assert given is not None
+    for uid, name in found.pods.items() if found is not None else ():
+        places = given.assigned.get(view.pods[uid].pod_set or "")
+        if places is not None:
+            assert places.of(view.nodes[name].labels) in dict(places.domains)
+
+
+def test_each_of_many_hosts_makes_room_that_has_none() -> None:
+    hosts = [f"h{n}" for n in range(300)]
+    there = [node(name, labels={"zone": name}) for name in [*hosts, "spare"]]
+    full = [pod(f"p{n}", 4, on=name) for n, name in enumerate([*hosts[:200], "spare"])]
+    found, _ = chosen(there, in_zones(*hosts), full)
+    assert found is not None
+    assert {p.name for unit in found.victims for p in unit.pods} == {f"p{n}" for n in range(200)}
+    assert found.pods == {f"gang-{n}": name for n, name in enumerate(hosts)}
 
 
 def budget(name: str, allowed: int, **labels: str) -> ev.BudgetApplied:

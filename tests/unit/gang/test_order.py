@@ -11,6 +11,7 @@ from extender.gang.queue_sort import sort_key
 from extender.gang.score import score
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import NominatedRoom, PodInfo, PreemptedRoom
+from extender.state.topology import DomainAssignment
 from tests.makers import cluster_of, key, node, nodes, planned, pod, pod_group, pods, requests
 
 WANT_KEY: dict[str, tuple[Sequence[Any], tuple[int, float, int, str]]] = {
@@ -93,6 +94,8 @@ PREEMPTING = [
     ),
 ]
 ALL = {"n0": ["plain-0"], "n1": ["plain-1"]}
+IN_SET = replace(MEMBER, pod_set="main")
+CHOSEN = DomainAssignment(("rack",), ((("a",), 1), (("b",), 1)))
 
 WANT_PREEMPTION: dict[
     str, tuple[PodInfo | None, Sequence[Any], Mapping[str, Collection[str]], set[str]]
@@ -213,6 +216,26 @@ WANT_PREEMPTION: dict[
         ],
         ALL,
         {"n1"},
+    ),
+    "a member comes to the domain that its queue chose, and not to that of another": (
+        IN_SET,
+        [
+            *(node(f"n{n}", 4, labels={"rack": "abc"[n]}) for n in range(3)),
+            pod_group(min_member=2, assigned={"main": CHOSEN}),
+            *(pod("gang-1", group="gang", pod_set="main", on="n1"), *PLAIN),
+        ],
+        {**ALL, "n2": ["plain-2"]},
+        {"n0"},
+    ),
+    "a pod set without domains comes to any": (
+        MEMBER,
+        [
+            *(node(f"n{n}", 4, labels={"rack": "abc"[n]}) for n in range(3)),
+            pod_group(min_member=2, assigned={"main": CHOSEN}),
+            *(pod("gang-1", group="gang", pod_set="main", on="n1"), *PLAIN),
+        ],
+        ALL,
+        {"n0", "n1"},
     ),
     "victims that are not known break nothing": (
         OUTSIDER,
