@@ -13,7 +13,7 @@ from extender.kube.errors import BudgetError
 from extender.kube.pods import PodRef
 from extender.kube.preemptions import VictimWriter
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import POD_GROUPS, Gangs
+from tests.cluster.gangs import POD_GROUPS, Gangs, message
 from tests.cluster.groups import SECONDS, Groups
 from tests.cluster.queues import Queues
 from tests.harness.client import Api
@@ -25,6 +25,8 @@ from tests.harness.reconciler import Reconciler
 CLASSES = "scheduling.k8s.io/v1/priorityclasses"
 HOLD = "harness.example/hold"
 IMPATIENT = "impatient"
+RESTRAINED = "restrained"
+ASKED = 'gang_extender_request_duration_seconds_count{verb="preempt"}'
 COUNTED = "gang_extender_preemptions_total"
 VICTIMS = 'gang_extender_preemption_victims_total{{how="{}"}}'
 
@@ -36,15 +38,21 @@ def high(api: Api) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def middle(api: Api) -> Iterator[str]:
+    """One between those two."""
+    yield from priority_class(api, value=500)
+
+
+@pytest.fixture(scope="module")
 def never(api: Api) -> Iterator[str]:
     """One whose pods evict no others."""
     yield from priority_class(api, preemptionPolicy="Never")
 
 
-def priority_class(api: Api, **more: Any) -> Iterator[str]:
+def priority_class(api: Api, value: int = 1000, **more: Any) -> Iterator[str]:
     name = f"high-{uuid4().hex[:8]}"
     kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    api.create({**kind, "metadata": {"name": name}, "value": 1000, **more})
+    api.create({**kind, "metadata": {"name": name}, "value": value, **more})
     yield name
     api.delete(CLASSES, name)
 
@@ -58,6 +66,19 @@ def impatient(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[G
         settings={"gang": {"preemptionBudgets": "Strict"}},
         scheduler={"profiles": [{"schedulerName": IMPATIENT}]},
         program="tests.harness.impatient",
+    )
+    yield scheduler
+    scheduler.stop()
+
+
+@pytest.fixture
+def restrained(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[GangScheduler]:
+    """A pair, for pods with schedulerName `restrained`, in which no gang preempts."""
+    scheduler = GangScheduler(
+        control_plane,
+        name=RESTRAINED,
+        settings={"gang": {"preemption": "Off"}},
+        scheduler={"profiles": [{"schedulerName": RESTRAINED}]},
     )
     yield scheduler
     scheduler.stop()
@@ -383,3 +404,102 @@ def test_a_budget_is_kept_where_that_is_possible(
     gangs.await_phases("more", Running=2)
     assert gangs.phases(kept) == []
     assert reconciler.metric(VICTIMS.format("deleted")) == before["deleted"] + 2
+
+
+@pytest.mark.parametrize("said", ["min-run-seconds", "preemption-cost"])
+def test_an_annotation_keeps_the_gang_that_would_go_first(
+    said: str, whole: GangScheduler, high: str, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """Of equal ones the younger goes without it, and of one second the first by name."""
+    del whole
+    nodes(4)
+    gangs.create("b", 2, cpu="3")
+    gangs.await_phases("b", Running=2)
+    gangs.create_group("a", 2, annotations={f"scheduling.x-k8s.io/{said}": "3600"})
+    gangs.add("a", 2, cpu="3")
+    gangs.await_phases("a", Running=2)
+    gangs.create("h", 2, cpu="3", priority_class=high)
+
+    gangs.await_phases("h", Running=2)
+    assert gangs.phases("b") == []
+    assert gangs.phases("a") == ["Running"] * 2
+    assert leaving(gangs, "a") == {}
+
+
+def test_nothing_is_evicted_while_a_setting_says_so(
+    restrained: GangScheduler, high: str, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    def all_stay() -> bool:
+        stay = (nominated(gangs, "h"), gangs.phases("low")) == ([None] * 2, ["Running"] * 2)
+        return stay and leaving(gangs, "low") == {}
+
+    there, _ = nodes(2)
+    gangs.create("low", 2, cpu="3", scheduler_name=RESTRAINED)
+    gangs.await_phases("low", Running=2)
+    gangs.create("h", 2, cpu="3", priority_class=high, scheduler_name=RESTRAINED)
+    gangs.retry(restrained, there, attempts=2)
+    assert all_stay()
+
+    restrained.restart_with({"gang": {"minRunSeconds": 3600}})
+    gangs.retry(restrained, there, attempts=1)  # it acts for a kube-scheduler that asks it
+    gangs.api.wait_for("victims were looked for", lambda: vain_looks(restrained), SECONDS)
+    assert all_stay()
+
+    restrained.restart_with({})
+    gangs.retry(restrained, there, attempts=1)
+    gangs.await_phases("h", Running=2)
+    assert gangs.phases("low") == []
+
+
+# -- kube-scheduler's own preemption, for a pod without a gang
+
+
+def test_a_gang_that_goes_whole_is_preferred_to_a_part_of_another(
+    whole: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """kube-scheduler prefers the other nodes, where fewer pods go."""
+    del whole
+    together, *apart = nodes(3)
+    gangs.create("one", 2, cpu="1500m", node_name=together)
+    gangs.create_group("two", 2)
+    for number, name in enumerate(apart):
+        gangs.add("two", 1, start=number, cpu="3", node_name=name)
+    for name in ("one", "two"):
+        gangs.await_phases(name, Running=2)
+    gangs.await_seen()
+    api.create(gangs.pod("plain", cpu="3", priority_class=high))
+
+    node = api.wait_for(
+        "the pod has a node",
+        lambda: api.get("pods", "plain", gangs.namespace)["spec"].get("nodeName"),
+        SECONDS,
+    )
+    assert node == together
+    assert gangs.phases("one") == []
+    assert gangs.phases("two") == ["Running"] * 2
+    assert leaving(gangs, "two") == {}
+
+
+def test_a_gang_of_which_a_pod_is_as_important_stays_whole(
+    whole: GangScheduler, high: str, middle: str, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    lower, higher = nodes(2)
+    gangs.create_group("mixed", 2)
+    gangs.add("mixed", 1, cpu="3", node_name=lower)
+    gangs.add("mixed", 1, start=1, cpu="3", node_name=higher, priority_class=high)
+    gangs.await_phases("mixed", Running=2)
+    gangs.await_seen()
+    before = whole.metric(ASKED)
+    api.create(gangs.pod("plain", cpu="3", priority_class=middle))
+
+    api.wait_for("kube-scheduler has proposed it", lambda: whole.metric(ASKED) > before, SECONDS)
+
+    def answered() -> Object | None:
+        pod = api.get("pods", "plain", gangs.namespace)
+        return pod if message(pod) else None
+
+    plain = api.wait_for("it says what came of it", answered, SECONDS)
+    assert plain is not None
+    assert "nominatedNodeName" not in plain["status"]
+    assert gangs.phases("mixed") == ["Running"] * 2
+    assert leaving(gangs, "mixed") == {}

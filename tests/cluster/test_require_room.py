@@ -32,6 +32,40 @@ def needs_room(queues: Queues, api: Api, cpu: int, **spec: Any) -> str:
     return name
 
 
+def two_flavors(queues: Queues, api: Api) -> tuple[str, str, str]:
+    """Make a ClusterQueue whose jobs need room, of nodes of the kind `spot` and then `fast`.
+
+    Return its name and those of the flavors; the LocalQueue is `queue`.
+    """
+    spot = queues.flavor("spot", nodeLabels={"kind": "spot"})
+    fast = queues.flavor("fast", nodeLabels={"kind": "fast"})
+    listed = [
+        {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": 8},
+                                       {"name": "memory", "nominalQuota": "8Gi"}]}
+        for flavor in (spot, fast)
+    ]  # fmt: skip
+    name = queues.create(
+        "ClusterQueue",
+        "cq",
+        {
+            "namespaceSelector": {},
+            "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": listed}],
+        },
+    )
+    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=NEEDS_ROOM)
+    queues.local_queue("queue", name)
+    return name, spot, fast
+
+
+def flavor_of(queues: Queues, job: str) -> str:
+    """Return the flavor of the CPU that a job was given."""
+    workload = queues.workload(job)
+    assert workload is not None
+    [given] = workload["status"]["admission"]["podSetAssignments"]
+    flavor: str = given["flavors"]["cpu"]
+    return flavor
+
+
 def group_of(queues: Queues, api: Api, job: str) -> Mapping[str, Any]:
     workload = queues.workload(job)
     assert workload is not None
@@ -254,31 +288,12 @@ def test_flavors_are_passed_over_that_have_quota_and_no_room(
 ) -> None:
     nodes(1, "2", prefix="spot", labels={"kind": "spot"})
     nodes(2, "2", prefix="fast", labels={"kind": "fast"})
-    spot = queues.flavor("spot", nodeLabels={"kind": "spot"})
-    fast = queues.flavor("fast", nodeLabels={"kind": "fast"})
-    listed = [
-        {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": 8},
-                                       {"name": "memory", "nominalQuota": "8Gi"}]}
-        for flavor in (spot, fast)
-    ]  # fmt: skip
-    name = queues.create(
-        "ClusterQueue",
-        "cq",
-        {
-            "namespaceSelector": {},
-            "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": listed}],
-        },
-    )
-    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=NEEDS_ROOM)
-    queues.local_queue("queue", name)
+    _, _, fast = two_flavors(queues, api)
     queues.job("job", 4, run_for="1h")
 
     queues.await_admitted("job")
 
-    workload = queues.workload("job")
-    assert workload is not None
-    [given] = workload["status"]["admission"]["podSetAssignments"]
-    assert given["flavors"]["cpu"] == fast
+    assert flavor_of(queues, "job") == fast
 
 
 def test_a_job_that_is_partly_done_starts_again_with_what_remains(
@@ -550,3 +565,27 @@ def test_after_a_restart_it_waits_for_the_same_victims(
     await_running(api, queues, "high", 1)
     assert queues.condition("spared", "Evicted") == {}
     assert queues.condition("high", "Evicted") == {}
+
+
+@pytest.mark.parametrize(
+    ("pods", "victim", "kept"), [(2, "on-spot", "on-fast"), (4, "on-fast", "on-spot")]
+)
+def test_victims_go_in_the_first_flavor_in_which_all_pods_fit_then(
+    pods: int, victim: str, kept: str, api: Api, queues: Queues, nodes: NodeFactory
+) -> None:
+    """The last flavor has the younger job; the first one is too small for four pods."""
+    nodes(1, "2", prefix="spot", labels={"kind": "spot"})
+    nodes(2, "2", prefix="fast", labels={"kind": "fast"})
+    name, spot, fast = two_flavors(queues, api)
+    api.patch("kueue.x-k8s.io/v1beta2/clusterqueues", name, body=FOR_ROOM)
+    for job, count in (("on-spot", 2), ("on-fast", 4)):
+        queues.job(job, count, run_for="1h")
+        await_running(api, queues, job, count)
+    assert [flavor_of(queues, job) for job in ("on-spot", "on-fast")] == [spot, fast]
+    queues.job("high", pods, labels=priority(queues, 10), run_for="1h")
+
+    queues.await_admitted("high")
+    await_running(api, queues, "high", pods)
+    assert flavor_of(queues, "high") == (spot if victim == "on-spot" else fast)
+    assert evictions(queues, victim) == 1
+    assert queues.condition(kept, "Evicted") == {}

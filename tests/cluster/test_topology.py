@@ -7,6 +7,7 @@ import pytest
 
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
+from tests.harness import objects
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.faulty_proxy import FaultyProxy
@@ -15,6 +16,7 @@ from tests.harness.gang_scheduler import GangScheduler
 RACK = "example.com/rack"
 REQUIRED = "scheduling.x-k8s.io/required-topology"
 PREFERRED = "scheduling.x-k8s.io/preferred-topology"
+INDEX = "batch.kubernetes.io/job-completion-index"
 LATE = "late"
 NODES = "/api/v1/nodes"
 RACKS = 13
@@ -122,6 +124,33 @@ def test_a_gang_that_prefers_a_rack_takes_few(gangs: Gangs, nodes: NodeFactory) 
     gangs.add("g", 4, cpu="3")
     gangs.await_phases("g", Running=4)
     assert on(gangs, "g") == {*three, one}
+
+
+@pytest.mark.usefixtures("gang")
+def test_neighbouring_indexes_are_on_neighbouring_nodes_of_the_rack(
+    api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    """The node in the middle has least left, and would be filled first."""
+    nodes(2, prefix="a", labels={RACK: "a"})
+    rack = nodes(3, prefix="b", labels={RACK: "b"})
+    api.create(gangs.pod("beside", cpu="500m", node_name=rack[1]))
+    gangs.await_seen()
+    gangs.create_group("g", 6, annotations={REQUIRED: RACK})
+    api.create(
+        objects.job(
+            *("ranks", 6),
+            namespace=gangs.namespace,
+            indexed=True,
+            group="g",
+            cpu="1500m",
+            run_for="1h",
+        )
+    )
+    gangs.await_phases("g", Running=6)
+
+    by_index = {int(p["metadata"]["labels"][INDEX]): p for p in gangs.members("g")}
+    places = [by_index[index]["spec"]["nodeName"] for index in range(6)]
+    assert places == [name for name in rack for _ in range(2)]
 
 
 @pytest.mark.usefixtures("gang")

@@ -4,6 +4,7 @@ The proposals are per pod and per node, and the extender's filter was not asked 
 """
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from extender.gang import assigned, unseen
 from extender.gang.exempt import is_exempt
@@ -25,11 +26,12 @@ def decide(
     one node does not start it.
     Nodes are left out where the pod has no room even then: kube-scheduler has not seen all pods on
     them, their room is kept for a gang that preempts, or they are not in the pod's domain. So are
-    those whose victims would break a running gang of the same or a higher priority. Nodes whose
-    victims would break another running gang are left out while there are others.
+    those whose victims would break a running gang of the same or a higher priority. Of the others
+    those are answered whose victims break no running gang; without any, those from which each gang
+    that breaks goes whole, so that none runs on below minMember; and else all.
     """
     if pod is None:
-        return _harmless(victims, view) or victims.keys()
+        return _least_harm(victims, view)
     if view.bound_node(pod) is not None or pod.group in view.nominated:
         return ()
     if is_in_vain(pod, view=view):
@@ -43,9 +45,9 @@ def decide(
         if node in near
         and unseen.has_room_without(pod, node, uids, view=view)
         and not _is_kept(pod, node, uids, view=view)
-        and not any(worth(each, view) >= pod.priority for each in _of_broken(uids, view))
+        and not any(worth(each.pod, view) >= pod.priority for each in _broken(uids, view))
     }
-    return _harmless(victims, view) or victims.keys()
+    return _least_harm(victims, view)
 
 
 def is_in_vain(pod: PodInfo, *, view: ClusterView) -> bool:
@@ -75,22 +77,35 @@ def _is_kept(pod: PodInfo, name: str, victims: Collection[str], *, view: Cluster
     return not fits(pod.shape.requests, free)
 
 
-def _harmless(victims: Mapping[str, Collection[str]], view: ClusterView) -> list[str]:
-    """Return the nodes whose victims break no running gang."""
-    return [node for node, uids in victims.items() if not _of_broken(uids, view)]
+class _Broken(NamedTuple):
+    """A gang that has its quorum and would fall below minMember."""
+
+    pod: PodInfo
+    """One of those that it loses."""
+    left: int
+    """How many of its running members it keeps."""
 
 
-def _of_broken(uids: Collection[str], view: ClusterView) -> list[PodInfo]:
-    """Return one pod of each gang that has its quorum and would fall below minMember."""
+def _least_harm(victims: Mapping[str, Collection[str]], view: ClusterView) -> Collection[str]:
+    """Return the nodes where no gang breaks; else those where each goes whole; else all of them."""
+    broken = {node: _broken(uids, view) for node, uids in victims.items()}
+    harmless = [node for node, gangs in broken.items() if not gangs]
+    whole = [node for node, gangs in broken.items() if not any(each.left for each in gangs)]
+    return harmless or whole or victims.keys()
+
+
+def _broken(uids: Collection[str], view: ClusterView) -> list[_Broken]:
+    """Return the running gangs that victims would break; pods that leave anyway are no loss."""
     losses: dict[str, list[PodInfo]] = {}
     for uid in uids:
         pod = view.pods.get(uid)
-        if pod is not None and pod.group is not None:
+        if pod is not None and pod.group is not None and not pod.terminating:
             losses.setdefault(pod.group, []).append(pod)
     broken = []
     for group, lost in losses.items():
         pod_group = view.pod_group(group)
         assigned = view.tally(group).assigned
-        if pod_group and assigned >= view.quorum(pod_group) > assigned - len(lost):
-            broken.append(lost[0])
+        left = assigned - len(lost)
+        if pod_group and assigned >= view.quorum(pod_group) > left:
+            broken.append(_Broken(lost[0], left))
     return broken

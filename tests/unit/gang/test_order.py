@@ -83,6 +83,8 @@ def test_score(subject: PodInfo | None, there: Sequence[Any], want: Mapping[str,
 
 RUNNING = [pod(f"runs-{n}", group="runs", on=f"n{n}") for n in range(3)]
 EXTRA = pod("runs-3", group="runs", on="n2")
+WHOLE = [pod_group("whole", 2), *(pod(f"whole-{n}", group="whole", on="n1") for n in range(2))]
+BOTH = ["whole-0", "whole-1"]
 PLAIN = [pod(f"plain-{n}", on=f"n{n}") for n in range(3)]
 URGENT = pod("urgent", priority=1)
 PREEMPTER, _ = MEMBERS = pods(2, group="preempts", priority=5)
@@ -170,6 +172,51 @@ WANT_PREEMPTION: dict[
         [pod_group("runs", 3), *RUNNING],
         {"n0": ["runs-0"], "n1": ["runs-1"]},
         {"n0", "n1"},
+    ),
+    "of gangs that break one goes whole": (
+        URGENT,
+        [pod_group("runs", 3), *RUNNING, *WHOLE],
+        {"n0": ["runs-0"], "n1": BOTH, "n2": ["runs-2"]},
+        {"n1"},
+    ),
+    "even that is worse than to break none": (
+        URGENT,
+        [pod_group("runs", 3), *RUNNING, *WHOLE, *PLAIN],
+        {"n0": ["runs-0"], "n1": BOTH, "n2": ["plain-2"]},
+        {"n2"},
+    ),
+    "a gang that runs on elsewhere does not go whole": (
+        URGENT,
+        [pod_group("runs", 3), *RUNNING, *WHOLE, pod("whole-2", group="whole", on="n2")],
+        {"n0": ["runs-0"], "n1": BOTH},
+        {"n0", "n1"},
+    ),
+    "but one does of which the others leave anyway": (
+        URGENT,
+        [
+            *(pod_group("runs", 3), *RUNNING, *WHOLE),
+            pod("whole-2", group="whole", on="n2", terminating=True),
+        ],
+        {"n0": ["runs-0"], "n1": BOTH},
+        {"n1"},
+    ),
+    "one that goes whole does not make up for a part of another": (
+        URGENT,
+        [pod_group("runs", 3), *RUNNING, *WHOLE],
+        {"n0": ["runs-0"], "n1": [*BOTH, "runs-1"]},
+        {"n0", "n1"},
+    ),
+    "a pod that leaves anyway is no loss to its gang": (
+        URGENT,
+        [pod_group("runs", 2), *RUNNING, replace(EXTRA, terminating=True)],
+        {"n1": ["runs-1"], "n2": ["runs-2", "runs-3"]},
+        {"n1", "n2"},
+    ),
+    "for a pod that is not known a gang goes whole too": (
+        None,
+        [pod_group("runs", 3), *RUNNING, *WHOLE],
+        {"n0": ["runs-0"], "n1": BOTH},
+        {"n1"},
     ),
     "a gang of the same priority does not break": (
         OUTSIDER,
