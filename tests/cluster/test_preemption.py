@@ -406,24 +406,25 @@ def test_a_budget_is_kept_where_that_is_possible(
     assert reconciler.metric(VICTIMS.format("deleted")) == before["deleted"] + 2
 
 
+@pytest.mark.parametrize("kept", ["a", "b"])
 @pytest.mark.parametrize("said", ["min-run-seconds", "preemption-cost"])
-def test_an_annotation_keeps_the_gang_that_would_go_first(
-    said: str, whole: GangScheduler, high: str, gangs: Gangs, nodes: NodeFactory
+def test_the_gang_stays_that_an_annotation_spares(
+    said: str, kept: str, whole: GangScheduler, high: str, gangs: Gangs, nodes: NodeFactory
 ) -> None:
-    """Of equal ones the younger goes without it, and of one second the first by name."""
+    """Without it the same one would go in both cases."""
     del whole
     nodes(4)
-    gangs.create("b", 2, cpu="3")
-    gangs.await_phases("b", Running=2)
-    gangs.create_group("a", 2, annotations={f"scheduling.x-k8s.io/{said}": "3600"})
-    gangs.add("a", 2, cpu="3")
-    gangs.await_phases("a", Running=2)
+    for name in ("a", "b"):
+        spares = {f"scheduling.x-k8s.io/{said}": "3600"} if name == kept else {}
+        gangs.create_group(name, 2, annotations=spares)
+        gangs.add(name, 2, cpu="3")
+        gangs.await_phases(name, Running=2)
     gangs.create("h", 2, cpu="3", priority_class=high)
 
     gangs.await_phases("h", Running=2)
-    assert gangs.phases("b") == []
-    assert gangs.phases("a") == ["Running"] * 2
-    assert leaving(gangs, "a") == {}
+    assert gangs.phases("b" if kept == "a" else "a") == []
+    assert gangs.phases(kept) == ["Running"] * 2
+    assert leaving(gangs, kept) == {}
 
 
 def test_nothing_is_evicted_while_a_setting_says_so(
