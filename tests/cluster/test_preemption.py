@@ -250,7 +250,9 @@ def test_room_is_kept_while_victims_leave_whatever_is_restarted(
     whole.wait_ready()
     reconciler.start()
     reconciler.await_looks()
-    assert whole.metric("gang_extender_preempting_groups") == 1
+    api.wait_for(
+        "it preempts still", lambda: whole.metric("gang_extender_preempting_groups") == 1, SECONDS
+    )
     for number in range(4):
         api.create(gangs.pod(f"plain-{number}", cpu="3"))
     let_go(gangs, "low")
