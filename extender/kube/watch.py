@@ -103,15 +103,15 @@ class _WatchStatus(msgspec.Struct, frozen=True, gc=False):
     message: str = ""
 
 
-class _Resource(msgspec.Struct, frozen=True, gc=False):
+class _KindServed(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
 
 
-class _Resources(msgspec.Struct, frozen=True):
-    resources: list[_Resource] | None = None
+class _KindsServed(msgspec.Struct, frozen=True):
+    resources: list[_KindServed] | None = None
 
 
-_decode_resources = msgspec.json.Decoder(_Resources).decode
+_decode_resources = msgspec.json.Decoder(_KindsServed).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_version = msgspec.json.Decoder(_Versioned).decode
 _decode_status = msgspec.json.Decoder(_WatchStatus).decode

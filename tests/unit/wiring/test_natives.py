@@ -49,8 +49,8 @@ class Bench:
             if each is not self.reflector:
                 each.first_list.set()
 
-    @property
     def ours(self) -> bool | None:
+        """Return whether native gangs are ours, as far as it is known."""
         return self.cluster.view().natives_are_ours
 
     async def follow(self) -> None:
@@ -65,14 +65,14 @@ class Bench:
 async def test_without_the_pod_groups_native_gangs_are_not_ours(error: ApiError) -> None:
     bench = Bench(error)
     await bench.follow()
-    assert bench.ours is False
+    assert bench.ours() is False
     why = bench.watches.remarks()[NATIVE_GROUPS]
     assert why == ("403" if error is NO else None)
 
     bench.server.error = None
     await bench.follow()
 
-    assert bench.ours is None
+    assert bench.ours() is None
     assert bench.watches.remarks()[NATIVE_GROUPS] is None
 
 
@@ -80,7 +80,7 @@ async def test_a_setting_says_more_than_an_absence() -> None:
     bench = Bench(GONE)
     bench.cluster.apply(ev.NativesDecided(ours=True, fixed=True))
     await bench.follow()
-    assert (bench.ours, bench.reflector.synced) == (True, True)
+    assert (bench.ours(), bench.reflector.synced) == (True, True)
 
 
 async def test_an_api_that_is_broken_holds_nothing_else_up() -> None:
@@ -88,7 +88,7 @@ async def test_an_api_that_is_broken_holds_nothing_else_up() -> None:
 
     await bench.follow()
 
-    assert (bench.watches.synced, bench.watches.stale(), bench.ours) == (True, None, None)
+    assert (bench.watches.synced, bench.watches.stale(), bench.ours()) == (True, None, None)
     assert bench.watches.unsure_of(NATIVE_GROUPS) == NATIVE_GROUPS
     assert bench.watches.remarks() == {NATIVE_GROUPS: "not listed yet: 500"}
     assert NATIVE_GROUPS not in bench.watches.checks()
