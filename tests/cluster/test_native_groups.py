@@ -24,7 +24,8 @@ control_plane, api = alone(kubelet=True, apiserver_args=SERVED)
 
 AUTO, OURS = "auto", "ours"
 RACK = "example.com/rack"
-POLICIES = "admissionregistration.k8s.io/v1/mutatingadmissionpolic"
+POLICIES = "admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+BINDINGS = "admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +107,8 @@ def test_our_gate_is_given_to_no_pod_of_a_native_group(gangs: Gangs) -> None:
 
     gangs.api.wait_for("the policy counts", lambda: gates() == [GATE])
     assert gates(**in_group("g")) == []
-    gangs.api.delete(f"{POLICIES}ybindings", "gang-gate")
-    gangs.api.delete(f"{POLICIES}ies", "gang-gate")
+    gangs.api.delete(BINDINGS, "gang-gate")
+    gangs.api.delete(POLICIES, "gang-gate")
     gangs.api.wait_for("it counts no more", lambda: gates() == [])
 
 

@@ -136,6 +136,7 @@ async def test_gates_of_native_pods_are_taken_away_where_they_are_not_ours(bench
 
     bench.cluster.apply(ev.NativesDecided(ours=False))
     observe(bench.cluster, replace(native[0], gates=()))
+    await asyncio.sleep(1)
     bench.patcher.failures = [UnavailableError("no")]
     observe(bench.cluster, native[1])
     await asyncio.sleep(60)
