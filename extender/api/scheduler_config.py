@@ -165,18 +165,20 @@ def speaks_against_together(document: object) -> str | None:
 
 
 def gangs_itself(document: object) -> bool | None:
-    """Return whether such a kube-scheduler schedules native gangs, as far as a profile says so.
+    """Return whether such a kube-scheduler schedules native gangs, as far as profiles say so.
 
     Feature gates are no part of the file. A profile that enables the plugin says that they are on:
-    kube-scheduler does not start without them. One that disables it says that no gang is its own.
+    kube-scheduler does not start without them. Where each profile disables it, no gang is its own.
     Raises SchedulerConfigError.
     """
-    sets = [
-        point
-        for profile in _read(document).profiles or ()
-        for name, point in (profile.plugins or {}).items()
-        if name in _OF_GANGS
-    ]
+    said = [_of_gangs(profile) for profile in _read(document).profiles or ()]
+    if True in said:
+        return True
+    return False if said and None not in said else None
+
+
+def _of_gangs(profile: _Profile) -> bool | None:
+    sets = [point for name, point in (profile.plugins or {}).items() if name in _OF_GANGS]
     enabled = {each.name for point in sets for each in point.enabled or ()}
     disabled = {each.name for point in sets for each in point.disabled or ()}
     if GANG_SCHEDULING in enabled:

@@ -91,6 +91,8 @@ class OtherFacts:
     """Whether kube-scheduler has written its condition to a native PodGroup."""
     native: str = "auto"
     """The setting `gang.native`."""
+    half_gated: Sequence[str] = ()
+    """Static pods of kube-scheduler with the gate GenericWorkload and without GangScheduling."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,14 @@ def _native(found: OtherFacts) -> Finding:
     if not found.native_gangs:
         return ok(name, "Kubernetes' own gang scheduling is off")
     served = f"Kubernetes serves groups of pods itself ({', '.join(found.native_gangs)})"
-    if found.native == "extender" and found.native_cycles:
+    if found.half_gated and found.native != "extender":
+        return failure(
+            name,
+            f"{served}, and {', '.join(found.half_gated)} has the gate GenericWorkload without "
+            "GangScheduling: it says that it schedules groups, and starts their pods one by one",
+            "set gang.native to extender, or turn GangScheduling on too (docs/native.md)",
+        )
+    if found.native == "extender" and found.native_cycles and not found.half_gated:
         return failure(
             name,
             f"{served}, and kube-scheduler schedules them, but gang.native is extender",

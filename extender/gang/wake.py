@@ -48,7 +48,8 @@ def decide_group(
     missing and nothing that speaks against a start, one pod is enough: the plan that it brings
     wakes the others, and if there is no room only one was tried in vain.
     """
-    ungate = _to_ungate(group, view, gate_until_fit=gate_until_fit)
+    ungate = _natives_to_ungate(group, view)
+    ungate = ungate or _to_ungate(group, view, gate_until_fit=gate_until_fit)
     if ungate:
         return Wake(ungate=tuple(pod for pod in ungate if pod.uid not in resting))
     uids = (uid for uid in view.refused_of(group) if uid not in resting)
@@ -151,6 +152,16 @@ def _for_room(group: str, pods: list[PodInfo], view: ClusterView) -> list[PodInf
     pod_group = view.pod_group(group)
     started = pod_group and view.tally(group).assigned >= view.quorum(pod_group)
     return pods if started else pods[:1]
+
+
+def _natives_to_ungate(group: str, view: ClusterView) -> tuple[PodInfo, ...]:
+    """Return the pods of a native group that our gate holds back though their start is not ours.
+
+    kube-scheduler tries no gated pod: what starts native gangs would not be found out either.
+    """
+    pods = (view.pods.get(uid) for uid in view.naming(group))
+    ours = view.natives_are_ours
+    return tuple(pod for pod in pods if pod and pod.is_gated_by_us and not (ours and pod.group))
 
 
 def _to_ungate(group: str, view: ClusterView, *, gate_until_fit: bool) -> tuple[PodInfo, ...]:

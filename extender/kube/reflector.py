@@ -47,6 +47,8 @@ class Reflector(Generic[T]):
         self.kind = kind
         self.first_list = asyncio.Event()
         """Set when the first list has been taken in whole."""
+        self.needed = True
+        """Whether nothing can be decided without it."""
         self.aside = ObjectsSetAside()
         """Where objects are put that cannot be read."""
         self._listing: list[T] = []
@@ -67,6 +69,11 @@ class Reflector(Generic[T]):
     def freshness(self) -> Freshness:
         """When the API server was last heard of."""
         return self._watcher.freshness
+
+    @property
+    def forbidden(self) -> str:
+        """The refusal, where the kind counts as absent because it may not be read."""
+        return self._watcher.forbidden
 
     async def run(self, pacer: Pacer) -> None:
         """Follow the watch until cancelled, and rest when the pacer says so."""

@@ -103,6 +103,15 @@ class _WatchStatus(msgspec.Struct, frozen=True, gc=False):
     message: str = ""
 
 
+class _KindServed(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+
+
+class _KindsServed(msgspec.Struct, frozen=True):
+    resources: list[_KindServed] | None = None
+
+
+_decode_resources = msgspec.json.Decoder(_KindsServed).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_version = msgspec.json.Decoder(_Versioned).decode
 _decode_status = msgspec.json.Decoder(_WatchStatus).decode
@@ -113,8 +122,8 @@ class Watcher:
 
     It is narrowed by `selectors`: a `fieldSelector`, a `labelSelector`, or both. With `optional`,
     a resource that the server does not have counts as one without objects, and is looked for again
-    every five seconds. One with versions is absent too where the client may not read it: the server
-    does not say which versions there are.
+    every five seconds. One with versions is absent too where the client may not read it, until it
+    has been listed once: later a refusal is trouble as any other, and its objects stay.
     """
 
     def __init__(
@@ -130,7 +139,14 @@ class Watcher:
         self._client = client
         self._versions = (path,) if isinstance(path, str) else tuple(path)
         self._path = self._versions[0]
-        self._is_forbidden = False
+        self._misses = 0
+        """How many versions were not there, one after the other."""
+        self._has_listed = False
+        """Whether there was a list since the resource was absent."""
+        self.is_absent = False
+        """Whether it counts as a resource without objects."""
+        self.forbidden = ""
+        """The refusal, where it is absent because the client may not read what there is."""
         self._sleep = sleep
         self._backoff = backoff
         self._optional = optional
@@ -150,13 +166,13 @@ class Watcher:
                 async for event in self._once():
                     yield event
             except (NotFoundError, ForbiddenError) as error:
-                if not self._is_absent(error):
+                if not self._may_be_absent(error):
                     await self._interrupted(error)
                     continue
                 self._go_on_from("")
-                if self._next_version():
+                if await self._is_another_due():
                     continue
-                self.freshness.heard()
+                await self._be_absent(error)
                 yield Init()
                 yield InitDone()
                 await self._sleep(ABSENT_SECONDS)
@@ -171,19 +187,55 @@ class Watcher:
             except ApiError as error:
                 await self._interrupted(error)
 
-    def _is_absent(self, error: ApiError) -> bool:
-        """Return whether an error says that there is no such resource; log that it is forbidden."""
-        forbidden = isinstance(error, ForbiddenError)
-        if forbidden and len(self._versions) > 1 and not self._is_forbidden:
-            _log.warning("may not be read, so it counts as absent", error=str(error))
-            self._is_forbidden = True
-        return self._optional and (not forbidden or len(self._versions) > 1)
+    def _may_be_absent(self, error: ApiError) -> bool:
+        """Return whether an error may say that there is no such resource."""
+        if isinstance(error, ForbiddenError):
+            return self._optional and len(self._versions) > 1 and not self._has_listed
+        return self._optional
 
-    def _next_version(self) -> bool:
-        """Turn to another version; return whether that was not looked for since the last pause."""
-        place = (self._versions.index(self._path) + 1) % len(self._versions)
-        self._path = self._versions[place]
-        return place > 0
+    async def _is_another_due(self) -> bool:
+        """Return whether a version is to be looked for before the resource is absent; turn to it.
+
+        Each one is; and the one that was served, once more.
+        """
+        self._misses += 1
+        known = len(self._versions)
+        if self._misses >= known + (self._has_listed and known > 1):
+            return False
+        self._path = self._versions[(self._versions.index(self._path) + 1) % known]
+        if self._misses == known:
+            await self._sleep(self._backoff.next())
+        return True
+
+    async def _be_absent(self, error: ApiError) -> None:
+        self._misses, self._has_listed, self.is_absent = 0, False, True
+        self._path = self._versions[0]
+        forbidden = ""
+        if isinstance(error, ForbiddenError) and await self._is_known():
+            forbidden = str(error)
+        if forbidden and not self.forbidden:
+            _log.warning("may not be read, so it counts as absent", error=forbidden)
+        self.forbidden = forbidden
+        self.freshness.heard()
+
+    async def _is_known(self) -> bool:
+        """Return whether discovery has a version of a resource that may not be read.
+
+        The API server refuses what a role does not name before it looks whether there is such a
+        resource. Where discovery is not to be had either there may be one.
+        """
+        for path in self._versions:
+            of_version, _, name = path.rpartition("/")
+            try:
+                answer = await self._client.request("GET", of_version)
+                listed = decoded(_decode_resources, answer).resources or ()
+            except NotFoundError:
+                continue
+            except ApiError:
+                return True
+            if any(each.name == name for each in listed):
+                return True
+        return False
 
     async def _interrupted(self, error: ApiError) -> None:
         self.freshness.failed(error)
@@ -222,6 +274,8 @@ class Watcher:
             version = page.metadata.resource_version
         self._go_on_from(version)
         self._backoff.reset()
+        self._misses, self._has_listed = 0, True
+        self.is_absent, self.forbidden = False, ""
         yield InitDone(int(version) if version.isdecimal() else 0)
 
     async def _watch(self) -> AsyncIterator[WatchEvent]:

@@ -50,6 +50,8 @@ class PodFilter:
     ) -> None:
         """`stale` returns a kind whose watch is stale."""
         self.stale = stale
+        self.natives_stale: Callable[[], str | None] = lambda: None
+        """Returns the kind of native PodGroups where these may not all be known."""
         self.lags = Lags(cluster.view(), timer=plans.clock.monotonic, wake_after=wake_after)
         self.sight = Sight(cluster, clock=plans.clock, wake_after=wake_after)
         self._cluster = cluster
@@ -145,10 +147,12 @@ class PodFilter:
 
     def _unready(self, pod: PodInfo, group: str) -> Refuse | None:
         """Return why nothing can be said of a group now, whatever room there is."""
-        undecided = self._natives.undecided(pod) if group == pod.native else None
-        if undecided is not None or self._view.planned_node(pod.uid) is not None:
-            return undecided
-        stale = self.stale()
+        is_native = group == pod.native
+        stale = None
+        if self._view.planned_node(pod.uid) is None:
+            stale = self.stale() or (self.natives_stale() if is_native else None)
+        if stale is None and is_native:
+            return self._natives.undecided(pod)
         if stale is None:
             return None
         text = f"{about(group)}the extender has not heard of {stale} for too long"

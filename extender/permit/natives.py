@@ -35,6 +35,8 @@ UNDECIDED: Final = (
     "whether kube-scheduler starts native groups as a whole shows when it is asked to wait"
 )
 
+NOT_FOUND: Final = "there is no PodGroup of scheduling.k8s.io of that name"
+
 
 class NativeGangs:
     """Finds out whether native gangs are ours, and puts refused groups off."""
@@ -43,7 +45,8 @@ class NativeGangs:
         self._cluster = cluster
         self._view = cluster.view()
         self._clock = clock
-        self._asked_at: float | None = None
+        self._asked_at: dict[str, float] = {}
+        """By PodGroup without a condition: when kube-scheduler was first made to pause for it."""
         self._refused: TTLCache[tuple[str, str | None], None] = TTLCache(
             _REFUSED, ROUND_SECONDS, clock.monotonic
         )
@@ -52,19 +55,22 @@ class NativeGangs:
     def undecided(self, pod: PodInfo) -> Refuse | None:
         """Return a refusal by which kube-scheduler shows whether it schedules groups itself.
 
-        Where it does, it writes a condition to the PodGroup at once. If there is none when the pod
-        is tried again, native gangs are ours from then on, or until there is one.
+        Where it does, it writes a condition to the PodGroup at once. If there is none when a pod of
+        that group is tried again, native gangs are ours from then on, or until there is one. A
+        PodGroup that is not seen here says nothing: neither would its condition be seen.
         """
-        if self._view.natives_are_ours is not None:
+        if self._view.natives_are_ours is not None or pod.native is None:
             return None
-        now = self._clock.monotonic()
-        if self._asked_at is not None and now - self._asked_at >= SETTLED_SECONDS:
-            _log.info("native gangs are ours: kube-scheduler wrote no condition to a PodGroup")
-            self._cluster.apply(ev.NativesDecided(ours=True))
-            return None
-        if self._asked_at is None:
-            self._asked_at = now
-        return Refuse(Reason.NATIVE_GROUP_WAITS, UNDECIDED, pauses=True)
+        now, group = self._clock.monotonic(), pod.native
+        if self._view.pod_group_of(GROUP_NATIVE, group) is None:
+            self._asked_at.pop(group, None)
+            return Refuse(Reason.NATIVE_GROUP_WAITS, NOT_FOUND, pauses=True)
+        if now - self._asked_at.setdefault(group, now) < SETTLED_SECONDS:
+            return Refuse(Reason.NATIVE_GROUP_WAITS, UNDECIDED, pauses=True)
+        _log.info("native gangs are ours: kube-scheduler wrote no condition to a PodGroup")
+        self._asked_at.clear()
+        self._cluster.apply(ev.NativesDecided(ours=True))
+        return None
 
     def enough(self, pod: PodInfo, sent: Sequence[str]) -> FilterVerdict:
         """Return that a pod may use every node, or so many that kube-scheduler finds them enough.

@@ -187,8 +187,9 @@ class Waker:
             self._patches.forget(uid)
         elif refusal is not None:
             self._wake(pod.group or uid, (refusal.pod,))
-        elif pod.group is not None and pod.is_gated_by_us:
-            self._queue.add(pod.group)
+        elif pod.is_gated_by_us and (pod.group or pod.native):
+            for group in filter(None, (pod.group, pod.native)):
+                self._queue.add(group)
         else:
             self._patches.forget(uid)
 

@@ -34,6 +34,8 @@ class Probes:
     trouble: Trouble = no_trouble
     unready: Trouble = no_trouble
     """Returns why kube-scheduler is answered an Error now, or nothing."""
+    remarks: Checks = dict
+    """What readiness names and does not depend on."""
 
 
 def add_health(
@@ -56,6 +58,8 @@ def add_health(
     async def readyz() -> Response:
         checks = probes.ready()
         lines = [f"[-]{name}: {why}" if why else f"[+]{name}" for name, why in checks.items()]
+        remarks = probes.remarks().items()
+        lines += [f"[!]{name}: {why}" if why else f"[+]{name}" for name, why in remarks]
         status = 503 if any(checks.values()) else 200
         return Response("\n".join(lines) + "\n", status, media_type="text/plain")
 

@@ -32,7 +32,7 @@ class Believer:
 
     def header(self, unready: str, *, leads: bool = True) -> SnapshotHeader:
         """Return what a snapshot that is taken now says of itself."""
-        problems = self.watches.checks()
+        problems = {**self.watches.checks(), **self.watches.remarks()}
         states = {
             each.kind: WatchState(each.freshness.age, problems[each.kind])
             for each in self.watches.reflectors

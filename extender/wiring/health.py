@@ -29,21 +29,34 @@ class Watches:
 
     def __init__(self, reflectors: Iterable[Reflector[Any]], *, stale_seconds: float) -> None:
         self.reflectors = list(reflectors)
+        self.needed = [each for each in self.reflectors if each.needed]
+        """Those that all decisions need; each of the others concerns pods of its own alone."""
         self._limit = stale_seconds
 
     @property
     def synced(self) -> bool:
-        """Whether each has been filled once."""
-        return all(reflector.synced for reflector in self.reflectors)
+        """Whether each that is needed has been filled once."""
+        return all(reflector.synced for reflector in self.needed)
 
     def checks(self) -> dict[str, str | None]:
-        """Return by kind the problem of its watch, or None."""
-        return {each.kind: self._problem(each) for each in self.reflectors}
+        """Return by kind that is needed the problem of its watch, or None."""
+        return {each.kind: self._problem(each) for each in self.needed}
+
+    def remarks(self) -> dict[str, str | None]:
+        """Return by kind that is not needed the problem of its watch, or None."""
+        others = (each for each in self.reflectors if not each.needed)
+        return {each.kind: self._problem(each) or each.forbidden or None for each in others}
 
     def stale(self) -> str | None:
-        """Return the first kind whose watch is stale."""
-        stale = (each for each in self.reflectors if each.freshness.age > self._limit)
+        """Return the first kind that is needed whose watch is stale."""
+        stale = (each for each in self.needed if each.freshness.age > self._limit)
         return next((each.kind for each in stale), None)
+
+    def unsure_of(self, kind: str) -> str | None:
+        """Return a kind whose watch was never filled, or is stale; None for any other."""
+        those = (each for each in self.reflectors if each.kind == kind)
+        unsure = any(not each.synced or each.freshness.age > self._limit for each in those)
+        return kind if unsure else None
 
     def access(self, keyring: Keyring) -> AccessState:
         """Return the values of the metrics."""

@@ -11,3 +11,21 @@ def empty_cluster(gang: Gang) -> Cluster:
     if ours is not None:
         cluster.apply(NativesDecided(ours, fixed=True))
     return cluster
+
+
+class Absence:
+    """Says that native gangs are not ours where their PodGroups cannot be read.
+
+    Without its PodGroup none could be started, so their pods go as if there was no extender. When
+    the PodGroups can be read the question is open again.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._absent = False
+
+    def seen(self, *, absent: bool) -> None:
+        """Take note of a list, or that there can be none."""
+        if absent != self._absent:
+            self._absent = absent
+            self._cluster.apply(NativesDecided(ours=False if absent else None))

@@ -150,7 +150,9 @@ class Reconciler:
         self._count_phases(groups)
         guard = Guard(Reviews(client), clock) if settings.reconcile.authenticates else None
         self.app: FastAPI = health_app(
-            self._page, Probes(self.ready, self._loop.trouble), guard=guard
+            self._page,
+            Probes(self.ready, self._loop.trouble, remarks=self.watches.remarks),
+            guard=guard,
         )
         self.tls = serving(settings.reconcile, self._webhooks)
         self.connections = self._connections()
@@ -267,14 +269,14 @@ class Reconciler:
         await reflector.run(self._loop.pacer)
 
     async def _age(self) -> None:
-        for reflector in self.reflectors:
+        for reflector in self.watches.needed:
             await reflector.first_list.wait()
         self._loop.garbage.freeze()
         self._nominations.again()
         await self._aging.run()
 
     async def _lead(self, stop: Callable[[], None]) -> None:
-        for reflector in self.reflectors:
+        for reflector in self.watches.needed:
             await reflector.first_list.wait()
         if self._election is None:
             await self._work()

@@ -21,9 +21,11 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
 from extender.telemetry.faults import AsideCollector
+from extender.wiring.natives import Absence
 
 JOBS: Final = "jobs"
 """What the watch of batch Jobs is called, whichever states it feeds."""
+NATIVE_GROUPS: Final = f"podgroups.{GROUP_NATIVE}"
 ALL_PODS: Final = ""
 LIVE_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """What kube-scheduler itself watches: finished pods hold nothing, and show up as deleted."""
@@ -99,21 +101,32 @@ def reflectors(
         )
 
     def native_groups() -> Reflector[PodGroupInfo]:
-        """Follow them where the API server has them: it may learn to with an upgrade."""
+        """Follow them where the API server has them: it may learn to with an upgrade.
+
+        Nothing else waits for them: their API is in the making, and off by default.
+        """
         paths = [f"/apis/{GROUP_NATIVE}/{version}/podgroups" for version in NATIVE_VERSIONS]
         pauses = backoff(0.1, 5.0)
         watch = Watcher(client, paths, sleep=asyncio.sleep, backoff=pauses, optional=True)
-        return Reflector(
-            f"podgroups.{GROUP_NATIVE}",
+        absence = Absence(cluster)
+
+        def listed(found: Sequence[PodGroupInfo]) -> ev.Listed:
+            absence.seen(absent=watch.is_absent)
+            return ev.PodGroupsListed(GROUP_NATIVE, found)
+
+        reflector = Reflector(
+            NATIVE_GROUPS,
             watch,
             decoder.native_pod_group,
             feed=into_cluster(
-                listed=partial(ev.PodGroupsListed, GROUP_NATIVE),
+                listed=listed,
                 applied=ev.PodGroupApplied,
                 deleted=lambda each: ev.PodGroupDeleted(GROUP_NATIVE, each.key),
                 known=partial(known_group, GROUP_NATIVE),
             ),
         )
+        reflector.needed = False
+        return reflector
 
     of_pods = into_cluster(
         listed=ev.PodsListed,

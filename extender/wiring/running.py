@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ _TRIED: Final = "gang-extender-check"
 """The name of objects that are created with dryRun, and so never stored."""
 _UNREACHED: Final = ("failed calling webhook", "conversion webhook for")
 """What the API server says where a webhook does not answer."""
+_GATES_FLAG: Final = "--feature-gates"
+_TRUE: Final = frozenset(("1", "t", "true"))
 _RENEWAL: Final = "renew it (docs/operations.md, Credentials)"
 
 
@@ -56,6 +59,7 @@ class RunningFacts:
             without,
             native_cycles=cycles is True,
             native=self._settings.gang.native,
+            half_gated=[pod["metadata"]["name"] for pod in pods if has_half_of_the_gates(pod)],
         )
 
     async def _has_cycles(self, version: str) -> bool:
@@ -172,13 +176,33 @@ class RunningFacts:
         return _end(kept.certificate) if kept is not None else None
 
 
-def _has_config(pod: Mapping[str, Any]) -> bool:
-    words = [
+def _words(pod: Mapping[str, Any]) -> list[str]:
+    return [
         word
         for container in pod["spec"]["containers"]
         for word in (*container.get("command", ()), *container.get("args", ()))
     ]
-    return any(word.startswith("--config") for word in words)
+
+
+def _has_config(pod: Mapping[str, Any]) -> bool:
+    return any(word.startswith("--config") for word in _words(pod))
+
+
+def has_half_of_the_gates(pod: Mapping[str, Any]) -> bool:
+    """Return whether a kube-scheduler tries native groups, as its flags show, and no gang of them.
+
+    It writes its condition then, and keeps no `minCount`.
+    """
+    words = _words(pod)
+    flags = [word.partition("=")[2] for word in words if word.startswith(f"{_GATES_FLAG}=")]
+    flags += [after for word, after in pairwise(words) if word == _GATES_FLAG]
+    said = dict(gate.strip().split("=", 1) for flag in flags for gate in _gates(flag))
+    on = {name for name, value in said.items() if value.strip().lower() in _TRUE}
+    return "GenericWorkload" in on and "GangScheduling" not in on
+
+
+def _gates(flag: str) -> list[str]:
+    return [each for each in flag.strip("\"'").split(",") if "=" in each]
 
 
 def _object(version: str, kind: str, spec: object) -> dict[str, Any]:

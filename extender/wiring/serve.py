@@ -65,7 +65,7 @@ from extender.wiring.beliefs import Believer, of_extender
 from extender.wiring.health import watches
 from extender.wiring.loop import Loop
 from extender.wiring.natives import empty_cluster
-from extender.wiring.reflectors import LIVE_PODS, backoff, reflectors, set_aside
+from extender.wiring.reflectors import LIVE_PODS, NATIVE_GROUPS, backoff, reflectors, set_aside
 from extender.wiring.tracing import tracing
 
 _log = structlog.get_logger(__name__)
@@ -147,7 +147,7 @@ class Extender:
             ),
             self.binding,
             metrics=metrics,
-            probes=Probes(self.ready, self._loop.trouble, self.unready),
+            probes=Probes(self.ready, self._loop.trouble, self.unready, self.watches.remarks),
             max_body_bytes=settings.listen.max_body_bytes,
             caller=self.caller,
         )
@@ -194,7 +194,8 @@ class Extender:
         return ahead
 
     def _show(self, view: ClusterView, pod_filter: PodFilter, plans: Plans) -> None:
-        """Connect the gauges, and what is shown of gangs, to what they read."""
+        """Connect the watches, the gauges, and what is shown of gangs, to what they read."""
+        pod_filter.natives_stale = partial(self.watches.unsure_of, NATIVE_GROUPS)
         memory = GroupMemory(view, plans, self.waiting, stale=self.watches.stale)
         facts = believed(view, plans, memory)
         add_pod_groups(self.app, GroupsShown(facts, self.unready, self._loop.pacer))
@@ -243,7 +244,7 @@ class Extender:
             self.ahead.stop()
 
     async def _when_synced(self) -> None:
-        for reflector in self.reflectors:
+        for reflector in self.watches.needed:
             await reflector.first_list.wait()
         self._loop.garbage.freeze()
         # Not before: a part of the cluster has room where the whole of it has none.

@@ -7,21 +7,25 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import count
+from typing import Any
 
 import pytest
 
 from tests.cluster.alone import alone
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import Gangs
+from tests.cluster.gangs import GATE, Gangs
 from tests.cluster.native_gangs import NativeGangs
 from tests.harness.control_plane import ControlPlane
-from tests.harness.gang_scheduler import GangScheduler
-from tests.harness.natives import SERVED
+from tests.harness.gang_scheduler import ROOT, GangScheduler
+from tests.harness.natives import SERVED, in_group
 
 control_plane, api = alone(kubelet=True, apiserver_args=SERVED)
 
 AUTO, OURS = "auto", "ours"
 RACK = "example.com/rack"
+POLICIES = "admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+BINDINGS = "admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +93,23 @@ def test_a_group_of_ours_and_a_native_one_have_turns(
 
     natives.await_bound("native", 2)
     gangs.await_phases("labelled", Running=2)
+
+
+def test_our_gate_is_given_to_no_pod_of_a_native_group(gangs: Gangs) -> None:
+    """kube-scheduler may be what starts it, and kube-scheduler tries no gated pod."""
+    gangs.api.apply(ROOT / "manifests" / "optional" / "gang-gate-policy.yaml")
+    numbers = count()
+
+    def gates(**options: Any) -> list[str]:
+        pod = gangs.pod(f"made-{next(numbers)}", group="g", scheduler_name="none", **options)
+        made = gangs.api.create(pod)
+        return [each["name"] for each in made["spec"].get("schedulingGates", ())]
+
+    gangs.api.wait_for("the policy counts", lambda: gates() == [GATE])
+    assert gates(**in_group("g")) == []
+    gangs.api.delete(BINDINGS, "gang-gate")
+    gangs.api.delete(POLICIES, "gang-gate")
+    gangs.api.wait_for("it counts no more", lambda: gates() == [])
 
 
 def test_auto_finds_out_that_kube_scheduler_leaves_them_alone(

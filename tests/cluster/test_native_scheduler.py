@@ -12,17 +12,20 @@ import pytest
 from extender.api.reasons import Reason
 from tests.cluster.alone import alone
 from tests.cluster.conftest import NodeFactory
-from tests.cluster.gangs import RESERVED, Gangs, await_held, decisions
+from tests.cluster.gangs import GATE, RESERVED, Gangs, await_held, decisions
 from tests.cluster.native_gangs import NativeGangs
+from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
-from tests.harness.gang_scheduler import GangScheduler
-from tests.harness.natives import SCHEDULED, SERVED, WITH_TOPOLOGY
+from tests.harness.gang_scheduler import NAMESPACE, ROOT, SERVICE_ACCOUNT, GangScheduler
+from tests.harness.natives import NATIVE_GROUPS, SCHEDULED, SERVED, WITH_TOPOLOGY
+from tests.harness.started import fetch
 
 control_plane, api = alone(kubelet=True, apiserver_args=SERVED)
 
 PATIENT_SETTINGS = {"gang": {"rejectPercentage": 100}}
 RACK = "example.com/rack"
 RACKS = "racks"
+ROLES = "rbac.authorization.k8s.io/v1/clusterroles"
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +107,59 @@ def test_a_group_without_room_beside_ours_is_put_off(
     assert natives.nodes("native") == []
     gangs.delete(["held-0", "held-1", "held-2"])
     natives.await_bound("native", 2)
+
+
+def test_our_gate_does_not_hold_a_gang_of_kube_schedulers_back(
+    natives: NativeGangs, pair: GangScheduler, nodes: NodeFactory
+) -> None:
+    """An extender that has just started knows nothing of it, and kube-scheduler tries no pod."""
+    nodes(1, "3")
+    pair.extender.restart()
+    pair.wait_ready()
+    natives.create("gated", 2, 2, cpu="1", gates=[GATE], group="gated")
+
+    natives.await_bound("gated", 2)
+
+
+def test_without_the_right_to_read_them_native_gangs_start(
+    control_plane: ControlPlane, natives: NativeGangs, pair: GangScheduler, nodes: NodeFactory
+) -> None:
+    """The role is that of an earlier release: the extender leaves them to kube-scheduler."""
+    nodes(1, "3")
+    [rules] = [
+        [rule for rule in each["rules"] if "scheduling.k8s.io" not in rule["apiGroups"]]
+        for each in natives.api.list(ROLES)
+        if each["metadata"]["name"] == SERVICE_ACCOUNT
+    ]
+    natives.api.patch(ROLES, SERVICE_ACCOUNT, body={"rules": rules})
+    account = control_plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
+    with Api(account) as own:
+        natives.api.wait_for("it may not read them", lambda: is_refused(own))
+    pair.extender.restart()
+    pair.wait_ready()
+
+    natives.create("native", 2, 2, cpu="1")
+
+    natives.await_bound("native", 2)
+    assert "[!]podgroups.scheduling.k8s.io: " in readyz(pair)
+    natives.api.apply(ROOT / "manifests" / "rbac")
+    natives.api.wait_for(
+        "they are read", lambda: "[+]podgroups.scheduling.k8s.io\n" in readyz(pair)
+    )
+
+
+def readyz(pair: GangScheduler) -> str:
+    """Return what the extender says of its readiness."""
+    return fetch(f"{pair.url}/readyz").text
+
+
+def is_refused(api: Api) -> bool:
+    """Return whether native PodGroups may not be listed."""
+    try:
+        api.list(NATIVE_GROUPS)
+    except ApiError as error:
+        return error.status == 403
+    return False
 
 
 def test_a_domain_without_room_leaves_the_others(

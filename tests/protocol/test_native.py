@@ -3,8 +3,9 @@
 import asyncio
 from typing import Any
 
+from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE
-from extender.permit.natives import UNDECIDED
+from extender.permit.natives import NOT_FOUND, SETTLED_SECONDS, UNDECIDED
 from extender.state.cluster import events as ev
 from tests.makers import NAMESPACE, key, nodes, observe, planned, pod, pod_group, pod_json
 from tests.protocol.service import Service
@@ -85,3 +86,39 @@ async def test_a_native_gang_that_is_ours_is_planned_and_held(service: Service) 
     await service.ask("filter", request("gang-1", "n0"))
     assert await service.ask("bind", bind_request("gang-1", "n0")) == {"Error": ""}
     assert await first == {"Error": ""}
+
+
+async def test_while_native_groups_are_not_heard_of_theirs_alone_wait(service: Service) -> None:
+    native(service, ours=True)
+    scene = service.scene
+    observe(scene.cluster, pod_group("labelled", 1), pod("labelled-0", group="labelled"))
+    scene.pod_filter.natives_stale = lambda: "podgroups.scheduling.k8s.io"
+
+    found = await service.ask("filter", request("gang-0", "n0"))
+    (why,) = found["FailedAndUnresolvableNodes"].values()
+    assert "has not heard of podgroups.scheduling.k8s.io for too long" in why
+    assert scene.view.refused["gang-0"].reason == Reason.CACHE_STALE
+
+    plain = {"Pod": pod_json("plain"), "NodeNames": ["n0"], "Nodes": None}
+    labelled = {**plain, "Pod": pod_json("labelled-0", group="labelled")}
+    for each in (plain, labelled):
+        assert (await service.ask("filter", each))["NodeNames"] == ["n0"]
+
+
+async def test_kube_schedulers_gangs_need_no_look_at_their_pod_groups(service: Service) -> None:
+    native(service, ours=False)
+    service.scene.pod_filter.natives_stale = lambda: "podgroups.scheduling.k8s.io"
+
+    assert (await service.ask("filter", request("gang-0", "n0")))["NodeNames"] == ["n0"]
+
+
+async def test_a_group_that_is_not_seen_here_is_put_off_and_decides_nothing(
+    service: Service,
+) -> None:
+    observe(service.scene.cluster, nodes(1), pod("gang-0", group="gang", native=GANG))
+
+    for _ in range(2):
+        found = await service.ask("filter", request("gang-0", "n0"))
+        assert found["Error"] == NOT_FOUND
+        await asyncio.sleep(SETTLED_SECONDS)
+    assert service.scene.view.natives_are_ours is None

@@ -104,9 +104,12 @@ class PodGroupsListed:
 
 @dataclass(frozen=True, slots=True)
 class NativesDecided:
-    """It is known whether native gangs are ours; `fixed` is what no condition changes."""
+    """It is known whether native gangs are ours; `fixed` is what no condition changes.
 
-    ours: bool
+    With None it is open again, unless kube-scheduler has written a condition to one.
+    """
+
+    ours: bool | None
     fixed: bool = False
 
 

@@ -17,14 +17,19 @@ def reported(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
 
 
 def touched(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:
-    """Return the groups for which the new version of a pod makes a difference."""
+    """Return the groups for which the new version of a pod makes a difference.
+
+    Behind our gate a pod concerns its native group too, though it may be no member of that here.
+    """
     if before is None:
-        return frozenset((pod.group,)) if pod.group else frozenset()
+        native = pod.native if pod.is_gated_by_us else None
+        return frozenset(group for group in (pod.group, native) if group)
     was = (before.group, before.node, before.gates, before.terminating, before.shape)
     now = (pod.group, pod.node, pod.gates, pod.terminating, pod.shape)
     if was == now:
         return frozenset()
-    return frozenset(group for group in (before.group, pod.group) if group)
+    native = pod.native if pod.is_gated_by_us else None
+    return frozenset(group for group in (before.group, pod.group, native) if group)
 
 
 def found_no_node(before: PodInfo | None, pod: PodInfo) -> frozenset[str]:

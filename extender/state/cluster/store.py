@@ -369,6 +369,8 @@ class Cluster:
         if natives.fixed and not event.fixed:
             return _NOTHING
         natives.ours, natives.fixed = event.ours, event.fixed
+        if natives.ours is None and natives.cycles:
+            natives.ours = False
         groups = frozenset(key for api, key in self._tables.pod_groups if api == GROUP_NATIVE)
         self._unsorted |= groups
         changed = self._regroup([*natives.pods])

@@ -187,6 +187,10 @@ class ClusterView:
         """Whether the extender schedules native gangs; None while that is not known."""
         return self._tables.natives.ours
 
+    def naming(self, key: str) -> Collection[str]:
+        """UIDs of the pods that name a native PodGroup, whatever they are members of here."""
+        return self._tables.natives.members(key)
+
     @property
     def has_group_cycles(self) -> bool:
         """Whether kube-scheduler tries the pods of a native group together, as far as is known."""

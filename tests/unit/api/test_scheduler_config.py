@@ -182,6 +182,10 @@ def disabled(point: str, name: str) -> dict[str, Any]:
         ([disabled("multiPoint", "GangScheduling"), enabled("permit", "GangScheduling")], True),
         ([disabled("permit", "GangScheduling")], False),
         ([disabled("multiPoint", "*")], False),
+        ([disabled("multiPoint", "*"), disabled("permit", "GangScheduling")], False),
+        ([{"schedulerName": "default-scheduler"}, disabled("multiPoint", "*")], None),
+        ([disabled("permit", "*"), enabled("score", "*")], None),
+        ([disabled("permit", "*"), enabled("permit", "GangScheduling")], True),
     ],
 )
 def test_a_profile_may_say_who_schedules_native_gangs(

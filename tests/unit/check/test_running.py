@@ -22,6 +22,7 @@ from extender.check.facts import (
 from extender.check.findings import Finding
 from extender.check.others import KUEUE, PLUGINS, others
 from extender.check.processes import extender, reconciler
+from extender.wiring.running import has_half_of_the_gates
 
 NOW = 1_000_000.0
 DAY = 86400.0
@@ -51,6 +52,20 @@ def levels(check: Callable[[ClusterFacts], Iterator[Finding]], **facts: Any) -> 
             replace(NOTHING, native_gangs=["v1alpha2"], native_cycles=True),
             {"others.native": "warning"},
         ),
+        (
+            replace(NOTHING, native_gangs=["v1alpha2"], half_gated=["kube-scheduler-a"]),
+            {"others.native": "failure"},
+        ),
+        (
+            replace(
+                NOTHING,
+                native_gangs=["v1alpha2"],
+                half_gated=["kube-scheduler-a"],
+                native_cycles=True,
+                native="extender",
+            ),
+            {"others.native": "warning"},
+        ),
         (replace(NOTHING, without_config=["a"]), {"others.scheduler": "warning"}),
         (AWAY, {"others.known": "warning"}),
     ],
@@ -58,6 +73,24 @@ def levels(check: Callable[[ClusterFacts], Iterator[Finding]], **facts: Any) -> 
 def test_what_else_is_installed(found: OtherFacts | Unknown, want: dict[str, str]) -> None:
     seen = levels(others, others=found)
     assert {name: level for name, level in seen.items() if level != "ok"} == want
+
+
+@pytest.mark.parametrize(
+    ("words", "half"),
+    [
+        (["--feature-gates=GenericWorkload=true"], True),
+        (["--v=2", "--feature-gates", "A=false, GenericWorkload=True"], True),
+        (["--feature-gates=GenericWorkload=true,GangScheduling=false"], True),
+        (["--feature-gates=GenericWorkload=true,GangScheduling=true"], False),
+        (["--feature-gates=GenericWorkload=true", "--feature-gates=GangScheduling=1"], False),
+        (["--feature-gates=GenericWorkload=false"], False),
+        (["--feature-gates"], False),
+        ([], False),
+    ],
+)
+def test_which_gates_kube_scheduler_has(words: list[str], half: bool) -> None:
+    pod = {"spec": {"containers": [{"command": ["kube-scheduler"], "args": words}]}}
+    assert has_half_of_the_gates(pod) is half
 
 
 def test_kueue_is_welcome_where_our_queue_is_off() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.api.wellknown import GANG_GATE
+from extender.api.wellknown import GANG_GATE, GROUP_NATIVE
 from extender.gang.wake import Wake, decide_group, deciding_room, refused_before
 from extender.gang.wake_for_room import MOST_LOOKS, _Rooms
 from extender.state.cluster import events as ev
@@ -380,3 +380,37 @@ WANT_BEFORE: dict[str, tuple[PodInfo, Reason | None]] = {
 @pytest.mark.parametrize(("subject", "want"), WANT_BEFORE.values(), ids=WANT_BEFORE)
 def test_a_refusal_of_an_earlier_run(subject: PodInfo, want: Reason | None) -> None:
     assert refused_before(subject) == want
+
+
+NATIVE = pod_group(api_group=GROUP_NATIVE, min_member=3)
+NATIVES = [replace(each, native=key("gang")) for each in OURS[:2]]
+OF_OURS = [replace(each, group=key("ours")) for each in NATIVES]
+BASIC = replace(NATIVE, min_member=0)
+
+
+@pytest.mark.parametrize(
+    ("there", "decided", "ungated"),
+    [
+        ([NATIVE, *NATIVES], None, True),
+        ([*NATIVES], None, True),
+        ([NATIVE, *NATIVES], False, True),
+        ([*NATIVES], False, True),
+        ([NATIVE, *OF_OURS], False, True),
+        ([NATIVE, *OF_OURS], None, True),
+        ([NATIVE, *NATIVES], True, False),
+        ([BASIC, *NATIVES], True, True),
+        ([NATIVE, *OF_OURS], True, False),
+    ],
+)
+def test_our_gate_holds_no_native_pod_back_whose_start_is_not_ours(
+    there: Sequence[Any], decided: bool | None, ungated: bool
+) -> None:
+    cluster = cluster_of(*there)
+    if decided is not None:
+        change = cluster.apply(ev.NativesDecided(decided))
+        assert key("gang") in change.groups or decided, "it is looked at"
+    view = cluster.view()
+
+    found = decide_group(key("gang"), view=view)
+
+    assert [each.uid for each in found.ungate] == [each.uid for each in NATIVES] * ungated

@@ -1,16 +1,18 @@
 """PodGroups of scheduling.k8s.io in both versions, and the pods and Jobs that name them."""
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from extender.api.wellknown import GROUP_NATIVE, GROUP_X, POD_GROUP_LABEL
 from extender.kube.client import KubeClient
 from extender.kube.decode import DecodeError, Decoder
-from extender.kube.errors import ForbiddenError, NotFoundError
+from extender.kube.errors import ApiError, ForbiddenError, NotFoundError
 from extender.kube.pod_groups import PodGroupWriter, api_version
-from extender.kube.watch import InitApply, Watcher
+from extender.kube.watch import InitApply, InitDone, Watcher
 from extender.runtime.backoff import Backoff
 from extender.state.cluster.records import PodGroupInfo, PodGroupStatusInfo
 
@@ -84,78 +86,173 @@ async def test_nothing_is_written_of_a_native_one() -> None:
     assert api_version(PodGroupInfo("ns", "g", GROUP_X, 3)) == "scheduling.x-k8s.io/v1alpha1"
 
 
+NEW, OLD = "/new/things", "/old/things"
+NO, GONE = ForbiddenError("no", status=403), NotFoundError("gone", status=404)
+THINGS = {"/new": ["others"], "/old": ["others", "things"]}
+
+
 class End(Exception):  # noqa: N818 - not an error: the script is at its end
     pass
 
 
 class Server:
-    """Serves these paths, and forbids or has not the others; after `rounds` pauses it ends."""
+    """Serves these paths, and forbids or has not the others; it learns the old one after a while.
 
-    def __init__(self, *served: str, absent: type[Exception] = NotFoundError) -> None:
-        self.served, self.absent = {*served}, absent
+    Its discovery has these resources by version. A watch fails with the next one of `troubles`.
+    """
+
+    def __init__(
+        self,
+        *served: str,
+        absent: ApiError = GONE,
+        known: Mapping[str, list[str]] | ApiError = THINGS,
+        troubles: Iterable[ApiError] = (),
+    ) -> None:
+        self.served, self.absent, self.known = {*served}, absent, known
+        self.troubles = iter(troubles)
         self.asked: list[str] = []
+        self.discovered: list[str] = []
         self.pauses = 0
+        self.watcher = Watcher(
+            self,  # type: ignore[arg-type]
+            (NEW, OLD),
+            sleep=self.sleep,
+            backoff=Backoff(1.0, 8.0, jitter=lambda: 1.0),
+            optional=True,
+        )
+        self.found: list[str] = []
+        self.forbidden: list[str] = []
+        """At each end of a list: why it may not be read."""
 
     async def request(self, _: str, path: str) -> bytes:
         where = path.partition("?")[0]
+        if where in THINGS:
+            return self._discovery(where)
         self.asked.append(where)
         if where not in self.served:
-            raise self.absent("no")
+            raise self.absent
         return json.dumps(
             {"metadata": {"resourceVersion": "5"}, "items": [{"metadata": {"name": where}}]}
         ).encode()
 
+    def _discovery(self, version: str) -> bytes:
+        self.discovered.append(version)
+        if isinstance(self.known, ApiError):
+            raise self.known
+        if version not in self.known:
+            raise GONE
+        return json.dumps({"resources": [{"name": each} for each in self.known[version]]}).encode()
+
     def stream(self, path: str, *, idle_seconds: float) -> Any:
         assert idle_seconds
-        raise End(path)
+        raise next(self.troubles, End(path))
 
     async def sleep(self, seconds: float) -> None:
         assert seconds > 0
         self.pauses += 1
         if self.pauses == 3:
-            self.served = {"/old"}  # the API server has learned it
+            self.served = {OLD}  # the API server has learned it
 
     async def events(self) -> list[str]:
         """Return what a watch of two versions yields, in short."""
-        watcher = Watcher(
-            self,  # type: ignore[arg-type]
-            ("/new", "/old"),
-            sleep=self.sleep,
-            backoff=Backoff(1.0, 8.0, jitter=lambda: 1.0),
-            optional=True,
-        )
-        found: list[str] = []
         with pytest.raises(End):
-            await follow(watcher, found)
-        return found
+            await self._follow()
+        return self.found
 
-
-async def follow(watcher: Watcher, found: list[str]) -> None:
-    async for event in watcher.events():
-        match event:
-            case InitApply(raw):
-                found.append(json.loads(raw)["metadata"]["name"])
-            case _:
-                found.append(type(event).__name__)
+    async def _follow(self) -> None:
+        async for event in self.watcher.events():
+            match event:
+                case InitApply(raw):
+                    self.found.append(json.loads(raw)["metadata"]["name"])
+                case _:
+                    self.found.append(type(event).__name__)
+            if isinstance(event, InitDone):
+                assert self.watcher.is_absent == (self.found[-2] == "Init")
+                self.forbidden.append(self.watcher.forbidden)
 
 
 async def test_the_newest_version_that_is_served_is_followed() -> None:
-    server = Server("/new", "/old")
-    assert await server.events() == ["Init", "/new", "InitDone"]
-    server = Server("/old")
-    assert await server.events() == ["Init", "Init", "/old", "InitDone"]
+    server = Server(NEW, OLD)
+    assert await server.events() == ["Init", NEW, "InitDone"]
+    server = Server(OLD)
+    assert await server.events() == ["Init", "Init", OLD, "InitDone"]
     assert server.pauses == 0
 
 
-@pytest.mark.parametrize("absent", [NotFoundError, ForbiddenError])
+@pytest.mark.parametrize("absent", [GONE, NO])
 async def test_an_api_that_is_not_there_has_no_objects_and_is_looked_for_again(
-    absent: type[Exception],
+    absent: ApiError,
 ) -> None:
     server = Server(absent=absent)
 
     found = await server.events()
 
     assert server.pauses == 3
-    assert server.asked == ["/new", "/old"] * 4
+    assert server.asked == [NEW, OLD] * 4
     assert found.count("InitDone") == 4
-    assert found[-2:] == ["/old", "InitDone"]
+    assert found[-2:] == [OLD, "InitDone"]
+
+
+@pytest.mark.parametrize(
+    ("known", "missing"),
+    [(THINGS, True), ({"/new": ["others"]}, False), ({}, False), (NO, True)],
+    ids=["it is served", "another kind is", "no version is", "discovery may not be read either"],
+)
+async def test_where_it_is_served_a_refusal_says_that_a_right_is_missing(
+    known: Any, missing: bool
+) -> None:
+    server = Server(absent=NO, known=known)
+    with capture_logs() as logs:
+        await server.events()
+
+    assert server.forbidden == [("no" if missing else "")] * 3 + [""]
+    warned = [each["event"] for each in logs if each["log_level"] == "warning"]
+    assert warned == ["may not be read, so it counts as absent"] * missing
+
+
+async def test_what_is_not_served_needs_no_discovery() -> None:
+    server = Server(absent=GONE)
+    await server.events()
+    assert server.discovered == []
+
+
+async def test_a_moment_without_the_right_loses_no_object() -> None:
+    server = Server(OLD, troubles=[NO, NO])
+
+    assert await server.events() == ["Init", "Init", OLD, "InitDone"]
+    assert (server.asked, server.pauses) == ([NEW, OLD], 2)
+
+
+async def test_a_moment_in_which_it_is_not_served_loses_no_object() -> None:
+    server = Server(OLD, troubles=[GONE])
+
+    found = await server.events()
+
+    assert server.asked == [NEW, OLD, NEW, OLD]
+    assert [each for each in found if each != "Init"] == [OLD, "InitDone"] * 2
+    assert server.pauses == 1
+
+
+async def test_a_version_that_goes_leaves_its_objects_to_the_next_one() -> None:
+    server = Server(NEW, troubles=[GONE])
+    steps = server.watcher.events()
+    for _ in range(3):
+        await anext(steps)
+    server.served = {OLD}
+    again = [await anext(steps) for _ in range(3)]
+
+    assert [type(each).__name__ for each in again] == ["Init", "InitApply", "InitDone"]
+    assert (server.watcher.is_absent, server.pauses) == (False, 0)
+
+
+async def test_one_that_is_gone_for_good_is_absent() -> None:
+    server = Server(NEW, troubles=[GONE])
+    steps = server.watcher.events()
+    for _ in range(3):
+        await anext(steps)
+    server.served = set()
+    names = [type(await anext(steps)).__name__ for _ in range(4)]
+
+    assert names == ["Init"] * 3 + ["InitDone"]
+    assert server.watcher.is_absent
+    assert server.asked == [NEW, OLD, NEW]

@@ -9,7 +9,13 @@ from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_NATIVE
 from extender.gang.pre_filter import MIN_SAMPLE
 from extender.gang.verdicts import AnyNode, OneOf, Refuse
-from extender.permit.natives import ROUND_SECONDS, SETTLED_SECONDS, NativeGangs
+from extender.permit.natives import (
+    NOT_FOUND,
+    ROUND_SECONDS,
+    SETTLED_SECONDS,
+    UNDECIDED,
+    NativeGangs,
+)
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import ManualClock, key, node, observe, pod, pod_group, shape
@@ -45,6 +51,33 @@ def test_without_a_condition_after_a_pause_native_gangs_are_ours() -> None:
 
     assert scene.natives.undecided(A) is None
     assert scene.cluster.view().natives_are_ours
+
+
+def test_a_pod_group_that_is_not_seen_decides_nothing() -> None:
+    """Its condition would not be seen either."""
+    scene = Scene(A, ours=None)
+    for _ in range(3):
+        refusal = scene.natives.undecided(A)
+        assert refusal is not None
+        assert (refusal.message, refusal.pauses) == (NOT_FOUND, True)
+        scene.clock.now += SETTLED_SECONDS
+    assert scene.cluster.view().natives_are_ours is None
+
+    observe(scene.cluster, NATIVE)
+    assert scene.natives.undecided(A) == Refuse(
+        Reason.NATIVE_GROUP_WAITS, UNDECIDED, pauses=True
+    ), "the question begins anew"
+
+
+def test_another_pod_group_than_the_one_that_was_put_off_decides_nothing() -> None:
+    other = replace(NATIVE, name="other")
+    scene = Scene(NATIVE, A, other, ours=None)
+    assert scene.natives.undecided(A) is not None
+    scene.clock.now += SETTLED_SECONDS + 0.01
+
+    assert scene.natives.undecided(replace(A, uid="b", native=other.key)) is not None
+    assert scene.cluster.view().natives_are_ours is None
+    assert scene.natives.undecided(A) is None
 
 
 @pytest.mark.parametrize("ours", [True, False])

@@ -127,6 +127,23 @@ async def test_gates_are_taken_away_when_the_pod_group_comes_last(bench: Bench) 
     assert sorted(bench.patcher.done) == [("ungate", each.name) for each in GATED]
 
 
+async def test_gates_of_native_pods_are_taken_away_where_they_are_not_ours(bench: Bench) -> None:
+    """The second one comes when its group is none here, and its patch fails once."""
+    native = [replace(each, native=key("gang")) for each in GATED[:2]]
+    observe(bench.cluster, native[0])
+    await asyncio.sleep(1)
+    assert bench.patcher.done == [("ungate", native[0].name)]
+
+    bench.cluster.apply(ev.NativesDecided(ours=False))
+    observe(bench.cluster, replace(native[0], gates=()))
+    await asyncio.sleep(1)
+    bench.patcher.failures = [UnavailableError("no")]
+    observe(bench.cluster, native[1])
+    await asyncio.sleep(60)
+
+    assert bench.patcher.done == [("ungate", each.name) for each in (native[0], *native[1:] * 2)]
+
+
 async def test_one_refused_sibling_is_woken_at_quorum(bench: Bench) -> None:
     observe(bench.cluster, pod_group(), A, B)
     observe(bench.cluster, *(ev.PodRefused(each, Reason.NOT_ENOUGH_PODS) for each in (A, B)))

@@ -67,3 +67,25 @@ def test_the_lag_is_in_the_metrics() -> None:
     assert registry.get_sample_value(f"{name}_longest_lag_seconds") == 0.2
     assert registry.get_sample_value(f"{name}_lag_seconds_count") == 2
     assert registry.get_sample_value(f"{name}_lag_seconds_bucket", {"le": "0.05"}) == 1
+
+
+@pytest.mark.parametrize(
+    ("ready", "remark", "want"),
+    [
+        (None, None, (200, "[+]pods\n[+]groups\n")),
+        (None, "403", (200, "[+]pods\n[!]groups: 403\n")),
+        ("stale", None, (503, "[-]pods: stale\n[+]groups\n")),
+    ],
+)
+async def test_readiness_does_not_depend_on_what_is_only_remarked(
+    ready: str | None, remark: str | None, want: tuple[int, str]
+) -> None:
+    probes = Probes(lambda: {"pods": ready}, remarks=lambda: {"groups": remark})
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=health_app(numbers, probes)),
+        base_url="http://test",
+        trust_env=False,
+    ) as client:
+        answer = await client.get("/readyz")
+
+    assert (answer.status_code, answer.text) == want

@@ -86,6 +86,17 @@ def test_a_condition_of_kube_schedulers_says_that_it_tries_whole_groups() -> Non
     assert (fixed.has_group_cycles, fixed.natives_are_ours) == (True, True)
 
 
+@pytest.mark.parametrize(("seen", "ours"), [(NATIVE, None), (TRIED, False)])
+def test_the_question_is_open_again_unless_a_condition_answered_it(
+    seen: Any, ours: bool | None
+) -> None:
+    again = ev.NativesDecided(ours=None)
+    cluster = cluster_of(seen, A, THEIRS, again)
+    view = cluster.view()
+    assert view.natives_are_ours is ours
+    assert view.pods["a"].group == (GANG if ours is None else None)
+
+
 def test_a_pod_that_waits_is_woken_when_its_group_is_another_one() -> None:
     cluster = cluster_of(A)
     cluster.apply(ev.PodRefused(A, Reason.POD_GROUP_NOT_FOUND))

@@ -21,6 +21,8 @@ class Watched:
     kind: str
     freshness: Freshness
     synced: bool = True
+    needed: bool = True
+    forbidden: str = ""
 
 
 @dataclass
@@ -63,6 +65,27 @@ def test_a_watch_that_was_never_filled_is_not_ready_from_the_start() -> None:
 
     assert bench.watches.checks()["jobs"] == "not listed yet: GET /jobs: 401"
     assert not bench.watches.synced
+
+
+def test_one_that_is_not_needed_is_named_and_holds_up_nothing() -> None:
+    bench = Bench()
+    bench.jobs.needed = False
+    watches = Watches(bench.watches.reflectors, stale_seconds=180)
+    assert (watches.remarks(), watches.unsure_of("jobs")) == ({"jobs": None}, None)
+
+    bench.jobs.forbidden = "GET /jobs: 403"
+    assert watches.remarks() == {"jobs": "GET /jobs: 403"}
+    bench.jobs.synced = False
+    assert watches.remarks() == {"jobs": "not listed yet"}
+    assert (watches.synced, watches.unsure_of("jobs")) == (True, "jobs")
+    bench.jobs.synced = True
+    bench.clock.now += 200
+    bench.pods.freshness.heard()
+
+    assert watches.unsure_of("jobs") == "jobs"
+    assert str(watches.remarks()["jobs"]).startswith("nothing heard for 200 s")
+    assert (watches.stale(), watches.checks()) == (None, {"pods": None})
+    assert watches.unsure_of("pods") is None
 
 
 async def test_metrics_of_watches_and_credentials() -> None:
