@@ -10,6 +10,7 @@ for pods of a pattern.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from extender.state.cluster.events import NativesDecided
 from extender.state.cluster.records import (
     BudgetInfo,
     JobInfo,
@@ -39,6 +40,8 @@ class ClusterCopy:
     """All that is believed of a cluster, each kind in the order in which it came."""
 
     nodes: Sequence[NodeInfo] = ()
+    natives: NativesDecided | None = None
+    """What is known of native gangs; None while it is not known whether they are ours."""
     pod_groups: Sequence[PodGroupInfo] = ()
     jobs: Sequence[JobInfo] = ()
     budgets: Sequence[BudgetInfo] = ()
@@ -77,6 +80,7 @@ def copied(tables: ClusterTables) -> ClusterCopy:
     reserved, unseen = tables.reservations, tables.unseen
     return ClusterCopy(
         nodes=[*tables.nodes.values()],
+        natives=tables.natives.decided(),
         pod_groups=[*tables.pod_groups.values()],
         jobs=[*tables.jobs.by_uid.values()],
         budgets=[budget for there in tables.budgets.values() for budget in there.values()],

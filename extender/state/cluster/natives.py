@@ -8,6 +8,7 @@ one, or the PodGroup has no gang policy.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from extender.state.cluster.events import NativesDecided
 from extender.state.cluster.records import PodInfo
 
 
@@ -35,6 +36,12 @@ class Natives:
         if labelled is not None and labelled != native:
             return labelled
         return None if native in self.basic else native
+
+    def decided(self) -> NativesDecided | None:
+        """Return what is known; None while it is not known whether they are ours."""
+        if self.ours is None:
+            return None
+        return NativesDecided(self.ours, fixed=self.fixed, cycles=self.cycles)
 
     def take(self, pod: PodInfo) -> PodInfo:
         """Remember a pod, and return it with its group."""

@@ -354,6 +354,7 @@ class Cluster:
 
     def _native_gangs(self, event: ev.NativesDecided) -> ClusterChange:
         natives = self._tables.natives
+        natives.cycles = natives.cycles or event.cycles
         if natives.fixed and not event.fixed:
             return _NOTHING
         natives.ours, natives.fixed = event.ours, event.fixed
