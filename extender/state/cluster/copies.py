@@ -48,7 +48,7 @@ class ClusterCopy:
     pods: Mapping[str, PodInfo] = field(default_factory=dict)
     """Those that have not finished, by UID."""
     members: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """By group: the UIDs of its pods in its own order, where that may be another one."""
+    """By group, where that may be another one: the UIDs of its pods in its own order."""
     ended: Sequence[PodInfo] = ()
     """Members that have finished, where those are watched."""
     seen: Mapping[str, bool] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class ClusterCopy:
         """Yield the pods, members of each group in its own order."""
         turns = {group: iter(uids) for group, uids in self.members.items()}
         for pod in self.pods.values():
-            turn = turns.get(pod.group) if pod.group is not None else None
+            turn = turns.get(pod.group) if turns and pod.group is not None else None
             yield self.pods[next(turn)] if turn is not None else pod
 
 
@@ -85,7 +85,7 @@ def copied(tables: ClusterTables) -> ClusterCopy:
         jobs=[*tables.jobs.by_uid.values()],
         budgets=[budget for there in tables.budgets.values() for budget in there.values()],
         pods={**tables.pods},
-        members={group: [*tally.members] for group, tally in tables.groups.items()},
+        members={group: [*tables.groups[group].members] for group in tables.joined},
         ended=[*tables.ended.values()],
         seen={**tables.seen},
         refused=[*tables.refused.values()],

@@ -27,12 +27,14 @@ from extender.state.cluster.records import (
     Grant,
     JobInfo,
     NominatedRoom,
+    PodGroupInfo,
     PodGroupStatusInfo,
     PreemptedRoom,
     VictimInfo,
 )
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.store import Cluster
+from extender.state.cluster.view import ClusterView
 from extender.state.queue import events as queue_events
 from extender.state.queue.records import OwnerRef
 from extender.state.queue.store import Queues
@@ -175,9 +177,35 @@ def test_pods_of_one_shape_have_one_shape_again() -> None:
 def test_members_keep_their_order_in_the_group_that_they_came_to() -> None:
     cluster = cluster_of(pod("a", group="one"), pod("b", group="two"), pod("a", group="two"))
 
-    found = read(file_of(cluster)).cluster.view()
+    found = read(file_of(cluster)).cluster
 
-    assert [*found.tally(key("two")).members] == ["b", "a"]
+    assert [*found.view().tally(key("two")).members] == ["b", "a"]
+    assert cluster.copied().members == {key("two"): ["b", "a"]}
+    observe(cluster, ev.PodDeleted("a"), ev.PodDeleted("b"), pods(2, group="two"))
+    assert cluster.copied().members == {}, "an order of its own is all that costs time"
+
+
+def test_the_known_groups_are_those_of_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    pod_group_of = ClusterView.pod_group
+
+    def asking(view: ClusterView, key: str) -> PodGroupInfo | None:
+        asked.append(key)
+        return pod_group_of(view, key)
+
+    native = pod_group("native", 2, api_group=GROUP_NATIVE)
+    both, empty, gone = (pod_group(name) for name in ("both", "empty", "gone"))
+    cluster = cluster_of(native, both, empty, gone, pods(2, group="pods"), pods(1, group="both"))
+    monkeypatch.setattr(ClusterView, "pod_group", asking)
+    found = cluster.view().known_groups()
+
+    assert next(found) == key("pods")
+    assert not asked, "the first step is short, however many groups there are"
+    cluster.apply(ev.PodGroupDeleted(gone.api_group, gone.key))
+    cluster.apply(ev.PodGroupApplied(pod_group("later")))
+    cluster.apply(ev.PodDeleted("both-0"))
+    assert [*found] == [key("both"), key("empty")]
+    assert [*cluster_of(ev.NativesDecided(ours=True), native).view().known_groups()] == [native.key]
 
 
 NATIVE = pod_group("native", 2, api_group=GROUP_NATIVE)
