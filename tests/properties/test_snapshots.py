@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, run_state_machine_as_test
 from typing_extensions import override
 
-from extender.api.wellknown import GROUP_NATIVE
+from extender.api.wellknown import GROUP_NATIVE, POD_GROUP_LABEL
 from extender.explain.explanation import explain
 from extender.gang.options import GangOptions
 from extender.snapshot.header import SnapshotHeader
@@ -126,6 +126,7 @@ ELSEWHERE = [replace(each, group="ns/other") for each in MEMBERS]
 EVENTS: list[ev.Event] = [
     *map(event_of, [GANG, NATIVE, TRIED, replace(NATIVE, min_member=0)]),
     *map(event_of, [*MEMBERS, *ELSEWHERE, *(replace(each, native=None) for each in MEMBERS)]),
+    event_of(replace(MEMBERS[0], labels={POD_GROUP_LABEL: "gang"})),
     *map(event_of, (replace(each, node="n1") for each in MEMBERS)),
     *(ev.PodGroupDeleted(each.api_group, each.key) for each in (GANG, NATIVE)),
     *(ev.PodRefused(each, "NoRoom") for each in MEMBERS),
