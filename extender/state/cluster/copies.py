@@ -8,7 +8,7 @@ for pods of a pattern.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from extender.state.cluster.events import NativesDecided
 from extender.state.cluster.records import (
@@ -29,7 +29,7 @@ class UnseenPod:
     """A pod that kube-scheduler may not have seen on its node."""
 
     before: PodInfo
-    """As it was before it was bound."""
+    """As it was before it was bound, but in the group in which it is now."""
     node: str
     shown: bool = False
     """Whether our watch shows it on its node."""
@@ -94,17 +94,21 @@ def copied(tables: ClusterTables) -> ClusterCopy:
         grants=[*reserved.grants],
         nominated=[*reserved.nominated.values()],
         failed_at={**tables.failed_at},
-        unseen=_unseen(unseen),
+        unseen=_unseen(unseen, tables.pods),
         all_unseen=unseen.everywhere,
     )
 
 
-def _unseen(unseen: Unseen) -> list[UnseenPod]:
+def _unseen(unseen: Unseen, pods: Mapping[str, PodInfo]) -> list[UnseenPod]:
     found = [(unseen.number(pod.uid), pod) for pod in unseen.pods]
     found.sort(key=lambda each: (each[0] is None, each[0] or 0, each[1].uid))
     nodes = (unseen.node(pod.uid) for _, pod in found)
     return [
-        UnseenPod(pod, node, shown=number is not None)
+        UnseenPod(_in_group(pod, pods[pod.uid].group), node, shown=number is not None)
         for (number, pod), node in zip(found, nodes, strict=True)
         if node is not None
     ]
+
+
+def _in_group(pod: PodInfo, group: str | None) -> PodInfo:
+    return pod if pod.group == group else replace(pod, group=group)
