@@ -7,10 +7,13 @@ The log has the traceback, and a counter has the place, so that the bug stays vi
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Final
+from functools import wraps
+from typing import Final, ParamSpec
 
 import structlog
 from cachetools import LRUCache
+
+P = ParamSpec("P")
 
 _log = structlog.get_logger(__name__)
 
@@ -32,9 +35,13 @@ class Faults:
         """Return how many errors there were, by place."""
         return self._counts
 
+    def count(self, where: str) -> None:
+        """Count an error of a place of which nothing is to be logged."""
+        self._counts[where] += 1
+
     def report(self, where: str, error: BaseException, *, key: object = "") -> None:
         """Count an error of a place, and log it; `key` names the object that caused it."""
-        self._counts[where] += 1
+        self.count(where)
         known, now = (where, str(key), repr(error)[:200]), self._clock()
         if now < self._logged.get(known, -LOG_AGAIN_SECONDS) + LOG_AGAIN_SECONDS:
             _log.debug("internal error again", where=where, key=key, error=repr(error))
@@ -45,3 +52,22 @@ class Faults:
 
 FAULTS: Final = Faults()
 """The faults of this process: one table, because an error may occur anywhere."""
+
+
+def harmless(where: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Return a decorator for what is only noted: its errors are those of a place, not its caller's.
+
+    A caller may be in the middle of a decision, which must be carried out whole.
+    """
+
+    def decorate(noting: Callable[P, None]) -> Callable[P, None]:
+        @wraps(noting)
+        def note(*args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                noting(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - nothing depends on it
+                FAULTS.report(where, error)
+
+        return note
+
+    return decorate

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from extender.snapshot.plain import KnownShapes, Plain, ShapeNumbers, plain, typed
 from extender.state.cluster.copies import ClusterCopy, UnseenPod
+from extender.state.cluster.events import NativesDecided
 from extender.state.cluster.records import BudgetInfo, JobInfo, NodeInfo, PodGroupInfo, Refusal
 from extender.state.cluster.reservations import Claim, Reservation, ReservationKind, VictimsRoom
 
@@ -15,6 +16,7 @@ def lists_of(copy: ClusterCopy, numbers: ShapeNumbers) -> Mapping[str, Iterable[
     """Return the lists of the part, to be gone through in this order."""
     return {
         "nodes": map(plain, copy.nodes),
+        "natives": [plain(copy.natives)] if copy.natives is not None else [],
         "podGroups": map(plain, copy.pod_groups),
         "jobs": map(plain, copy.jobs),
         "budgets": map(plain, copy.budgets),
@@ -47,6 +49,7 @@ def copy_of(part: Mapping[str, list[Any]], shapes: KnownShapes) -> ClusterCopy:
 
     return ClusterCopy(
         nodes=[typed(each, NodeInfo) for each in part["nodes"]],
+        natives=_natives(part.get("natives")),
         pod_groups=[typed(each, PodGroupInfo) for each in part["podGroups"]],
         jobs=[typed(each, JobInfo) for each in part["jobs"]],
         budgets=[typed(each, BudgetInfo) for each in part["budgets"]],
@@ -65,6 +68,11 @@ def copy_of(part: Mapping[str, list[Any]], shapes: KnownShapes) -> ClusterCopy:
         ],
         all_unseen=bool(part["allUnseen"]),
     )
+
+
+def _natives(part: list[Plain] | None) -> NativesDecided | None:
+    """Return what is known of native gangs; a file may be older than these."""
+    return typed(part[0], NativesDecided) if part else None
 
 
 def _claim(value: Plain) -> Plain:

@@ -57,7 +57,8 @@ def _words() -> Iterator[str]:
     yield from ("header", "groups", "jobs", "ended", "seen", "refused", "reserved", "claims")
     yield from ("grants", "unseen", "flavors", "topologies", "cohorts", "namespaces", "assumed")
     yield from ("workloads", "preemptors", "blocking", "reasons", "kept", "patterns", "shapes")
-    yield from ("nodes", "budgets", "kubernetes.io", "hostname", "scheduling.x-k8s.io", "gang")
+    yield from ("natives", "ours", "fixed", "cycles", "nodes", "budgets")
+    yield from ("kubernetes.io", "hostname", "scheduling.x-k8s.io", "gang")
 
 
 _WORDS: Final = frozenset(_words())

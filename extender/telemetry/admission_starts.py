@@ -14,7 +14,7 @@ from cachetools import LRUCache
 from extender.api.wellknown import WorkloadCondition
 from extender.queueing import transitions as to
 from extender.runtime.clock import Clock
-from extender.runtime.faults import FAULTS
+from extender.runtime.faults import FAULTS, harmless
 from extender.state.queue.events import QueueChange
 from extender.state.queue.records import WorkloadInfo
 from extender.state.queue.store import Queues
@@ -26,6 +26,7 @@ _MOST: Final = 32
 """Failed writes of an admission that are kept."""
 STARTED: Final = "Started"
 DELETED: Final = "WorkloadDeleted"
+_noted: Final = harmless("admission-starts")
 
 
 @dataclass(slots=True)
@@ -46,7 +47,7 @@ class AdmissionStart:
 
 
 class AdmissionStarts:
-    """The admissions that are under way, by workload."""
+    """The admissions that are under way, by workload. What notes something raises nothing."""
 
     def __init__(self, queues: Queues, clock: Clock) -> None:
         self._view = queues.view()
@@ -69,10 +70,12 @@ class AdmissionStarts:
 
     # --- what happens ------------------------------------------------------------------------
 
+    @_noted
     def cycle(self) -> None:
         """Note that a cycle begins."""
         self._began = self._now()
 
+    @_noted
     def decided(self, workload: WorkloadInfo, cluster_queue: str) -> None:
         """Note that a workload gets its quota, which is to be written."""
         began, now = self._began, self._now()
@@ -84,12 +87,14 @@ class AdmissionStarts:
         found.workload, found.cluster_queue = workload, cluster_queue
         found.began, found.decided, found.admitted = began, now, None
 
+    @_noted
     def not_stored(self, workload: str, why: str) -> None:
         """Note that a write came to nothing: it is decided once more."""
         found = self._under_way.get(workload)
         if found is not None and len(found.lost) < _MOST:
             found.lost.append((self._now(), why))
 
+    @_noted
     def written(self, before: WorkloadInfo, after: WorkloadInfo, cluster_queue: str) -> None:
         """Note a status that was stored in place of another one."""
         key = after.key
@@ -109,6 +114,7 @@ class AdmissionStarts:
                 message=message,
             )
 
+    @_noted
     def job_started(self, uid: str, namespace: str) -> None:
         """Note that a job started: the admission of its workload is over."""
         for key in self._view.workloads_of(uid, namespace):
@@ -116,6 +122,7 @@ class AdmissionStarts:
             if found is not None and found.admitted is not None:
                 self._end(key, STARTED)
 
+    @_noted
     def on_change(self, change: QueueChange) -> None:
         """End the admissions of workloads that are gone."""
         if self._under_way:

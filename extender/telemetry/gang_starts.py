@@ -14,7 +14,7 @@ import structlog
 
 from extender.api.reasons import Reason
 from extender.runtime.clock import Clock
-from extender.runtime.faults import FAULTS
+from extender.runtime.faults import FAULTS, harmless
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.records import PodGroupInfo, PodInfo
 from extender.state.cluster.store import Cluster
@@ -24,6 +24,7 @@ _REMEMBERED: Final = 10_000
 """Of so many groups the id of the last start is kept, for what is logged of them later."""
 _MOST: Final = 32
 """Failed Bindings of a start that are kept."""
+_noted: Final = harmless("gang-starts")
 
 
 @dataclass(slots=True)
@@ -75,7 +76,8 @@ class EndedStart:
 class GangStarts:
     """The starts that are under way, by group.
 
-    All methods are quick: they are called where kube-scheduler waits for an answer.
+    All methods are quick, and raise nothing: they are called where kube-scheduler waits for an
+    answer, in the middle of what is done for a gang.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
@@ -99,17 +101,20 @@ class GangStarts:
 
     # --- what happens ------------------------------------------------------------------------
 
+    @_noted
     def tried(self, pod: PodInfo) -> None:
         """Note that kube-scheduler tries a pod."""
         if pod.group is not None and pod.group not in self._under_way:
             self._begin(pod.group)
 
+    @_noted
     def planning(self, group: str) -> None:
         """Note that a plan of a group is begun."""
         start = self._under_way.get(group) or self._begin(group)
         if start is not None and start.planned is None:
             start.planning = self._now()
 
+    @_noted
     def planned(self, group: str, pods: int) -> None:
         """Note that room is kept for so many more pods of a group."""
         start = self._under_way.get(group) or self._begin(group)
@@ -119,6 +124,7 @@ class GangStarts:
         start.pods_planned += pods
         self._log.debug("gang planned", group=group, gang_id=start.id, pods=pods)
 
+    @_noted
     def refused(self, group: str, reason: str, message: str, *, whole: bool = True) -> None:
         """Note that a member was refused, or that the `whole` group found no room.
 
@@ -132,6 +138,7 @@ class GangStarts:
         log = self._log.info if whole else self._log.debug
         log("gang waits", group=group, gang_id=start.id, reason=reason, message=message)
 
+    @_noted
     def held(self, group: str) -> None:
         """Note that the first bind request of a group is held."""
         start = self._under_way.get(group) or self._begin(group)
@@ -139,6 +146,7 @@ class GangStarts:
             start.held = self._now()
             self._log.debug("gang held", group=group, gang_id=start.id)
 
+    @_noted
     def released(self, group: str, held: int) -> None:
         """Note that a gang is bound; so many of its bind requests were held."""
         start = self._under_way.get(group)
@@ -147,12 +155,14 @@ class GangStarts:
         if held:
             self._log.debug("gang released", group=group, gang_id=self.id_of(group), pods=held)
 
+    @_noted
     def writing(self, pod: PodInfo) -> None:
         """Note that a Binding is begun; `wrote` is to follow."""
         start = self._under_way.get(pod.group) if pod.group is not None else None
         if start is not None:
             start.writing += 1
 
+    @_noted
     def wrote(self, pod: PodInfo, error: str, *, seconds: float, ahead: bool) -> None:
         """Note a Binding that was made, or failed, after so many seconds."""
         start = self._under_way.get(pod.group) if pod.group is not None else None
@@ -173,6 +183,7 @@ class GangStarts:
         if not start.writing:
             self._look_at(start)  # the watch may have shown it before the answer came
 
+    @_noted
     def failed(self, group: str, reason: str, message: str, *, held: int) -> None:
         """Note that a gang lost all that was kept for it; so many bind requests were held."""
         self._log.info(
@@ -187,6 +198,7 @@ class GangStarts:
         if start is not None:
             self._end(start, reason, message)
 
+    @_noted
     def on_change(self, change: ClusterChange) -> None:
         """End the starts of which nothing is under way any more."""
         for group in change.groups:

@@ -1,7 +1,8 @@
 """Structured logs on standard error: for people on a terminal, JSON elsewhere.
 
 Lines of libraries have the same form. A line about a group has the id of the gang's start, and one
-about a workload that of its admission, by whichever part it is written.
+about a workload that of its admission, by whichever part it is written. A line that cannot be
+written is lost, and counted: no decision ends half-way because the disk is full.
 """
 
 import logging
@@ -11,6 +12,9 @@ from typing import Final
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
+from typing_extensions import override
+
+from extender.runtime.faults import FAULTS
 
 IdOf = Callable[[str], str | None]
 """Returns the id for a group or a workload, `namespace/name`, or None."""
@@ -40,6 +44,24 @@ IDS: Final = Ids()
 """The ids of this process: one table, because any part may log."""
 
 
+class LineWriter(structlog.PrintLogger):
+    """Writes lines to a file; one that cannot be written is an error of the place `logs`.
+
+    The handlers of the standard library do the same with lines of libraries, but for the count.
+    """
+
+    @override
+    def msg(self, message: str) -> None:
+        """Write a line, or lose it."""
+        try:
+            super().msg(message)
+        except OSError:  # a full disk, a pipe without a reader
+            FAULTS.count("logs")
+
+    log = debug = info = warn = warning = msg
+    fatal = failure = err = error = critical = exception = msg
+
+
 def configure(level: str, *, as_json: bool) -> None:
     """Set the process up to log at `level` (debug, info, warning, error)."""
     renderer: Processor = (
@@ -47,6 +69,7 @@ def configure(level: str, *, as_json: bool) -> None:
         if as_json
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
+    file = sys.stderr
     threshold = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -58,7 +81,7 @@ def configure(level: str, *, as_json: bool) -> None:
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: LineWriter(file),
         cache_logger_on_first_use=False,
     )
     _configure_libraries(max(threshold, logging.WARNING), shared, renderer)

@@ -56,7 +56,7 @@ def of_extender(each: Believer, memory: GroupMemory, unready: Callable[[], str])
 
 def memos_of(view: ClusterView, memory: GroupMemory) -> Iterator[GroupMemo]:
     """Yield what is remembered of the groups that there are when the first one is asked for."""
-    for group in {**dict.fromkeys(view.pod_groups), **dict.fromkeys(view.groups)}:
+    for group in view.known_groups():
         pod_group = view.pod_group(group)
         never = pod_group is not None and memory.never_starts(pod_group)
         yield GroupMemo(group, memory.of(group), never_starts=never)

@@ -33,6 +33,7 @@ from extender.permit.waiting_pods import WaitingPods
 from extender.permit.writing import BindingWriter
 from extender.permit.writing_ahead import AheadWriter
 from extender.runtime.backoff import Backoff
+from extender.runtime.faults import FAULTS
 from extender.runtime.retry import Retry
 from extender.server.binding import Binding
 from extender.server.filtering import Filtering
@@ -76,6 +77,10 @@ class Pod:
         if self.terminating:
             document["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         return document
+
+
+def _not_noted() -> int:
+    return FAULTS.counts.get("gang-starts", 0)
 
 
 @dataclass
@@ -125,6 +130,7 @@ class World:
     """The node by UID of each pod of which a Binding is on its way."""
     answered: set[str] = field(default_factory=set)
     """Pods that filter has answered, and whose bind requests have not come."""
+    not_noted: int = field(default_factory=_not_noted)
     created: int = 0
     broken: bool = False
 
@@ -444,6 +450,7 @@ class World:
         view = self.cluster.view()
         waiting = sum(len(view.tally(group).waiting) for group in view.groups)
         assert self.waiting.held == waiting
+        assert _not_noted() == self.not_noted, "what happens to a gang could not be noted"
         for name, there in view.nodes.items():
             kept = [each.amounts[name]["cpu"] for each in view.planned_on(name).values()]
             assert sum(kept) <= there.allocatable["cpu"]

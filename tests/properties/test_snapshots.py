@@ -3,20 +3,25 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from hypothesis.stateful import invariant, run_state_machine_as_test
 from typing_extensions import override
 
+from extender.api.wellknown import GROUP_NATIVE, POD_GROUP_LABEL
 from extender.explain.explanation import explain
 from extender.gang.options import GangOptions
 from extender.snapshot.header import SnapshotHeader
 from extender.snapshot.memory_part import QueueMemo
 from extender.snapshot.reading import read
 from extender.snapshot.writing import Belief, written
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo
 from extender.state.cluster.store import Cluster
 from extender.wiring.explain import ExplainTarget
 from extender.wiring.explain_snapshot import workload_then
 from tests.effort import examples
+from tests.makers import cluster_of, event_of, nodes, planned, pod, pod_group
 from tests.properties.test_gangs import PHASES, Gangs, GangsInTurn
 from tests.properties.test_queueing import Queueing
 from tests.queue_makers import Admissions, validate_queues
@@ -42,22 +47,30 @@ def file_of(cluster: Cluster, world: Admissions | None = None) -> bytes:
     return b"".join(written(belief))
 
 
+def comes_again(live: Cluster) -> None:
+    """Assert that the state made again from a snapshot is the same."""
+    data = file_of(live)
+    again = read(data).cluster
+    again.validate()
+    assert file_of(again).splitlines() == data.splitlines()
+    found, view = again.view(), live.view()
+    assert list(found.queue) == list(view.queue)
+    assert set(found.groups) == set(view.groups)
+    for group in view.groups:
+        assert found.tally(group) == view.tally(group)
+    assert found.left.all() == view.left.all()
+    assert found.pod_groups == view.pod_groups
+    assert found.natives_are_ours == view.natives_are_ours
+    assert found.has_group_cycles == view.has_group_cycles
+
+
 class GangSnapshots(Gangs):
     """A snapshot after each step."""
 
     @invariant()
     @override
     def books_are_right(self) -> None:
-        live = self.world.cluster
-        data = file_of(live)
-        again = read(data).cluster
-        again.validate()
-        assert file_of(again).splitlines() == data.splitlines()
-        found, view = again.view(), live.view()
-        assert list(found.queue) == list(view.queue)
-        for group in view.groups:
-            assert found.tally(group) == view.tally(group)
-        assert found.left.all() == view.left.all()
+        comes_again(self.world.cluster)
 
 
 class GangSnapshotsInTurn(GangSnapshots, GangsInTurn):
@@ -102,3 +115,32 @@ def test_the_state_of_a_snapshot_is_that_of_the_process(
             phases=PHASES,
         ),
     )
+
+
+GANG = pod_group(min_member=2)
+NATIVE = replace(GANG, api_group=GROUP_NATIVE)
+CONDITIONS = (ConditionInfo("PodGroupScheduled", "False", "Unschedulable"),)
+TRIED = replace(NATIVE, status=PodGroupStatusInfo(conditions=CONDITIONS))
+MEMBERS = [pod(name, group="gang", native=GANG.key) for name in "ab"]
+ELSEWHERE = [replace(each, group="ns/other") for each in MEMBERS]
+EVENTS: list[ev.Event] = [
+    *map(event_of, [GANG, NATIVE, TRIED, replace(NATIVE, min_member=0)]),
+    *map(event_of, [*MEMBERS, *ELSEWHERE, *(replace(each, native=None) for each in MEMBERS)]),
+    event_of(replace(MEMBERS[0], labels={POD_GROUP_LABEL: "gang"})),
+    *map(event_of, (replace(each, node="n1") for each in MEMBERS)),
+    *(ev.PodGroupDeleted(each.api_group, each.key) for each in (GANG, NATIVE)),
+    *(ev.PodRefused(each, "NoRoom") for each in MEMBERS),
+    ev.PodDeleted("a"),
+    ev.PodSeen(MEMBERS[1]),
+    planned(a="n0", b="n0"),
+    *(ev.NativesDecided(ours, fixed) for ours in (True, False) for fixed in (False, True)),
+]
+
+
+@settings(max_examples=examples(200))
+@given(st.lists(st.sampled_from(EVENTS), max_size=12))
+def test_native_gangs_come_again(events: list[ev.Event]) -> None:
+    live = cluster_of(nodes(2, 2))
+    for event in events:
+        live.apply(event)
+    comes_again(live)

@@ -8,8 +8,9 @@ for pods of a pattern.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from extender.state.cluster.events import NativesDecided
 from extender.state.cluster.records import (
     BudgetInfo,
     JobInfo,
@@ -28,7 +29,7 @@ class UnseenPod:
     """A pod that kube-scheduler may not have seen on its node."""
 
     before: PodInfo
-    """As it was before it was bound."""
+    """As it was before it was bound, but in the group in which it is now."""
     node: str
     shown: bool = False
     """Whether our watch shows it on its node."""
@@ -39,13 +40,15 @@ class ClusterCopy:
     """All that is believed of a cluster, each kind in the order in which it came."""
 
     nodes: Sequence[NodeInfo] = ()
+    natives: NativesDecided | None = None
+    """What is known of native gangs; None while it is not known whether they are ours."""
     pod_groups: Sequence[PodGroupInfo] = ()
     jobs: Sequence[JobInfo] = ()
     budgets: Sequence[BudgetInfo] = ()
     pods: Mapping[str, PodInfo] = field(default_factory=dict)
     """Those that have not finished, by UID."""
     members: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """By group: the UIDs of its pods in its own order, where that may be another one."""
+    """By group, where that may be another one: the UIDs of its pods in its own order."""
     ended: Sequence[PodInfo] = ()
     """Members that have finished, where those are watched."""
     seen: Mapping[str, bool] = field(default_factory=dict)
@@ -68,7 +71,7 @@ class ClusterCopy:
         """Yield the pods, members of each group in its own order."""
         turns = {group: iter(uids) for group, uids in self.members.items()}
         for pod in self.pods.values():
-            turn = turns.get(pod.group) if pod.group is not None else None
+            turn = turns.get(pod.group) if turns and pod.group is not None else None
             yield self.pods[next(turn)] if turn is not None else pod
 
 
@@ -77,11 +80,12 @@ def copied(tables: ClusterTables) -> ClusterCopy:
     reserved, unseen = tables.reservations, tables.unseen
     return ClusterCopy(
         nodes=[*tables.nodes.values()],
+        natives=tables.natives.decided(),
         pod_groups=[*tables.pod_groups.values()],
         jobs=[*tables.jobs.by_uid.values()],
         budgets=[budget for there in tables.budgets.values() for budget in there.values()],
         pods={**tables.pods},
-        members={group: [*tally.members] for group, tally in tables.groups.items()},
+        members={group: [*tables.groups[group].members] for group in tables.joined},
         ended=[*tables.ended.values()],
         seen={**tables.seen},
         refused=[*tables.refused.values()],
@@ -90,17 +94,21 @@ def copied(tables: ClusterTables) -> ClusterCopy:
         grants=[*reserved.grants],
         nominated=[*reserved.nominated.values()],
         failed_at={**tables.failed_at},
-        unseen=_unseen(unseen),
+        unseen=_unseen(unseen, tables.pods),
         all_unseen=unseen.everywhere,
     )
 
 
-def _unseen(unseen: Unseen) -> list[UnseenPod]:
+def _unseen(unseen: Unseen, pods: Mapping[str, PodInfo]) -> list[UnseenPod]:
     found = [(unseen.number(pod.uid), pod) for pod in unseen.pods]
     found.sort(key=lambda each: (each[0] is None, each[0] or 0, each[1].uid))
     nodes = (unseen.node(pod.uid) for _, pod in found)
     return [
-        UnseenPod(pod, node, shown=number is not None)
+        UnseenPod(_in_group(pod, pods[pod.uid].group), node, shown=number is not None)
         for (number, pod), node in zip(found, nodes, strict=True)
         if node is not None
     ]
+
+
+def _in_group(pod: PodInfo, group: str | None) -> PodInfo:
+    return pod if pod.group == group else replace(pod, group=group)

@@ -1,13 +1,15 @@
 """Pods of native PodGroups: which group each is a member of, here.
 
 Where kube-scheduler schedules native groups itself their pods are in no group here, whatever their
-labels say. Where it does not, a pod is a member of its native PodGroup unless a label names another
-one, or the PodGroup has no gang policy.
+labels say. Where it does not, a pod is a member of the group that a label names, be it of the same
+name. Without such a label it is one of its native PodGroup, unless that has no gang policy.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from extender.api.wellknown import POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
+from extender.state.cluster.events import NativesDecided
 from extender.state.cluster.records import PodInfo
 
 
@@ -29,12 +31,21 @@ class Natives:
     """By PodGroup: the UIDs of these."""
 
     def group(self, native: str, labelled: str | None) -> str | None:
-        """Return the group that a pod of a native PodGroup is a member of here."""
+        """Return the group that a pod of a native PodGroup is a member of here.
+
+        `labelled` is the group that a label of the pod names.
+        """
         if self.ours is False:
             return None
-        if labelled is not None and labelled != native:
+        if labelled is not None:
             return labelled
         return None if native in self.basic else native
+
+    def decided(self) -> NativesDecided | None:
+        """Return what is known; None while it is not known whether they are ours."""
+        if self.ours is None:
+            return None
+        return NativesDecided(self.ours, fixed=self.fixed, cycles=self.cycles)
 
     def take(self, pod: PodInfo) -> PodInfo:
         """Return a pod with its group; remember it for as long as it has not finished."""
@@ -43,7 +54,8 @@ class Natives:
         if not pod.finished:
             self.pods[pod.uid] = pod
             self.of.setdefault(pod.native, {})[pod.uid] = None
-        group = self.group(pod.native, pod.group)
+        is_default = pod.group == pod.native and not _has_label(pod)
+        group = self.group(pod.native, None if is_default else pod.group)
         return pod if group == pod.group else replace(pod, group=group)
 
     def forget(self, uid: str) -> None:
@@ -69,3 +81,8 @@ class Natives:
     def members(self, key: str) -> Collection[str]:
         """Return the UIDs of the pods that name a PodGroup."""
         return [*self.of.get(key, ())]
+
+
+def _has_label(pod: PodInfo) -> bool:
+    """Return whether a label of a pod names a group."""
+    return bool(pod.labels.get(POD_GROUP_LABEL) or pod.labels.get(POD_GROUP_LABEL_SIGS))

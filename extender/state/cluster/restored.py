@@ -35,6 +35,8 @@ def _events(copy: ClusterCopy) -> Iterator[Event]:
     gone = sorted({each.node for each in copy.unseen} - known)
     yield from map(ev.NodeApplied, [*copy.nodes, *map(NodeInfo, gone)])
     yield from map(ev.PodGroupApplied, copy.pod_groups)
+    if copy.natives is not None:  # later than their conditions, which may be older
+        yield copy.natives
     yield from map(ev.BatchJobApplied, copy.jobs)
     yield from map(ev.BudgetApplied, copy.budgets)
     yield from map(ev.PodApplied, copy.ended)

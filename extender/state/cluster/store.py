@@ -163,7 +163,7 @@ class Cluster:
         if before is not None:
             self._uncount(before)
             if before.group != pod.group:
-                self._leave_group(before)
+                self._change_group(before, pod.group)
         tables.pods[pod.uid] = pod
         if pod.node is not None:
             self._tried(pod.uid)
@@ -366,6 +366,7 @@ class Cluster:
 
     def _native_gangs(self, event: ev.NativesDecided) -> ClusterChange:
         natives = self._tables.natives
+        natives.cycles = natives.cycles or event.cycles
         if natives.fixed and not event.fixed:
             return _NOTHING
         natives.ours, natives.fixed = event.ours, event.fixed
@@ -729,12 +730,19 @@ class Cluster:
         self._unsorted.add(pod.group)
         return self._tables.groups.get(pod.group)
 
+    def _change_group(self, pod: PodInfo, to: str | None) -> None:
+        """Take a pod out of its group; it will be counted in another one."""
+        self._leave_group(pod)
+        if to is not None:
+            self._tables.joined.add(to)
+
     def _leave_group(self, pod: PodInfo) -> None:
         tally = self._tally_of(pod)
         if tally is not None and pod.group is not None:
             del tally.members[pod.uid]
             if not tally.members:
                 del self._tables.groups[pod.group]
+                self._tables.joined.discard(pod.group)
 
     def _forget_pod(self, uid: str, *, has_ended: bool = False) -> ClusterChange:
         forgotten = _NOTHING if has_ended else self._forget_ended(uid)
@@ -800,6 +808,10 @@ class Cluster:
             assert sum(map(len, stages)) == len(set().union(*stages)), f"overlap in {tally}"
             ours = {uid for uid in tally.members if self._tables.pods[uid].is_gated_by_us}
             assert tally.all_gated_by_us.keys() == ours, f"gates in {tally}"
+        assert self._tables.joined <= self._tables.groups.keys()
+        for group in self._tables.groups.keys() - self._tables.joined:
+            have, want = self._tables.groups[group].members, fresh.groups[group].members
+            assert [*have] == [*want], f"members of {group} are in another order than the pods"
         assert self._tables.refused.keys() <= self._tables.pods.keys()
         self._tables.natives.validate(self._tables.pods)
         by_group = {(r.pod.group, uid) for uid, r in self._tables.refused.items() if r.pod.group}

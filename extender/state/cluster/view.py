@@ -54,6 +54,9 @@ class ClusterTables:
     of_topology: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     """By label of nodes: the PodGroups that ask for its domains."""
     groups: dict[str, GroupTally] = field(default_factory=dict)
+    joined: set[str] = field(default_factory=set)
+    """Groups that a pod has come to from another one: of all others the members are in the order in
+    which they are among the pods."""
     controlled: dict[str, set[str]] = field(default_factory=dict)
     """By UID of an owner: the pods that it makes others in place of."""
     shunning: dict[str, set[str]] = field(default_factory=dict)
@@ -168,6 +171,21 @@ class ClusterView:
         """Keys of the groups that have a PodGroup, native ones as far as these are ours."""
         found = self._tables.pod_groups
         return {key for group, key in found if group != GROUP_NATIVE or self.pod_group(key)}
+
+    def known_groups(self) -> Iterator[str]:
+        """Yield the groups that there are at first: those that have pods, and then a PodGroup.
+
+        The state may change meanwhile. A group without pods whose PodGroup has gone is left out.
+        """
+        groups, pod_groups = [*self._tables.groups], [*self._tables.pod_groups]
+        found: set[str] = set()
+        for key in groups:
+            found.add(key)
+            yield key
+        for _, key in pod_groups:
+            if key not in found and self.pod_group(key) is not None:
+                found.add(key)
+                yield key
 
     def pod_group(self, key: str) -> PodGroupInfo | None:
         """Return the PodGroup of that `namespace/name`; the newer API group of ours wins.

@@ -1,6 +1,7 @@
 """Holds: how they begin, and the ways in which they end. Time is virtual."""
 
 import asyncio
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,14 @@ import pytest
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_X
 from extender.gang.options import GangOptions
+from extender.kube.errors import ForbiddenError
+from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
+from extender.telemetry import logs
 from tests.makers import key, never, nodes, observe, planned, pod, pod_group, pods, until
 from tests.unit.server.scene import Scene, said
+from tests.unit.telemetry.test_logs import FullDisk
 
 pytestmark = pytest.mark.looptime
 
@@ -63,6 +68,42 @@ async def test_the_time_out_refuses_all_in_the_same_instant(cluster: Cluster) ->
     assert (first.result(), second.result()) == (Reason.SCHEDULE_TIMEOUT, Reason.SCHEDULE_TIMEOUT)
     assert ended[0] == ended[1] == pytest.approx(30, abs=0.01)
     scene.idle()
+
+
+@pytest.mark.parametrize("what", ["the log", "what is noted"])
+async def test_the_room_is_given_back_whatever_becomes_of_the_log(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    if what == "the log":
+        monkeypatch.setattr(sys, "stderr", FullDisk())
+        logs.configure("debug", as_json=True)
+    scene = Scene(cluster, FACTS)
+    if what != "the log":
+        monkeypatch.setattr(scene.waiting.starts, "_log", None)
+    where = "logs" if what == "the log" else "gang-starts"
+    before = FAULTS.counts.get(where, 0)
+    scene.filter("gang-0", ["n0"], group="gang")
+    assert scene.view.tally(GANG).planned
+
+    assert await scene.hold(A, "n0") == Reason.SCHEDULE_TIMEOUT
+
+    assert not scene.view.keeps_room
+    assert scene.waiting.time_left(GANG) is None
+    assert await scene.hold(B, "n0") == Reason.SCHEDULE_TIMEOUT, "denied for a while"
+    assert FAULTS.counts[where] > before
+    scene.idle()
+
+
+async def test_a_binding_that_failed_is_answered_whatever_becomes_of_what_is_noted(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    single = pod("single", group="single")
+    scene = Scene(cluster, nodes(8), single, pod_group("single", 1), together=False)
+    scene.binder.script["single"] = [ForbiddenError("denied", status=403)]
+    monkeypatch.setattr(scene.waiting.starts, "_under_way", None)
+
+    assert "denied" in await scene.bind(single, "n0")
+    assert scene.view.tally(key("single")).planned == {"single"}, "kept until it comes again"
 
 
 async def test_the_group_is_denied_after_the_time_out_for_the_window(cluster: Cluster) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from extender.api.core_v1 import LabelSelector
+from extender.api.wellknown import GROUP_NATIVE
 from extender.explain.explanation import explain
 from extender.gang.options import GangOptions
 from extender.kube.decode import Decoder
@@ -22,14 +23,18 @@ from extender.snapshot.writing import Belief, written
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import (
     BudgetInfo,
+    ConditionInfo,
     Grant,
     JobInfo,
     NominatedRoom,
+    PodGroupInfo,
+    PodGroupStatusInfo,
     PreemptedRoom,
     VictimInfo,
 )
 from extender.state.cluster.reservations import Claim
 from extender.state.cluster.store import Cluster
+from extender.state.cluster.view import ClusterView
 from extender.state.queue import events as queue_events
 from extender.state.queue.records import OwnerRef
 from extender.state.queue.store import Queues
@@ -101,6 +106,9 @@ def everything() -> Cluster:
     claim = Claim(key("claiming"), 0, {"n3": requests(2)}, barred=frozenset(("n3",)))
     observe(
         cluster,
+        ev.NativesDecided(ours=True, fixed=True),
+        pod_group("native", 1, api_group=GROUP_NATIVE),
+        pod("native-0", group="native", native=key("native")),
         ev.BatchJobApplied(JobInfo("job", key("east-gang"), 2, 0, held_by_queue="ns/held")),
         ev.BudgetApplied(budget),
         ev.GrantsEnded([key("late")]),
@@ -169,9 +177,90 @@ def test_pods_of_one_shape_have_one_shape_again() -> None:
 def test_members_keep_their_order_in_the_group_that_they_came_to() -> None:
     cluster = cluster_of(pod("a", group="one"), pod("b", group="two"), pod("a", group="two"))
 
-    found = read(file_of(cluster)).cluster.view()
+    found = read(file_of(cluster)).cluster
 
-    assert [*found.tally(key("two")).members] == ["b", "a"]
+    assert [*found.view().tally(key("two")).members] == ["b", "a"]
+    assert cluster.copied().members == {key("two"): ["b", "a"]}
+    observe(cluster, ev.PodDeleted("a"), ev.PodDeleted("b"), pods(2, group="two"))
+    assert cluster.copied().members == {}, "an order of its own is all that costs time"
+
+
+def test_the_known_groups_are_those_of_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    pod_group_of = ClusterView.pod_group
+
+    def asking(view: ClusterView, key: str) -> PodGroupInfo | None:
+        asked.append(key)
+        return pod_group_of(view, key)
+
+    native = pod_group("native", 2, api_group=GROUP_NATIVE)
+    both, empty, gone = (pod_group(name) for name in ("both", "empty", "gone"))
+    cluster = cluster_of(native, both, empty, gone, pods(2, group="pods"), pods(1, group="both"))
+    monkeypatch.setattr(ClusterView, "pod_group", asking)
+    found = cluster.view().known_groups()
+
+    assert next(found) == key("pods")
+    assert not asked, "the first step is short, however many groups there are"
+    cluster.apply(ev.PodGroupDeleted(gone.api_group, gone.key))
+    cluster.apply(ev.PodGroupApplied(pod_group("later")))
+    cluster.apply(ev.PodDeleted("both-0"))
+    assert [*found] == [key("both"), key("empty")]
+    assert [*cluster_of(ev.NativesDecided(ours=True), native).view().known_groups()] == [native.key]
+
+
+NATIVE = pod_group("native", 2, api_group=GROUP_NATIVE)
+CONDITION = ConditionInfo("PodGroupScheduled", "False", "Unschedulable")
+TRIED = replace(NATIVE, status=PodGroupStatusInfo(conditions=(CONDITION,)))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param([], id="not known"),
+        pytest.param([ev.NativesDecided(ours=True)], id="ours"),
+        pytest.param([ev.NativesDecided(ours=False, fixed=True)], id="theirs by the settings"),
+        pytest.param([ev.NativesDecided(ours=True, fixed=True), TRIED], id="ours in spite of all"),
+        pytest.param([TRIED, ev.NativesDecided(ours=True)], id="ours since a condition"),
+        pytest.param(
+            [TRIED, ev.PodGroupDeleted(GROUP_NATIVE, NATIVE.key)], id="theirs by one that is gone"
+        ),
+        pytest.param([replace(NATIVE, min_member=0), ev.NativesDecided(ours=True)], id="no gang"),
+    ],
+)
+def test_native_gangs_are_as_far_as_they_were(facts: list[Any]) -> None:
+    members = [pod(name, group="native", native=NATIVE.key) for name in "ab"]
+    cluster = cluster_of(nodes(4), NATIVE, members, facts)
+    data = file_of(cluster)
+
+    found = read(data).cluster
+
+    found.validate()
+    assert file_of(found) == data
+    view, live = found.view(), cluster.view()
+    assert view.natives_are_ours == live.natives_are_ours
+    assert view.has_group_cycles == live.has_group_cycles
+    assert view.pod_group(NATIVE.key) == live.pod_group(NATIVE.key)
+    assert [*view.queue] == [*live.queue]
+    assert [each.group for each in view.pods.values()] == [e.group for e in live.pods.values()]
+
+
+def test_a_native_gang_is_explained_as_the_extender_does() -> None:
+    members = [pod("a", group="native", native=NATIVE.key)]
+    cluster = cluster_of(nodes(4), ev.NativesDecided(ours=True, fixed=True), NATIVE, members)
+
+    found = group_then(NATIVE.key, read(file_of(cluster)))
+
+    assert (found.state, found.reason) == ("Waiting", "NotEnoughPods")
+
+
+def test_a_file_that_says_nothing_of_native_gangs_can_be_read() -> None:
+    document = json.loads(file_of(everything()))
+    del document["cluster"]["natives"]
+
+    view = read(json.dumps(document).encode()).cluster.view()
+
+    assert view.natives_are_ours is None
+    assert key("claiming") in view.pod_groups
 
 
 def test_preemptors_wait_for_the_same_victims() -> None:

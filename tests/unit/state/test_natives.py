@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from extender.api.reasons import Reason
-from extender.api.wellknown import GROUP_NATIVE
+from extender.api.wellknown import GROUP_NATIVE, POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS
 from extender.state.cluster import events as ev
 from extender.state.cluster.records import ConditionInfo, PodGroupStatusInfo, PodInfo
 from extender.state.cluster.store import Cluster
@@ -22,6 +22,9 @@ TRIED = replace(
 )
 A, B = (pod(name, group="gang", native=GANG) for name in "ab")
 LABELLED = pod("a", group="other", native=GANG)
+SAME, SAME_SIGS = (
+    replace(A, labels={label: "gang"}) for label in (POD_GROUP_LABEL, POD_GROUP_LABEL_SIGS)
+)
 OURS, THEIRS = ev.NativesDecided(ours=True), ev.NativesDecided(ours=False)
 
 
@@ -52,6 +55,10 @@ def cluster_of(*facts: Any) -> Cluster:
         ((BASIC, A, ev.PodGroupDeleted(GROUP_NATIVE, GANG)), GANG),
         ((BASIC, A, NATIVE), GANG),
         ((BASIC, LABELLED), key("other")),
+        ((BASIC, SAME), GANG),
+        ((SAME_SIGS, BASIC, OURS), GANG),
+        ((BASIC, SAME, THEIRS), None),
+        ((BASIC, SAME, A), None),
         ((A, TRIED), None),
         ((TRIED, A), None),
         ((OURS, TRIED, A), None),
@@ -64,7 +71,8 @@ def test_which_group_it_is_a_member_of(facts: Sequence[Any], group: str | None) 
 
     assert view.pods["a"].group == group
     assert {each for each in view.groups if "a" in view.tally(each).members} == {group} - {None}
-    labelled = key("other") if LABELLED in facts else None
+    pods = [each for each in facts if isinstance(each, PodInfo)]
+    labelled = pods[-1].group if pods[-1].labels or pods[-1] is LABELLED else None
     assert view.member_of(view.pods["a"], labelled) == group
 
 

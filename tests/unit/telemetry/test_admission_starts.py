@@ -1,5 +1,6 @@
 """Admissions: their ids, what is logged of them, and their traces."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ from structlog.testing import capture_logs
 
 from extender.kube.errors import ConflictError
 from extender.queueing import transitions as to
+from extender.runtime.faults import FAULTS
 from extender.state.cluster.records import ConditionInfo
 from extender.state.queue import events as ev
 from extender.state.queue.records import OwnerRef, WorkloadInfo
@@ -196,3 +198,23 @@ async def test_what_the_loop_decides_is_noted_with_writes_that_fail() -> None:
     about = [each for each in lines if each.get("workload") == key("w")]
     assert [each["event"] for each in about] == ["could not admit"]
     assert {each["admission_id"] for each in about} == {trace.id}
+
+
+def test_what_cannot_be_noted_is_an_error_of_nothing_else() -> None:
+    noted = Noted()
+    starts, workload = noted.starts, noted.waiting
+    admitted = to.reserved(workload, admission(workload, "cq"), noted.clock.now)
+    before = FAULTS.counts.get("admission-starts", 0)
+    starts._under_way = object()  # type: ignore[assignment]
+    starts._now = None  # type: ignore[assignment]
+    calls: list[Callable[[], None]] = [
+        starts.cycle,
+        lambda: starts.decided(workload, "cq"),
+        lambda: starts.not_stored(workload.key, "conflict"),
+        lambda: starts.written(workload, admitted, "cq"),
+        lambda: starts.job_started(JOB.uid, "ns"),
+        lambda: starts.on_change(ev.QueueChange(workloads=frozenset((workload.key,)))),
+    ]
+    for count, call in enumerate(calls, 1):
+        call()
+        assert FAULTS.counts["admission-starts"] == before + count

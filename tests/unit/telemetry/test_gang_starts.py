@@ -1,6 +1,7 @@
 """Starts of gangs: when one begins and ends, its id, what is logged of it, and its trace."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from structlog.testing import capture_logs
 from extender.api.reasons import Reason
 from extender.api.wellknown import GROUP_X
 from extender.kube.errors import ForbiddenError
+from extender.runtime.faults import FAULTS
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from extender.telemetry import gang_starts
@@ -340,3 +342,24 @@ async def test_a_gang_without_room_says_so_once_for_each_reason(cluster: Cluster
     ]
     assert len({each["reason"] for each in waits}) == len(waits)
     assert {each["gang_id"] for each in waits} == {scene.verdicts.starts.id_of(GANG)}
+
+
+def test_what_cannot_be_noted_is_an_error_of_nothing_else() -> None:
+    noted = Noted()
+    starts, before = noted.starts, FAULTS.counts.get("gang-starts", 0)
+    starts._under_way = object()  # type: ignore[assignment]
+    calls: list[Callable[[], None]] = [
+        lambda: starts.tried(A),
+        lambda: starts.planning(GANG),
+        lambda: starts.planned(GANG, 3),
+        lambda: starts.refused(GANG, "NoRoom", "no room"),
+        lambda: starts.held(GANG),
+        lambda: starts.released(GANG, 3),
+        lambda: starts.writing(A),
+        lambda: starts.wrote(A, "", seconds=1, ahead=False),
+        lambda: starts.failed(GANG, "NoRoom", "no room", held=3),
+        lambda: starts.on_change(ev.ClusterChange(groups=frozenset((GANG,)))),
+    ]
+    for count, call in enumerate(calls, 1):
+        call()
+        assert FAULTS.counts["gang-starts"] == before + count

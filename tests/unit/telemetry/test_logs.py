@@ -2,10 +2,14 @@
 
 import json
 import logging
+import sys
+from io import StringIO
 
 import pytest
 import structlog
+from typing_extensions import override
 
+from extender.runtime.faults import FAULTS
 from extender.telemetry import logs
 
 
@@ -52,3 +56,23 @@ def test_below_the_level_nothing_is_logged(capsys: pytest.CaptureFixture[str]) -
     assert "little" not in text
     assert "much" in text
     assert "ScheduleTimeout" in text
+
+
+class FullDisk(StringIO):
+    """A file that takes nothing."""
+
+    @override
+    def write(self, _: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_line_that_cannot_be_written_is_lost_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", FullDisk())
+    logs.configure("info", as_json=True)
+    log, before = structlog.get_logger("of ours"), FAULTS.counts.get("logs", 0)
+    log.info("a line")
+    log.bind(more=1).error("another")
+    FAULTS.report("here", ValueError("it broke"))
+    log.debug("below the level")
+
+    assert FAULTS.counts["logs"] == before + 3
