@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from extender.config import Settings
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError, ForbiddenError, NotFoundError, UnavailableError
 from extender.runtime.clock import SystemClock
@@ -14,6 +15,7 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from extender.wiring.health import Watches
 from extender.wiring.reflectors import LIVE_PODS, NATIVE_GROUPS, reflectors
+from extender.wiring.serve import Extender
 
 pytestmark = pytest.mark.looptime
 
@@ -92,3 +94,18 @@ async def test_an_api_that_is_broken_holds_nothing_else_up() -> None:
     assert bench.watches.unsure_of(NATIVE_GROUPS) == NATIVE_GROUPS
     assert bench.watches.remarks() == {NATIVE_GROUPS: "not listed yet: 500"}
     assert NATIVE_GROUPS not in bench.watches.checks()
+
+
+async def test_the_extender_answers_though_native_groups_were_never_listed() -> None:
+    client: Any = Server(BROKEN)
+    extender = Extender(Settings(), client)
+    for each in extender.watches.needed:
+        each.first_list.set()
+    assert extender.unready()
+
+    work = asyncio.create_task(extender._when_synced())
+    await asyncio.sleep(30)
+
+    assert (extender.unready(), {*extender.ready().values()}) == ("", {None})
+    work.cancel()
+    await asyncio.wait([work])
