@@ -20,7 +20,8 @@ EVENTS = 300.0
 """Seconds: they are written one after the other, at the lowest priority."""
 SOME = 16
 """Collisions of a gang that a slow machine may have: each takes as long as a watch is late."""
-BEGUN = re.compile(r"members are bound together +group=(\S+) pods=(\d+)")
+BEGUN = re.compile(r"members are bound together .*\bgroup=(\S+) pods=(\d+)")
+"""A line at the level debug."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def slow_pair(control_plane: ControlPlane) -> Iterator[GangScheduler]:
         control_plane,
         name=SLOW,
         # A member that is left to kube-scheduler comes within the time.
-        settings={"gang": {"scheduleTimeoutSeconds": 600}},
+        settings={"gang": {"scheduleTimeoutSeconds": 600}, "log": {"level": "debug"}},
         scheduler={
             "profiles": [{"schedulerName": SLOW}],
             "podInitialBackoffSeconds": 60,
