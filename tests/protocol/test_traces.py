@@ -4,6 +4,8 @@ import asyncio
 import logging
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -35,9 +37,19 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.fixture(autouse=True)
-def _levels() -> Iterator[None]:
-    """The library's own lines are silenced for good in a process that sends traces."""
+def _nothing_left() -> Iterator[None]:
+    """Each test ends with the threads that send its traces, and with the levels of logs as before.
+
+    `close` returns while a collector does not answer, and what the thread logs afterwards would
+    stand in the output of the next test. The library's own lines are silenced for good in a
+    process that sends traces.
+    """
+    before = set(threading.enumerate())
     yield
+    deadline = time.monotonic() + PATIENCE
+    for thread in set(threading.enumerate()) - before:
+        thread.join(deadline - time.monotonic())
+        assert not thread.is_alive(), thread
     logging.getLogger("opentelemetry").setLevel(logging.NOTSET)
 
 
