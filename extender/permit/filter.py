@@ -94,6 +94,8 @@ class PodFilter:
             verdict = pre_filter.of_bound(pod, node, sent)
         else:
             verdict = not_admitted(held) if held else self._decide_seen(pod, group, sent)
+            if isinstance(verdict, AnyNode):
+                verdict = self._natives.enough(pod, sent)
         verdict = self.lags.unless_it_lasts(verdict, pod, sent)
         if pod.native is not None:
             verdict = self._natives.put_off(pod, verdict, sent)

@@ -19,6 +19,7 @@ from extender.permit.natives import (
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
 from tests.makers import ManualClock, key, node, observe, pod, pod_group, shape
+from tests.unit.server import scene as server
 
 GANG = key("gang")
 NATIVE = pod_group(api_group=GROUP_NATIVE, min_member=2)
@@ -118,3 +119,16 @@ def test_a_member_has_enough_nodes_and_no_more() -> None:
     judged = replace(A, shape=replace(shape(), individually_constrained=True))
     assert natives.enough(judged, sent) == AnyNode()
     assert Scene(NATIVE, A, ours=True).natives.enough(A, sent) == AnyNode()
+
+
+async def test_a_member_has_no_more_nodes_while_pods_may_be_unseen(cluster: Cluster) -> None:
+    """After a start each node is judged for half a minute, in which many gangs begin."""
+    sent = [f"n{number}" for number in range(MIN_SAMPLE + 1)]
+    judging = server.Scene(cluster, NATIVE, A, *map(node, sent))
+    cluster.apply(ev.NativesDecided(ours=False))
+    judging.sight.restarted()
+
+    few = OneOf(tuple(sent[:MIN_SAMPLE]), enough=True)
+    member = cluster.view().pods[A.uid]
+    assert judging.pod_filter.decide(member, None, sent) == few
+    assert judging.pod_filter.decide(PLAIN, None, sent) == AnyNode()
