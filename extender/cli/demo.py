@@ -21,8 +21,8 @@ def demo(
     Starts etcd, kube-apiserver, kube-controller-manager, the stock kube-scheduler,
     the extender and the reconciler on free ports of 127.0.0.1, plays seven scenes,
     checks the result of each, and leaves nothing behind. kubectl is not needed. It
-    runs from a source checkout: make demo. The first run builds the binaries,
-    which takes 6 to 8 minutes.
+    runs from a source checkout: make demo. The first run downloads the binaries, or
+    builds them, which takes 7 to 9 minutes.
 
     Exit codes: 0 all as expected, 1 not as expected, 130 Ctrl-C.
     """

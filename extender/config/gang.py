@@ -78,9 +78,9 @@ class Gang(Section):
     GenericWorkload and GangScheduling, and gang-extender keeps no plan for them; `auto`: as the
     cluster shows (docs/native.md)"""
     preemption: Literal["WholeGang", "Off"] = "WholeGang"
-    """`WholeGang`: for a gang that lacks room gangs and pods of lower priority are evicted, whole
-    gangs or what they can do without, where it fits as a whole then; `Off`: for single pods alone,
-    as kube-scheduler decides"""
+    """`WholeGang`: a gang that lacks room preempts pods of lower priority if the whole gang fits
+    then; a victim gang goes whole, or gives the pods beyond its `minMember`. `Off`: only
+    kube-scheduler preempts, for one pod at a time"""
     min_run_seconds: Seconds = 0
     """for how long a gang runs, at least, before it is evicted for another one, where its
     annotation scheduling.x-k8s.io/min-run-seconds does not say"""

@@ -23,7 +23,7 @@ class Kube(Section):
 
     connections: int = Field(default=64, ge=32)
     """connections to the API server; the reconciler's watches take up to twenty, half of the
-    extender's are for Bindings alone"""
+    extender's are for Bindings and Events alone"""
     timeout_seconds: Positive = 10
     """time-out of one request"""
     stale_seconds: float = Field(default=180, ge=120, allow_inf_nan=False)

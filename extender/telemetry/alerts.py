@@ -32,18 +32,10 @@ _WEEK: Final = 7 * _DAY
 STARTS_SOON: Final = (
     Reason.WAITING_FOR_BIND,
     EventReason.PARTIALLY_SCHEDULED,
-    Reason.ROOM_TAKEN,
-    Reason.PLANNING,
-    Reason.CACHE_BEHIND,
-    Reason.CACHE_STALE,
-    Reason.NOT_SEEN_YET,
-    Reason.SCHEDULER_DISAGREES,
-    Reason.SCHEDULE_TIMEOUT,
     Reason.MEMBER_UNSCHEDULABLE,
     Reason.RECENTLY_DENIED,
-    Reason.NOT_TRIED,
 )
-"""Reasons for which a group waits that lacks neither pods nor room: it should start soon."""
+"""Reasons of the condition for which a group waits that lacks neither pods nor room: it should start soon."""
 WAITS_FOR_ROOM: Final = (Reason.NOT_ENOUGH_RESOURCES, Reason.WAITING_FOR_TURN)
 
 
