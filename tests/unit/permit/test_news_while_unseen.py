@@ -1,4 +1,4 @@
-"""Room that is news here, where kube-scheduler too may be behind: someone has to be woken."""
+"""Room that is news here, where kube-scheduler too may be behind: a member has to be woken."""
 
 import asyncio
 from collections.abc import Callable
@@ -46,13 +46,13 @@ async def test_room_that_kube_scheduler_saw_first_is_found_when_it_is_known_here
     for each in MEMBERS:  # kube-scheduler has seen the end of the old pod
         scene.filter(each.name, ["n0", "n1", "n2"], group="gang")
     soonest = min((seconds for group, seconds in scene.woken if group == GANG), default=None)
-    assert soonest is not None, "nobody is to be woken"
+    assert soonest is not None, "no member is to be woken"
     assert FIRST_PAUSE / 10 <= soonest <= SIGHT_SECONDS
 
     observe(cluster, ev.PodDeleted(old.uid), ev.PodDeleted(AHEAD.uid), node("n0", 4))
     await asyncio.sleep(soonest)
     woken = wake.decide_group(GANG, view=scene.view).retry
-    assert woken, "nobody is woken"
+    assert woken, "no member is woken"
     answer = scene.filter(woken[0].name, ["n0", "n1", "n2"], group="gang")
     assert answer["NodeNames"], said(answer)
     assert len(scene.view.tally(GANG).planned) == 3

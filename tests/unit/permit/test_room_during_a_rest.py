@@ -49,7 +49,7 @@ async def test_room_that_comes_during_a_rest_is_found_after_it(
     await asyncio.sleep(rest)
 
     woken = wake.decide_group(GANG, view=scene.view).retry
-    assert woken, "nobody is woken at the end of the rest"
+    assert woken, "no member is woken at the end of the rest"
     answer = scene.filter(woken[0].name, ["n0", "n1", "n2"], group="gang")
     assert answer["NodeNames"], said(answer)
     assert len(scene.view.tally(GANG).planned) == 3
