@@ -228,10 +228,14 @@ def unless_behind(
     us, or full, is news that our watch has not shown yet; and when it does, kube-scheduler will not
     try the pod again on that account, for it has known all along.
     """
-    failed = refusal.deny or refusal.reason is Reason.RECENTLY_DENIED
-    if failed and any(True for _ in without_room(pod.shape, sent, view)):
+    if is_failure(refusal) and any(True for _ in without_room(pod.shape, sent, view)):
         return Refuse(Reason.CACHE_BEHIND, about(pod.group) + BEHIND)
     return refusal
+
+
+def is_failure(refusal: Refuse) -> bool:
+    """Return whether a whole gang is refused because it failed, now or a moment ago."""
+    return refusal.deny or refusal.reason is Reason.RECENTLY_DENIED
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,13 @@ def decide_group(
     waited_for = {pod.uid for pod in expected}
     others = [pod for pod in others if pod.uid not in waited_for]
     # A pod that was refused because the group never fits need not be tried again first.
-    others.sort(key=lambda pod: view.refused[pod.uid].reason == Reason.NEVER_FITS)
+    # Nor does a patch bring one that kube-scheduler's own filters rejected since.
+    others.sort(
+        key=lambda pod: (
+            view.refused[pod.uid].reason == Reason.NEVER_FITS,
+            pod.unschedulable is not None and not is_ours(pod.unschedulable, group),
+        )
+    )
     pod_group = view.pod_group(group)
     assert pod_group is not None
     tally = view.tally(group)

@@ -116,6 +116,10 @@ class PodFilter:
         short = len(usable) < len(sent)
         sampled = short and len(sent) >= pre_filter.MIN_SAMPLE
         verdict = self._decide(pod, group, usable, sampled=sampled)
+        if short and isinstance(verdict, Refuse) and pre_filter.is_failure(verdict):
+            # Nodes that were left out may have room that is news here, and no event of ours would wake the pod.
+            self.sight.refused(pod)
+            return Refuse(Reason.NOT_SEEN_YET, verdict.message)
         if not short or not isinstance(verdict, AnyNode | OneOf):
             return verdict
         left = usable if isinstance(verdict, AnyNode) else verdict.nodes

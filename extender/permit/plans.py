@@ -44,11 +44,11 @@ class Plans:
         verdicts = self.verdicts
         if self.planner.is_busy(group):
             return _is_being_planned(group)
-        if not verdicts.rest_left(group):
-            return self.standing(pod, group, offer.nodes)
-        last = verdicts.last_failure(group)
-        if last is not None and last.lack is not None and pod.shape in last.lack.shapes:
-            return last
+        stands = self.standing(pod, group, offer.nodes)
+        if stands is not None or not verdicts.rest_left(group):
+            return stands
+        # No failure: the last one is not true of room that came since, and the end of the rest has
+        # to wake the pod. Its words are those of the last failure all the same (`PodFilter`).
         text = f"{about(group)}no plan was found in time; another one is made later"
         return Refuse(Reason.PLANNING, text)
 

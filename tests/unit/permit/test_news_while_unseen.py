@@ -1,0 +1,58 @@
+"""Room that is news here, where kube-scheduler too may be behind: a member has to be woken."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from extender.gang import wake
+from extender.gang.options import GangOptions
+from extender.permit.sight import FIRST_PAUSE, SIGHT_SECONDS
+from extender.state.cluster import events as ev
+from extender.state.cluster.store import Cluster
+from tests.makers import key, node, nodes, observe, pod, pod_group, pods
+from tests.unit.server.scene import Scene, said
+
+pytestmark = pytest.mark.looptime
+
+GANG = key("gang")
+MEMBERS = pods(3, 3, group="gang")
+FULL = "gang ns/gang: 2 of the 3 pods that it still needs fit, short of cpu 3"
+RESENTFUL = GangOptions(denied=300.0, reject_percentage=100)
+AHEAD = pod("ahead", 1)
+
+
+def started_anew(scene: Scene) -> None:
+    scene.sight.restarted()
+
+
+def bound_there(scene: Scene) -> None:
+    observe(scene.cluster, AHEAD, ev.Planned({AHEAD.uid: "n0"}), ev.BoundAhead({AHEAD.uid: "n0"}))
+
+
+@pytest.mark.parametrize("unseen", [started_anew, bound_there])
+@pytest.mark.parametrize("seen_before", [0, 1])
+async def test_room_that_kube_scheduler_saw_first_is_found_when_it_is_known_here(
+    cluster: Cluster, unseen: Callable[[Scene], None], seen_before: int
+) -> None:
+    """`seen_before` members had been refused before there was any room."""
+    old = pod("old", 2, on="n0")
+    facts = (nodes(4, 4, 4), old, pod_group("gang", 3), *MEMBERS)
+    scene = Scene(cluster, *facts, options=RESENTFUL, together=False)
+    unseen(scene)
+    for each in MEMBERS[:seen_before]:
+        assert said(scene.filter(each.name, ["n1", "n2"], group="gang")) == FULL
+    scene.woken.clear()
+    for each in MEMBERS:  # kube-scheduler has seen the end of the old pod
+        scene.filter(each.name, ["n0", "n1", "n2"], group="gang")
+    soonest = min((seconds for group, seconds in scene.woken if group == GANG), default=None)
+    assert soonest is not None, "no member is to be woken"
+    assert FIRST_PAUSE / 10 <= soonest <= SIGHT_SECONDS
+
+    observe(cluster, ev.PodDeleted(old.uid), ev.PodDeleted(AHEAD.uid), node("n0", 4))
+    await asyncio.sleep(soonest)
+    woken = wake.decide_group(GANG, view=scene.view).retry
+    assert woken, "no member is woken"
+    answer = scene.filter(woken[0].name, ["n0", "n1", "n2"], group="gang")
+    assert answer["NodeNames"], said(answer)
+    assert len(scene.view.tally(GANG).planned) == 3
