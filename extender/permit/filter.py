@@ -117,7 +117,8 @@ class PodFilter:
         sampled = short and len(sent) >= pre_filter.MIN_SAMPLE
         verdict = self._decide(pod, group, usable, sampled=sampled)
         if short and isinstance(verdict, Refuse) and pre_filter.is_failure(verdict):
-            # Nodes that were left out may have room that is news here, and no event of ours would wake the pod.
+            # Nodes that were left out may have room that is news here, and our watch wakes no pod
+            # when it shows it.
             self.sight.refused(pod)
             return Refuse(Reason.NOT_SEEN_YET, verdict.message)
         if not short or not isinstance(verdict, AnyNode | OneOf):
