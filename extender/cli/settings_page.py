@@ -11,7 +11,8 @@ _HEAD: Final = """\
 {mend} -->
 # Configuration
 
-`serve`, `reconcile`, `explain`, `check`, `simulate` and `render access` take the same YAML file with `--config FILE`. A command ignores sections that it does not read.
+`serve`, `reconcile`, `explain`, `check`, `simulate` and `render access` take the same YAML file
+with `--config FILE`. A command ignores sections that it does not read.
 [Give a process settings](operations.md#give-a-process-settings) shows how the file gets into their
 pods.
 

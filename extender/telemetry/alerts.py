@@ -35,7 +35,7 @@ STARTS_SOON: Final = (
     Reason.MEMBER_UNSCHEDULABLE,
     Reason.RECENTLY_DENIED,
 )
-"""Reasons of the condition for which a group waits that lacks neither pods nor room: it should start soon."""
+"""Reasons of the condition of a group that lacks neither pods nor room: it should start soon."""
 WAITS_FOR_ROOM: Final = (Reason.NOT_ENOUGH_RESOURCES, Reason.WAITING_FOR_TURN)
 
 
