@@ -1,8 +1,7 @@
 """The Event `Scheduled` of pods that were bound ahead of kube-scheduler's request.
 
 kube-scheduler writes it for the pods that it binds itself, also where its bind request finds the
-Binding made. So it is written here some time after the Binding, unless that request has come, and
-not while further Bindings are being made: an Event takes the API server as long as a Binding does.
+Binding made. So it is written here some time after the Binding, unless that request has come.
 """
 
 import asyncio
@@ -18,16 +17,11 @@ from extender.state.cluster.view import ClusterView
 PATIENCE_SECONDS: Final = 2.0
 """How long kube-scheduler may take to ask for a pod that it had in hand when it was bound."""
 EVERY_SECONDS: Final = 0.25
-QUIET_SECONDS: Final = 0.25
-"""How long no Binding has been made when Events are written."""
-LONGEST_SECONDS: Final = 10.0
-"""After which an Event is written, however many Bindings are being made."""
 
 
 class _Bound(NamedTuple):
     pod: PodInfo
     node: str
-    since: float
     due: float
 
 
@@ -51,16 +45,13 @@ class Announcer:
         self._behind = behind
         self._bound: dict[str, _Bound] = {}
         """By UID, the first to be due first."""
-        self._latest = float("-inf")
-        """When a Binding was last made."""
         self._unsure: dict[str, tuple[PodInfo, str]] = {}
         """By UID: pods that have no node yet."""
 
     def bound(self, pod: PodInfo, node: str) -> None:
         """Expect the Event of a pod whose Binding was made ahead of its request."""
         self._unsure.pop(pod.uid, None)
-        self._latest = now = self._now()
-        self._bound[pod.uid] = _Bound(pod, node, now, now + PATIENCE_SECONDS)
+        self._bound[pod.uid] = _Bound(pod, node, self._now() + PATIENCE_SECONDS)
 
     def unsure(self, pod: PodInfo, node: str) -> None:
         """Expect the Event of a pod whose Binding failed, once a watch shows it made all the same.
@@ -87,15 +78,14 @@ class Announcer:
         """Record the Events that are due; one that kube-scheduler may write has time."""
         self._look_at_unsure()
         now = self._now()
-        is_quiet = now - self._latest >= QUIET_SECONDS
-        for uid, each in list(self._bound.items()):
-            if each.due > now or not (is_quiet or now - each.since >= LONGEST_SECONDS):
+        for uid, (pod, node, due) in list(self._bound.items()):
+            if due > now:
                 return
             del self._bound[uid]
             if uid in self._in_hand or (self._behind() and uid in self._view.unseen):
-                self._bound[uid] = each._replace(due=now + PATIENCE_SECONDS)
+                self.bound(pod, node)
             else:
-                self._record(scheduled(each.pod, each.node))
+                self._record(scheduled(pod, node))
 
     def _look_at_unsure(self) -> None:
         for uid, (pod, node) in list(self._unsure.items()):

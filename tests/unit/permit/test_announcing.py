@@ -5,12 +5,7 @@ from dataclasses import replace
 import pytest
 
 from extender.kube.recorder import Event, ObjectRef
-from extender.permit.announcing import (
-    LONGEST_SECONDS,
-    PATIENCE_SECONDS,
-    QUIET_SECONDS,
-    Announcer,
-)
+from extender.permit.announcing import PATIENCE_SECONDS, Announcer
 from extender.permit.in_hand import InHand
 from extender.state.cluster import events as ev
 from extender.state.cluster.store import Cluster
@@ -75,28 +70,6 @@ def test_a_pod_that_kube_scheduler_has_in_hand_is_waited_for(scene: Scene) -> No
     assert scene.later() == ["gang-1"]
     scene.in_hand.end(A.uid)
     assert scene.later() == ["gang-1", "gang-0"]
-
-
-def test_events_wait_for_bindings(scene: Scene) -> None:
-    scene.announcer.bound(A, "n0")
-    scene.clock.now += PATIENCE_SECONDS
-    scene.announcer.bound(B, "n0")
-
-    assert scene.later(QUIET_SECONDS / 2) == []
-    assert scene.later(QUIET_SECONDS / 2) == ["gang-0"]
-    assert scene.later() == ["gang-0", "gang-1"]
-
-
-def test_events_do_not_wait_long_for_bindings(scene: Scene) -> None:
-    scene.announcer.bound(A, "n0")
-    for _ in range(9):
-        scene.clock.now += LONGEST_SECONDS / 10
-        scene.announcer.bound(B, "n0")
-        assert scene.later(0) == []
-
-    scene.clock.now += LONGEST_SECONDS / 10
-    scene.announcer.bound(B, "n0")
-    assert scene.later(0) == ["gang-0"]
 
 
 def test_a_pod_whose_binding_was_made_without_an_answer_has_its_event(scene: Scene) -> None:
