@@ -94,7 +94,7 @@ class PodFilter:
             verdict = pre_filter.of_bound(pod, node, sent)
         else:
             verdict = not_admitted(held) if held else self._decide_seen(pod, group, sent)
-            if isinstance(verdict, AnyNode):
+            if isinstance(verdict, AnyNode) and not self._view.keeps_room:
                 verdict = self._natives.enough(pod, sent)
         verdict = self.lags.unless_it_lasts(verdict, pod, sent)
         if pod.native is not None:
@@ -116,15 +116,25 @@ class PodFilter:
         short = len(usable) < len(sent)
         sampled = short and len(sent) >= pre_filter.MIN_SAMPLE
         verdict = self._decide(pod, group, usable, sampled=sampled)
-        if short and isinstance(verdict, Refuse) and pre_filter.is_failure(verdict):
-            # Nodes that were left out may have room that is news here, and our watch wakes no pod
-            # when it shows it.
-            self.sight.refused(pod)
-            return Refuse(Reason.NOT_SEEN_YET, verdict.message)
+        if short and isinstance(verdict, Refuse) and group is not None:
+            verdict = self._unless_left_out(verdict, pod, group)
         if not short or not isinstance(verdict, AnyNode | OneOf):
             return verdict
         left = usable if isinstance(verdict, AnyNode) else verdict.nodes
         return OneOf(tuple(left), not_seen=frozenset(sent).difference(usable))
+
+    def _unless_left_out(self, refusal: Refuse, pod: PodInfo, group: str) -> Refuse:
+        """Return the refusal of a gang that failed while nodes were left out.
+
+        These may have room that is news here. Our watch wakes no pod when it shows that room, for
+        kube-scheduler has known of it all along.
+        """
+        if not pre_filter.is_failure(refusal) or refusal.reason is Reason.NEVER_FITS:
+            return refusal
+        if refusal.deny and not refusal.again:
+            self._verdicts.failed(group, refusal, shape=pod.shape)
+        self.sight.left_out(group)
+        return Refuse(Reason.NOT_SEEN_YET, refusal.message)
 
     def _decide(
         self, pod: PodInfo, group: str | None, sent: Sequence[str], *, sampled: bool

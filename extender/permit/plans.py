@@ -47,8 +47,8 @@ class Plans:
         stands = self.standing(pod, group, offer.nodes)
         if stands is not None or not verdicts.rest_left(group):
             return stands
-        # No failure: the last one is not true of room that came since, and the end of the rest has
-        # to wake the pod. Its words are those of the last failure all the same (`PodFilter`).
+        # No failure: the last one need not be true of room that came since, and the end of the rest
+        # has to wake the pod. Its words are those of the last failure all the same (`PodFilter`).
         text = f"{about(group)}no plan was found in time; another one is made later"
         return Refuse(Reason.PLANNING, text)
 

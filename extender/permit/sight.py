@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import structlog
+from cachetools import TTLCache
 
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
@@ -44,6 +45,11 @@ class _Refused(NamedTuple):
     tries: int
 
 
+class _LeftOut(NamedTuple):
+    tries: int
+    due: float
+
+
 class Sight:
     """Ends what is unseen; `wake_after` takes a group or the UID of a pod, and seconds."""
 
@@ -64,6 +70,10 @@ class Sight:
         """Since when pods may be unseen on any node."""
         self._refused: dict[str, _Refused] = {}
         """By UID of the pod: what is to be woken when pods have been seen."""
+        self._left_out: TTLCache[str, _LeftOut] = TTLCache(
+            _REMEMBERED, 2 * SIGHT_SECONDS, clock.monotonic
+        )
+        """By group that failed while nodes were left out: when it is woken."""
 
     @property
     def behind(self) -> bool:
@@ -94,6 +104,16 @@ class Sight:
             # Others may have been taken for seen too early.
             self._everywhere = now
             self._cluster.apply(ev.AllUnseen(is_so=True))
+
+    def left_out(self, group: str) -> None:
+        """Wake a group soon that failed while nodes were left out, each time later."""
+        now, before = self._now(), self._left_out.get(group)
+        if before is not None and now < before.due:
+            return
+        tries = before.tries + 1 if before is not None else 0
+        pause = min(SIGHT_SECONDS, FIRST_PAUSE * 2.0 ** min(tries, 32))
+        self._left_out[group] = _LeftOut(tries, now + pause)
+        self._wake_after(group, pause)
 
     def refused(self, pod: PodInfo) -> None:
         """Wake a pod soon, with its group, each time later, and when pods have been seen."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from extender.api.reasons import Reason
 from extender.gang import wake
 from extender.gang.options import GangOptions
 from extender.permit.sight import FIRST_PAUSE, SIGHT_SECONDS
@@ -56,3 +57,33 @@ async def test_room_that_kube_scheduler_saw_first_is_found_when_it_is_known_here
     answer = scene.filter(woken[0].name, ["n0", "n1", "n2"], group="gang")
     assert answer["NodeNames"], said(answer)
     assert len(scene.view.tally(GANG).planned) == 3
+
+
+async def test_such_a_failure_is_remembered_and_its_group_woken_each_time_later(
+    cluster: Cluster,
+) -> None:
+    facts = (nodes(4, 4, 4), pod("old", 2, on="n0"), pod_group("gang", 3), *MEMBERS)
+    scene = Scene(cluster, *facts, options=RESENTFUL, together=False)
+    scene.sight.restarted()
+    pauses = list[float]()
+    for _ in range(4):
+        scene.woken.clear()
+        for each in MEMBERS:
+            scene.filter(each.name, ["n0", "n1", "n2"], group="gang")
+        [pause] = [seconds for group, seconds in scene.woken if group == GANG]
+        pauses.append(pause)
+        await asyncio.sleep(pause + 0.001)
+
+    assert pauses == pytest.approx([FIRST_PAUSE * 2**tries for tries in range(4)])
+    failure = scene.verdicts.last_failure(GANG)
+    assert failure is not None
+    assert failure.reason is Reason.NOT_ENOUGH_RESOURCES
+
+
+async def test_a_gang_that_never_fits_needs_no_news(cluster: Cluster) -> None:
+    facts = (nodes(4, 4, 4), pod("old", 2, on="n0"), pod_group("gang", 5), *pods(5, 3))
+    scene = Scene(cluster, *facts, together=False)
+    scene.sight.restarted()
+    scene.filter("gang-0", ["n0", "n1", "n2"], group="gang")
+
+    assert cluster.view().refused["gang-0"].reason is Reason.NEVER_FITS
