@@ -111,7 +111,7 @@ class Sight:
         if before is not None and now < before.due:
             return
         tries = before.tries + 1 if before is not None else 0
-        pause = min(SIGHT_SECONDS, FIRST_PAUSE * 2.0 ** min(tries, 32))
+        pause = _pause(tries)
         self._left_out[group] = _LeftOut(tries, now + pause)
         self._wake_after(group, pause)
 
@@ -120,7 +120,7 @@ class Sight:
         before = self._refused.get(pod.uid)
         key, tries = pod.group or pod.uid, before.tries if before is not None else 0
         self._refused[pod.uid] = _Refused(key, tries + 1)
-        self._wake_after(key, min(SIGHT_SECONDS, FIRST_PAUSE * 2.0 ** min(tries, 32)))
+        self._wake_after(key, _pause(tries))
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -165,3 +165,8 @@ class Sight:
         return uid in self._ended or (
             self._unseen.everywhere and now - self._everywhere >= LATE_SECONDS
         )
+
+
+def _pause(tries: int) -> float:
+    """Return the seconds until the next attempt, twice as many after each one."""
+    return min(SIGHT_SECONDS, FIRST_PAUSE * 2.0 ** min(tries, 32))

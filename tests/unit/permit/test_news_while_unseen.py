@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 
 from extender.api.reasons import Reason
-from extender.gang import wake
 from extender.gang.options import GangOptions
 from extender.permit.sight import FIRST_PAUSE, SIGHT_SECONDS
 from extender.state.cluster import events as ev
@@ -52,11 +51,7 @@ async def test_room_that_kube_scheduler_saw_first_is_found_when_it_is_known_here
 
     observe(cluster, ev.PodDeleted(old.uid), ev.PodDeleted(AHEAD.uid), node("n0", 4))
     await asyncio.sleep(soonest)
-    woken = wake.decide_group(GANG, view=scene.view).retry
-    assert woken, "no member is woken"
-    answer = scene.filter(woken[0].name, ["n0", "n1", "n2"], group="gang")
-    assert answer["NodeNames"], said(answer)
-    assert len(scene.view.tally(GANG).planned) == 3
+    assert scene.starts_when_woken(GANG, ["n0", "n1", "n2"])
 
 
 async def test_such_a_failure_is_remembered_and_its_group_woken_each_time_later(

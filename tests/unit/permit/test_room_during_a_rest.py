@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from extender.gang import wake
 from extender.gang.options import GangOptions
 from extender.permit import plans
 from extender.state.cluster import events as ev
@@ -48,8 +47,4 @@ async def test_room_that_comes_during_a_rest_is_found_after_it(
     assert any(group == GANG and abs(after - rest) < 0.001 for group, after in scene.woken)
     await asyncio.sleep(rest)
 
-    woken = wake.decide_group(GANG, view=scene.view).retry
-    assert woken, "no member is woken at the end of the rest"
-    answer = scene.filter(woken[0].name, ["n0", "n1", "n2"], group="gang")
-    assert answer["NodeNames"], said(answer)
-    assert len(scene.view.tally(GANG).planned) == 3
+    assert scene.starts_when_woken(GANG, ["n0", "n1", "n2"])

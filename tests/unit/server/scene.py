@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from extender.gang import wake
 from extender.gang.options import GangOptions
 from extender.kube.decode import Decoder
 from extender.kube.errors import ApiError
@@ -169,6 +170,17 @@ class Scene:
             self.filtering.filter(msgspec.json.encode(request))
         )
         return answer
+
+    def starts_when_woken(self, group: str, sent: list[str]) -> bool:
+        """Return whether all members are planned once the member that is woken is tried.
+
+        Fails where no member is woken, or the one that is has no node.
+        """
+        woken = wake.decide_group(group, view=self.view).retry
+        assert woken, "no member is woken"
+        answer = self.filter(woken[0].name, sent, group=group.partition("/")[2])
+        assert answer["NodeNames"], said(answer)
+        return len(self.view.tally(group).planned) == len(self.view.tally(group).members)
 
     async def ask_filter(
         self, pod: PodInfo, gone: Callable[[], Awaitable[None]] = never
