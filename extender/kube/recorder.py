@@ -30,6 +30,10 @@ REST_SECONDS: Final = 0.1
 """How long Events wait at least that are too much: a process that wakes for each costs more."""
 LONGEST_REST: Final = 2.0
 """Most seconds from one Event to the next that waits."""
+LONGEST_WAY: Final = 10.0
+"""How long Events give way to what else is being written, in seconds."""
+WAY_SECONDS: Final = 0.02
+"""Between two looks whether that is over."""
 _GROUPS_REMEMBERED: Final = 10_000
 
 _log = structlog.get_logger(__name__)
@@ -135,6 +139,11 @@ class Recorder:
         self._waiting: deque[tuple[float, Event]] = deque()
         """With the time of each, in seconds since the epoch."""
         self._wakeup = asyncio.Event()
+        self.gives_way: Callable[[], bool] = lambda: False
+        """Whether something is being written that matters more: an Event takes the API server as
+        long as that does."""
+        self._way_since: float | None = None
+        """Since when that has been so, at each look."""
 
     def record(self, event: Event) -> None:
         """Queue an Event for writing, or drop it where there are too many."""
@@ -162,6 +171,7 @@ class Recorder:
                 if self._limits.waits and not self._all.take(self._clock.monotonic()):
                     await asyncio.sleep(max(REST_SECONDS, self._limits.overall.interval))
                     self._all.take(self._clock.monotonic())
+                await self._give_way()
                 at, event = self._waiting.popleft()
                 began = self._clock.monotonic()
                 try:
@@ -174,6 +184,16 @@ class Recorder:
                     await asyncio.sleep(min(LONGEST_REST, took * (1 / self._limits.share - 1)))
             self._wakeup.clear()
             await self._wakeup.wait()
+
+    async def _give_way(self) -> None:
+        """Wait while something else is being written, but no longer than is good for readers."""
+        while self.gives_way():
+            now = self._clock.monotonic()
+            self._way_since = since = now if self._way_since is None else self._way_since
+            if now - since >= LONGEST_WAY:
+                return
+            await asyncio.sleep(WAY_SECONDS)
+        self._way_since = None
 
     def _bucket(self, uid: str, now: float, limit: Limit) -> _Bucket:
         bucket = self._buckets.pop(uid, None) or _Bucket(limit, limit.burst, now)

@@ -27,6 +27,7 @@ from extender.gang.preemption import proposals
 from extender.gang.score import score
 from extender.gang.verdicts import AnyNode, FilterVerdict, OneNode, OneOf, Refuse
 from extender.kube.decode import Decoder, group_of
+from extender.permit.arrivals import ArrivingGangs
 from extender.permit.filter import PodFilter
 from extender.permit.pause import Pauses
 from extender.permit.waiting_pods import Gone
@@ -54,11 +55,13 @@ class Filtering:
         pod_filter: PodFilter,
         *,
         pauses: Pauses | None = None,
+        arrivals: ArrivingGangs | None = None,
     ) -> None:
         self._view = view
         self._decoder = decoder
         self._filter = pod_filter
         self._pauses = pauses
+        self._arrivals = arrivals
         self._all_nodes = AllNodes(view)
 
     async def pause(self, body: bytes, gone: Gone) -> float:
@@ -66,12 +69,19 @@ class Filtering:
 
         Raises ValueError for what cannot be read, and where kube-scheduler hung up meanwhile.
         """
-        if self._pauses is None or not self._pauses.are_due:
+        pauses = self._pauses if self._pauses is not None and self._pauses.are_due else None
+        arrivals = self._arrivals
+        if pauses is None and (arrivals is None or not arrivals.are_due):
             return 0.0
         head = _decode_head(_decode_args(body).pod).metadata
-        if group_of(head.namespace, head.labels) is None:
+        group = group_of(head.namespace, head.labels)
+        if group is None:
             return 0.0
-        held = await self._pauses.hold(head.uid, gone)
+        held: float | None = 0.0
+        if pauses is not None:
+            held = await pauses.hold(head.uid, gone)
+        elif arrivals is not None:
+            held = await arrivals.hold(head.uid, group, gone)
         if held is None:
             raise ValueError("kube-scheduler hung up")
         return held

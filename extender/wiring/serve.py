@@ -30,6 +30,7 @@ from extender.kube.recorder import ONE_OF_EACH, Recorder
 from extender.kube.set_aside import ObjectsSetAside
 from extender.permit.aging import Aging
 from extender.permit.announcing import Announcer
+from extender.permit.arrivals import ArrivingGangs
 from extender.permit.begun import BegunGroups
 from extender.permit.condition import ConditionReporter
 from extender.permit.filter import PodFilter
@@ -144,6 +145,7 @@ class Extender:
                 decoder,
                 pod_filter,
                 pauses=self.ahead.pauses if self.ahead is not None else None,
+                arrivals=ArrivingGangs(cluster, plans.schedulers, metrics=metrics),
             ),
             self.binding,
             metrics=metrics,
@@ -182,6 +184,7 @@ class Extender:
             behind=lambda: self.sight.behind,
         )
         ahead = AheadWriter(self._cluster, self.waiting, bindings, announcer=self.announcer)
+        self.recorder.gives_way = lambda: ahead.going_out > 0
         ahead.while_there(lambda: self.caller.is_there)
         together = BindTogether(
             *(self._cluster, self.waiting, ahead),

@@ -90,7 +90,9 @@ def main(
     bare: Annotated[
         bool,
         typer.Option(
-            "--bare", help="One more column: the same Bindings, written without any scheduler."
+            "--bare",
+            help="One more column: the same Bindings, written without any scheduler; with "
+            "--arrive each gang's when all its pods are there.",
         ),
     ] = False,
     native: Annotated[
@@ -154,7 +156,7 @@ def main(
         )
         if wanted
     ]
-    compared += _bare(wanted=bare, goes=not arrive and not preempt)
+    compared += _bare(wanted=bare, arriving=bool(arrive), goes=not preempt)
     if peer:
         if peer_config is None:
             raise typer.BadParameter("--peer needs --peer-config")
@@ -200,10 +202,10 @@ def main(
     raise typer.Exit(1 if bench.failures else 0)
 
 
-def _bare(*, wanted: bool, goes: bool) -> list[Side]:
+def _bare(*, wanted: bool, arriving: bool, goes: bool) -> list[Side]:
     if wanted and not goes:
-        raise typer.BadParameter("--bare goes neither with --arrive nor with --preempt")
-    return [sides.bare()] if wanted else []
+        raise typer.BadParameter("--bare does not go with --preempt")
+    return [sides.bare(arriving=arriving)] if wanted else []
 
 
 def _check_native(wrong: bool) -> None:

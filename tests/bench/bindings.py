@@ -3,11 +3,15 @@
 No scheduler decides and nothing watches: what it takes is what the API server and etcd take for
 these writes, which no scheduler of whole gangs can do without. It writes as the extender does, by
 the same client and as many at a time.
+
+With `--arriving` there is nothing to bind yet: PodGroups and new pods are watched, and a gang is
+bound as soon as all its members are there. No scheduler of whole gangs may begin earlier.
 """
 
 import asyncio
 import signal
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle
 from pathlib import Path
 from typing import Annotated
@@ -16,46 +20,140 @@ import msgspec
 import typer
 import uvloop
 
+from extender.api.wellknown import GROUP_X, POD_GROUP_LABEL
 from extender.config.settings import Settings
 from extender.kube.client import KubeClient
 from extender.kube.credentials import keyring
 from extender.kube.pods import PodRef, PodWriter
+from extender.kube.watch import Apply, InitApply, Watcher
 from extender.permit.writing_ahead import PARALLEL
+from extender.runtime.backoff import Backoff
+from tests.bench.sightings import NEW
 
 READY = "begins to write"
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str
+    uid: str
+    labels: dict[str, str] = {}
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    min_member: int = 0
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    spec: _Spec = _Spec()
+
+
+class _List(msgspec.Struct, frozen=True):
+    items: list[_Object]
 
 
 def main(
     kubeconfig: Annotated[Path, typer.Option(exists=True)],
     namespace: Annotated[str, typer.Option()],
+    *,
+    arriving: Annotated[bool, typer.Option(help="Bind gangs that come, each once it is whole.")],
 ) -> None:
     """Bind all pods of a namespace, to all nodes in turn; then stay until SIGTERM."""
-    uvloop.run(_run(kubeconfig, namespace))
+    uvloop.run(_run(kubeconfig, namespace, arriving=arriving))
 
 
-async def _run(kubeconfig: Path, namespace: str) -> None:
+async def _run(kubeconfig: Path, namespace: str, *, arriving: bool) -> None:
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     posts = Settings().kube.connections // 2
     async with KubeClient(await keyring(kubeconfig), posts=posts) as client:
-        nodes = cycle(node["name"] for node in await _metadata(client, "/api/v1/nodes"))
-        pods = await _metadata(client, f"/api/v1/namespaces/{namespace}/pods")
-        todo = iter([(PodRef(namespace, pod["name"], pod["uid"]), next(nodes)) for pod in pods])
-        print(READY, flush=True)
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(PARALLEL):
-                tasks.create_task(_write(PodWriter(client), todo))
-        await ended.wait()
+        listed = msgspec.json.decode(await client.request("GET", "/api/v1/nodes"), type=_List)
+        nodes = cycle([node.metadata.name for node in listed.items])
+        work = _arriving if arriving else _there
+        task = asyncio.create_task(work(client, namespace, nodes))
+        await asyncio.wait({task, asyncio.create_task(ended.wait())}, return_when="FIRST_COMPLETED")
+        if task.done():
+            task.result()
+            await ended.wait()
+        task.cancel()
 
 
-async def _metadata(client: KubeClient, path: str) -> list[Mapping[str, str]]:
-    listed = msgspec.json.decode(await client.request("GET", path))
-    return [each["metadata"] for each in listed["items"]]
+async def _there(client: KubeClient, namespace: str, nodes: Iterator[str]) -> None:
+    """Bind the pods that are there."""
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    pods = msgspec.json.decode(await client.request("GET", path), type=_List).items
+    todo = iter([(_ref(namespace, pod), next(nodes)) for pod in pods])
+    print(READY, flush=True)
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(PARALLEL):
+            tasks.create_task(_write(PodWriter(client), todo))
 
 
-async def _write(writer: PodWriter, todo: Iterator[tuple[PodRef, str]]) -> None:
+async def _write(writer: PodWriter, todo: Iterable[tuple[PodRef, str]]) -> None:
     for pod, node in todo:
         await writer.bind(pod, node)
+
+
+async def _arriving(client: KubeClient, namespace: str, nodes: Iterator[str]) -> None:
+    """Bind the gangs that come, until cancelled."""
+    todo = asyncio.Queue[PodRef]()
+    gangs = _Gangs(namespace, todo)
+    print(READY, flush=True)
+    async with asyncio.TaskGroup() as tasks:
+        groups = f"/apis/{GROUP_X}/v1alpha1/namespaces/{namespace}/podgroups"
+        tasks.create_task(_follow(client, groups, {}, gangs.group_seen))
+        pods = f"/api/v1/namespaces/{namespace}/pods"
+        tasks.create_task(_follow(client, pods, {"fieldSelector": NEW}, gangs.pod_seen))
+        for _ in range(PARALLEL):
+            tasks.create_task(_write_all(PodWriter(client), todo, nodes))
+
+
+class _Gangs:
+    """Gangs that are not whole yet; the pods of one that is are `todo`."""
+
+    def __init__(self, namespace: str, todo: "asyncio.Queue[PodRef]") -> None:
+        self._namespace, self._todo = namespace, todo
+        self._sizes: dict[str, int] = {}
+        self._pods: defaultdict[str, dict[str, PodRef]] = defaultdict(dict)
+
+    def group_seen(self, group: _Object) -> None:
+        """Take in a PodGroup."""
+        self._sizes[group.metadata.name] = group.spec.min_member
+        self._look(group.metadata.name)
+
+    def pod_seen(self, pod: _Object) -> None:
+        """Take in a pod without a node."""
+        gang = pod.metadata.labels.get(POD_GROUP_LABEL, "")
+        self._pods[gang][pod.metadata.uid] = _ref(self._namespace, pod)
+        self._look(gang)
+
+    def _look(self, gang: str) -> None:
+        size = self._sizes.get(gang)
+        if size is not None and len(self._pods[gang]) >= size:
+            for pod in self._pods.pop(gang).values():
+                self._todo.put_nowait(pod)
+
+
+async def _write_all(
+    writer: PodWriter, todo: "asyncio.Queue[PodRef]", nodes: Iterator[str]
+) -> None:
+    while True:
+        await writer.bind(await todo.get(), next(nodes))
+
+
+async def _follow(
+    client: KubeClient, path: str, selectors: dict[str, str], seen: Callable[[_Object], None]
+) -> None:
+    """Call `seen` with each object that is there, and with each one that comes or changes."""
+    pauses = Backoff(0.1, 5.0, jitter=lambda: 1.0)
+    watcher = Watcher(client, path, sleep=asyncio.sleep, backoff=pauses, selectors=selectors)
+    async for event in watcher.events():
+        if isinstance(event, InitApply | Apply):
+            seen(msgspec.json.decode(event.object, type=_Object))
+
+
+def _ref(namespace: str, pod: _Object) -> PodRef:
+    return PodRef(namespace, pod.metadata.name, pod.metadata.uid)
 
 
 if __name__ == "__main__":

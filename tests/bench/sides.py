@@ -126,13 +126,17 @@ def ours(
     return Side(key=key, title=title, start=start, kind=kind, apiserver_args=served)
 
 
-def bare() -> Side:
-    """Return the same Bindings without a scheduler: the bound of what any of them can reach."""
+def bare(*, arriving: bool = False) -> Side:
+    """Return the same Bindings without a scheduler: the bound of what any of them can reach.
+
+    Of gangs that are `arriving` each is bound when all its pods are there.
+    """
 
     def start(control_plane: ControlPlane, _: Settings) -> Running:
         program = (sys.executable, "-m", bindings.__name__, "--namespace", NAMESPACE)
+        gangs = "--arriving" if arriving else "--no-arriving"
         writer = control_plane.spawn(
-            "bindings-extender", [*program, "--kubeconfig", install(control_plane)]
+            "bindings-extender", [*program, "--kubeconfig", install(control_plane), gangs]
         )
         control_plane.wait_until("it writes", lambda: bindings.READY in writer.tail())
         return Running(writer)

@@ -7,6 +7,7 @@ what is counted does not depend on how fast the machine is.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import httpx
 import pytest
 import yaml
 
@@ -24,6 +25,7 @@ PATIENCE = 300.0
 AHEAD = 'gang_extender_bindings_total{path="ahead",result="ok"}'
 PLACED = 'gang_extender_decisions_total{reason="Place",verb="filter"}'
 PAUSES = "gang_extender_pause_duration_seconds_count"
+ARRIVALS = "gang_extender_arrival_pause_duration_seconds_count"
 pytestmark = [pytest.mark.collisions(SIZE), pytest.mark.timeout(900)]
 
 
@@ -38,6 +40,15 @@ class Pair:
     def began(self) -> int:
         """How many pauses have begun."""
         return self.gang.extender.log_path.read_text().count(long_pauses.BEGINS)
+
+    @property
+    def arriving(self) -> int:
+        """How many pauses may have begun for gangs that were being created."""
+        return self.gang.extender.log_path.read_text().count(long_pauses.ARRIVING)
+
+    def came(self, end: str) -> float:
+        """Return how many of these had that end."""
+        return self.gang.metric(f'{ARRIVALS}{{end="{end}"}}')
 
     def ended(self, end: str) -> float:
         """Return how many pauses had that end."""
@@ -125,3 +136,49 @@ def test_a_kube_scheduler_that_is_stopped_in_a_pause_ends_it(
     pair.proxy.let_go()
     pair.gang.scheduler.start()
     gangs.await_phases("g", Running=SIZE, timeout=PATIENCE)
+
+
+@pytest.fixture
+def arriving(pair: Pair, api: Api, gangs: Gangs, nodes: NodeFactory) -> None:
+    """A gang of five of which four pods are there, and kube-scheduler in a pause.
+
+    It begins when the extender knows them: before that it would refuse the first one.
+    """
+    nodes(2, cpu="10")
+    pair.gang.scheduler.stop()
+    gangs.create("g", 4, min_member=5, cpu="1", scheduler_name=PAUSING)
+    url = f"{pair.gang.url}/podgroups/{gangs.namespace}/g"
+    api.wait_for(
+        "the extender knows its pods",
+        lambda: len(httpx.get(url, trust_env=False).json().get("members", ())) == 4,
+    )
+    began = pair.arriving
+    pair.gang.scheduler.start()
+    api.wait_for("a pause has begun", lambda: pair.arriving > began, PATIENCE)
+
+
+@pytest.mark.usefixtures("arriving")
+def test_the_pods_of_a_gang_that_is_being_created_are_not_refused(pair: Pair, gangs: Gangs) -> None:
+    """kube-scheduler waits with the first one until the last one is there."""
+    complete = pair.came("complete")
+    gangs.add("g", 1, start=4, cpu="1", scheduler_name=PAUSING)
+    gangs.await_phases("g", Running=5, timeout=PATIENCE)
+
+    assert pair.came("complete") == complete + 1
+    assert gangs.failures() == []
+
+
+@pytest.mark.usefixtures("arriving")
+def test_a_gang_that_is_being_created_keeps_no_other_pod_waiting(
+    pair: Pair, api: Api, gangs: Gangs
+) -> None:
+    others = pair.came("others")
+    api.create(gangs.pod("plain", cpu="1", scheduler_name=PAUSING))
+
+    def runs() -> bool:
+        phase: str = api.get("pods", "plain", gangs.namespace)["status"]["phase"]
+        return phase == "Running"
+
+    api.wait_for("it runs", runs, PATIENCE)
+    assert pair.came("others") == others + 1
+    assert gangs.bound("g") == set()

@@ -8,14 +8,15 @@ test sees would depend on how fast the machine is. The log says when a pause beg
 import structlog
 
 from extender.cli.main import main
-from extender.permit import pause, writing_ahead
+from extender.permit import arrivals, pause, writing_ahead
 from extender.permit.waiting_pods import Gone
 
 SECONDS = 300.0
 BEGINS = "a pause begins"
+ARRIVING = "a pause may begin for a gang that is being created"
 
 _log = structlog.get_logger(__name__)
-_hold = pause.Pauses.hold
+_hold, _hold_arriving = pause.Pauses.hold, arrivals.ArrivingGangs.hold
 
 
 async def _logged(self: pause.Pauses, uid: str, gone: Gone) -> float | None:
@@ -24,8 +25,17 @@ async def _logged(self: pause.Pauses, uid: str, gone: Gone) -> float | None:
     return await _hold(self, uid, gone)
 
 
+async def _logged_arriving(
+    self: arrivals.ArrivingGangs, uid: str, group: str, gone: Gone
+) -> float | None:
+    _log.info(ARRIVING, group=group)
+    return await _hold_arriving(self, uid, group, gone)
+
+
 if __name__ == "__main__":
     vars(pause)["PAUSE_SECONDS"] = SECONDS
+    vars(arrivals).update(LONGEST_SECONDS=SECONDS, GAP_SECONDS=SECONDS)
     vars(writing_ahead).update(AHEAD_SECONDS=SECONDS, SILENT_SECONDS=SECONDS)
     pause.Pauses.hold = _logged  # type: ignore[method-assign]
+    arrivals.ArrivingGangs.hold = _logged_arriving  # type: ignore[method-assign]
     main()

@@ -20,6 +20,7 @@ def session(kubeconfig: Path, *, connections: int = 1) -> aiohttp.ClientSession:
         context.load_cert_chain(config.certificate.certificate, config.certificate.key)
     return aiohttp.ClientSession(
         config.server,
+        headers={"Authorization": f"Bearer {config.token}"} if config.token else None,
         connector=aiohttp.TCPConnector(limit=connections, ssl=context),
         timeout=aiohttp.ClientTimeout(total=None),
         read_bufsize=_LONGEST_LINE,

@@ -424,6 +424,14 @@ class ClusterView:
         """
         return self._tables.fresh.highest(schedulers)
 
+    def fresh(self, schedulers: Collection[str]) -> int:
+        """Return how many pending pods there are that schedulers have not judged yet."""
+        return self._tables.fresh.count(schedulers)
+
+    def fresh_among(self, uids: Iterable[str]) -> int:
+        """Return how many of these pods have not been judged yet, by any scheduler."""
+        return sum(uid in self._tables.fresh.of for uid in uids)
+
     def highest_plain(self, schedulers: Collection[str]) -> int | None:
         """Return the highest priority of the pods of schedulers that wait and have no group.
 

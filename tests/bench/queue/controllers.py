@@ -18,6 +18,26 @@ from tests.harness.reconciler import Reconciler
 OURS, EXTERNAL = "ours", "external"
 CRDS = ROOT / "manifests" / "crds"
 
+_ACCOUNT = "kube-system", "bench-controller"
+_ALL_RIGHTS: tuple[dict[str, Any], ...] = (
+    {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"namespace": _ACCOUNT[0], "name": _ACCOUNT[1]},
+    },
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": _ACCOUNT[1]},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "cluster-admin",
+        },
+        "subjects": [{"kind": "ServiceAccount", "namespace": _ACCOUNT[0], "name": _ACCOUNT[1]}],
+    },
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
@@ -46,15 +66,18 @@ def ours(settings: Mapping[str, Any] | None = None) -> Controller:
 
 
 def external(command: str, *, name: str = EXTERNAL, crds: Path = CRDS) -> Controller:
-    """Return a program that finds the API server, with all rights, by KUBECONFIG."""
+    """Return a program that finds the API server, with all rights, by KUBECONFIG.
+
+    It has a token, as ours has: the API server takes longer for a request with a certificate.
+    """
 
     def start(control_plane: ControlPlane) -> Component:
         with Api(control_plane.admin_kubeconfig) as api:
             api.apply(crds)
+            api.create(*_ALL_RIGHTS)
+        kubeconfig = control_plane.service_account_kubeconfig(*_ACCOUNT)
         return control_plane.spawn(
-            "controller",
-            shlex.split(command),
-            env={"KUBECONFIG": str(control_plane.admin_kubeconfig)},
+            "controller", shlex.split(command), env={"KUBECONFIG": str(kubeconfig)}
         )
 
     return Controller(key=EXTERNAL, title=name, start=start)

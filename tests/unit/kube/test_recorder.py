@@ -11,6 +11,7 @@ import pytest
 from extender.kube.errors import ApiError, ConflictError, ForbiddenError, UnavailableError
 from extender.kube.recorder import (
     LONGEST_NOTE,
+    LONGEST_WAY,
     NOTICES,
     ONE_OF_EACH,
     PER_OBJECT,
@@ -229,3 +230,53 @@ async def test_trouble_that_lasts_ends_an_event() -> None:
 
         assert bench.counts == {"failed": 1}
         assert len(bench.client.bodies) == 1 + len(limits.pauses)
+
+
+class GivingWay(Bench):
+    """A recorder beside something that matters more while it is `busy`."""
+
+    def __init__(self) -> None:
+        super().__init__(looptime=True)
+        self.busy = True
+        self.recorder.gives_way = lambda: self.busy
+        self.running = asyncio.ensure_future(self.recorder.run())
+
+    async def written_within(self, seconds: float) -> list[str]:
+        """Return the reasons of the Events that are written after so many seconds."""
+        await asyncio.sleep(seconds)
+        return [body["reason"] for body in self.client.bodies]
+
+
+@pytest.mark.looptime
+async def test_events_give_way_to_what_matters_more() -> None:
+    giving_way = GivingWay()
+    giving_way.recorder.record(EVENT)
+    assert await giving_way.written_within(LONGEST_WAY / 2) == []
+
+    giving_way.busy = False
+    assert await giving_way.written_within(0.1) == ["Gated"]
+
+
+@pytest.mark.looptime
+async def test_events_give_way_for_so_long() -> None:
+    giving_way = GivingWay()
+    giving_way.recorder.record(EVENT)
+    giving_way.recorder.record(OTHERS["reason"])
+
+    assert await giving_way.written_within(LONGEST_WAY - 0.1) == []
+    assert await giving_way.written_within(0.2) == ["Gated", "Other"]
+
+
+@pytest.mark.looptime
+async def test_events_give_way_anew_to_what_comes_later() -> None:
+    giving_way = GivingWay()
+    giving_way.recorder.record(EVENT)
+    assert await giving_way.written_within(LONGEST_WAY + 0.1) == ["Gated"]
+    giving_way.busy = False
+    giving_way.recorder.record(OTHERS["reason"])
+    assert await giving_way.written_within(0.1) == ["Gated", "Other"]
+
+    giving_way.busy = True
+    giving_way.recorder.record(OTHERS["object"])
+    assert await giving_way.written_within(LONGEST_WAY - 0.1) == ["Gated", "Other"]
+    assert len(await giving_way.written_within(0.2)) == 3

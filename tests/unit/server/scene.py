@@ -14,6 +14,7 @@ from extender.kube.errors import ApiError
 from extender.kube.pods import PodRef
 from extender.kube.recorder import Event
 from extender.permit.announcing import Announcer
+from extender.permit.arrivals import ArrivingGangs
 from extender.permit.filter import PodFilter
 from extender.permit.next_groups import NextGroups
 from extender.permit.plans import Plans
@@ -126,8 +127,11 @@ class Scene:
             longest_wait=self.options.max_schedule_timeout,
             ahead=self.ahead,
         )
-        pauses = self.ahead.pauses if self.ahead is not None else None
-        self.filtering = Filtering(self.view, Decoder(), self.pod_filter, pauses=pauses)
+        self.filtering = Filtering(
+            *(self.view, Decoder(), self.pod_filter),
+            pauses=self.ahead.pauses if self.ahead is not None else None,
+            arrivals=ArrivingGangs(cluster, self.plans.schedulers, metrics=self.metrics),
+        )
 
     def _begin_in_turn(self) -> None:
         assert self.together is not None

@@ -45,7 +45,7 @@ def test_what_is_no_shape_is_an_error(text: str) -> None:
         pytest.param(
             "--shape churn:1x2 --arrive 1", "--arrive goes neither", id="no churn of Jobs"
         ),
-        pytest.param("--shape 1x1 --arrive 1 --bare", "--bare goes neither", id="no Jobs alone"),
+        pytest.param("--shape 1x1 --preempt --bare", "--bare does not go", id="no victims alone"),
         pytest.param("--shape 1x1 --only ours,mine", "mine is not among plain, ours", id="no side"),
     ],
 )

@@ -1,0 +1,230 @@
+"""Filter's answer about a member is held back for a moment while its gang is being created."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from extender.permit.arrivals import (
+    GAP_SECONDS,
+    LONGEST_SECONDS,
+    LOOK_SECONDS,
+    REST,
+    ArrivalEnd,
+)
+from extender.state.cluster import events as ev
+from extender.state.cluster.records import PodInfo
+from extender.state.cluster.store import Cluster
+from tests.makers import key, never, node, pod, pod_group, pods
+from tests.unit.server.scene import Scene
+
+pytestmark = [pytest.mark.looptime, pytest.mark.usefixtures("patient")]
+
+GANG = key("gang")
+SIZE = 20
+MEMBERS = pods(SIZE)
+FIRST = MEMBERS[0]
+PLAIN = pod("plain")
+OTHER = pod("other-0", group="other")
+STEP = GAP_SECONDS / 2
+
+
+class Play:
+    """A gang whose pods come, and calls of filter that may be held back."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        groups = [pod_group(min_member=SIZE), pod_group("other", 2)]
+        self.scene = Scene(cluster, [node("n0", 99, slots=99), *groups])
+        self.cluster = cluster
+
+    def come(self, *which: PodInfo) -> None:
+        """Have pods be created."""
+        for each in which:
+            self.cluster.apply(ev.PodApplied(each))
+
+    async def come_slowly(self, *which: PodInfo, step: float = STEP) -> None:
+        """Have pods be created one after the other."""
+        for each in which:
+            await asyncio.sleep(step)
+            self.come(each)
+
+    async def ask(
+        self, subject: PodInfo, gone: Callable[[], Awaitable[None]] = never
+    ) -> tuple[list[str], float]:
+        """Return what filter answers, and after how many seconds."""
+        began = self.scene.loop.time()
+        nodes = await self.scene.ask_filter(subject, gone)
+        return nodes, round(self.scene.loop.time() - began, 6)
+
+    def ended(self) -> dict[ArrivalEnd, float]:
+        """Return how many pauses had which end."""
+        page, name = self.scene.metrics.registry, "gang_extender_arrival_pause_duration_seconds"
+        found = {
+            end: page.get_sample_value(f"{name}_count", {"end": end.value}) for end in ArrivalEnd
+        }
+        return {end: count for end, count in found.items() if count}
+
+
+@pytest.fixture
+async def play(cluster: Cluster) -> Play:
+    return Play(cluster)
+
+
+async def test_a_member_waits_for_the_others_and_starts_with_them(play: Play) -> None:
+    few = 4
+    play.come(*MEMBERS[:-few])
+    coming = asyncio.ensure_future(play.come_slowly(*MEMBERS[-few:]))
+
+    nodes, seconds = await play.ask(FIRST)
+    assert nodes == ["n0"]
+    assert seconds == pytest.approx(few * STEP)
+    await coming
+    assert play.ended() == {ArrivalEnd.COMPLETE: 1}
+    assert len(play.scene.view.tally(GANG).planned) == SIZE
+
+
+async def test_a_gang_that_does_not_grow_is_not_waited_for(play: Play) -> None:
+    play.come(*MEMBERS[:5])
+
+    nodes, seconds = await play.ask(FIRST)
+    assert nodes == []
+    assert seconds == pytest.approx(GAP_SECONDS, abs=LOOK_SECONDS)
+    assert play.ended() == {ArrivalEnd.SLOW: 1}
+
+
+async def test_a_gang_that_has_not_grown_for_long_is_not_waited_for(play: Play) -> None:
+    play.come(*MEMBERS[:5])
+    await asyncio.sleep(GAP_SECONDS)
+
+    assert await play.ask(FIRST) == ([], 0.0)
+    assert play.ended() == {}
+
+
+async def test_a_pod_that_changes_is_no_new_one(play: Play) -> None:
+    play.come(*MEMBERS[:5])
+    await asyncio.sleep(GAP_SECONDS)
+    play.come(pod("gang-0", group="gang", labels={"new": "label"}))
+
+    assert await play.ask(FIRST) == ([], 0.0)
+
+
+async def test_a_pause_has_an_end_however_long_pods_come(play: Play) -> None:
+    play.come(*MEMBERS[:5])
+    coming = asyncio.ensure_future(play.come_slowly(*MEMBERS[5:-1], step=GAP_SECONDS * 0.9))
+    assert GAP_SECONDS * 0.9 * len(MEMBERS[5:-1]) > LONGEST_SECONDS
+
+    nodes, seconds = await play.ask(FIRST)
+    assert nodes == []
+    assert seconds == pytest.approx(LONGEST_SECONDS, abs=LOOK_SECONDS)
+    assert play.ended() == {ArrivalEnd.TIME: 1}
+    await coming
+
+
+async def test_after_a_pause_in_vain_none_follows_for_a_while(play: Play) -> None:
+    play.come(*MEMBERS[:5])
+    _, seconds = await play.ask(FIRST)
+    play.come(MEMBERS[5])
+    assert await play.ask(FIRST) == ([], 0.0)
+
+    await asyncio.sleep(REST * seconds)
+    play.come(MEMBERS[6])
+    assert (await play.ask(FIRST))[1] > 0
+
+
+async def test_after_a_gang_that_became_complete_the_next_is_waited_for(play: Play) -> None:
+    play.come(*MEMBERS[:-1])
+    coming = asyncio.ensure_future(play.come_slowly(MEMBERS[-1]))
+    await play.ask(FIRST)
+    await coming
+    for member in MEMBERS[1:]:
+        assert await play.ask(member) == (["n0"], 0.0)
+    play.come(OTHER)
+
+    assert (await play.ask(OTHER))[1] > 0
+
+
+async def test_another_pod_ends_a_pause(play: Play) -> None:
+    play.come(*MEMBERS[:5])
+    coming = asyncio.ensure_future(play.come_slowly(PLAIN))
+
+    nodes, seconds = await play.ask(FIRST)
+    assert nodes == []
+    assert seconds == pytest.approx(STEP, abs=LOOK_SECONDS)
+    await coming
+    assert play.ended() == {ArrivalEnd.OTHERS: 1}
+
+
+@pytest.mark.parametrize("another", [PLAIN, OTHER])
+async def test_while_another_pod_is_to_be_judged_no_answer_is_held(
+    play: Play, another: PodInfo
+) -> None:
+    play.come(another, *MEMBERS[:5])
+
+    assert await play.ask(FIRST) == ([], 0.0)
+    assert play.ended() == {}
+
+
+async def test_pods_that_were_judged_do_not_end_a_pause(play: Play) -> None:
+    play.come(OTHER)
+    await asyncio.sleep(GAP_SECONDS)
+    await play.ask(OTHER)
+    play.come(pod("full", unschedulable="no room"), *MEMBERS[:-1])
+    coming = asyncio.ensure_future(play.come_slowly(MEMBERS[-1]))
+
+    nodes, seconds = await play.ask(FIRST)
+    assert nodes == ["n0"]
+    assert seconds == pytest.approx(STEP)
+    await coming
+
+
+async def test_pods_of_other_schedulers_do_not_end_a_pause(play: Play) -> None:
+    play.come(pod("theirs", scheduler="another"), *MEMBERS[:-1])
+    coming = asyncio.ensure_future(play.come_slowly(MEMBERS[-1]))
+
+    nodes, seconds = await play.ask(FIRST)
+    assert nodes == ["n0"]
+    assert seconds == pytest.approx(STEP)
+    await coming
+
+
+async def test_members_that_were_refused_before_do_not_end_a_pause(play: Play) -> None:
+    play.come(*MEMBERS[:5])
+    await asyncio.sleep(GAP_SECONDS)
+    for member in MEMBERS[:3]:
+        await play.ask(member)
+    play.come(*MEMBERS[5:-1])
+    coming = asyncio.ensure_future(play.come_slowly(MEMBERS[-1]))
+
+    nodes, seconds = await play.ask(MEMBERS[3])
+    assert nodes == ["n0"]
+    assert seconds == pytest.approx(STEP)
+    await coming
+
+
+async def test_other_pods_are_answered_at_once(play: Play) -> None:
+    play.come(*MEMBERS[:5])
+    held = asyncio.ensure_future(play.ask(FIRST))
+    await asyncio.sleep(0)
+
+    assert await play.ask(PLAIN) == (["n0"], 0.0)
+    assert await play.ask(MEMBERS[1]) == ([], 0.0)
+    assert not held.done()
+    await held
+
+
+async def test_a_caller_that_hangs_up_gets_no_decision(play: Play) -> None:
+    async def gone() -> None:
+        await asyncio.sleep(STEP)
+
+    play.come(*MEMBERS[:5])
+    with pytest.raises(ValueError, match="hung up"):
+        await play.ask(FIRST, gone)
+    assert play.ended() == {ArrivalEnd.HUNG_UP: 1}
+    assert FIRST.uid not in play.scene.view.refused
+
+
+async def test_a_member_of_a_group_without_a_pod_group_does_not_wait(play: Play) -> None:
+    stray = pod("stray-0", group="nowhere")
+    play.come(stray)
+
+    assert (await play.ask(stray))[1] == 0.0
