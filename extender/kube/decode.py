@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
+from sys import intern
 from typing import Final, ParamSpec, TypeVar
 
 import msgspec
@@ -32,7 +33,7 @@ from extender.api.wellknown import (
 from extender.kube import grants, nominations, topology_wire
 from extender.kube.patterns import Patterns
 from extender.kube.shapes import Shapes
-from extender.kube.shared_labels import SharedLabels
+from extender.kube.sharing import SharedLabels
 from extender.resources.ignored import (
     IGNORE_NOTHING,
     IgnoredResources,
@@ -341,13 +342,13 @@ def _status(status: core.PodGroupStatus) -> PodGroupStatusInfo:
 
 
 def conditions_of(conditions: Sequence[core.Condition] | None) -> tuple[ConditionInfo, ...]:
-    """Return the conditions of a status."""
+    """Return the conditions of a status; equal texts are one in memory."""
     return tuple(
         ConditionInfo(
-            c.type,
-            c.status,
-            c.reason,
-            c.message,
+            intern(c.type),
+            intern(c.status),
+            intern(c.reason),
+            intern(c.message),
             seconds_of(c.last_transition_time),
             c.observed_generation,
         )

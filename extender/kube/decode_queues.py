@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from sys import intern
 from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
@@ -20,6 +21,7 @@ from extender.kube.decode import (
     readable,
     seconds_of,
 )
+from extender.kube.sharing import SharedMappings
 from extender.resources.quantity import amount, parse_resources
 from extender.runtime.deep import deep_stack
 from extender.state.cluster.records import Shape
@@ -58,6 +60,7 @@ T = TypeVar("T")
 Labelled = dict[str, object]
 """An object, or as much of it as its labels."""
 _TEMPLATES: Final = 4096
+"""And as many pod sets and admissions: what many Workloads have is in memory once."""
 _NO_SHAPE: Final = Shape()
 """The shape of a template that cannot be read."""
 _JOB: Final = "batch/job"
@@ -95,7 +98,7 @@ _object = _reader(dict[str, object])
 
 
 class QueueDecoder:
-    """Decodes objects; equal pod templates share one object in memory.
+    """Decodes objects; equal parts of Workloads share one object in memory.
 
     Every method raises DecodeError where the JSON is not what its API promises.
     """
@@ -107,6 +110,9 @@ class QueueDecoder:
         self._templates: LRUCache[tuple[object, ...], tuple[bytes, Shape, str]] = LRUCache(
             _TEMPLATES
         )
+        self._pod_sets: LRUCache[tuple[object, ...], PodSetInfo] = LRUCache(_TEMPLATES)
+        self._admissions: LRUCache[tuple[object, ...], AdmissionInfo] = LRUCache(_TEMPLATES)
+        self._mappings = SharedMappings()
 
     @readable("ResourceFlavor")
     def flavor(self, raw: bytes | Raw) -> FlavorInfo:
@@ -232,9 +238,9 @@ class QueueDecoder:
         requeue, stats = status.requeue_state, status.scheduling_stats
         pod_sets = tuple(map(self._pod_set, spec.pod_sets))
         return WorkloadInfo(
-            meta=_meta(found.metadata),
+            meta=_meta(found.metadata, self._mappings),
             pod_sets=pod_sets,
-            queue_name=spec.queue_name,
+            queue_name=intern(spec.queue_name),
             priority=spec.priority or 0,
             priority_class=(ref.group, ref.kind, ref.name) if ref else None,
             active=spec.active,
@@ -288,6 +294,15 @@ class QueueDecoder:
         )
 
     def _pod_set(self, found: wire.PodSet) -> PodSetInfo:
+        if found.topology_request is not None:
+            return self._own_pod_set(found)
+        key = (found.name, found.count, found.min_count, bytes(found.template))
+        known = self._pod_sets.get(key)
+        if known is None:
+            known = self._pod_sets[key] = self._own_pod_set(found)
+        return known
+
+    def _own_pod_set(self, found: wire.PodSet) -> PodSetInfo:
         raw = bytes(found.template)
         try:
             template, shape, _ = self._template(raw, (), {})
@@ -331,8 +346,20 @@ class QueueDecoder:
     def _admission(self, found: wire.WorkloadAdmission | None) -> AdmissionInfo | None:
         if found is None:
             return None
-        assignments = tuple(map(_assignment, found.pod_set_assignments))
-        return AdmissionInfo(found.cluster_queue, assignments)
+        given = found.pod_set_assignments
+        if any(bytes(each.topology_assignment) for each in given):
+            return AdmissionInfo(found.cluster_queue, tuple(map(_assignment, given)))
+        key = (found.cluster_queue, *map(_words, given))
+        known = self._admissions.get(key)
+        if known is None:
+            assignments = tuple(map(_assignment, given))
+            known = self._admissions[key] = AdmissionInfo(found.cluster_queue, assignments)
+        return known
+
+
+def _words(found: wire.PodSetAssignment) -> tuple[object, ...]:
+    flavors, usage = found.flavors or {}, found.resource_usage or {}
+    return found.name, found.count, tuple(flavors.items()), tuple(usage.items())
 
 
 def _assignment(found: wire.PodSetAssignment) -> Assignment:
@@ -393,18 +420,19 @@ def _quantities(found: Mapping[str, Amount] | None) -> Mapping[str, Amount]:
     return found or {}
 
 
-def _meta(found: wire.Metadata) -> Meta:
-    version = found.resource_version
+def _meta(found: wire.Metadata, shared: SharedMappings | None = None) -> Meta:
+    """Return metadata; with `shared` of one of many objects that have the same labels."""
+    version, labels, annotations = found.resource_version, found.labels, found.annotations
     return Meta(
         name=found.name,
-        namespace=found.namespace,
+        namespace=intern(found.namespace),
         uid=found.uid,
         version=int(version) if version.isdecimal() else 0,
         generation=found.generation,
         created=seconds_of(found.creation_timestamp),
         terminating=found.deletion_timestamp is not None,
-        labels=found.labels or {},
-        annotations=found.annotations or {},
+        labels=shared.of(labels) if shared else labels or {},
+        annotations=shared.of(annotations) if shared else annotations or {},
         finalizers=tuple(found.finalizers or ()),
     )
 

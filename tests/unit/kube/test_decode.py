@@ -19,7 +19,7 @@ from extender.api.wellknown import (
 )
 from extender.fit.feasibility import is_feasible
 from extender.kube.decode import DecodeError, Decoder, group_of
-from extender.kube.shared_labels import MOST, SharedLabels
+from extender.kube.sharing import MOST, SharedLabels
 from extender.resources.ignored import IgnoredResources, ResourceNames
 from extender.state.cluster.records import (
     BudgetInfo,

@@ -1,0 +1,49 @@
+"""Labels and other small mappings, one for all objects that have the same.
+
+A disruption budget may name any label, and the state has 100,000 pods: most of them are of a few
+templates. So are Workloads.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from extender.api.wellknown import INDEX_LABEL
+
+MOST: Final = 8192
+"""Mappings that are remembered: an object whose mapping was forgotten keeps it."""
+_NONE: Final[Mapping[str, str]] = {}
+
+
+class SharedMappings:
+    """The mappings that objects have."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+
+    def of(self, mapping: Mapping[str, str] | None) -> Mapping[str, str]:
+        """Return a mapping that equals this one, the same for all that have its order too."""
+        if not mapping:
+            return _NONE
+        key = tuple(mapping.items())  # the API server writes them in the order of their names
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= MOST:
+                self._known.clear()
+            found = self._known[key] = mapping
+        return found
+
+
+class SharedLabels:
+    """The labels that pods have.
+
+    What numbers the pods of a Job is left out, because the state has it beside the labels.
+    """
+
+    def __init__(self) -> None:
+        self._mappings = SharedMappings()
+
+    def of(self, labels: dict[str, str] | None) -> Mapping[str, str]:
+        """Return labels but for the completion index; equal ones are one mapping."""
+        if labels and INDEX_LABEL in labels:
+            labels = {name: value for name, value in labels.items() if name != INDEX_LABEL}
+        return self._mappings.of(labels)
