@@ -31,7 +31,7 @@ REST_SECONDS: Final = 0.1
 LONGEST_REST: Final = 2.0
 """Most seconds from one Event to the next that waits."""
 LONGEST_WAY: Final = 10.0
-"""How long Events give way to what else is being written, in seconds."""
+"""How long an Event gives way to what else is being written, in seconds."""
 WAY_SECONDS: Final = 0.02
 """Between two looks whether that is over."""
 _GROUPS_REMEMBERED: Final = 10_000
@@ -142,8 +142,6 @@ class Recorder:
         self.gives_way: Callable[[], bool] = lambda: False
         """Whether something is being written that matters more: an Event takes the API server as
         long as that does."""
-        self._way_since: float | None = None
-        """Since when that has been so, at each look."""
 
     def record(self, event: Event) -> None:
         """Queue an Event for writing, or drop it where there are too many."""
@@ -186,14 +184,10 @@ class Recorder:
             await self._wakeup.wait()
 
     async def _give_way(self) -> None:
-        """Wait while something else is being written, but no longer than is good for readers."""
-        while self.gives_way():
-            now = self._clock.monotonic()
-            self._way_since = since = now if self._way_since is None else self._way_since
-            if now - since >= LONGEST_WAY:
-                return
+        """Wait while something else is being written, until the next Event has waited for long."""
+        until = self._waiting[0][0] + LONGEST_WAY
+        while self.gives_way() and self._clock.wall() < until:  # noqa: ASYNC110 - two conditions
             await asyncio.sleep(WAY_SECONDS)
-        self._way_since = None
 
     def _bucket(self, uid: str, now: float, limit: Limit) -> _Bucket:
         bucket = self._buckets.pop(uid, None) or _Bucket(limit, limit.burst, now)

@@ -5,29 +5,31 @@ ones before the last ones are there. Each of these is refused, for its gang is n
 a status, an Event, and a patch that has it tried again. With a pause the first one is answered when
 the last one is there, and the gang starts.
 
-A pause ends as soon as kube-scheduler has anything else to do. So it takes time from the retries of
-pods that were judged before, and from nothing else.
+A pause ends as soon as kube-scheduler has anything else to do. So it takes time from further tries
+of pods that were judged before, and from nothing else.
 """
 
 import asyncio
-from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
+from extender.gang import arriving
+from extender.permit.plans import Plans
 from extender.permit.waiting_pods import Gone
 from extender.state.cluster.events import ClusterChange
 from extender.state.cluster.store import Cluster
 from extender.telemetry.metrics import Metrics
 
-LONGEST_SECONDS: Final = 1.0
-"""How long an answer is held back, at most."""
+LONGEST_SECONDS: Final = 0.5
+"""How long an answer is held back, at most. What is written ahead begins within two seconds after a
+call, and ends within three: with this it is over before another kube-scheduler may begin."""
 GAP_SECONDS: Final = 0.1
 """After so long without one more pod a gang is not being created any more, or too slowly."""
 LOOK_SECONDS: Final = 0.01
 """Between two looks at what else waits."""
 REST: Final = 4
-"""How much longer than a pause without a complete gang no answer is held back after it."""
+"""How much longer than a pause in vain no answer is held back after it; as long after others."""
 
 
 class ArrivalEnd(StrEnum):
@@ -35,39 +37,49 @@ class ArrivalEnd(StrEnum):
 
     COMPLETE = "complete"
     """The gang has its pods."""
+    CHANGED = "changed"
+    """It lacks none for another reason: its PodGroup or its pods are gone, say."""
     SLOW = "slow"
     """No more pods came."""
     OTHERS = "others"
-    """kube-scheduler has another pod to judge."""
+    """kube-scheduler has something else to do."""
     TIME = "time"
+    STOPPED = "stopped"
+    """This process is about to stop."""
     HUNG_UP = "hung_up"
-    """kube-scheduler has, on this request."""
+    """kube-scheduler has, on this request or on one for a Binding."""
+
+
+class Caller(Protocol):
+    """What is written ahead for kube-scheduler as long as it is there."""
+
+    def asked(self) -> None:
+        """Take note of a call."""
+
+    def hung_up(self) -> None:
+        """End what is to be written."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """An answer that is held back."""
-
     group: str
-    judged: int
-    """Members that are not to be judged now."""
-    schedulers: Collection[str]
-    complete: asyncio.Future[None]
+    end: "asyncio.Future[ArrivalEnd]"
 
 
 class ArrivingGangs:
     """Knows which gangs are being created, and holds back one answer at a time."""
 
-    def __init__(self, cluster: Cluster, schedulers: Collection[str], *, metrics: Metrics) -> None:
-        """`schedulers` are the names of those that ask."""
+    def __init__(self, cluster: Cluster, plans: Plans, *, metrics: Metrics) -> None:
         self._loop = asyncio.get_running_loop()
         self._view = cluster.view()
-        self._schedulers = schedulers
+        self._plans = plans
         self._seconds = metrics.arrival_pause_seconds
-        self._incomplete: dict[str, int] = {}
-        """How many pods groups have that have too few."""
+        self.caller: Caller | None = None
+        """What ends when kube-scheduler hangs up, if anything is written ahead."""
+        self._sizes: dict[str, int] = {}
+        """By group: how many pods it has, of groups that have no room yet."""
         self._grew: dict[str, float] = {}
-        """When the last pod came of these, the latest last; those alone that may still grow."""
+        """When that was, of gangs that may still grow, the latest last."""
         self._held: _Held | None = None
         self._rests_until = float("-inf")
         cluster.subscribe(self.on_change)
@@ -80,84 +92,107 @@ class ArrivingGangs:
             del self._grew[next(iter(self._grew))]
         return bool(self._grew) and self._held is None and now >= self._rests_until
 
+    @property
+    def held_back(self) -> str | None:
+        """The gang about whose member an answer is held back: kube-scheduler has it in hand."""
+        return self._held.group if self._held is not None else None
+
     def on_change(self, change: ClusterChange) -> None:
-        """Note which gangs have more pods, and end a pause whose gang is complete."""
+        """Note which gangs have one more pod, and end a pause whose gang lacks none."""
         for group in change.groups:
-            pods = self._too_few(group)
-            if pods is None:
-                self._incomplete.pop(group, None)
-                self._grew.pop(group, None)
-                self._complete(group)
-                continue
-            if pods > self._incomplete.get(group, 0):
-                self._grew.pop(group, None)
-                self._grew[group] = self._loop.time()
-            self._incomplete[group] = pods
+            self._look_at(group)
 
-    def _too_few(self, group: str) -> int | None:
-        """Return how many pods free of gates a gang has that waits for more; None for others."""
-        tally = self._view.tally(group)
-        if tally.committed or not tally.members:
-            return None
-        pod_group = self._view.pod_group(group)
-        able = len(tally.members) - len(tally.gated) - len(tally.leaving)
-        is_complete = pod_group is None or able >= self._view.quorum(pod_group)
-        return None if is_complete else able
+    def _look_at(self, group: str) -> None:
+        tally, before = self._view.tally(group), self._sizes.pop(group, 0)
+        size = len(tally.members)
+        if size and not tally.committed:
+            self._sizes[group] = size
+        if not arriving.lacks_pods(group, view=self._view):
+            self._grew.pop(group, None)
+            self._lacks_none(group)
+        elif size > before and self._is_ours(next(reversed(tally.members))):
+            self._grew.pop(group, None)
+            self._grew[group] = self._loop.time()
 
-    def _complete(self, group: str) -> None:
-        held = self._held
-        if held is not None and held.group == group and not held.complete.done():
-            held.complete.set_result(None)
+    def _is_ours(self, uid: str) -> bool:
+        """Return whether kube-scheduler is to judge a pod."""
+        return uid in self._view.fresh and (
+            self._view.pods[uid].scheduler in self._plans.schedulers
+        )
 
-    async def hold(self, uid: str, group: str, gone: Gone) -> float | None:
+    def _lacks_none(self, group: str) -> None:
+        if self._held is not None and self._held.group == group:
+            tally, pod_group = self._view.tally(group), self._view.pod_group(group)
+            is_complete = pod_group is not None and (
+                tally.waits_for_room(self._view.quorum(pod_group))
+            )
+            self._end(ArrivalEnd.COMPLETE if is_complete else ArrivalEnd.CHANGED)
+
+    async def hold(self, group: str, gone: Gone) -> float | None:
         """Return when a member may be answered, with the seconds for which that was held back.
 
-        None says that kube-scheduler has hung up. Then nothing is to be decided.
+        None says that kube-scheduler has hung up. Then nothing is to be decided: a decision would
+        count as a call of one that is there.
         """
-        held = self._begin(uid, group)
-        if not self._is_growing(group) or self._others_wait(held):
+        if self._reason_to_end(group) is not None:
             return 0.0
-        began, self._held, seconds = self._loop.time(), held, 0.0
-        caller = asyncio.ensure_future(gone())
-        end: ArrivalEnd | None = None
+        if self.caller is not None:
+            self.caller.asked()
+        began, held = self._loop.time(), _Held(group, self._loop.create_future())
+        self._held, end = held, ArrivalEnd.TIME
+        hanging_up = asyncio.ensure_future(gone())
         try:
-            while end is None:
+            while (left := began + LONGEST_SECONDS - self._loop.time()) > 0:
                 await asyncio.wait(
-                    (held.complete, caller),
-                    timeout=LOOK_SECONDS,
+                    (held.end, hanging_up),
+                    timeout=min(left, LOOK_SECONDS),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                seconds = self._loop.time() - began
-                end = ArrivalEnd.HUNG_UP if caller.done() else self._end(held, seconds)
+                found = self._found(held, hanging_up)
+                if found is not None:
+                    end = found
+                    break
         finally:
-            caller.cancel()
+            hanging_up.cancel()
             self._held = None
+        seconds = self._loop.time() - began
         self._seconds.labels(end.value).observe(seconds)
-        if end not in {ArrivalEnd.COMPLETE, ArrivalEnd.HUNG_UP}:
-            self._rests_until = self._loop.time() + REST * seconds
+        rest = seconds if end is ArrivalEnd.COMPLETE else REST * seconds
+        self._rests_until = max(self._rests_until, self._loop.time() + rest)
         return seconds if end is not ArrivalEnd.HUNG_UP else None
 
-    def _begin(self, uid: str, group: str) -> _Held:
-        members, schedulers = self._view.tally(group).members, {*self._schedulers}
-        if uid in self._view.pods:
-            schedulers.add(self._view.pods[uid].scheduler)
-        judged = len(members) - self._view.fresh_among(members)
-        return _Held(group, judged, schedulers, self._loop.create_future())
-
-    def _end(self, held: _Held, seconds: float) -> ArrivalEnd | None:
+    def _found(self, held: _Held, hanging_up: asyncio.Future[None]) -> ArrivalEnd | None:
         """Return why an answer is not to be held back any longer, if it is so."""
-        if held.complete.done():
-            return ArrivalEnd.COMPLETE
-        if self._others_wait(held):
-            return ArrivalEnd.OTHERS
-        if not self._is_growing(held.group):
+        if hanging_up.done():
+            if self.caller is not None:
+                self.caller.hung_up()
+            return ArrivalEnd.HUNG_UP
+        return held.end.result() if held.end.done() else self._reason_to_end(held.group)
+
+    def _reason_to_end(self, group: str) -> ArrivalEnd | None:
+        if self._loop.time() - self._grew.get(group, float("-inf")) >= GAP_SECONDS:
             return ArrivalEnd.SLOW
-        return ArrivalEnd.TIME if seconds >= LONGEST_SECONDS else None
+        others = arriving.others_wait(
+            group,
+            view=self._view,
+            has_failed=self._has_failed,
+            now=self._plans.clock.wall(),
+        )
+        return ArrivalEnd.OTHERS if others else None
 
-    def _is_growing(self, group: str) -> bool:
-        return self._loop.time() - self._grew.get(group, float("-inf")) < GAP_SECONDS
+    def _has_failed(self, group: str) -> bool:
+        verdicts = self._plans.verdicts
+        return verdicts.has_no_room(group) or verdicts.last_failure(group) is not None
 
-    def _others_wait(self, held: _Held) -> bool:
-        """Return whether pods are to be judged that are no members: no member is, meanwhile."""
-        fresh = len(self._view.tally(held.group).members) - held.judged
-        return self._view.fresh(held.schedulers) > fresh
+    def hung_up(self) -> None:
+        """End a pause: kube-scheduler has hung up on a bind request."""
+        self._end(ArrivalEnd.HUNG_UP)
+
+    def stop(self) -> None:
+        """End a pause, and begin none any more: the process is about to stop."""
+        self._rests_until = float("inf")
+        self._end(ArrivalEnd.STOPPED)
+
+    def _end(self, end: ArrivalEnd) -> None:
+        if self._held is not None and not self._held.end.done():
+            self._held.end.set_result(end)

@@ -105,6 +105,8 @@ class NextGroups:
         self._begun: TTLCache[str, _AsItBegan] = TTLCache(
             _REMEMBERED, ONCE_IN_SECONDS, plans.clock.monotonic
         )
+        self.held_back: Callable[[], str | None] = lambda: None
+        """Returns the group about whose member filter holds an answer back."""
         cluster.subscribe(self.on_change)
         starter.on_begun(self._remember)
 
@@ -138,7 +140,9 @@ class NextGroups:
     def _rests(self, group: str) -> bool:
         """Return whether a group is left to kube-scheduler, or to an earlier ask, for now."""
         begun = self._begun.get(group)
-        return group in self._asked or (begun is not None and begun == self._as_it_is(group))
+        if group in self._asked or group == self.held_back():
+            return True
+        return begun is not None and begun == self._as_it_is(group)
 
     def _ask(self, group: str) -> None:
         """Have a group begin; where nothing of it does it is asked for again after a pause.

@@ -88,6 +88,8 @@ class AheadWriter:
         self._answered: set[str] = set()
         """Members whose bind requests were answered while their Bindings were being written."""
         self.pauses = Pauses(self, metrics=writer.metrics)
+        self.on_hung_up: Callable[[], None] = lambda: None
+        """Called when kube-scheduler has hung up."""
         writer.on_failure(announcer.unsure)
 
     @property
@@ -124,6 +126,7 @@ class AheadWriter:
         self._called = _NEVER
         self._end_held_answer()
         self.pauses.hung_up()
+        self.on_hung_up()
         for limit in self._writing.values():
             if not limit.expired():
                 limit.reschedule(self._loop.time())

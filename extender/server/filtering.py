@@ -55,13 +55,13 @@ class Filtering:
         pod_filter: PodFilter,
         *,
         pauses: Pauses | None = None,
-        arrivals: ArrivingGangs | None = None,
+        arriving: ArrivingGangs | None = None,
     ) -> None:
         self._view = view
         self._decoder = decoder
         self._filter = pod_filter
         self._pauses = pauses
-        self._arrivals = arrivals
+        self._arriving = arriving
         self._all_nodes = AllNodes(view)
 
     async def pause(self, body: bytes, gone: Gone) -> float:
@@ -70,18 +70,16 @@ class Filtering:
         Raises ValueError for what cannot be read, and where kube-scheduler hung up meanwhile.
         """
         pauses = self._pauses if self._pauses is not None and self._pauses.are_due else None
-        arrivals = self._arrivals
-        if pauses is None and (arrivals is None or not arrivals.are_due):
+        arriving = self._arriving
+        if pauses is None and (arriving is None or not arriving.are_due):
             return 0.0
         head = _decode_head(_decode_args(body).pod).metadata
         group = group_of(head.namespace, head.labels)
         if group is None:
             return 0.0
-        held: float | None = 0.0
-        if pauses is not None:
-            held = await pauses.hold(head.uid, gone)
-        elif arrivals is not None:
-            held = await arrivals.hold(head.uid, group, gone)
+        held = await pauses.hold(head.uid, gone) if pauses is not None else 0.0
+        if held == 0.0 and arriving is not None and arriving.are_due:
+            held = await arriving.hold(group, gone)
         if held is None:
             raise ValueError("kube-scheduler hung up")
         return held

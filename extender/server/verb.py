@@ -65,7 +65,7 @@ class Verb:
         held = 0.0
         try:
             body = await _read(scope, receive, self._max_body_bytes)
-            if self._pause is not None:
+            if self._pause is not None and not self._unready():
                 held = await self._pause(body, lambda: _disconnected(receive))
             if why := self._unready():
                 return self._problem(why), held

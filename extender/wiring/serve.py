@@ -129,9 +129,9 @@ class Extender:
         self.sight = pod_filter.sight
         bindings = BindingWriter(cluster, self.waiting, writer, metrics=metrics, retry=retry)
         self.ahead = self._together(client, bindings, plans) if options.bind_equal else None
+        self.arriving = ArrivingGangs(cluster, plans, metrics=metrics)
         if self.ahead is not None:
-            pod_filter.on_look(self.ahead.filtered)
-            pod_filter.on_look(self.next_groups.looked)
+            self._connect(self.ahead, pod_filter)
         self.binding = Binding(
             *(cluster, self.waiting, bindings),
             sight=self.sight,
@@ -145,7 +145,7 @@ class Extender:
                 decoder,
                 pod_filter,
                 pauses=self.ahead.pauses if self.ahead is not None else None,
-                arrivals=ArrivingGangs(cluster, plans.schedulers, metrics=metrics),
+                arriving=self.arriving,
             ),
             self.binding,
             metrics=metrics,
@@ -196,6 +196,14 @@ class Extender:
         self.waker.spare(together.to_wake)
         return ahead
 
+    def _connect(self, ahead: AheadWriter, pod_filter: PodFilter) -> None:
+        """Connect what binds members together with what kube-scheduler asks meanwhile."""
+        pod_filter.on_look(ahead.filtered)
+        pod_filter.on_look(self.next_groups.looked)
+        self.arriving.caller = ahead
+        ahead.on_hung_up = self.arriving.hung_up
+        self.next_groups.held_back = lambda: self.arriving.held_back
+
     def _show(self, view: ClusterView, pod_filter: PodFilter, plans: Plans) -> None:
         """Connect the watches, the gauges, and what is shown of gangs, to what they read."""
         pod_filter.natives_stale = partial(self.watches.unsure_of, NATIVE_GROUPS)
@@ -243,6 +251,7 @@ class Extender:
     def end(self) -> None:
         """End what is held, and begin nothing more: this process is about to stop."""
         self.waiting.refuse_all()
+        self.arriving.stop()
         if self.ahead is not None:
             self.ahead.stop()
 

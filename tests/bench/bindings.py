@@ -115,6 +115,7 @@ class _Gangs:
         self._namespace, self._todo = namespace, todo
         self._sizes: dict[str, int] = {}
         self._pods: defaultdict[str, dict[str, PodRef]] = defaultdict(dict)
+        self._known: set[str] = set()
 
     def group_seen(self, group: _Object) -> None:
         """Take in a PodGroup."""
@@ -123,6 +124,9 @@ class _Gangs:
 
     def pod_seen(self, pod: _Object) -> None:
         """Take in a pod without a node."""
+        if pod.metadata.uid in self._known:
+            return
+        self._known.add(pod.metadata.uid)
         gang = pod.metadata.labels.get(POD_GROUP_LABEL, "")
         self._pods[gang][pod.metadata.uid] = _ref(self._namespace, pod)
         self._look(gang)

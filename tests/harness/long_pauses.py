@@ -25,11 +25,9 @@ async def _logged(self: pause.Pauses, uid: str, gone: Gone) -> float | None:
     return await _hold(self, uid, gone)
 
 
-async def _logged_arriving(
-    self: arrivals.ArrivingGangs, uid: str, group: str, gone: Gone
-) -> float | None:
+async def _logged_arriving(self: arrivals.ArrivingGangs, group: str, gone: Gone) -> float | None:
     _log.info(ARRIVING, group=group)
-    return await _hold_arriving(self, uid, group, gone)
+    return await _hold_arriving(self, group, gone)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,3 @@ class PodsByPriority:
     def highest(self, schedulers: Collection[str]) -> int | None:
         """Return the highest priority among those of schedulers."""
         return max((n for scheduler, n in self.counts if scheduler in schedulers), default=None)
-
-    def count(self, schedulers: Collection[str]) -> int:
-        """Return how many there are of schedulers."""
-        return sum(n for (scheduler, _), n in self.counts.items() if scheduler in schedulers)

@@ -424,13 +424,17 @@ class ClusterView:
         """
         return self._tables.fresh.highest(schedulers)
 
-    def fresh(self, schedulers: Collection[str]) -> int:
-        """Return how many pending pods there are that schedulers have not judged yet."""
-        return self._tables.fresh.count(schedulers)
+    @property
+    def fresh(self) -> Collection[str]:
+        """UIDs of the pending pods that no scheduler has judged yet.
 
-    def fresh_among(self, uids: Iterable[str]) -> int:
-        """Return how many of these pods have not been judged yet, by any scheduler."""
-        return sum(uid in self._tables.fresh.of for uid in uids)
+        Pods behind gates, pods with a reservation and those that filter has refused are none.
+        """
+        return self._tables.fresh.of.keys()
+
+    def latest_fresh(self) -> Iterator[str]:
+        """Yield these, those that came last first."""
+        return reversed(self._tables.fresh.of)
 
     def highest_plain(self, schedulers: Collection[str]) -> int | None:
         """Return the highest priority of the pods of schedulers that wait and have no group.
@@ -472,6 +476,12 @@ class ClusterView:
     def planned_on(self, node: str) -> Mapping[str, Reservation]:
         """Return what plans keep on a node, by UID of the pod."""
         return self._reservations.there(node, ReservationKind.PLANNED)
+
+    @property
+    def has_plans(self) -> bool:
+        """Whether a plan keeps room for any pod."""
+        kept = self._reservations.pods.values()
+        return any(each.kind is ReservationKind.PLANNED for each in kept)
 
     @property
     def planned(self) -> Collection[str]:

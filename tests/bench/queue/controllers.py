@@ -68,7 +68,8 @@ def ours(settings: Mapping[str, Any] | None = None) -> Controller:
 def external(command: str, *, name: str = EXTERNAL, crds: Path = CRDS) -> Controller:
     """Return a program that finds the API server, with all rights, by KUBECONFIG.
 
-    It has a token, as ours has: the API server takes longer for a request with a certificate.
+    It has a token, as ours has: the API server takes longer for a request with a certificate. And
+    as for ours, its requests have a flow's share, which those of `system:masters` do not need.
     """
 
     def start(control_plane: ControlPlane) -> Component:

@@ -119,6 +119,7 @@ class Scene:
             )
             self.pod_filter.on_look(self.ahead.filtered)
             self.work = self.loop.create_task(self.ahead.run())
+        self.arriving = self._arriving()
         if in_turn:
             self._begin_in_turn()
         self.binding = Binding(
@@ -130,12 +131,20 @@ class Scene:
         self.filtering = Filtering(
             *(self.view, Decoder(), self.pod_filter),
             pauses=self.ahead.pauses if self.ahead is not None else None,
-            arrivals=ArrivingGangs(cluster, self.plans.schedulers, metrics=self.metrics),
+            arriving=self.arriving,
         )
+
+    def _arriving(self) -> ArrivingGangs:
+        arriving = ArrivingGangs(self.cluster, self.plans, metrics=self.metrics)
+        if self.ahead is not None:
+            arriving.caller = self.ahead
+            self.ahead.on_hung_up = arriving.hung_up
+        return arriving
 
     def _begin_in_turn(self) -> None:
         assert self.together is not None
         next_groups = NextGroups(self.cluster, self.plans, self.together)
+        next_groups.held_back = lambda: self.arriving.held_back
         self.pod_filter.on_look(next_groups.looked)
         self.turns = self.loop.create_task(next_groups.run())
 
