@@ -391,7 +391,9 @@ class Cycle:
         now, unless the state has changed.
         """
         now = self._bases.seen(nomination.key)
-        return seen == now if _is_hopeful(nomination) else seen[-1] == now[-1]
+        if seen == now or not _is_hopeful(nomination):
+            return seen[-1] == now[-1]
+        return seen[1:] == now[1:] and self._nominator.still_fits(nomination)
 
     def _mark(self) -> tuple[int, int]:
         """Return a mark to go back to."""

@@ -1,9 +1,11 @@
 """No order of events gives more quota than there is, lets one pass, or leaves anybody behind."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -520,6 +522,28 @@ def test_no_order_of_events_exceeds_quota() -> None:
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
         ),
     )
+
+
+def test_a_head_that_still_fits_is_judged_the_same_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    still_fits, asked = Nominator.still_fits, Counter[bool]()
+
+    def checked(self: Nominator, found: Nomination) -> bool:
+        said = still_fits(self, found)
+        asked[said] += 1
+        assert not said or at_once(self.nominating(found.key)) == found
+        return said
+
+    monkeypatch.setattr(Nominator, "still_fits", checked)
+    run_state_machine_as_test(
+        Queueing,
+        settings=settings(
+            max_examples=examples(40),
+            stateful_step_count=25,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+        ),
+    )
+    assert asked[True]
+    assert asked[False]
 
 
 HELD = st.tuples(st.integers(1, 4), st.integers(0, 3), st.sampled_from("ab"))

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 
+from tests.bench.queue import accounts
 from tests.harness.client import Api
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import ROOT
@@ -17,26 +18,6 @@ from tests.harness.reconciler import Reconciler
 
 OURS, EXTERNAL = "ours", "external"
 CRDS = ROOT / "manifests" / "crds"
-
-_ACCOUNT = "kube-system", "bench-controller"
-_ALL_RIGHTS: tuple[dict[str, Any], ...] = (
-    {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"namespace": _ACCOUNT[0], "name": _ACCOUNT[1]},
-    },
-    {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": _ACCOUNT[1]},
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "ClusterRole",
-            "name": "cluster-admin",
-        },
-        "subjects": [{"kind": "ServiceAccount", "namespace": _ACCOUNT[0], "name": _ACCOUNT[1]}],
-    },
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +49,13 @@ def ours(settings: Mapping[str, Any] | None = None) -> Controller:
 def external(command: str, *, name: str = EXTERNAL, crds: Path = CRDS) -> Controller:
     """Return a program that finds the API server, with all rights, by KUBECONFIG.
 
-    It has a token, as ours has: the API server takes longer for a request with a certificate. And
-    as for ours, its requests have a flow's share, which those of `system:masters` do not need.
+    It has a token, as ours has.
     """
 
     def start(control_plane: ControlPlane) -> Component:
         with Api(control_plane.admin_kubeconfig) as api:
             api.apply(crds)
-            api.create(*_ALL_RIGHTS)
-        kubeconfig = control_plane.service_account_kubeconfig(*_ACCOUNT)
+        kubeconfig = accounts.with_all_rights(control_plane, "bench-controller")
         return control_plane.spawn(
             "controller", shlex.split(command), env={"KUBECONFIG": str(kubeconfig)}
         )

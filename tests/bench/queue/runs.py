@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.bench.load import Progress
 from tests.bench.meter import Meter
-from tests.bench.queue import history, manifests, measures, status, writes
+from tests.bench.queue import accounts, history, manifests, measures, status, writes
 from tests.bench.queue.controllers import Controller, stop
 from tests.bench.queue.load import Load, read
 from tests.bench.queue.measures import Measures
@@ -182,7 +182,7 @@ class _Run:
         self._look()
 
     def _spawn(self, name: str, *args: str) -> None:
-        kubeconfig = str(self._control_plane.admin_kubeconfig)
+        kubeconfig = str(accounts.with_all_rights(self._control_plane, f"bench-{name}"))
         argv = [sys.executable, "-m", f"tests.bench.queue.{name}", kubeconfig, str(self._file)]
         env = {"PYTHONPATH": str(ROOT)}
         self._add(name, self._control_plane.spawn(name, [*argv, *args], env=env))
