@@ -1,11 +1,9 @@
 """No order of events gives more quota than there is, lets one pass, or leaves anybody behind."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -524,26 +522,40 @@ def test_no_order_of_events_exceeds_quota() -> None:
     )
 
 
-def test_a_head_that_still_fits_is_judged_the_same_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    still_fits, asked = Nominator.still_fits, Counter[bool]()
+@settings(max_examples=examples(150))
+@given(
+    own=st.lists(st.integers(0, 4), min_size=3, max_size=3),
+    limit=LIMIT,
+    held=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), max_size=3),
+    taken=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), min_size=1, max_size=3),
+    cpu=st.integers(1, 4),
+)
+def test_a_head_still_fits_where_it_is_judged_the_same_again(
+    own: list[int],
+    limit: int | None,
+    held: list[tuple[str, int]],
+    taken: list[tuple[str, int]],
+    cpu: int,
+) -> None:
+    """Others of its cohorts, near and far, get quota between the two."""
+    world = Queueing().world
+    world.put(cohort("near", "far", quota(1, limit)), local_queue("a"))
+    for name, cores, inside in zip("abc", own, ("near", "near", "far"), strict=True):
+        world.put(cluster_queue(name, cores, inside))
+    for number, (name, cores) in enumerate(held):
+        made = workload(f"w{number}", cores, "a", 0)
+        world.put(replace(made, admission=admission(made, name)))
+    world.put(workload("new", cpu, "a", 0))
+    tree = world.tree = world.tree.of(world.view, world.tree)
+    tree.begin()
+    nominator = Nominator(world.view, world.pending, tree=tree, rules=world.rules, now=0.0)
+    before = at_once(nominator.nominating("ns/new"))
+    for name, cores in taken:
+        tree.take(tree.queue(name), {("default", "cpu"): 1000 * cores})
+    now = at_once(nominator.nominating("ns/new"))
 
-    def checked(self: Nominator, found: Nomination) -> bool:
-        said = still_fits(self, found)
-        asked[said] += 1
-        assert not said or at_once(self.nominating(found.key)) == found
-        return said
-
-    monkeypatch.setattr(Nominator, "still_fits", checked)
-    run_state_machine_as_test(
-        Queueing,
-        settings=settings(
-            max_examples=examples(40),
-            stateful_step_count=25,
-            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-        ),
-    )
-    assert asked[True]
-    assert asked[False]
+    event(f"{before.borrow if before.fits else 'no'}, then {now.borrow if now.fits else 'no'}")
+    assert nominator.still_fits(before) == (before.fits and before == now)
 
 
 HELD = st.tuples(st.integers(1, 4), st.integers(0, 3), st.sampled_from("ab"))
