@@ -37,6 +37,7 @@ from extender.permit.filter import PodFilter
 from extender.permit.gatekeeper import Gatekeeper
 from extender.permit.memory import GroupMemory
 from extender.permit.next_groups import NextGroups
+from extender.permit.overlooked import Overlooked
 from extender.permit.plans import Plans
 from extender.permit.preempting import Preempting
 from extender.permit.together import BindTogether
@@ -107,6 +108,7 @@ class Extender:
         self.begun = BegunGroups(cluster, plans, clock=clock)
         self.aging = Aging(cluster, options=options, clock=clock, schedulers=plans.schedulers)
         self.unconfirmed = Unconfirmed(cluster, clock=clock)
+        self.overlooked = Overlooked(cluster, plans, wake=lambda uid: self.waker.after(uid, 0.0))
         self.reporter = ConditionReporter(
             cluster, PodGroupConditionWriter(client), verdicts, clock=clock
         )
@@ -129,9 +131,7 @@ class Extender:
         self.sight = pod_filter.sight
         bindings = BindingWriter(cluster, self.waiting, writer, metrics=metrics, retry=retry)
         self.ahead = self._together(client, bindings, plans) if options.bind_equal else None
-        self.arriving = ArrivingGangs(cluster, plans, metrics=metrics)
-        if self.ahead is not None:
-            self._connect(self.ahead, pod_filter)
+        self.arriving = self._arriving(plans, pod_filter)
         self.binding = Binding(
             *(cluster, self.waiting, bindings),
             sight=self.sight,
@@ -196,13 +196,16 @@ class Extender:
         self.waker.spare(together.to_wake)
         return ahead
 
-    def _connect(self, ahead: AheadWriter, pod_filter: PodFilter) -> None:
-        """Connect what binds members together with what kube-scheduler asks meanwhile."""
-        pod_filter.on_look(ahead.filtered)
-        pod_filter.on_look(self.next_groups.looked)
-        self.arriving.caller = ahead
-        ahead.on_hung_up = self.arriving.hung_up
-        self.next_groups.held_back = lambda: self.arriving.held_back
+    def _arriving(self, plans: Plans, pod_filter: PodFilter) -> ArrivingGangs:
+        """Return what waits for gangs, connected with what binds members together, if anything."""
+        arriving = ArrivingGangs(self._cluster, plans, metrics=self.metrics)
+        if self.ahead is not None:
+            pod_filter.on_look(self.ahead.filtered)
+            pod_filter.on_look(self.next_groups.looked)
+            arriving.caller = self.ahead
+            self.ahead.on_hung_up = arriving.hung_up
+            self.next_groups.held_back = lambda: arriving.held_back
+        return arriving
 
     def _show(self, view: ClusterView, pod_filter: PodFilter, plans: Plans) -> None:
         """Connect the watches, the gauges, and what is shown of gangs, to what they read."""
@@ -275,6 +278,7 @@ class Extender:
                 self.aging,
                 self.reporter,
                 self.unconfirmed,
+                self.overlooked,
                 self.sight,
                 self.preempting,
             ):
