@@ -133,6 +133,7 @@ class _Run:
         self.ran = Status(text="")
         self._control_plane = control_plane
         self._meter = meter
+        self._kubeconfig = accounts.with_all_rights(control_plane, "bench")
         self._file = file.absolute()
         self._record = record
         self._started: dict[str, Component] = {}
@@ -182,7 +183,7 @@ class _Run:
         self._look()
 
     def _spawn(self, name: str, *args: str) -> None:
-        kubeconfig = str(accounts.with_all_rights(self._control_plane, f"bench-{name}"))
+        kubeconfig = str(self._kubeconfig)
         argv = [sys.executable, "-m", f"tests.bench.queue.{name}", kubeconfig, str(self._file)]
         env = {"PYTHONPATH": str(ROOT)}
         self._add(name, self._control_plane.spawn(name, [*argv, *args], env=env))
