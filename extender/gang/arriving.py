@@ -1,19 +1,14 @@
 """Whether a gang is being created, and whether kube-scheduler has anything else to do meanwhile."""
 
 from collections.abc import Callable
-from itertools import islice
 from typing import Final
 
 from extender.state.cluster.view import ClusterView
 
 MOST_MEMBERS: Final = 512
 """A gang that needs more pods takes longer to be created than is waited for."""
-STUCK_SECONDS: Final = 60.0
-"""A pod that has not been judged for so long is not going to be: its scheduler is not there, or
-something else keeps it from its queue."""
 MOST_STUCK: Final = 64
-MOST_GROUPS: Final = 64
-"""So many of the queue are looked at."""
+"""With more such pods none counts as stuck: that many have to be looked at each time."""
 
 
 def lacks_pods(group: str, *, view: ClusterView) -> bool:
@@ -25,26 +20,19 @@ def lacks_pods(group: str, *, view: ClusterView) -> bool:
     return able < view.quorum(pod_group) <= MOST_MEMBERS
 
 
-def others_wait(
-    group: str, *, view: ClusterView, has_failed: Callable[[str], bool], now: float
-) -> bool:
+def others_wait(group: str, *, view: ClusterView, is_stuck: Callable[[str], bool]) -> bool:
     """Return whether there is more for kube-scheduler to do than to judge members of a gang.
 
-    That is a pod that was not judged yet, one that a plan has room for, or a group that has its
-    pods and has not failed. What was judged before may have another try, and has time. `now` is in
-    seconds since the epoch.
+    That is a pod that was not judged yet, or one that a plan has room for. What was judged before
+    may have another try, and has time. `is_stuck` says of a pod, by its UID, that it has been there
+    for so long that kube-scheduler is not going to judge it.
     """
-    if view.has_plans or _is_fresh_beside(group, view, now):
+    if view.has_plans:
         return True
-    waiting = islice(view.queue, MOST_GROUPS)
-    return any(each != group and not has_failed(each) for each in waiting)
-
-
-def _is_fresh_beside(group: str, view: ClusterView, now: float) -> bool:
     members, stuck = view.tally(group).members, 0
     for uid in view.latest_fresh():
         if uid not in members:
             stuck += 1
-            if now - view.pods[uid].created < STUCK_SECONDS or stuck > MOST_STUCK:
+            if stuck > MOST_STUCK or not is_stuck(uid):
                 return True
     return False

@@ -4,18 +4,24 @@ Each refusal has something that ends it, and that wakes the pod. What is found h
 or is about what kube-scheduler alone knows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
+from extender.api.reasons import Reason
 from extender.gang.post_filter import is_ours
 from extender.state.cluster.records import Refusal
 from extender.state.cluster.view import ClusterView
 
 MOST_GROUPS: Final = 256
 """So many of the queue are looked at."""
-MOST_PODS: Final = 256
-"""So many of the pods without a group."""
+MOST_LOOKS: Final = 10_000
+"""And so many pods, in groups and beside them: some milliseconds."""
+_ENDED_BY_ROOM: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.OUTSIDE_TOPOLOGY))
+_ENDED_BY_TIME: Final = frozenset((
+    *(Reason.NOT_SEEN_YET, Reason.PLANNING, Reason.RECENTLY_DENIED),
+    *(Reason.CACHE_BEHIND, Reason.CACHE_STALE, Reason.SCHEDULER_DISAGREES),
+))  # fmt: skip
 
 
 def find(view: ClusterView, *, has_no_room: Callable[[str], bool]) -> dict[str, Refusal]:
@@ -24,18 +30,39 @@ def find(view: ClusterView, *, has_no_room: Callable[[str], bool]) -> dict[str, 
     Of a group that has its pods, no room, and no member that is still to be tried: the first that
     only we refused.
     """
-    found = {}
+    found, left = dict[str, Refusal](), MOST_LOOKS
     for group in islice(view.queue, MOST_GROUPS):
+        left -= len(view.tally(group).members)
+        if left < 0:
+            break
+        if has_no_room(group) or not _is_idle(group, view):
+            continue
         refused = [view.refused[uid] for uid in view.refused_of(group)]
-        if refused and not has_no_room(group) and _is_idle(group, view):
-            found[group] = next(filter(_is_ours, refused), refused[0])
-    plain = (each for each in view.refused.values() if each.pod.group is None)
-    return found | {each.pod.uid: each for each in islice(plain, MOST_PODS)}
+        first = _first(each for each in refused if _may_be_missed(each, view))
+        if first is not None:
+            found[group] = first
+    for refusal in islice(view.refused.values(), max(0, left)):
+        if refusal.pod.group is None and _may_be_missed(refusal, view):
+            found[refusal.pod.uid] = refusal
+    return found
 
 
 def _is_idle(group: str, view: ClusterView) -> bool:
     tally, fresh = view.tally(group), view.fresh
     return not tally.committed and not any(uid in fresh for uid in tally.members)
+
+
+def _may_be_missed(refusal: Refusal, view: ClusterView) -> bool:
+    """Return whether what the refusal was about may be over; reserved room is while any is."""
+    if refusal.reason == Reason.RESERVED:
+        return not view.keeps_room
+    return refusal.reason in _ENDED_BY_ROOM or refusal.reason in _ENDED_BY_TIME
+
+
+def _first(refused: Iterable[Refusal]) -> Refusal | None:
+    """Return the first of the pods that kube-scheduler did not reject itself, or the first."""
+    every = [*refused]
+    return next(filter(_is_ours, every), every[0] if every else None)
 
 
 def _is_ours(refusal: Refusal) -> bool:

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from extender.api import queue_wire as wire
 from extender.api.core_v1 import Amount, OwnerReference
-from extender.api.wellknown import QUEUE_LABEL
+from extender.api.wellknown import JOB_UID_LABEL, QUEUE_LABEL
 from extender.kube import pod_templates, topology_wire
 from extender.kube.decode import (
     DecodeError,
@@ -294,15 +294,6 @@ class QueueDecoder:
         )
 
     def _pod_set(self, found: wire.PodSet) -> PodSetInfo:
-        if found.topology_request is not None:
-            return self._own_pod_set(found)
-        key = (found.name, found.count, found.min_count, bytes(found.template))
-        known = self._pod_sets.get(key)
-        if known is None:
-            known = self._pod_sets[key] = self._own_pod_set(found)
-        return known
-
-    def _own_pod_set(self, found: wire.PodSet) -> PodSetInfo:
         raw = bytes(found.template)
         try:
             template, shape, _ = self._template(raw, (), {})
@@ -310,9 +301,15 @@ class QueueDecoder:
             why = f"pod set {found.name}: {error}"
             return PodSetInfo(found.name, found.count, _NO_SHAPE, found.min_count, raw, why)
         request = _topology_request(found.topology_request, found.count)
-        return PodSetInfo(
-            found.name, found.count, shape, found.min_count, template, topology=request
-        )
+        key = (found.name, found.count, found.min_count, template)
+        known = self._pod_sets.get(key) if request is None else None
+        if known is None:
+            known = PodSetInfo(
+                found.name, found.count, shape, found.min_count, template, topology=request
+            )
+            if request is None:
+                self._pod_sets[key] = known
+        return known
 
     def completed(
         self,
@@ -423,6 +420,8 @@ def _quantities(found: Mapping[str, Amount] | None) -> Mapping[str, Amount]:
 def _meta(found: wire.Metadata, shared: SharedMappings | None = None) -> Meta:
     """Return metadata; with `shared` of one of many objects that have the same labels."""
     version, labels, annotations = found.resource_version, found.labels, found.annotations
+    if labels and JOB_UID_LABEL in labels:
+        shared = None  # no other object has these
     return Meta(
         name=found.name,
         namespace=intern(found.namespace),

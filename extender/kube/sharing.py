@@ -11,6 +11,8 @@ from extender.api.wellknown import INDEX_LABEL
 
 MOST: Final = 8192
 """Mappings that are remembered: an object whose mapping was forgotten keeps it."""
+MOST_CHARACTERS: Final = 1024
+"""Of the values of one of them; what is longer is its object's own, for users write these."""
 _NONE: Final[Mapping[str, str]] = {}
 
 
@@ -24,6 +26,8 @@ class SharedMappings:
         """Return a mapping that equals this one, the same for all that have its order too."""
         if not mapping:
             return _NONE
+        if sum(map(len, mapping.values())) > MOST_CHARACTERS:
+            return mapping
         key = tuple(mapping.items())  # the API server writes them in the order of their names
         found = self._known.get(key)
         if found is None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
+from cachetools import TTLCache
+
 from extender.gang import arriving
 from extender.permit.plans import Plans
 from extender.permit.waiting_pods import Gone
@@ -26,6 +28,10 @@ LONGEST_SECONDS: Final = 0.5
 call, and ends within three: with this it is over before another kube-scheduler may begin."""
 GAP_SECONDS: Final = 0.1
 """After so long without one more pod a gang is not being created any more, or too slowly."""
+STUCK_SECONDS: Final = 60.0
+"""A pod that has been in the way for so long is not going to be judged: its scheduler is not there,
+or something else keeps it from its queue. It has another chance after ten times as long."""
+_REMEMBERED: Final = 10_000
 LOOK_SECONDS: Final = 0.01
 """Between two looks at what else waits."""
 REST: Final = 4
@@ -80,6 +86,10 @@ class ArrivingGangs:
         """By group: how many pods it has, of groups that have no room yet."""
         self._grew: dict[str, float] = {}
         """When that was, of gangs that may still grow, the latest last."""
+        self._in_the_way: TTLCache[str, float] = TTLCache(
+            _REMEMBERED, 10 * STUCK_SECONDS, self._loop.time
+        )
+        """By UID: since when a pod has been known that is to be judged before a gang."""
         self._held: _Held | None = None
         self._rests_until = float("-inf")
         cluster.subscribe(self.on_change)
@@ -172,17 +182,16 @@ class ArrivingGangs:
     def _reason_to_end(self, group: str) -> ArrivalEnd | None:
         if self._loop.time() - self._grew.get(group, float("-inf")) >= GAP_SECONDS:
             return ArrivalEnd.SLOW
-        others = arriving.others_wait(
-            group,
-            view=self._view,
-            has_failed=self._has_failed,
-            now=self._plans.clock.wall(),
+        is_planning = next(self._plans.planner.planned, None) is not None
+        others = is_planning or arriving.others_wait(
+            group, view=self._view, is_stuck=self._is_stuck
         )
         return ArrivalEnd.OTHERS if others else None
 
-    def _has_failed(self, group: str) -> bool:
-        verdicts = self._plans.verdicts
-        return verdicts.has_no_room(group) or verdicts.last_failure(group) is not None
+    def _is_stuck(self, uid: str) -> bool:
+        """Return whether a pod was in the way of a pause so long ago, and is still to be judged."""
+        now = self._loop.time()
+        return now - self._in_the_way.setdefault(uid, now) >= STUCK_SECONDS
 
     def hung_up(self) -> None:
         """End a pause: kube-scheduler has hung up on a bind request."""

@@ -128,6 +128,11 @@ class Waker:
         else:
             self._queue.add_after(key, seconds)
 
+    def again(self, uid: str) -> None:
+        """Have a refused pod tried again, unless it rests because it could not be patched."""
+        if uid not in self._patches.resting():
+            self._queue.add(uid)
+
     async def run(self) -> None:
         """Work until cancelled."""
         try:

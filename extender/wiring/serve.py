@@ -108,7 +108,7 @@ class Extender:
         self.begun = BegunGroups(cluster, plans, clock=clock)
         self.aging = Aging(cluster, options=options, clock=clock, schedulers=plans.schedulers)
         self.unconfirmed = Unconfirmed(cluster, clock=clock)
-        self.overlooked = Overlooked(cluster, plans, wake=lambda uid: self.waker.after(uid, 0.0))
+        self.overlooked = Overlooked(cluster, plans, wake=self.waker.again)
         self.reporter = ConditionReporter(
             cluster, PodGroupConditionWriter(client), verdicts, clock=clock
         )

@@ -527,17 +527,23 @@ def test_no_order_of_events_exceeds_quota() -> None:
     own=st.lists(st.integers(0, 4), min_size=3, max_size=3),
     limit=LIMIT,
     held=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), max_size=3),
-    taken=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), min_size=1, max_size=3),
-    cpu=st.integers(1, 4),
+    before=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), max_size=2),
+    back=st.integers(0, 2),
+    taken=st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), max_size=3),
+    pods=st.integers(1, 4),
+    least=st.none() | st.integers(1, 2),
 )
 def test_a_head_still_fits_where_it_is_judged_the_same_again(
     own: list[int],
     limit: int | None,
     held: list[tuple[str, int]],
+    before: list[tuple[str, int]],
+    back: int,
     taken: list[tuple[str, int]],
-    cpu: int,
+    pods: int,
+    least: int | None,
 ) -> None:
-    """Others of its cohorts, near and far, get quota between the two."""
+    """Others of its cohorts, near and far, get quota between the two, or give some back."""
     world = Queueing().world
     world.put(cohort("near", "far", quota(1, limit)), local_queue("a"))
     for name, cores, inside in zip("abc", own, ("near", "near", "far"), strict=True):
@@ -545,17 +551,26 @@ def test_a_head_still_fits_where_it_is_judged_the_same_again(
     for number, (name, cores) in enumerate(held):
         made = workload(f"w{number}", cores, "a", 0)
         world.put(replace(made, admission=admission(made, name)))
-    world.put(workload("new", cpu, "a", 0))
+    world.put(workload("new", pod_set(1, pods, least=least), "a", 0))
     tree = world.tree = world.tree.of(world.view, world.tree)
     tree.begin()
+
+    def take(changes: list[tuple[str, int]], *, back: bool = False) -> None:
+        for name, cores in changes:
+            change = tree.give if back else tree.take
+            change(tree.queue(name), {("default", "cpu"): 1000 * cores})
+
+    take(before)
     nominator = Nominator(world.view, world.pending, tree=tree, rules=world.rules, now=0.0)
-    before = at_once(nominator.nominating("ns/new"))
-    for name, cores in taken:
-        tree.take(tree.queue(name), {("default", "cpu"): 1000 * cores})
+    first = at_once(nominator.nominating("ns/new"))
+    take(before[:back], back=True)
+    take(taken)
     now = at_once(nominator.nominating("ns/new"))
 
-    event(f"{before.borrow if before.fits else 'no'}, then {now.borrow if now.fits else 'no'}")
-    assert nominator.still_fits(before) == (before.fits and before == now)
+    event(f"{first.borrow if first.fits else 'no'}, then {now.borrow if now.fits else 'no'}")
+    whole = first.fits and first.proposal.assignments[0].count == pods
+    event(f"{'whole' if whole else 'part' if first.fits else 'nothing'}")
+    assert nominator.still_fits(first) == (whole and first == now)
 
 
 HELD = st.tuples(st.integers(1, 4), st.integers(0, 3), st.sampled_from("ab"))

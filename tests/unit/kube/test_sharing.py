@@ -7,6 +7,7 @@ import pytest
 
 from extender.kube.decode import Decoder
 from extender.kube.decode_queues import QueueDecoder
+from extender.kube.sharing import MOST_CHARACTERS
 from extender.state.queue.records import WorkloadInfo
 
 TOPOLOGY = {"levels": ["host"], "domains": [{"values": ["n0"], "count": 2}]}
@@ -107,3 +108,19 @@ def test_where_pods_go_is_each_workloads_own(decoder: QueueDecoder) -> None:
 
     assert one.admission == other.admission
     assert one.admission is not other.admission
+
+
+def test_what_users_write_at_length_is_not_kept(decoder: QueueDecoder) -> None:
+    text = "x" * (MOST_CHARACTERS + 1)
+    one, other = (decoder.workload(workload(number, label=text)) for number in range(2))
+
+    assert one.meta.labels == other.meta.labels
+    assert one.meta.labels is not other.meta.labels
+
+
+def test_labels_that_are_unique_are_not_kept(decoder: QueueDecoder) -> None:
+    raw = workload(0).replace(b'"class"', b'"kueue.x-k8s.io/job-uid"')
+    one, other = decoder.workload(raw), decoder.workload(raw)
+
+    assert one.meta.labels == other.meta.labels
+    assert one.meta.labels is not other.meta.labels

@@ -1,17 +1,18 @@
 """Filter's answer about a member is held back for a moment while its gang is being created."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import replace
 
 import pytest
 
-from extender.gang.arriving import STUCK_SECONDS
+from extender.gang.arriving import MOST_STUCK
 from extender.permit.arrivals import (
     GAP_SECONDS,
     LONGEST_SECONDS,
     LOOK_SECONDS,
     REST,
+    STUCK_SECONDS,
     ArrivalEnd,
 )
 from extender.state.cluster import events as ev
@@ -30,7 +31,6 @@ FIRST = MEMBERS[0]
 PLAIN = pod("plain")
 OTHER = pod("other-0", group="other")
 STEP = GAP_SECONDS / 2
-NEVER = -STUCK_SECONDS
 
 
 class Play:
@@ -222,15 +222,15 @@ async def test_a_gang_that_has_room_and_is_to_be_tried_ends_a_pause(
     assert await play.ask(FIRST) == ([], 0.0)
 
 
-async def test_a_gang_that_has_its_pods_and_no_verdict_ends_a_pause(play: Play) -> None:
-    play.come(OTHER)
-    await play.ask(OTHER)
-    play.come(*MEMBERS[:5])
-    held = asyncio.ensure_future(play.ask(FIRST))
-    await asyncio.sleep(0)
-    play.come(pod("other-1", group="other", scheduler="nobody", created=NEVER))
+async def test_while_a_gang_is_planned_no_answer_is_held(play: Play) -> None:
+    def working() -> Generator[None, None, bool]:
+        yield
+        return True
 
-    assert (await held)[1] <= LOOK_SECONDS
+    play.scene.plans.planner.go_on(key("other"), working())
+    play.come(*MEMBERS[:5])
+
+    assert await play.ask(FIRST) == ([], 0.0)
 
 
 async def test_pods_that_were_judged_do_not_end_a_pause(play: Play) -> None:
@@ -246,12 +246,29 @@ async def test_pods_that_were_judged_do_not_end_a_pause(play: Play) -> None:
     assert seconds == pytest.approx(STEP)
 
 
-async def test_pods_that_nothing_judges_do_not_end_a_pause(play: Play) -> None:
-    play.come(pod("theirs", scheduler="nobody", created=NEVER), *MEMBERS[:-1])
+async def test_a_pod_that_nothing_judges_is_in_the_way_for_so_long(play: Play) -> None:
+    play.come(pod("theirs", scheduler="nobody"), *MEMBERS[:5])
+    assert await play.ask(FIRST) == ([], 0.0)
+    await asyncio.sleep(STUCK_SECONDS - 1)
+    play.come(MEMBERS[5])
+    assert await play.ask(FIRST) == ([], 0.0)
+    await asyncio.sleep(1)
+    play.come(*MEMBERS[6:-1])
     coming = asyncio.ensure_future(play.come_slowly(MEMBERS[-1]))
 
-    assert (await play.ask(FIRST))[0] == ["n0"]
+    assert (await play.ask(MEMBERS[6]))[0] == ["n0"]
     await coming
+
+
+async def test_many_such_pods_are_in_the_way(play: Play) -> None:
+    theirs = [pod(f"theirs-{n}", scheduler="nobody") for n in range(MOST_STUCK + 1)]
+    play.come(*theirs, *MEMBERS[:5])
+    for member in MEMBERS[:3]:
+        assert await play.ask(member) == ([], 0.0)
+        await asyncio.sleep(STUCK_SECONDS)
+        play.come(MEMBERS[5 + int(member.name[-1])])
+
+    assert await play.ask(MEMBERS[3]) == ([], 0.0)
 
 
 async def test_members_that_were_refused_before_do_not_end_a_pause(play: Play) -> None:

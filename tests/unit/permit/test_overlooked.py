@@ -108,3 +108,33 @@ def test_a_group_that_has_started_or_lacks_pods_is_left_alone(play: Play) -> Non
     play.cluster.apply(ev.PodDeleted("b-1"))
 
     assert play.looks(5) == []
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        Reason.WAITING_FOR_TURN,
+        Reason.NOT_ADMITTED,
+        Reason.NOT_ENOUGH_PODS,
+        Reason.NATIVE_GROUP_WAITS,
+    ],
+)
+def test_what_something_known_speaks_against_is_left_alone(play: Play, reason: Reason) -> None:
+    play.refuse("a-0", "a-1", "plain", reason=reason)
+
+    assert play.looks(2) == []
+
+
+def test_while_room_is_reserved_what_it_is_kept_from_is_left_alone(play: Play) -> None:
+    play.refuse("a-0", "a-1", "plain")
+    play.cluster.apply(ev.Planned({"b-0": "n0"}))
+
+    assert play.cluster.view().keeps_room
+    assert play.looks(2) == []
+
+
+def test_a_pod_beside_many_members_is_found(play: Play) -> None:
+    play.refuse("other", *(f"{group}-{n}" for group in GROUPS for n in range(2)))
+    play.looks()
+
+    assert "other" in play.looks()
