@@ -56,7 +56,7 @@ class ArrivalEnd(StrEnum):
     """kube-scheduler has, on this request or on one for a Binding."""
 
 
-class Caller(Protocol):
+class SchedulerCalls(Protocol):
     """What is written ahead for kube-scheduler as long as it is there."""
 
     def asked(self) -> None:
@@ -80,7 +80,7 @@ class ArrivingGangs:
         self._view = cluster.view()
         self._plans = plans
         self._seconds = metrics.arrival_pause_seconds
-        self.caller: Caller | None = None
+        self.caller: SchedulerCalls | None = None
         """What ends when kube-scheduler hangs up, if anything is written ahead."""
         self._sizes: dict[str, int] = {}
         """By group: how many pods it has, of groups that have no room yet."""
