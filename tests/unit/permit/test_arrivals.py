@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from extender.gang.arriving import MOST_STUCK
 from extender.permit.arrivals import (
     GAP_SECONDS,
     LONGEST_SECONDS,
@@ -19,7 +18,6 @@ from extender.state.cluster import events as ev
 from extender.state.cluster.records import PodInfo
 from extender.state.cluster.store import Cluster
 from tests.makers import key, never, node, pod, pod_group, pods
-from tests.unit.permit.test_together import EQUAL
 from tests.unit.server.scene import Scene
 
 pytestmark = [pytest.mark.looptime, pytest.mark.usefixtures("patient")]
@@ -36,10 +34,10 @@ STEP = GAP_SECONDS / 2
 class Play:
     """A gang whose pods come, and calls of filter that may be held back."""
 
-    def __init__(self, cluster: Cluster, *, together: bool = True, in_turn: bool = False) -> None:
+    def __init__(self, cluster: Cluster, *, together: bool = True) -> None:
         groups = [pod_group(min_member=SIZE), pod_group("other", 2)]
         known = [node("n0", 99, slots=99), *groups]
-        self.scene = Scene(cluster, known, together=together, in_turn=in_turn)
+        self.scene = Scene(cluster, known, together=together)
         self.scene.plans.schedulers.add("default-scheduler")
         self.cluster = cluster
 
@@ -260,17 +258,6 @@ async def test_a_pod_that_nothing_judges_is_in_the_way_for_so_long(play: Play) -
     await coming
 
 
-async def test_many_such_pods_are_in_the_way(play: Play) -> None:
-    theirs = [pod(f"theirs-{n}", scheduler="nobody") for n in range(MOST_STUCK + 1)]
-    play.come(*theirs, *MEMBERS[:5])
-    for member in MEMBERS[:3]:
-        assert await play.ask(member) == ([], 0.0)
-        await asyncio.sleep(STUCK_SECONDS)
-        play.come(MEMBERS[5 + int(member.name[-1])])
-
-    assert await play.ask(MEMBERS[3]) == ([], 0.0)
-
-
 async def test_members_that_were_refused_before_do_not_end_a_pause(play: Play) -> None:
     play.come(*MEMBERS[:5])
     await asyncio.sleep(GAP_SECONDS)
@@ -341,20 +328,15 @@ async def test_a_gang_whose_pod_group_goes_is_not_complete(play: Play) -> None:
     assert play.ended() == {ArrivalEnd.CHANGED: 1}
 
 
-async def test_the_member_that_is_answered_is_not_bound_ahead(cluster: Cluster) -> None:
-    """It would appear on its node in the middle of kube-scheduler's cycle."""
-    play = Play(cluster, in_turn=True)
-    members = [replace(each, pattern=EQUAL) for each in MEMBERS]
-    play.come(replace(PLAIN, pattern=EQUAL))
-    await play.ask(PLAIN)  # an equal pod was judged
-    play.come(replace(PLAIN, pattern=EQUAL, node="n0"), *members[:-1])
+async def test_the_gang_that_waits_is_known_meanwhile(play: Play) -> None:
+    """It does not begin in its turn: kube-scheduler has a member in its cycle."""
+    play.come(*MEMBERS[:5])
     held = asyncio.ensure_future(play.ask(FIRST))
-    await asyncio.sleep(STEP)
-    play.come(members[-1])
+    await asyncio.sleep(0)
+    assert play.scene.arriving.held_back == GANG
 
-    assert (await held)[0] == ["n0"]
-    assert play.ended() == {ArrivalEnd.COMPLETE: 1}
-    assert play.scene.view.planned_node(FIRST.uid) == "n0"
+    await held
+    assert play.scene.arriving.held_back is None
 
 
 async def test_a_member_of_a_group_without_a_pod_group_does_not_wait(play: Play) -> None:

@@ -143,7 +143,7 @@ class Scene:
 
     def _begin_in_turn(self) -> None:
         assert self.together is not None
-        next_groups = NextGroups(self.cluster, self.plans, self.together)
+        self.next_groups = next_groups = NextGroups(self.cluster, self.plans, self.together)
         next_groups.held_back = lambda: self.arriving.held_back
         self.pod_filter.on_look(next_groups.looked)
         self.turns = self.loop.create_task(next_groups.run())
