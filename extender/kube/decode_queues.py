@@ -60,7 +60,8 @@ T = TypeVar("T")
 Labelled = dict[str, object]
 """An object, or as much of it as its labels."""
 _TEMPLATES: Final = 4096
-"""And as many pod sets and admissions: what many Workloads have is in memory once."""
+"""So many pod templates are remembered, and as many pod sets and admissions: what many Workloads
+have is in memory once."""
 _NO_SHAPE: Final = Shape()
 """The shape of a template that cannot be read."""
 _JOB: Final = "batch/job"

@@ -85,7 +85,7 @@ class ArrivingGangs:
         self._sizes: dict[str, int] = {}
         """By group: how many pods it has, of groups that have no room yet."""
         self._grew: dict[str, float] = {}
-        """When that was, of gangs that may still grow, the latest last."""
+        """By group: when its last pod came, of gangs that may still grow, the latest last."""
         self._in_the_way: TTLCache[str, float] = TTLCache(
             _REMEMBERED, 10 * STUCK_SECONDS, self._loop.time
         )

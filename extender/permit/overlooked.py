@@ -35,7 +35,7 @@ class Overlooked:
         self._before: dict[str, Refusal] = {}
         """What the last look found."""
         self._tried: dict[str, float] = {}
-        """When those that it found had a try."""
+        """When each of these had its last try from here."""
 
     async def run(self) -> None:
         """Work until cancelled."""

@@ -197,7 +197,7 @@ class Extender:
         return ahead
 
     def _arriving(self, plans: Plans, pod_filter: PodFilter) -> ArrivingGangs:
-        """Return what waits for gangs, connected with what binds members together, if anything."""
+        """Return the pauses while gangs are created, connected with what binds ahead."""
         arriving = ArrivingGangs(self._cluster, plans, metrics=self.metrics)
         if self.ahead is not None:
             pod_filter.on_look(self.ahead.filtered)

@@ -56,9 +56,7 @@ class Play:
         self, subject: PodInfo, gone: Callable[[], Awaitable[None]] = never
     ) -> tuple[list[str], float]:
         """Return what filter answers, and after how many seconds."""
-        began = self.scene.loop.time()
-        nodes = await self.scene.ask_filter(subject, gone)
-        return nodes, round(self.scene.loop.time() - began, 6)
+        return await self.scene.ask_filter_timed(subject, gone)
 
     def ended(self) -> dict[ArrivalEnd, float]:
         """Return how many pauses had which end."""
@@ -107,7 +105,7 @@ async def test_a_gang_that_has_not_grown_for_long_is_not_waited_for(play: Play) 
 CHANGES = {
     "a pod that changes": pod("gang-0", group="gang", labels={"new": "label"}),
     "a pod behind a gate": pod("gang-9", group="gang", gates=("a.b/c",)),
-    "a pod for another scheduler": pod("gang-9", group="gang", scheduler="nobody"),
+    "a pod for another scheduler": pod("gang-9", group="gang", scheduler="absent"),
 }
 
 
@@ -194,7 +192,7 @@ async def test_while_another_pod_is_to_be_judged_no_answer_is_held(
 
 
 @pytest.mark.parametrize(
-    "never", [{"scheduler": "nobody"}, {"gates": ("a.b/c",)}, {"terminating": True}]
+    "never", [{"scheduler": "absent"}, {"gates": ("a.b/c",)}, {"terminating": True}]
 )
 async def test_members_that_are_not_to_be_judged_hide_no_other_pod(
     play: Play, never: dict[str, object]
@@ -245,7 +243,7 @@ async def test_pods_that_were_judged_do_not_end_a_pause(play: Play) -> None:
 
 
 async def test_a_pod_that_nothing_judges_is_in_the_way_for_so_long(play: Play) -> None:
-    play.come(pod("theirs", scheduler="nobody"), *MEMBERS[:5])
+    play.come(pod("theirs", scheduler="absent"), *MEMBERS[:5])
     assert await play.ask(FIRST) == ([], 0.0)
     await asyncio.sleep(STUCK_SECONDS - 1)
     play.come(MEMBERS[5])

@@ -34,9 +34,7 @@ class Pausing(Play):
         self, subject: PodInfo, gone: Callable[[], Awaitable[None]] = never
     ) -> tuple[list[str], float]:
         """Return what filter answers, and after how many seconds."""
-        began = self.scene.loop.time()
-        nodes = await self.scene.ask_filter(subject, gone)
-        return nodes, round(self.scene.loop.time() - began, 6)
+        return await self.scene.ask_filter_timed(subject, gone)
 
     def slow(self, seconds: float, *, after: int = 0, before: float = 0.0) -> None:
         """Have each Binding take so long, but for some of those ahead, which are sent first."""

@@ -205,6 +205,14 @@ class Scene:
         await self.filtering.pause(body, gone)
         return list(msgspec.json.decode(self.filtering.filter(body))["NodeNames"])
 
+    async def ask_filter_timed(
+        self, pod: PodInfo, gone: Callable[[], Awaitable[None]] = never
+    ) -> tuple[list[str], float]:
+        """Return the nodes that a pod may use, of all, and after how many seconds."""
+        began = self.loop.time()
+        nodes = await self.ask_filter(pod, gone)
+        return nodes, round(self.loop.time() - began, 6)
+
     def idle(self) -> None:
         """Assert that nothing is held or counted as waiting."""
         self.cluster.validate()
