@@ -230,7 +230,8 @@ def test_the_wheel_has_the_manifests_that_check_compares_with(program: Path, fol
 
 def test_the_source_archive_builds_the_same_wheel_without_git(built: Path, tmp_path: Path) -> None:
     with tarfile.open(only(built, "*.tar.gz")) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # since 3.11.4
+        archive.extractall(tmp_path)
     [source] = tmp_path.iterdir()
     assert not (source / ".git").exists()
     wheel = only(built, "*.whl")
