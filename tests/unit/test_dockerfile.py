@@ -28,6 +28,8 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "Dockerfile").read_text()
 LAUNCHER = ROOT / "tests" / "harness" / "in_image.py"
 VERSION = "".join(re.findall(r"^ARG VERSION=(.+)$", TEXT, re.MULTILINE))
+PACKAGES = "/packages"
+"""Where uv's cache is in a container that builds: at home it may be in `/tmp`, which is another."""
 PATIENCE_SECONDS = 200
 KUBECONFIG = """
 apiVersion: v1
@@ -215,14 +217,23 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     return once(tmp_path_factory, "containers", built)
 
 
+def machines_python() -> str:
+    """Return the interpreter that the tests' environment was made from.
+
+    The environment itself is not in a container where the checkout lies in `/tmp` or `/app`.
+    """
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return str(Path(sys.base_prefix) / "bin" / version)
+
+
 def built(folder: Path) -> Machine:
     path = "/base/bin:/usr/bin:/bin"
     base = folder / "base"
     (base / "base").mkdir(parents=True)
     cache = subprocess.run([uv(), "cache", "dir"], stdout=subprocess.PIPE, text=True, check=True)
-    cached = {cache.stdout.strip(): cache.stdout.strip()}
+    cached = {PACKAGES: cache.stdout.strip()}
     making = Machine(base, folder, {**outside(), "PATH": path}, writable=True)
-    making.call(sys.executable, "-m", "venv", "--symlinks", "/base")
+    making.call(machines_python(), "-m", "venv", "--symlinks", "/base")
 
     arguments = dict(words.split("=", 1) for name, words in before(TEXT) if name == "ARG")
     assert arguments.keys() == {"VERSION"}
@@ -234,7 +245,7 @@ def built(folder: Path) -> Machine:
         shutil.copytree(base, root, symlinks=True)
         env = {"PATH": path}
         if name:
-            env |= outside() | {"UV_CACHE_DIR": cache.stdout.strip()}
+            env |= outside() | {"UV_CACHE_DIR": PACKAGES}
             images[name[0]] = root
             container = Machine(
                 root, folder, env, writable=True, mounts={"/tmp": str(folder), **cached}
