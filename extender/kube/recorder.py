@@ -1,14 +1,17 @@
 """Events of events.k8s.io/v1: what people read with `kubectl describe` and `kubectl events`.
 
 Events help people and decide nothing. So recording one never waits and never fails: what is too
-much for the API server, or for the reader, is dropped and counted, or written later. The name of an
-Event is made from the word for its occasion. Notices that have a key are named after it: a second
-process, or the same one after a restart, makes no second Event of those. All others are named after
-their moment.
+much for the API server is written later, and what is too much for the reader, or to be kept, is
+dropped and counted. Namespaces take turns: a tenant whose objects give many Events delays its own.
+So do Warnings and the rest: among a thousand jobs that are queued, one that cannot be is heard of.
+
+The name of an Event is made from the word for its occasion. Notices that have a key are named after
+it: a second process, or the same one after a restart, makes no second Event of those. All others
+are named after their moment.
 """
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +26,7 @@ from extender.kube.errors import ApiError, ConflictError, UnavailableError
 from extender.kube.set_aside import Aside
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
+from extender.runtime.turns import Turns
 
 CONTROLLER: Final = "scheduling.x-k8s.io/gang-extender"
 LONGEST_NOTE: Final = 1024
@@ -75,26 +79,25 @@ class Limit:
 class EventLimits:
     """How many Events there may be of each object and of all, and how many may wait.
 
-    What is too much for all is dropped, or `waits` until it is not. Writing takes no more than
-    `share` of the time: a slow API server has more important things to write. `pauses` are those
-    before other attempts where the API server is not there, in seconds.
+    What is too much for an object is dropped, what is too much for all waits. Writing takes no more
+    than `share` of the time: a slow API server has more important things to write. `pauses` are
+    those before other attempts where the API server is not there, in seconds.
     """
 
     per_object: Limit | None = None
     overall: Limit
     waiting: int
     share: float = 1.0
-    waits: bool = False
     pauses: tuple[float, ...] = ()
 
 
 PER_OBJECT: Final = Limit(10, 30.0)
 NOTICES: Final = EventLimits(
-    per_object=PER_OBJECT, overall=Limit(250, 0.02), waiting=250, share=0.2
+    per_object=PER_OBJECT, overall=Limit(250, 0.02), waiting=2000, share=0.2
 )
 """Of those that are about the same objects again and again."""
 ONE_OF_EACH: Final = EventLimits(
-    overall=Limit(100, 0.01), waiting=20_000, waits=True, pauses=(1.0, 2.0, 4.0, 8.0, 16.0)
+    overall=Limit(100, 0.01), waiting=20_000, pauses=(1.0, 2.0, 4.0, 8.0, 16.0)
 )
 """Of those of which each object has one."""
 
@@ -136,8 +139,9 @@ class Recorder:
         self._limits = limits
         self._all = _Bucket(limits.overall, limits.overall.burst, clock.monotonic())
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
-        self._waiting: deque[tuple[float, Event]] = deque()
-        """With the time of each, in seconds since the epoch."""
+        self._waiting = Turns[tuple[str, bool], tuple[float, Event]](limits.waiting)
+        """By namespace, and whether they are Warnings; with the time of each, in seconds since the
+        epoch."""
         self._wakeup = asyncio.Event()
         self.gives_way: Callable[[], bool] = lambda: False
         """Whether something is being written that matters more: an Event takes the API server as
@@ -146,31 +150,34 @@ class Recorder:
     def record(self, event: Event) -> None:
         """Queue an Event for writing, or drop it where there are too many."""
         if not self._is_within_limits(event):
-            self._count("dropped")
-            _log.debug("event dropped", about=event.about.name, reason=event.reason)
+            self._drop(event)
             return
-        self._waiting.append((self._clock.wall(), event))
+        line = (event.about.namespace, event.warning)
+        too_many = self._waiting.add(line, (self._clock.wall(), event))
+        if too_many is not None:
+            self._drop(too_many[1])
         self._wakeup.set()
 
+    def _drop(self, event: Event) -> None:
+        self._count("dropped")
+        _log.debug("event dropped", about=event.about.name, reason=event.reason)
+
     def _is_within_limits(self, event: Event) -> bool:
-        now, limits = self._clock.monotonic(), self._limits
-        if len(self._waiting) >= limits.waiting:
-            return False
-        if limits.per_object is not None:
-            bucket = self._bucket(event.about.uid, now, limits.per_object)
-            if not bucket.take(now):
-                return False
-        return limits.waits or self._all.take(now)
+        limit = self._limits.per_object
+        if limit is None:
+            return True
+        now = self._clock.monotonic()
+        return self._bucket(event.about.uid, now, limit).take(now)
 
     async def run(self) -> None:
         """Write what was recorded, until cancelled."""
         while True:
             while self._waiting:
-                if self._limits.waits and not self._all.take(self._clock.monotonic()):
+                if not self._all.take(self._clock.monotonic()):
                     await asyncio.sleep(max(REST_SECONDS, self._limits.overall.interval))
                     self._all.take(self._clock.monotonic())
                 await self._give_way()
-                at, event = self._waiting.popleft()
+                at, event = self._waiting.take()
                 began = self._clock.monotonic()
                 try:
                     await self._write(event, at)
@@ -185,7 +192,7 @@ class Recorder:
 
     async def _give_way(self) -> None:
         """Wait while something else is being written, until the next Event has waited for long."""
-        until = self._waiting[0][0] + LONGEST_WAY
+        until = self._waiting.next()[0] + LONGEST_WAY
         while self.gives_way() and self._clock.wall() < until:  # noqa: ASYNC110 - two conditions
             await asyncio.sleep(WAY_SECONDS)
 

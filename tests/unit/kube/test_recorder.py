@@ -52,7 +52,7 @@ class Bench:
         self.client, self.clock, self.counts = Client(), ManualClock(), Counter[str]()
         self.recorder = Recorder(
             self.client,  # type: ignore[arg-type]
-            clock=LoopClock() if limits.waits or looptime else self.clock,
+            clock=LoopClock() if looptime else self.clock,
             instance="me",
             count=lambda result: self.counts.update([result]),
             limits=limits,
@@ -148,12 +148,36 @@ async def test_one_object_gets_so_many_and_others_are_not_concerned(bench: Bench
     assert bench.counts == {"written": PER_OBJECT.burst + 3, "dropped": 6}
 
 
-async def test_all_together_get_so_many_while_the_server_is_slow(bench: Bench) -> None:
+def of(namespace: str, number: int, *, warning: bool = False) -> Event:
+    about = replace(ABOUT, namespace=namespace, uid=f"{namespace}-{number}")
+    return replace(EVENT, about=about, warning=warning)
+
+
+async def test_only_so_many_wait_while_the_server_is_slow(bench: Bench) -> None:
     bench.client.blocked.clear()
     for number in range(3000):
-        bench.recorder.record(replace(EVENT, about=replace(ABOUT, uid=str(number))))
+        bench.recorder.record(of("ns", number))
 
-    assert bench.counts == {"dropped": 2750}
+    assert bench.counts == {"dropped": 3000 - NOTICES.waiting}
+
+
+async def test_a_flood_drops_its_own(bench: Bench) -> None:
+    """Events of another namespace, and Warnings of the same, have room and come soon."""
+    for number in range(2 * NOTICES.waiting):
+        bench.recorder.record(of("flood", number))
+    few = [of("other", 1), of("flood", -1, warning=True), of("other", 2, warning=True)]
+    for event in few:
+        bench.recorder.record(event)
+    assert bench.counts == {"dropped": NOTICES.waiting + len(few)}
+
+    running = asyncio.ensure_future(bench.recorder.run())
+    await until(lambda: len(bench.client.bodies) >= 4)
+    running.cancel()
+    first = [(b["regarding"]["uid"], b["type"]) for b in bench.client.bodies[:4]]
+    assert first == [
+        ("flood-0", "Normal"), ("other-1", "Normal"),
+        ("flood--1", "Warning"), ("other-2", "Warning"),
+    ]  # fmt: skip
 
 
 @pytest.mark.looptime
@@ -184,8 +208,8 @@ async def test_a_long_note_is_cut(bench: Bench) -> None:
 
 @pytest.mark.looptime
 async def test_what_is_too_much_for_a_moment_may_wait_until_later() -> None:
-    limits = EventLimits(overall=Limit(3, 0.5), waiting=10, waits=True)
-    bench = Bench(limits)
+    limits = EventLimits(overall=Limit(3, 0.5), waiting=10)
+    bench = Bench(limits, looptime=True)
     running = asyncio.ensure_future(bench.recorder.run())
     for number in range(14):
         bench.recorder.record(replace(EVENT, occasion=str(number)))
@@ -203,7 +227,7 @@ DOWN = UnavailableError("down", status=503)
 
 async def in_a_minute(limits: EventLimits, errors: list[ApiError], *events: Event) -> Bench:
     """Return a bench that has had Events for a minute, of which the first requests failed."""
-    bench = Bench(limits)
+    bench = Bench(limits, looptime=True)
     bench.client.errors = errors
     running = asyncio.ensure_future(bench.recorder.run())
     for event in events:
