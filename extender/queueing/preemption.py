@@ -4,6 +4,11 @@ Workloads that leave anyway are counted first. Then come workloads of other Clus
 those of the preemptor's own, the lowest priority first, and of equal ones the latest admitted. In
 the end each victim that turns out not to be needed keeps its quota. Quota is reclaimed from
 ClusterQueues that borrow, up to what they borrow.
+
+Two policies can work against each other: a workload that borrows evicts by its priority, and the
+ClusterQueue that it borrows from takes its quota back from any priority. So one that was preempted
+before leaves such a ClusterQueue its nominal quota. Otherwise the same workloads could evict each
+other without end (docs/decisions/0095).
 """
 
 import re
@@ -12,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from extender.api.reasons import Preempted
+from extender.api.reasons import EvictionReason, Preempted
 from extender.queueing.holders import QuotaHolder
 from extender.queueing.leaving import Leaving
 from extender.queueing.options import AdmissionOptions
@@ -155,6 +160,9 @@ class _VictimSearch:
         self._tree, self._leaving, self._protected = tree, leaving, protected
         self._node = preemptor.node
         self._above = frozenset(_above(preemptor.node))
+        self._was_preempted = any(
+            each.reason == EvictionReason.PREEMPTED for each in preemptor.workload.evictions
+        )
         self._all_borrowers: dict[QuotaNode, Sequence[tuple[QuotaNode, QuotaNode]]] = {}
 
     def plan(self) -> Plan | None:
@@ -298,11 +306,27 @@ class _VictimSearch:
                 continue
             if each.claim is not _Claim.OWN and not self._still_borrows(each.node):
                 continue
+            if each.claim is _Claim.PRIORITY and self._was_preempted and self._is_owed(each):
+                continue
             self._tree.give(each.node, each.holder.usage)
             chosen.append(each)
             if self._fits(borrowing=borrowing):
                 return chosen
         return []
+
+    def _is_owed(self, candidate: _Candidate) -> bool:
+        """Return whether a part of its quota would be taken back from any priority."""
+        usage = candidate.holder.usage
+        at: QuotaNode | None = candidate.node
+        while at is not None and at not in self._above:
+            if at.reclaims_any and any(
+                usage.get(what, 0) > at.usage.get(what, 0) - at.subtree.get(what, 0)
+                for what in self._short
+                if what in usage
+            ):
+                return True
+            at = at.parent
+        return False
 
     def _still_borrows(self, node: QuotaNode) -> bool:
         at: QuotaNode | None = node

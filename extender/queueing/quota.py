@@ -45,6 +45,8 @@ class QuotaNode:
     """Usage; of a cohort: what its children use beyond what they keep."""
     queues: "list[QuotaNode]" = field(default_factory=list)
     """The ClusterQueues at and under it."""
+    reclaims_any: bool = False
+    """Whether one of these takes its quota back from workloads of any priority."""
     version: int = -1
     """Of a ClusterQueue: the version of the usage that was read."""
     read: Mapping[FlavorResource, int] = field(default_factory=dict)
@@ -247,6 +249,7 @@ class QuotaTree:
         view = self._view
         for number, queue in enumerate([*view.cluster_queues.values()], 1):
             node = QuotaNode(queue.name, is_queue=True, quotas=quotas_of(queue.resource_groups))
+            node.reclaims_any = queue.preemption.reclaim_within_cohort == "Any"
             self._queues[queue.name] = node
             # A ClusterQueue in a circle of cohorts is inactive, and shares quota with no other.
             if queue.cohort and path(queue.cohort, view.cohorts) is not None:
@@ -293,6 +296,7 @@ def _sum_up(node: QuotaNode) -> Iterator[None]:
         yield from _sum_up(child)
         node.queues += child.queues
         node.height = max(node.height, child.height + 1)
+        node.reclaims_any |= child.reclaims_any
         for what, amount in child.subtree.items():
             lent = amount - child.kept.get(what, 0)
             node.subtree[what] = node.subtree.get(what, 0) + lent

@@ -25,6 +25,7 @@ from extender.queueing.standing import Queued, standing
 from extender.state.queue import events as ev
 from extender.state.queue.records import (
     AdmissionInfo,
+    EvictionCount,
     FlavorResource,
     Fungibility,
     Quota,
@@ -391,7 +392,8 @@ class Queueing(RuleBasedStateMachine):
             assert found is not None
             assert not leaves(found), "evicted twice"
             evicted = condition("Evicted", "Preempted", at=self.world.now)
-            self.change(found, admission=held, conditions=(evicted,))
+            counted = (EvictionCount("Preempted", "", 1),)
+            self.change(found, admission=held, conditions=(evicted,), evictions=counted)
 
     def run_down(self) -> None:
         """Run cycles, and let victims go, until nothing happens any more."""
