@@ -11,12 +11,12 @@ from typing import Final
 from extender.api.reasons import Reason
 from extender.gang.post_filter import is_ours
 from extender.state.cluster.records import Refusal
-from extender.state.cluster.view import ClusterView
+from extender.state.cluster.view import NO_GROUP, ClusterView
 
 MOST_GROUPS: Final = 256
 """So many of the queue are looked at."""
 MOST_LOOKS: Final = 10_000
-"""And so many pods, in groups and beside them: some milliseconds."""
+"""And so many of their pods, and of those without a group: some milliseconds."""
 _ENDED_BY_ROOM: Final = frozenset((Reason.NOT_ENOUGH_RESOURCES, Reason.OUTSIDE_TOPOLOGY))
 _ENDED_BY_TIME: Final = frozenset((
     *(Reason.NOT_SEEN_YET, Reason.PLANNING, Reason.RECENTLY_DENIED),
@@ -41,9 +41,9 @@ def find(view: ClusterView, *, has_no_room: Callable[[str], bool]) -> dict[str, 
         first = _first(each for each in refused if _may_be_missed(each, view))
         if first is not None:
             found[group] = first
-    for refusal in islice(view.refused.values(), max(0, left)):
-        if refusal.pod.group is None and _may_be_missed(refusal, view):
-            found[refusal.pod.uid] = refusal
+    for uid in islice(view.refused_of(NO_GROUP), MOST_LOOKS):
+        if _may_be_missed(view.refused[uid], view):
+            found[uid] = view.refused[uid]
     return found
 
 

@@ -31,7 +31,7 @@ from extender.state.cluster.reservations import (
     ReservationKind,
     VictimsRoom,
 )
-from extender.state.cluster.view import ClusterTables, ClusterView
+from extender.state.cluster.view import NO_GROUP, ClusterTables, ClusterView
 
 _NOTHING = ClusterChange()
 _RECOUNTED: Final = (
@@ -582,8 +582,8 @@ class Cluster:
             self._tried(event.pod.uid)
             self._tables.refused[event.pod.uid] = Refusal(event.pod, event.reason)
             self._tables.fresh.drop(event.pod.uid)
-            if event.pod.group:
-                self._tables.refused_of.setdefault(event.pod.group, {})[event.pod.uid] = None
+            group = event.pod.group or NO_GROUP
+            self._tables.refused_of.setdefault(group, {})[event.pod.uid] = None
         return _NOTHING
 
     def _pods_tried(self, event: ev.PodsTried) -> ClusterChange:
@@ -600,10 +600,10 @@ class Cluster:
 
     def _tried(self, uid: str) -> None:
         refusal = self._tables.refused.pop(uid, None)
-        if refusal is not None and uid in self._tables.pods:
-            self._look_whether_it_waits(self._tables.pods[uid])
-        group = refusal.pod.group if refusal is not None else None
-        if group is not None:
+        if refusal is not None:
+            if uid in self._tables.pods:
+                self._look_whether_it_waits(self._tables.pods[uid])
+            group = refusal.pod.group or NO_GROUP
             there = self._tables.refused_of[group]
             del there[uid]
             if not there:
@@ -814,7 +814,9 @@ class Cluster:
             assert [*have] == [*want], f"members of {group} are in another order than the pods"
         assert self._tables.refused.keys() <= self._tables.pods.keys()
         self._tables.natives.validate(self._tables.pods)
-        by_group = {(r.pod.group, uid) for uid, r in self._tables.refused.items() if r.pod.group}
+        by_group = {
+            (r.pod.group or NO_GROUP, uid) for uid, r in self._tables.refused.items()
+        }
         assert by_group == {(g, uid) for g, uids in self._tables.refused_of.items() for uid in uids}
         assert self._tables.fresh.of == fresh.fresh.of, "fresh pods are not the recount"
         assert self._tables.fresh.counts == fresh.fresh.counts

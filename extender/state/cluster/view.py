@@ -9,6 +9,7 @@ decision awaits. The view itself may be kept for life; after an `await` it is re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Final
 
 from extender.api.wellknown import GROUP_NATIVE, POD_GROUP_GROUPS
 from extender.resources.quantity import Resources
@@ -43,6 +44,9 @@ from extender.state.cluster.schedulers import SchedulersOnNodes
 from extender.state.cluster.shunned import Shunned
 from extender.state.cluster.unseen import Unseen
 
+NO_GROUP: Final = ""
+"""In the place of a group's key: pods without one."""
+
 
 @dataclass(slots=True)
 class ClusterTables:
@@ -74,7 +78,7 @@ class ClusterTables:
     which must then have them."""
     refused: dict[str, Refusal] = field(default_factory=dict)
     refused_of: dict[str, dict[str, None]] = field(default_factory=dict)
-    """By group: the UIDs of its pods among these, in order."""
+    """By group, or NO_GROUP: the UIDs of its pods among these, in order."""
     gained: Gains = field(default_factory=Gains)
     """Nodes that have more room since, or take other pods."""
     changed: Gains = field(default_factory=Gains)
@@ -347,7 +351,10 @@ class ClusterView:
         return (uid for kind in OF_PODS for uid in kinds.get(kind, ()))
 
     def refused_of(self, group: str) -> Collection[str]:
-        """Return the UIDs of a group's pods that were refused and have not been tried since."""
+        """Return the UIDs of a group's pods that were refused and have not been tried since.
+
+        With NO_GROUP those of the pods that have none.
+        """
         return self._tables.refused_of.get(group, ())
 
     def controlled_by(self, owner: str) -> Collection[str]:
