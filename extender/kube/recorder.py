@@ -26,7 +26,7 @@ from extender.kube.errors import ApiError, ConflictError, UnavailableError
 from extender.kube.set_aside import Aside
 from extender.runtime.clock import Clock
 from extender.runtime.faults import FAULTS
-from extender.runtime.turns import Turns
+from extender.runtime.waiting_lines import WaitingLines
 
 CONTROLLER: Final = "scheduling.x-k8s.io/gang-extender"
 LONGEST_NOTE: Final = 1024
@@ -88,7 +88,7 @@ class EventLimits:
     overall: Limit
     waiting: int
     share: float = 1.0
-    pauses: tuple[float, ...] = ()
+    pauses: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0)
 
 
 PER_OBJECT: Final = Limit(10, 30.0)
@@ -96,9 +96,7 @@ NOTICES: Final = EventLimits(
     per_object=PER_OBJECT, overall=Limit(250, 0.02), waiting=2000, share=0.2
 )
 """Of those that are about the same objects again and again."""
-ONE_OF_EACH: Final = EventLimits(
-    overall=Limit(100, 0.01), waiting=20_000, pauses=(1.0, 2.0, 4.0, 8.0, 16.0)
-)
+ONE_OF_EACH: Final = EventLimits(overall=Limit(100, 0.01), waiting=20_000)
 """Of those of which each object has one."""
 
 
@@ -139,7 +137,7 @@ class Recorder:
         self._limits = limits
         self._all = _Bucket(limits.overall, limits.overall.burst, clock.monotonic())
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
-        self._waiting = Turns[tuple[str, bool], tuple[float, Event]](limits.waiting)
+        self._waiting = WaitingLines[tuple[str, bool], tuple[float, Event]](limits.waiting)
         """By namespace, and whether they are Warnings; with the time of each, in seconds since the
         epoch."""
         self._wakeup = asyncio.Event()
@@ -191,8 +189,8 @@ class Recorder:
             await self._wakeup.wait()
 
     async def _give_way(self) -> None:
-        """Wait while something else is being written, until the next Event has waited for long."""
-        until = self._waiting.next()[0] + LONGEST_WAY
+        """Wait while something else is being written, until any Event has waited for long."""
+        until = min(at for at, _ in self._waiting.heads()) + LONGEST_WAY
         while self.gives_way() and self._clock.wall() < until:  # noqa: ASYNC110 - two conditions
             await asyncio.sleep(WAY_SECONDS)
 

@@ -310,10 +310,13 @@ class PendingQueues:
 
 
 def _equivalence(workload: WorkloadInfo) -> Hashable:
-    """Return what equivalent workloads have in common."""
+    """Return what equivalent workloads have in common.
+
+    One that was preempted may have fewer victims.
+    """
     left = counts(workload)
     pods = tuple((x.name, left[x.name], x.min_count, x.shape, x.fault) for x in workload.pod_sets)
-    return workload.queue, workload.priority, pods
+    return workload.queue, workload.priority, pods, workload.was_preempted
 
 
 def _is_over(place: QueueEntry, now: float) -> bool:

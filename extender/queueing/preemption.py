@@ -5,19 +5,19 @@ those of the preemptor's own, the lowest priority first, and of equal ones the l
 the end each victim that turns out not to be needed keeps its quota. Quota is reclaimed from
 ClusterQueues that borrow, up to what they borrow.
 
-Two policies can work against each other: a workload that borrows evicts by its priority, and the
-ClusterQueue that it borrows from takes its quota back from any priority. So one that was preempted
-before leaves such a ClusterQueue its nominal quota. Otherwise the same workloads could evict each
-other without end (docs/decisions/0095).
+Two policies can work against each other: a workload evicts others in order to borrow, and a
+ClusterQueue takes its quota back from any priority. So one that was preempted before leaves such a
+ClusterQueue its quota of what it would borrow. Otherwise the same workloads could evict each other
+without end (docs/decisions/0095).
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from extender.api.reasons import EvictionReason, Preempted
+from extender.api.reasons import Preempted
 from extender.queueing.holders import QuotaHolder
 from extender.queueing.leaving import Leaving
 from extender.queueing.options import AdmissionOptions
@@ -160,9 +160,6 @@ class _VictimSearch:
         self._tree, self._leaving, self._protected = tree, leaving, protected
         self._node = preemptor.node
         self._above = frozenset(_above(preemptor.node))
-        self._was_preempted = any(
-            each.reason == EvictionReason.PREEMPTED for each in preemptor.workload.evictions
-        )
         self._all_borrowers: dict[QuotaNode, Sequence[tuple[QuotaNode, QuotaNode]]] = {}
 
     def plan(self) -> Plan | None:
@@ -294,47 +291,57 @@ class _VictimSearch:
         """Return victims that are enough; none where all candidates are not enough."""
         mark = self._tree.mark()
         try:
-            chosen = self._enough(candidates, borrowing=borrowing)
-            return self._fill_back(chosen, borrowing=borrowing) if chosen else []
+            found = self._needed(candidates, borrowing=borrowing)
+            if self._preemptor.workload.was_preempted and any(map(self._is_owed, found)):
+                self._tree.undo(mark)
+                found = self._needed(candidates, borrowing=borrowing, sparing=True)
+            return found
         finally:
             self._tree.undo(mark)
 
-    def _enough(self, candidates: list[_Candidate], *, borrowing: bool) -> list[_Candidate]:
+    def _needed(
+        self, candidates: list[_Candidate], *, borrowing: bool, sparing: bool = False
+    ) -> list[_Candidate]:
+        """Remove victims that are enough from the tree; if `sparing`, none whose quota is owed."""
         chosen: list[_Candidate] = []
         for each in candidates:
             if borrowing and each.claim is _Claim.NOMINAL:
                 continue
             if each.claim is not _Claim.OWN and not self._still_borrows(each.node):
                 continue
-            if each.claim is _Claim.PRIORITY and self._was_preempted and self._is_owed(each):
-                continue
+            mark = self._tree.mark()
             self._tree.give(each.node, each.holder.usage)
+            if sparing and self._is_owed(each):
+                self._tree.undo(mark)
+                continue
             chosen.append(each)
             if self._fits(borrowing=borrowing):
-                return chosen
+                return self._fill_back(chosen, borrowing=borrowing)
         return []
 
-    def _is_owed(self, candidate: _Candidate) -> bool:
-        """Return whether a part of its quota would be taken back from any priority."""
-        usage = candidate.holder.usage
-        at: QuotaNode | None = candidate.node
-        while at is not None and at not in self._above:
-            if at.reclaims_any and any(
-                usage.get(what, 0) > at.usage.get(what, 0) - at.subtree.get(what, 0)
-                for what in self._short
-                if what in usage
-            ):
-                return True
-            at = at.parent
-        return False
+    def _is_owed(self, gone: _Candidate) -> bool:
+        """Return whether a victim's ClusterQueue or cohort could take back what it released.
+
+        That is so where it has less than its quota now, the preemptor would borrow, and a
+        ClusterQueue there reclaims from any priority.
+        """
+        below = [*_until(gone.node, self._above)]
+        meeting = below[-1].parent
+        mine = [*_until(self._node, {meeting} if meeting is not None else ())]
+        mark = self._tree.mark()
+        self._tree.take(self._node, self._request)
+        try:
+            return any(
+                at.reclaims_any and at.usage.get(what, 0) < at.subtree.get(what, 0)
+                for what in self._request.keys() & gone.holder.usage.keys()
+                if all(node.borrows(what) for node in mine)
+                for at in below
+            )
+        finally:
+            self._tree.undo(mark)
 
     def _still_borrows(self, node: QuotaNode) -> bool:
-        at: QuotaNode | None = node
-        while at is not None and at not in self._above:
-            if not self._borrows(at):
-                return False
-            at = at.parent
-        return True
+        return all(map(self._borrows, _until(node, self._above)))
 
     def _fill_back(self, chosen: list[_Candidate], *, borrowing: bool) -> list[_Candidate]:
         needed = [chosen[-1]]
@@ -372,6 +379,14 @@ def preemptor_named_in(message: str) -> tuple[str, str] | None:
 def _above(node: QuotaNode) -> Iterator[QuotaNode]:
     at = node.parent
     while at is not None:
+        yield at
+        at = at.parent
+
+
+def _until(node: QuotaNode, others: Container[QuotaNode]) -> Iterator[QuotaNode]:
+    """Yield a node and its ancestors, up to the first of some others."""
+    at: QuotaNode | None = node
+    while at is not None and at not in others:
         yield at
         at = at.parent
 

@@ -814,9 +814,7 @@ class Cluster:
             assert [*have] == [*want], f"members of {group} are in another order than the pods"
         assert self._tables.refused.keys() <= self._tables.pods.keys()
         self._tables.natives.validate(self._tables.pods)
-        by_group = {
-            (r.pod.group or NO_GROUP, uid) for uid, r in self._tables.refused.items()
-        }
+        by_group = {(r.pod.group or NO_GROUP, uid) for uid, r in self._tables.refused.items()}
         assert by_group == {(g, uid) for g, uids in self._tables.refused_of.items() for uid in uids}
         assert self._tables.fresh.of == fresh.fresh.of, "fresh pods are not the recount"
         assert self._tables.fresh.counts == fresh.fresh.counts

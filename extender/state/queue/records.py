@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from extender.api.core_v1 import LabelSelector, Taint, Toleration
+from extender.api.reasons import EvictionReason
 from extender.api.wellknown import PREBUILT_LABEL, WORKLOAD_PRIORITY_CLASS, WorkloadCondition
 from extender.resources.quantity import Quantity
 from extender.state.cluster.records import ConditionInfo, Shape
@@ -368,6 +369,11 @@ class WorkloadInfo:
         """The name of the WorkloadPriorityClass that the priority came from, or nothing."""
         group, kind, name = self.priority_class or ("", "", "")
         return name if (group, kind) == WORKLOAD_PRIORITY_CLASS else ""
+
+    @property
+    def was_preempted(self) -> bool:
+        """Whether it has been preempted before, for whatever it made way."""
+        return any(each.reason == EvictionReason.PREEMPTED for each in self.evictions)
 
     @property
     def is_of_pods(self) -> bool:

@@ -9,8 +9,18 @@ import pytest
 from extender.queueing import transitions as to
 from extender.queueing.cycle import Admit, Preempt
 from extender.state.queue import events as ev
-from extender.state.queue.records import EvictionCount, WorkloadInfo
-from tests.queue_makers import Admissions, cluster_queue, cohort, local_queue, meta, workload
+from extender.state.queue.records import ClusterQueueInfo, EvictionCount, WorkloadInfo
+from tests.makers import shape
+from tests.queue_makers import (
+    Admissions,
+    cluster_queue,
+    cohort,
+    group,
+    local_queue,
+    meta,
+    quota,
+    workload,
+)
 
 ANY: dict[str, Any] = {
     "reclaim_within_cohort": "Any",
@@ -58,12 +68,14 @@ def write(found: Admissions, after: WorkloadInfo) -> None:
 
 
 def until_rest(found: Admissions) -> list[tuple[str, list[str]]]:
-    """Return what was preempted for what, until nothing happens any more."""
+    """Return what was preempted for what, until nothing happens though all are tried again."""
     preempted = []
     for _ in range(CYCLES):
         version = found.view.version
+        for _ in found.pending.requeue_all(found.view, found.now):
+            pass
         preempted += cycle(found)
-        if found.view.version == version and not found.pending.ready():
+        if found.view.version == version:
             return preempted
     raise AssertionError(f"no end: {preempted[-12:]}")
 
@@ -133,6 +145,68 @@ def test_one_that_was_preempted_evicts_what_is_only_borrowed() -> None:
     found = queues({"a": 1, "b": 2}, spare=1)
     running: list[Wanted] = [("x", 2, "b", 0), ("y", 2, "b", 0)]
     assert for_w(found, *running, cores=2, preempted=True) == ["y"]
+
+
+def test_what_is_only_borrowed_is_found_behind_what_is_not_enough() -> None:
+    """The last of `b` is chosen first and is not enough; the other one alone is."""
+    found = queues({"a": 1, "b": 1}, spare=2)
+    running: list[Wanted] = [("y", 3, "b", 0), ("x", 1, "b", 0)]
+    assert for_w(found, *running, cores=3, preempted=True) == ["y"]
+
+
+@pytest.mark.parametrize("priority", [0, 5])
+def test_one_that_was_preempted_has_its_own_quota(priority: int) -> None:
+    found = queues({"a": 2, "b": 1})
+    running: list[Wanted] = [("mine", 1, "a", 0), ("theirs", 2, "b", priority)]
+    assert for_w(found, *running, cores=2, preempted=True) == ["mine", "theirs"]
+
+
+def test_one_that_was_preempted_does_not_stand_for_equal_ones() -> None:
+    """It may evict none, and the next one may."""
+    found = queues({"a": 2, "b": 2})
+    running: list[Wanted] = [("small", 1, "b", 0), ("large", 3, "b", 0)]
+    assert for_w(found, *running, cores=3, preempted=True) == []
+    found.put(workload("fresh", 3, "a", 2))
+    assert until_rest(found)[0] == ("fresh", ["large"])
+
+
+def test_what_a_child_keeps_is_not_the_cohorts() -> None:
+    """Of the four that are released the cohort had borrowed three: it has all of its quota left."""
+    found = queues({"a": 2}, spare=1)
+    found.put(cohort("inner", "all"))
+    for name, reclaim, own in (("b", "Never", quota(4, None, 2)), ("c", "Any", quota(0))):
+        policy = {"reclaim_within_cohort": reclaim}
+        found.put(cluster_queue(name, own, "inner", preemption=policy), local_queue(name))
+    running: list[Wanted] = [("small", 1, "b", 0), ("large", 4, "b", 0), ("c", 2, "c", 0)]
+    assert for_w(found, *running, cores=3, preempted=True) == ["large"]
+
+
+GPU = "nvidia.com/gpu"
+
+
+def of_two(name: str, cpu: int, gpu: int, **policy: str) -> ClusterQueueInfo:
+    """Return a ClusterQueue with quota for both."""
+    both = group(default={"cpu": quota(cpu), GPU: quota(gpu, resource=GPU)})
+    return cluster_queue(name, both, "all", preemption={**ANY, **policy})
+
+
+OF_TWO: dict[str, list[ClusterQueueInfo]] = {
+    "one that borrows both": [of_two("a", 0, 0), of_two("spare", 1, 0)],
+    "one that takes back one and borrows the other": [of_two("a", 1, 0)],
+}
+
+
+@pytest.mark.parametrize("more", OF_TWO.values(), ids=OF_TWO)
+def test_they_come_to_an_end_where_only_one_resource_is_short(
+    more: list[ClusterQueueInfo],
+) -> None:
+    """What the victim releases of the other one is its owner's all the same."""
+    found = Admissions(of_two("b", 0, 3), *more, local_queue("a"), local_queue("b"))
+    for name, cpu, gpu, queue, priority in (
+        ("high", 1, 1, "b", 2), ("large", 1, 2, "a", 3), ("low", 0, 3, "b", 1),
+    ):  # fmt: skip
+        found.put(workload(name, shape(cpu, **{GPU: gpu}), queue, priority))
+        until_rest(found)
 
 
 def test_what_a_cohort_would_take_back_is_left_to_it() -> None:
