@@ -75,17 +75,19 @@ def test_a_gang_goes_through_a_cluster_in_which_all_runs(
     assert fine["smoke.gang"].startswith("the first pod waited, and both were bound ")
 
 
+@pytest.mark.usefixtures("gang", "reconciler")
 def test_a_gang_that_finds_no_room_says_what_it_waits_for(
-    control_plane: ControlPlane, gang: GangScheduler, nodes: NodeFactory, api: Api
+    control_plane: ControlPlane, nodes: NodeFactory, api: Api
 ) -> None:
+    """The extender's reason is in the status after five seconds."""
     nodes(1, pods=1)
     answer = Answer(
-        "--kubeconfig", control_plane.admin_kubeconfig, "--smoke", "--smoke-seconds", "5"
+        "--kubeconfig", control_plane.admin_kubeconfig, "--smoke", "--smoke-seconds", "15"
     )
 
     assert answer.exit_code == 1
     found = answer.lines("failure")["smoke.gang"]
-    assert found.startswith("0 of 2 pods are bound after 5 s: PodGroup ")
+    assert found.startswith("0 of 2 pods are bound after 15 s: PodGroup ")
     assert "1 of the 2 pods" in found
     assert left(api) == []
 

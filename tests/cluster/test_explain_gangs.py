@@ -130,8 +130,12 @@ def test_the_extender_shows_what_it_holds(
 
     api.create(gangs.anchor())
     gangs.await_phases("g", Running=3)
-    started = shown(patient_gang, f"/podgroups/{gangs.namespace}/g")
-    assert (started["state"], started["kept"]) == ("Started", [])
+
+    def has_started() -> bool:
+        now = shown(patient_gang, f"/podgroups/{gangs.namespace}/g")
+        return (now["state"], now["kept"]) == ("Started", [])
+
+    api.wait_for("the extender has seen it, too", has_started)
 
 
 def test_the_sentence_is_that_of_the_status(

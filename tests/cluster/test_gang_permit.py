@@ -71,9 +71,7 @@ def test_held_members_are_sent_away_together_after_the_time_out_and_others_get_t
     assert decisions(patient_gang, "bind", "ScheduleTimeout") == timed_out + 2
     api.wait_for("the plain pod has the room", lambda: is_bound(gangs, "plain"))
     text = gangs.sentence("g", "2 of 3 pods got a node before the time-out")
-    api.wait_for(
-        "an Event says so", lambda: any(text in failure for failure in gangs.failures()), 60
-    )
+    api.wait_for("an Event says so", lambda: any(text in failure for failure in gangs.failures()))
     assert gangs.placements() == []
 
 

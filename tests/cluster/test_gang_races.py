@@ -355,9 +355,7 @@ def test_passing_trouble_with_one_binding_is_waited_out(
     with trouble(kind, api, gangs):
         complete()
         api.wait_for("the others are bound", lambda: gangs.bound("g") == {"g-0", "g-2"})
-        api.wait_for(
-            "it was tried", lambda: tries(patient_gang, gangs, "binding not written yet"), 60
-        )
+        api.wait_for("it was tried", lambda: tries(patient_gang, gangs, "binding not written yet"))
         assert node_of(gangs, "plain") is None
     await_all_bound_and_no_room_lost(gangs)
 

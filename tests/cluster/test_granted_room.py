@@ -32,6 +32,17 @@ def tenant(control_plane: ControlPlane, api: Api, namespace: str) -> Iterator[Ap
          "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}]},
     )  # fmt: skip
     with Api(control_plane.kubeconfig(user)) as client:
+
+        def may_list() -> bool:
+            try:
+                client.list("pods", namespace)
+            except ApiError as error:
+                if error.status != 403:
+                    raise
+                return False
+            return True
+
+        api.wait_for("it has its rights", may_list)
         yield client
 
 

@@ -65,8 +65,12 @@ def test_native_gangs_and_ours_and_plain_pods_all_run(
             pod["status"]["phase"] == "Running" for pod in gangs.api.list("pods", gangs.namespace)
         ),
     )
-    said = natives.conditions("native-1")
-    assert [(each["type"], each["status"]) for each in said] == [("PodGroupScheduled", "True")]
+
+    def said() -> bool:
+        found = [(each["type"], each["status"]) for each in natives.conditions("native-1")]
+        return found == [("PodGroupScheduled", "True")]
+
+    gangs.api.wait_for("kube-scheduler says so", said)
 
 
 def test_a_gang_of_ours_that_waits_is_not_started_in_part(

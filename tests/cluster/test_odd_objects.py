@@ -210,9 +210,7 @@ def test_everything_else_goes_on(
         *odd_ones.taken
     }
     goes_on("during")
-    api.wait_for(
-        "an Event is about the deep JobSet", lambda: odd_ones.events("deep", "Unreadable"), 60
-    )
+    api.wait_for("an Event is about the deep JobSet", lambda: odd_ones.events("deep", "Unreadable"))
     aside = 'gang_extender_objects_set_aside{kind="jobset.x-k8s.io/jobset"}'
     api.wait_for("it is counted", lambda: reconciler.metric(aside) >= 1, 120)
 

@@ -16,14 +16,31 @@ PARTIAL = "2 of the 3 pods that it still needs have a node"
 
 
 def bereave(api: Api, gangs: Gangs, nodes: NodeFactory, *, policy: str) -> None:
-    """Make a gang of three, take one away, and bring one for which no node has room."""
+    """Make a gang of three, take one away, and bring one for which no node has room.
+
+    It has time to start, and then one second to be whole again.
+    """
     nodes(3, "4")
-    group = objects.pod_group("g", 3, namespace=gangs.namespace, timeout=1)
+    group = objects.pod_group("g", 3, namespace=gangs.namespace, timeout=600)
     group["metadata"]["annotations"] = {"scheduling.x-k8s.io/on-partial": policy}
     api.create(group)
     gangs.add("g", 3, cpu="3", labels={"app": "g"})
     own(api, gangs)
     gangs.await_phases("g", Running=3)
+    impatient = {"spec": {"scheduleTimeoutSeconds": 1}}
+    found = api.patch(POD_GROUPS, "g", gangs.namespace, body=impatient)
+    groups = Groups(api, gangs.namespace)
+    api.wait_for(
+        "the reconciler has seen that it runs, and its time",
+        lambda: (
+            groups.status().get("phase") == "Running"
+            and all(
+                each["observedGeneration"] == found["metadata"]["generation"]
+                for each in groups.status()["conditions"]
+                if each["type"] == "Scheduled"
+            )
+        ),
+    )
     gangs.delete(["g-0"])
     gangs.add("g", 1, start=3, cpu="5", labels={"app": "g"})
 

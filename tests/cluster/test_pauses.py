@@ -11,7 +11,7 @@ import httpx
 import pytest
 import yaml
 
-from tests.cluster.conftest import NodeFactory
+from tests.cluster.conftest import IN_CACHE, NodeFactory
 from tests.cluster.gangs import RESERVED, Gangs
 from tests.harness import long_pauses
 from tests.harness.client import Api
@@ -109,13 +109,17 @@ def paused(pair: Pair, api: Api, gangs: Gangs, nodes: NodeFactory) -> Paused:
 
 
 def test_kube_scheduler_waits_until_all_members_are_bound(
-    pair: Pair, gangs: Gangs, paused: Paused
+    pair: Pair, api: Api, gangs: Gangs, paused: Paused
 ) -> None:
     """All are bound ahead but those that were filtered before the pause, and the one in it."""
     pair.proxy.let_go()
     gangs.await_phases("g", Running=SIZE, timeout=PATIENCE)
 
-    assert pair.gang.metric(AHEAD) - paused.ahead >= SIZE - paused.answered - 1
+    # A kubelet may be quicker than the answer about the last Binding.
+    api.wait_for(
+        "all that were not answered before are bound ahead",
+        lambda: pair.gang.metric(AHEAD) - paused.ahead >= SIZE - paused.answered - 1,
+    )
     assert pair.ended("written") > paused.written
     assert pair.ended("time") == 0
 
@@ -165,7 +169,8 @@ def test_the_pods_of_a_gang_that_is_being_created_are_not_refused(pair: Pair, ga
     gangs.await_phases("g", Running=5, timeout=PATIENCE)
 
     assert pair.came("complete") == complete + 1
-    assert gangs.failures() == []
+    # The others of so small a gang may be bound while kube-scheduler tries them (docs/limits.md).
+    assert [failure for failure in gangs.failures() if IN_CACHE not in failure] == []
 
 
 @pytest.mark.usefixtures("arriving")

@@ -392,7 +392,7 @@ def test_what_the_extender_says_and_what_we_say_stand_side_by_side(
     groups.await_status(phase="Scheduling", scheduled=0)
     groups.await_reason("MemberUnschedulable")
     want = ("False", "WaitingForBind", "2/3 pods have a node and wait for the others")
-    assert groups.reported(kind="Permitted") == want
+    api.wait_for("both are held", lambda: groups.reported(kind="Permitted") == want, SECONDS)
 
     api.create(gangs.anchor(scheduler_name=PATIENT))
     groups.await_status(phase="Running", scheduled=3)

@@ -346,7 +346,7 @@ def test_a_strict_budget_is_kept_in_any_case(
     gangs.create("low", 2, cpu="3", scheduler_name=IMPATIENT)
     gangs.await_phases("low", Running=2)
     api.create(budget(gangs, "low"))
-    gangs.await_seen()
+    gangs.await_seen(IMPATIENT)
     before = vain_looks(impatient)
     gangs.create("h", 2, cpu="3", priority_class=high, scheduler_name=IMPATIENT)
     api.wait_for("victims were looked for", lambda: vain_looks(impatient) > before, SECONDS)

@@ -139,6 +139,7 @@ def test_a_job_is_in_the_one_rack_that_it_requires(racks: Racks, api: Api, queue
     three = racks.rack("r2", 3)
     cluster_queue = racks.queue(topology=False)
     racks.job("train", 3, **{REQUIRED: RACK})
+    api.wait_for("it has a workload, and comes first", lambda: queues.workload("train"))
     racks.job("wide", 4, **{REQUIRED: RACK})
 
     def active() -> tuple[str, str]:

@@ -75,7 +75,7 @@ def blocking(control_plane: ControlPlane, reconciler: Reconciler) -> Iterator[Re
     """A reconciler that admits one after the other, in the place of the one that all share."""
     pods_ready = {
         "enable": True,
-        "timeoutSeconds": 15,  # the pods of others have as long to become ready
+        "timeoutSeconds": 15,
         "blockAdmission": True,
         "requeuingStrategy": {"backoffBaseSeconds": 600},
     }
@@ -89,6 +89,8 @@ def test_a_job_that_is_never_ready_blocks_admission_no_longer_than_its_queue_say
     tenant: Tenant, queues: Queues, others: Others
 ) -> None:
     queue_of(tenant, queues)
+    patience = {"metadata": {"annotations": {TIMEOUT: "1h"}}}
+    queues.api.patch(f"{API}/clusterqueues", queues.name("cq"), body=patience)
     far = {
         TIMEOUT: "87600h",
         f"{OWN}/pods-ready-recovery-timeout": "0",

@@ -154,6 +154,7 @@ def test_neighbouring_indexes_are_on_neighbouring_nodes_of_the_rack(
 
 
 @pytest.mark.usefixtures("gang")
+@pytest.mark.collisions(32)  # on a slow machine kube-scheduler goes on among many members
 def test_gangs_are_in_one_rack_each_where_kube_scheduler_sends_a_sample(
     gangs: Gangs, nodes: NodeFactory
 ) -> None:

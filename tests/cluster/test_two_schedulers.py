@@ -50,9 +50,9 @@ def stock(control_plane: ControlPlane) -> Iterator[Component]:
         yield scheduler
 
 
-def make(api: Api, gangs: Gangs, name: str, pods: int) -> None:
+def make(api: Api, gangs: Gangs, name: str, pods: int, timeout: int = 1) -> None:
     """Make a Job that is a gang, whose failed pods are replaced for as long as it takes."""
-    gangs.create_group(name, pods, timeout=1)
+    gangs.create_group(name, pods, timeout=timeout)
     ours = {"schedulerName": OURS}
     api.create(
         objects.job(
@@ -91,9 +91,9 @@ def runs(gangs: Gangs, name: str, pods: int) -> bool:
     return [pod["status"]["phase"] for pod in placed(gangs, name)] == ["Running"] * pods
 
 
-def conflict(api: Api, gangs: Gangs, kubelet: StrictKubelet) -> None:
+def conflict(api: Api, gangs: Gangs, kubelet: StrictKubelet, timeout: int = 1) -> None:
     """Have a pod of another scheduler come to a node that a gang of four has filled by then."""
-    make(api, gangs, "g", 4)
+    make(api, gangs, "g", 4, timeout)
     api.wait_for("it has its nodes", lambda: len(placed(gangs, "g")) == 4, SECONDS)
     full = placed(gangs, "g")[0]["spec"]["nodeName"]
     api.create(gangs.pod("plain", cpu=1, annotations=STRICT, scheduler_name="nobody"))
@@ -129,7 +129,7 @@ def test_where_there_is_room_the_refused_pod_is_replaced_and_no_other_one_moves(
     api: Api, gangs: Gangs, nodes: NodeFactory
 ) -> None:
     kubelet = StrictKubelet(api, nodes(3, cpu=2))
-    conflict(api, gangs, kubelet)
+    conflict(api, gangs, kubelet, timeout=120)  # the replacement may take its time
     before = {pod["metadata"]["uid"] for pod in placed(gangs, "g")}
     assert len(before) == 3
 

@@ -41,7 +41,7 @@ CONFIGURATIONS = [
 SECONDS = 120
 DAY = 86400.0
 ELECTED = {
-    "reconcile": {"leaseSeconds": 8, "renewSeconds": 6, "retrySeconds": 0.3},
+    "reconcile": {"leaseSeconds": 15, "renewSeconds": 10, "retrySeconds": 0.3},
     "webhooks": {"olderWorkloads": True},
 }
 

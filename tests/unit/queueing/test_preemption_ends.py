@@ -181,7 +181,7 @@ def test_what_a_child_keeps_is_not_the_cohorts() -> None:
     assert for_w(found, *running, cores=3, preempted=True) == ["large"]
 
 
-GPU = "nvidia.com/gpu"
+GPU = "example.com/gpu"
 
 
 def of_two(name: str, cpu: int, gpu: int, **policy: str) -> ClusterQueueInfo:
@@ -205,8 +205,9 @@ def test_they_come_to_an_end_where_only_one_resource_is_short(
     for name, cpu, gpu, queue, priority in (
         ("high", 1, 1, "b", 2), ("large", 1, 2, "a", 3), ("low", 0, 3, "b", 1),
     ):  # fmt: skip
-        found.put(workload(name, shape(cpu, **{GPU: gpu}), queue, priority))
-        until_rest(found)
+        found.put(workload(name, shape(cpu, gpu=gpu), queue, priority))
+        preempted = until_rest(found)
+    assert ("low", ["large"]) in preempted
 
 
 def test_what_a_cohort_would_take_back_is_left_to_it() -> None:
