@@ -202,11 +202,12 @@ def test_they_come_to_an_end_where_only_one_resource_is_short(
 ) -> None:
     """What the victim releases of the other one is its owner's all the same."""
     found = Admissions(of_two("b", 0, 3), *more, local_queue("a"), local_queue("b"))
+    preempted = list[tuple[str, list[str]]]()
     for name, cpu, gpu, queue, priority in (
         ("high", 1, 1, "b", 2), ("large", 1, 2, "a", 3), ("low", 0, 3, "b", 1),
     ):  # fmt: skip
         found.put(workload(name, shape(cpu, gpu=gpu), queue, priority))
-        preempted = until_rest(found)
+        preempted += until_rest(found)
     assert ("low", ["large"]) in preempted
 
 
