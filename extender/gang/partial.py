@@ -21,7 +21,7 @@ from enum import StrEnum
 from math import ceil
 from typing import Literal
 
-from extender.api.reasons import EventReason
+from extender.api.reasons import EventReason, Reason
 from extender.api.wellknown import ConditionType
 from extender.gang.conditions import Statement
 from extender.gang.phase import Progress
@@ -91,15 +91,28 @@ class Rules:
 def has_begun(pods: Iterable[PodInfo], *, stored: PodGroupStatusInfo, generation: int) -> bool:
     """Return whether a group that lacks nodes for some members has once begun as a gang.
 
-    It was whole, or partial, as its PodGroup is now; or its PodGroup was never changed, and a
-    bound member has its node from the scheduler of the others, which binds none without quorum.
+    It was whole as its PodGroup is now; or its PodGroup was never changed, and a bound member has
+    its node from the scheduler of the others, which binds none without quorum.
     """
-    for kind in (ConditionType.SCHEDULED, ConditionType.PARTIAL):
-        said = stored.condition(kind)
-        if said is not None and said.status == "True" and said.generation == generation:
-            return True
     live = [pod for pod in pods if not pod.finished]
-    return generation <= 1 and len({pod.scheduler for pod in live}) == 1
+    return was_whole(stored, generation=generation) or (
+        generation <= 1 and len({pod.scheduler for pod in live}) == 1
+    )
+
+
+def was_whole(stored: PodGroupStatusInfo, *, generation: int) -> bool:
+    """Return whether a group was whole as its PodGroup is now, and has kept a part of its nodes.
+
+    It is whole, or partial, or waits for the pods in place of those that it lost.
+    """
+    whole, part = (stored.condition(k) for k in (ConditionType.SCHEDULED, ConditionType.PARTIAL))
+    if whole is not None and whole.generation == generation and whole.status == "True":
+        return True
+    return (
+        part is not None
+        and part.generation == generation
+        and (part.status == "True" or part.reason == Reason.NOT_ENOUGH_PODS)
+    )
 
 
 def refused_at_start(pods: Iterable[PodInfo]) -> bool:
@@ -125,17 +138,21 @@ def decide(
     have: Progress,
     *,
     quorum: int,
+    was_whole: bool,
     before: ConditionInfo | None,
     now: float,
     rules: Rules,
 ) -> Partial:
     """Return what becomes of a gang of which some live members have a node and others do not.
 
-    `quorum` is what it needs besides the pods that are done, `before` its condition so far.
+    `quorum` is what it needs besides the pods that are done, `before` its condition so far. That a
+    gang which lacks pods `was_whole` is stated: those that come in their place may find no room.
     """
+    text = f"{have.bound} of the {quorum} pods that it still needs have a node"
+    if was_whole and 0 < have.bound < quorum and have.bound >= have.live:
+        return Partial(_waits_for_pods(text))
     if not 0 < have.bound < min(quorum, have.live):
         return Partial(_over(have) if before is not None else None)
-    text = f"{have.bound} of the {quorum} pods that it still needs have a node"
     since = before.transition if before is not None and before.status == "True" else ceil(now)
     left = max(since + rules.seconds - now, rules.seconds - rules.watched)
     if left > 0:
@@ -154,6 +171,13 @@ def decide(
     return Partial(
         Statement(ConditionType.PARTIAL, reason=EventReason.EVICTED, holds=True, message=text),
         evict=evict,
+    )
+
+
+def _waits_for_pods(text: str) -> Statement:
+    text = f"{text}, and it has no others"
+    return Statement(
+        ConditionType.PARTIAL, reason=Reason.NOT_ENOUGH_PODS, holds=False, message=text
     )
 
 

@@ -367,6 +367,35 @@ def test_a_running_gang_that_is_to_grow_is_not_evicted(bench: Bench) -> None:
     assert bench.report().evict
 
 
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_gang_whose_lost_pod_is_replaced_later_may_be_partial(
+    bench: Bench, generation: int
+) -> None:
+    """A controller makes the pod in its place when the lost one is gone."""
+    bench.on_partial = OnPartial.EVICT
+    bench.apply(generation=generation)
+    bench.observe(pods(3, **RUNS))
+    for _ in range(2):
+        bench.observe(ev.PodDeleted("gang-2"))
+        text = "2 of the 3 pods that it still needs have a node, and it has no others"
+        assert bench.reported("Partial") == ("False", "NotEnoughPods", text)
+        assert bench.reported()[1] == "NotEnoughPods"
+    bench.observe(pod("gang-3", group="gang"))
+    assert bench.reported("Partial")[:2] == ("True", "PartiallyScheduled")
+    bench.now += 1000
+    assert bench.report().evict
+
+
+def test_a_gang_that_lost_a_pod_and_is_to_grow_is_not_partial(bench: Bench) -> None:
+    bench.on_partial = OnPartial.EVICT
+    bench.observe(pods(4, **RUNS))
+    bench.observe(ev.PodDeleted("gang-2"), ev.PodDeleted("gang-3"))
+    bench.apply(min_member=5, generation=2)
+    bench.observe(*(pod(f"gang-{number}", group="gang") for number in range(4, 7)))
+    bench.now += 1000
+    assert bench.report().evict == ()
+
+
 def test_a_running_gang_that_grows_at_once_is_not_evicted(bench: Bench) -> None:
     bench.on_partial = OnPartial.EVICT
     bench.observe(pods(3, **RUNS))
