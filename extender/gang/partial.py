@@ -80,6 +80,7 @@ class Rules:
     """The least patience before an eviction."""
     watched: float = 0.0
     """For how long this process has seen the same pods with nodes, and too few."""
+    was_whole: bool = False
 
     @property
     def seconds(self) -> float:
@@ -138,18 +139,17 @@ def decide(
     have: Progress,
     *,
     quorum: int,
-    was_whole: bool,
     before: ConditionInfo | None,
     now: float,
     rules: Rules,
 ) -> Partial:
     """Return what becomes of a gang of which some live members have a node and others do not.
 
-    `quorum` is what it needs besides the pods that are done, `before` its condition so far. That a
-    gang which lacks pods `was_whole` is stated: those that come in their place may find no room.
+    `quorum` is what it needs besides the pods that are done, `before` its condition so far. That
+    one which was whole lacks pods is stated: those that come in their place may find no room.
     """
     text = f"{have.bound} of the {quorum} pods that it still needs have a node"
-    if was_whole and 0 < have.bound < quorum and have.bound >= have.live:
+    if rules.was_whole and 0 < have.bound < quorum and have.bound >= have.live:
         return Partial(_waits_for_pods(text))
     if not 0 < have.bound < min(quorum, have.live):
         return Partial(_over(have) if before is not None else None)

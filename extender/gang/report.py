@@ -92,7 +92,6 @@ def decide(
         have,
         # In a later wave a pod that waits does not make the others useless: none is evicted for it.
         quorum=need - max(status.succeeded, done) if begun else 0,
-        was_whole=partial.was_whole(stored, generation=pod_group.generation),
         before=stored.condition(ConditionType.PARTIAL),
         now=now,
         rules=Rules(
@@ -100,6 +99,7 @@ def decide(
             then,
             options.evict_after,
             watched.seconds,
+            partial.was_whole(stored, generation=pod_group.generation),
         ),
     )
     whole = phase.is_scheduled(have, need)
