@@ -80,7 +80,10 @@ class Rules:
     """The least patience before an eviction."""
     watched: float = 0.0
     """For how long this process has seen the same pods with nodes, and too few."""
+    begun: bool = False
+    """Whether the gang has once begun as one."""
     was_whole: bool = False
+    """Whether that is known by its status alone, and it lacks pods now and then."""
 
     @property
     def seconds(self) -> float:
@@ -151,8 +154,8 @@ def decide(
     text = f"{have.bound} of the {quorum} pods that it still needs have a node"
     if rules.was_whole and 0 < have.bound < quorum and have.bound >= have.live:
         return Partial(_waits_for_pods(text))
-    if not 0 < have.bound < min(quorum, have.live):
-        return Partial(_over(have) if before is not None else None)
+    if not rules.begun or not 0 < have.bound < min(quorum, have.live):
+        return Partial(_over(whole=0 < have.bound >= quorum) if before is not None else None)
     since = before.transition if before is not None and before.status == "True" else ceil(now)
     left = max(since + rules.seconds - now, rules.seconds - rules.watched)
     if left > 0:
@@ -181,10 +184,10 @@ def _waits_for_pods(text: str) -> Statement:
     )
 
 
-def _over(have: Progress) -> Statement:
+def _over(*, whole: bool) -> Statement:
     return Statement(
         ConditionType.PARTIAL,
-        reason=EventReason.WHOLE if have.bound else EventReason.NOT_SCHEDULED,
+        reason=EventReason.WHOLE if whole else EventReason.NOT_SCHEDULED,
         holds=False,
         message="",
     )

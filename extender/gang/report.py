@@ -91,7 +91,7 @@ def decide(
         pods,
         have,
         # In a later wave a pod that waits does not make the others useless: none is evicted for it.
-        quorum=need - max(status.succeeded, done) if begun else 0,
+        quorum=need - max(status.succeeded, done),
         before=stored.condition(ConditionType.PARTIAL),
         now=now,
         rules=Rules(
@@ -99,6 +99,7 @@ def decide(
             then,
             options.evict_after,
             watched.seconds,
+            begun,
             partial.was_whole(stored, generation=pod_group.generation),
         ),
     )

@@ -39,6 +39,8 @@ LONGEST_WAY: Final = 10.0
 WAY_SECONDS: Final = 0.02
 """Between two looks whether that is over."""
 _GROUPS_REMEMBERED: Final = 10_000
+_OF_ALL: Final = frozenset((0, 429, 503))
+"""Status of what keeps all Events from being written; others may be about one namespace."""
 
 _log = structlog.get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
@@ -190,6 +192,8 @@ class Recorder:
 
     async def _give_way(self) -> None:
         """Wait while something else is being written, until any Event has waited for long."""
+        if not self.gives_way():
+            return
         until = min(at for at, _ in self._waiting.heads()) + LONGEST_WAY
         while self.gives_way() and self._clock.wall() < until:  # noqa: ASYNC110 - two conditions
             await asyncio.sleep(WAY_SECONDS)
@@ -220,6 +224,8 @@ class Recorder:
             try:
                 await self._client.post(path, body)
             except UnavailableError as error:
+                if error.status not in _OF_ALL:
+                    raise
                 _log.debug("event not written yet", about=event.about.name, error=str(error))
                 await asyncio.sleep(pause)
             else:

@@ -234,9 +234,13 @@ class Nominator:
             if not isinstance(plan, str):
                 away = self._away(head, plan) if plan is not None else _NONE
                 found = replace(found, plan=plan, victims=away)
-                return found if plan is not None else refused or found
-            text = f"quota after preemption; {plan}"
-            refused = refused or replace(found, proposal=proposal.without_capacity(text))
+                if plan is not None or not head.workload.was_preempted:
+                    return found if plan is not None else refused or found
+                # Of another flavor its victims may release what others cannot take back.
+                text, refused = "no victims", refused or found
+            else:
+                text = f"quota after preemption; {plan}"
+                refused = refused or replace(found, proposal=proposal.without_capacity(text))
             quotas = quotas.passing_over({flavor for flavor, _ in proposal.short}, text)
 
     def _located(self, head: Preemptor, proposal: Proposal) -> Proposal:

@@ -125,6 +125,9 @@ _WHY: Final = {
     Preempted.FOR_ROOM: "room on nodes",
 }
 
+_MOST_SPARED: Final = 1000
+"""So many victims are spared in a search, which has no pause: some 30 ms."""
+
 _NAMED: Final = re.compile(r"Preempted to accommodate workload (\S+) \(UID: ([^,\s]+),")
 """How the message of a victim begins."""
 
@@ -284,7 +287,8 @@ class _VictimSearch:
             self._node.usage.get(what, 0) < self._node.quota(what).nominal for what in self._short
         )
         if not under:
-            return [True]
+            # One that was preempted may find victims where it does not borrow in the end.
+            return [True, False] if self._preemptor.workload.was_preempted else [True]
         return [True, False] if entitled else [False, True]
 
     def _victims(self, candidates: list[_Candidate], *, borrowing: bool) -> list[_Candidate]:
@@ -292,10 +296,11 @@ class _VictimSearch:
         mark = self._tree.mark()
         try:
             found = self._needed(candidates, borrowing=borrowing)
-            if self._preemptor.workload.was_preempted and any(map(self._is_owed, found)):
-                self._tree.undo(mark)
-                found = self._needed(candidates, borrowing=borrowing, sparing=True)
-            return found
+            if not self._preemptor.workload.was_preempted or not any(map(self._is_owed, found)):
+                return found
+            self._tree.undo(mark)
+            found = self._needed(candidates, borrowing=borrowing, sparing=True)
+            return found if not any(map(self._is_owed, found)) else []
         finally:
             self._tree.undo(mark)
 
@@ -303,7 +308,7 @@ class _VictimSearch:
         self, candidates: list[_Candidate], *, borrowing: bool, sparing: bool = False
     ) -> list[_Candidate]:
         """Remove victims that are enough from the tree; if `sparing`, none whose quota is owed."""
-        chosen: list[_Candidate] = []
+        chosen, looks = list[_Candidate](), _MOST_SPARED
         for each in candidates:
             if borrowing and each.claim is _Claim.NOMINAL:
                 continue
@@ -313,6 +318,9 @@ class _VictimSearch:
             self._tree.give(each.node, each.holder.usage)
             if sparing and self._is_owed(each):
                 self._tree.undo(mark)
+                looks -= 1
+                if not looks:
+                    return []
                 continue
             chosen.append(each)
             if self._fits(borrowing=borrowing):
@@ -322,20 +330,23 @@ class _VictimSearch:
     def _is_owed(self, gone: _Candidate) -> bool:
         """Return whether a victim's ClusterQueue or cohort could take back what it released.
 
-        That is so where it has less than its quota now, the preemptor would borrow, and a
+        That is so where the preemptor would borrow what is missing there of its quota, and a
         ClusterQueue there reclaims from any priority.
         """
-        below = [*_until(gone.node, self._above)]
-        meeting = below[-1].parent
+        below = [each for each in _until(gone.node, self._above) if each.reclaims_any]
+        if not below:
+            return False
+        meeting = [*_until(gone.node, self._above)][-1].parent
         mine = [*_until(self._node, {meeting} if meeting is not None else ())]
         mark = self._tree.mark()
         self._tree.take(self._node, self._request)
         try:
             return any(
-                at.reclaims_any and at.usage.get(what, 0) < at.subtree.get(what, 0)
+                at.available(what) < at.subtree.get(what, 0) - at.usage.get(what, 0)
                 for what in self._request.keys() & gone.holder.usage.keys()
-                if all(node.borrows(what) for node in mine)
+                if self._request[what] and all(node.borrows(what) for node in mine)
                 for at in below
+                if at.usage.get(what, 0) < at.subtree.get(what, 0)
             )
         finally:
             self._tree.undo(mark)

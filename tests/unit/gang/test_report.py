@@ -367,23 +367,40 @@ def test_a_running_gang_that_is_to_grow_is_not_evicted(bench: Bench) -> None:
     assert bench.report().evict
 
 
-@pytest.mark.parametrize("generation", [1, 2])
+LACKS = "2 of the 3 pods that it still needs have a node, and it has no others"
+
+
+@pytest.mark.parametrize(
+    ("generation", "meanwhile"), [(1, ("", "", "")), (2, ("False", "NotEnoughPods", LACKS))]
+)
 def test_a_gang_whose_lost_pod_is_replaced_later_may_be_partial(
-    bench: Bench, generation: int
+    bench: Bench, generation: int, meanwhile: tuple[str, str, str]
 ) -> None:
-    """A controller makes the pod in its place when the lost one is gone."""
+    """A controller makes the pod in its place when the lost one is gone.
+
+    That the gang was whole is to be remembered where its PodGroup was changed.
+    """
     bench.on_partial = OnPartial.EVICT
     bench.apply(generation=generation)
     bench.observe(pods(3, **RUNS))
     for _ in range(2):
         bench.observe(ev.PodDeleted("gang-2"))
-        text = "2 of the 3 pods that it still needs have a node, and it has no others"
-        assert bench.reported("Partial") == ("False", "NotEnoughPods", text)
+        assert bench.reported("Partial") == meanwhile
         assert bench.reported()[1] == "NotEnoughPods"
     bench.observe(pod("gang-3", group="gang"))
     assert bench.reported("Partial")[:2] == ("True", "PartiallyScheduled")
     bench.now += 1000
     assert bench.report().evict
+
+
+def test_partial_says_whole_of_a_gang_that_is(bench: Bench) -> None:
+    bench.apply(generation=2)
+    bench.observe(pods(3, **RUNS))
+    bench.observe(ev.PodDeleted("gang-2"))
+    bench.apply(min_member=4, generation=3)
+    assert bench.reported("Partial")[:2] == ("False", "NotScheduled")
+    bench.observe(pods(4, **RUNS))
+    assert bench.reported("Partial")[:2] == ("False", "Whole")
 
 
 def test_a_gang_that_lost_a_pod_and_is_to_grow_is_not_partial(bench: Bench) -> None:

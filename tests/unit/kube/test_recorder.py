@@ -256,6 +256,15 @@ async def test_trouble_that_lasts_ends_an_event() -> None:
         assert len(bench.client.bodies) == 1 + len(limits.pauses)
 
 
+@pytest.mark.looptime
+async def test_an_event_that_a_webhook_keeps_from_one_namespace_holds_up_no_other() -> None:
+    """500 may be about the namespace alone: what is wrong with all is said otherwise."""
+    failing = UnavailableError("the webhook failed", status=500)
+    bench = await in_a_minute(NOTICES, [failing] * 2, EVENT, OTHERS["object"], of("other", 1))
+
+    assert bench.counts == {"failed": 2, "written": 1}
+
+
 class GivingWay(Bench):
     """A recorder beside something that matters more while it is `busy`."""
 

@@ -9,12 +9,18 @@ import pytest
 from extender.queueing import transitions as to
 from extender.queueing.cycle import Admit, Preempt
 from extender.state.queue import events as ev
-from extender.state.queue.records import ClusterQueueInfo, EvictionCount, WorkloadInfo
+from extender.state.queue.records import (
+    ClusterQueueInfo,
+    EvictionCount,
+    Fungibility,
+    WorkloadInfo,
+)
 from tests.makers import shape
 from tests.queue_makers import (
     Admissions,
     cluster_queue,
     cohort,
+    flavor,
     group,
     local_queue,
     meta,
@@ -209,6 +215,75 @@ def test_they_come_to_an_end_where_only_one_resource_is_short(
         found.put(workload(name, shape(cpu, gpu=gpu), queue, priority))
         preempted += until_rest(found)
     assert ("low", ["large"]) in preempted
+
+
+def preempted_before(name: str, cpu: int, gpu: int, queue: str, priority: int) -> WorkloadInfo:
+    before = (EvictionCount("Preempted", "", 1),)
+    return workload(name, shape(cpu, gpu=gpu), queue, priority, evictions=before)
+
+
+def test_what_is_free_for_its_owner_is_not_owed() -> None:
+    """It borrows some of a hundred idle CPUs, and its own GPUs are lent."""
+    found = Admissions(of_two("a", 4, 2), of_two("b", 10, 0), of_two("idle", 100, 0))
+    found.put(local_queue("a"), local_queue("b"), workload("y", shape(1, gpu=2), "b", 0))
+    until_rest(found)
+    found.put(preempted_before("w", 8, 2, "a", 5))
+    assert until_rest(found) == [("w", ["y"])]
+
+
+def test_one_that_borrows_nothing_once_its_own_victims_are_gone_spares_none() -> None:
+    found = Admissions(of_two("a", 2, 2), of_two("b", 3, 0), local_queue("a"), local_queue("b"))
+    found.put(workload("x", shape(2), "a", 0), workload("y", shape(3, gpu=2), "b", 0))
+    until_rest(found)
+    found.put(preempted_before("w", 2, 2, "a", 5))
+    assert until_rest(found) == [("w", ["x", "y"])]
+
+
+def test_where_its_victims_are_spared_in_one_flavor_it_has_those_of_the_next() -> None:
+    def queue(name: str, fa: tuple[int, int], fb: tuple[int, int]) -> ClusterQueueInfo:
+        both = {
+            flavor: {"cpu": quota(cpu), GPU: quota(gpu, resource=GPU)}
+            for flavor, (cpu, gpu) in (("fa", fa), ("fb", fb))
+        }
+        first = Fungibility("MayStopSearch", "MayStopSearch", None)
+        return cluster_queue(name, group(**both), "all", preemption=ANY, fungibility=first)
+
+    found = Admissions(flavor("fa"), flavor("fb"), local_queue("a"), local_queue("b"))
+    found.put(queue("a", (4, 2), (8, 2)), queue("b", (10, 0), (0, 0)))
+    for name in ("y0", "y1"):
+        found.put(workload(name, shape(1, gpu=2), "b", 0))
+        until_rest(found)
+    found.put(preempted_before("w", 8, 2, "a", 5))
+    assert until_rest(found) == [("w", ["y1"])]
+
+
+def test_a_resource_that_it_does_not_ask_for_is_none_of_its_concern() -> None:
+    """Its ClusterQueue borrows CPUs already, and it wants its own GPUs."""
+    found = Admissions(of_two("a", 0, 2), of_two("b", 3, 0), local_queue("a"), local_queue("b"))
+    found.put(workload("z", shape(2), "a", 9), workload("y", shape(1, gpu=2), "b", 0))
+    until_rest(found)
+    found.put(preempted_before("w", 0, 2, "a", 5))
+    assert until_rest(found) == [("w", ["y"])]
+
+
+def test_one_that_need_not_go_does_not_leave_another_one_owed() -> None:
+    """With both gone the cohort would borrow nothing; with one it would."""
+    found = Admissions(cohort("inner", "all", 4), local_queue("a"), local_queue("b"))
+    for name, cores, parent in (("a", 0, "inner"), ("c", 0, "inner"), ("b", 2, "all")):
+        found.put(cluster_queue(name, cores, parent, preemption=ANY))
+    found.put(local_queue("c"))
+    running: list[Wanted] = [("large", 5, "b", 0), ("small", 1, "c", 0)]
+    assert for_w(found, *running, cores=4, preempted=True) == []
+
+
+@pytest.mark.parametrize(("most", "evicted"), [(2, []), (9, ["other"])])
+def test_a_search_spares_so_many_and_then_gives_up(
+    most: int, evicted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extender.queueing.preemption._MOST_SPARED", most)
+    found = queues({"a": 1, "b": 1, "c": 1, "d": 0}, spare=5)
+    running: list[Wanted] = [("other", 4, "d", 0), ("x", 2, "b", 0), ("y", 2, "c", 0)]
+    assert for_w(found, *running, cores=4, preempted=True) == evicted
 
 
 def test_what_a_cohort_would_take_back_is_left_to_it() -> None:
