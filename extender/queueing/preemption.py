@@ -296,11 +296,11 @@ class _VictimSearch:
         mark = self._tree.mark()
         try:
             found = self._needed(candidates, borrowing=borrowing)
-            if not self._preemptor.workload.was_preempted or not any(map(self._is_owed, found)):
+            if not self._preemptor.workload.was_preempted or not self._is_any_owed(found):
                 return found
             self._tree.undo(mark)
             found = self._needed(candidates, borrowing=borrowing, sparing=True)
-            return found if not any(map(self._is_owed, found)) else []
+            return found if not self._is_any_owed(found) else []
         finally:
             self._tree.undo(mark)
 
@@ -326,6 +326,11 @@ class _VictimSearch:
             if self._fits(borrowing=borrowing):
                 return self._fill_back(chosen, borrowing=borrowing)
         return []
+
+    def _is_any_owed(self, gone: Iterable[_Candidate]) -> bool:
+        """Return whether one of these is: of those of a ClusterQueue only what they use differs."""
+        apart = {(each.node, frozenset(each.holder.usage)): each for each in gone}
+        return any(map(self._is_owed, apart.values()))
 
     def _is_owed(self, gone: _Candidate) -> bool:
         """Return whether a victim's ClusterQueue or cohort could take back what it released.
