@@ -2,7 +2,8 @@
 
 `python -m tests.harness.long_pauses serve ...` in place of `python -m extender serve ...`. A common
 pause ends with its time, and so does what is written while kube-scheduler does not call: what a
-test sees would depend on how fast the machine is. The log says when a pause begins.
+test sees would depend on how fast the machine is. After one that was in vain there is no rest,
+which would be as long as the pause and more. The log says when a pause begins.
 """
 
 import structlog
@@ -32,7 +33,7 @@ async def _logged_arriving(self: arrivals.ArrivingGangs, group: str, gone: Gone)
 
 if __name__ == "__main__":
     vars(pause)["PAUSE_SECONDS"] = SECONDS
-    vars(arrivals).update(LONGEST_SECONDS=SECONDS, GAP_SECONDS=SECONDS)
+    vars(arrivals).update(LONGEST_SECONDS=SECONDS, GAP_SECONDS=SECONDS, REST=0)
     vars(writing_ahead).update(AHEAD_SECONDS=SECONDS, SILENT_SECONDS=SECONDS)
     pause.Pauses.hold = _logged  # type: ignore[method-assign]
     arrivals.ArrivingGangs.hold = _logged_arriving  # type: ignore[method-assign]
