@@ -100,7 +100,7 @@ def decide(
             options.evict_after,
             watched.seconds,
             begun,
-            partial.was_whole(stored, generation=pod_group.generation),
+            pod_group.generation > 1 and partial.was_whole(stored, generation=pod_group.generation),
         ),
     )
     whole = phase.is_scheduled(have, need)
