@@ -83,7 +83,7 @@ class Rules:
     begun: bool = False
     """Whether the gang has once begun as one."""
     was_whole: bool = False
-    """Whether that is known by its status alone, and it lacks pods now and then."""
+    """Whether its status alone shows that: it then goes on showing it while the gang lacks pods."""
 
     @property
     def seconds(self) -> float:
@@ -148,8 +148,8 @@ def decide(
 ) -> Partial:
     """Return what becomes of a gang of which some live members have a node and others do not.
 
-    `quorum` is what it needs besides the pods that are done, `before` its condition so far. That
-    one which was whole lacks pods is stated: those that come in their place may find no room.
+    `quorum` is what it needs besides the pods that are done, `before` its condition so far. A gang
+    that was whole and lacks pods has a condition, too: pods in their place may find no room.
     """
     text = f"{have.bound} of the {quorum} pods that it still needs have a node"
     if rules.was_whole and 0 < have.bound < quorum and have.bound >= have.live:

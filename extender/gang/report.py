@@ -100,6 +100,7 @@ def decide(
             options.evict_after,
             watched.seconds,
             begun,
+            # Before its first change its pods alone show that it has begun.
             pod_group.generation > 1 and partial.was_whole(stored, generation=pod_group.generation),
         ),
     )

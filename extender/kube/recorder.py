@@ -3,7 +3,8 @@
 Events help people and decide nothing. So recording one never waits and never fails: what is too
 much for the API server is written later, and what is too much for the reader, or to be kept, is
 dropped and counted. Namespaces take turns: a tenant whose objects give many Events delays its own.
-So do Warnings and the rest: among a thousand jobs that are queued, one that cannot be is heard of.
+Warnings and other Events take turns, too: the Warning about one job does not wait for what is to be
+written about a thousand others.
 
 The name of an Event is made from the word for its occasion. Notices that have a key are named after
 it: a second process, or the same one after a restart, makes no second Event of those. All others
@@ -40,7 +41,7 @@ WAY_SECONDS: Final = 0.02
 """Between two looks whether that is over."""
 _GROUPS_REMEMBERED: Final = 10_000
 _OF_ALL: Final = frozenset((0, 429, 503))
-"""Status of what keeps all Events from being written; others may be about one namespace."""
+"""Status of answers that may concern all Events; with others another Event may be written."""
 
 _log = structlog.get_logger(__name__)
 _encode = msgspec.json.Encoder().encode

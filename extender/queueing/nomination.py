@@ -14,7 +14,7 @@ from extender.queueing.for_room import ForRoom
 from extender.queueing.leaving import Leaving
 from extender.queueing.lines import Cause
 from extender.queueing.pending import PendingQueues
-from extender.queueing.preemption import Plan, Preemptor
+from extender.queueing.preemption import Plan, Preemptor, Spared
 from extender.queueing.quota import QuotaNode, QuotaTree, level
 from extender.queueing.room import AdmissionRules, preempts_for_room
 from extender.queueing.standing import namespace_mismatch, selects_namespace
@@ -231,16 +231,17 @@ class Nominator:
             if proposal.mode <= Mode.NO_CANDIDATES or passed_over:
                 return refused or found
             plan = yield from self._plan(head, proposal)
-            if not isinstance(plan, str):
-                away = self._away(head, plan) if plan is not None else _NONE
-                found = replace(found, plan=plan, victims=away)
-                if plan is not None or not head.workload.was_preempted:
-                    return found if plan is not None else refused or found
-                # Of another flavor its victims may release what others cannot take back.
-                text, refused = "no victims", refused or found
+            if plan is None:
+                return refused or found
+            if isinstance(plan, Plan):
+                return replace(found, plan=plan, victims=self._away(head, plan))
+            if isinstance(plan, Spared):
+                text = plan.text
+                lacking = replace(proposal, message=f"{proposal.message}; {text}")
             else:
                 text = f"quota after preemption; {plan}"
-                refused = refused or replace(found, proposal=proposal.without_capacity(text))
+                lacking = proposal.without_capacity(text)
+            refused = refused or replace(found, proposal=lacking)
             quotas = quotas.passing_over({flavor for flavor, _ in proposal.short}, text)
 
     def _located(self, head: Preemptor, proposal: Proposal) -> Proposal:
@@ -250,20 +251,24 @@ class Nominator:
             return proposal
         return replace(proposal, assignments=room.located(head.workload, proposal.assignments))
 
-    def _plan(self, head: Preemptor, proposal: Proposal) -> Steps[Plan | str | None]:
-        """Return a plan; None where there are no victims, a text where they would not give room.
+    def _plan(self, head: Preemptor, proposal: Proposal) -> Steps[Plan | Spared | str | None]:
+        """Return a plan; None where there are no victims, SPARED where the head spares them.
+
+        A text says why they would not give room.
 
         Quota chooses the first victims. Where these give no room, others are tried: without those
         whose leaving does not help.
         """
         room, text = self._rules.room_for(head.queue), None
         first: Plan | None = None
+        spared: Spared | None = None
         protected: frozenset[str] = frozenset()
         for _ in range(_TRIES):
             plan = self._find(head, proposal.usage, proposal.short, protected=protected)
             if room is None:
                 return plan
-            if plan is None:
+            if plan is None or isinstance(plan, Spared):
+                spared = plan
                 break
             first = first or plan
             away = self._away(head, plan)
@@ -279,7 +284,7 @@ class Nominator:
             protected |= frozenset(self._returning(head))
         others = (yield from self._for_room(head)) if first is not None else None
         if first is None or others is None:
-            return text
+            return text or spared
         given, usage = proposal.assignments, proposal.usage
         return (yield from others.plan_with_quota(given, usage, first)) or text
 
@@ -370,7 +375,7 @@ class Nominator:
         self, preemptor: Preemptor, what: FlavorResource, amount: int
     ) -> tuple[Mode, int]:
         plan = self._find(preemptor, {what: amount}, {what})
-        if plan is None:
+        if not isinstance(plan, Plan):
             return Mode.NO_CANDIDATES, level(preemptor.node, what, amount)[0]
         return Mode.RECLAIM if plan.only_others else Mode.PREEMPT, plan.borrow
 
@@ -381,7 +386,7 @@ class Nominator:
         short: Collection[FlavorResource],
         *,
         protected: frozenset[str] = _NONE,
-    ) -> Plan | None:
+    ) -> Plan | Spared | None:
         protected = protected | self._admitted
         return preemption.find(
             preemptor, request, short, tree=self._tree, leaving=self.leaving, protected=protected

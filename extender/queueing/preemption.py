@@ -6,9 +6,9 @@ the end each victim that turns out not to be needed keeps its quota. Quota is re
 ClusterQueues that borrow, up to what they borrow.
 
 Two policies can work against each other: a workload evicts others in order to borrow, and a
-ClusterQueue takes its quota back from any priority. So one that was preempted before leaves such a
-ClusterQueue its quota of what it would borrow. Otherwise the same workloads could evict each other
-without end (docs/decisions/0095).
+ClusterQueue takes its quota back from any priority. The same workloads could evict each other
+without end. So a workload that was preempted before spares those whose ClusterQueue could take back
+at once what they release (docs/decisions/0095).
 """
 
 import re
@@ -60,6 +60,18 @@ class Preemptor:
     options: AdmissionOptions
 
 
+class Spared:
+    """The outcome of a search in which victims would be enough, and are spared."""
+
+    text: Final = (
+        "it was preempted before, and spares workloads whose ClusterQueues would take back at once "
+        "what they release"
+    )
+
+
+SPARED: Final = Spared()
+
+
 def find(
     preemptor: Preemptor,
     request: Mapping[FlavorResource, int],
@@ -68,10 +80,11 @@ def find(
     tree: QuotaTree,
     leaving: Leaving,
     protected: Collection[str] = (),
-) -> Plan | None:
+) -> Plan | Spared | None:
     """Return a plan with as few victims as possible; None where no victims would be enough.
 
-    Workloads in `protected` are never victims.
+    SPARED where they would be, and a preemptor that was preempted before spares them. Workloads in
+    `protected` are never victims.
     """
     search = _VictimSearch(
         preemptor, request, frozenset(short), tree=tree, leaving=leaving, protected=protected
@@ -126,7 +139,7 @@ _WHY: Final = {
 }
 
 _MOST_SPARED: Final = 1000
-"""So many victims are spared in a search, which has no pause: some 30 ms."""
+"""So many workloads are spared in one attempt: a search has no pause."""
 
 _NAMED: Final = re.compile(r"Preempted to accommodate workload (\S+) \(UID: ([^,\s]+),")
 """How the message of a victim begins."""
@@ -163,9 +176,11 @@ class _VictimSearch:
         self._tree, self._leaving, self._protected = tree, leaving, protected
         self._node = preemptor.node
         self._above = frozenset(_above(preemptor.node))
+        self._spares = False
+        """Whether victims that would be enough are spared."""
         self._all_borrowers: dict[QuotaNode, Sequence[tuple[QuotaNode, QuotaNode]]] = {}
 
-    def plan(self) -> Plan | None:
+    def plan(self) -> Plan | Spared | None:
         if self._preemptor.queue.preemption.reclaim_within_cohort != "Never":
             # What borrows once all leaving workloads are gone borrows now, too.
             for cohort in self._above:
@@ -183,7 +198,7 @@ class _VictimSearch:
                     self._tree.give(each.node, each.holder.usage)
                 victims = tuple(self._victim(each) for each in chosen)
                 return Plan(victims, leaving, self._level())
-        return None
+        return SPARED if self._spares else None
 
     def _level(self) -> int:
         levels = (level(self._node, what, amount)[0] for what, amount in self._request.items())
@@ -300,14 +315,17 @@ class _VictimSearch:
                 return found
             self._tree.undo(mark)
             found = self._needed(candidates, borrowing=borrowing, sparing=True)
-            return found if not self._is_any_owed(found) else []
+            if found and not self._is_any_owed(found):
+                return found
+            self._spares = True
+            return []
         finally:
             self._tree.undo(mark)
 
     def _needed(
         self, candidates: list[_Candidate], *, borrowing: bool, sparing: bool = False
     ) -> list[_Candidate]:
-        """Remove victims that are enough from the tree; if `sparing`, none whose quota is owed."""
+        """Return victims that are enough, removed from the tree; none that is owed if `sparing`."""
         chosen, looks = list[_Candidate](), _MOST_SPARED
         for each in candidates:
             if borrowing and each.claim is _Claim.NOMINAL:
@@ -328,21 +346,25 @@ class _VictimSearch:
         return []
 
     def _is_any_owed(self, gone: Iterable[_Candidate]) -> bool:
-        """Return whether one of these is: of those of a ClusterQueue only what they use differs."""
+        """Return whether any of these is owed.
+
+        Two workloads of one ClusterQueue that use the same resources have the same answer.
+        """
         apart = {(each.node, frozenset(each.holder.usage)): each for each in gone}
         return any(map(self._is_owed, apart.values()))
 
     def _is_owed(self, gone: _Candidate) -> bool:
         """Return whether a victim's ClusterQueue or cohort could take back what it released.
 
-        That is so where the preemptor would borrow what is missing there of its quota, and a
-        ClusterQueue there reclaims from any priority.
+        That is so where a ClusterQueue there reclaims from any priority, and the preemptor would
+        borrow what is missing there of its quota.
         """
-        below = [each for each in _until(gone.node, self._above) if each.reclaims_any]
-        if not below:
+        path = [*_until(gone.node, self._above)]
+        owners = [each for each in path if each.reclaims_any]
+        if not owners:
             return False
-        meeting = [*_until(gone.node, self._above)][-1].parent
-        mine = [*_until(self._node, {meeting} if meeting is not None else ())]
+        common = path[-1].parent
+        mine = [*_until(self._node, {common} if common is not None else ())]
         mark = self._tree.mark()
         self._tree.take(self._node, self._request)
         try:
@@ -350,7 +372,7 @@ class _VictimSearch:
                 at.available(what) < at.subtree.get(what, 0) - at.usage.get(what, 0)
                 for what in self._request.keys() & gone.holder.usage.keys()
                 if self._request[what] and all(node.borrows(what) for node in mine)
-                for at in below
+                for at in owners
                 if at.usage.get(what, 0) < at.subtree.get(what, 0)
             )
         finally:

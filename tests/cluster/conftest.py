@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.gangs import PATIENT, Gangs
 from tests.cluster.leftovers import gone, sweep
-from tests.cluster.queues import Queues
+from tests.cluster.queues import WORKLOADS, Queues
 from tests.cluster.tenants import EDIT, USER, WRITES, Others, Tenant, bind, may_list
 from tests.harness import objects
 from tests.harness.books.bookkeeper import Bookkeeper
@@ -220,7 +220,7 @@ def tenant(
     # No controller here puts `edit` together; this is what it is made of.
     api.create(*(bind(name, role) for role in EDIT))
     with Api(control_plane.kubeconfig(USER, ["tenants"])) as own:
-        api.wait_for("the tenant has its rights", lambda: may_list(own, name))
+        api.wait_for("the tenant has its rights", lambda: may_list(own, name, WORKLOADS, "pods"))
         yield Tenant(own, name, Gangs(own, name), Queues(own, name))
     sweep(api, name)
 

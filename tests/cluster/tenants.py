@@ -5,7 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.cluster.gangs import Gangs
-from tests.cluster.queues import JOBS, WORKLOADS, Queues
+from tests.cluster.queues import JOBS, Queues
 from tests.harness.client import PATIENCE_SECONDS, Api, ApiError, Object
 
 USER, ROLE = "tenant", "tenant-writes"
@@ -60,10 +60,11 @@ def bind(namespace: str, role: str) -> Object:
     }
 
 
-def may_list(api: Api, namespace: str) -> bool:
+def may_list(api: Api, namespace: str, *resources: str) -> bool:
+    """Return whether a user has its rights: the API server learns of them some time later."""
     try:
-        api.list(WORKLOADS, namespace)
-        api.list("pods", namespace)
+        for each in resources:
+            api.list(each, namespace)
     except ApiError as error:
         if error.status != 403:
             raise

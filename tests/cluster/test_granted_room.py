@@ -9,6 +9,7 @@ import pytest
 from extender.kube.queues import FIELD_MANAGER
 from tests.cluster.conftest import NodeFactory
 from tests.cluster.gangs import POD_GROUPS, Gangs
+from tests.cluster.tenants import may_list
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
 from tests.harness.objects import pod_group
@@ -32,17 +33,7 @@ def tenant(control_plane: ControlPlane, api: Api, namespace: str) -> Iterator[Ap
          "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}]},
     )  # fmt: skip
     with Api(control_plane.kubeconfig(user)) as client:
-
-        def may_list() -> bool:
-            try:
-                client.list("pods", namespace)
-            except ApiError as error:
-                if error.status != 403:
-                    raise
-                return False
-            return True
-
-        api.wait_for("it has its rights", may_list)
+        api.wait_for("it has its rights", lambda: may_list(client, namespace, "pods"))
         yield client
 
 

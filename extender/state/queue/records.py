@@ -372,7 +372,7 @@ class WorkloadInfo:
 
     @property
     def was_preempted(self) -> bool:
-        """Whether it has been preempted before, for whatever it made way."""
+        """Whether it has been preempted before, whether for quota, room or a gang."""
         return any(each.reason == EvictionReason.PREEMPTED for each in self.evictions)
 
     @property

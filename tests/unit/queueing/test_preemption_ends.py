@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from extender.queueing import transitions as to
-from extender.queueing.cycle import Admit, Preempt
+from extender.queueing.cycle import Admit, NotAdmitted, Preempt
+from extender.queueing.preemption import SPARED
 from extender.state.queue import events as ev
 from extender.state.queue.records import (
     ClusterQueueInfo,
@@ -217,26 +218,45 @@ def test_they_come_to_an_end_where_only_one_resource_is_short(
     assert ("low", ["large"]) in preempted
 
 
-def preempted_before(name: str, cpu: int, gpu: int, queue: str, priority: int) -> WorkloadInfo:
+def for_w_of_two(found: Admissions, *running: WorkloadInfo, cpu: int, gpu: int) -> list[str]:
+    """Return what is evicted of these for `w` of `a`, which was preempted before."""
+    for each in running:
+        found.put(each)
+        until_rest(found)
     before = (EvictionCount("Preempted", "", 1),)
-    return workload(name, shape(cpu, gpu=gpu), queue, priority, evictions=before)
+    found.put(workload("w", shape(cpu, gpu=gpu), "a", 5, evictions=before))
+    return [name for _, names in until_rest(found) for name in names]
 
 
 def test_what_is_free_for_its_owner_is_not_owed() -> None:
     """It borrows some of a hundred idle CPUs, and its own GPUs are lent."""
     found = Admissions(of_two("a", 4, 2), of_two("b", 10, 0), of_two("idle", 100, 0))
-    found.put(local_queue("a"), local_queue("b"), workload("y", shape(1, gpu=2), "b", 0))
-    until_rest(found)
-    found.put(preempted_before("w", 8, 2, "a", 5))
-    assert until_rest(found) == [("w", ["y"])]
+    found.put(local_queue("a"), local_queue("b"))
+    y = workload("y", shape(1, gpu=2), "b", 0)
+    assert for_w_of_two(found, y, cpu=8, gpu=2) == ["y"]
 
 
 def test_one_that_borrows_nothing_once_its_own_victims_are_gone_spares_none() -> None:
     found = Admissions(of_two("a", 2, 2), of_two("b", 3, 0), local_queue("a"), local_queue("b"))
-    found.put(workload("x", shape(2), "a", 0), workload("y", shape(3, gpu=2), "b", 0))
-    until_rest(found)
-    found.put(preempted_before("w", 2, 2, "a", 5))
-    assert until_rest(found) == [("w", ["x", "y"])]
+    x, y = workload("x", shape(2), "a", 0), workload("y", shape(3, gpu=2), "b", 0)
+    assert for_w_of_two(found, x, y, cpu=2, gpu=2) == ["x", "y"]
+
+
+def test_a_resource_that_it_does_not_ask_for_is_none_of_its_concern() -> None:
+    """Its ClusterQueue borrows CPUs already, and it wants its own GPUs."""
+    found = Admissions(of_two("a", 0, 2), of_two("b", 3, 0), local_queue("a"), local_queue("b"))
+    z, y = workload("z", shape(2), "a", 9), workload("y", shape(1, gpu=2), "b", 0)
+    assert for_w_of_two(found, z, y, cpu=0, gpu=2) == ["y"]
+
+
+def test_its_message_says_that_it_spares_others() -> None:
+    found = queues({"a": 2, "b": 2})
+    running: list[Wanted] = [("small", 1, "b", 0), ("large", 3, "b", 0)]
+    assert for_w(found, *running, cores=3, preempted=True) == []
+    [outcome] = found.last.outcomes
+    assert isinstance(outcome, NotAdmitted)
+    assert outcome.reason == "WaitingForQuota"
+    assert outcome.message.endswith(f"3 more needed; {SPARED.text}")
 
 
 def test_where_its_victims_are_spared_in_one_flavor_it_has_those_of_the_next() -> None:
@@ -250,20 +270,8 @@ def test_where_its_victims_are_spared_in_one_flavor_it_has_those_of_the_next() -
 
     found = Admissions(flavor("fa"), flavor("fb"), local_queue("a"), local_queue("b"))
     found.put(queue("a", (4, 2), (8, 2)), queue("b", (10, 0), (0, 0)))
-    for name in ("y0", "y1"):
-        found.put(workload(name, shape(1, gpu=2), "b", 0))
-        until_rest(found)
-    found.put(preempted_before("w", 8, 2, "a", 5))
-    assert until_rest(found) == [("w", ["y1"])]
-
-
-def test_a_resource_that_it_does_not_ask_for_is_none_of_its_concern() -> None:
-    """Its ClusterQueue borrows CPUs already, and it wants its own GPUs."""
-    found = Admissions(of_two("a", 0, 2), of_two("b", 3, 0), local_queue("a"), local_queue("b"))
-    found.put(workload("z", shape(2), "a", 9), workload("y", shape(1, gpu=2), "b", 0))
-    until_rest(found)
-    found.put(preempted_before("w", 0, 2, "a", 5))
-    assert until_rest(found) == [("w", ["y"])]
+    running = [workload(name, shape(1, gpu=2), "b", 0) for name in ("y0", "y1")]
+    assert for_w_of_two(found, *running, cpu=8, gpu=2) == ["y1"]
 
 
 def test_one_that_need_not_go_does_not_leave_another_one_owed() -> None:
