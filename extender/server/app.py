@@ -6,6 +6,7 @@ POST to a verb goes straight to its ASGI application; all other requests go thro
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from fastapi import FastAPI
@@ -67,7 +68,8 @@ def create_app(
     """Return the application; `caller` takes note of calls of filter and bind.
 
     Verbs are answered with an Error for less than what makes a process not ready, because with an
-    Error kube-scheduler schedules nothing at all: `probes.unready` returns why.
+    Error kube-scheduler schedules nothing at all: `probes.unready` returns why. But no victim is
+    chosen while a watch is stale: preempt needs all that readiness does.
     """
     app = ExtenderApp(
         title="gang-extender",
@@ -84,12 +86,14 @@ def create_app(
         "bind": binding.bind,
     }
     for name, answer in answers.items():
+        preempts = name == "preempt"
         app.verbs[f"/{name}"] = Verb(
             *(name, answer),
             metrics=metrics,
-            unready=probes.unready,
+            unready=partial(_first_problem, probes) if preempts else probes.unready,
             max_body_bytes=max_body_bytes,
             pause=filtering.pause if name == "filter" else None,
+            unready_status=503 if preempts else 200,
         )
         _document(app, name)
 
@@ -98,6 +102,10 @@ def create_app(
 
     add_health(app, page, probes)
     return app
+
+
+def _first_problem(probes: Probes) -> str:
+    return probes.unready() or next(filter(None, probes.ready().values()), "")
 
 
 def _at_once(answer: Callable[[bytes], bytes]) -> Answer:

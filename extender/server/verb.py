@@ -1,6 +1,7 @@
-"""One verb as an ASGI application: raw body in, raw answer out, status 200 whatever happens.
+"""One verb as an ASGI application: raw body in, raw answer out.
 
-kube-scheduler drops the text of any other status, so each problem is in the field `Error`.
+kube-scheduler drops the text of any status but 200, so each problem is in the field `Error`. But
+the answer of preempt has no such field: without one its 503 is what says that nothing was decided.
 """
 
 import json
@@ -39,11 +40,13 @@ class Verb:
         unready: Callable[[], str],
         max_body_bytes: int,
         pause: Pause | None = None,
+        unready_status: int = 200,
     ) -> None:
         """`unready` returns why the verb answers with an Error now, or nothing."""
         self.name = name
         self._answer = answer
         self._unready = unready
+        self._unready_status = unready_status
         self._max_body_bytes = max_body_bytes
         self._pause = pause
         self._seconds = metrics.request_seconds.labels(name)
@@ -54,22 +57,22 @@ class Verb:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         began = time.perf_counter()
-        content, held = await self._serve(scope, receive)
-        await send(_start(len(content)))
+        content, held, status = await self._serve(scope, receive)
+        await send(_start(len(content), status))
         await send({"type": "http.response.body", "body": content})
         if self._measured:
             self._seconds.observe(time.perf_counter() - began - held)
 
-    async def _serve(self, scope: Scope, receive: Receive) -> tuple[bytes, float]:
-        """Return the answer, and for how many seconds it was held back."""
+    async def _serve(self, scope: Scope, receive: Receive) -> tuple[bytes, float, int]:
+        """Return the answer, for how many seconds it was held back, and its status."""
         held = 0.0
         try:
             body = await _read(scope, receive, self._max_body_bytes)
             if self._pause is not None and not self._unready():
                 held = await self._pause(body, lambda: _disconnected(receive))
             if why := self._unready():
-                return self._problem(why), held
-            return await self._answer(body, lambda: _disconnected(receive)), held
+                return self._problem(why), held, self._unready_status
+            return await self._answer(body, lambda: _disconnected(receive)), held, 200
         except ValueError as error:
             text = str(error)
         except RecursionError:
@@ -77,16 +80,16 @@ class Verb:
         except Exception as error:  # noqa: BLE001 - kube-scheduler must get an answer
             FAULTS.report("verb", error, key=self.name)
             text = "internal error, see the log of gang-extender"
-        return self._problem(text), held
+        return self._problem(text), held, 200
 
     def _problem(self, text: str) -> bytes:
         self._errors.inc()
         return json.dumps({"Error": error_text(f"{self.name}: {text}")}).encode()
 
 
-def _start(length: int) -> Message:
+def _start(length: int, status: int) -> Message:
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % length)]
-    return {"type": "http.response.start", "status": 200, "headers": headers}
+    return {"type": "http.response.start", "status": status, "headers": headers}
 
 
 async def _read(scope: Scope, receive: Receive, limit: int) -> bytes:

@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from extender.api.wellknown import Phase
 from extender.config import Reconcile as Section
 from extender.config import Settings
+from extender.controllers.failed_calls import FailedCalls
 from extender.controllers.nominations import StoredNominations
 from extender.controllers.pod_group import PodGroupController, touched
 from extender.controllers.preemption import Outlet, PreemptionController
@@ -119,6 +120,7 @@ class Reconciler:
             self._queue = QueueControllers(settings, client, shared)
         self._nominations = StoredNominations(cluster)
         self._preemption, self._victims = self._preempting(settings, client, clock)
+        self._failed_calls = FailedCalls(cluster, VictimWriter(client))
         of_queue = self._queue.reflectors if self._queue is not None else []
         self.reflectors = [
             *reflectors(
@@ -305,6 +307,7 @@ class Reconciler:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._controller.run())
                 tasks.create_task(self._victims.run())
+                tasks.create_task(self._failed_calls.run())
                 tasks.create_task(self._recorder.run())
                 if self._queue is not None:
                     tasks.create_task(self._queue.run(after_another=self._election is not None))

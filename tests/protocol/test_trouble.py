@@ -111,11 +111,23 @@ async def test_nothing_is_answered_before_the_caches_are_filled(
     service.synced = False
     before = service.state()
 
-    answer = await service.ask(verb, recorded("names", verb))
+    answer = await service.post(verb, recorded("names", verb))
 
-    assert answer == {"Error": f"{verb}: the extender has not seen the whole cluster yet"}
+    assert answer.json() == {"Error": f"{verb}: the extender has not seen the whole cluster yet"}
+    # An answer of preempt has no field for an error: without one it would be "no victims".
+    assert answer.status_code == (503 if verb == "preempt" else 200)
     assert service.state() == before
     assert service.scene.binder.calls == []
+
+
+async def test_no_victim_is_chosen_while_a_watch_is_stale(service: Service) -> None:
+    service.problems["pods"] = "nothing heard for 200 s, the limit is 120 s"
+
+    answer = await service.post("preempt", recorded("names", "preempt"))
+
+    assert answer.status_code == 503
+    assert "nothing heard" in answer.json()["Error"]
+    assert "Error" not in await service.ask("prioritize", recorded("names", "prioritize"))
 
 
 async def test_readyz_names_the_cache_that_is_empty(service: Service) -> None:

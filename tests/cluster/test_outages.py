@@ -1,0 +1,51 @@
+"""What failed because a process was away is tried again when it is back."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.conftest import NodeFactory
+from tests.cluster.gangs import Gangs, message
+from tests.cluster.groups import SECONDS
+from tests.cluster.test_preemption import priority_class
+from tests.harness.client import Api
+from tests.harness.gang_scheduler import GangScheduler
+from tests.harness.reconciler import Reconciler
+
+
+@pytest.fixture(scope="module")
+def high(api: Api) -> Iterator[str]:
+    """A priority class above that of other pods."""
+    yield from priority_class(api)
+
+
+@pytest.mark.usefixtures("reconciler")
+@pytest.mark.parametrize("what", ["a gang", "a plain pod"])
+def test_a_preemption_that_failed_while_the_extender_was_away_is_tried_again(
+    what: str, gang: GangScheduler, high: str, api: Api, gangs: Gangs, nodes: NodeFactory
+) -> None:
+    nodes(2)
+    gangs.create("low", 2, cpu="3")
+    gangs.await_phases("low", Running=2)
+    gang.extender.kill()
+    try:
+        if what == "a gang":
+            gangs.create("high", 2, cpu="3", priority_class=high)
+            names = ["high-0", "high-1"]
+        else:
+            api.create(gangs.pod("high", cpu="3", priority_class=high))
+            names = ["high"]
+
+        def failed() -> bool:
+            said = [message(api.get("pods", name, gangs.namespace)) for name in names]
+            return all("preempt" in each for each in said)
+
+        api.wait_for("preemption has failed", failed)
+    finally:
+        gang.extender.start()
+    gang.wait_ready()
+
+    def bound() -> bool:
+        return all("nodeName" in api.get("pods", n, gangs.namespace)["spec"] for n in names)
+
+    api.wait_for("there is room for it", bound, SECONDS)
