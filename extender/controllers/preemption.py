@@ -15,7 +15,7 @@ from extender.api.reasons import EventReason, PreemptionReason
 from extender.api.wellknown import ConditionType
 from extender.gang.options import GangOptions
 from extender.gang.preemption import nominating
-from extender.gang.preemption.checks import check, has_started_since
+from extender.gang.preemption.checks import Checked, check, has_started_since
 from extender.kube.errors import ApiError, BudgetError
 from extender.kube.pod_groups import api_version
 from extender.kube.pods import PodRef
@@ -108,6 +108,8 @@ class PreemptionController:
         options: GangOptions,
         workloads: QueuedJobs | None,
     ) -> None:
+        self.stale: Callable[[], str | None] = lambda: None
+        """Returns a kind whose watch is stale."""
         self._view = view
         self._writer = writer
         self._record, self._count = outlet.record, outlet.count
@@ -158,6 +160,8 @@ class PreemptionController:
             enabled=self._options.preempts,
             has_begun=bool(done.asked),
         )
+        if stale := self.stale():
+            checked = Checked(why_not=f"nothing has been heard of {stale} for too long")
         if checked.why_not != done.why_not:
             done.why_not = checked.why_not
             _log.info("victims are not evicted", group=group, why=checked.why_not or "they are now")

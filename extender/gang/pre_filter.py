@@ -28,6 +28,7 @@ MIN_SAMPLE = 100
 ELSEWHERE = "the room planned for this pod is not on the nodes to choose from"
 OUTSIDE = "none of the nodes to choose from is in the domain where the gang is"
 BEHIND = "kube-scheduler sees room that is news here"
+DISAGREE = "kube-scheduler and the extender disagree"
 FIRST_ONES = "room is left only for the pods that it starts with"
 KEPT_FOR_GANG = "room is kept for a gang that goes first"
 ALREADY_BOUND = "this pod has a node already, and it is not among those to choose from"
@@ -249,12 +250,9 @@ class Disagreement:
     def sentence(self) -> str:
         """Return it for the pod, the same for each node."""
         if not self.resources:
-            return (
-                "kube-scheduler and the extender disagree: kube-scheduler offers a node that the "
-                "extender does not know"
-            )
+            return f"{DISAGREE}: kube-scheduler offers a node that the extender does not know"
         return (
-            f"kube-scheduler and the extender disagree about {', '.join(self.resources)}: "
+            f"{DISAGREE} about {', '.join(self.resources)}: "
             "kube-scheduler offers a node that has too little by the extender's count; what "
             "kube-scheduler ignores has to be named in gang.ignoredResources"
         )

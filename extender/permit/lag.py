@@ -54,6 +54,12 @@ class Lags:
         self._lags.expire()
         return sum(lag.disagrees for lag in self._lags.values())
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether kube-scheduler sees room for some pod that our watch has yet to show."""
+        pods = self._view.pods
+        return any(uid in pods and not lag.disagrees for uid, lag in self._lags.items())
+
     def unless_it_lasts(
         self, verdict: FilterVerdict, pod: PodInfo, sent: Sequence[str]
     ) -> FilterVerdict:

@@ -119,6 +119,8 @@ class Preempting:
         self._writer = writer
         self._metrics = metrics
         self._is_asked = is_asked
+        self.is_behind: Callable[[], bool] = lambda: False
+        """Returns whether our watch is known to be behind kube-scheduler's."""
         self._courses: dict[str, _Course] = {}
         self._pauses: LRUCache[tuple[str, str], _Pause] = LRUCache(_REMEMBERED)
         """By group and UID of its PodGroup."""
@@ -205,7 +207,7 @@ class Preempting:
         for group in [*self._courses]:
             self._end_if_over(group)
             yield
-        if not self._options.preempts or not self._is_asked():
+        if not self._options.preempts or not self._is_asked() or self.is_behind():
             return in_vain
         lowest = self._view.lowest_on_nodes
         for group in [*islice(self._view.queue, MOST_GROUPS)]:

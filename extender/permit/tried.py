@@ -9,7 +9,8 @@ from typing import Final
 
 from cachetools import LRUCache
 
-from extender.gang import plan
+from extender.api.reasons import Reason
+from extender.gang import plan, pre_filter
 from extender.permit.plans import Plans
 from extender.state.cluster.records import PodInfo, Shape
 from extender.state.cluster.view import ClusterView
@@ -21,6 +22,8 @@ MOST_MEMBERS: Final = 64
 NOTED: Final = 4
 """And so many for what is good for their equals: a group's members are few kinds."""
 _REMEMBERED: Final = 10_000
+_NEWS: Final = frozenset((Reason.CACHE_BEHIND, Reason.CACHE_STALE, Reason.SCHEDULER_DISAGREES))
+_SAID: Final = (pre_filter.BEHIND, pre_filter.DISAGREE)
 
 
 class Tried:
@@ -36,8 +39,11 @@ class Tried:
         """Note for equal pods which members kube-scheduler has tried in vain: for want of room."""
         until = self._plans.clock.monotonic() + TRIED_SECONDS
         for pod in islice(self._waiting(group), NOTED):
-            if self._was_tried(pod) and not plan.finds_no_node(pod, group):
-                self._tried[pod.shape, pod.scheduler, pod.namespace] = until
+            kind = pod.shape, pod.scheduler, pod.namespace
+            if self._has_news(pod):
+                self._tried.pop(kind, None)
+            elif self._was_tried(pod) and not plan.finds_no_node(pod, group):
+                self._tried[kind] = until
 
     def is_refused(self, group: str) -> bool:
         """Return whether kube-scheduler has tried a member in vain, or our own plan has failed.
@@ -45,12 +51,13 @@ class Tried:
         Or it has tried an equal pod of another group: it takes them one after the other, and on
         full nodes each gang would wait for all pods of those before it. A group with members for
         which it finds no node for a reason that no plan sees is left alone, and so is one of a
-        scheduler that does not ask.
+        scheduler that does not ask. So is one of which kube-scheduler knows more than our watch has
+        shown: its room may be there already.
         """
         tried, now = self._plans.verdicts.no_room(group) is not None, self._plans.clock.monotonic()
         for pod in self._waiting(group):
             asks = pod.scheduler in self._plans.schedulers or pod.is_gated_by_us
-            if not asks or plan.finds_no_node(pod, group):
+            if not asks or plan.finds_no_node(pod, group) or self._has_news(pod):
                 return False
             equals = self._tried.get((pod.shape, pod.scheduler, pod.namespace), 0.0)
             tried = tried or self._was_tried(pod) or now < equals
@@ -62,6 +69,13 @@ class Tried:
         for pod in islice(view.members(group), MOST_MEMBERS):
             if pod.node is None and view.reservation(pod.uid) is None:
                 yield pod
+
+    def _has_news(self, pod: PodInfo) -> bool:
+        """Return whether kube-scheduler saw something at its last try that we did not."""
+        refusal, said = self._view.refused.get(pod.uid), pod.unschedulable or ""
+        if refusal is None:
+            return pod.uid in self._view.seen or any(text in said for text in _SAID)
+        return pod.uid in self._view.seen or refusal.reason in _NEWS
 
     def _was_tried(self, pod: PodInfo) -> bool:
         return pod.unschedulable is not None or pod.uid in self._view.refused

@@ -86,14 +86,12 @@ def create_app(
         "bind": binding.bind,
     }
     for name, answer in answers.items():
-        preempts = name == "preempt"
         app.verbs[f"/{name}"] = Verb(
             *(name, answer),
             metrics=metrics,
-            unready=partial(_first_problem, probes) if preempts else probes.unready,
+            unready=partial(_first_problem, probes) if name == "preempt" else probes.unready,
             max_body_bytes=max_body_bytes,
             pause=filtering.pause if name == "filter" else None,
-            unready_status=503 if preempts else 200,
         )
         _document(app, name)
 

@@ -40,13 +40,12 @@ class Verb:
         unready: Callable[[], str],
         max_body_bytes: int,
         pause: Pause | None = None,
-        unready_status: int = 200,
     ) -> None:
         """`unready` returns why the verb answers with an Error now, or nothing."""
         self.name = name
         self._answer = answer
         self._unready = unready
-        self._unready_status = unready_status
+        self._unready_status = 503 if name == "preempt" else 200
         self._max_body_bytes = max_body_bytes
         self._pause = pause
         self._seconds = metrics.request_seconds.labels(name)

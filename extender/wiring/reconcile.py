@@ -80,7 +80,6 @@ class Reconciler:
         identity = f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
         self._view = cluster.view()
         self.metrics = ReconcilerMetrics()
-        self._gauges: QueueGauges | None = None
         self._loop = Loop(clock, self.metrics.registry, settings.health)
         decoder = Decoder(settings.gang.ignored(), placement=settings.gang.placement)
         self._recorder = Recorder(
@@ -119,8 +118,8 @@ class Reconciler:
             )
             self._queue = QueueControllers(settings, client, shared)
         self._nominations = StoredNominations(cluster)
-        self._preemption, self._victims = self._preempting(settings, client, clock)
         self._failed_calls = FailedCalls(cluster, VictimWriter(client))
+        self._preemption, self._victims = self._preempting(settings, client, clock)
         of_queue = self._queue.reflectors if self._queue is not None else []
         self.reflectors = [
             *reflectors(
@@ -168,6 +167,7 @@ class Reconciler:
 
     lost: LeadershipLost | None = None
     _leads = False
+    _gauges: QueueGauges | None = None
 
     def _connections(self) -> Connections:
         return Connections(http.FEW, self.metrics.closed_connections, self.metrics.handshakes)
@@ -185,6 +185,7 @@ class Reconciler:
             options=settings.gang.options(),
             workloads=self._queue,
         )
+        evicting.stale = lambda: self.watches.stale()
         return evicting, Controller[str](
             evicting.reconcile,
             new_backoff=lambda: backoff(0.2, 10.0),

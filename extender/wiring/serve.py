@@ -129,6 +129,7 @@ class Extender:
             stale=self.watches.stale,
         )
         self.sight = pod_filter.sight
+        self.preempting.is_behind = lambda: pod_filter.lags.is_behind
         bindings = BindingWriter(cluster, self.waiting, writer, metrics=metrics, retry=retry)
         self.ahead = self._together(client, bindings, plans) if options.bind_equal else None
         self.arriving = self._arriving(plans, pod_filter)

@@ -10,7 +10,6 @@ from tests.cluster.groups import SECONDS
 from tests.cluster.test_preemption import priority_class
 from tests.harness.client import Api
 from tests.harness.gang_scheduler import GangScheduler
-from tests.harness.reconciler import Reconciler
 
 
 @pytest.fixture(scope="module")

@@ -51,6 +51,7 @@ async def test_a_resource_that_no_node_has_is_named_after_a_while(cluster: Clust
     # Tries become rare: a few in the first seconds, then one in each pause.
     assert len(answers) < 15 + 600 / LONGEST_PAUSE
     assert scene.pod_filter.lags.disagreements == 1
+    assert not scene.pod_filter.lags.is_behind
 
 
 async def test_the_sentence_names_no_node_and_no_amount(cluster: Cluster) -> None:
@@ -76,8 +77,10 @@ async def test_a_watch_that_catches_up_ends_it(cluster: Cluster) -> None:
 
     answers = await tried_as_woken(scene, "gang-0", ["n0"], PATIENCE_SECONDS / 2)
     assert set(answers) == {NEWS}
+    before = scene.pod_filter.lags.is_behind
     observe(cluster, ev.PodDeleted(old.uid))
     assert said(scene, "gang-0", ["n0"], group="gang") == ""
+    assert (before, scene.pod_filter.lags.is_behind) == (True, False)
     assert scene.pod_filter.lags.disagreements == 0
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from extender.api.reasons import PreemptionReason
+from extender.api.reasons import PreemptionReason, Reason
 from extender.gang.options import GangOptions
+from extender.gang.pre_filter import BEHIND
 from extender.gang.preemption.choosing import Place, Preemption
 from extender.gang.preemption.units import Unit
 from extender.kube.errors import UnavailableError
@@ -226,6 +227,19 @@ NOT_YET: dict[str, list[Any]] = {
         WAITING,
         pods(2, 4, group="high", priority=10, unschedulable=NO_CPU, scheduler="other"),
     ],
+    "kube-scheduler has just seen room that our watch has not shown": [
+        *WAITS,
+        ev.PodRefused(HIGH[0], Reason.CACHE_BEHIND),
+    ],
+    "kube-scheduler and the extender disagree about room": [
+        *WAITS,
+        ev.PodRefused(HIGH[0], Reason.SCHEDULER_DISAGREES),
+    ],
+    "it is being tried again for such room": [
+        WAITING,
+        pods(2, 4, group="high", priority=10, unschedulable=f"gang a/b: {BEHIND}"),
+    ],
+    "our watch has not even shown its pods": [WAITING, *map(ev.PodSeen, HIGH)],
     "kube-scheduler finds no node for another reason": [
         WAITING,
         pods(2, 4, group="high", priority=10, unschedulable="0/2 nodes: 2 had a bad volume"),
@@ -240,6 +254,19 @@ async def test_no_victims_are_looked_for_where(
     observe(play.cluster, facts)
     await asyncio.sleep(10)
     assert looks == []
+
+
+async def test_no_victims_are_looked_for_while_our_watch_is_behind_for_any_pod(
+    play: Play, looks: list[str]
+) -> None:
+    is_behind = True
+    play.shell.is_behind = lambda: is_behind
+    observe(play.cluster, WAITS)
+    await asyncio.sleep(10)
+    assert looks == []
+    is_behind = False
+    await asyncio.sleep(2)
+    assert looks == [GROUP]
 
 
 async def test_no_victims_are_looked_for_where_no_scheduler_asks_or_it_is_off(
