@@ -240,6 +240,8 @@ class JobReason(StrEnum):
     WORKLOAD_DELETED = "WorkloadDeleted"
     ANCESTOR_NOT_ADMITTED = "AncestorNotAdmitted"
     STOP_UNFINISHED = "StopUnfinished"
+    PODS_REMAIN = "PodsRemain"
+    """The job has ended, and pods of it run on with its quota."""
 
     INVALID = "Invalid"
     """The API server rejects what would be written for the job."""

@@ -46,6 +46,9 @@ _log = structlog.get_logger(__name__)
 AT_ONCE: Final = 16
 """Most objects of one job that are written at the same time."""
 
+LOOK_AGAIN: Final = 1.0
+"""Seconds before the next look at a job that has ended and whose pods run on."""
+
 
 class UndecidedError(ApiError):
     """A decision about a job failed: the job is retried like one whose write failed."""
@@ -173,13 +176,15 @@ class JobController:
             pause = self._pause(key, each)
             if pause:
                 pauses.append(pause)
-            else:
+            if not pause or isinstance(each, do.AwaitPods):
                 due.append(each)
         return tuple(due), min(pauses, default=None)
 
     def _pause(self, key: tuple[str, str], action: Action) -> float:
         """Return for how many seconds a loss of pods is not reported, or quota not given back."""
         now = self._clock.monotonic()
+        if isinstance(action, do.AwaitPods):
+            return LOOK_AGAIN
         if _is_loss(action):
             return self._progress.missed(key, now)
         if isinstance(action, do.SetReclaimable) and self._is_all(action):
@@ -246,7 +251,7 @@ class JobController:
                 await self._groups.drop_grant(action)
             case do.StartJob() | do.StopJob() | do.FinalizeJob():
                 await self._objects.take(action.steps, of)
-            case do.ReportRefusal():
+            case do.ReportRefusal() | do.AwaitPods():
                 pass  # it is an Event and nothing else
             case _:
                 await self._change(action, together)

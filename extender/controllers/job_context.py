@@ -118,6 +118,7 @@ class JobContexts:
             is_taken=lambda name: _is_foreign(
                 view.workloads.get(f"{found.meta.namespace}/{name}"), view.unit(found.unit)
             ),
+            has_pods=options.pod_groups.has_pods,
             pod_groups={each.key: self._groups.state(each) for each in own},
             release_quota=self.release_quota(queue),
             overrides=overrides_of(

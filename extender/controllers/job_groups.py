@@ -14,6 +14,7 @@ from extender.kube.errors import NotFoundError
 from extender.kube.queues import JobWriter
 from extender.queueing.options import AdmissionOptions
 from extender.queueing.room import requires_room
+from extender.room.members import members
 from extender.room.nodes import NodeRoom
 from extender.runtime.clock import Clock
 from extender.state.cluster.records import LONGEST_SECONDS, Grant
@@ -52,6 +53,10 @@ class PodGroups:
     def rooms(self, workload: str) -> Mapping[str, Mapping[str, int]] | None:
         """Return the room by node that was found for a workload at its admission."""
         return None
+
+    def has_pods(self, workload: WorkloadInfo) -> bool:
+        """Return whether a workload has pods that have not ended."""
+        return False
 
 
 class KnownPodGroups(PodGroups):
@@ -95,6 +100,10 @@ class KnownPodGroups(PodGroups):
     @override
     def rooms(self, workload: str) -> Mapping[str, Mapping[str, int]] | None:
         return self._room.found_for(workload)
+
+    @override
+    def has_pods(self, workload: WorkloadInfo) -> bool:
+        return any(True for _ in members(workload, queues=self._queues, cluster=self._cluster))
 
 
 class JobGroups:

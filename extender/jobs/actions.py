@@ -129,6 +129,13 @@ class FinalizeJob:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitPods:
+    """Look at the job again soon: its pods run on, and nothing reports their end."""
+
+    note: Note
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseQuota(_OnWorkload):
     """Give the quota of an evicted workload back.
 
@@ -187,6 +194,7 @@ Action = (
     | StartJob
     | StopJob
     | FinalizeJob
+    | AwaitPods
     | ReleaseQuota
     | SetReclaimable
     | SetPodsReady

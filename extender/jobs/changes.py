@@ -30,7 +30,7 @@ def stop(job: GenericJob, reason: str, message: str, *, workload: WorkloadInfo |
         return ()
     restored = None if workload is None else pod_sets_of(workload)
     steps = tuple(job.stop_steps(restored))
-    note = None if job.is_suspended() else Note(JobReason.STOPPED, message)
+    note = None if job.is_suspended() else Note(JobReason.STOPPED, job.stop_message(message))
     return (StopJob(reason, message, steps, note),) if steps else ()
 
 

@@ -55,6 +55,8 @@ class Context:
     """The workload that the job names, where it names one and it is there."""
     is_taken: Callable[[str], bool] = lambda _: False
     """Whether a Workload of another job, or of none, has a name in the job's namespace."""
+    has_pods: Callable[[WorkloadInfo], bool] = lambda _: False
+    """Whether a workload has pods that have not ended."""
     pod_groups: Mapping[str, PodGroupState] = field(default_factory=dict)
     """By key of the job's workloads."""
     wait_for_pods_ready: bool = False

@@ -12,6 +12,7 @@ from extender.jobs import fields, topology
 from extender.jobs.actions import (
     NONE,
     Actions,
+    AwaitPods,
     CreateWorkload,
     DropGrant,
     FinalizeJob,
@@ -40,6 +41,7 @@ _AT_ONCE: Final = frozenset((EvictionReason.PREEMPTED, EvictionReason.NODE_FAILU
 """Evictions after which a workload may be admitted again without waiting for anything."""
 _MAX_POD_SETS: Final = 18
 _MOST_PODS: Final = 2**31 - 1
+_PODS_REMAIN: Final = "It has ended, and keeps its quota until its pods are gone"
 _NEVER_RAN: Final = frozenset((FinishReason.OUT_OF_SYNC, FinishReason.FAILED_TO_START))
 
 
@@ -116,10 +118,10 @@ def _is_unmanaged(job: GenericJob, workloads: Sequence[WorkloadInfo], context: C
 
 def _create(job: GenericJob, context: Context) -> Actions:
     if job.finished() is not None:
-        return NONE
+        return (_problem(job),) if job.problem() else NONE
     if not job.is_suspended() or job.is_stopping():
         return stop(job, JobReason.NO_MATCHING_WORKLOAD, "It has no workload yet", workload=None)
-    refused = _refusal(job)
+    refused = refusal(job)
     if refused is not None:
         return (refused,)
     if job.is_active() or job.incomplete():
@@ -134,11 +136,17 @@ def _create(job: GenericJob, context: Context) -> Actions:
     )
 
 
-def _refusal(job: GenericJob) -> ReportRefusal | None:
+def _problem(job: GenericJob) -> ReportRefusal:
+    reason = JobReason.INVALID_GROUP if job.is_composed else JobReason.INVALID
+    return ReportRefusal(reason, job.problem())
+
+
+def refusal(job: GenericJob) -> ReportRefusal | None:
+    """Return why a job can have no workload as it is; None where it can."""
     queue, found = job.queue_name(), job.pod_sets()
     pod_sets = len(found)
     if job.problem():
-        return ReportRefusal(JobReason.INVALID_GROUP, job.problem())
+        return _problem(job)
     if queue and not _DNS_NAME.fullmatch(queue):
         message = f"{queue!r} in label {wellknown.QUEUE_LABEL} cannot be the name of a LocalQueue"
         return ReportRefusal(JobReason.INVALID_QUEUE_NAME, message)
@@ -168,6 +176,8 @@ def _follow(job: GenericJob, workload: WorkloadInfo, context: Context) -> Action
     if workload.finished:
         return _after_the_end(job, workload)
     if ended is not None:
+        if job.pods_outlive_job and context.has_pods(workload):
+            return (AwaitPods(Note(JobReason.PODS_REMAIN, _PODS_REMAIN)),)
         return (_ended(workload, ended), *drop_finalizer(workload), *_finalize(job))
     if workload.meta.terminating:
         stopped = stop(
@@ -203,15 +213,21 @@ def _act(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
             job, JobReason.STOP_UNFINISHED, "A stop that was begun is ended", workload=workload
         )
     if job.is_suspended():
-        if workload.admitted and workload.admission is not None:
-            return (*_prioritize(job, workload, context), *_start(job, workload, context))
-        return _requeue(job, workload, context)
+        return _start_or_wait(job, workload, context)
     if not workload.admitted:
         return stop(
             job, JobReason.NOT_ADMITTED, "It is not admitted by a ClusterQueue", workload=workload
         )
     late = _start(job, workload, context) if job.is_composed else NONE
     return (*_prioritize(job, workload, context), *(late or _regroup(job, workload, context)))
+
+
+def _start_or_wait(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:
+    if job.problem() and not job.is_composed:  # it was edited while it waited
+        return (*delete((workload,)), _problem(job))
+    if workload.admitted and workload.admission is not None:
+        return (*_prioritize(job, workload, context), *_start(job, workload, context))
+    return _requeue(job, workload, context)
 
 
 def _regroup(job: GenericJob, workload: WorkloadInfo, context: Context) -> Actions:

@@ -53,6 +53,8 @@ class GenericJob(ABC):
     """Other fields that a start or a stop changes, beside `suspend_path`."""
     is_composed: ClassVar[bool] = False
     """Whether several objects are one job with one workload (ComposableJob in Kueue)."""
+    pods_outlive_job: ClassVar[bool] = False
+    """Whether pods may run on when the job has ended. It keeps its quota until they are gone."""
 
     def __init__(self, source: Object) -> None:
         self._object = source
@@ -111,16 +113,14 @@ class GenericJob(ABC):
 
     def pod_sets(self) -> list[JobPodSet]:
         """Return the pods that the job asks for."""
-        return [
-            JobPodSet(slot.name, slot.count, deepcopy(slot.template), slot.min_count)
-            for slot in self.slots()
-        ]
+        return [deepcopy(slot.asked()) for slot in self.slots()]
 
     def equivalent_to_workload(self, workload: WorkloadInfo) -> bool:
         """Return whether the workload asks for what the job asks for, before or after injection."""
         exact = self.is_suspended() and workload.admission is None
+        asked = [slot.asked() for slot in self.slots()]
         return self.max_execution() == workload.max_execution and pod_sets_agree(
-            self.slots(), workload, exact=exact
+            asked, workload, exact=exact
         )
 
     def priority_class(self) -> str:
@@ -209,6 +209,10 @@ class GenericJob(ABC):
         if pod_sets is not None:
             changed.restore_node_selectors(pod_sets)
         return self._steps_to(changed)
+
+    def stop_message(self, why: str) -> str:
+        """Return what the Event says of a stop and its cause."""
+        return why
 
     def is_stopping(self) -> bool:
         """Return whether a stop has begun and not ended."""

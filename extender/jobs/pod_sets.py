@@ -31,6 +31,13 @@ class Slot:
     count: int
     template: Object = field(repr=False)
     min_count: int | None = None
+    counted: Object | None = field(default=None, repr=False)
+    """The template with the containers that the kind's controller adds; None where it adds none."""
+
+    def asked(self) -> JobPodSet:
+        """Return the pod set that needs quota; it shares its template with the job."""
+        template = self.template if self.counted is None else self.counted
+        return JobPodSet(self.name, self.count, template, self.min_count)
 
 
 def template_of(pod_set: PodSetInfo) -> Object:
@@ -50,7 +57,7 @@ def pod_sets_of(workload: WorkloadInfo) -> list[JobPodSet]:
 
 
 def pod_sets_agree(
-    slots: Sequence[Slot | JobPodSet], workload: WorkloadInfo, *, exact: bool = False
+    slots: Sequence[JobPodSet], workload: WorkloadInfo, *, exact: bool = False
 ) -> bool:
     """Return whether a job's templates are those of a workload.
 
@@ -64,9 +71,7 @@ def pod_sets_agree(
     return all(_agrees(slot, stored, workload, exact=exact) for slot, stored in pairs)
 
 
-def _agrees(
-    slot: Slot | JobPodSet, stored: PodSetInfo, workload: WorkloadInfo, *, exact: bool
-) -> bool:
+def _agrees(slot: JobPodSet, stored: PodSetInfo, workload: WorkloadInfo, *, exact: bool) -> bool:
     if slot.name != stored.name or slot.count not in _counts(stored, workload, exact=exact):
         return False
     if exact:

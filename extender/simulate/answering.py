@@ -13,6 +13,7 @@ from extender.api.wellknown import GROUP_X, POD_GROUP_GROUPS, QUEUE_LABEL
 from extender.config.files import SettingsError
 from extender.jobs import fields, registry, workload
 from extender.jobs.context import Context
+from extender.jobs.decide import refusal
 from extender.jobs.gang import brought_by
 from extender.jobs.job import GenericJob
 from extender.jobs.workload import PriorityClassNotFoundError
@@ -154,6 +155,9 @@ class _Submission:
         return source
 
     def _job(self, job: GenericJob) -> SimJob:
+        refused = None if job.is_composed else refusal(job)
+        if refused is not None:
+            raise UnknownJobError(f"the job would not be queued: {refused.message}")
         records = self._world.records
         context = Context(
             workload_priority_classes={

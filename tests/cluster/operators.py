@@ -3,7 +3,8 @@
 They do what those do that are not here, and no more: pods while the job is not suspended, none
 while it is, and the status that the real operator would write. A JobSet goes on with the Jobs that
 have not succeeded; training jobs make all pods anew. Those of `kubeflow.org/v1` leave what had
-succeeded in their status until they have been started again.
+succeeded in their status until they have been started again. What KubeRay does beyond that is in
+`tests/cluster/kuberay.py`.
 """
 
 from collections import Counter
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.cluster.kuberay import workers
 from tests.harness.client import Api
 from tests.harness.objects import RUN_FOR, Object
 
@@ -189,7 +191,7 @@ def _templates(job: Object, kind: Kind) -> list[tuple[str, int, Object]]:
     return [
         ("head", 1, cluster["headGroupSpec"]["template"]),
         *(
-            (each["groupName"], each["replicas"], each["template"])
+            (each["groupName"], workers(each), each["template"])
             for each in cluster["workerGroupSpecs"]
         ),
     ]
@@ -197,7 +199,8 @@ def _templates(job: Object, kind: Kind) -> list[tuple[str, int, Object]]:
 
 def _running(job: Object, kind: Kind, done: Mapping[str, int]) -> Object:
     if kind.templates == "cluster":
-        return {"jobDeploymentStatus": "Running", "rayClusterStatus": {"state": "ready"}}
+        cluster = {"rayClusterName": "cluster", "rayClusterStatus": {"state": "ready"}}
+        return {"jobDeploymentStatus": "Running", **cluster}
     if kind.templates == "jobs":
         return _reported_of_jobs(job, done, active=True)
     counts = {role: spec.get("replicas", 1) for role, spec in job["spec"][kind.field].items()}
@@ -212,7 +215,8 @@ def _running(job: Object, kind: Kind, done: Mapping[str, int]) -> Object:
 
 def _idle(job: Object, kind: Kind, done: Mapping[str, int]) -> Object:
     if kind.templates == "cluster":
-        return {"jobDeploymentStatus": "Suspended", "rayClusterStatus": None}
+        none = {"rayClusterName": None, "rayClusterStatus": None}
+        return {"jobDeploymentStatus": "Suspended", **none}
     if kind.templates == "jobs":
         return _reported_of_jobs(job, done, active=False)
     counted = {"succeeded": None} if job["kind"] == "MPIJob" else {}

@@ -570,6 +570,32 @@ def test_the_reconciler_starts_and_stops_jobs(
     assert all(same(one.template, other.template) for one, other in pairs)
 
 
+def test_the_reconciler_writes_no_submitter_but_the_default_one(
+    api: Api, reconciler: Api, namespace: str
+) -> None:
+    integration, body = builtin()["ray.io/rayjob"], fresh(rayjob(), namespace=namespace, queue="q")
+    del body["spec"]["submitterPodTemplate"]
+    resource, wrap = f"{integration.api_version}/{integration.plural}", integration.wrap
+    stored = api.create(body)
+    pod_sets = wrap(deepcopy(stored)).pod_sets()
+    (start,) = wrap(deepcopy(stored)).start_steps([placement(each.name) for each in pod_sets])
+    written: Any = start.patch["spec"]["submitterPodTemplate"]
+    for field, value in (("command", ["evil"]), ("image", "evil"), ("name", "evil")):
+        evil = deepcopy(written)
+        evil["spec"]["containers"][0][field] = value
+        said = refused(reconciler, resource, "work", namespace, put(TEMPLATE, evil))
+        assert "denied request: spec: " in said, field
+    evil = {**written, "spec": {**written["spec"], "hostNetwork": True}}
+    said = refused(reconciler, resource, "work", namespace, put(TEMPLATE, evil))
+    assert "denied request: spec: " in said
+
+    started = reconciler.patch(resource, "work", namespace, body=start.patch)
+    (stop,) = wrap(deepcopy(started)).stop_steps(pod_sets)
+    stopped = reconciler.patch(resource, "work", namespace, body=stop.patch)
+    assert "submitterPodTemplate" not in stopped["spec"]
+
+
+TEMPLATE = "/spec/submitterPodTemplate"
 IMAGES = {
     "batch/job": "/spec/template/spec/containers/0/image",
     "jobset.x-k8s.io/jobset": (

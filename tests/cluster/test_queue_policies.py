@@ -389,3 +389,11 @@ def test_every_policy_is_bound() -> None:
     policies |= {each["metadata"]["name"] for each in documents if "validations" in each["spec"]}
 
     assert policies == {each["spec"].get("policyName") for each in documents} - {None}
+
+
+def test_a_ray_job_that_uses_a_cluster_which_exists_is_not_held(api: Api) -> None:
+    """KubeRay would refuse it: it suspends none of these."""
+    ray = of_kind("RayJob", fresh(api, default_queue=True), {"clusterSelector": {"a": "b"}})
+    stored = created(api, ray)
+    assert "suspend" not in stored["spec"]
+    assert QUEUE not in stored["metadata"].get("labels", {})

@@ -77,8 +77,9 @@ def rayjob() -> Object:
         {"groupName": "tpu", "replicas": 2, "numOfHosts": 4, "template": template("4")},
     ]
     cluster = {"headGroupSpec": {"template": template()}, "workerGroupSpecs": workers}
-    spec = {"suspend": True, "entrypoint": "python job.py", "rayClusterSpec": cluster}
-    return made("ray.io/v1", "RayJob", {**spec, "submitterPodTemplate": template("500m")})
+    spec = {"suspend": True, "shutdownAfterJobFinishes": True, "entrypoint": "python job.py"}
+    spec |= {"rayClusterSpec": cluster, "submitterPodTemplate": template("500m")}
+    return made("ray.io/v1", "RayJob", spec)
 
 
 POD_SETS: dict[str, tuple[Any, dict[str, int]]] = {

@@ -270,7 +270,8 @@ def ray() -> Any:
         "apiVersion": "ray.io/v1", "kind": "RayJob",
         "metadata": {"name": "work", "namespace": NS, "uid": UID,
                      "labels": {"kueue.x-k8s.io/queue-name": "q"}},
-        "spec": {"suspend": True, "submitterPodTemplate": deepcopy(template), "rayClusterSpec": {
+        "spec": {"suspend": True, "shutdownAfterJobFinishes": True,
+                 "submitterPodTemplate": deepcopy(template), "rayClusterSpec": {
             "headGroupSpec": {"template": deepcopy(template)},
             "workerGroupSpecs": [{"groupName": "w", "replicas": 2, "template": template}]}},
     }  # fmt: skip

@@ -330,8 +330,6 @@ def test_a_submitter_counts_where_it_is_a_pod_of_its_own(mode: str, want: list[s
     del source["spec"]["submitterPodTemplate"]
     found = wrap("ray.io/rayjob", source)
     assert [each.name for each in found.pod_sets()][3:] == want
-    places = [Placement(each.name, each.count, {"a": "b"}) for each in found.pod_sets()]
-    assert "submitterPodTemplate" not in sent(found, *found.start_steps(places))["spec"]
 
 
 def test_a_list_is_replaced_only_in_the_version_that_was_read() -> None:
