@@ -35,7 +35,7 @@ from tests.harness import objects
 from tests.harness.client import Api, ApiError
 from tests.harness.control_plane import ControlPlane
 from tests.harness.gang_scheduler import NAMESPACE, ROOT, install
-from tests.harness.kinds import POD_SETS, QUEUE, fresh
+from tests.harness.kinds import POD_SETS, QUEUE, fresh, rayjob
 from tests.harness.objects import Object
 
 EXTENDER, RECONCILER = "gang-extender", "gang-reconciler"
@@ -573,13 +573,15 @@ def test_the_reconciler_starts_and_stops_jobs(
 def test_the_reconciler_writes_no_submitter_but_the_default_one(
     api: Api, reconciler: Api, namespace: str
 ) -> None:
-    integration, body = builtin()["ray.io/rayjob"], fresh(rayjob(), namespace=namespace, queue="q")
+    integration = builtin()["ray.io/rayjob"]
+    body: Any = fresh(rayjob(), namespace=namespace, queue="q")
     del body["spec"]["submitterPodTemplate"]
     resource, wrap = f"{integration.api_version}/{integration.plural}", integration.wrap
     stored = api.create(body)
     pod_sets = wrap(deepcopy(stored)).pod_sets()
     (start,) = wrap(deepcopy(stored)).start_steps([placement(each.name) for each in pod_sets])
-    written: Any = start.patch["spec"]["submitterPodTemplate"]
+    patch: Any = start.patch
+    written = patch["spec"]["submitterPodTemplate"]
     for field, value in (("command", ["evil"]), ("image", "evil"), ("name", "evil")):
         evil = deepcopy(written)
         evil["spec"]["containers"][0][field] = value
